@@ -1,0 +1,38 @@
+"""Visits to the doctor by year, from the table that examples/rwm5yr.py writes.
+
+    python examples/visits_by_year.py [rwm5yr.parquet]
+
+The same question in SQL is examples/visits_by_year.sql.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import sfumato as sf
+
+
+def main(path: str = "rwm5yr.parquet") -> None:
+    people = sf.scan(path, privacy_unit="id")
+    question = (
+        people.group_by("year")
+        .bound(groups=5, rows=1)  # a person is in at most 5 years, with one row in each
+        .agg(
+            n=sf.count(),
+            people=sf.count_units(),
+            # Bounds are guesses made beforehand, never read from the rows.
+            visits=sf.mean("docvis", lower=0, upper=30),
+            variance=sf.variance("docvis", lower=0, upper=30),
+            income=sf.quantiles("hhninc", [0.25, 0.5, 0.75], lower=0, upper=10),  # thousand marks
+        )
+    )
+    release = question.release(epsilon=1, delta="1e-6")
+
+    print(release.to_pandas().round(2).to_string(index=False))
+    print("\n95% error bars, plus or minus:")
+    print(release.errors(confidence=0.95).to_pandas().round(2).to_string(index=False))
+    print(f"\n{release.explain()}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,63 @@
+"""Differential privacy with exactly rounded noise.
+
+Ask SQL or data-frame questions of a table of personal rows; get a noisy table that is safe to
+publish, with error bars, an explanation and what it cost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sfumato.engines.scan import scan, sql
+    from sfumato.query.aggregates import count, count_units, mean, quantiles, stddev, sum, variance
+    from sfumato.query.release import Release
+    from sfumato.query.table import Question, Table
+
+# Loaded when they are first used: DuckDB and Arrow take longer to import than `sfumato --help`
+# should take to answer.
+_HOMES = {
+    "Question": "sfumato.query.table",
+    "Release": "sfumato.query.release",
+    "Table": "sfumato.query.table",
+    "count": "sfumato.query.aggregates",
+    "count_units": "sfumato.query.aggregates",
+    "mean": "sfumato.query.aggregates",
+    "quantiles": "sfumato.query.aggregates",
+    "scan": "sfumato.engines.scan",
+    "sql": "sfumato.engines.scan",
+    "stddev": "sfumato.query.aggregates",
+    "sum": "sfumato.query.aggregates",
+    "variance": "sfumato.query.aggregates",
+}
+
+__all__ = [
+    "Question",
+    "Release",
+    "Table",
+    "count",
+    "count_units",
+    "mean",
+    "quantiles",
+    "scan",
+    "sql",
+    "stddev",
+    "sum",
+    "variance",
+]
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        from importlib import import_module
+
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'sfumato' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

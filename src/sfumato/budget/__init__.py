@@ -1,0 +1,6 @@
+"""Epsilon and delta: what a release loses, and the noise that a budget buys."""
+
+from sfumato.budget.calibration import calibrate, gaussian_mu, gaussian_sigma, split_delta
+from sfumato.budget.loss import Loss
+
+__all__ = ["Loss", "calibrate", "gaussian_mu", "gaussian_sigma", "split_delta"]

@@ -1,0 +1,163 @@
+"""The smallest noise that a budget allows, and delta split over groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+from sfumato.budget.directed import convert, downward, exactly, log2
+from sfumato.budget.gaussian import gaussian_mu, gaussian_sigma
+from sfumato.budget.loss import Loss
+from sfumato.budget.mixture import joined_delta
+from sfumato.budget.parameters import admissible_count, admissible_delta, admissible_epsilon
+from sfumato.budget.search import crossing, log_ratio
+from sfumato.errors import BudgetError
+
+FINE, COARSE = 2.0**-40, 2.0**-20  # of the noise, for closed forms and for privacy loss distributions
+REACH = 500.0  # the noise is looked for within 2^-500 and 2^500 of the start
+
+LossAt = Callable[[Fraction], Loss]
+
+
+def calibrate(loss_at: LossAt, epsilon: object, delta: object, *, start: object = 1) -> Fraction:
+    """Return the smallest noise multiplier whose loss is within (epsilon, delta).
+
+    The result has been evaluated and found within the budget, and a multiplier smaller by the
+    tolerance has been found outside. The tolerance is 2^-40 of the multiplier where the loss has a closed
+    form, and 2^-20 where it takes privacy loss distributions. Without Gaussian noise, where these could
+    gain no more than 1/1024 of epsilon, epsilons are summed instead; that is solved exactly where each
+    is constant or inversely proportional to the multiplier.
+
+    Args:
+        loss_at: multiplier > 0 -> Loss; more noise never loses more. Called some tens of times.
+        epsilon: finite number greater than 0.
+        delta: number in [0, 1).
+        start: a multiplier to begin with; a good one saves a few calls.
+    Returns:
+        The multiplier.
+    Raises:
+        BudgetError: epsilon or delta is out of range; no multiplier is within the budget; or
+            every one is.
+    Source:
+        design, "Budget"; the search is in `search`.
+
+    >>> calibrate(lambda noise: Loss(laplace=((1 / noise, 3),)), 1, 0)
+    Fraction(3, 1)
+    """
+    budget = _Budget(loss_at, admissible_epsilon(epsilon), admissible_delta(delta))
+    first = admissible_epsilon(start, "start")
+    loss = loss_at(first)
+    if loss.floor > budget.delta:
+        raise BudgetError(
+            f"delta is {float(budget.delta):.6g}, but group selection alone takes {float(loss.floor):.6g}"
+        )
+    room = budget.delta - loss.floor
+    if loss.gaussian and room == 0:
+        raise BudgetError(f"delta is {float(budget.delta):.6g}, which leaves none for Gaussian noise")
+    if not loss.gaussian and not loss.improvable(budget.epsilon, room):
+        return budget.by_sums(first)
+    if not loss.laplace:
+        return budget.found(budget.by_closed_forms, first, FINE, 1.0)
+    guess = budget.found(budget.by_few_atoms, first, 2.0**-4, 1.0)
+    return budget.found(budget.by_distributions, guess, COARSE, 0.25)
+
+
+class _Budget:
+    """An (epsilon, delta) and how far a multiplier, given by its binary logarithm, is from it."""
+
+    def __init__(self, loss_at: LossAt, epsilon: Fraction, delta: Fraction) -> None:
+        self.loss_at, self.epsilon, self.delta = loss_at, epsilon, delta
+
+    def by_closed_forms(self, x: float) -> float:
+        loss = self.loss_at(_power(x))
+        return self._height(loss, loss.bound(self.epsilon, thorough=False))
+
+    def by_few_atoms(self, x: float) -> float:
+        loss = self.loss_at(_power(x))
+        return self._height(loss, loss.bound(self.epsilon, thorough=False, atoms=16))
+
+    def by_distributions(self, x: float) -> float:
+        loss = self.loss_at(_power(x))
+        return self._height(loss, loss.bound(self.epsilon, thorough=True))
+
+    def _height(self, loss: Loss, total: Fraction) -> float:
+        if total <= self.delta:
+            return log_ratio(max(Fraction(0), total - loss.floor), self.delta - loss.floor)
+        if loss.floor >= self.delta:
+            return float("inf")
+        return log_ratio(total - loss.floor, self.delta - loss.floor)
+
+    def found(
+        self, height: Callable[[float], float], start: Fraction, tolerance: float, stride: float
+    ) -> Fraction:
+        x = crossing(height, log2(start), tolerance, stride=stride, reach=REACH)
+        if x is None:
+            raise BudgetError(
+                f"no noise is enough for epsilon = {float(self.epsilon):.6g}, delta = {float(self.delta):.6g}"
+            )
+        if x <= log2(start) - REACH:
+            raise BudgetError("every noise is within the budget: the loss does not depend on the multiplier")
+        return _power(x)
+
+    def by_sums(self, start: Fraction) -> Fraction:
+        """Solve basic_epsilon(multiplier) = epsilon, which is linear in 1/multiplier as a rule."""
+        half = 1 / (2 * start)
+        once, twice = self.loss_at(start).basic_epsilon, self.loss_at(2 * start).basic_epsilon
+        if once > twice:
+            inverse = half + (self.epsilon - twice) * half / (once - twice)
+            if inverse > 0 and self._is_smallest(1 / inverse):
+                return 1 / inverse
+        return self.found(self._sum_height, start, FINE, 1.0)
+
+    def _is_smallest(self, multiplier: Fraction) -> bool:
+        less = multiplier * (1 - Fraction(FINE))
+        return self._within_sum(multiplier) and not self._within_sum(less)
+
+    def _within_sum(self, multiplier: Fraction) -> bool:
+        loss = self.loss_at(multiplier)
+        return not loss.gaussian and loss.basic_epsilon <= self.epsilon and loss.floor <= self.delta
+
+    def _sum_height(self, x: float) -> float:
+        loss = self.loss_at(_power(x))
+        if loss.gaussian or loss.floor > self.delta:
+            return float("inf")
+        return log_ratio(loss.basic_epsilon, self.epsilon)
+
+
+def _power(x: float) -> Fraction:
+    return Fraction(2.0**x)
+
+
+def split_delta(delta: object, groups: object) -> Fraction:
+    """Return the largest d such that `groups` independent chances of d come to at most delta.
+
+    Args:
+        delta: number in [0, 1).
+        groups: how many groups a unit may be in, at least 1.
+    Returns:
+        d with 1 - (1 - d)^groups <= delta, rounded down by at most 2^-79 of it; delta itself for
+        one group.
+    Raises:
+        BudgetError: delta or groups is out of range.
+    Source:
+        d = -expm1(log1p(-delta) / groups); the events are independent since the noises are.
+
+    >>> float(split_delta("1e-6", 4))
+    2.500000937...e-07
+    """
+    total = admissible_delta(delta)
+    count = admissible_count(groups, "groups")
+    if count == 1 or total == 0:
+        return total
+    with_bits = 80
+    while True:
+        fine, down = downward(512), downward(with_bits)
+        logarithm = fine.log1p(convert(-total, fine))
+        share = exactly(down.minus(fine.expm1(fine.div(logarithm, count))))
+        share *= 1 - Fraction(1, 2**80)
+        if joined_delta(share, count) <= total:
+            return share
+        with_bits -= 8
+
+
+__all__ = ["calibrate", "gaussian_mu", "gaussian_sigma", "split_delta"]

@@ -1,0 +1,163 @@
+"""The exact privacy of Gaussian noise: delta at an epsilon, and its inverse in the noise.
+
+mu is the L2 sensitivity over sigma. Between N(0, 1) and N(mu, 1), whichever comes first,
+
+    delta(epsilon; mu) = Phi(-epsilon/mu + mu/2) - e^epsilon Phi(-epsilon/mu - mu/2),
+
+which grows with mu and falls with epsilon, and d delta / d mu = phi(epsilon/mu - mu/2).
+Source: Balle and Wang 2018, "Improving the Gaussian mechanism for differential privacy:
+analytical calibration and optimal denoising", theorem 8; its composition, Dong, Roth and Su
+2019, "Gaussian differential privacy", corollary 2: mu^2 adds.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+from sfumato.budget.directed import convert, downward, exactly, log2, round_bits, upward
+from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+from sfumato.errors import BudgetError
+from sfumato.exact import positive, round_up
+
+SMALLEST = Fraction(1, 2**2048)  # a delta that is smaller is reported as this one
+BEYOND = 54  # Phi(-54) < e^(-54^2/2) < 2^-2100 < SMALLEST
+
+
+def gaussian_delta(epsilon: Fraction, mu_squared: Fraction) -> Fraction:
+    """Return an upper bound on delta(epsilon; mu), tight to about 2^-50 of it.
+
+    The two terms are rounded apart (the first up, the second down), at numbers epsilon' <= epsilon
+    and mu' >= mu that MPFR holds exactly; both replacements only raise delta. Where the two cancel,
+    the precision is doubled until what remains is accurate.
+
+    Args:
+        epsilon: any rational; negative too, as mixtures need it.
+        mu_squared: (L2 sensitivity / sigma)^2, at least 0.
+    Returns:
+        A rational in [0, 1]; where delta is below 2^-2048, that number.
+    Source:
+        Balle and Wang 2018, theorem 8.
+
+    >>> float(gaussian_delta(Fraction(1), Fraction(1)))
+    0.126936737506...
+    """
+    if mu_squared == 0:
+        return -_expm1_down(epsilon) if epsilon < 0 else Fraction(0)
+    bits = 128
+    while True:
+        up, down = upward(bits), downward(bits)
+        mu = up.sqrt(convert(mu_squared, up))
+        eps = convert(epsilon, down)
+        half = up.div(mu, 2)
+        # Phi(first) = erfc(minus_first / sqrt 2) / 2, and likewise the second; every operation,
+        # a change of sign included, goes through a context: bare operators round to 53 bits.
+        minus_first = down.sub(down.div(eps, mu), half)
+        if minus_first > BEYOND:
+            return SMALLEST
+        minus_second = up.add(up.div(eps, mu), half)
+        raised = up.div(up.erfc(_over_root_two(minus_first, bits, up=False)), 2)
+        lowered = down.div(down.erfc(_over_root_two(minus_second, bits, up=True)), 2)
+        delta = up.sub(raised, down.mul(down.exp(eps), lowered))
+        lost = raised * (1 + minus_first * minus_first)  # about 2^bits times the error
+        if delta * 2 ** (bits - 60) >= lost or bits >= 8192:
+            return min(Fraction(1), max(SMALLEST, exactly(delta)))
+        bits *= 2
+
+
+def _over_root_two(x: Any, bits: int, *, up: bool) -> Any:
+    context = upward(bits) if up else downward(bits)
+    divisor = downward(bits).sqrt(2) if (x > 0) == up else upward(bits).sqrt(2)
+    return context.div(x, divisor)
+
+
+def _expm1_down(epsilon: Fraction) -> Fraction:
+    return exactly(downward(128).expm1(convert(epsilon, downward(128))))
+
+
+def gaussian_mu(epsilon: object, delta: object) -> Fraction:
+    """Return the largest mu = L2 sensitivity / sigma that (epsilon, delta) allows, rounded down.
+
+    Newton's method on log delta over log mu, kept inside a bracket; the result is rounded down to 56
+    bits until `gaussian_delta` says that it is within delta. Several Gaussian noises together
+    are within (epsilon, delta) exactly when their mu^2 sum to at most its square.
+
+    Args:
+        epsilon: finite number greater than 0.
+        delta: number in (0, 1), not below 2^-1900.
+    Returns:
+        mu, a Fraction greater than 0; at most about 2^-50 of it is lost.
+    Raises:
+        BudgetError: epsilon or delta is out of range.
+    Source:
+        Balle and Wang 2018, algorithm 1, with the derivative in place of a bisection.
+
+    >>> float(gaussian_mu(1, "1e-6"))
+    0.236704380...
+    """
+    eps = admissible_epsilon(epsilon)
+    target = admissible_delta(delta, zero=False)
+    if target < Fraction(1, 2**1900):
+        raise BudgetError("delta is below 2^-1900; Gaussian noise needs a larger one")
+    mu = _first_guess(log2(target), eps)
+    low, high = Fraction(0), None
+    for _ in range(60):
+        value = gaussian_delta(eps, mu * mu)
+        if value <= target:
+            low = max(low, mu)
+        else:
+            high = mu if high is None else min(high, mu)
+        ratio = value / target
+        near = abs(ratio - 1) < Fraction(1, 2**20)
+        gap = float(ratio - 1) if near else log2(ratio) * math.log(2)
+        step = math.exp(max(-3.0, min(3.0, -gap / _log_slope(eps, mu, value))))
+        if abs(step - 1) < 2**-52:
+            break
+        following = mu * Fraction(step)
+        if following <= low or (high is not None and following >= high):
+            following = (low + high) / 2 if high is not None else mu * 8
+        following = round_bits(following, 64, up=False)
+        if following == mu:
+            break
+        mu = following
+    mu = round_bits(mu * (1 + Fraction(1, 2**53)), 56, up=False)
+    while gaussian_delta(eps, mu * mu) > target:
+        mu = round_bits(mu * (1 - Fraction(1, 2**55)), 56, up=False)
+    return mu
+
+
+def _first_guess(log2_delta: float, epsilon: Fraction) -> Fraction:
+    # delta < Phi(-z) at z = epsilon/mu - mu/2, and Phi(-z) is about e^(-z^2/2) / 2. Solved for mu, each
+    # form of the root without cancellation.
+    z = math.sqrt(-2 * math.log(2) * (log2_delta + 1)) if log2_delta < -1 else -3.0
+    root = math.sqrt(z * z + 2 * float(epsilon))
+    return Fraction(2 * float(epsilon) / (z + root) if z > 0 else root - z)
+
+
+def _log_slope(eps: Fraction, mu: Fraction, value: Fraction) -> float:
+    # d log delta / d log mu = mu phi(eps/mu - mu/2) / delta, in logarithms so that nothing underflows.
+    z = float(eps / mu - mu / 2)
+    log_phi = -z * z / 2 - math.log(2 * math.pi) / 2
+    return math.exp(max(-50.0, min(50.0, math.log(2) * (log2(mu) - log2(value)) + log_phi)))
+
+
+def gaussian_sigma(l2_sensitivity: object, epsilon: object, delta: object) -> float:
+    """Return the smallest sigma of Gaussian noise that gives (epsilon, delta), rounded up.
+
+    Args:
+        l2_sensitivity: number greater than 0, in the unit of the statistic.
+        epsilon: finite number greater than 0.
+        delta: number in (0, 1).
+    Returns:
+        sigma, in the unit of the statistic.
+    Raises:
+        BudgetError: epsilon or delta is out of range.
+        ParameterError: the sensitivity is not greater than 0.
+    Source:
+        Balle and Wang 2018, algorithm 1.
+
+    >>> round(gaussian_sigma(1, 1, "1e-6"), 6)
+    4.224679
+    """
+    return round_up(positive(l2_sensitivity, "l2_sensitivity") / gaussian_mu(epsilon, delta))

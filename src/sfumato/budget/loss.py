@@ -1,0 +1,240 @@
+"""What one release may reveal of a privacy unit: its composed privacy loss."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import expm1
+from math import log2 as float_log2
+
+from sfumato.budget.directed import log2
+from sfumato.budget.gaussian import gaussian_delta
+from sfumato.budget.mixture import average, joined_delta, mixture
+from sfumato.budget.parameters import (
+    admissible_amount,
+    admissible_count,
+    admissible_delta,
+    admissible_epsilon,
+)
+from sfumato.budget.pld import pld_deltas
+from sfumato.budget.search import crossing, log_ratio
+from sfumato.errors import BudgetError
+
+ATOMS = 256  # losses of a mixture; each costs one Gaussian delta, about 0.1 ms
+WORTHWHILE = 1024  # less than 1/1024 of the noise is not worth a privacy loss distribution
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The composition of all that one release does, per privacy unit added or removed.
+
+    Args:
+        gaussian: mu^2, the sum of (L2 sensitivity / sigma)^2 over all Gaussian noises.
+        laplace: (epsilon_i, count) of independent Laplace noises, where epsilon_i is sensitivity / scale.
+        pure: a bound on the loss of all these Laplace noises together, from their joint L1
+            sensitivity; None for the sum of epsilon_i * count.
+        approximate: (epsilon, delta, count) of (epsilon, delta)-DP mechanisms of any kind.
+        failure: probability, added to delta, of an event that tells a unit's presence.
+    Raises:
+        BudgetError: a part is negative, not finite or out of its range; the error names it.
+    Source:
+        composition of dominating pairs: Zhu, Dong and Wang 2022, "Optimal accounting of
+        differential privacy via characteristic function", theorem 10.
+
+    Equal parts are merged and sorted, so that equal compositions are equal. `a + b` composes.
+
+    >>> count, threshold = Loss(laplace=((Fraction(1, 2), 4),)), Loss(failure=Fraction(1, 10**6))
+    >>> both = count + threshold
+    >>> both.epsilon(Fraction(1, 10**6)), both.delta(2)
+    (Fraction(2, 1), Fraction(1, 1000000))
+    """
+
+    gaussian: Fraction = Fraction(0)
+    laplace: tuple[tuple[Fraction, int], ...] = ()
+    pure: Fraction | None = None
+    approximate: tuple[tuple[Fraction, Fraction, int], ...] = ()
+    failure: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        laplace: Counter[Fraction] = Counter()
+        for rate, count in self.laplace:
+            laplace[admissible_epsilon(rate, "laplace epsilon")] += admissible_count(count, "laplace count")
+        approximate: Counter[tuple[Fraction, Fraction]] = Counter()
+        for epsilon, delta, count in self.approximate:
+            key = (
+                admissible_epsilon(epsilon, "approximate epsilon"),
+                admissible_delta(delta, "approximate delta"),
+            )
+            approximate[key] += admissible_count(count, "approximate count")
+        total = sum((rate * count for rate, count in laplace.items()), Fraction(0))
+        pure = total if self.pure is None else admissible_amount(self.pure, "pure")
+        if pure == 0 and total > 0:
+            raise BudgetError("pure is 0, but must be greater than 0 where there is Laplace noise")
+        values = {
+            "gaussian": admissible_amount(self.gaussian, "gaussian"),
+            "laplace": tuple(sorted(laplace.items())),
+            "pure": pure if pure < total else None,
+            "approximate": tuple((e, d, n) for (e, d), n in sorted(approximate.items())),
+            "failure": admissible_amount(self.failure, "failure"),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def __add__(self, other: Loss) -> Loss:
+        if not isinstance(other, Loss):
+            return NotImplemented
+        joint = self.pure is not None or other.pure is not None
+        return Loss(
+            gaussian=self.gaussian + other.gaussian,
+            laplace=self.laplace + other.laplace,
+            pure=self._laplace_total() + other._laplace_total() if joint else None,
+            approximate=self.approximate + other.approximate,
+            failure=self.failure + other.failure,
+        )
+
+    @property
+    def basic_epsilon(self) -> Fraction:
+        """The sum of all epsilons without the Gaussian noise: basic composition."""
+        return self._laplace_total() + sum((e * n for e, _, n in self.approximate), Fraction(0))
+
+    @property
+    def floor(self) -> Fraction:
+        """The part of delta that no epsilon removes: failure, and what approximate mechanisms leak."""
+        return self.failure + self._leak()
+
+    def delta(self, epsilon: object) -> Fraction:
+        """Return an upper bound of the delta at which this is (epsilon, delta)-DP.
+
+        Only Gaussian noise: exact, by its closed form rounded up. Only pure and approximate
+        mechanisms whose epsilons sum to at most epsilon: exactly the floor. Gaussian noise beside
+        approximate mechanisms: exact for them, a mixture in closed form. Laplace noise
+        otherwise: the least of basic composition, mixtures, and privacy loss distributions.
+
+        Args:
+            epsilon: finite number greater than 0.
+        Returns:
+            A Fraction in [0, 1].
+        Raises:
+            BudgetError: epsilon is not a finite number greater than 0.
+        Source:
+            `gaussian`, `mixture` and `pld` of this package, each with its own.
+
+        >>> float(Loss(gaussian=Fraction(1)).delta(1))
+        0.126936737506...
+        """
+        return self.bound(admissible_epsilon(epsilon), thorough=True)
+
+    def epsilon(self, delta: object) -> Fraction:
+        """Return an epsilon at which this is (epsilon, delta)-DP, the smallest that is found.
+
+        Args:
+            delta: number in [0, 1).
+        Returns:
+            A Fraction with `self.delta(epsilon) <= delta`, within 2^-20 of the smallest such;
+            0 where nothing is revealed. Laplace and approximate mechanisms alone give their exact
+            sum where no more than 1/1024 of it could be gained.
+        Raises:
+            BudgetError: delta is out of range, or no epsilon reaches it.
+        Source:
+            as `delta`.
+
+        >>> Loss(laplace=((Fraction(1, 10), 3),)).epsilon(0)
+        Fraction(3, 10)
+        """
+        target = admissible_delta(delta)
+        room = target - self.floor
+        basic = self.basic_epsilon
+        if room < 0 or (room == 0 and self.gaussian):
+            raise BudgetError(f"delta is {float(target):.6g}, but {self._why_no_delta()}")
+        if not self.gaussian and (basic == 0 or not self.improvable(basic, room)):
+            return basic
+
+        def height(x: float) -> float:
+            noise = self.bound(Fraction(2.0**x), thorough=True) - self.floor
+            return log_ratio(noise, room)
+
+        guess = basic + self.gaussian + 5 * Fraction(float(self.gaussian) ** 0.5)
+        found = crossing(height, log2(guess), 2.0**-20, stride=1.0, reach=200.0)
+        if found is None:  # pragma: no cover - a noise's delta vanishes at such an epsilon
+            raise BudgetError(f"no epsilon reaches delta = {float(target):.6g}")
+        epsilon = Fraction(2.0**found)
+        return epsilon if self.gaussian else min(epsilon, basic)
+
+    def bound(self, epsilon: Fraction, *, thorough: bool, atoms: int = ATOMS) -> Fraction:
+        """Return an upper bound of delta: the best there is, or (not thorough) by closed forms alone."""
+        noise = self._noise(epsilon, thorough=thorough, atoms=atoms)
+        leak = self._leak()
+        return min(Fraction(1), self.failure + leak + (1 - leak) * noise)
+
+    def improvable(self, epsilon: Fraction, room: Fraction) -> bool:
+        """Whether anything can beat basic composition by 1/1024 of epsilon, without Gaussian noise.
+
+        All n losses are at their largest with probability at least 2^-n each way: delta at epsilon
+        is then at least 2^-n (1 - e^(epsilon - sum)), whatever bound is used.
+
+        Args:
+            epsilon: what basic composition sums to.
+            room: the delta that is left for the noise.
+        """
+        count = sum(n for _, n in self.laplace) + sum(n for _, _, n in self.approximate)
+        if room <= 0:
+            return False
+        return -count + float_log2(-expm1(-float(min(epsilon, Fraction(1000))) / WORTHWHILE)) < log2(room)
+
+    def _laplace_total(self) -> Fraction:
+        if self.pure is not None:
+            return self.pure
+        return sum((rate * count for rate, count in self.laplace), Fraction(0))
+
+    def _leak(self) -> Fraction:
+        kept = Fraction(1)
+        for _, delta, count in self.approximate:
+            kept *= 1 - joined_delta(delta, count)
+        return 1 - kept
+
+    def _why_no_delta(self) -> str:
+        if self.gaussian:
+            return f"must be greater than {float(self.floor):.6g} where there is Gaussian noise"
+        return f"group selection alone takes {float(self.floor):.6g}"
+
+    def _noise(self, epsilon: Fraction, *, thorough: bool, atoms: int) -> Fraction:
+        """Bound the delta of all that is not the floor."""
+        basic = self.basic_epsilon
+        if not self.gaussian and epsilon >= basic:
+            return Fraction(0)
+        known = [(e, n) for e, _, n in self.approximate]
+        bounds = [Fraction(1)]
+        if self.gaussian:
+            bounds.append(gaussian_delta(epsilon - basic, self.gaussian))
+        if not self.laplace:
+            bounds.append(self._by_mixture(epsilon, known, atoms))
+            return min(bounds)
+        if self.pure is not None:
+            bounds.append(self._by_mixture(epsilon, [*known, (self.pure, 1)], atoms))
+        refined = thorough and self._by_distribution(epsilon, known, bounds, atoms)
+        if not refined:
+            bounds.append(self._by_mixture(epsilon, [*known, *self.laplace], atoms))
+        return min(bounds)
+
+    def _by_mixture(self, epsilon: Fraction, parts: Iterable[tuple[Fraction, int]], atoms: int) -> Fraction:
+        losses = mixture(parts, atoms)
+        if losses is None:
+            return Fraction(1)
+        deltas = [gaussian_delta(epsilon - loss, self.gaussian) for loss in losses]
+        return average(losses.values(), deltas)
+
+    def _by_distribution(
+        self, epsilon: Fraction, known: Sequence[tuple[Fraction, int]], bounds: list[Fraction], atoms: int
+    ) -> bool:
+        """Append the bound by privacy loss distributions; whether its float error is negligible."""
+        losses = mixture(known, atoms)
+        if losses is None:
+            return False
+        found = pld_deltas([epsilon - loss for loss in losses], epsilon, self.laplace, self.gaussian)
+        if found is None:
+            return False
+        deltas, error = found
+        bounds.append(average(losses.values(), deltas))
+        return error * 1000 < bounds[-1]

@@ -1,0 +1,75 @@
+"""Epsilon and delta as they are admitted: finite, in range, and named in the error when not."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from sfumato.errors import BudgetError, ParameterError
+from sfumato.exact import as_fraction
+
+
+def _number(value: object, name: str, admissible: str) -> Fraction:
+    try:
+        return as_fraction(value, name)
+    except ParameterError:
+        raise BudgetError(f"{name} is {value!r}, but must be {admissible}") from None
+
+
+def admissible_epsilon(value: object, name: str = "epsilon") -> Fraction:
+    """Take an epsilon: a finite number greater than 0.
+
+    Args:
+        value: number or text; a float is exactly its binary value.
+        name: the parameter's name, for the error.
+    Returns:
+        The same number as a Fraction.
+    Raises:
+        BudgetError: value is not a number, not finite, or not greater than 0.
+
+    >>> admissible_epsilon("0.1")
+    Fraction(1, 10)
+    """
+    admissible = "a finite number greater than 0"
+    number = _number(value, name, admissible)
+    if number <= 0:
+        raise BudgetError(f"{name} is {value!r}, but must be {admissible}")
+    return number
+
+
+def admissible_delta(value: object, name: str = "delta", *, zero: bool = True) -> Fraction:
+    """Take a delta: a number in [0, 1), or in (0, 1) where zero buys nothing.
+
+    Args:
+        value: number or text; a float is exactly its binary value.
+        name: the parameter's name, for the error.
+        zero: whether 0 is admissible.
+    Returns:
+        The same number as a Fraction.
+    Raises:
+        BudgetError: value is not a number in the range.
+
+    >>> admissible_delta("1e-6")
+    Fraction(1, 1000000)
+    """
+    admissible = "at least 0 and less than 1" if zero else "greater than 0 and less than 1"
+    number = _number(value, name, admissible)
+    if not 0 <= number < 1 or (number == 0 and not zero):
+        raise BudgetError(f"{name} is {value!r}, but must be {admissible}")
+    return number
+
+
+def admissible_amount(value: object, name: str) -> Fraction:
+    """Take a part of a loss: a finite number of at least 0."""
+    admissible = "a finite number of at least 0"
+    number = _number(value, name, admissible)
+    if number < 0:
+        raise BudgetError(f"{name} is {value!r}, but must be {admissible}")
+    return number
+
+
+def admissible_count(value: object, name: str) -> int:
+    """Take how many times a mechanism runs: a whole number of at least 1."""
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise BudgetError(f"{name} is {value!r}, but must be a whole number of at least 1")
+    return value

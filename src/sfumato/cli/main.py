@@ -1,0 +1,326 @@
+"""`sfumato`: ask in SQL, get a noisy table, error bars, an explanation and a chart.
+
+Whatever takes long to import is imported by a command when it runs: `sfumato --help` answers at once.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sfumato import __version__
+from sfumato.errors import EngineError, ParameterError, QueryError, SfumatoError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from sfumato.query.release import Release
+
+
+class ExitCode(IntEnum):
+    """What the shell is told."""
+
+    DONE = 0
+    ENGINE = 1  # a source, a file or the installation must be mended
+    QUESTION = 2  # the question, the budget or the command line must be mended
+
+
+app = typer.Typer(
+    help="Ask a table of personal rows; get noisy numbers that are safe to publish.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"sfumato {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", metavar=" ", callback=_version, is_eager=True, help="Show the version and stop."
+        ),
+    ] = False,
+) -> None:
+    """Ask a table of personal rows; get noisy numbers that are safe to publish."""
+
+
+@app.command(
+    epilog="Exit codes: 0 done; 1 a file or the installation must be mended; 2 the question must be mended."
+)
+def sql(
+    text: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SQL",
+            help="SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (...) ... FROM 'file.parquet' ...; "
+            "or - to read it from standard input.",
+            show_default=False,
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", metavar="PATH", help="Read the SQL from a file.", show_default=False),
+    ] = None,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--table",
+            "-t",
+            metavar="NAME=PATH",
+            help="The file that a name in FROM stands for. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain", metavar=" ", help="Show each step, with bounds, noise and share of the budget."
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", metavar=" ", help="Only plan and explain: no row is read, nothing is spent."
+        ),
+    ] = False,
+    output: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="PATH",
+            help="Write the table to .parquet, .csv or .json. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    errors: Annotated[
+        bool,
+        typer.Option(
+            "--errors", metavar=" ", help="Write error bars to --output too, as NAME_error columns."
+        ),
+    ] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot",
+            "-p",
+            metavar="PATH",
+            help="Draw bars with error bars to .png or .svg.",
+            show_default=False,
+        ),
+    ] = None,
+    confidence: Annotated[
+        float, typer.Option("--confidence", metavar="NUMBER", help="Of the error bars.")
+    ] = 0.95,
+    simultaneous: Annotated[
+        bool,
+        typer.Option(
+            "--simultaneous",
+            metavar=" ",
+            help="Let the confidence hold for all numbers at once, not for each by itself.",
+        ),
+    ] = False,
+    show: Annotated[int, typer.Option("--show", metavar="N", help="Print at most N groups.")] = 40,
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "--quiet", "-q", metavar=" ", help="Print no table. A single --output is then streamed."
+        ),
+    ] = False,
+) -> None:
+    """Ask in SQL, and print the noisy table with its error bars.
+
+    The noise is drawn once: table, files and chart show the same numbers.
+    """
+    from sfumato.cli.terminal import forgiving, printer
+
+    forgiving()
+    try:
+        _check(confidence, show, quiet, bool(output or plot or explain or dry_run))
+        question = _question(text, file)
+        sources = _sources(table or [])
+        _Job(
+            question,
+            sources,
+            explain or dry_run,
+            dry_run,
+            tuple(output or ()),
+            errors,
+            plot,
+            confidence,
+            simultaneous,
+            show,
+            quiet,
+        ).run(printer())
+    except SfumatoError as error:
+        _fail(str(error), ExitCode.ENGINE if isinstance(error, EngineError) else ExitCode.QUESTION)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _fail(f"{where}{error.strerror or error}", ExitCode.ENGINE)
+
+
+class _Job:
+    """One question from its text to what the user sees; the steps of `run` are its story."""
+
+    def __init__(
+        self,
+        text: str,
+        sources: dict[str, str],
+        explain: bool,
+        dry_run: bool,
+        outputs: tuple[Path, ...],
+        errors: bool,
+        plot: Path | None,
+        confidence: float,
+        simultaneous: bool,
+        show: int,
+        quiet: bool,
+    ) -> None:
+        self.text, self.sources = text, sources
+        self.explain, self.dry_run = explain, dry_run
+        self.outputs, self.errors, self.plot = outputs, errors, plot
+        self.confidence, self.simultaneous = confidence, simultaneous
+        self.show, self.quiet = show, quiet
+
+    def run(self, console: Console) -> None:
+        """Plan, explain, draw, print, write, plot."""
+        from sfumato.cli.explanation import print_explanation
+        from sfumato.cli.progress import Watch, fraction_of
+        from sfumato.cli.table import print_table
+
+        self._check_paths()
+        with Watch("Planning"):
+            release = self._plan()
+        if self.explain:
+            print_explanation(console, release.explain())
+        if self.dry_run:
+            console.print("\nDry run: no row was read, nothing was spent.")
+            return
+        if self._streams:
+            with Watch(f"Writing {self.outputs[0]}", fraction_of(release)):
+                release.write(self.outputs[0], confidence=self.confidence if self.errors else None)
+        else:
+            with Watch("Reading rows, adding noise", fraction_of(release)):
+                widths = release.errors(self.confidence, simultaneous=self.simultaneous)
+                numbers = release.to_arrow()
+            if not self.quiet:
+                # Before any file: a full disk must not cost the answer.
+                print_table(console, release, numbers, widths, self.confidence, self.simultaneous, self.show)
+            self._write(release, numbers.num_rows)
+        self._report(console)
+
+    @property
+    def _streams(self) -> bool:
+        """Whether the one thing asked for is one file, whose error bars need no knowledge of the rest."""
+        alone = self.quiet and len(self.outputs) == 1 and self.plot is None
+        return alone and not (self.errors and self.simultaneous)
+
+    def _check_paths(self) -> None:
+        from sfumato.query.output import checked_path
+
+        for path in self.outputs:
+            checked_path(path)
+        named = [path.resolve() for path in (*self.outputs, *filter(None, [self.plot]))]
+        if len(set(named)) < len(named):
+            raise QueryError("--output: a file is named twice; give each its own name")
+        if self.plot is not None:
+            from sfumato.cli.plot import checked_plot
+
+            checked_plot(self.plot)
+
+    def _plan(self) -> Release:
+        import sfumato
+
+        return sfumato.sql(self.text, tables=self.sources)
+
+    def _write(self, release: Release, groups: int) -> None:
+        from sfumato.cli.progress import Watch
+
+        bars = None
+        if self.errors:
+            numbers = groups * len(release.plan.requirements.estimates)
+            shared = self.simultaneous and numbers
+            bars = 1 - (1 - self.confidence) / numbers if shared else self.confidence
+        for path in self.outputs:
+            with Watch(f"Writing {path}"):
+                release.write(path, confidence=bars)
+        if self.plot is not None:
+            from sfumato.cli.plot import bar_chart
+
+            with Watch(f"Drawing {self.plot}"):
+                bar_chart(release, self.plot, confidence=self.confidence, simultaneous=self.simultaneous)
+
+    def _report(self, console: Console) -> None:
+        from rich.text import Text
+
+        paths = [*self.outputs, *([self.plot] if self.plot else [])]
+        if paths and not self.quiet:
+            console.print(Text(f"Wrote {', '.join(map(str, paths))}."), soft_wrap=True)
+
+
+def _check(confidence: float, show: int, quiet: bool, wanted: bool) -> None:
+    if not 0 < confidence < 1:
+        raise ParameterError("--confidence", confidence, "between 0 and 1, such as 0.95")
+    if show < 1:
+        raise ParameterError("--show", show, "a whole number of at least 1")
+    if quiet and not wanted:
+        raise QueryError("--quiet: nothing would come of the budget that is spent; add --output or --plot")
+
+
+def _question(text: str | None, file: Path | None) -> str:
+    """Return the SQL, from wherever it was given."""
+    if (text is None) == (file is None):
+        both = "both as an argument and by --file; keep one" if text is not None else "nowhere"
+        remedy = (
+            ""
+            if text is not None
+            else '. Write sfumato sql "SELECT ...", --file query.sql, or - for standard input'
+        )
+        raise QueryError(f"The SQL is given {both}{remedy}")
+    if file is not None:
+        try:
+            found = file.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError:
+            raise QueryError(f"--file: {str(file)!r} is not text in UTF-8") from None
+        except OSError as error:
+            raise QueryError(f"--file: {str(file)!r} cannot be read: {error.strerror}") from None
+    elif text == "-":
+        found = typer.get_text_stream("stdin").read()
+    else:
+        found = text or ""
+        if found.endswith(".sql") and " " not in found:
+            raise QueryError(f"{found!r} is the name of a file, not SQL; write --file {found}")
+    if not found.strip():
+        raise QueryError("The SQL is empty; write SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (...) ...")
+    return found
+
+
+def _sources(given: list[str]) -> dict[str, str]:
+    """Read NAME=PATH."""
+    sources: dict[str, str] = {}
+    for entry in given:
+        name, equals, path = entry.partition("=")
+        if not (name and equals and path):
+            raise ParameterError("--table", entry, "NAME=PATH, such as visits=data/visits.parquet")
+        if name in sources:
+            raise QueryError(f"--table: {name!r} is given twice; keep one")
+        sources[name] = path
+    return sources
+
+
+def _fail(message: str, code: ExitCode) -> None:
+    from sfumato.cli.terminal import print_error
+
+    print_error(message)
+    raise typer.Exit(code)

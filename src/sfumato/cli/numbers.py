@@ -1,0 +1,77 @@
+"""Noisy numbers as text: as many digits as their error bars let speak."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
+
+# Beyond these a number is easier to read with a power of ten.
+LARGEST = 1e15
+MOST_DECIMALS = 9
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A value and the half-width of its error bar, as text."""
+
+    value: str
+    error: str
+
+
+def shown(values: Sequence[float], errors: Sequence[float]) -> list[Shown]:
+    """Format a column of values with their half-widths.
+
+    A half-width keeps two significant digits, rounded up; its value the same decimals. Numbers of a
+    column whose errors are alike get the same decimals; digits before the point are never dropped.
+
+    Args:
+        values: of each group; an int is shown without decimals.
+        errors: half-widths, at least 0, of the same length.
+
+    >>> [f"{s.value} ± {s.error}" for s in shown([3.09111, 12.5], [0.28862, 14.2])]
+    ['3.09 ± 0.29', '12.5 ± 14.2']
+    >>> shown([3874], [36.0])
+    [Shown(value='3,874', error='36')]
+    """
+    finest = max((d for e in errors if (d := _decimals(e)) is not None), default=6)
+    return [_one(value, error, finest) for value, error in zip(values, errors, strict=True)]
+
+
+def aligned(column: Sequence[Shown]) -> list[Shown]:
+    """Pad with spaces, so that points and error bars stand below each other.
+
+    >>> [f"{s.value} ± {s.error}" for s in aligned([Shown("3.09", "0.29"), Shown("12", "14")])]
+    [' 3.09 ±  0.29', '12    ± 14   ']
+    """
+    values, errors = _align([s.value for s in column]), _align([s.error for s in column])
+    return [Shown(value, error) for value, error in zip(values, errors, strict=True)]
+
+
+def _one(value: float, error: float, finest: int) -> Shown:
+    if not math.isfinite(value) or max(abs(value), error) >= LARGEST or finest > MOST_DECIMALS:
+        return Shown(f"{value:.3g}", "∞" if math.isinf(error) else f"{error:.2g}")
+    own = _decimals(error)
+    decimals = finest if own is None else min(finest, own + 1)
+    if isinstance(value, int):
+        decimals = 0
+    last = Decimal(1).scaleb(-decimals)
+    # The shortest text of a float is what was meant: 0.1 is not a little more than 0.1.
+    rounded = Decimal(repr(value)).quantize(last, ROUND_HALF_EVEN)
+    width = Decimal(repr(error)).quantize(last, ROUND_CEILING)
+    return Shown(f"{rounded:,}", f"{width:,}")
+
+
+def _decimals(error: float) -> int | None:
+    """Return the decimals that show two significant digits of an error, or None where it has none."""
+    if not 0 < error < math.inf:
+        return None
+    return max(0, 1 - math.floor(math.log10(error)))
+
+
+def _align(texts: Sequence[str]) -> list[str]:
+    parts = [text.partition(".") for text in texts]
+    left = max((len(whole) for whole, _, _ in parts), default=0)
+    right = max((len(point + rest) for _, point, rest in parts), default=0)
+    return [f"{whole:>{left}}{point + rest:<{right}}" for whole, point, rest in parts]

@@ -1,0 +1,170 @@
+"""The noisy table on the terminal, with what it cost and what its error bars mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from sfumato.cli.numbers import Shown, aligned, shown
+from sfumato.cli.terminal import visible
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sfumato.query.release import Release
+
+KEY_STYLE = "bold"
+GAP = 3  # between two columns
+WIDEST_KEY = 40
+
+
+def print_table(
+    console: Console,
+    release: Release,
+    numbers: pa.Table,
+    widths: pa.Table,
+    confidence: float,
+    simultaneous: bool,
+    show: int,
+) -> None:
+    """Print the groups and their numbers, then what they mean.
+
+    Args:
+        console: where to; a table that is wider is folded, its keys repeated.
+        release: for the names of keys, and for what is said below the table.
+        numbers, widths: `release.to_arrow()` and `release.errors(confidence, ...)`.
+        show: the most groups to print.
+    """
+    question = release.plan.question
+    keys = len(question.table.keys)
+    names = numbers.schema.names
+    columns = {
+        name: _cells(numbers.column(i).slice(0, show), widths.column(i).slice(0, show))
+        for i, name in enumerate(names)
+        if i >= keys
+    }
+    console.print()
+    if not keys:
+        console.print(_standing(columns))
+        console.print()
+    else:
+        key_cells = {name: [_key(v) for v in numbers.column(i).slice(0, show).to_pylist()]
+                     for i, name in enumerate(names[:keys])}  # fmt: skip
+        for part in _fold(key_cells, columns, console.width):
+            console.print(_lying(key_cells, part))
+            console.print()
+    if numbers.num_rows > show:
+        console.print(
+            f"The first {show:,} of {numbers.num_rows:,} groups; --show N prints more, "
+            "--output PATH keeps all.\n",
+            style="italic",
+        )
+    console.print(_caption(release, numbers.num_rows, confidence, simultaneous))
+
+
+def _cells(values: pa.ChunkedArray, errors: pa.ChunkedArray) -> list[Text]:
+    column = aligned(shown(values.to_pylist(), errors.to_pylist()))
+    return [_number(s) for s in column]
+
+
+def _number(s: Shown) -> Text:
+    return Text.assemble(s.value, (f" ± {s.error}", "dim"))
+
+
+def _key(value: Any) -> Text:
+    if value is None:
+        return Text("NULL", style="dim italic")
+    text = visible(str(value))
+    return Text(text or "''", style=KEY_STYLE if text else "dim italic")
+
+
+def _standing(columns: dict[str, list[Text]]) -> Table:
+    """One group without a key: a line for each number."""
+    table = _empty_table()
+    table.add_column("", no_wrap=False)
+    table.add_column("", no_wrap=True)
+    for name, cells in columns.items():
+        for cell in cells:
+            table.add_row(Text(visible(name), style=KEY_STYLE), cell)
+    table.show_header = False
+    return table
+
+
+def _lying(keys: dict[str, list[Text]], columns: dict[str, list[Text]]) -> Table:
+    table = _empty_table()
+    for name in keys:
+        table.add_column(Text(visible(name)), overflow="fold", max_width=WIDEST_KEY)
+    for name in columns:
+        table.add_column(Text(visible(name)), justify="right", overflow="fold")
+    for row in zip(*keys.values(), *columns.values(), strict=True):
+        table.add_row(*row)
+    return table
+
+
+def _empty_table() -> Table:
+    return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold cyan")
+
+
+def _fold(
+    keys: dict[str, list[Text]], columns: dict[str, list[Text]], width: int
+) -> Iterator[dict[str, list[Text]]]:
+    """Cut the columns into parts that fit beside the keys; each part has at least one."""
+    room = width - sum(min(_width(n, c), WIDEST_KEY) + GAP for n, c in keys.items())
+    part: dict[str, list[Text]] = {}
+    used = 0
+    for name, cells in columns.items():
+        need = _width(name, cells)
+        if part and used + need > room:
+            yield part
+            part, used = {}, 0
+        part[name] = cells
+        used += need + GAP
+    yield part
+
+
+def _width(name: str, cells: Sequence[Text]) -> int:
+    return max([cell_len(visible(name)), *(c.cell_len for c in cells)])
+
+
+def _caption(release: Release, groups: int, confidence: float, simultaneous: bool) -> Table:
+    plan = release.plan
+    told = plan.explain().to_dict()
+    epsilon, delta = release.spent
+    unit = visible(told["privacy_unit"])
+    lines = Table.grid(padding=(0, 2))
+    lines.add_column(style="cyan", no_wrap=True)
+    lines.add_column()
+    lines.add_row(
+        "spent", f"epsilon {epsilon:g}, delta {delta:g}, for each {unit} (the privacy unit) with all its rows"
+    )
+    lines.add_row("noise", f"{plan.noise.name.capitalize()}, exactly rounded, drawn once")
+    if told["group_by"]:
+        lines.add_row("groups", _groups(told, groups))
+    which = "for all numbers at once" if simultaneous else "for each number by itself"
+    lines.add_row(
+        "±",
+        f"{confidence * 100:g}% error bar, {which}: what the noise may have changed. What the limits changed "
+        "(values clamped to their bounds, rows and groups of a unit beyond its limits) is not in it.",
+    )
+    for note in told["notes"]:
+        lines.add_row("note", Text(visible(note)))
+    return lines
+
+
+def _groups(told: dict[str, Any], groups: int) -> str:
+    selection = told["selection"]
+    if selection is None:
+        return f"{groups:,} shown: all, as they are public"
+    half = f"{selection['kept_half_the_time_at_units']:,}"
+    if groups:
+        return f"{groups:,} shown, chosen privately: a group of {half} units shows half the time"
+    return (
+        f"none shown: a group needs about {half} units to show half the time. Ask for larger groups, "
+        "spend a larger epsilon or delta, or lower max_groups_contributed"
+    )

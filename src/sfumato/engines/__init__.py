@@ -1,0 +1,5 @@
+"""Engines compute exact statistics; `scan` and `sql` open a source on the engine that fits it."""
+
+from sfumato.engines.scan import scan, sql
+
+__all__ = ["scan", "sql"]

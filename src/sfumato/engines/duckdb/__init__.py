@@ -1,0 +1,1 @@
+"""The default engine: DuckDB, embedded, out of core."""

@@ -1,0 +1,149 @@
+"""Plans to exact statistics on DuckDB."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
+from sfumato.engines.duckdb.expressions import Expressions, complete_columns
+from sfumato.engines.duckdb.sources import Source, connect, open_source
+from sfumato.engines.duckdb.text import identifier
+from sfumato.errors import EngineError, QueryError
+from sfumato.query.engine import Column, Derive, ExactQuery, Filter, Kind, Schema, Step
+
+_INTEGERS = {
+    "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT",
+    "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT",
+}  # fmt: skip
+
+
+class DuckDBEngine:
+    """Evaluates exact queries on one source. Made by `DuckDBEngine.open`."""
+
+    name = "DuckDB"
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._expressions = Expressions(source.connection)
+        self._schemas: dict[tuple[Step, ...], Schema] = {}
+        self._running: duckdb.DuckDBPyConnection | None = None
+
+    @classmethod
+    def open(cls, source: Any) -> DuckDBEngine:
+        """Open a source as `sfumato.scan` takes it."""
+        return cls(open_source(source))
+
+    def schema(self, steps: Sequence[Step] = ()) -> Schema:
+        """Return the columns after the steps."""
+        key = tuple(steps)
+        if key not in self._schemas:
+            self._schemas[key] = self._after(key[:-1], key[-1]) if key else self._declared()
+        return self._schemas[key]
+
+    def _declared(self) -> Schema:
+        described = self._describe(f"SELECT * FROM {self._source.relation}")
+        return {name: _column(type_name, name not in self._source.complete) for name, type_name in described}
+
+    def _after(self, before: tuple[Step, ...], step: Step) -> Schema:
+        schema = dict(self.schema(before))
+        where = "with_columns" if isinstance(step, Derive) else "filter"
+        tree = self._expressions.check(where, step.expression, schema)
+        columns = list(self.schema(()))
+        try:
+            described = dict(self._describe(stepped(self._source.relation, [*before, step], columns)))
+        except duckdb.Error as error:
+            text = str(error).partition("\n")[0]
+            raise QueryError(f"{where}: {step.expression!r} does not fit the columns: {text}") from None
+        if isinstance(step, Filter):
+            # NaN is a value to SQL, so a column of floats can still lack one.
+            for name in complete_columns(tree):
+                if name in schema and schema[name].type_name not in ("FLOAT", "DOUBLE"):
+                    schema[name] = _column(schema[name].type_name, False)
+            return schema
+        return schema | {step.name: _column(described[step.name], True)}
+
+    def _describe(self, select: str) -> list[tuple[str, str]]:
+        rows = self._source.cursor().execute(f"DESCRIBE {select}").fetchall()
+        return [(row[0], row[1]) for row in rows]
+
+    def public_keys(self, keys: Sequence[str], values: object, steps: Sequence[Step]) -> pa.Table:
+        """Return public keys with the key columns' types, sorted."""
+        schema = self.schema(steps)
+        table = _as_table(keys, values)
+        cursor = connect()
+        cursor.register("given", table)
+        casts = ", ".join(f"CAST({identifier(k)} AS {schema[k].type_name}) AS {identifier(k)}" for k in keys)
+        try:
+            typed = cursor.sql(f"SELECT {casts} FROM given ORDER BY ALL").to_arrow_table()
+            distinct = cursor.sql(f"SELECT count(*) FROM (SELECT DISTINCT {casts} FROM given)").fetchall()
+        except duckdb.Error:
+            types = ", ".join(f"{k} ({schema[k].type_name})" for k in keys)
+            raise QueryError(f"group_by: keys= holds a value that does not fit {types}") from None
+        if typed.num_rows == 0:
+            raise QueryError("group_by: keys= is empty; name at least one group, or leave it out")
+        if distinct[0][0] < typed.num_rows:
+            raise QueryError("group_by: keys= names a group twice")
+        return typed
+
+    def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield exact statistics, sorted by key."""
+        self._running = cursor = self._source.cursor()
+        self._source.load(cursor)
+        if query.public_keys is not None:
+            aliases = [f"k{i}" for i in range(len(query.keys))]
+            cursor.register(PUBLIC_KEYS, query.public_keys.rename_columns(aliases))
+        text = ExactSql(
+            query,
+            self._source.relation,
+            list(self.schema(())),
+            self.schema(query.steps),
+            secrets.randbits(64),
+        ).text()
+        try:
+            reader = cursor.sql(text).to_arrow_reader(batch_rows)
+            yield pa.RecordBatch.from_pylist([], schema=reader.schema)
+            yield from reader
+        except duckdb.Error:
+            # The engine's own text may quote rows.
+            raise EngineError(
+                f"{self._source.name}: DuckDB stopped while it read the rows. The file may have changed or "
+                "be damaged, or memory or disk ran out"
+            ) from None
+
+    def progress(self) -> float | None:
+        """Return the share of the running query that is done, for a display; None where unknown."""
+        percent = -1.0 if self._running is None else self._running.query_progress()
+        return percent / 100 if percent >= 0 else None
+
+
+def _column(type_name: str, missing: bool) -> Column:
+    if type_name in _INTEGERS:
+        return Column(Kind.INTEGER, type_name, missing)
+    if type_name in ("FLOAT", "DOUBLE") or type_name.startswith("DECIMAL"):
+        return Column(Kind.REAL, type_name, missing)
+    return Column(Kind.BOOLEAN if type_name == "BOOLEAN" else Kind.OTHER, type_name, missing)
+
+
+def _as_table(keys: Sequence[str], values: object) -> pa.Table:
+    if hasattr(values, "to_arrow"):
+        values = values.to_arrow()
+    elif type(values).__module__.partition(".")[0] == "pandas":
+        values = pa.Table.from_pandas(values, preserve_index=False)
+    if isinstance(values, pa.Table):
+        if set(values.column_names) != set(keys):
+            raise QueryError(f"group_by: keys= has the columns {values.column_names}, but needs {list(keys)}")
+        return values.select(list(keys))
+    if not isinstance(values, (list, tuple, set, range)):
+        raise QueryError("group_by: keys= must be a list of values, a list of tuples, or a table")
+    rows = [v if isinstance(v, tuple) else (v,) for v in values]
+    if any(len(row) != len(keys) for row in rows):
+        raise QueryError(f"group_by: each of keys= must give one value for each of {list(keys)}")
+    try:
+        return pa.table({k: pa.array([row[i] for row in rows]) for i, k in enumerate(keys)})
+    except pa.ArrowException:
+        raise QueryError("group_by: keys= mixes types in one column") from None

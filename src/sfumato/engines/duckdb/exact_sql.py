@@ -1,0 +1,245 @@
+"""The SQL of an exact query: bound each unit, then add up per group.
+
+It computes what `transformations.bound_groups >> per_group` define, in exact integers; the tests
+hold it to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sfumato.engines.duckdb.text import double, identifier
+from sfumato.query.engine import Column, Derive, ExactQuery, Kind, Step
+from sfumato.transformations import Count, CountUnits, Moments, QuantileTree, Statistic, UnitSum
+from sfumato.transformations.quantile_tree import LEAVES
+from sfumato.transformations.unit_sum import HUGE_STEPS
+
+PUBLIC_KEYS = "public_keys"
+_INT128_ZERO = "0::HUGEINT"
+
+
+def stepped(relation: str, steps: Sequence[Step], columns: Sequence[str]) -> str:
+    """Return a SELECT of the relation after filters and derived columns; errors in a row give NULL."""
+    text = f"SELECT * FROM {relation}"
+    names = {c.casefold() for c in columns}
+    for step in steps:
+        if isinstance(step, Derive):
+            value = f"TRY((\n{step.expression}\n)) AS {identifier(step.name)}"
+            if step.name.casefold() in names:
+                text = f"SELECT * REPLACE ({value}) FROM ({text})"
+            else:
+                text = f"SELECT *, {value} FROM ({text})"
+                names.add(step.name.casefold())
+        else:
+            text = f"SELECT * FROM ({text}) WHERE TRY(CAST((\n{step.expression}\n) AS BOOLEAN))"
+    return text
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One coordinate: what is aggregated for each unit and group, and what the unit then adds."""
+
+    coordinate: str
+    pair: str
+    added: str
+
+
+class ExactSql:
+    """Writes the SQL of one exact query.
+
+    Args:
+        query: what to compute.
+        relation: where rows come from.
+        columns: the source's columns, before the steps.
+        schema: the columns after the steps.
+        salt: a fresh random integer, for the order in which a unit's groups are kept.
+    """
+
+    def __init__(
+        self,
+        query: ExactQuery,
+        relation: str,
+        columns: Sequence[str],
+        schema: Mapping[str, Column],
+        salt: int,
+    ) -> None:
+        self.query, self.schema, self.salt = query, schema, salt
+        self.rows = stepped(relation, query.steps, columns)
+        self.keys = [f"k{i}" for i in range(len(query.keys))]
+        self.parts = [part for s in query.statistics for part in self._parts(s)]
+        self.trees = [s for s in query.statistics if isinstance(s, QuantileTree)]
+
+    def text(self) -> str:
+        """Return the whole statement."""
+        ctes = {"input": self._input()}
+        if self.query.public_keys is not None:
+            ctes["eligible"] = self._eligible()
+        source = "eligible" if "eligible" in ctes else "input"
+        ctes["pairs"] = self._pairs(source)
+        if self.keys:
+            ctes["kept"] = self._kept()
+        ctes["sums"] = self._sums("kept" if self.keys else "pairs")
+        for index, tree in enumerate(self.trees):
+            ctes[f"leaves{index}"] = self._leaves(tree, source, "kept" if self.keys else "pairs")
+        written = ",\n".join(f"{name} AS (\n{body}\n)" for name, body in ctes.items())
+        return f"WITH {written}\n{self._output()}"
+
+    def _input(self) -> str:
+        unit = canonical(self.query.unit, self.schema)
+        keys = [
+            f"{canonical(k, self.schema)} AS {alias}"
+            for k, alias in zip(self.query.keys, self.keys, strict=True)
+        ]
+        used = sorted({c for s in self.query.statistics if (c := getattr(s, "column", None)) is not None})
+        values = [f"{identifier(c)} AS {self._value(c)}" for c in used]
+        return (
+            f"SELECT {', '.join([f'{unit} AS u', *keys, *values])} FROM ({self.rows}) "
+            f"WHERE {identifier(self.query.unit)} IS NOT NULL"
+        )
+
+    def _value(self, column: str) -> str:
+        return identifier("v:" + column)
+
+    def _eligible(self) -> str:
+        """Rows of public groups only: rows of other groups take nothing of a unit's limit."""
+        match = " AND ".join(f"input.{k} IS NOT DISTINCT FROM {PUBLIC_KEYS}.{k}" for k in self.keys)
+        return f"SELECT input.* FROM input SEMI JOIN {PUBLIC_KEYS} ON ({match})"
+
+    def _pairs(self, source: str) -> str:
+        aggregated = [f"{p.pair} AS {identifier(p.coordinate)}" for p in self.parts if p.pair]
+        columns = ", ".join(["u", *self.keys, "count(*) AS n", *aggregated])
+        return f"SELECT {columns} FROM {source} GROUP BY {', '.join(['u', *self.keys])}"
+
+    def _kept(self) -> str:
+        keys = ", ".join(self.keys)
+        order = f"hash(u, {keys}, {self.salt}::UBIGINT), {keys}"
+        return (
+            "SELECT * FROM pairs QUALIFY row_number() OVER "
+            f"(PARTITION BY u ORDER BY {order}) <= {self.query.groups}"
+        )
+
+    def _sums(self, source: str) -> str:
+        added = [f"{p.added} AS {identifier(p.coordinate)}" for p in self.parts]
+        columns = ", ".join([*self.keys, *added]) or "1 AS nothing"
+        grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
+        return f"SELECT {columns} FROM {source}{grouping}"
+
+    def _leaves(self, tree: QuantileTree, source: str, kept: str) -> str:
+        value = self._number(tree.column)
+        leaf = (
+            f"CASE WHEN {value} IS NOT NULL THEN least(CAST(floor((least(greatest({value}, "
+            f"{double(tree.lower)}), {double(tree.upper)}) - {double(tree.lower)}) * {double(tree.factor)}) "
+            f"AS BIGINT), {LEAVES - 1}) END"
+        )
+        keys = "".join(f", {k}" for k in self.keys)
+        match = " AND ".join(f"counted.{k} IS NOT DISTINCT FROM kept_pairs.{k}" for k in ["u", *self.keys])
+        weight = _scaled(f"(m::HUGEINT * {1 << -tree.exponent})", tree.rows)
+        by_leaf = (
+            f"SELECT kept_pairs.* EXCLUDE (u), leaf, {weight} AS weight FROM "
+            f"(SELECT u{keys}, {leaf} AS leaf, count(*) AS m FROM {source} WHERE {value} IS NOT NULL "
+            f"GROUP BY ALL) AS counted JOIN (SELECT u{keys}, n FROM {kept}) AS kept_pairs ON ({match})"
+        )
+        summed = f"SELECT {'' if not self.keys else ', '.join(self.keys) + ', '}leaf, CAST(sum(weight) AS BIGINT) AS weight FROM ({by_leaf}) GROUP BY ALL"
+        grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
+        listed = (
+            f"list({{'leaf': leaf, 'weight': weight}} ORDER BY leaf) AS {identifier(tree.coordinates[0])}"
+        )
+        return f"SELECT {', '.join([*self.keys, listed])} FROM ({summed}){grouping}"
+
+    def _output(self) -> str:
+        base = PUBLIC_KEYS if self.query.public_keys is not None else "sums"
+        columns = [
+            f"{base}.{alias} AS {identifier(key)}"
+            for key, alias in zip(self.query.keys, self.keys, strict=True)
+        ]
+        joins = "" if base == "sums" else f" LEFT JOIN sums ON ({self._match(base, 'sums')})"
+        for p in self.parts:
+            name = identifier(p.coordinate)
+            columns.append(f"coalesce(sums.{name}, {_INT128_ZERO}) AS {name}")
+        for index, tree in enumerate(self.trees):
+            columns.append(f"leaves{index}.{identifier(tree.coordinates[0])}")
+            joins += f" LEFT JOIN leaves{index} ON ({self._match(base, f'leaves{index}')})"
+        order = f" ORDER BY {', '.join(f'{base}.{k}' for k in self.keys)}" if self.keys else ""
+        return f"SELECT {', '.join(columns)} FROM {base}{joins}{order}"
+
+    def _match(self, left: str, right: str) -> str:
+        return " AND ".join(f"{left}.{k} IS NOT DISTINCT FROM {right}.{k}" for k in self.keys) or "true"
+
+    def _number(self, column: str) -> str:
+        """Return a column as DOUBLE, NaN as NULL."""
+        value = f"CAST({self._value(column)} AS DOUBLE)"
+        if self.schema[column].kind is Kind.REAL:
+            return f"CASE WHEN NOT isnan({value}) THEN {value} END"
+        return value
+
+    def _parts(self, s: Statistic) -> list[_Part]:
+        match s:
+            case CountUnits():
+                return [_Part("units", "", "count(*)")]
+            case Count(column=None):
+                return [_Part("rows", "", f"sum(least(n, {s.rows}))")]
+            case Count():
+                name, present = s.coordinates[0], f"count({self._number(str(s.column))})"
+                if self.schema[str(s.column)].kind is Kind.OTHER:
+                    present = f"count({self._value(str(s.column))})"
+                shifted = f"({identifier(name)}::HUGEINT * {1 << -s.exponent})"
+                return [_Part(name, present, f"sum({_scaled(shifted, s.rows)})")]
+            case UnitSum():
+                return [self._unit_sum(s)]
+            case Moments():
+                return self._moments(s)
+            case QuantileTree():
+                return []
+        raise AssertionError(f"no SQL for {type(s).__name__}")
+
+    def _unit_sum(self, s: UnitSum) -> _Part:
+        name = s.coordinates[0]
+        if s.integer:
+            value = f"CAST({self._value(s.column)} AS HUGEINT)"
+            row = f"CASE WHEN {value} IS NOT NULL THEN least(greatest({value}, {-HUGE_STEPS}), {HUGE_STEPS}) END"
+        else:
+            row = self._steps(s.column, -HUGE_STEPS, HUGE_STEPS, s.exponent)
+        total = f"least(greatest(coalesce({identifier(name)}, 0), {s.lower}), {s.upper})"
+        return _Part(name, f"sum(CAST({row} AS BIGINT))", f"sum(({total} - {s.centre})::HUGEINT)")
+
+    def _moments(self, s: Moments) -> list[_Part]:
+        grid = s.grid
+        offset = grid.centre if s.centred else 0
+        plain = self._steps(s.column, grid.lower, grid.upper, grid.exponent)
+        parts = []
+        for name in s.coordinates:
+            quoted = identifier(name)
+            total = f"coalesce({quoted}, 0)::HUGEINT"
+            if name.endswith(".absent"):
+                pair = f"count(*) - count({self._number(s.column)})"
+                total = f"({quoted}::HUGEINT * {1 << -(s.absent_exponent or 0)})"
+            elif name.endswith(".squares"):
+                bits = s.square_bits or 0
+                x = f"({plain} - {grid.centre})"
+                half = (1 << bits) >> 1
+                pair = f"sum(((({x} * {x}) + {half}) >> {bits}) - {s.square_centre})"
+            else:
+                pair = f"sum({plain} - {offset})"
+            parts.append(_Part(name, pair, f"sum({_scaled(total, s.rows)})"))
+        return parts
+
+    def _steps(self, column: str, lower: int, upper: int, exponent: int) -> str:
+        """Return a column clamped and rounded to steps; every float64 in it is exact."""
+        step = 2.0**exponent
+        value = self._number(column)
+        clamped = f"least(greatest({value}, {double(lower * step)}), {double(upper * step)})"
+        return f"CASE WHEN {value} IS NOT NULL THEN CAST(round({clamped} * {double(2.0**-exponent)}) AS BIGINT) END"
+
+
+def canonical(column: str, schema: Mapping[str, Column]) -> str:
+    """Return a key or unit such that equal values are equal bits: one zero and one NaN."""
+    name = identifier(column)
+    if schema[column].type_name in ("FLOAT", "DOUBLE"):
+        return f"CASE WHEN isnan({name}) THEN 'nan' ELSE {name} + 0.0 END"
+    return name
+
+
+def _scaled(total: str, rows: int) -> str:
+    """Write `grid.scaled_down`: integer division cuts towards zero."""
+    return f"CASE WHEN n <= {rows} THEN {total} ELSE ({total} * {rows}) // n END"

@@ -1,0 +1,191 @@
+"""Where rows come from: a FROM clause on a connection, and which columns are declared complete."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sfumato.engines.duckdb.text import identifier, literal
+from sfumato.errors import EngineError, nearest
+
+READERS = {
+    ".parquet": "read_parquet({path})",
+    ".pq": "read_parquet({path})",
+    # A row that cannot be read is dropped: an error would tell of it.
+    ".csv": "read_csv({path}, ignore_errors = true)",
+    ".tsv": "read_csv({path}, ignore_errors = true)",
+    ".json": "read_json({path}, ignore_errors = true, format = 'auto')",
+    ".jsonl": "read_json({path}, ignore_errors = true, format = 'newline_delimited')",
+    ".ndjson": "read_json({path}, ignore_errors = true, format = 'newline_delimited')",
+}
+DATABASES = (".duckdb", ".db", ".ddb")
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """Open a database in memory that reads nothing but what SQL names."""
+    # Replacement scans would let a name in SQL mean a Python variable.
+    return duckdb.connect(config={"python_enable_replacements": False})
+
+
+@dataclass(frozen=True)
+class Source:
+    """Rows on a DuckDB connection.
+
+    Args:
+        name: as the user gave it, for messages.
+        relation: what stands behind FROM.
+        connection: where it is known.
+        complete: columns whose declared type admits no missing value.
+        table: rows in memory, under the relation's name.
+        pending: what brings the rows in before the first query.
+    """
+
+    name: str
+    relation: str
+    connection: duckdb.DuckDBPyConnection
+    complete: frozenset[str] = frozenset()
+    table: pa.Table | None = None
+    pending: Callable[[duckdb.DuckDBPyConnection], None] | None = None
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """Return a cursor that sees the relation; what is registered belongs to one cursor alone."""
+        cursor = self.connection.cursor()
+        if self.table is not None:
+            cursor.register(self.relation, self.table)
+        return cursor
+
+    def load(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """Bring the rows in, where that waits for a release."""
+        if self.pending is not None:
+            self.pending(cursor)
+
+
+def open_source(source: Any) -> Source:
+    """Open what `sfumato.scan` takes.
+
+    Raises:
+        EngineError: it is not there, or is of a kind that is not known.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        return _open_path(os.fspath(source))
+    if isinstance(source, duckdb.DuckDBPyRelation):
+        return _open_relation(source)
+    if isinstance(source, pa.Table):
+        return _open_arrow("Arrow table", lambda: source)
+    if isinstance(source, pa.RecordBatch):
+        return _open_arrow("Arrow batch", lambda: pa.Table.from_batches([source]))
+    module = type(source).__module__.partition(".")[0]
+    if module == "polars" and hasattr(source, "collect"):
+        return _open_arrow("Polars frame", lambda: source.collect().to_arrow())
+    if module == "polars":
+        return _open_arrow("Polars frame", source.to_arrow)
+    if module == "pandas":
+        return _open_arrow("pandas frame", lambda: pa.Table.from_pandas(source, preserve_index=False))
+    raise EngineError(
+        f"scan: cannot read a {type(source).__name__}; pass a path, a DuckDB relation, an Arrow table, "
+        "a Polars or a pandas data frame"
+    )
+
+
+def _open_arrow(name: str, read: Callable[[], pa.Table]) -> Source:
+    try:
+        table = read()
+    except (pa.ArrowException, TypeError, ValueError):
+        # The library's own text quotes values.
+        raise EngineError(
+            f"scan: the {name} has a column of mixed types; give each column one type"
+        ) from None
+    return Source(name, "source_rows", connect(), _complete(table.schema), table)
+
+
+def _open_relation(relation: duckdb.DuckDBPyRelation) -> Source:
+    """Copy the relation, when it is first needed, to a table that DuckDB can keep out of core."""
+    connection = connect()
+    connection.register("empty_rows", relation.limit(0).to_arrow_table())
+    connection.execute("CREATE TABLE source_rows AS FROM empty_rows")
+    loaded: list[bool] = []
+
+    def load(cursor: duckdb.DuckDBPyConnection) -> None:
+        if not loaded:
+            cursor.register("relation_rows", relation.to_arrow_reader())
+            cursor.execute("INSERT INTO source_rows FROM relation_rows").fetchall()
+            loaded.append(True)
+
+    return Source("DuckDB relation", "source_rows", connection, pending=load)
+
+
+def _complete(schema: pa.Schema) -> frozenset[str]:
+    # A float that is never NULL can still be NaN.
+    return frozenset(f.name for f in schema if not f.nullable and not pa.types.is_floating(f.type))
+
+
+def _open_path(path: str) -> Source:
+    file, _, table = _database(path)
+    if file:
+        return _open_database(file, table)
+    suffix = Path(path).suffix.lower()
+    if suffix in (".gz", ".zst"):
+        suffix = Path(Path(path).stem).suffix.lower()
+    files = sorted(glob.glob(path, recursive=True)) if glob.has_magic(path) else [path]
+    if not files or not all(Path(f).is_file() for f in files):
+        raise EngineError(f"scan: there is no file {path!r} (looked in {os.getcwd()!r})")
+    if suffix not in READERS:
+        known = ", ".join([*READERS, *(f"{d}/table" for d in DATABASES)])
+        raise EngineError(f"scan: {path!r} ends in {suffix!r}, which is none of {known}")
+    connection = connect()
+    relation = READERS[suffix].format(path=literal(path))
+    complete: frozenset[str] = frozenset()
+    try:
+        connection.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
+        if "parquet" in relation:
+            complete = frozenset.intersection(*(_complete(pq.read_schema(f)) for f in files))
+    except (duckdb.Error, pa.ArrowException, OSError):
+        raise EngineError(
+            f"scan: {path!r} cannot be read as {suffix.removeprefix('.')}; it is empty, damaged, or "
+            "another kind of file"
+        ) from None
+    return Source(path, relation, connection, complete)
+
+
+def _database(path: str) -> tuple[str, str, str]:
+    for ending in DATABASES:
+        head, found, table = path.partition(f"{ending}/")
+        if found:
+            return head + ending, found, table
+        if path.endswith(ending):
+            return path, "", ""
+    return "", "", ""
+
+
+def _open_database(file: str, table: str) -> Source:
+    if not Path(file).is_file():
+        raise EngineError(f"scan: there is no file {file!r} (looked in {os.getcwd()!r})")
+    connection = connect()
+    try:
+        connection.execute(f"ATTACH {literal(file)} AS stored (READ_ONLY)")
+    except duckdb.Error:
+        raise EngineError(f"scan: {file!r} cannot be opened as a DuckDB database") from None
+    listed = connection.execute(
+        "SELECT table_schema, table_name FROM information_schema.tables WHERE table_catalog = 'stored'"
+    ).fetchall()
+    names = {(name if schema == "main" else f"{schema}.{name}"): (schema, name) for schema, name in listed}
+    if table not in names:
+        near = nearest(table, names) if table else None
+        hint = f"did you mean {near!r}? " if near else ""
+        raise EngineError(
+            f"scan: {file!r} has no table {table!r}; {hint}write '{file}/NAME' with one of: "
+            + ", ".join(sorted(names))
+        )
+    schema, name = names[table]
+    relation = f"stored.{identifier(schema)}.{identifier(name)}"
+    rows = connection.execute(f"DESCRIBE {relation}").fetchall()
+    complete = frozenset(r[0] for r in rows if r[2] == "NO" and r[1] not in ("FLOAT", "DOUBLE"))
+    return Source(f"{file}/{table}", relation, connection, complete)

@@ -1,0 +1,60 @@
+"""From a source, or a SQL text, to a question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sfumato.query.release import Release
+from sfumato.query.table import Table
+
+
+def scan(source: Any, *, privacy_unit: str) -> Table:
+    """Open a private table.
+
+    Args:
+        source: a path to Parquet (globs too), CSV or JSON; "file.duckdb/table" for a table or view
+            in a DuckDB file; a DuckDB relation; an Arrow table, a Polars or a pandas data frame.
+        privacy_unit: the column that tells whose row it is. Rows where it is NULL are dropped.
+    Returns:
+        A Table, on which a question is built. No row is read yet.
+    Raises:
+        EngineError: the source is not there, is empty of columns, or cannot be read.
+        ColumnError: there is no such column.
+
+    >>> import pyarrow as pa
+    >>> visits = pa.table({"id": [1, 1, 2], "visits": [3, 0, 5]})
+    >>> scan(visits, privacy_unit="id").schema["visits"].kind.value
+    'integer'
+    """
+    from sfumato.engines.duckdb.engine import DuckDBEngine
+
+    return Table(DuckDBEngine.open(source), privacy_unit)
+
+
+def sql(text: str, *, tables: Mapping[str, Any] | None = None) -> Release:
+    """Ask in SQL: `SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (...) ... FROM 'file.parquet' ...`.
+
+    Args:
+        text: one SELECT in BigQuery's or ZetaSQL's differential-privacy dialect; see docs/sql.md.
+        tables: sources by the name that FROM uses, where that is not a path.
+    Raises:
+        SqlError: the text is not understood or asks for something that is not private.
+        QueryError, BudgetError, EngineError: as from `scan` and `Question.release`.
+
+    >>> import pyarrow as pa
+    >>> visits = pa.table({"id": [1, 1, 2], "visits": [3, 0, 5]})
+    >>> release = sql(
+    ...     "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id) "
+    ...     "SUM(visits, contribution_bounds_per_group => (0, 10)) AS total FROM visits",
+    ...     tables={"visits": visits},
+    ... )
+    >>> release.spent
+    (1.0, 0.0)
+    """
+    from sfumato.query.sql import parse
+
+    query = parse(text)
+    sources = dict(tables or {})
+    question = query.question(lambda name, unit: scan(sources.get(name, name), privacy_unit=unit))
+    return question.release(**query.release_options)

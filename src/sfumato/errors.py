@@ -1,0 +1,76 @@
+"""Everything that sfumato raises.
+
+    SfumatoError
+    ├── QueryError (also ValueError)   the question must be mended
+    │   ├── ParameterError             a number or option is not admissible
+    │   ├── ColumnError                a column is unknown or of the wrong type
+    │   └── SqlError                   the SQL text is not understood
+    ├── BudgetError (also ValueError)  epsilon or delta cannot buy what is asked
+    ├── EngineError                    a source cannot be read, or a part is not installed
+    └── RefusalError                   there is no safe answer, as the question alone shows
+
+No text of an error, and not whether it comes, depends on private rows.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SfumatoError(Exception):
+    """Root of all errors of this package."""
+
+
+class QueryError(SfumatoError, ValueError):
+    """The question cannot be answered as it is asked; its text says what to write instead."""
+
+
+class ParameterError(QueryError):
+    """A parameter's value is not admissible.
+
+    Args:
+        name: the parameter, as the caller wrote it.
+        value: what was given.
+        expected: what is admissible, as the end of the sentence "it must be ...".
+    """
+
+    def __init__(self, name: str, value: object, expected: str) -> None:
+        super().__init__(f"{name} is {value!r}, but must be {expected}")
+        self.name, self.value, self.expected = name, value, expected
+
+
+class ColumnError(QueryError):
+    """A column is unknown, or its type does not fit the question."""
+
+    @classmethod
+    def unknown(cls, name: str, columns: Iterable[str], where: str) -> ColumnError:
+        """Name the nearest column and list what there is."""
+        columns = list(columns)
+        near = nearest(name, columns)
+        hint = f"did you mean {near!r}? " if near else ""
+        listed = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
+        return cls(f"{where}: there is no column {name!r}; {hint}The columns are: {listed}")
+
+
+class SqlError(QueryError):
+    """The SQL text is not understood, or asks for something that is not private."""
+
+
+class BudgetError(SfumatoError, ValueError):
+    """Epsilon or delta is not admissible, or cannot buy what is asked."""
+
+
+class EngineError(SfumatoError):
+    """A source cannot be read, or an optional part is not installed."""
+
+
+class RefusalError(SfumatoError):
+    """There is no safe answer to this, as the question alone shows."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like `name`, or None where nothing is."""
+    by_fold = {k.casefold(): k for k in known}
+    found = difflib.get_close_matches(name.casefold(), by_fold, n=1, cutoff=0.6)
+    return by_fold[found[0]] if found else None

@@ -1,0 +1,92 @@
+"""Exact numbers in, outward-rounded floats out: the one place where the two meet."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+
+from sfumato.errors import ParameterError
+
+type_names = "a finite number (int, float, Fraction, Decimal, or text such as '0.1' or '1/3')"
+Number = int | float | str | Fraction | Decimal
+
+
+def as_fraction(value: object, name: str) -> Fraction:
+    """Take a parameter as exactly the number that it is.
+
+    Args:
+        value: an int, float, Fraction, Decimal, NumPy scalar, or a text such as "0.1" or "1/3".
+            A float is exactly its binary value; a text is exactly what is written.
+        name: the parameter's name, for the error.
+    Returns:
+        The same number as a Fraction.
+    Raises:
+        ParameterError: value is not a finite number.
+
+    >>> as_fraction("0.1", "epsilon"), as_fraction(0.5, "epsilon")
+    (Fraction(1, 10), Fraction(1, 2))
+    """
+    if isinstance(value, bool):
+        raise ParameterError(name, value, type_names)
+    if hasattr(value, "item") and not isinstance(value, (int, float)):
+        value = value.item()
+    if isinstance(value, (int, float, str, Fraction, Decimal)):
+        try:
+            return Fraction(value)
+        except (ValueError, OverflowError, InvalidOperation, ZeroDivisionError):
+            pass
+    raise ParameterError(name, value, type_names)
+
+
+def positive(value: object, name: str) -> Fraction:
+    """Like `as_fraction`, and greater than zero."""
+    number = as_fraction(value, name)
+    if number <= 0:
+        raise ParameterError(name, value, "greater than 0")
+    return number
+
+
+def positive_int(value: object, name: str) -> int:
+    """Take a whole number of at least 1."""
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ParameterError(name, value, "a whole number of at least 1")
+    return value
+
+
+def round_up(number: Fraction) -> float:
+    """Return the smallest float that is not below `number`.
+
+    >>> round_up(Fraction(1, 3)) > Fraction(1, 3) >= round_down(Fraction(1, 3))
+    True
+    """
+    nearest = _to_float(number)
+    return nearest if math.isinf(nearest) or nearest >= number else math.nextafter(nearest, math.inf)
+
+
+def round_down(number: Fraction) -> float:
+    """Return the largest float that is not above `number`."""
+    return 0.0 - round_up(-number)
+
+
+def _to_float(number: Fraction) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -float.fromhex("0x1.fffffffffffffp+1023")
+
+
+def sqrt_up(number: Fraction) -> float:
+    """Return a float that is not below the square root of `number` >= 0, at most one step above.
+
+    >>> sqrt_up(Fraction(4)), sqrt_up(Fraction(2)) ** 2 >= 2
+    (2.0, True)
+    """
+    root = math.sqrt(_to_float(number))
+    while Fraction(root) ** 2 < number:
+        root = math.nextafter(root, math.inf)
+    while root > 0 and Fraction(math.nextafter(root, 0.0)) ** 2 >= number:
+        root = math.nextafter(root, 0.0)
+    return root

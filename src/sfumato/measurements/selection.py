@@ -1,0 +1,383 @@
+"""Private selection of groups: which groups may be shown, by the number of units in each.
+
+A group's key is private when it exists only because of some unit's rows. Three rules decide, each from
+the number of units in the group alone; what they do is exact, in integers. With a pre-threshold T, a group of
+fewer than T units is never shown and a rule sees x = units - (T - 1). A unit added or removed changes
+x by at most 1, as it does units; and the step from "never shown" (x = 0) to x = 1 is, to the rule, the
+step from an absent group to one of a single unit. So the same proof holds for every T.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import expm1, log, log1p
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sfumato.budget.directed import convert, downward, exactly, log2
+from sfumato.budget.loss import Loss
+from sfumato.budget.mixture import joined_delta
+from sfumato.budget.parameters import admissible_count, admissible_delta, admissible_epsilon
+from sfumato.errors import ParameterError, RefusalError
+from sfumato.exact import positive_int
+from sfumato.noise import Gaussian, Laplace, Words, bernoulli_each
+
+Units = NDArray[np.int64]
+Kept = NDArray[np.bool_]
+
+LONGEST_TABLE = 2**20
+NEVER = np.iinfo(np.int64).min  # the noisy count of a group below the pre-threshold
+
+
+class Selected(NamedTuple):
+    """Which groups may be shown, and the noisy numbers of units where the rule made them."""
+
+    keep: Kept
+    noisy: Units | None
+
+
+class GroupSelection(ABC):
+    """A rule that selects groups privately by their numbers of units."""
+
+    pre_threshold: int
+
+    @property
+    @abstractmethod
+    def expected_threshold(self) -> int:
+        """The smallest number of units with which a group is kept with probability 1/2 or more."""
+
+    @abstractmethod
+    def select(self, units: ArrayLike, words: Words | None = None) -> Selected:
+        """Decide for each group whether it may be shown.
+
+        Args:
+            units: whole numbers of shape (groups,): distinct units in each group.
+            words: source of random words; None for this thread's secure words.
+        Returns:
+            bool of shape (groups,), and int64 of that shape or None, same order. Noisy counts of
+            groups that are not kept must not be shown.
+        Raises:
+            ParameterError: units is not a one-dimensional array of integers. Never because of the data.
+        """
+
+    @abstractmethod
+    def loss(self, groups: int) -> Loss:
+        """Return the loss of one unit that is in at most `groups` groups.
+
+        Args:
+            groups: the most groups that a unit is in, at least 1.
+        Returns:
+            The loss of the whole selection, with that of the noisy counts.
+        Raises:
+            BudgetError: groups is not a whole number of at least 1.
+        """
+
+
+@dataclass(frozen=True)
+class TruncatedGeometric(GroupSelection):
+    """Keep a group of n units with the largest probability that (epsilon, delta)-DP allows.
+
+    Args:
+        epsilon: finite number greater than 0, per group.
+        delta: number in (0, 1), per group.
+        pre_threshold: T, the fewest units with which a group may be kept.
+    Raises:
+        BudgetError: epsilon or delta is out of range.
+        ParameterError: pre_threshold is not a whole number of at least 1.
+        RefusalError: the rule would need a table of more than 2^20 probabilities.
+    Source:
+        Desfontaines, Voss, Gipson and Mandayam 2022, "Differentially private partition selection",
+        theorem 1: pi_0 = 0, pi_n = min(e^eps pi_{n-1} + delta, 1 - e^-eps (1 - pi_{n-1} - delta), 1).
+
+    The probabilities in use are rational. With r a rational, 1 <= r <= e^eps, and d <= delta, d on a grid,
+
+        p_0 = 0,  p_n = the grid point at or below min(r p_{n-1} + d, 1 - (1 - p_{n-1} - d) / r, 1),
+
+    and coins are tossed with exactly these. All four inequalities of (epsilon, delta)-DP between n - 1 and
+    n units hold for them exactly:
+
+    - p_n <= r p_{n-1} + d <= e^eps p_{n-1} + delta, as rounding is downward.
+    - 1 - p_{n-1} <= e^eps (1 - p_n) + delta: p_n <= 1 - (1 - p_{n-1} - d) / r says that
+      1 - p_{n-1} <= r (1 - p_n) + d; where 1 - p_{n-1} - d < 0 it holds for any p_n <= 1.
+    - p_{n-1} <= p_n, whence p_{n-1} <= e^eps p_n + delta and 1 - p_n <= e^eps (1 - p_{n-1}) + delta: with
+      1 - p_{n-1} - d >= 0 and r >= 1, each of the three bounds is at least min(p_{n-1} + d, 1), a grid point.
+
+    >>> rule = TruncatedGeometric(epsilon=1, delta="1e-6")
+    >>> rule.expected_threshold, rule.select([0, 1000]).keep
+    (14, array([False,  True]))
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    pre_threshold: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", admissible_epsilon(self.epsilon))
+        object.__setattr__(self, "delta", admissible_delta(self.delta, zero=False))
+        object.__setattr__(self, "pre_threshold", _admissible_pre_threshold(self.pre_threshold))
+        if self._expected_length() > 1.1 * LONGEST_TABLE:
+            self._refuse()
+
+    @property
+    def expected_threshold(self) -> int:
+        """The smallest number of units with which a group is kept with probability 1/2 or more."""
+        half = 1 << (self._bits - 1)
+        return next(n for n, p in enumerate(self._table) if p >= half) + self.pre_threshold - 1
+
+    def probability(self, units: int) -> Fraction:
+        """Return the exact probability with which a group of so many units is kept."""
+        seen = min(max(units - self.pre_threshold + 1, 0), len(self._table) - 1)
+        return Fraction(self._table[seen], 1 << self._bits)
+
+    def keep(self, units: ArrayLike, words: Words | None = None) -> Kept:
+        """Toss for each group; as `select`, without noisy counts."""
+        seen = np.minimum(_seen(units, self.pre_threshold), len(self._table) - 1)
+        present, index = np.unique(seen, return_inverse=True)
+        scale = 1 << self._bits
+        return bernoulli_each([Fraction(self._table[n], scale) for n in present.tolist()], index, words)
+
+    def select(self, units: ArrayLike, words: Words | None = None) -> Selected:
+        """Decide for each group whether it may be shown; there are no noisy counts."""
+        return Selected(self.keep(units, words), None)
+
+    def loss(self, groups: int) -> Loss:
+        """Return the loss of `groups` tosses, each (epsilon, delta)-DP."""
+        return Loss(approximate=((self.epsilon, self.delta, admissible_count(groups, "groups")),))
+
+    @cached_property
+    def _bits(self) -> int:
+        return (self.delta.denominator // self.delta.numerator).bit_length() + 64
+
+    @cached_property
+    def _table(self) -> list[int]:
+        """Numerators of p_0, p_1, ... over 2^bits, up to the first that is 1."""
+        bits = self._bits
+        one = 1 << bits
+        ratio = self._ratio()  # of 2^bits too
+        leak = self.delta.numerator * one // self.delta.denominator
+        table = [0]
+        while table[-1] < one:
+            if len(table) > LONGEST_TABLE:
+                self._refuse()
+            before = table[-1]
+            rest = one - before - leak
+            by_true = ((ratio * before) >> bits) + leak
+            by_false = one + (-rest * one) // ratio if rest > 0 else one
+            table.append(min(by_true, by_false, one))
+        return table
+
+    def _ratio(self) -> int:
+        """A rational r with 1 <= r <= e^epsilon, and at most 2^bits, over 2^bits."""
+        bits = self._bits
+        if self.epsilon > bits:
+            return 1 << (2 * bits)
+        down = downward(2 * bits + 64)
+        power = exactly(down.exp(convert(self.epsilon, down)))
+        return max(1 << bits, min(power.numerator * (1 << bits) // power.denominator, 1 << (2 * bits)))
+
+    def _expected_length(self) -> float:
+        # Up to 1/2, p_n is delta (e^(n eps) - 1) / (e^eps - 1); from there it mirrors.
+        epsilon = min(float(self.epsilon), 700.0)
+        rise = (log(expm1(epsilon)) if epsilon > 1e-300 else -690.0) - (log2(self.delta) + 1) * log(2)
+        return 2 * (log1p(np.exp(rise)) if rise < 30 else rise) / epsilon
+
+    def _refuse(self) -> None:
+        raise RefusalError(
+            f"TruncatedGeometric(epsilon={float(self.epsilon):.6g}, delta={float(self.delta):.6g}) would "
+            "need a table of over 2^20 probabilities; use LaplaceThreshold or GaussianThreshold instead"
+        )
+
+
+class _Threshold(GroupSelection):
+    """Keep the groups whose noisy number of units reaches a threshold.
+
+    Proof of the loss, for both thresholds. Call *lone* the groups in which the unit is the only one that
+    the rule sees (x = 1 with it, never shown without it), and q the chance that any of them is kept. All
+    that is shown of lone groups is "none" with probability 1 without the unit, and with probability at
+    least 1 - q with it: that is (0, q)-DP both ways. The other groups are there either way, and get noise
+    on counts that the unit moves by 1 each. The two compose: delta is at most delta of the noise plus q.
+    The lone groups are at most `groups` and their noises independent: q <= 1 - (1 - d)^groups where
+    d bounds P(1 + R >= tau). Counts of kept groups are post-processing of the noisy counts.
+    """
+
+    law: Laplace | Gaussian
+    delta_per_group: Fraction
+
+    def __post_init__(self) -> None:
+        delta = admissible_delta(self.delta_per_group, "delta_per_group", zero=False)
+        object.__setattr__(self, "delta_per_group", delta)
+        object.__setattr__(self, "pre_threshold", _admissible_pre_threshold(self.pre_threshold))
+
+    @cached_property
+    def tau(self) -> int:
+        """The smallest whole number with P(1 + R >= tau) <= delta_per_group, R the rounded noise.
+
+        R is what is drawn, so R is what is judged: P(R >= tau - 1) = P(Z > tau - 3/2). The real noise
+        has P(Z >= tau - 1), which is smaller: by exp(1 / (2 scale)) for Laplace noise.
+        """
+
+        def enough(tau: int) -> bool:
+            return self.law.tail_bounds(Fraction(2 * tau - 3, 2))[1] <= self.delta_per_group
+
+        return _first(enough, int(self.law.tail_quantile(self.delta_per_group)))
+
+    @property
+    def expected_threshold(self) -> int:
+        """The smallest number of units with which a group is kept with probability 1/2 or more."""
+        return max(self.tau, 1) + self.pre_threshold - 1
+
+    def noisy(self, units: ArrayLike, words: Words | None = None) -> Units:
+        """Return noisy numbers of units: each plus exactly rounded noise.
+
+        A count that is asked for besides is this one, where the group is kept; it is not paid twice.
+
+        Args:
+            units: whole numbers of shape (groups,).
+            words: source of random words; None for this thread's secure words.
+        Returns:
+            int64 of shape (groups,), same order: (units - (T - 1)) + noise + (T - 1). Groups of fewer than
+            T units, which are never kept, get -2^63. Sums beyond 2^63 - 1 are moved to that.
+        Raises:
+            ParameterError: units is not a one-dimensional array of integers.
+        """
+        seen = _seen(units, self.pre_threshold)
+        noise = self.law.rounded(len(seen), words)
+        total: Units = seen + noise  # wraps only upward, as seen >= 0
+        total[(noise > 0) & (total < 0)] = np.iinfo(np.int64).max
+        room = np.iinfo(np.int64).max - (self.pre_threshold - 1)
+        total = np.minimum(total, room)
+        total += self.pre_threshold - 1
+        total[seen == 0] = NEVER
+        return total
+
+    def keep(self, noisy: Units) -> Kept:
+        """Return which groups may be shown, given what `noisy` returned."""
+        least = self.tau + self.pre_threshold - 1
+        if least > np.iinfo(np.int64).max:
+            return np.zeros(len(noisy), np.bool_)
+        kept: Kept = (noisy != NEVER) & (noisy >= max(least, NEVER))
+        return kept
+
+    def select(self, units: ArrayLike, words: Words | None = None) -> Selected:
+        """Decide for each group whether it may be shown, and return the noisy numbers of units."""
+        noisy = self.noisy(units, words)
+        return Selected(self.keep(noisy), noisy)
+
+    def loss(self, groups: int) -> Loss:
+        """Return the loss of the noisy counts of `groups` groups, and of a lone group's being kept."""
+        count = admissible_count(groups, "groups")
+        return self._noise_loss(count) + Loss(failure=joined_delta(self.delta_per_group, count))
+
+    @abstractmethod
+    def _noise_loss(self, groups: int) -> Loss: ...
+
+
+@dataclass(frozen=True)
+class LaplaceThreshold(_Threshold):
+    """Keep the groups whose number of units, with Laplace noise, reaches a threshold.
+
+    Args:
+        law: Laplace noise, its scale in units; epsilon per group is 1 / scale.
+        delta_per_group: the most with which a group of one unit is kept, in (0, 1).
+        pre_threshold: T, the fewest units with which a group may be kept.
+    Raises:
+        BudgetError: delta_per_group is out of range.
+        ParameterError: law is not a Laplace law, or pre_threshold is not a whole number of at least 1.
+    Source:
+        Korolova, Kenthapadi, Mishra and Ntoulas 2009, "Releasing search queries and clicks privately";
+        Wilson et al. 2020, "Differentially private SQL with bounded user contribution".
+
+    >>> rule = LaplaceThreshold(Laplace(scale=1), "1e-6")
+    >>> rule.tau, rule.expected_threshold, float(rule.loss(groups=2).epsilon("2e-6"))
+    (15, 15, 2.0)
+    """
+
+    law: Laplace
+    delta_per_group: Fraction
+    pre_threshold: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.law, Laplace):
+            raise ParameterError("law", self.law, "Laplace(scale=...)")
+        super().__post_init__()
+
+    def _noise_loss(self, groups: int) -> Loss:
+        return Loss(laplace=((1 / self.law.scale, groups),))
+
+
+@dataclass(frozen=True)
+class GaussianThreshold(_Threshold):
+    """Keep the groups whose number of units, with Gaussian noise, reaches a threshold.
+
+    Args:
+        law: Gaussian noise, its sigma in units; mu^2 is groups / sigma^2.
+        delta_per_group: the most with which a group of one unit is kept, in (0, 1).
+        pre_threshold: T, the fewest units with which a group may be kept.
+    Raises:
+        BudgetError: delta_per_group is out of range.
+        ParameterError: law is not a Gaussian law, or pre_threshold is not a whole number of at least 1.
+    Source:
+        as `LaplaceThreshold`; Swanberg, Desfontaines and Haney 2023, "DP-SIPS: a simpler, more scalable
+        mechanism for differentially private partition selection", section 2.
+
+    >>> rule = GaussianThreshold(Gaussian(sigma=2), "1e-6")
+    >>> rule.tau, rule.loss(groups=4).gaussian
+    (12, Fraction(1, 1))
+    """
+
+    law: Gaussian
+    delta_per_group: Fraction
+    pre_threshold: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.law, Gaussian):
+            raise ParameterError("law", self.law, "Gaussian(sigma=...)")
+        super().__post_init__()
+
+    def _noise_loss(self, groups: int) -> Loss:
+        return Loss(gaussian=groups / self.law.sigma**2)
+
+
+def _admissible_pre_threshold(value: object) -> int:
+    number = positive_int(value, "pre_threshold")
+    if number > 2**62:
+        raise ParameterError("pre_threshold", value, "at most 2^62")
+    return number
+
+
+def _seen(units: ArrayLike, pre_threshold: int) -> Units:
+    """Return what a rule sees of each group: max(0, units - (T - 1)), as a fresh int64 array."""
+    array = np.asarray(units)
+    if array.size == 0:
+        array = array.astype(np.int64)
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise ParameterError(
+            "units", f"{array.dtype.name} of shape {array.shape}", "integers of shape (groups,)"
+        )
+    if array.dtype == np.uint64:
+        array = np.minimum(array, np.iinfo(np.int64).max)
+    seen: Units = np.maximum(array.astype(np.int64), 0)
+    return np.maximum(seen - (pre_threshold - 1), 0)
+
+
+def _first(enough: Callable[[int], bool], guess: int) -> int:
+    """Return the smallest whole number that is enough, where more always is, starting from a guess."""
+    stride = 1
+    if enough(guess):
+        while enough(guess - stride):
+            guess, stride = guess - stride, 2 * stride
+        low, high = guess - stride, guess
+    else:
+        while not enough(guess + stride):
+            guess, stride = guess + stride, 2 * stride
+        low, high = guess, guess + stride
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high

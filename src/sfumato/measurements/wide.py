@@ -1,0 +1,64 @@
+"""Exact 128-bit integers in columns: where noise meets a statistic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class WideIntegers:
+    """A column of two's-complement 128-bit integers, as high and low words.
+
+    Noise is added here, in integers, before anything is turned into a float: what leaves is a
+    function of statistic plus noise and of nothing else.
+
+    >>> column = WideIntegers.from_arrow(pa.array([2**62, -1], pa.int64()))
+    >>> (column + np.array([2**62, 1])).to_ints()
+    [9223372036854775808, 0]
+    """
+
+    high: NDArray[np.int64]
+    low: NDArray[np.uint64]
+
+    @classmethod
+    def from_arrow(cls, column: pa.Array) -> WideIntegers:
+        """Read int64 or decimal128(38, 0) without nulls."""
+        if pa.types.is_decimal128(column.type):
+            words = np.frombuffer(column.buffers()[1], dtype=np.uint64)
+            words = words[2 * column.offset : 2 * (column.offset + len(column))]
+            return cls(words[1::2].view(np.int64), words[0::2])
+        values = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        return cls.from_int64(values)
+
+    @classmethod
+    def from_int64(cls, values: NDArray[np.int64]) -> WideIntegers:
+        """Widen 64-bit integers."""
+        return cls(values >> 63, values.view(np.uint64))
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+    def __add__(self, noise: NDArray[np.int64]) -> WideIntegers:
+        added = noise.view(np.uint64)
+        low = self.low + added
+        carry = (low < added).astype(np.int64)
+        return WideIntegers(self.high + (noise >> 63) + carry, low)
+
+    def take(self, mask: NDArray[np.bool_]) -> WideIntegers:
+        """Keep the rows where mask is true."""
+        return WideIntegers(self.high[mask], self.low[mask])
+
+    def scaled(self, step: Fraction) -> NDArray[np.float64]:
+        """Return the integers times a power of two, as float64."""
+        narrow = self.high == (self.low.view(np.int64) >> 63)
+        wide = self.high.astype(np.float64) * 2.0**64 + self.low.astype(np.float64)
+        return np.where(narrow, self.low.view(np.int64).astype(np.float64), wide) * float(step)
+
+    def to_ints(self) -> list[int]:
+        """Return Python integers."""
+        return [int(h) << 64 | int(lo) for h, lo in zip(self.high, self.low, strict=True)]

@@ -1,0 +1,424 @@
+"""What a law of real noise can tell of itself, and of the same noise rounded to integers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from fractions import Fraction
+from math import isnan
+from typing import Any, ClassVar, overload
+
+import gmpy2
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import ParameterError
+from sfumato.exact import Number, as_fraction, positive, positive_int
+from sfumato.noise.rounding import largest_scale, sampler
+from sfumato.noise.standard import Standard, directed, nearest
+from sfumato.noise.values import (
+    Floats,
+    Scalar,
+    Values,
+    Wholes,
+    each,
+    each_whole,
+    floor_bits,
+    power_of_ten,
+    small_fraction,
+    whole,
+    whole_count,
+    working_bits,
+)
+from sfumato.noise.words import Words, default_words
+
+
+class Law(ABC):
+    """A symmetric law of real noise Z = scale * (a standard law), in any unit.
+
+    Methods that are called `rounded...` are about R, which is Z rounded to the nearest integer.
+    """
+
+    standard: ClassVar[Standard]
+    unit_name: ClassVar[str]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.unit_name}={self.unit})"
+
+    @property
+    @abstractmethod
+    def unit(self) -> Fraction:
+        """The factor of the standard law: Laplace's scale, Gauss's standard deviation."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """The variance, in squared units."""
+
+    @property
+    @abstractmethod
+    def standard_deviation(self) -> float:
+        """The standard deviation, in units."""
+
+    # Values of the real law.
+
+    @overload
+    def sf(self, x: Scalar) -> float: ...
+    @overload
+    def sf(self, x: Values) -> Floats: ...
+    def sf(self, x: Values | Scalar) -> float | Floats:
+        """Return P(Z > x), the survival function.
+
+        Args:
+            x: number or array, in units; an int or a Fraction is taken exactly.
+        Returns:
+            float, or float64 in the shape of x; correctly rounded, far tails included.
+
+        >>> from sfumato.noise import Gaussian, Laplace
+        >>> Laplace(scale=2).sf(0), Gaussian(sigma=1).sf(-1e9)
+        (0.5, 1.0)
+        """
+        return each(self._sf, x)
+
+    @overload
+    def cdf(self, x: Scalar) -> float: ...
+    @overload
+    def cdf(self, x: Values) -> Floats: ...
+    def cdf(self, x: Values | Scalar) -> float | Floats:
+        """Return P(Z <= x), the distribution function.
+
+        Args:
+            x: number or array, in units; an int or a Fraction is taken exactly.
+        Returns:
+            float, or float64 in the shape of x; correctly rounded, far tails included.
+
+        >>> from sfumato.noise import Gaussian
+        >>> Gaussian(sigma=1).cdf([-1.0, 0.0, 1.0]).round(3)
+        array([0.159, 0.5  , 0.841])
+        """
+        return each(lambda y: self._sf(-y), x)
+
+    @overload
+    def tail_quantile(self, p: Scalar) -> float: ...
+    @overload
+    def tail_quantile(self, p: Values) -> Floats: ...
+    def tail_quantile(self, p: Values | Scalar) -> float | Floats:
+        """Return the x with P(Z > x) = p, the inverse of `sf`.
+
+        Args:
+            p: probability or array of them, from 0 to 1; an int or a Fraction is taken exactly.
+        Returns:
+            float in units, or float64 in the shape of p; correctly rounded.
+        Raises:
+            ParameterError: p is not from 0 to 1.
+
+        >>> from sfumato.noise import Gaussian
+        >>> round(Gaussian(sigma=1).tail_quantile(0.025), 4)
+        1.96
+        """
+        return each(self._tail_quantile, p)
+
+    @overload
+    def quantile(self, p: Scalar) -> float: ...
+    @overload
+    def quantile(self, p: Values) -> Floats: ...
+    def quantile(self, p: Values | Scalar) -> float | Floats:
+        """Return the x with P(Z <= x) = p, the inverse of `cdf`.
+
+        Args:
+            p: probability or array of them, from 0 to 1; an int or a Fraction is taken exactly.
+        Returns:
+            float in units, or float64 in the shape of p; correctly rounded.
+        Raises:
+            ParameterError: p is not from 0 to 1.
+
+        >>> from sfumato.noise import Laplace
+        >>> Laplace(scale=2).quantile([0, 0.5, 1])
+        array([-inf,   0.,  inf])
+        """
+        return each(lambda q: 0.0 - self._tail_quantile(q), p)
+
+    def tolerance(self, k: Number) -> float:
+        """Return t with P(|Z| > t) = 10^-k: how far noise may lie from 0 before a test should fail.
+
+        Args:
+            k: greater than 0; 10^-k is the chance of a false alarm.
+        Returns:
+            float in units, correctly rounded.
+        Raises:
+            ParameterError: k is not greater than 0.
+
+        >>> from sfumato.noise import Gaussian, Laplace
+        >>> Gaussian(sigma=1).tolerance(16), Laplace(scale="1/50").tolerance(23)
+        (8.304785425194114, 1.059189142777261)
+        """
+        outside, inside = power_of_ten(positive(k, "k"))
+        return float(self._magnitude(outside, inside))
+
+    def complementary_tolerance(self, k: Number) -> float:
+        """Return t with P(|Z| < t) = 10^-k: how near to 0 noise must not lie, or it is missing.
+
+        Args:
+            k: greater than 0; 10^-k is the chance of a false alarm.
+        Returns:
+            float in units, correctly rounded.
+        Raises:
+            ParameterError: k is not greater than 0.
+
+        >>> from sfumato.noise import Laplace
+        >>> Laplace(scale=1).complementary_tolerance(5)
+        1.0000050000333335e-05
+        """
+        inside, outside = power_of_ten(positive(k, "k"))
+        return float(self._magnitude(outside, inside))
+
+    def tail_bounds(self, x: Number, bits: int = 64) -> tuple[Fraction, Fraction]:
+        """Enclose P(Z > x) between two fractions.
+
+        Args:
+            x: any number, in units, taken exactly.
+            bits: the enclosure is about 2^-bits times its value wide (for x < 0: 2^-bits). A tail below
+                2^-65536 is enclosed by 0 and this.
+        Returns:
+            (low, high) with low <= P(Z > x) <= high.
+        Raises:
+            ParameterError: x is not a finite number, or bits not a whole number of at least 1.
+
+        >>> from sfumato.noise import Laplace
+        >>> low, high = Laplace(scale=1).tail_bounds(1)
+        >>> low < Fraction("0.18393972058572116079776188508073") < high
+        True
+        """
+        exact, bits = as_fraction(x, "x"), positive_int(bits, "bits")
+        if exact == 0:
+            return Fraction(1, 2), Fraction(1, 2)
+        low, high = (small_fraction(t) / 2 for t in self._outside(abs(exact), bits))
+        if high < Fraction(1, 2**floor_bits):
+            low, high = Fraction(0), Fraction(1, 2**floor_bits)
+        return (low, high) if exact > 0 else (1 - high, 1 - low)
+
+    # Draws, and the laws of the rounded noise.
+
+    def rounded(self, n: int, words: Words | None = None) -> NDArray[np.int64]:
+        """Draw n values of R: Z with infinite precision, rounded to the nearest integer.
+
+        Args:
+            n: number of draws.
+            words: source of random words; None for this thread's secure words.
+                n words are taken first, then those that single draws need beyond their first, in order.
+        Returns:
+            int64 of shape (n,), independent; a value beyond +-(2^63 - 1) is moved to that.
+        Raises:
+            ParameterError: n is not a whole number of at least 0, or the unit is above 2^57.
+
+        >>> from sfumato.noise import Laplace, SeededWords
+        >>> Laplace(scale=1000).rounded(4, SeededWords(1))
+        array([  -31, -1381,   158, -1154])
+
+        Source:
+            design, "One idea"; docs/noise.md.
+        """
+        count = whole_count(n, "n")
+        if self.unit > largest_scale:
+            expected = "at most 2**57 grid steps to be drawn in 64-bit integers: use a coarser grid"
+            raise ParameterError(self.unit_name, self.unit, expected)
+        return sampler(self.standard, self.unit).draw(count, words or default_words())
+
+    @overload
+    def rounded_sf(self, m: int) -> float: ...
+    @overload
+    def rounded_sf(self, m: Wholes) -> Floats: ...
+    def rounded_sf(self, m: Wholes | int) -> float | Floats:
+        """Return P(R > m) = P(Z > m + 1/2).
+
+        Args:
+            m: whole number or array of them.
+        Returns:
+            float, or float64 in the shape of m; correctly rounded.
+        Raises:
+            ParameterError: m is not whole.
+
+        >>> from sfumato.noise import Gaussian
+        >>> Gaussian(sigma=2).rounded_sf(3) == Gaussian(sigma=2).sf(3.5)
+        True
+        """
+        return each_whole(lambda i: self._sf(i + Fraction(1, 2)), m)
+
+    @overload
+    def rounded_cdf(self, m: int) -> float: ...
+    @overload
+    def rounded_cdf(self, m: Wholes) -> Floats: ...
+    def rounded_cdf(self, m: Wholes | int) -> float | Floats:
+        """Return P(R <= m) = P(Z < m + 1/2).
+
+        Args:
+            m: whole number or array of them.
+        Returns:
+            float, or float64 in the shape of m; correctly rounded.
+        Raises:
+            ParameterError: m is not whole.
+
+        >>> from sfumato.noise import Gaussian
+        >>> Gaussian(sigma=2).rounded_cdf(3) == Gaussian(sigma=2).cdf(3.5)
+        True
+        """
+        return each_whole(lambda i: self._sf(-i - Fraction(1, 2)), m)
+
+    @overload
+    def rounded_pmf(self, m: int) -> float: ...
+    @overload
+    def rounded_pmf(self, m: Wholes) -> Floats: ...
+    def rounded_pmf(self, m: Wholes | int) -> float | Floats:
+        """Return P(R = m).
+
+        Args:
+            m: whole number or array of them.
+        Returns:
+            float, or float64 in the shape of m; correctly rounded for units up to 2^57.
+        Raises:
+            ParameterError: m is not whole.
+
+        >>> from sfumato.noise import Gaussian
+        >>> round(Gaussian(sigma=1).rounded_pmf(0), 4)
+        0.3829
+        """
+        return each_whole(self._pmf, m)
+
+    def rounded_tail_up(self, m: int, bits: int = 64) -> Fraction:
+        """Return a fraction that is not below P(R > m) = P(Z > m + 1/2), and above it by about 2^-bits of it.
+
+        Args:
+            m: whole number.
+            bits: as for `tail_bounds`.
+        Returns:
+            The upper bound: what a privacy proof must use for the chance to pass a threshold.
+        Raises:
+            ParameterError: m is not whole, or bits not a whole number of at least 1.
+
+        >>> from sfumato.noise import Laplace
+        >>> Laplace(scale=1).rounded_tail_up(4) >= Laplace(scale=1).tail_bounds("4.5")[0]
+        True
+        """
+        return self.tail_bounds(whole(m) + Fraction(1, 2), bits)[1]
+
+    def rounded_tolerance(self, k: Number) -> int:
+        """Return the smallest whole t with P(|R| > t) <= 10^-k.
+
+        Args:
+            k: greater than 0; 10^-k bounds the chance of a false alarm.
+        Returns:
+            t >= 0.
+        Raises:
+            ParameterError: k is not greater than 0.
+
+        >>> from sfumato.noise import Laplace
+        >>> Laplace(scale=2).rounded_tolerance(5)
+        23
+        """
+        exact = positive(k, "k")
+        start = self._magnitude(*power_of_ten(exact))
+
+        def bound(bits: int) -> tuple[Any, Any]:
+            down, up = directed(bits + int(exact).bit_length() + 8)
+            top, bottom = exact.numerator, exact.denominator
+            return (
+                down.exp10(down.minus(up.div(top, bottom))),
+                up.exp10(up.minus(down.div(top, bottom))),
+            )
+
+        return self._smallest(start, bound)
+
+    def rounded_half_width(self, confidence: Number) -> int:
+        """Return the smallest whole t with P(|R| <= t) >= confidence: an error bar of this level.
+
+        Args:
+            confidence: from 0 to less than 1, taken exactly.
+        Returns:
+            t >= 0.
+        Raises:
+            ParameterError: confidence is not from 0 to less than 1.
+
+        >>> from sfumato.noise import Gaussian
+        >>> Gaussian(sigma=10).rounded_half_width("0.95")
+        20
+        """
+        exact = as_fraction(confidence, "confidence")
+        if not 0 <= exact < 1:
+            raise ParameterError("confidence", confidence, "from 0 to less than 1")
+        if exact == 0:
+            return 0
+        rest = gmpy2.mpq(1 - exact)
+        context = nearest(working_bits)
+        start = self._magnitude(context.mul(rest, 1), context.mul(gmpy2.mpq(exact), 1))
+
+        def bound(bits: int) -> tuple[Any, Any]:
+            return rest, rest
+
+        return self._smallest(start, bound)
+
+    # How it is done.
+
+    def _outside(self, x: Fraction, bits: int) -> tuple[Any, Any]:
+        """Enclose P(|Z| > x), x >= 0, with a relative width of about 2^-bits."""
+        return self.standard.tail(gmpy2.mpq(x / self.unit), bits)
+
+    def _magnitude(self, outside: Any, inside: Any) -> Any:
+        """Return t with P(|Z| > t) = outside, where inside = 1 - outside."""
+        context = nearest(working_bits)
+        z = self.standard.quantile(outside, inside, working_bits)
+        return context.mul(z, context.div(self.unit.numerator, self.unit.denominator))
+
+    def _sf(self, x: Scalar) -> float:
+        if isinstance(x, float) and not np.isfinite(x):
+            return x if isnan(x) else float(x < 0)
+        exact = Fraction(x)
+        context = nearest(working_bits)
+        half = context.div_2exp(self._outside(abs(exact), working_bits)[0], 1)
+        return float(half if exact >= 0 else context.sub(1, half))
+
+    def _tail_quantile(self, p: Scalar) -> float:
+        if not 0 <= p <= 1:
+            raise ParameterError("p", p, "a probability, from 0 to 1")
+        exact = Fraction(p)
+        outside = 2 * min(exact, 1 - exact)
+        if outside == 0:
+            return float("inf") if exact == 0 else float("-inf")
+        if outside == 1:
+            return 0.0
+        context = nearest(working_bits)
+        t = float(self._magnitude(*(context.mul(gmpy2.mpq(q), 1) for q in (outside, 1 - outside))))
+        return t if exact < Fraction(1, 2) else -t
+
+    def _pmf(self, m: int) -> float:
+        # Neighbouring tails agree in about as many bits as the unit has, and 1 - T(1/2) likewise.
+        bits = working_bits + max(0, int(self.unit).bit_length())
+        context = nearest(bits)
+        outer = self._outside(abs(m) + Fraction(1, 2), bits)[0]
+        if m == 0:
+            return float(context.sub(1, outer))
+        inner = self._outside(abs(m) - Fraction(1, 2), bits)[0]
+        return float(context.div_2exp(context.sub(inner, outer), 1))
+
+    def _smallest(self, start: Any, bound: Callable[[int], tuple[Any, Any]]) -> int:
+        """Return the smallest whole t >= 0 with P(|Z| > t + 1/2) <= bound, near to start - 1/2.
+
+        The bound is algebraic and the tail is not, so that some precision tells them apart.
+        """
+
+        def enough(t: int) -> bool:
+            bits = 64
+            while True:
+                (low, high), (bound_low, bound_high) = self._outside(t + Fraction(1, 2), bits), bound(bits)
+                if high <= bound_low:
+                    return True
+                if low > bound_high:
+                    return False
+                bits *= 2
+
+        context = nearest(working_bits)
+        t = max(0, int(context.ceil(context.sub(start, 0.5))))
+        while not enough(t):
+            t += 1
+        while t > 0 and enough(t - 1):
+            t -= 1
+        return t

@@ -1,0 +1,188 @@
+"""Quantile functions by table: float64 approximations of Q(U) with a proven error bound.
+
+A random word, read as a signed number w, has a sign and a magnitude: U lies in an interval of width 2^-63
+with one end at |w| 2^-63. Its float64 value has an exponent and a mantissa; the exponent and the first
+`segment_bits` bits of the mantissa choose a segment [m - h, m + h] of (0, 1], the rest is the place
+t in [-h, h] within it. The row of the segment holds z = Q(m) and g = Q'(m), and with r = g t, as
+Q^(k) = P_k(Q) Q'^k (see `standard`),
+
+    Q(m + t) = z + r + P_2(z)/2 r^2 + P_3(z)/6 r^3 + remainder,    |remainder| <= |Q''''(m - h)| h^4 / 24.
+
+Only correctly rounded operations (+, -, *, conversions, bit operations) touch the numbers here, so that the
+bound holds on every platform that has IEEE arithmetic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from math import factorial
+
+import gmpy2
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.exact import round_up
+from sfumato.noise.standard import Standard, nearest
+
+Floats = NDArray[np.float64]
+
+segment_bits = 11
+octaves = 16
+# The lowest six bits of the exponent tell the 64 octaves that |w| can have from each other: a table of 64
+# octaves needs neither a subtraction nor a mask of the sign. 2^63 has exponent field 1023 + 63, thus 62.
+octave_slots = 64
+top_octave = (1023 + 62) % octave_slots
+
+rows = octave_slots << segment_bits
+row_shift = np.int64(52 - segment_bits)
+row_mask = np.int64(rows - 1)
+place_mask = np.int64((1 << (52 - segment_bits)) - 1)
+one_bits = np.int64(1023 << 52)
+# The place bits under the exponent of 1 give a float in [1, 1 + 2h); less this it is t, exactly.
+half_width = 2.0 ** -(segment_bits + 1)
+place_centre = 1.0 + half_width
+
+_anchor_bits = 6
+_anchor_order = 7
+_anchor_precision = 100
+_rounding = 2.0**-53
+
+
+@dataclass(frozen=True)
+class QuantileTable:
+    """Rows for the segments of one standard law.
+
+    Attributes:
+        value: float64 of shape (rows,): Q at the middle of each segment; NaN where there is no row, which
+            makes every later comparison false.
+        slope: float64 of shape (rows,): Q' there, per unit of the mantissa.
+        row_errors: float64 of shape (octaves << segment_bits,): for each row from the least U upwards, the
+            bound of the error of the approximation to Q(U).
+        largest: an upper bound of every approximation.
+    """
+
+    value: Floats
+    slope: Floats
+    row_errors: Floats
+    largest: float
+
+    @property
+    def error(self) -> float:
+        """The bound over all rows."""
+        return float(self.row_errors.max())
+
+    def margin(self, scale: Fraction) -> Fraction:
+        """Bound |x - scale Q(U)|, where x is the float64 product of the approximation and of float(scale)."""
+        # 2.01 units: float(scale) and the product are rounded once each. The rest covers underflow.
+        return scale * (Fraction(self.error) + Fraction(self.largest) * Fraction(2.01) / 2**53) + Fraction(
+            1, 2**1000
+        )
+
+
+@cache
+def table(standard: Standard) -> QuantileTable:
+    """Build the table of a law, or return it if it was built before."""
+    # One octave more than is used: its rows bound the derivatives in those above.
+    anchors = _anchors(standard, octaves + 1)
+    value, slope, value_error, slope_error = _subdivide(standard, *anchors)
+    errors = _row_errors(standard, value, slope, value_error, slope_error)
+    used = slice(1 << segment_bits, None)
+    place = (top_octave - octaves + 1) << segment_bits
+    columns = np.full((2, rows), np.nan)
+    columns[:, place : place + (octaves << segment_bits)] = value[used], slope[used]
+    columns.flags.writeable = False
+    # |approximation| <= z + |r| (1 + ...) <= z + 1/8 for every row.
+    largest = round_up(Fraction(float(value[used].max())) + Fraction(1, 8))
+    return QuantileTable(columns[0], columns[1], errors, largest)
+
+
+def _octave_scale(count: int, per_octave_bits: int) -> Floats:
+    """Return 2^e for each segment of `count` octaves up to 1, where the octave is [2^e, 2^(e+1)]."""
+    return np.repeat(np.ldexp(1.0, np.arange(-count, 0)), 1 << per_octave_bits)
+
+
+def _anchors(standard: Standard, count: int) -> tuple[Floats, Floats]:
+    """Return Q and 2^e Q' at the middles of coarse segments, each rounded to nearest."""
+    context = nearest(_anchor_precision)
+    value, slope = np.empty((2, count << _anchor_bits))
+    for i in range(count << _anchor_bits):
+        octave, segment = divmod(i, 1 << _anchor_bits)
+        # A dyadic number of few bits: exact, as is its complement.
+        middle = context.mul_2exp(
+            gmpy2.mpfr(2 * ((1 << _anchor_bits) + segment) + 1), octave - count - 1 - _anchor_bits
+        )
+        z = standard.quantile(middle, context.sub(1, middle), _anchor_precision)
+        value[i] = z
+        slope[i] = context.mul_2exp(standard.slope(z, _anchor_precision), octave - count)
+    return value, slope
+
+
+def _polynomial(coefficients: list[int], z: Floats) -> Floats:
+    total = np.zeros_like(z)
+    for c in reversed(coefficients):
+        total = total * z + c
+    return total
+
+
+def _subdivide(standard: Standard, value: Floats, slope: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return Q and 2^e Q' at the middles of fine segments, with bounds of their errors.
+
+    Taylor about the anchors, to the order 7; the derivative at the anchor before bounds the remainders.
+    The bound of Q is absolute, that of Q' relative.
+    """
+    order = _anchor_order
+    polynomials = standard.derivatives(order + 1)
+    parts = 1 << (segment_bits - _anchor_bits)
+    # The distance of each part's middle from the anchor, in units of the mantissa: exact.
+    distance = (np.arange(parts) - (parts - 1) / 2) * 2.0**-segment_bits
+    reach = 2.0 ** -(_anchor_bits + 1)
+    r = slope[:, None] * distance
+    series_value, series_slope = np.zeros_like(r), np.zeros_like(r)
+    for k in range(order, 0, -1):
+        coefficient = (_polynomial(polynomials[k - 1], value) / factorial(k))[:, None]
+        series_value = (series_value + coefficient) * r
+        series_slope = series_slope * r + k * coefficient
+    fine_value = value[:, None] + series_value
+    fine_slope = slope[:, None] * series_slope
+    z, steep = _majorant(value, slope, _anchor_bits)
+    last = _polynomial(polynomials[order], z) * steep ** (order + 1)
+    value_rounding = _rounding * (4 * z + 256 * steep * reach)
+    value_error = last * reach ** (order + 1) / factorial(order + 1) + value_rounding
+    # |Q'| on the way is at most `steep` and at least half of it.
+    slope_error = 2 * last * reach**order / factorial(order) / steep + 256 * _rounding
+    spread = [np.repeat(bound, parts) for bound in (value_error, slope_error)]
+    return fine_value.ravel(), fine_slope.ravel(), spread[0], spread[1]
+
+
+def _majorant(value: Floats, slope: Floats, per_octave_bits: int) -> tuple[Floats, Floats]:
+    """Return Q and 2^e |Q'| at the middle of the segment before: greater than anywhere in this one."""
+    octave = _octave_scale(len(value) >> per_octave_bits, per_octave_bits)
+    before = np.roll(np.abs(slope) / octave, 1)
+    # The very first has none before it, and lies in the octave that is not used.
+    before[0] = before[1]
+    return np.roll(value, 1), before * octave
+
+
+def _row_errors(
+    standard: Standard, value: Floats, slope: Floats, value_error: Floats, slope_error: Floats
+) -> Floats:
+    """Bound each row's |approximation - Q(U)| over all U of the row, in units of the scale.
+
+    The proof is in docs/noise.md; each line is one term of it.
+    """
+    count = len(value) >> segment_bits
+    octave = _octave_scale(count, segment_bits)
+    z, steep = _majorant(value, slope, segment_bits)
+    _, second, third, fourth = (_polynomial(p, z) for p in standard.derivatives(4))
+    r = steep * half_width
+    taylor = fourth * r**4 / 24
+    # U is within 2^-63 of |w| 2^-63 <= 2^(e+1), which the conversion rounds by at most 2^-53 of itself.
+    given = steep / octave * (2.0**-63 + 2 * octave * _rounding)
+    rows_rounded = value_error + 2 * r * slope_error
+    # r (1 + r (P_2/2 + r P_3/6)) is computed with fewer than 64 roundings along any path to a term.
+    horner = 64 * _rounding * r * (1 + r * (second + r * third)) + _rounding * (z + 2 * r)
+    total = taylor + given + rows_rounded + horner
+    # The bound itself is computed in floats, from positive numbers by fewer than 2^9 operations.
+    return total[1 << segment_bits :] * (1 + 2.0**-40)

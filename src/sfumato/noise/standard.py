@@ -1,0 +1,200 @@
+"""The two laws at scale one, in multiple precision: tails with directed rounding, and quantiles.
+
+Both are symmetric, so each is told by its tail T(y) = P(|Z| > y) for y >= 0, and the quantile function
+Q = T^-1. The derivatives of Q follow from one polynomial, its *curvature* c: Q'' = c(Q) Q'^2, with c = 1
+for Laplace and c(z) = z for Gauss. Hence Q^(k) = P_k(Q) Q'^k where P_1 = 1, P_(k+1) = P_k' + k c P_k.
+"""
+
+from __future__ import annotations
+
+import statistics
+from abc import ABC, abstractmethod
+from functools import cache
+from typing import Any, NamedTuple
+
+import gmpy2
+
+# gmpy2 has no types; the names say what is meant. Python's own operators on an mpfr, unary minus among
+# them, round to the 53 bits of the active context, so that only methods of a context are used here for
+# anything whose precision matters.
+Real = Any
+Rational = Any
+
+
+class Directed(NamedTuple):
+    """Two MPFR contexts: one rounds each operation down, the other up."""
+
+    down: Any
+    up: Any
+
+
+@cache
+def directed(bits: int) -> Directed:
+    """Return the contexts of `bits` bits that round down and up."""
+    return Directed(*(gmpy2.context(precision=bits, round=r) for r in (gmpy2.RoundDown, gmpy2.RoundUp)))
+
+
+@cache
+def nearest(bits: int) -> Any:
+    """Return the context of `bits` bits that rounds to nearest."""
+    return gmpy2.context(precision=bits, round=gmpy2.RoundToNearest)
+
+
+class Standard(ABC):
+    """A law at scale one.
+
+    `curvature` holds the coefficients of c, lowest power first.
+    """
+
+    curvature: tuple[int, ...]
+
+    @abstractmethod
+    def tail(self, y: Rational, bits: int) -> tuple[Real, Real]:
+        """Enclose T(y), y >= 0, with a relative width of about 2^-bits."""
+
+    @abstractmethod
+    def tail_absolute(self, y: Rational, bits: int) -> tuple[Real, Real]:
+        """Enclose T(y), y >= 0, with an absolute width of about 2^-bits, and faster."""
+
+    @abstractmethod
+    def tail_near(self, y: Real, bits: int) -> Real:
+        """Return T(y) to within a few units of 2^-bits relative."""
+
+    @abstractmethod
+    def quantile(self, outside: Real, inside: Real, bits: int) -> Real:
+        """Return Q(outside) to nearly `bits` bits; inside = 1 - outside may be the more precise one."""
+
+    @abstractmethod
+    def slope(self, z: Real, bits: int) -> Real:
+        """Return Q'(u) at the u whose Q(u) is z."""
+
+    def derivatives(self, count: int) -> list[list[int]]:
+        """Return the polynomials P_1 ... P_count, each lowest power first.
+
+        >>> gaussian.derivatives(4)
+        [[1], [0, 1], [1, 0, 2], [0, 7, 0, 6]]
+        """
+        all_of_them = [[1]]
+        for k in range(1, count):
+            last = all_of_them[-1]
+            following = [0] * (len(last) + len(self.curvature) - 1)
+            for power, coefficient in enumerate(last):
+                if power:
+                    following[power - 1] += power * coefficient
+                for shift, c in enumerate(self.curvature):
+                    following[power + shift] += k * c * coefficient
+            all_of_them.append(following)
+        return all_of_them
+
+
+class _Laplace(Standard):
+    """T(y) = exp(-y), Q(u) = -ln u."""
+
+    curvature = (1,)
+
+    def tail(self, y: Rational, bits: int) -> tuple[Real, Real]:
+        # exp magnifies a relative error of y by y.
+        return _exp_of_minus(y, *directed(bits + 4 + int(y).bit_length()))
+
+    def tail_absolute(self, y: Rational, bits: int) -> tuple[Real, Real]:
+        # y exp(-y) < 1, so that no magnified error is above the unit of the precision.
+        return _exp_of_minus(y, *directed(bits + 3))
+
+    def tail_near(self, y: Real, bits: int) -> Real:
+        context = nearest(bits)
+        return context.exp(context.minus(y))
+
+    def quantile(self, outside: Real, inside: Real, bits: int) -> Real:
+        context = nearest(bits)
+        return context.abs(context.log(outside) if outside < 0.5 else context.log1p(context.minus(inside)))
+
+    def slope(self, z: Real, bits: int) -> Real:
+        context = nearest(bits)
+        return context.minus(context.exp(z))
+
+
+class _Gaussian(Standard):
+    """T(y) = erfc(y / sqrt 2), Q(u) = sqrt 2 erfc^-1(u)."""
+
+    curvature = (0, 1)
+
+    def tail(self, y: Rational, bits: int) -> tuple[Real, Real]:
+        # erfc magnifies a relative error of y by at most y^2 + 2.
+        low, high, (down, up) = self._over_root_two(y, bits + 6 + 2 * int(y).bit_length())
+        return down.erfc(high), up.erfc(low)
+
+    def tail_absolute(self, y: Rational, bits: int) -> tuple[Real, Real]:
+        # MPFR's erf is several times as fast as its erfc, and its error is absolute, as wanted here.
+        low, high, (down, up) = self._over_root_two(y, bits + 3)
+        return down.sub(1, up.erf(high)), up.sub(1, down.erf(low))
+
+    @staticmethod
+    def _over_root_two(y: Rational, bits: int) -> tuple[Real, Real, Directed]:
+        down, up = contexts = directed(bits)
+        small, large = _root_two(bits)
+        return (
+            down.div(down.div(y.numerator, y.denominator), large),
+            up.div(up.div(y.numerator, y.denominator), small),
+            contexts,
+        )
+
+    def tail_near(self, y: Real, bits: int) -> Real:
+        context = nearest(bits)
+        return context.erfc(context.div(y, context.sqrt(2)))
+
+    def quantile(self, outside: Real, inside: Real, bits: int) -> Real:
+        """Solve by the cubic Taylor step of Q itself, from a float or an asymptotic start."""
+        context = nearest(bits)
+        mul, div, add, sub = context.mul, context.div, context.add, context.sub
+        root_two = context.sqrt(2)
+        z = self._start(outside, inside, bits)
+        while True:
+            if outside < 0.5:
+                step = sub(outside, context.erfc(div(z, root_two)))
+            else:
+                step = sub(context.erf(div(z, root_two)), inside)
+            r = mul(step, self.slope(z, bits))
+            square = mul(z, z)
+            cubic = div(mul(r, add(1, mul(2, square))), 6)
+            z = add(z, mul(r, add(1, mul(r, add(div(z, 2), cubic)))))
+            # The error that is left is of the order of (z r)^4 / z.
+            if abs(r) * (1 + square) <= abs(z) * gmpy2.exp2(-bits // 4 - 2):
+                return z
+
+    def _start(self, outside: Real, inside: Real, bits: int) -> Real:
+        context = nearest(bits)
+        if outside >= 0.5:
+            if inside < 1e-6:
+                return context.mul(inside, context.sqrt(context.div(context.const_pi(), 2)))
+            return gmpy2.mpfr(statistics.NormalDist().inv_cdf(0.5 + float(inside) / 2))
+        if outside > 1e-290:
+            return gmpy2.mpfr(-statistics.NormalDist().inv_cdf(float(outside) / 2))
+        # Far out, Newton steps on ln T, which is almost a parabola there, come near enough.
+        log, root_two = context.log(outside), context.sqrt(2)
+        z = context.sqrt(context.mul(-2, log))
+        while True:
+            tail = context.erfc(context.div(z, root_two))
+            change = context.mul(context.mul(context.sub(log, context.log(tail)), tail), self.slope(z, bits))
+            z = context.add(z, change)
+            if abs(change) < 1e-12:
+                return z
+
+    def slope(self, z: Real, bits: int) -> Real:
+        context = nearest(bits)
+        growth = context.exp(context.div(context.mul(z, z), 2))
+        return context.minus(context.mul(growth, context.sqrt(context.div(context.const_pi(), 2))))
+
+
+def _exp_of_minus(y: Rational, down: Any, up: Any) -> tuple[Real, Real]:
+    low, high = down.div(y.numerator, y.denominator), up.div(y.numerator, y.denominator)
+    return down.exp(down.minus(high)), up.exp(up.minus(low))
+
+
+@cache
+def _root_two(bits: int) -> tuple[Real, Real]:
+    down, up = directed(bits)
+    return down.sqrt(2), up.sqrt(2)
+
+
+laplace = _Laplace()
+gaussian = _Gaussian()

@@ -1,0 +1,83 @@
+"""Small parts of the laws: how a value is taken from the caller, and how one is given back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import gmpy2
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import ParameterError
+from sfumato.noise.standard import nearest
+
+Floats = NDArray[np.float64]
+Scalar = int | float | Fraction
+Values = NDArray[Any] | Sequence[float]
+Wholes = NDArray[Any] | Sequence[int]
+
+# Bits of the working precision for values that are rounded to a float: with 140 to spare, they come out
+# as the float nearest to the truth, but for a chance of about 2^-100.
+working_bits = 192
+# Tails below 2^-floor_bits are enclosed by 0 and this: a Fraction of an astronomic denominator helps nobody.
+floor_bits = 1 << 16
+
+
+def times_root(factor: Fraction, square: int) -> float:
+    """Return factor * sqrt(square), correctly rounded."""
+    context = nearest(working_bits)
+    return float(context.mul(context.sqrt(square), context.div(factor.numerator, factor.denominator)))
+
+
+def power_of_ten(k: Fraction) -> tuple[Any, Any]:
+    """Return 10^-k and 1 - 10^-k, both to nearly the working precision."""
+    context = nearest(working_bits + int(k).bit_length())
+    exponent = context.minus(context.div(k.numerator, k.denominator))
+    return context.exp10(exponent), context.minus(context.expm1(context.mul(exponent, context.log(10))))
+
+
+def small_fraction(t: Any) -> Fraction:
+    """Take an end of an enclosure as a Fraction; one that is too small to write down as 0."""
+    if t == 0 or gmpy2.get_exp(t) < -2 * floor_bits:
+        return Fraction(0)
+    return Fraction(*(int(i) for i in t.as_integer_ratio()))
+
+
+def each(function: Callable[[Any], float], x: Values | Scalar) -> float | Floats:
+    """Apply to one number as it is, or to each element of an array of floats."""
+    if isinstance(x, (int, float, Fraction)):
+        return function(x)
+    values = np.asarray(x, np.float64)
+    results = np.array([function(v) for v in values.ravel().tolist()], np.float64)
+    return results.reshape(values.shape) if values.ndim else float(results[0])
+
+
+def each_whole(function: Callable[[int], float], m: Wholes | int) -> float | Floats:
+    """Apply to one whole number, or to each element of an array of them."""
+    if isinstance(m, int):
+        return function(whole(m))
+    values = np.asarray(m)
+    if values.size and not np.issubdtype(values.dtype, np.integer):
+        raise ParameterError("m", values.dtype.name, "a whole number, or an array of them")
+    results = np.array([function(v) for v in values.ravel().tolist()], np.float64)
+    return results.reshape(values.shape) if values.ndim else float(results[0])
+
+
+def whole(m: object) -> int:
+    """Take a whole number."""
+    if hasattr(m, "item"):
+        m = m.item()
+    if isinstance(m, bool) or not isinstance(m, int):
+        raise ParameterError("m", m, "a whole number")
+    return m
+
+
+def whole_count(count: object, name: str) -> int:
+    """Take a number of draws."""
+    if hasattr(count, "item"):
+        count = count.item()
+    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        raise ParameterError(name, count, "a whole number of at least 0")
+    return count

@@ -1,0 +1,156 @@
+"""Random words: where every random bit of a release comes from."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from abc import ABC, abstractmethod
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
+from numpy.typing import ArrayLike, NDArray
+
+from sfumato.errors import ParameterError
+
+Words64 = NDArray[np.uint64]
+
+# A key is replaced after 2^28 words (2 GiB), far below the 2^64 blocks that AES-CTR allows.
+words_per_key = 1 << 28
+_chunk = 1 << 14
+_zeros = bytes(8 * _chunk)
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks  # noqa: PLW0603 - a process-wide fact, changed by the operating system alone
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
+
+class Words(ABC):
+    """A stream of independent, uniformly random 64-bit words.
+
+    `secure` says whether the words may guard a release.
+    """
+
+    secure: bool = False
+
+    @abstractmethod
+    def take(self, count: int) -> Words64:
+        """Return the next `count` words, as uint64 of shape (count,)."""
+
+
+class _CounterWords(Words):
+    """The keystream of AES-256 in counter mode."""
+
+    def __init__(self, key: bytes, nonce: bytes) -> None:
+        self._stream = _keystream(key, nonce)
+
+    def take(self, count: int) -> Words64:
+        """Return the next `count` words of the keystream."""
+        # The cipher may ask for almost one block of room beyond its output.
+        words = np.empty(count + 2, np.uint64)
+        room = words.view(np.uint8).data
+        for start in range(0, count, _chunk):
+            size = 8 * min(_chunk, count - start)
+            self._stream.update_into(memoryview(_zeros)[:size], room[8 * start :])
+        return words[:count]
+
+
+class SecureWords(_CounterWords):
+    """Words from AES-256-CTR under a key and nonce of the operating system.
+
+    A child process after a fork gets a fresh key before its first word, and so does anybody who has used
+    2^28 words. One instance serves one thread; `default_words` keeps one for each.
+
+    >>> SecureWords().take(3).shape
+    (3,)
+
+    Source:
+        NIST SP 800-38A (counter mode).
+    """
+
+    secure = True
+
+    def __init__(self) -> None:
+        self._renew()
+
+    def _renew(self) -> None:
+        super().__init__(os.urandom(32), os.urandom(16))
+        self._left = words_per_key
+        self._home = (os.getpid(), _forks)
+
+    def take(self, count: int) -> Words64:
+        """Return the next `count` words, under a fresh key where one is due."""
+        if self._home != (os.getpid(), _forks) or count > self._left:
+            self._renew()
+        self._left -= count
+        return super().take(count)
+
+
+class SeededWords(_CounterWords):
+    """Words that the seed determines: for tests alone, as whoever knows the seed knows the noise.
+
+    Args:
+        seed: whole number or text.
+
+    >>> bool((SeededWords(7).take(5) == SeededWords(7).take(5)).all())
+    True
+    """
+
+    def __init__(self, seed: int | str) -> None:
+        key = hashlib.sha256(f"sfumato.noise.SeededWords {seed!r}".encode()).digest()
+        super().__init__(key, bytes(16))
+        self.seed = seed
+
+    def __repr__(self) -> str:
+        return f"SeededWords({self.seed!r})"
+
+
+class FixedWords(Words):
+    """Given words, then those of another source: for tests of what each bit does.
+
+    Args:
+        words: whole numbers from 0 to 2^64 - 1, given out first.
+        then: where further words come from; None refuses them.
+
+    >>> FixedWords([1, 2, 3]).take(2)
+    array([1, 2], dtype=uint64)
+    """
+
+    def __init__(self, words: ArrayLike, then: Words | None = None) -> None:
+        self._words: Words64 = np.asarray(words, np.uint64).ravel()
+        self._then = then
+        self.taken = 0
+
+    def take(self, count: int) -> Words64:
+        """Return the next `count` words, the given ones first."""
+        start = min(self.taken, len(self._words))
+        head = self._words[start : start + count]
+        missing = count - len(head)
+        if missing and self._then is None:
+            expected = "as long as the draws need, or followed by then=..."
+            raise ParameterError("words", f"FixedWords of {len(self._words)}", expected)
+        self.taken += count
+        if not missing or self._then is None:
+            return head.copy()
+        return np.concatenate([head, self._then.take(missing)])
+
+
+def default_words() -> SecureWords:
+    """Return this thread's own secure words."""
+    words: SecureWords | None = getattr(_of_thread, "words", None)
+    if words is None:
+        words = _of_thread.words = SecureWords()
+    return words
+
+
+_of_thread = threading.local()
+
+
+def _keystream(key: bytes, nonce: bytes) -> CipherContext:
+    return Cipher(algorithms.AES(key), modes.CTR(nonce)).encryptor()

@@ -1,0 +1,180 @@
+"""What can be asked of a group: `sf.count()`, `sf.sum(...)` and their kin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from sfumato.errors import ParameterError, QueryError
+from sfumato.exact import as_fraction
+
+Number = int | float | str | Fraction
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """Something that is asked of each group. Made by the functions of this module."""
+
+
+@dataclass(frozen=True)
+class CountRows(Aggregate):
+    """The number of rows, or of rows where `column` has a value."""
+
+    column: str | None = None
+
+
+@dataclass(frozen=True)
+class CountPrivacyUnits(Aggregate):
+    """The number of privacy units."""
+
+
+@dataclass(frozen=True)
+class BoundedAggregate(Aggregate):
+    """An aggregate of a column with bounds on its values."""
+
+    column: str
+    lower: Fraction
+    upper: Fraction
+
+
+@dataclass(frozen=True)
+class Sum(BoundedAggregate):
+    """A sum; `per` tells what the bounds bound: each "row", or each "unit" in a group."""
+
+    per: Literal["unit", "row"] | None = None
+
+
+@dataclass(frozen=True)
+class Mean(BoundedAggregate):
+    """A mean."""
+
+
+@dataclass(frozen=True)
+class Variance(BoundedAggregate):
+    """A variance (divided by the count, not the count less one)."""
+
+
+@dataclass(frozen=True)
+class StandardDeviation(BoundedAggregate):
+    """The root of a variance."""
+
+
+@dataclass(frozen=True)
+class Quantiles(BoundedAggregate):
+    """Quantiles at the given ranks; `scalar` where one rank was asked as a number."""
+
+    ranks: tuple[float, ...]
+    scalar: bool
+
+
+def count(column: str | None = None) -> Aggregate:
+    """Count rows, or rows in which `column` is not NULL and not NaN.
+
+    Args:
+        column: a column; all rows count without one.
+
+    >>> count()
+    CountRows(column=None)
+    """
+    return CountRows(_column("count", column) if column is not None else None)
+
+
+def count_units() -> Aggregate:
+    """Count privacy units (people): each counts once in each of its groups.
+
+    >>> count_units()
+    CountPrivacyUnits()
+    """
+    return CountPrivacyUnits()
+
+
+def sum(
+    column: str, *, lower: Number | None = None, upper: Number | None = None, per: str | None = None
+) -> Aggregate:
+    """Add up a column.
+
+    Args:
+        column: a numeric column.
+        lower, upper: bounds in the column's unit. They bound what each unit adds to a group (its
+            exact sum is clamped), or with per="row" each row.
+        per: "unit" or "row". When left out it is "unit"; but where a mean or variance of the same
+            column and bounds is asked with rows=1, the sum shares their numbers and is per row.
+    Raises:
+        QueryError: a bound is missing, not finite, or lower is not below upper.
+
+    >>> sum("docvis", lower=0, upper=30)
+    Sum(column='docvis', lower=Fraction(0, 1), upper=Fraction(30, 1), per=None)
+    """
+    low, high = _bounds("sum", column, lower, upper)
+    if per not in (None, "unit", "row"):
+        raise ParameterError("per", per, '"unit" or "row"')
+    return Sum(_column("sum", column), low, high, per)  # type: ignore[arg-type]
+
+
+def mean(column: str, *, lower: Number | None = None, upper: Number | None = None) -> Aggregate:
+    """Average a column whose rows are clamped to [lower, upper]."""
+    return Mean(_column("mean", column), *_bounds("mean", column, lower, upper))
+
+
+def variance(column: str, *, lower: Number | None = None, upper: Number | None = None) -> Aggregate:
+    """Return the population variance of a column whose rows are clamped to [lower, upper]."""
+    return Variance(_column("variance", column), *_bounds("variance", column, lower, upper))
+
+
+def stddev(column: str, *, lower: Number | None = None, upper: Number | None = None) -> Aggregate:
+    """Return the population standard deviation of a column whose rows are clamped to [lower, upper]."""
+    return StandardDeviation(_column("stddev", column), *_bounds("stddev", column, lower, upper))
+
+
+def quantiles(
+    column: str,
+    ranks: Sequence[float] | float,
+    *,
+    lower: Number | None = None,
+    upper: Number | None = None,
+) -> Aggregate:
+    """Return quantiles of a column within [lower, upper], by a tree of noisy counts.
+
+    Args:
+        column: a numeric column.
+        ranks: numbers in [0, 1], or one such number. All ranks of one column share one tree.
+        lower, upper: the range in which quantiles are looked for.
+    Returns:
+        An aggregate whose outputs are `name_25` for rank 0.25, and so on; `name` for one number.
+    """
+    low, high = _bounds("quantiles", column, lower, upper)
+    scalar = isinstance(ranks, (int, float))
+    given = [ranks] if isinstance(ranks, (int, float)) else list(ranks)
+    for rank in given:
+        if not 0 <= as_fraction(rank, "ranks") <= 1:
+            raise ParameterError("ranks", ranks, "numbers in [0, 1]")
+    if not given or len(set(given)) < len(given):
+        raise ParameterError("ranks", ranks, "at least one number in [0, 1], none of them twice")
+    return Quantiles(_column("quantiles", column), low, high, tuple(float(r) for r in given), scalar)
+
+
+def _column(function: str, column: object) -> str:
+    if not isinstance(column, str):
+        raise QueryError(f"{function}: the column is {column!r}, but must be a column's name, as text")
+    return column
+
+
+def _bounds(
+    function: str, column: str, lower: Number | None, upper: Number | None
+) -> tuple[Fraction, Fraction]:
+    if lower is None or upper is None:
+        missing = " and ".join(n for n, v in (("lower", lower), ("upper", upper)) if v is None)
+        raise QueryError(
+            f"{function}({column!r}): {missing} missing. Without bounds no noise is enough; write "
+            f"{function}({column!r}, lower=..., upper=...) with a range that is known beforehand, "
+            "not read from the data"
+        )
+    low = as_fraction(lower, f"{function}({column!r}) lower")
+    high = as_fraction(upper, f"{function}({column!r}) upper")
+    if low >= high:
+        raise ParameterError(f"{function}({column!r}) lower", lower, f"below upper, which is {upper!r}")
+    if max(abs(low), abs(high)) > Fraction(2) ** 1000:
+        raise ParameterError(f"{function}({column!r}) bounds", (lower, upper), "within 2**1000 of zero")
+    return low, high

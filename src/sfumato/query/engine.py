@@ -1,0 +1,108 @@
+"""What an engine must do for a query: describe columns, judge expressions, compute statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+import pyarrow as pa
+
+from sfumato.transformations import Statistic
+
+
+class Kind(Enum):
+    """What a column holds, as far as statistics care."""
+
+    INTEGER = "integer"
+    REAL = "real"
+    BOOLEAN = "boolean"
+    OTHER = "other"
+
+    @property
+    def numeric(self) -> bool:
+        """Whether bounds make sense."""
+        return self is not Kind.OTHER
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column as a query sees it.
+
+    Args:
+        kind: what it holds.
+        type_name: the engine's name of the type, for messages.
+        missing: whether a row may lack a value (NULL or NaN), as far as the declared types tell.
+    """
+
+    kind: Kind
+    type_name: str
+    missing: bool = True
+
+
+Schema = dict[str, Column]
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Keep the rows where an expression is true; NULL and errors count as not true."""
+
+    expression: str
+
+
+@dataclass(frozen=True)
+class Derive:
+    """Add a column, or put one in the place of another; errors give NULL."""
+
+    name: str
+    expression: str
+
+
+Step = Filter | Derive
+
+
+@dataclass(frozen=True)
+class ExactQuery:
+    """The exact half of a release: everything about rows, nothing about noise.
+
+    Args:
+        steps: filters and derived columns, in order.
+        unit: the privacy unit's column.
+        keys: the columns to group by.
+        public_keys: a table with one row for each public group, or None for private groups.
+        groups: at most so many groups per unit.
+        statistics: what to add up per group.
+    """
+
+    steps: tuple[Step, ...]
+    unit: str
+    keys: tuple[str, ...]
+    public_keys: pa.Table | None
+    groups: int
+    statistics: tuple[Statistic, ...] = field(default=())
+
+
+class Engine(Protocol):
+    """Evaluates `bound_groups >> per_group`, exactly, on one source."""
+
+    name: str
+
+    def schema(self, steps: Sequence[Step] = ()) -> Schema:
+        """Return the columns after the steps; raise QueryError for a step that is not admissible.
+
+        Reads declarations, never rows.
+        """
+        ...
+
+    def public_keys(self, keys: Sequence[str], values: object, steps: Sequence[Step]) -> pa.Table:
+        """Return public group keys as a table with the key columns' own types, in a fixed order."""
+        ...
+
+    def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield key columns, then a column for each coordinate, sorted by key; at least one batch.
+
+        int64 or decimal128(38, 0); a quantile tree's is a list of structs (leaf, weight) sorted by
+        leaf. With public keys every key is present, absent ones with zeros.
+        """
+        ...

@@ -1,0 +1,293 @@
+"""A question and a budget to a plan: which statistics, which noise, which group selection.
+
+A plan depends on the question alone. It holds everything that a release does, and its loss.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from sfumato.budget import Loss, calibrate, split_delta
+from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+from sfumato.errors import BudgetError, ParameterError
+from sfumato.exact import positive_int
+from sfumato.measurements.noise import NOISES, Law, NoiseKind
+from sfumato.measurements.selection import (
+    GaussianThreshold,
+    GroupSelection,
+    LaplaceThreshold,
+    TruncatedGeometric,
+)
+from sfumato.noise import Laplace
+from sfumato.query.engine import ExactQuery
+from sfumato.query.statistics import Requirements, requirements
+from sfumato.query.table import Question
+from sfumato.transformations import CountUnits, QuantileTree, bound_groups, per_group
+
+SELECTIONS = ("truncated_geometric", "laplace", "gaussian")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a release does, decided before a row is read.
+
+    Args:
+        question: what is asked.
+        epsilon, delta: the budget, exactly.
+        noise: the kind of noise.
+        requirements: statistics and how the outputs are made of them.
+        multiplier: the noise multiplier that the budget buys.
+        scales: noise scale of each coordinate, in grid steps.
+        laws: the laws of the noise, by coordinate, in grid steps.
+        selection: how private groups are chosen, or None.
+        loss: what the whole release costs; within the budget.
+    """
+
+    question: Question
+    epsilon: Fraction
+    delta: Fraction
+    noise: NoiseKind
+    requirements: Requirements
+    multiplier: Fraction
+    scales: Mapping[str, Fraction]
+    laws: Mapping[str, Law]
+    selection: GroupSelection | None
+    loss: Loss
+
+    @property
+    def steps(self) -> dict[str, Fraction]:
+        """The grid step of each coordinate, in its own unit."""
+        return {
+            name: step
+            for s in self.requirements.statistics
+            for name, step in zip(s.coordinates, s.steps, strict=True)
+        }
+
+    @property
+    def exact(self) -> ExactQuery:
+        """What the engine computes. Selection needs the count of units, noisy or not."""
+        statistics = self.requirements.statistics
+        if self.selection is not None and not any(isinstance(s, CountUnits) for s in statistics):
+            statistics = (CountUnits(), *statistics)
+        return replace(self.question.exact(), statistics=statistics)
+
+    @property
+    def score(self) -> float:
+        """Mean log of the relative noise of all that the outputs are made of: smaller is better."""
+        shown = {name for e in self.requirements.estimates for name in e.coordinates}
+        errors = [
+            math.log(float(self.laws[name].standard_deviation) / float(largest))
+            for s in self.requirements.statistics
+            for name, largest in zip(s.coordinates, s.largest, strict=True)
+            if name in shown
+        ]
+        if self.selection is not None:
+            errors.append(math.log(self.selection.expected_threshold))
+        return sum(errors) / len(errors)
+
+    def explain(self) -> Any:
+        """Return each step with its bounds, noise scale and share of the budget."""
+        from sfumato.query.explanation import Explanation
+
+        return Explanation(self)
+
+
+def make_plan(
+    question: Question,
+    *,
+    epsilon: Any,
+    delta: Any = 0,
+    noise: str = "auto",
+    group_selection: str = "auto",
+    pre_threshold: int = 1,
+) -> Plan:
+    """Choose noise, grids and group selection for a question within a budget.
+
+    Args:
+        question: what is asked.
+        epsilon, delta: the budget.
+        noise: "auto", "laplace" or "gaussian".
+        group_selection: "auto", "truncated_geometric", "laplace" or "gaussian".
+        pre_threshold: private groups with fewer units are never shown.
+    Returns:
+        The plan with the smallest score among those that the options admit.
+    Raises:
+        BudgetError: epsilon or delta is not admissible, or cannot buy what is asked.
+        ParameterError: an option is unknown.
+    """
+    eps, dlt = admissible_epsilon(epsilon), admissible_delta(delta)
+    noises = _choices("noise", noise, tuple(NOISES))
+    selections: tuple[str | None, ...] = _choices("group_selection", group_selection, SELECTIONS)
+    positive_int(pre_threshold, "pre_threshold")
+    if noise == "auto" and group_selection in NOISES:
+        noises = (group_selection,)  # a threshold is on the release's own noise
+    if not question.private_groups:
+        if group_selection != "auto" or pre_threshold != 1:
+            raise ParameterError(
+                "group_selection" if group_selection != "auto" else "pre_threshold",
+                group_selection if group_selection != "auto" else pre_threshold,
+                "left out here: the groups are public, so none is selected",
+            )
+        selections = (None,)
+    if dlt == 0:
+        if None not in selections:
+            raise BudgetError(
+                "delta is 0, but private groups need more: showing that a group exists is never free. "
+                "Pass delta=1e-6 (well below one over the number of units), or make the groups public "
+                "with group_by(..., keys=[...])"
+            )
+        if noises == ("gaussian",):
+            raise BudgetError("delta is 0, but Gaussian noise needs more; pass delta=1e-6 or noise='laplace'")
+        noises = ("laplace",)
+    candidates = [
+        _candidate(question, eps, dlt, NOISES[n], s, pre_threshold)
+        for n in noises
+        for s in selections
+        if _worth_trying(question, noise, group_selection, n, s)
+    ]
+    return min(candidates, key=lambda plan: plan.score)
+
+
+def _choices(name: str, value: object, known: tuple[str, ...]) -> tuple[str, ...]:
+    if value == "auto":
+        return known
+    if value in known:
+        return (str(value),)
+    raise ParameterError(name, value, "one of " + ", ".join(map(repr, ("auto", *known))))
+
+
+def _worth_trying(question: Question, noise: str, asked: str, kind: str, selection: str | None) -> bool:
+    """Skip what cannot win, as measured in docs/budget.md: a threshold on the other noise, and
+    truncated geometric selection beside Gaussian noise where a unit is in many groups."""
+    if selection is None or asked != "auto":
+        return True
+    if selection == "truncated_geometric":
+        return kind == "laplace" or question.groups <= 3
+    return selection == kind
+
+
+def _candidate(
+    question: Question,
+    epsilon: Fraction,
+    delta: Fraction,
+    noise: NoiseKind,
+    selection: str | None,
+    pre_threshold: int,
+) -> Plan:
+    rule = _Rule.of(selection, noise.name, epsilon, delta, question, pre_threshold)
+
+    def needs(multiplier: Fraction) -> Requirements:
+        return requirements(question, noise.norm, multiplier, units=rule.uses_noise)
+
+    def loss_with(needed: Requirements, multiplier: Fraction) -> Loss:
+        return _noise_loss(question, noise, needed, _scales(needed, noise, multiplier)) + rule.loss
+
+    # Grids depend on the noise and the noise, in the last digits, on grids: once to find the size
+    # of the noise, then for good.
+    rough = calibrate(lambda k: loss_with(needs(Fraction(1)), k), epsilon, delta)
+    needed = needs(rough)
+    multiplier = calibrate(lambda k: loss_with(needed, k), epsilon, delta, start=rough)
+    scales = _scales(needed, noise, multiplier)
+    laws = {name: noise.law(scale) for name, scale in scales.items()}
+    return Plan(
+        question,
+        epsilon,
+        delta,
+        noise,
+        needed,
+        multiplier,
+        scales,
+        laws,
+        rule.selection(laws),
+        loss_with(needed, multiplier),
+    )
+
+
+def _scales(needed: Requirements, noise: NoiseKind, multiplier: Fraction) -> dict[str, Fraction]:
+    return {
+        name: multiplier * share
+        for s in needed.statistics
+        for name, share in zip(s.coordinates, s.shares(noise.norm), strict=True)
+    }
+
+
+def _noise_loss(
+    question: Question, noise: NoiseKind, needed: Requirements, scales: Mapping[str, Fraction]
+) -> Loss:
+    """Return the loss of all noise together, from the map of the chain that the release draws."""
+    groups = question.groups
+    chain = (
+        bound_groups(groups)
+        >> per_group(needed.statistics, noise.norm, list(scales.values()), groups)
+        >> noise.measurement(needed.coordinates, list(scales.values()))
+    )
+    reach: Fraction = chain.map(1)
+    if noise.name == "gaussian":
+        return Loss(gaussian=reach * reach)
+    # A unit's rows may spread over many nodes of a tree, so that a tree is not one coordinate of a
+    # known shift; its pure epsilon stands for it.
+    trees = tuple(
+        (s.sensitivity(noise.norm, [scales[s.coordinates[0]]]), Fraction(0), groups)
+        for s in needed.statistics
+        if isinstance(s, QuantileTree)
+    )
+    coordinates = tuple(
+        (largest / scales[name], groups)
+        for s in needed.statistics
+        if not isinstance(s, QuantileTree)
+        for name, largest in zip(s.coordinates, s.largest, strict=True)
+    )
+    pure = reach - sum((eps * count for eps, _, count in trees), Fraction(0))
+    return Loss(laplace=coordinates, pure=pure, approximate=trees)
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """One way to select groups, before the noise is known: what it costs and what it shares."""
+
+    uses_noise: bool
+    loss: Loss
+    delta_per_group: Fraction
+    pre_threshold: int
+    geometric: TruncatedGeometric | None = None
+
+    @classmethod
+    def of(
+        cls,
+        name: str | None,
+        noise: str,
+        epsilon: Fraction,
+        delta: Fraction,
+        question: Question,
+        pre_threshold: int,
+    ) -> _Rule:
+        groups = question.groups
+        if name is None:
+            return cls(False, Loss(), Fraction(0), pre_threshold)
+        # Pure epsilon needs no delta of its own, so selection gets all of it.
+        share = delta if noise == "laplace" else delta / 2
+        each = split_delta(share, groups)
+        if name == "truncated_geometric":
+            statistics = requirements(question, NOISES[noise].norm, Fraction(1), units=False).statistics
+            parts = 1 + sum(len(s.coordinates) for s in statistics)
+            rule = TruncatedGeometric(epsilon / (parts * groups), each, pre_threshold)
+            return cls(False, rule.loss(groups), each, pre_threshold, rule)
+        if name != noise:
+            raise ParameterError(
+                "group_selection", name, f"'truncated_geometric' or {noise!r}, the release's noise"
+            )
+        return cls(True, Loss(failure=share), each, pre_threshold)
+
+    def selection(self, laws: Mapping[str, Law]) -> GroupSelection | None:
+        if self.geometric is not None:
+            return self.geometric
+        if not self.uses_noise:
+            return None
+        law = laws["units"]
+        if isinstance(law, Laplace):
+            return LaplaceThreshold(law, self.delta_per_group, self.pre_threshold)
+        return GaussianThreshold(law, self.delta_per_group, self.pre_threshold)

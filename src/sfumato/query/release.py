@@ -1,0 +1,220 @@
+"""The one place where exact statistics meet noise."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from sfumato.errors import ParameterError, RefusalError
+from sfumato.measurements.wide import WideIntegers
+from sfumato.noise import Words
+from sfumato.query import output
+from sfumato.query.estimates import NoisyNumbers
+from sfumato.query.plan import Plan
+from sfumato.query.quantiles import LeafCounts, NoisyTree, noisy_tree
+from sfumato.transformations import QuantileTree
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+    from sfumato.query.explanation import Explanation
+
+BATCH_GROUPS = 1 << 16
+# A walk down a tree holds about 20 kB for each group of a batch.
+BATCH_TREES = 1 << 10
+
+
+class NoisyBatch:
+    """A batch of released groups: key columns, and the noisy numbers of each group."""
+
+    def __init__(self, plan: Plan, keys: pa.RecordBatch, numbers: NoisyNumbers) -> None:
+        self.plan, self.keys, self.numbers = plan, keys, numbers
+
+    def outputs(self) -> pa.RecordBatch:
+        """Return the keys and one column for each output."""
+        columns = [self.numbers.output(e) for e in self.plan.requirements.estimates]
+        return self._with_keys(columns)
+
+    def half_widths(self, confidence: float) -> pa.RecordBatch:
+        """Return the keys and the half-width of each output's error bar."""
+        estimates = self.plan.requirements.estimates
+        return self._with_keys([pa.array(self.numbers.half_width(e, confidence)) for e in estimates])
+
+    def _with_keys(self, columns: list[pa.Array]) -> pa.RecordBatch:
+        names = [e.name for e in self.plan.requirements.estimates]
+        return pa.RecordBatch.from_arrays(
+            [*self.keys.columns, *columns], names=[*self.keys.schema.names, *names]
+        )
+
+
+class Release:
+    """A noisy table that is safe to publish, with its error bars, explanation and cost.
+
+    The noise is drawn when the result is first looked at, and once: every later look sees the same
+    numbers. `write` streams; a result that was only written is read back from its file.
+
+    Args:
+        plan: what to do.
+        unsafe_words: a source of random words for tests; with any but the secure source the result
+            is not private.
+    """
+
+    def __init__(self, plan: Plan, unsafe_words: Words | None = None) -> None:
+        if unsafe_words is not None and not isinstance(unsafe_words, Words):
+            raise ParameterError("unsafe_words", unsafe_words, "a Words of sfumato.noise, in tests alone")
+        self.plan = plan
+        self._words = unsafe_words
+        self._lock = threading.Lock()
+        self._batches: list[NoisyBatch] | None = None
+        self._table: pa.Table | None = None
+        self._started = False
+        self._written: Path | None = None
+
+    @property
+    def spent(self) -> tuple[float, float]:
+        """The budget (epsilon, delta) that the release stays within."""
+        return float(self.plan.epsilon), float(self.plan.delta)
+
+    def to_arrow(self) -> pa.Table:
+        """Return the released table: key columns, then the outputs, sorted by key."""
+        with self._lock:
+            if self._table is None:
+                if self._written is not None:
+                    self._table = output.read(self._written)
+                else:
+                    batches = self._draw_all()
+                    self._table = pa.Table.from_batches([b.outputs() for b in batches]).combine_chunks()
+        return self._table
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the released table as a pandas data frame."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return the released table as a Polars data frame."""
+        output.require("polars", "polars")
+        import polars
+
+        frame = polars.from_arrow(self.to_arrow())
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def errors(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pa.Table:
+        """Return half-widths of error bars: the keys, and one half-width for each output.
+
+        Args:
+            confidence: in (0, 1): the probability that an exact statistic (of the bounded
+                contributions) is within its half-width of the released number.
+            simultaneous: let that be the probability that all of them are, over all groups and
+                outputs.
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            RefusalError: the release was streamed to a file, which keeps outputs alone.
+        """
+        if not 0 < confidence < 1:
+            raise ParameterError("confidence", confidence, "between 0 and 1, such as 0.95")
+        with self._lock:
+            if self._written is not None and self._batches is None:
+                raise RefusalError(
+                    "errors: this release was streamed to a file, and its noisy parts were not kept; "
+                    "call to_arrow() before write(), or write(..., confidence=0.95)"
+                )
+            batches = self._draw_all()
+        numbers = sum(b.keys.num_rows for b in batches) * len(self.plan.requirements.estimates)
+        if simultaneous and numbers:
+            confidence = 1 - (1 - confidence) / numbers
+        return pa.Table.from_batches([b.half_widths(confidence) for b in batches]).combine_chunks()
+
+    def write(self, path: str | Path, *, confidence: float | None = None) -> None:
+        """Write the released table to .parquet, .csv or .json (one object a line).
+
+        A release that was not looked at before is streamed, a batch of groups at a time.
+
+        Args:
+            path: where to; the ending names the format.
+            confidence: also write error bars, in columns named `<output>_error`.
+        """
+        target = output.checked_path(path)
+        with self._lock:
+            kept = self._batches
+            if kept is None and self._written is not None:
+                output.write(target, iter(output.read(self._written).to_batches()))
+                return
+            source = iter(kept) if kept is not None else self._draw()
+            output.write(target, (_wide(batch, confidence) for batch in source))
+            if kept is None:
+                self._written = target
+
+    def explain(self) -> Explanation:
+        """Return each step with its bounds, noise scale and share of the budget."""
+        return self.plan.explain()  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        epsilon, delta = self.spent
+        names = ", ".join([*self.plan.question.table.keys, *self.plan.question.output_names])
+        return f"<Release of {names}; epsilon={epsilon:g}, delta={delta:g}>"
+
+    def _draw_all(self) -> list[NoisyBatch]:
+        if self._batches is None:
+            self._batches = list(self._draw())
+        return self._batches
+
+    def _draw(self) -> Iterator[NoisyBatch]:
+        """Draw the noise. Runs at most once for a release: a second draw would leak."""
+        if self._started:
+            raise RefusalError(
+                "this release failed while its noise was drawn; a second draw would spend a second "
+                "budget. Ask for a new release"
+            )
+        self._started = True
+        plan = self.plan
+        trees = any(isinstance(s, QuantileTree) for s in plan.requirements.statistics)
+        engine = plan.question.table.engine
+        for batch in engine.statistics(plan.exact, BATCH_TREES if trees else BATCH_GROUPS):
+            yield self._noisy(batch)
+
+    def _noisy(self, batch: pa.RecordBatch) -> NoisyBatch:
+        plan, words = self.plan, self._words
+        keys = batch.select(list(plan.question.table.keys)) if plan.question.table.keys else _no_keys(batch)
+        values: dict[str, WideIntegers] = {}
+        if plan.selection is not None:
+            units = batch.column("units").cast(pa.int64()).to_numpy(zero_copy_only=False)
+            kept, noisy = plan.selection.select(units, words=words)
+            mask = pa.array(kept)
+            keys, batch = keys.filter(mask), batch.filter(mask)
+            if noisy is not None:
+                values["units"] = WideIntegers.from_int64(noisy[kept])
+        trees: dict[str, NoisyTree] = {}
+        for statistic in plan.requirements.statistics:
+            if isinstance(statistic, QuantileTree):
+                name = statistic.coordinates[0]
+                ranks = tuple(dict.fromkeys(e.rank for e in plan.requirements.estimates if e.total == name))
+                counts = LeafCounts.from_arrow(batch.column(name))
+                trees[name] = noisy_tree(counts, plan.laws[name], ranks, words)
+                continue
+            for name in statistic.coordinates:
+                if name not in values:
+                    exact = WideIntegers.from_arrow(batch.column(name))
+                    values[name] = exact + plan.laws[name].rounded(len(exact), words=words)
+        steps = plan.steps
+        floats = {name: value.scaled(steps[name]) for name, value in values.items()}
+        return NoisyBatch(plan, keys, NoisyNumbers(floats, trees, plan.laws, steps))
+
+
+def _no_keys(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
+
+
+def _wide(batch: NoisyBatch, confidence: float | None) -> pa.RecordBatch:
+    outputs = batch.outputs()
+    if confidence is None:
+        return outputs
+    widths = batch.half_widths(confidence)
+    keys = len(batch.keys.schema.names)
+    names = [*outputs.schema.names, *(f"{n}_error" for n in widths.schema.names[keys:])]
+    return pa.RecordBatch.from_arrays([*outputs.columns, *widths.columns[keys:]], names=names)

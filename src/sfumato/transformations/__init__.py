@@ -1,0 +1,29 @@
+"""Constructors of exact statistics.
+
+`bound_groups(...) >> per_group([...])` is the definition that every engine computes: bound what
+each unit contributes, then add up, per group, integers that each unit contributes. A statistic
+states the largest contribution of one unit to one group; nothing else knows a sensitivity.
+"""
+
+from sfumato.transformations.count import Count, CountUnits
+from sfumato.transformations.grid import Grid, ValueGrid
+from sfumato.transformations.moments import Moments
+from sfumato.transformations.quantile_tree import QuantileTree
+from sfumato.transformations.rows import Row, bound_groups
+from sfumato.transformations.statistic import Norm, Statistic, per_group
+from sfumato.transformations.unit_sum import UnitSum
+
+__all__ = [
+    "Count",
+    "CountUnits",
+    "Grid",
+    "Moments",
+    "Norm",
+    "QuantileTree",
+    "Row",
+    "Statistic",
+    "UnitSum",
+    "ValueGrid",
+    "bound_groups",
+    "per_group",
+]

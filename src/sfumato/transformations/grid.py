@@ -1,0 +1,139 @@
+"""Grids: every statistic is a whole number of steps of a power of two."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sfumato.errors import ParameterError
+
+# A value in steps, its square and sums of them must stay inside an engine's 64-bit and 128-bit
+# integers: |value| <= 2^31 steps leaves its square below 2^63, and 2^64 rows of that below 2^127.
+MAX_HALF_RANGE_BITS = 31
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Multiples of 2**exponent.
+
+    >>> Grid(-2).step, Grid(0).steps_at_most(Fraction(7, 2))
+    (Fraction(1, 4), 3)
+    """
+
+    exponent: int
+
+    @property
+    def step(self) -> Fraction:
+        """The distance of neighbouring grid points, in the statistic's unit."""
+        return Fraction(2) ** self.exponent
+
+    def steps_at_most(self, value: Fraction) -> int:
+        """Return the largest number of steps that is not above `value`."""
+        return math.floor(value / self.step)
+
+    def steps_at_least(self, value: Fraction) -> int:
+        """Return the smallest number of steps that is not below `value`."""
+        return math.ceil(value / self.step)
+
+    @classmethod
+    def for_noise(cls, scale: Fraction, bits: int = 30) -> Grid:
+        """Return the grid on which noise of this scale is about 2**bits steps wide."""
+        return cls(exponent_of(scale) - bits)
+
+
+def exponent_of(value: Fraction) -> int:
+    """Return e with 2**e <= value < 2**(e+1), for value > 0."""
+    e = value.numerator.bit_length() - value.denominator.bit_length()
+    return e if Fraction(2) ** e <= value else e - 1
+
+
+@dataclass(frozen=True)
+class ValueGrid:
+    """Values clamped to bounds and rounded to a grid, counted from the midpoint of the bounds.
+
+    The bounds move outward to the grid, such that their midpoint is on it too. Rounding is to the
+    nearest step, halves away from zero; NULL and NaN have no value; infinities clamp.
+
+    Args:
+        exponent: log2 of the step.
+        lower, upper: the bounds in steps, with an even sum.
+
+    >>> grid = ValueGrid.around(Fraction(0), Fraction(3), Grid(-1))
+    >>> grid.lower, grid.upper, grid.centre, grid.half_range
+    (0, 6, 3, 3)
+    >>> [grid.centred(x) for x in (-1.0, 0.3, 99, float("inf"), float("nan"), None)]
+    [-3, -2, 3, 3, None, None]
+    """
+
+    exponent: int
+    lower: int
+    upper: int
+
+    @classmethod
+    def around(cls, lower: Fraction, upper: Fraction, grid: Grid) -> ValueGrid:
+        """Move bounds outward to the grid; coarsen it where the bounds would not be exact in float64."""
+        largest = max(abs(lower), abs(upper))
+        floor = exponent_of(upper - lower) - MAX_HALF_RANGE_BITS
+        if largest:
+            floor = max(floor, exponent_of(largest) - 51)
+        grid = Grid(max(grid.exponent, floor))
+        low, high = grid.steps_at_most(lower), grid.steps_at_least(upper)
+        return cls(grid.exponent, low, high + (low + high) % 2)
+
+    def __post_init__(self) -> None:
+        if self.lower >= self.upper or (self.lower + self.upper) % 2:
+            raise ParameterError("bounds", (self.lower, self.upper), "increasing, with an even sum")
+
+    @property
+    def step(self) -> Fraction:
+        """The step in the column's unit."""
+        return Fraction(2) ** self.exponent
+
+    @property
+    def centre(self) -> int:
+        """The midpoint of the bounds, in steps."""
+        return (self.lower + self.upper) // 2
+
+    @property
+    def half_range(self) -> int:
+        """Half the distance of the bounds, in steps: the largest |centred|."""
+        return (self.upper - self.lower) // 2
+
+    def centred(self, value: Any) -> int | None:
+        """Return the steps from the midpoint to the clamped and rounded value."""
+        number = as_double(value)
+        if number is None:
+            return None
+        low, high = float(self.lower * self.step), float(self.upper * self.step)
+        return round_half_away(Fraction(min(max(number, low), high)) / self.step) - self.centre
+
+
+def as_double(value: Any) -> float | None:
+    """Read a value as float64, with NULL and NaN as None."""
+    if value is None:
+        return None
+    number = float(value)
+    return None if math.isnan(number) else number
+
+
+def round_half_away(number: Fraction) -> int:
+    """Round to the nearest integer, halves away from zero."""
+    magnitude = math.floor(abs(number) + Fraction(1, 2))
+    return magnitude if number >= 0 else -magnitude
+
+
+def scaled_down(total: int, rows: int, limit: int) -> int:
+    """Return total * min(1, limit / rows), cut towards zero.
+
+    Cutting never lengthens a vector, so the bound of `limit` rows holds for every weighted norm
+    without an allowance for rounding.
+
+    >>> scaled_down(-7, rows=2, limit=1), scaled_down(5, rows=1, limit=3)
+    (-3, 5)
+    """
+    if rows <= limit:
+        return total
+    magnitude = abs(total) * limit // rows
+    return magnitude if total >= 0 else -magnitude

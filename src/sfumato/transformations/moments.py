@@ -1,0 +1,155 @@
+"""Sum, sum of squares and number of missing values of a column, with bounds on each row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeVar
+
+from sfumato.transformations.grid import Grid, ValueGrid, scaled_down
+from sfumato.transformations.rows import Values
+from sfumato.transformations.statistic import Norm, Statistic
+
+T = TypeVar("T")
+
+# The point by which squares are shifted, as a share of the largest square, such that rows at the
+# middle of the bounds and rows at their ends weigh the same together with the sum; see
+# docs/proofs/moments.md. Both norms then reach 25/16 of one statistic, where squares shifted by
+# one half reach 2.
+SQUARES_SHIFT = {Norm.L1: Fraction(23, 32), Norm.L2: Fraction(5, 8)}
+SUM_AND_SQUARES = Fraction(25, 16)
+
+
+@dataclass(frozen=True)
+class Moments(Statistic):
+    """What mean, variance and row-bounded sum of one column need besides a count of rows.
+
+    Each row with a value x, in steps from the centre of its bounds, adds x to `sum` and
+    round(x^2 / 2^square_bits) - square_centre to `squares`; a row without a value adds 1 to
+    `absent` and nothing else. That is why `absent` costs nothing: a row takes the one part or the
+    other. A unit with n rows is scaled down by rows/n.
+
+    Args:
+        label: prefix of the coordinates' names.
+        column: the column.
+        rows: the limit of rows per unit and group.
+        grid: bounds and step of the values.
+        centred: count values from the midpoint of the bounds (else from zero).
+        absent_exponent: log2 of the step of `absent`; None where the column has no missing values.
+        square_bits: log2 of the coarsening of squares; None where they are not asked.
+        square_centre: what is taken off each coarsened square.
+
+    >>> grid = ValueGrid(0, 0, 30)
+    >>> Moments("x", "x", 1, grid, True, 0, 0, 140).contribution([{"x": 20}])
+    Counter({'x.sum': 5, 'x.absent': 0, 'x.squares': -115})
+    """
+
+    label: str
+    column: str
+    rows: int
+    grid: ValueGrid
+    centred: bool = True
+    absent_exponent: int | None = None
+    square_bits: int | None = None
+    square_centre: int = 0
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """Names: sum, then absent and squares where they are asked."""
+        names = ["sum"]
+        if self.absent_exponent is not None:
+            names.append("absent")
+        if self.square_bits is not None:
+            names.append("squares")
+        return tuple(f"{self.label}.{name}" for name in names)
+
+    @property
+    def steps(self) -> tuple[Fraction, ...]:
+        """Grid steps: of values, of rows, of squared values."""
+        return self._ordered(self.grid.step, self._absent_step, self.square_step)
+
+    @property
+    def _absent_step(self) -> Fraction:
+        return Grid(self.absent_exponent or 0).step
+
+    @property
+    def square_step(self) -> Fraction:
+        """The step of squares, in squared units of the column."""
+        return Grid(2 * self.grid.exponent + (self.square_bits or 0)).step
+
+    def _ordered(self, total: T, absent: T, squares: T) -> tuple[T, ...]:
+        chosen = [total]
+        if self.absent_exponent is not None:
+            chosen.append(absent)
+        if self.square_bits is not None:
+            chosen.append(squares)
+        return tuple(chosen)
+
+    def row(self, value: object) -> tuple[int, int, int]:
+        """Return what one row adds to sum, absent (in rows) and squares."""
+        x = self.grid.centred(value)
+        if x is None:
+            return 0, 1, 0
+        bits = self.square_bits or 0
+        square = (x * x + ((1 << bits) >> 1) >> bits) - self.square_centre
+        return (x if self.centred else x + self.grid.centre), 0, square
+
+    def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
+        """Return the unit's sums, scaled down to the limit of rows."""
+        sums = [sum(part) for part in zip(*(self.row(r[self.column]) for r in rows), strict=True)]
+        sums[1] <<= -(self.absent_exponent or 0)
+        parts = self._ordered(*(scaled_down(part, len(rows), self.rows) for part in sums))
+        return Counter(dict(zip(self.coordinates, parts, strict=True)))
+
+    @property
+    def reach(self) -> int:
+        """The largest |value| of a row, in steps from the centre or from zero."""
+        grid = self.grid
+        return grid.half_range if self.centred else max(abs(grid.lower), abs(grid.upper))
+
+    @property
+    def largest_square(self) -> int:
+        """The largest coarsened square of a row, before the shift."""
+        bits = self.square_bits or 0
+        return self.grid.half_range**2 + ((1 << bits) >> 1) >> bits
+
+    @property
+    def largest(self) -> tuple[Fraction, ...]:
+        """The largest |contribution| to each coordinate, in steps."""
+        square = max(self.square_centre, self.largest_square - self.square_centre)
+        absent = 1 << -(self.absent_exponent or 0)
+        return tuple(Fraction(self.rows * size) for size in self._ordered(self.reach, absent, square))
+
+    def shares(self, norm: Norm) -> tuple[Fraction, ...]:
+        """Sum: its reach. Squares: half their range. Absent: as much as the other part of the row weighs."""
+        weight = Fraction(1) if self.square_bits is None else SUM_AND_SQUARES
+        # 4/5 is the root of 16/25: for L2 the squares of the weights are compared.
+        absent = 1 / weight if norm is Norm.L1 or weight == 1 else Fraction(4, 5)
+        absent *= 1 << -(self.absent_exponent or 0)
+        squares = Fraction(self.largest_square, 2)
+        return tuple(self.rows * share for share in self._ordered(Fraction(self.reach), absent, squares))
+
+    def sensitivity(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
+        """Return the largest weighted size of `rows` rows, each with or without a value."""
+        of = dict(zip(self._ordered("sum", "absent", "squares"), scales, strict=True))
+        with_value = self._with_value(norm, of["sum"], of.get("squares"))
+        row = with_value
+        if self.absent_exponent is not None:
+            absent = Fraction(1 << -self.absent_exponent) / of["absent"]
+            row = max(row, absent if norm is Norm.L1 else absent**2)
+        return row * (self.rows if norm is Norm.L1 else self.rows**2)
+
+    def _with_value(self, norm: Norm, sum_scale: Fraction, square_scale: Fraction | None) -> Fraction:
+        end = Fraction(self.reach) / sum_scale
+        if square_scale is None or self.square_bits is None:
+            return end if norm is Norm.L1 else end**2
+        # |coarsened square - its centre| is within half a step of a smooth function of x^2, whose
+        # largest values, alone and with |x|, are at x = 0, at the end, or (L1) where slopes cancel.
+        centre = (self.square_centre + Fraction(1, 2)) / square_scale
+        top = (abs(self.largest_square - self.square_centre) + 1) / square_scale
+        if norm is Norm.L2:
+            return max(centre**2, end**2 + top**2)
+        slope = Fraction(1 << self.square_bits) * square_scale / (4 * sum_scale**2)
+        return max(centre + slope, end + top)

@@ -1,0 +1,93 @@
+"""The tree of counts from which quantiles are read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sfumato.framework.spaces import root_up
+from sfumato.transformations.grid import Grid, as_double, scaled_down
+from sfumato.transformations.rows import Values
+from sfumato.transformations.statistic import Norm, Statistic
+
+BRANCHING = 16
+HEIGHT = 4
+LEAVES = 65_536  # BRANCHING ** HEIGHT
+
+
+@dataclass(frozen=True)
+class QuantileTree(Statistic):
+    """Counts of values in the 65,536 leaves of [lower, upper] and in the three levels above them.
+
+    Only leaves are counted; a node above is the sum of its leaves. A row adds one to one node on
+    each of the four levels that carry noise (the root's total is not needed). A unit with n rows
+    adds rows/n for each, cut to the grid.
+
+    Args:
+        label, column: prefix of the coordinate's name, and the column.
+        rows: the limit of rows per unit and group.
+        lower, upper: the bounds, as float64.
+        exponent: log2 of the step in which rows are counted.
+
+    >>> tree = QuantileTree("x", "x", rows=1, lower=0.0, upper=65536.0, exponent=-1)
+    >>> tree.contribution([{"x": 2.5}, {"x": 1e9}])
+    Counter({('x.tree', 2): 1, ('x.tree', 65535): 1})
+    """
+
+    label: str
+    column: str
+    rows: int
+    lower: float
+    upper: float
+    exponent: int
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """One name for all nodes, which share a noise scale."""
+        return (f"{self.label}.tree",)
+
+    @property
+    def steps(self) -> tuple[Fraction, ...]:
+        """A fraction of a row."""
+        return (Grid(self.exponent).step,)
+
+    @property
+    def factor(self) -> float:
+        """Leaves per unit of the column, as the float64 that every engine multiplies by."""
+        return LEAVES / (self.upper - self.lower)
+
+    def leaf(self, value: Any) -> int | None:
+        """Return the leaf of a value, computed in float64 as written; None for NULL and NaN."""
+        number = as_double(value)
+        if number is None:
+            return None
+        clamped = min(max(number, self.lower), self.upper)
+        return min(int((clamped - self.lower) * self.factor), LEAVES - 1)
+
+    def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
+        """Return the unit's leaves, scaled down to the limit of rows."""
+        leaves = Counter(leaf for r in rows if (leaf := self.leaf(r[self.column])) is not None)
+        name = self.coordinates[0]
+        return Counter(
+            {
+                (name, leaf): scaled_down(n << -self.exponent, len(rows), self.rows)
+                for leaf, n in leaves.items()
+            }
+        )
+
+    @property
+    def largest(self) -> tuple[Fraction, ...]:
+        """All rows in one node."""
+        return (Fraction(self.rows << -self.exponent),)
+
+    def shares(self, norm: Norm) -> tuple[Fraction, ...]:
+        """The sensitivity over all levels."""
+        return (self.largest[0] * (HEIGHT if norm is Norm.L1 else root_up(Fraction(HEIGHT))),)
+
+    def sensitivity(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
+        """Return height * rows/scale; for L2 its square is largest where all rows share one path."""
+        ratio = self.largest[0] / scales[0]
+        return HEIGHT * (ratio if norm is Norm.L1 else ratio**2)

@@ -1,0 +1,74 @@
+"""Rows of a table, and the bound on how many groups a unit may be in."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sfumato.exact import positive_int
+from sfumato.framework import (
+    ContributionDomain,
+    PairDistance,
+    PrivacyUnitDistance,
+    RowsDomain,
+    Transformation,
+)
+
+Values = Mapping[str, Any]
+
+
+class Row(NamedTuple):
+    """One row: its privacy unit, its group key, and its values by column name."""
+
+    unit: Hashable
+    key: Hashable
+    values: Values
+
+
+Contributions = dict[Hashable, list[list[Values]]]
+
+
+def bound_groups(
+    groups: int, order: Callable[[Hashable, Hashable], Any] = lambda unit, key: hash((unit, key))
+) -> Transformation:
+    """Keep each unit in at most `groups` groups, and drop the rows without a unit.
+
+    Args:
+        groups: the limit, at least 1.
+        order: (unit, key) to a sortable value, equal for no two keys of one unit; the smallest are
+            kept. An engine passes an order that is salted afresh in each release. The stability
+            holds for every order, because each unit is judged by its own rows alone.
+    Returns:
+        A Transformation from rows to, per group, one list of values for each unit in it.
+        Its map is the identity: a unit added or removed is one unit added or removed, in at
+        most `groups` groups.
+    Raises:
+        ParameterError: groups is not a whole number of at least 1.
+
+    >>> rows = [Row(1, "a", {}), Row(1, "b", {}), Row(None, "a", {}), Row(2, "b", {})]
+    >>> bound_groups(1, order=lambda unit, key: key)(rows)
+    {'a': [[{}]], 'b': [[{}]]}
+    """
+    groups = positive_int(groups, "groups")
+
+    def function(rows: Sequence[Row]) -> Contributions:
+        by_unit: dict[Hashable, dict[Hashable, list[Values]]] = defaultdict(dict)
+        for row in rows:
+            if row.unit is not None:
+                by_unit[row.unit].setdefault(row.key, []).append(row.values)
+        kept: Contributions = {}
+        for unit, by_key in by_unit.items():
+            for key in sorted(by_key, key=lambda key: order(unit, key))[:groups]:
+                kept.setdefault(key, []).append(by_key[key])
+        return kept
+
+    return Transformation(
+        f"bound_groups({groups})",
+        RowsDomain(),
+        ContributionDomain(groups),
+        PrivacyUnitDistance(),
+        PairDistance(groups),
+        function,
+        lambda d_in: d_in,
+    )

@@ -1,0 +1,81 @@
+"""The sum of a column with bounds on what each unit adds to each group."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sfumato.transformations.grid import Grid, as_double, round_half_away
+from sfumato.transformations.rows import Values
+from sfumato.transformations.statistic import Norm, Statistic, weighted
+
+# A row is clamped to this many steps before it is added up, so that a unit's own sum is exact in
+# 128 bits whatever its rows are: 2^62 steps times 2^64 rows.
+HUGE_STEPS = 1 << 62
+
+
+@dataclass(frozen=True)
+class UnitSum(Statistic):
+    """A unit's exact sum in a group, clamped to [lower, upper] steps.
+
+    Args:
+        label: prefix of the coordinate's name.
+        column: the column that is added up.
+        exponent: log2 of the grid step; 0 for integer columns.
+        lower, upper: the bounds in steps.
+        integer: the column holds integers, which are added without a detour over float64.
+        centre: steps taken off each unit's clamped sum; the midpoint of the bounds where a count of
+            units is released too and gives it back, which halves the sensitivity or better.
+
+    >>> UnitSum("x", "x", 0, 0, 10, integer=True).contribution([{"x": 7}, {"x": 9}, {"x": None}])
+    Counter({'x.total': 10})
+    """
+
+    label: str
+    column: str
+    exponent: int
+    lower: int
+    upper: int
+    integer: bool
+    centre: int = 0
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """The coordinate's name."""
+        return (f"{self.label}.total",)
+
+    @property
+    def steps(self) -> tuple[Fraction, ...]:
+        """The grid step, in the column's unit."""
+        return (Grid(self.exponent).step,)
+
+    def row_steps(self, value: Any) -> int:
+        """Return one row's value in steps, clamped to the huge range; zero for NULL and NaN."""
+        if self.integer:
+            return 0 if value is None else min(max(int(value), -HUGE_STEPS), HUGE_STEPS)
+        number = as_double(value)
+        if number is None:
+            return 0
+        huge = float(HUGE_STEPS * self.steps[0])
+        return round_half_away(Fraction(min(max(number, -huge), huge)) / self.steps[0])
+
+    def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
+        """Return the unit's clamped sum, less the centre."""
+        total = sum(self.row_steps(row[self.column]) for row in rows)
+        return Counter({self.coordinates[0]: min(max(total, self.lower), self.upper) - self.centre})
+
+    @property
+    def largest(self) -> tuple[Fraction, ...]:
+        """The larger distance of a bound from the centre: what a unit that comes or goes can change."""
+        return (Fraction(max(abs(self.lower - self.centre), abs(self.upper - self.centre))),)
+
+    def shares(self, norm: Norm) -> tuple[Fraction, ...]:
+        """The sensitivity."""
+        return self.largest
+
+    def sensitivity(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
+        """Return the largest change/scale, squared for L2."""
+        return weighted(norm, self.largest, scales)

@@ -1,0 +1,186 @@
+"""Calibration: within the budget, a step less is not, and few calls."""
+
+from fractions import Fraction as F
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sfumato.budget import Loss, calibrate, gaussian_mu, split_delta
+from sfumato.budget.search import crossing
+from sfumato.errors import BudgetError
+
+D = F(1, 10**6)
+FINE, COARSE = F(1, 2**40), F(1, 2**20)
+
+CLOSED = {
+    "gaussian": lambda x: Loss(gaussian=1 / x**2),
+    "gaussian and threshold": lambda x: Loss(gaussian=5 / x**2, failure=D / 2),
+    "gaussian and geometric": lambda x: Loss(gaussian=5 / x**2, approximate=((F(1, 1000), D / 20, 4),)),
+    "geometric, many": lambda x: Loss(approximate=((1 / x, D / 200, 60),)),
+}
+DISTRIBUTIONS = {
+    "laplace, many": lambda x: Loss(laplace=((1 / x, 40),)),
+    "laplace, two kinds": lambda x: Loss(laplace=((1 / x, 30), (3 / x, 10)), failure=D / 10),
+    "laplace and gaussian": lambda x: Loss(laplace=((1 / x, 5),), gaussian=5 / x**2),
+    "a laplace count, fixed": lambda x: Loss(laplace=((F(1, 20), 4),), gaussian=5 / x**2),
+    "all": lambda x: Loss(5 / x**2, ((1 / x, 5),), 3 / x, ((F(1, 20), D / 20, 4),), D / 10),
+}
+SUMS = {
+    "one laplace": (lambda x: Loss(laplace=((1 / x, 1),)), 1, 0, F(1)),
+    "some laplace": (lambda x: Loss(laplace=((1 / x, 3), (2 / x, 2))), F(1, 2), 0, F(14)),
+    "laplace, delta to spare": (lambda x: Loss(laplace=((1 / x, 3),)), 1, D, F(3)),
+    "joint": (lambda x: Loss(laplace=((1 / x, 3),), pure=2 / x), 1, 0, F(2)),
+    "a part is fixed": (lambda x: Loss(laplace=((1 / x, 3), (F(1, 4), 2))), 1, 0, F(6)),
+    "all delta in the threshold": (lambda x: Loss(laplace=((1 / x, 3),), failure=D), 1, D, F(3)),
+    "geometric": (lambda x: Loss(approximate=((1 / x, D, 1),)), 2, D, F(1, 2)),
+    "tiny": (lambda x: Loss(laplace=((1 / x, 7),)), F(1, 10**9), 0, F(7 * 10**9)),
+    "huge": (lambda x: Loss(laplace=((1 / x, 7),)), 10**4, 0, F(7, 10**4)),
+}
+
+
+def counted(loss_at):
+    calls = []
+
+    def counting(x):
+        calls.append(x)
+        return loss_at(x)
+
+    return counting, calls
+
+
+@pytest.mark.parametrize("epsilon", [F(1, 100), F(1), F(8)])
+@pytest.mark.parametrize("name", CLOSED)
+def test_closed_forms(name, epsilon):
+    loss_at, calls = counted(CLOSED[name])
+    found = calibrate(loss_at, epsilon, D)
+    assert len(calls) < 60
+    assert loss_at(found).delta(epsilon) <= D < loss_at(found * (1 - FINE)).delta(epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [F(1, 2), F(4)])
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_distributions(name, epsilon):
+    loss_at, calls = counted(DISTRIBUTIONS[name])
+    found = calibrate(loss_at, epsilon, D)
+    assert len(calls) < 40
+    assert loss_at(found).delta(epsilon) <= D < loss_at(found * (1 - COARSE)).delta(epsilon)
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_distributions_take_few_compositions(name, monkeypatch):
+    taken = []
+    bound = Loss.bound
+    monkeypatch.setattr(
+        Loss, "bound", lambda self, e, **how: (taken.append(how["thorough"]), bound(self, e, **how))[1]
+    )
+    calibrate(DISTRIBUTIONS[name], 1, D)
+    assert sum(taken) <= 20
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_are_exact(name):
+    loss_at, epsilon, delta, expected = SUMS[name]
+    loss_at, calls = counted(loss_at)
+    assert calibrate(loss_at, epsilon, delta) == expected
+    assert len(calls) < 10
+
+
+def test_sums_that_are_not_linear():
+    loss_at, calls = counted(lambda x: Loss(laplace=((1 / x**2 + 1 / x, 2),)))
+    found = calibrate(loss_at, 1, 0)
+    assert len(calls) < 60
+    assert loss_at(found).delta(1) == 0 < loss_at(found * (1 - FINE)).delta(1)
+
+
+def test_distributions_beat_basic_composition():
+    many = calibrate(lambda x: Loss(laplace=((1 / x, 40),)), 1, D)
+    assert many < 30  # 40 by basic composition
+    mixed = calibrate(lambda x: Loss(laplace=((1 / x, 5),), gaussian=5 / x**2), 1, D)
+    assert mixed < 13
+
+
+def test_gaussian_calibration_is_the_inverse_of_mu():
+    found = calibrate(lambda x: Loss(gaussian=4 / x**2), 1, D)
+    exact = 2 / gaussian_mu(1, D)
+    assert exact * (1 - FINE) <= found <= exact * (1 + 2 * FINE)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.floats(1e-6, 1e3), st.floats(1e-30, 0.9), st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
+def test_any_budget(epsilon, delta, sensitivity, start):
+    loss_at, calls = counted(lambda x: Loss(gaussian=(F(sensitivity) / x) ** 2))
+    found = calibrate(loss_at, epsilon, delta, start=start)
+    assert len(calls) < 60
+    assert loss_at(found).delta(epsilon) <= F(delta) < loss_at(found * (1 - FINE)).delta(epsilon)
+
+
+def test_what_cannot_be_bought():
+    with pytest.raises(BudgetError, match="group selection alone takes 2e-06"):
+        calibrate(lambda x: Loss(gaussian=1 / x**2, failure=2 * D), 1, D)
+    with pytest.raises(BudgetError, match="leaves none for Gaussian noise"):
+        calibrate(lambda x: Loss(gaussian=1 / x**2, failure=D), 1, D)
+    with pytest.raises(BudgetError, match="leaves none for Gaussian noise"):
+        calibrate(lambda x: Loss(gaussian=1 / x**2), 1, 0)
+    with pytest.raises(BudgetError, match="no noise is enough for epsilon = 1"):
+        calibrate(lambda x: Loss(laplace=((1 / x, 1), (F(2), 1))), 1, 0)
+    with pytest.raises(BudgetError, match="no noise is enough"):
+        calibrate(lambda x: Loss(gaussian=1 / x**2 + 9), 1, D)
+    with pytest.raises(BudgetError, match="does not depend on the multiplier"):
+        calibrate(lambda x: Loss(), 1, D)
+    with pytest.raises(BudgetError, match="does not depend on the multiplier"):
+        calibrate(lambda x: Loss(gaussian=F(1, 10**6)), 1, D)
+
+
+@pytest.mark.parametrize("bad", [0, -1, float("nan"), float("inf"), "x"])
+def test_bad_epsilon_and_start(bad):
+    with pytest.raises(BudgetError, match="epsilon"):
+        calibrate(CLOSED["gaussian"], bad, D)
+    with pytest.raises(BudgetError, match="start"):
+        calibrate(CLOSED["gaussian"], 1, D, start=bad)
+
+
+@pytest.mark.parametrize("bad", [-1, 1, float("nan"), float("inf"), "x"])
+def test_bad_delta(bad):
+    with pytest.raises(BudgetError, match="delta"):
+        calibrate(CLOSED["gaussian"], 1, bad)
+    with pytest.raises(BudgetError, match="delta"):
+        split_delta(bad, 2)
+
+
+@pytest.mark.parametrize("bad", [0, -1, 1.5, True, "2"])
+def test_bad_groups(bad):
+    with pytest.raises(BudgetError, match="groups"):
+        split_delta(D, bad)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.fractions(F(1, 10**12), F(999, 1000)), st.integers(2, 60))
+def test_split_delta_is_the_largest(delta, groups):
+    share = split_delta(delta, groups)
+    assert 1 - (1 - share) ** groups <= delta < 1 - (1 - share * (1 + F(1, 2**74))) ** groups
+
+
+def test_split_delta_special_cases():
+    assert split_delta("0.3", 1) == F(3, 10) and split_delta(0, 5) == 0
+    exact = split_delta(F(7, 16), 2)  # 1 - (3/4)^2
+    assert F(1, 4) * (1 - F(1, 2**74)) < exact <= F(1, 4)
+    tiny = split_delta(F(1, 10**300), 1000)
+    assert F(1, 10**303) * (1 - F(1, 2**70)) < tiny
+    assert Loss(approximate=((F(1), split_delta(D, 7), 7),)).delta(7) <= D
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.floats(-100, 100), st.floats(-20, 20), st.floats(0.01, 100), st.booleans())
+def test_crossing_brackets_a_root(root, start, slope, jump):
+    seen = {}
+
+    def height(x):
+        smooth = -slope * (x - root) - (x - root) ** 3 / 1000
+        seen[x] = (float("inf") if smooth > 0 else float("-inf")) if jump else smooth
+        return seen[x]
+
+    x = crossing(height, start, 2.0**-30, stride=1.0, reach=500.0)
+    assert seen[x] <= 0
+    assert any(seen[y] > 0 for y in seen if x - 2.0**-29.9 <= y < x)
+    assert len(seen) < 60

@@ -1,0 +1,380 @@
+"""Composed losses against independent truths: closed formulas and quadrature in mpmath."""
+
+import itertools
+import subprocess
+import sys
+from fractions import Fraction as F
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sfumato.budget import Loss
+from sfumato.budget.mixture import joined_delta, mixture
+from sfumato.budget.pld import UNIT, float_error, pld_deltas
+from sfumato.errors import BudgetError
+
+D = F(1, 10**6)
+
+
+def real(x):
+    return mp.mpf(x.numerator) / x.denominator
+
+
+def gauss(epsilon, mu):
+    root = mp.sqrt(2)
+    first, second = (epsilon / mu - mu / 2) / root, (epsilon / mu + mu / 2) / root
+    return mp.erfc(first) / 2 - mp.exp(epsilon) * mp.erfc(second) / 2
+
+
+def k_laplace(epsilon, rate, k):
+    """Exact delta of k Laplace noises of the same epsilon.
+
+    The loss is k rate - 2 T, where T is the sum of k values min(X, rate), X zero or exponential with
+    probability 1/2 each. The Laplace transform of one positive value is (1 + s e^{-rate (1+s)}) / (1+s); its
+    power is a sum of shifted gamma densities, each with an elementary integral against 1 - e^(epsilon - loss).
+    """
+    total = mp.mpf(0)
+    reach = (k * rate - epsilon) / 2
+    for j in range(k + 1):
+        for m in range(j + 1):
+            for i in range(m + 1):
+                n, left = j - i, reach - rate * m
+                if left <= 0:
+                    continue
+                decay = mp.exp(epsilon - k * rate + 2 * rate * m)
+                if n == 0:
+                    part = 1 - decay
+                else:
+                    growing = left**n / mp.factorial(n) * mp.hyp1f1(n, n + 1, left)
+                    part = mp.gammainc(n, 0, left, regularized=True) - decay * growing
+                sign = (-1) ** (m - i)
+                ways = mp.binomial(k, j) * mp.binomial(j, m) * mp.binomial(m, i)
+                total += sign * ways * mp.exp(-rate * m) * part
+    return total / mp.mpf(2) ** k
+
+
+def laplace_beside(profile, epsilon, rate, pieces=8):
+    """Delta of one Laplace noise beside a mechanism with this profile, by quadrature over the loss."""
+    density = lambda loss: mp.exp((loss - rate) / 2) / 4 * profile(epsilon - loss)  # noqa: E731
+    middle = mp.quad(density, mp.linspace(-rate, rate, pieces + 1), maxdegree=6 if pieces > 1 else 4)
+    return profile(epsilon - rate) / 2 + mp.exp(-rate) / 2 * profile(epsilon + rate) + middle
+
+
+def one_laplace(epsilon, rate):
+    if epsilon >= rate:
+        return mp.mpf(0)
+    return 1 - mp.exp(epsilon) if epsilon <= -rate else 1 - mp.exp((epsilon - rate) / 2)
+
+
+def test_the_two_truths_agree():
+    with mp.workdps(40):
+        e = mp.mpf("0.7")
+        direct = laplace_beside(lambda x: one_laplace(x, e), mp.mpf(1), e)
+        # the profile has a kink inside the range of integration: quadrature is good to a few digits
+        assert abs(direct / k_laplace(mp.mpf(1), e, 2) - 1) < 1e-4
+        assert mp.almosteq(k_laplace(mp.mpf("0.2"), e, 1), one_laplace(mp.mpf("0.2"), e))
+
+
+@pytest.mark.parametrize(
+    "epsilon, rate, k",
+    [
+        ("1", "0.6", 2),
+        ("0.1", "0.3", 2),
+        ("1", "0.4", 5),
+        ("1", "0.2", 12),
+        ("5", "1.5", 6),
+        ("0.5", "0.55", 1),
+        ("0.01", "0.004", 8),
+    ],
+)
+def test_equal_laplace_noises(epsilon, rate, k):
+    ours = Loss(laplace=((F(rate), k),)).delta(epsilon)
+    with mp.workdps(80):
+        exact = k_laplace(real(F(epsilon)), real(F(rate)), k)
+        assert exact <= real(ours) <= exact * (1 + mp.mpf("2e-3"))
+
+
+@pytest.mark.parametrize(
+    "epsilon, rate, mu",
+    [("1", "0.3", "0.2"), ("0.1", "0.05", "0.02"), ("4", "1.5", "0.6"), ("1", "1.2", "0.1")],
+)
+def test_laplace_beside_gaussian(epsilon, rate, mu):
+    ours = Loss(laplace=((F(rate), 1),), gaussian=F(mu) ** 2).delta(epsilon)
+    with mp.workdps(40):
+        exact = laplace_beside(lambda x: gauss(x, real(F(mu))), real(F(epsilon)), real(F(rate)))
+        assert exact <= real(ours) <= exact * (1 + mp.mpf("2e-3"))
+
+
+def test_unequal_laplace_noises_beside_gaussian():
+    ours = Loss(laplace=((F(1, 5), 1), (F(1, 10), 1)), gaussian=F(1, 50)).delta(1)
+    with mp.workdps(20):
+        mu = mp.sqrt(mp.mpf(1) / 50)
+        inner = lambda x: laplace_beside(lambda y: gauss(y, mu), x, mp.mpf(1) / 10, pieces=1)  # noqa: E731
+        exact = laplace_beside(inner, mp.mpf(1), mp.mpf(1) / 5, pieces=1)
+        assert exact <= real(ours) <= exact * (1 + mp.mpf("1e-2"))  # noise within 1e-3 at worst
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_approximate_beside_gaussian(count):
+    """The hockey stick of the product itself, over the Gaussian's outcomes: no use of any profile."""
+    e, d, mu, epsilon = F(1, 4), F(1, 10**7), F(1, 5), F(1)
+    ours = Loss(approximate=((e, d, count),), gaussian=mu**2).delta(epsilon)
+    with mp.workdps(40):
+        p = mp.exp(real(e)) / (1 + mp.exp(real(e)))
+        m = real(mu)
+        noise = mp.mpf(0)
+        for right in range(count + 1):
+            upper = mp.binomial(count, right) * p**right * (1 - p) ** (count - right)
+            lower = mp.binomial(count, right) * (1 - p) ** right * p ** (count - right)
+            crossing = m / 2 - (1 - mp.log(upper / lower)) / m
+            stick = lambda x, u=upper, w=lower: u * mp.npdf(x) - mp.e * w * mp.npdf(x, m)  # noqa: E731
+            noise += mp.quad(stick, [crossing - 14, crossing - 4, crossing])
+        leak = 1 - (1 - real(d)) ** count
+        exact = leak + (1 - leak) * noise
+        assert exact <= real(ours) * (1 + mp.mpf(10) ** -15)
+        assert real(ours) <= exact * (1 + mp.mpf(10) ** -9)
+
+
+def test_approximate_alone_beats_basic_composition_and_is_optimal():
+    loss = Loss(approximate=((F(1, 10), F(1, 10**9), 50),))
+    ours = loss.delta(3)
+    with mp.workdps(50):
+        e = mp.mpf(1) / 10
+        p = mp.exp(e) / (1 + mp.exp(e))
+        noise = sum(
+            mp.binomial(50, j) * p**j * (1 - p) ** (50 - j) * max(0, 1 - mp.exp(3 - (2 * j - 50) * e))
+            for j in range(51)
+        )
+        leak = 1 - (1 - mp.mpf(10) ** -9) ** 50
+        exact = leak + (1 - leak) * noise
+        assert exact <= real(ours) <= exact * (1 + mp.mpf(10) ** -9)
+
+
+def test_basic_composition_is_exact():
+    loss = Loss(laplace=((F(1, 3), 3),), approximate=((F(1, 2), D, 1),), failure=D)
+    assert loss.basic_epsilon == F(3, 2)
+    assert loss.floor == loss.delta("1.5") == 2 * D
+    assert loss.delta("1.4999") > 2 * D
+    assert loss.epsilon(2 * D) == F(3, 2)
+
+
+def test_a_joint_bound_of_laplace_noises_counts():
+    apart = Loss(laplace=((F(1, 2), 4),))
+    joint = Loss(laplace=((F(1, 2), 4),), pure=F(1))
+    assert joint.delta(1) == 0 < apart.delta(1)
+    assert joint.epsilon(0) == 1
+    assert joint.delta("0.5") <= apart.delta("0.5")
+    beside = Loss(gaussian=F(1, 100))
+    assert (joint + beside).delta(1) <= (apart + beside).delta(1)
+    assert (joint + apart).basic_epsilon == 3
+    assert Loss(laplace=((F(1, 2), 2),), pure=F(5)) == Loss(laplace=((F(1, 2), 2),))
+
+
+def test_addition():
+    a = Loss(gaussian=F(1), laplace=((F(1), 2),), failure=D)
+    b = Loss(gaussian=F(2), laplace=((F(1), 1), (F(1, 2), 1)), approximate=((F(1), D, 3),))
+    assert a + b == b + a == Loss(F(3), ((F(1, 2), 1), (F(1), 3)), None, ((F(1), D, 3),), D)
+    assert a + Loss() == a
+    assert Loss() == Loss(0, [], None, [], 0) and Loss().delta(1) == 0 and Loss().epsilon(0) == 0
+    with pytest.raises(TypeError):
+        a + 1
+
+
+def test_failure_is_added():
+    loss = Loss(gaussian=F(1, 20))
+    assert (loss + Loss(failure=D)).delta(1) == loss.delta(1) + D
+    assert Loss(failure=F(2)).delta(1) == 1
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        Loss(gaussian=F(1, 7)),
+        Loss(gaussian=F(1, 30), approximate=((F(1, 20), D / 10, 4),)),
+        Loss(gaussian=F(1, 30), laplace=((F(1, 20), 4),), failure=D / 3),
+        Loss(laplace=((F(1, 10), 30),)),
+        Loss(approximate=((F(1, 10), D / 1000, 60),)),
+    ],
+)
+def test_epsilon_is_the_inverse_of_delta(loss):
+    epsilon = loss.epsilon(D)
+    assert loss.delta(epsilon) <= D < loss.delta(epsilon * (1 - F(1, 2**18)))
+
+
+def test_very_small_deltas_fall_back_to_closed_forms():
+    loss = Loss(laplace=((F(1, 100), 20),), gaussian=F(1, 1000))
+    delta = loss.delta(2)
+    assert 0 < delta < F(1, 10**60)  # the float error of distributions is far above that
+    assert loss.delta(loss.epsilon("1e-100")) <= F("1e-100")
+
+
+def test_extremes_stay_upper_bounds_and_quick():
+    assert Loss(laplace=((F(10**6), 100),)).delta("1e-3") > F(99, 100)
+    assert Loss(laplace=((F(1, 10**9), 10_000),), gaussian=F(1, 10**14)).delta(1) < F(1, 10**20)
+    many = Loss(laplace=((F(1, 1000), 100_000),)).delta(1)  # nearly Gaussian: mu^2 = count * rate^2
+    limit = gauss(mp.mpf(1), mp.sqrt(mp.mpf("0.1")))
+    assert limit * mp.mpf("0.99") < real(many) < limit * mp.mpf("1.2")
+    assert Loss(laplace=((F(1), 5000),), gaussian=F(100)).delta("1e-9") > F(99, 100)
+    assert Loss(gaussian=F(10**12)).delta(1) > F(99, 100)
+
+
+def test_the_float_error_of_the_library_at_grid_points():
+    """Point 1 of the float bound: each delta on the grid is off by less than 64 u (1 + X)."""
+    from dp_accounting.pld import privacy_loss_mechanism as library
+
+    with mp.workdps(40):
+        for mu in (1e-4, 0.01, 0.3, 2.0, 9.0):
+            reach = 11.5 * mu + mu * mu
+            noise = library.GaussianPrivacyLoss(1 / mu)
+            exact_mu = 1 / mp.mpf(1 / mu)
+            grid = np.linspace(-reach, reach, 121)
+            got = noise.get_delta_for_epsilon(grid)
+            worst = max(
+                abs(mp.mpf(float(g)) - gauss(mp.mpf(float(e)), exact_mu))
+                for g, e in zip(got, grid, strict=True)
+            )
+            assert worst <= 64 * UNIT * (1 + reach)
+        for rate in (1e-4, 0.01, 0.3, 2.0, 30.0):
+            noise = library.LaplacePrivacyLoss(1 / rate)
+            exact_rate = 1 / mp.mpf(1 / rate)
+            grid = np.linspace(-1.1 * rate, 1.1 * rate, 121)
+            got = noise.get_delta_for_epsilon(grid)
+            worst = max(
+                abs(mp.mpf(float(g)) - one_laplace(mp.mpf(float(e)), exact_rate))
+                for g, e in zip(got, grid, strict=True)
+            )
+            assert worst <= 64 * UNIT * (1 + 1.1 * rate)
+
+
+def test_the_float_error_of_a_whole_composition():
+    """Compose the library's own grids again, without transforms and with exact sums: the same within the bound."""
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    step, rates, mu = 1 / 128, [(0.11, 7), (0.05, 3)], 0.21
+    parts = [
+        pld.from_laplace_mechanism(1 / r, value_discretization_interval=step)
+        for r, n in rates
+        for _ in range(n)
+    ]
+    parts.append(
+        pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=step, log_mass_truncation_bound=-60)
+    )
+    lowest, masses, infinite = 0, np.array([1.0]), 0.0
+    for part in parts:
+        pmf = part._pmf_remove.to_dense_pmf()
+        lowest += pmf._lower_loss
+        masses = np.convolve(masses, pmf._probs)  # every term positive: relatively exact to a few u
+        infinite += pmf._infinity_mass
+    composed = pld.from_laplace_mechanism(1 / rates[0][0], value_discretization_interval=step).self_compose(
+        7, 1e-18
+    )
+    composed = composed.compose(
+        pld.from_laplace_mechanism(1 / rates[1][0], value_discretization_interval=step).self_compose(
+            3, 1e-18
+        ),
+        0,
+    )
+    composed = composed.compose(parts[-1], 0)
+    error, _ = float_error(step, rates, mu)
+    losses = (np.arange(len(masses)) + lowest) * step
+    for epsilon in (-1.0, 0.0, 0.3, 1.0, 2.0):
+        above = losses > epsilon
+        direct = infinite + float(np.dot(-np.expm1(epsilon - losses[above]), masses[above]))
+        assert abs(composed.get_delta_for_epsilon(epsilon) - direct) < error
+
+
+def test_the_float_error_is_included():
+    (delta,), error = pld_deltas([F(3)], F(3), [(F(1, 10), 5)], F(1, 100))
+    assert 0 < error < 1e-9 and delta > error
+
+
+def test_mixture_weights_are_a_distribution_rounded_up():
+    atoms = mixture([(F(1, 3), 4), (F(1, 7), 2)], 256)
+    assert len(atoms) == 15
+    total = sum(F(*map(int, w.as_integer_ratio())) for w in atoms.values())
+    assert 1 <= total <= 1 + F(1, 2**110)
+    coarse = mixture([(F(1, 3), 100), (F(1, 7), 30)], 16)
+    assert len(coarse) <= 17 and max(coarse) == F(100, 3) + F(30, 7)
+    assert mixture([(F(1), 5000)], 16) is None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.fractions(F(1, 10**9), F(1, 2)), st.integers(1, 200))
+def test_joined_delta(delta, count):
+    exact = 1 - (1 - delta) ** count
+    assert exact <= joined_delta(delta, count) <= exact * (1 + F(1, 2**200))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.fractions(F(1, 100), 2),
+    st.lists(st.tuples(st.fractions(F(1, 50), 1, max_denominator=50), st.integers(1, 4)), max_size=2),
+    st.fractions(0, 1, max_denominator=100),
+    st.lists(
+        st.tuples(st.fractions(F(1, 50), 1, max_denominator=50), st.just(D), st.integers(1, 3)), max_size=2
+    ),
+)
+def test_more_loss_is_more_delta(epsilon, laplace, gaussian, approximate):
+    loss = Loss(gaussian, tuple(laplace), None, tuple(approximate))
+    delta = loss.delta(epsilon)
+    assert 0 <= delta <= 1
+    slack = 1 + F(1, 100)
+    assert delta <= loss.bound(epsilon, thorough=False) * slack
+    assert delta <= (loss + Loss(gaussian=F(1, 100))).delta(epsilon) * slack
+    assert delta <= (loss + Loss(approximate=((F(1, 100), D, 1),))).delta(epsilon) * slack
+    if laplace:
+        less = Loss(gaussian, tuple((r, n - 1) for r, n in laplace if n > 1), None, tuple(approximate))
+        assert less.delta(epsilon) <= delta * slack
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -1, "x"])
+@pytest.mark.parametrize("part", ["gaussian", "failure", "pure"])
+def test_bad_parts(part, bad):
+    with pytest.raises(BudgetError, match=part):
+        Loss(**{part: bad})
+
+
+@pytest.mark.parametrize(
+    "arguments, named",
+    [
+        ({"laplace": ((0, 1),)}, "laplace epsilon"),
+        ({"laplace": ((1, 0),)}, "laplace count"),
+        ({"laplace": ((1, 1.5),)}, "laplace count"),
+        ({"approximate": ((0, 0, 1),)}, "approximate epsilon"),
+        ({"approximate": ((1, 1, 1),)}, "approximate delta"),
+        ({"approximate": ((1, 0, True),)}, "approximate count"),
+        ({"laplace": ((1, 1),), "pure": 0}, "pure"),
+    ],
+)
+def test_bad_tuples(arguments, named):
+    with pytest.raises(BudgetError, match=named):
+        Loss(**arguments)
+
+
+def test_bad_questions():
+    loss = Loss(gaussian=F(1), failure=D)
+    for bad in (0, -1, float("inf"), float("nan"), "x"):
+        with pytest.raises(BudgetError, match="epsilon"):
+            loss.delta(bad)
+    for bad in (-1, 1, float("nan")):
+        with pytest.raises(BudgetError, match="delta"):
+            loss.epsilon(bad)
+    with pytest.raises(BudgetError, match="greater than 1e-06 where there is Gaussian noise"):
+        loss.epsilon(D)
+    with pytest.raises(BudgetError, match="group selection alone takes 1e-06"):
+        Loss(failure=D).epsilon(D / 2)
+
+
+def test_the_slow_library_is_imported_only_when_used():
+    code = "import sys, sfumato.budget as b; b.calibrate(lambda x: b.Loss(gaussian=1/x**2), 1, 1e-6); assert 'dp_accounting' not in sys.modules and 'scipy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_losses_are_values():
+    assert len({Loss(laplace=((F(1), 1), (F(1), 1))), Loss(laplace=((F(1), 2),))}) == 1
+    with pytest.raises(AttributeError):
+        Loss().gaussian = F(1)
+    assert all(a + b == b + a for a, b in itertools.product([Loss(), Loss(gaussian=F(1))], repeat=2))

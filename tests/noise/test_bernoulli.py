@@ -1,0 +1,97 @@
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from sfumato.errors import ParameterError
+from sfumato.noise import FixedWords, SecureWords, SeededWords, bernoulli, bernoulli_each
+
+third = Fraction(1, 3)
+
+
+def test_shapes_and_sure_things():
+    assert bernoulli(0) is False
+    assert bernoulli(1) is True
+    assert bernoulli("0.5", n=0).shape == (0,)
+    assert bernoulli(0, n=1000).sum() == 0
+    assert bernoulli(1, n=1000).sum() == 1000
+    for word in (0, 2**64 - 1):
+        assert bernoulli(1, words=FixedWords([word])) is True
+        assert bernoulli(0, words=FixedWords([word])) is False
+    assert bernoulli_each([third], np.zeros((2, 3), int)).shape == (2, 3)
+    assert bernoulli_each([third], []).shape == (0,)
+
+
+@pytest.mark.parametrize("p", [third, Fraction(1, 2), Fraction(1, 2**64), Fraction(3, 2**70), 1 - Fraction(1, 2**80), 0.1])
+def test_words_next_to_the_boundary(p):
+    p = Fraction(p)
+    exact = p * 2**64
+    at = math.floor(exact)
+    for word in (at - 1, at, at + 1):
+        if not 0 <= word < 2**64:
+            continue
+        rest = math.floor((exact - at) * 2**64)
+        for second in {max(rest - 1, 0), min(rest + 1, 2**64 - 1), 0, 2**64 - 1}:
+            words = FixedWords([word, second], then=SeededWords(1))
+            u = Fraction(word * 2**64 + second, 2**128)
+            if u < p <= u + Fraction(1, 2**128) and p != u + Fraction(1, 2**128):
+                continue
+            assert bernoulli(p, words=words) is (u < p)
+            # A second word is taken if and only if the first does not tell.
+            undecided = word < exact < word + 1
+            assert words.taken == 1 + undecided
+
+
+def test_enclosures_give_the_same_coins():
+    def enclose(bits):
+        low = Fraction(math.floor(third * 2**bits), 2**bits)
+        return low, low + Fraction(1, 2**bits)
+
+    words = [*SeededWords(2).take(500).tolist(), 2**64 // 3, 2**64 // 3]
+    further = [2**64 // 3 - 1, 2**64 // 3 + 1]
+    of_fraction = bernoulli(third, n=502, words=FixedWords(words + further))
+    of_enclosures = bernoulli(enclose, n=502, words=FixedWords(words + further))
+    assert np.array_equal(of_fraction, of_enclosures)
+    assert of_fraction[-2:].tolist() == [True, False]
+
+
+def test_each_agrees_with_single_coins():
+    probabilities = [Fraction(0), third, Fraction(1, 2), Fraction(1, 2**64), Fraction(1)]
+    index = np.arange(5000) % 5
+    words = SeededWords(3).take(5000)
+    words[:5] = [0, 2**64 // 3, 2**63, 0, 2**64 - 1]
+    coins = bernoulli_each(probabilities, index, FixedWords(words, then=SeededWords(4)))
+    extra = SeededWords(4)
+    for i in range(5000):
+        single = FixedWords([words[i]], then=extra)
+        assert coins[i] == bernoulli(probabilities[index[i]], words=single)
+
+
+def test_frequencies():
+    # Hoeffding: n = 10^6, off by more than 0.0033 with probability below 1e-9.
+    n = 1_000_000
+    bound = math.sqrt(math.log(2 / 1e-9) / (2 * n))
+    for p in (third, Fraction(1, 100), 0.9):
+        assert abs(bernoulli(p, n=n, words=SecureWords()).mean() - float(p)) < bound
+        assert abs(bernoulli(Fraction(p) * Fraction(98, 100), n=n).mean() - float(p)) > bound or p < 0.1
+    coins = bernoulli_each([third, 0.9], np.arange(2 * n) % 2)
+    assert abs(coins[0::2].mean() - 1 / 3) < bound
+    assert abs(coins[1::2].mean() - 0.9) < bound
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.1, float("nan"), "x", None, True, lambda bits: (Fraction(1), Fraction(0))])
+def test_bad_probabilities(p):
+    with pytest.raises(ParameterError):
+        bernoulli(p)
+    with pytest.raises(ParameterError):
+        bernoulli_each([p], [0])
+
+
+def test_bad_counts_and_indices():
+    for n in (-1, 1.5, True, "3"):
+        with pytest.raises(ParameterError):
+            bernoulli(third, n=n)
+    for index in ([1], [-1], [0.0]):
+        with pytest.raises(ParameterError):
+            bernoulli_each([third], index)

@@ -1,0 +1,235 @@
+"""Every draw is recomputed from its own words, by means that share nothing with the package but MPFR.
+
+The contract that is recomputed here: a first word, read as signed w, gives the sign and 63 bits of U (w, or ~w
+if negative); every further word gives 64 more. The draw is the integer k with T((k + 1/2) / scale) < U <
+T((k - 1/2) / scale), T the two-sided tail. A call takes its first words first, then further ones, in order,
+and only as long as the bits so far leave two integers.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import cache
+
+import gmpy2
+import numpy as np
+import pytest
+
+from sfumato.noise import FixedWords, Gaussian, Laplace, SeededWords
+from sfumato.noise import quantile_table as qt
+from sfumato.noise.rounding import Sampler, largest_integer
+
+laws = [Laplace, Gaussian]
+scales = [Fraction(2) ** -20, Fraction(1, 3), 1, Fraction(33, 10), 1000, 2**20, 2**30, 2**40, 2**45, 2**50]
+
+
+def _tail(law, y: Fraction, bits: int, extra: int):
+    """Enclose T(y) 2^bits, y > 0, to within a few times 2^-extra."""
+    ends = []
+    for rounding, other in ((gmpy2.RoundDown, gmpy2.RoundUp), (gmpy2.RoundUp, gmpy2.RoundDown)):
+        outer, inner = (gmpy2.context(precision=bits + extra, round=r) for r in (rounding, other))
+        z = inner.div(y.numerator, y.denominator)
+        if law is Laplace:
+            end = outer.exp(inner.minus(z))
+        else:
+            end = outer.erfc(inner.div(z, outer.sqrt(2)))
+        ends.append(outer.mul_2exp(end, bits))
+    return ends
+
+
+@cache
+def _floor(law, scale: Fraction, m: int, bits: int = 63) -> int:
+    """The integer below T((m + 1/2) / scale) 2^bits."""
+    if m < 0:
+        return 1 << bits
+    if m >= largest_integer:
+        return -1
+    extra = 24
+    while True:
+        low, high = _tail(law, (m + Fraction(1, 2)) / Fraction(scale), bits, extra)
+        exact = gmpy2.context(precision=bits + extra)  # int() alone would round to nearest
+        below, above = int(exact.floor(low)), int(exact.floor(high))
+        if below == above:
+            return below
+        extra *= 2  # near 1, at large scales, the tail comes close to whole numbers
+
+
+def _reference(law, scale: Fraction, word: int, more) -> int:
+    """One draw, by bisection over the integers."""
+    signed = word - 2**64 if word >= 2**63 else word
+    prefix, bits = (signed if signed >= 0 else ~signed), 63
+    while True:
+        # The least k whose lower tail is at or below the start of U's interval, and the same for its end.
+        ends = []
+        for end in (prefix, prefix + 1):
+            high = 1
+            while high < largest_integer and _floor(law, scale, high, bits) >= end:
+                high = min(2 * high, largest_integer)
+            low = 0
+            while low < high:
+                middle = (low + high) // 2
+                low, high = (middle + 1, high) if _floor(law, scale, middle, bits) >= end else (low, middle)
+            ends.append(low)
+        if ends[0] == ends[1]:
+            return ends[0] if signed >= 0 else -ends[0]
+        prefix, bits = prefix << 64 | more(), bits + 64
+
+
+def _verify(law, scale, words: np.ndarray, draws: np.ndarray, more) -> int:
+    """Check each draw against its word; return how many had to be recomputed with further words."""
+    signed = words.view(np.int64)
+    prefix = np.where(signed < 0, ~signed, signed)
+    size = np.abs(draws)
+    assert np.array_equal(draws, np.where(signed < 0, -size, size))
+    distinct, which = np.unique(size, return_inverse=True)
+    least = np.array([_floor(law, scale, k) + 1 for k in distinct.tolist()], np.int64)
+    most = np.array([_floor(law, scale, k - 1) - 1 for k in distinct.tolist()], np.int64)
+    inside = (prefix >= least[which]) & (prefix <= most[which])
+    open_ = np.flatnonzero(~inside)
+    for i in open_.tolist():
+        assert draws[i] == _reference(law, Fraction(scale), int(words[i]), more), i
+    return len(open_)
+
+
+def _counts(law, scale) -> int:
+    # Each distinct magnitude costs the reference a few tails; erfc far out is slow.
+    if scale <= 1:
+        return 1_000_000
+    return 500_000 if scale <= 1000 else 60_000 if law is Laplace else 25_000
+
+
+@pytest.mark.parametrize("law", laws)
+@pytest.mark.parametrize("scale", scales, ids=lambda s: f"{float(s):.3g}")
+def test_every_draw_is_the_rounded_real(law, scale):
+    n = _counts(law, scale)
+    seed = f"{law.__name__} {scale}"
+    words = SeededWords(seed)
+    draws = law(scale).rounded(n, words)
+    again = SeededWords(seed)
+    first = again.take(n)
+    extended = _verify(law, scale, first, draws, lambda: int(again.take(1)[0]))
+    # Both have taken as many words: the next ones agree.
+    assert words.take(1) == again.take(1)
+    if scale == 2**50:
+        assert extended > 0
+
+
+def _boundary_words(law, scale) -> tuple[list[int], list[int]]:
+    """First words next to a half-integer, and further words next to it as well, just below or just above."""
+    first, further = [], []
+    for m in [*range(60), *range(100, 4000, 150)]:
+        prefix = _floor(law, scale, m)
+        if prefix < 8:
+            break
+        low = _floor(law, scale, m, 127) % 2**64
+        for offset in (-2, -1, 0, 1, 2):
+            for sign in (0, 1):
+                for next_word in (low - 1, low + 1, 0, 2**64 - 1) if offset == 0 else (None,):
+                    a = min(prefix + offset, 2**63 - 1)
+                    first.append(a if sign == 0 else 2**64 - 1 - a)
+                    if next_word is not None:
+                        further.append(min(max(next_word, 0), 2**64 - 1))
+    return first, further
+
+
+@pytest.mark.parametrize("law", laws)
+def test_words_next_to_every_boundary(law, monkeypatch):
+    slow = 0
+    settle = Sampler.settle
+
+    def counted(self, *args):
+        nonlocal slow
+        slow += 1
+        return settle(self, *args)
+
+    monkeypatch.setattr(Sampler, "settle", counted)
+    total = 0
+    for scale in (Fraction(1, 7), Fraction(1), Fraction(33, 10), Fraction(1000), Fraction(2**30)):
+        first, further = _boundary_words(law, scale)
+        words = FixedWords(first + further, then=SeededWords(1))
+        draws = law(scale).rounded(len(first), words)
+        again = FixedWords(further, then=SeededWords(1))
+        expected = [_reference(law, scale, w, lambda: int(again.take(1)[0])) for w in first]  # noqa: B023
+        assert draws.tolist() == expected
+        assert words.taken == len(first) + again.taken
+        assert again.taken >= len(further)
+        total += len(first)
+    assert slow == total
+    assert total > 2000
+
+
+@pytest.mark.parametrize("law", laws)
+@pytest.mark.parametrize("scale", [Fraction(1, 2**20), Fraction(1), Fraction(2**30), Fraction(2**57)])
+def test_all_zeros_and_all_ones(law, scale):
+    for word, sign in ((0, 1), (2**64 - 1, -1)):
+        # U within 2^-63 of 0: the far tail, decided by the words that follow.
+        words = FixedWords([word, 0, 0], then=SeededWords(2))
+        again = FixedWords([0, 0], then=SeededWords(2))
+        got = law(scale).rounded(1, words)[0]
+        assert got == _reference(law, scale, word, lambda: int(again.take(1)[0]))  # noqa: B023
+        assert got * sign >= 0
+        assert words.taken == 1 + again.taken
+    # U within 2^-63 of 1: the middle.
+    for word in (2**63 - 1, 2**63):
+        assert abs(law(min(scale, Fraction(1000))).rounded(1, FixedWords([word]))[0]) == 0
+
+
+@pytest.mark.parametrize("law", laws)
+def test_values_beyond_int64_saturate(law):
+    # With U below 2^-(63 + 64 * 50), the real value is beyond 2^63 at scale 2^57 for both laws.
+    zeros = [0] * 50
+    draws = [int(law(2**57).rounded(1, FixedWords([w, *zeros], then=SeededWords(3)))[0]) for w in (0, 2**64 - 1)]
+    assert draws == [largest_integer, -largest_integer]
+
+
+@pytest.mark.parametrize("law", laws)
+@pytest.mark.parametrize("n", [0, 1, 2, 16383, 16384, 16385, 40000])
+def test_sizes_do_not_matter(law, n):
+    draws = law(5).rounded(n, SeededWords(4))
+    assert draws.shape == (n,)
+    assert draws.dtype == np.int64
+    whole = law(5).rounded(50000, SeededWords(4))
+    # Where no draw needs more than its first word, a prefix of the words gives a prefix of the draws.
+    assert np.array_equal(draws, whole[:n])
+
+
+@pytest.mark.parametrize("law", laws)
+def test_the_path_does_not_matter(law, monkeypatch):
+    fast = law(1000).rounded(3000, SeededWords(5))
+    slow = Sampler(law.standard, Fraction(1000))
+    slow._reach = -1.0
+    assert np.array_equal(slow.draw(3000, SeededWords(5)), fast)
+    slow._bracketed = False
+    assert np.array_equal(slow.draw(3000, SeededWords(5)), fast)
+
+
+@pytest.mark.parametrize("law", laws)
+def test_the_check_sees_a_wrong_table(law, monkeypatch):
+    """A table that is wrong in one segment of 2^15, by 2^-20 of the scale, is found."""
+    table = qt.table(law.standard)
+    wrong = table.value.copy()
+    wrong[(qt.top_octave << qt.segment_bits) + 777] += 2.0**-20
+    planted = qt.QuantileTable(wrong, table.slope, table.row_errors, table.largest)
+    scale = 2**24
+    sampler = Sampler(law.standard, Fraction(scale))
+    monkeypatch.setattr(qt, "table", lambda standard: planted)
+    n = 30_000
+    draws = sampler.draw(n, SeededWords(6))
+    monkeypatch.undo()
+    words = SeededWords(6).take(n)
+    octave = words.view(np.int64).astype(float)
+    near = np.flatnonzero((octave.view(np.int64) >> qt.row_shift & qt.row_mask) == (qt.top_octave << qt.segment_bits) + 777)
+    assert len(near) > 0
+    with pytest.raises(AssertionError):
+        _verify(law, scale, words[near], draws[near], lambda: 0)
+
+
+@pytest.mark.parametrize("law", laws)
+def test_slow_draws_are_rare(law):
+    """At most 1e-4 up to scale 2^30, as computed from the bound: NaN rows, and draws near half-integers."""
+    for scale in (1, 1000, 2**30):
+        sampler = Sampler(law.standard, Fraction(scale))
+        # Density of |Z| at half-integers is at most 1 / scale per unit, about scale of which matter.
+        assert 2.0**-qt.octaves + 2 * float(sampler.margin) < 1e-4
+    assert math.log2(qt.table(law.standard).error) < -45

@@ -1,0 +1,106 @@
+import os
+import threading
+import warnings
+
+import numpy as np
+import pytest
+
+from sfumato.errors import ParameterError
+from sfumato.noise import FixedWords, Laplace, SecureWords, SeededWords, default_words
+from sfumato.noise import words as module
+
+
+def test_only_secure_words_are_secure():
+    assert SecureWords().secure
+    assert not SeededWords(1).secure
+    assert not FixedWords([1]).secure
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 16383, 16384, 16385, 50001])
+def test_take_gives_what_is_asked(count):
+    words = SecureWords().take(count)
+    assert words.shape == (count,)
+    assert words.dtype == np.uint64
+    if count > 1000:
+        assert len(np.unique(words)) == count
+
+
+def test_seeded_words_are_one_stream_however_taken():
+    whole = SeededWords("a").take(40001)
+    words = SeededWords("a")
+    parts = [words.take(n) for n in (1, 2, 3, 0, 20000, 19995)]
+    assert np.array_equal(np.concatenate(parts), whole)
+    assert not np.array_equal(SeededWords("b").take(5), whole[:5])
+    assert not np.array_equal(SeededWords(1).take(5), SeededWords("1").take(5))
+
+
+def test_fixed_words_come_first():
+    words = FixedWords([1, 2, 3], then=SeededWords(1))
+    assert words.take(2).tolist() == [1, 2]
+    assert words.take(3).tolist() == [3, *SeededWords(1).take(2).tolist()]
+    assert words.taken == 5
+    with pytest.raises(ParameterError, match="then="):
+        FixedWords([1]).take(2)
+
+
+def test_secure_streams_differ_and_are_uniform():
+    streams = [SecureWords().take(4) for _ in range(100)]
+    assert len(np.unique(np.concatenate(streams))) == 400
+    # 2^20 words: each of 64 bits is set in half of them, to 7 standard deviations (false alarm 2e-10).
+    words = SecureWords().take(1 << 20)
+    set_bits = np.unpackbits(words.view(np.uint8)).reshape(-1, 64).sum(axis=0)
+    assert np.abs(set_bits - 2**19).max() < 7 * 2**9
+
+
+def test_each_thread_has_its_own():
+    seen = []
+    threads = [threading.Thread(target=lambda: seen.append((default_words(), default_words().take(2)))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    seen.append((default_words(), default_words().take(2)))
+    assert len({id(words) for words, _ in seen}) == 5
+    assert len(np.unique(np.concatenate([taken for _, taken in seen]))) == 10
+    assert default_words() is default_words()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_gets_a_fresh_key():
+    words = default_words()
+    words.take(3)
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        os.write(write, words.take(4).tobytes())
+        os._exit(0)
+    ours = words.take(4)
+    os.waitpid(child, 0)
+    theirs = np.frombuffer(os.read(read, 32), np.uint64)
+    os.close(read)
+    os.close(write)
+    assert len(np.unique(np.concatenate([ours, theirs]))) == 8
+
+
+def test_a_process_id_of_its_own_is_enough(monkeypatch):
+    words = SecureWords()
+    stream = words._stream
+    monkeypatch.setattr(module.os, "getpid", lambda: -1)
+    words.take(1)
+    assert words._stream is not stream
+
+
+def test_rekeying(monkeypatch):
+    monkeypatch.setattr(module, "words_per_key", 100)
+    words = SecureWords()
+    stream = words._stream
+    words.take(100)
+    assert words._stream is stream
+    words.take(1)
+    assert words._stream is not stream
+
+
+def test_draws_differ_between_calls():
+    assert not np.array_equal(Laplace(2**40).rounded(100), Laplace(2**40).rounded(100))

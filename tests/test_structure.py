@@ -1,0 +1,89 @@
+"""The folder tree tells the flow, and the public face is what it says."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sfumato
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "sfumato"
+# What each room may import, besides itself.
+BELOW = {
+    "errors": set(),
+    "exact": {"errors"},
+    "noise": {"errors", "exact"},
+    "framework": {"errors", "exact"},
+    "budget": {"errors", "exact", "noise"},
+    "transformations": {"errors", "exact", "framework"},
+    "measurements": {"errors", "exact", "noise", "framework", "budget", "transformations"},
+    "query": {"errors", "exact", "noise", "framework", "budget", "transformations", "measurements"},
+    "engines": {"errors", "exact", "framework", "transformations", "query"},
+    "cli": {"errors", "exact", "query", "engines"},
+}
+
+
+def imports(path: Path) -> set[str]:
+    """Rooms of the package that a file imports, but for type checking alone."""
+    found = set()
+    tree = ast.parse(path.read_text())
+    typing_only = {
+        id(child)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for child in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        modules = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            modules = [f"{node.module}.{a.name}" for a in node.names]
+        elif isinstance(node, ast.Import):
+            modules = [a.name for a in node.names]
+        found |= {m.split(".")[1] for m in modules if m.startswith("sfumato.")}
+    return found
+
+
+@pytest.mark.parametrize("room", sorted(BELOW))
+def test_arrows_run_one_way(room: str) -> None:
+    files = [PACKAGE / f"{room}.py"] if (PACKAGE / f"{room}.py").exists() else list((PACKAGE / room).rglob("*.py"))
+    assert files
+    for path in files:
+        beyond = imports(path) - BELOW[room] - {room, "__version__"}
+        assert not beyond, f"{path.relative_to(ROOT)} imports {beyond}"
+
+
+def test_every_room_has_its_arrows() -> None:
+    rooms = {p.stem for p in PACKAGE.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
+    assert rooms - {"__init__"} == set(BELOW)
+
+
+def test_public_face() -> None:
+    assert sfumato.__all__ == sorted(sfumato.__all__)
+    for name in sfumato.__all__:
+        assert getattr(sfumato, name).__doc__
+
+
+def test_import_is_cheap() -> None:
+    code = (
+        "import sys, json, sfumato; "
+        "print(json.dumps(sorted(m for m in sys.modules if '.' not in m)))"
+    )
+    loaded = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout)
+    slow = {"duckdb", "pyarrow", "numpy", "scipy", "matplotlib", "pandas", "polars", "dp_accounting", "sqlglot"}
+    assert not slow & set(loaded)
+
+
+def test_files_named_in_the_docs_exist() -> None:
+    pages = [*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    named = {m for page in pages for m in re.findall(r"`((?:src|tests|docs|examples|benchmarks)/[\w./-]+)`", page.read_text())}
+    assert named
+    missing = {name for name in named if not (ROOT / name).exists()}
+    assert not missing
+
