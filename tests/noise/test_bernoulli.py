@@ -23,7 +23,9 @@ def test_shapes_and_sure_things():
     assert bernoulli_each([third], []).shape == (0,)
 
 
-@pytest.mark.parametrize("p", [third, Fraction(1, 2), Fraction(1, 2**64), Fraction(3, 2**70), 1 - Fraction(1, 2**80), 0.1])
+@pytest.mark.parametrize(
+    "p", [third, Fraction(1, 2), Fraction(1, 2**64), Fraction(3, 2**70), 1 - Fraction(1, 2**80), 0.1]
+)
 def test_words_next_to_the_boundary(p):
     p = Fraction(p)
     exact = p * 2**64
@@ -80,7 +82,9 @@ def test_frequencies():
     assert abs(coins[1::2].mean() - 0.9) < bound
 
 
-@pytest.mark.parametrize("p", [-0.1, 1.1, float("nan"), "x", None, True, lambda bits: (Fraction(1), Fraction(0))])
+@pytest.mark.parametrize(
+    "p", [-0.1, 1.1, float("nan"), "x", None, True, lambda bits: (Fraction(1), Fraction(0))]
+)
 def test_bad_probabilities(p):
     with pytest.raises(ParameterError):
         bernoulli(p)

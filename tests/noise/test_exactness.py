@@ -155,7 +155,8 @@ def test_words_next_to_every_boundary(law, monkeypatch):
         assert words.taken == len(first) + again.taken
         assert again.taken >= len(further)
         total += len(first)
-    assert slow == total
+    # In the lowest octaves, two units of U can be more than the bound of the error.
+    assert total - 20 < slow <= total
     assert total > 2000
 
 
@@ -177,10 +178,10 @@ def test_all_zeros_and_all_ones(law, scale):
 
 @pytest.mark.parametrize("law", laws)
 def test_values_beyond_int64_saturate(law):
-    # With U below 2^-(63 + 64 * 50), the real value is beyond 2^63 at scale 2^57 for both laws.
-    zeros = [0] * 50
-    draws = [int(law(2**57).rounded(1, FixedWords([w, *zeros], then=SeededWords(3)))[0]) for w in (0, 2**64 - 1)]
-    assert draws == [largest_integer, -largest_integer]
+    # At scale 2^57, the real value passes 2^63 where U < exp(-64), or erfc(64 / sqrt 2) = 2^-2961.
+    word, bound = (0, largest_integer) if law is Laplace else (2**64 - 1, -largest_integer)
+    zeros = [0] * (2 if law is Laplace else 47)
+    assert law(2**57).rounded(1, FixedWords([word, *zeros], then=SeededWords(3)))[0] == bound
 
 
 @pytest.mark.parametrize("law", laws)
@@ -219,7 +220,9 @@ def test_the_check_sees_a_wrong_table(law, monkeypatch):
     monkeypatch.undo()
     words = SeededWords(6).take(n)
     octave = words.view(np.int64).astype(float)
-    near = np.flatnonzero((octave.view(np.int64) >> qt.row_shift & qt.row_mask) == (qt.top_octave << qt.segment_bits) + 777)
+    near = np.flatnonzero(
+        (octave.view(np.int64) >> qt.row_shift & qt.row_mask) == (qt.top_octave << qt.segment_bits) + 777
+    )
     assert len(near) > 0
     with pytest.raises(AssertionError):
         _verify(law, scale, words[near], draws[near], lambda: 0)

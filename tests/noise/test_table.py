@@ -44,7 +44,10 @@ def _errors(standard, words):
 @pytest.mark.parametrize("standard", standards)
 def test_bound_holds_at_the_ends_of_every_segment(standard):
     starts = np.concatenate(
-        [2.0**e * (1 + np.arange(1 << qt.segment_bits) * 2.0**-qt.segment_bits) for e in range(63 - qt.octaves, 63)]
+        [
+            2.0**e * (1 + np.arange(1 << qt.segment_bits) * 2.0**-qt.segment_bits)
+            for e in range(63 - qt.octaves, 63)
+        ]
     )
     ends = np.nextafter(np.append(starts[1:], 2.0**63), 0)
     # erfc^-1 takes 60 us: of the Gaussian, every third segment.

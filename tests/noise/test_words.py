@@ -48,13 +48,16 @@ def test_secure_streams_differ_and_are_uniform():
     assert len(np.unique(np.concatenate(streams))) == 400
     # 2^20 words: each of 64 bits is set in half of them, to 7 standard deviations (false alarm 2e-10).
     words = SecureWords().take(1 << 20)
-    set_bits = np.unpackbits(words.view(np.uint8)).reshape(-1, 64).sum(axis=0)
+    set_bits = np.unpackbits(words.view(np.uint8)).reshape(-1, 64).sum(axis=0, dtype=np.int64)
     assert np.abs(set_bits - 2**19).max() < 7 * 2**9
 
 
 def test_each_thread_has_its_own():
     seen = []
-    threads = [threading.Thread(target=lambda: seen.append((default_words(), default_words().take(2)))) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: seen.append((default_words(), default_words().take(2))))
+        for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -75,7 +75,9 @@ def _noisy_numbers(told: dict[str, Any]) -> Table:
         bounds = f"{s['lower']:g} to {s['upper']:g}" if "lower" in s else ""
         share = "free" if s["share"] == 0 else f"{s['share']:.1%}"
         used = [name for name, output in told["outputs"].items() if s["name"] in output["from"]]
-        names = ", ".join(used) or ("choosing groups" if s["name"] == "units" else "")
+        if s["name"] == "units" and told["selection"] and told["selection"]["rule"].endswith("_threshold"):
+            used.append("choice of groups")
+        names = ", ".join(used)
         table.add_row(
             Text(visible(s["what"])), bounds, f"{s['noise_deviation']:,.4g}", share, Text(visible(names))
         )

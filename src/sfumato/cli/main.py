@@ -217,7 +217,7 @@ class _Job:
             if not self.quiet:
                 # Before any file: a full disk must not cost the answer.
                 print_table(console, release, numbers, widths, self.confidence, self.simultaneous, self.show)
-            self._write(release, numbers.num_rows)
+            self._write(release)
         self._report(console)
 
     @property
@@ -244,17 +244,13 @@ class _Job:
 
         return sfumato.sql(self.text, tables=self.sources)
 
-    def _write(self, release: Release, groups: int) -> None:
+    def _write(self, release: Release) -> None:
         from sfumato.cli.progress import Watch
 
-        bars = None
-        if self.errors:
-            numbers = groups * len(release.plan.requirements.estimates)
-            shared = self.simultaneous and numbers
-            bars = 1 - (1 - self.confidence) / numbers if shared else self.confidence
+        bars = self.confidence if self.errors else None
         for path in self.outputs:
             with Watch(f"Writing {path}"):
-                release.write(path, confidence=bars)
+                release.write(path, confidence=bars, simultaneous=self.simultaneous)
         if self.plot is not None:
             from sfumato.cli.plot import bar_chart
 

@@ -51,7 +51,7 @@ def aligned(column: Sequence[Shown]) -> list[Shown]:
 
 def _one(value: float, error: float, finest: int) -> Shown:
     if not math.isfinite(value) or max(abs(value), error) >= LARGEST or finest > MOST_DECIMALS:
-        return Shown(f"{value:.3g}", "∞" if math.isinf(error) else f"{error:.2g}")
+        return Shown(f"{value:.{_digits(value, error)}g}", "∞" if math.isinf(error) else f"{error:.2g}")
     own = _decimals(error)
     decimals = finest if own is None else min(finest, own + 1)
     if isinstance(value, int):
@@ -68,6 +68,13 @@ def _decimals(error: float) -> int | None:
     if not 0 < error < math.inf:
         return None
     return max(0, 1 - math.floor(math.log10(error)))
+
+
+def _digits(value: float, error: float) -> int:
+    """Return the significant digits that reach down to the second one of the error."""
+    if not (math.isfinite(value) and value and 0 < error < math.inf):
+        return 6
+    return min(17, max(2, math.floor(math.log10(abs(value))) - math.floor(math.log10(error)) + 2))
 
 
 def _align(texts: Sequence[str]) -> list[str]:

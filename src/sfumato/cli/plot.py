@@ -310,7 +310,8 @@ def _intervals(axis: Axes, series: list[_Series], lying: bool) -> None:
         above = ScaledTranslation(0, 17 / 72, axis.figure.dpi_scale_trans)
         legend = axis.legend(
             loc="lower right", bbox_to_anchor=(1, 1), bbox_transform=axis.transAxes + above,
-            ncols=len(series), frameon=False, fontsize=8, handletextpad=0.1, columnspacing=0.6, borderaxespad=0, borderpad=0,
+            ncols=len(series), frameon=False, fontsize=8, handletextpad=0.1, columnspacing=0.6,
+            borderaxespad=0, borderpad=0,
         )  # fmt: skip
         legend.set_in_layout(False)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sfumato.errors import SqlError, nearest
 from sfumato.query.release import Release
 from sfumato.query.table import Table
 
@@ -56,5 +57,7 @@ def sql(text: str, *, tables: Mapping[str, Any] | None = None) -> Release:
 
     query = parse(text)
     sources = dict(tables or {})
+    if sources and query.source not in sources and (near := nearest(query.source, sources)):
+        raise SqlError(f"FROM names {query.source!r}, which is no key of tables; did you mean {near!r}?")
     question = query.question(lambda name, unit: scan(sources.get(name, name), privacy_unit=unit))
     return question.release(**query.release_options)

@@ -129,9 +129,9 @@ class Sampler:
                 return 1
             if low >= prefix + 1:
                 return -1
-            if low > prefix and high < prefix + 1:
+            # The tail is transcendental, thus neither end of U's interval, and some precision tells.
+            if low >= prefix and high <= prefix + 1:
                 return 0
-            # The tail is transcendental, so it is no end of U's interval, and some precision tells.
             precision *= 2
 
 

@@ -19,11 +19,12 @@ class Kind(Enum):
     REAL = "real"
     BOOLEAN = "boolean"
     OTHER = "other"
+    NESTED = "nested"
 
     @property
     def numeric(self) -> bool:
         """Whether bounds make sense."""
-        return self is not Kind.OTHER
+        return self in (Kind.INTEGER, Kind.REAL, Kind.BOOLEAN)
 
 
 @dataclass(frozen=True)

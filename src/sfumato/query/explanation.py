@@ -110,6 +110,7 @@ class Explanation:
                 "rule": "truncated_geometric",
                 "epsilon_per_group": str(rule.epsilon),
                 "delta_per_group": str(rule.delta),
+                "share": round_up(rule.epsilon * self.plan.question.groups / self.plan.epsilon),
                 "text": f"Show a group with the truncated geometric rule: half the time at {half} units.",
             }
         else:
@@ -117,6 +118,7 @@ class Explanation:
                 "rule": f"{self.plan.noise.name}_threshold",
                 "threshold": half,
                 "delta_per_group": str(rule.delta_per_group),  # type: ignore[attr-defined]
+                "share": 0.0,
                 "text": f"Show a group only if its noisy number of units is at least {half}.",
             }
         return told

@@ -28,6 +28,11 @@ BATCH_GROUPS = 1 << 16
 # A walk down a tree holds about 20 kB for each group of a batch.
 BATCH_TREES = 1 << 10
 
+_NOT_KEPT = (
+    "errors: this release was streamed to a file, and its noisy parts were not kept; call to_arrow() "
+    "before write(), or write(..., confidence=0.95)"
+)
+
 
 class NoisyBatch:
     """A batch of released groups: key columns, and the noisy numbers of each group."""
@@ -116,21 +121,18 @@ class Release:
             ParameterError: confidence is not in (0, 1).
             RefusalError: the release was streamed to a file, which keeps outputs alone.
         """
-        if not 0 < confidence < 1:
-            raise ParameterError("confidence", confidence, "between 0 and 1, such as 0.95")
+        _check_confidence(confidence)
         with self._lock:
             if self._written is not None and self._batches is None:
-                raise RefusalError(
-                    "errors: this release was streamed to a file, and its noisy parts were not kept; "
-                    "call to_arrow() before write(), or write(..., confidence=0.95)"
-                )
+                raise RefusalError(_NOT_KEPT)
             batches = self._draw_all()
-        numbers = sum(b.keys.num_rows for b in batches) * len(self.plan.requirements.estimates)
-        if simultaneous and numbers:
-            confidence = 1 - (1 - confidence) / numbers
+        if simultaneous:
+            confidence = self._each(confidence, batches)
         return pa.Table.from_batches([b.half_widths(confidence) for b in batches]).combine_chunks()
 
-    def write(self, path: str | Path, *, confidence: float | None = None) -> None:
+    def write(
+        self, path: str | Path, *, confidence: float | None = None, simultaneous: bool = False
+    ) -> None:
         """Write the released table to .parquet, .csv or .json (one object a line).
 
         A release that was not looked at before is streamed, a batch of groups at a time.
@@ -138,11 +140,18 @@ class Release:
         Args:
             path: where to; the ending names the format.
             confidence: also write error bars, in columns named `<output>_error`.
+            simultaneous: as for `errors`; it needs the number of groups, so nothing is streamed.
         """
         target = output.checked_path(path)
+        if confidence is not None:
+            _check_confidence(confidence)
         with self._lock:
+            if confidence is not None and simultaneous and self._written is None:
+                confidence = self._each(confidence, self._draw_all())
             kept = self._batches
             if kept is None and self._written is not None:
+                if confidence is not None:
+                    raise RefusalError(_NOT_KEPT)
                 output.write(target, iter(output.read(self._written).to_batches()))
                 return
             source = iter(kept) if kept is not None else self._draw()
@@ -158,6 +167,11 @@ class Release:
         epsilon, delta = self.spent
         names = ", ".join([*self.plan.question.table.keys, *self.plan.question.output_names])
         return f"<Release of {names}; epsilon={epsilon:g}, delta={delta:g}>"
+
+    def _each(self, confidence: float, batches: list[NoisyBatch]) -> float:
+        """Return the confidence of each number at which all hold together."""
+        numbers = sum(b.keys.num_rows for b in batches) * len(self.plan.requirements.estimates)
+        return 1.0 - (1.0 - confidence) / max(int(numbers), 1)
 
     def _draw_all(self) -> list[NoisyBatch]:
         if self._batches is None:
@@ -204,6 +218,11 @@ class Release:
         steps = plan.steps
         floats = {name: value.scaled(steps[name]) for name, value in values.items()}
         return NoisyBatch(plan, keys, NoisyNumbers(floats, trees, plan.laws, steps))
+
+
+def _check_confidence(confidence: float) -> None:
+    if not 0 < confidence < 1:
+        raise ParameterError("confidence", confidence, "between 0 and 1, such as 0.95")
 
 
 def _no_keys(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -49,6 +49,7 @@ class Estimate:
         centre: what a value was counted from, in the column's unit.
         square_centre: what a squared distance was counted from, in squared units.
         lower, upper: the bounds in which the output lies.
+        reach: the largest distance of a value from the centre, in the column's unit.
         rank: of a quantile.
         whole: whether the output is a whole number.
     """
@@ -63,6 +64,7 @@ class Estimate:
     square_centre: float = 0.0
     lower: float = 0.0
     upper: float = 0.0
+    reach: float = 0.0
     rank: float = 0.0
     whole: bool = False
 
@@ -232,11 +234,12 @@ class _Builder:
             return (Estimate(name, "mean", **shared, lower=lower, upper=upper),)  # type: ignore[arg-type]
         squares = next(c for c in moments.coordinates if c.endswith(".squares"))
         shift = float(moments.square_centre * moments.square_step)
+        reach = float(moments.reach * moments.grid.step)
         kind, top = (
             ("variance", width * width / 4) if isinstance(aggregate, Variance) else ("stddev", width / 2)
         )
         return (
-            Estimate(name, kind, **shared, squares=squares, square_centre=shift, upper=top),  # type: ignore[arg-type]
+            Estimate(name, kind, **shared, squares=squares, square_centre=shift, upper=top, reach=reach),  # type: ignore[arg-type]
         )
 
     def sum(self, name: str, aggregate: Sum) -> Estimate:

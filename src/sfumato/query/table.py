@@ -10,7 +10,7 @@ import pyarrow as pa
 from sfumato.errors import ColumnError, ParameterError, QueryError
 from sfumato.exact import positive_int
 from sfumato.query.aggregates import Aggregate, BoundedAggregate, CountPrivacyUnits, CountRows, Quantiles, Sum
-from sfumato.query.engine import Derive, Engine, ExactQuery, Filter, Schema, Step
+from sfumato.query.engine import Derive, Engine, ExactQuery, Filter, Kind, Schema, Step
 
 if TYPE_CHECKING:
     from sfumato.query.plan import Plan
@@ -38,6 +38,7 @@ class Table:
         schema = self.schema
         if self.unit not in schema:
             raise ColumnError.unknown(self.unit, schema, "privacy_unit")
+        _check_flat("privacy_unit", self.unit, schema)
 
     @property
     def schema(self) -> Schema:
@@ -85,6 +86,7 @@ class Table:
         for key in columns:
             if key not in schema:
                 raise ColumnError.unknown(key, schema, "group_by")
+            _check_flat("group_by", key, schema)
             if key == self.unit:
                 raise QueryError(
                     f"group_by: {key!r} is the privacy unit; a group for each unit is not private"
@@ -231,6 +233,14 @@ def _check_column(name: str, aggregate: Aggregate, schema: Schema, unit: str) ->
         raise ColumnError(
             f"agg: {name} asks for numbers of column {column!r}, which is {schema[column].type_name}; "
             "derive a number first: with_columns(x='try_cast(... AS DOUBLE)')"
+        )
+
+
+def _check_flat(where: str, column: str, schema: Schema) -> None:
+    if schema[column].kind is Kind.NESTED:
+        raise ColumnError(
+            f"{where}: {column!r} is {schema[column].type_name}, whose values do not compare alike "
+            "everywhere; derive a plain one first: with_columns(x='...')"
         )
 
 

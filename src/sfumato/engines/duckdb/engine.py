@@ -20,6 +20,7 @@ _INTEGERS = {
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT",
     "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT",
 }  # fmt: skip
+_NESTED = ("STRUCT", "MAP", "UNION", "JSON", "VARIANT")
 
 
 class DuckDBEngine:
@@ -126,7 +127,10 @@ def _column(type_name: str, missing: bool) -> Column:
         return Column(Kind.INTEGER, type_name, missing)
     if type_name in ("FLOAT", "DOUBLE") or type_name.startswith("DECIMAL"):
         return Column(Kind.REAL, type_name, missing)
-    return Column(Kind.BOOLEAN if type_name == "BOOLEAN" else Kind.OTHER, type_name, missing)
+    if type_name == "BOOLEAN":
+        return Column(Kind.BOOLEAN, type_name, missing)
+    nested = type_name.endswith("]") or type_name.startswith(_NESTED)
+    return Column(Kind.NESTED if nested else Kind.OTHER, type_name, missing)
 
 
 def _as_table(keys: Sequence[str], values: object) -> pa.Table:

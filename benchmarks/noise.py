@@ -1,0 +1,147 @@
+"""How fast exactly rounded noise is drawn, as ratios to NumPy's plain generators in the same run.
+
+    python benchmarks/noise.py
+    python benchmarks/noise.py --peers --python PATH     # PATH: a Python that has opendp and diffprivlib
+
+Repetitions of all contestants take turns, so that a busy machine slows them alike; medians are shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+
+from sfumato.noise import Gaussian, Laplace, SecureWords
+from sfumato.noise.rounding import Sampler
+
+scales = {"1": 1, "1000": 1000, "2^30": 2**30}
+
+_peers = r"""
+import json, sys, time
+count = int(sys.argv[1])
+
+def per_draw(draw, count):
+    draw()
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        draw()
+        times.append((time.perf_counter() - start) / count * 1e9)
+    return sorted(times)[1]
+
+found = {}
+try:
+    import opendp.prelude as dp
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T=int))
+    zeros = [0] * count
+    for name, make, metric in (
+        ("Laplace", dp.m.make_laplace, dp.l1_distance(T=int)), ("Gaussian", dp.m.make_gaussian, dp.l2_distance(T=float)),
+    ):
+        for scale in (1.0, 1000.0, 2.0**30):
+            noise = make(space, metric, scale=scale)
+            found[f"OpenDP {name} {scale:g} (discrete)"] = per_draw(lambda: noise(zeros), count)
+except Exception as error:
+    found[f"opendp: {error!r}"[:200]] = None
+try:
+    from diffprivlib.mechanisms import GaussianDiscrete, Geometric, Laplace, Snapping
+    several = {
+        "diffprivlib Laplace 1 (float)": Laplace(epsilon=1, sensitivity=1),
+        "diffprivlib Geometric 1 (discrete)": Geometric(epsilon=1, sensitivity=1),
+        "diffprivlib GaussianDiscrete (epsilon 1, delta 1e-6)": GaussianDiscrete(epsilon=1, delta=1e-6, sensitivity=1),
+        "diffprivlib Snapping 1": Snapping(epsilon=1, sensitivity=1, lower=-1000.0, upper=1000.0),
+    }
+    for name, mechanism in several.items():
+        found[name] = per_draw(lambda: [mechanism.randomise(0) for _ in range(count)], count)
+except Exception as error:
+    found[f"diffprivlib: {error!r}"[:200]] = None
+print(json.dumps(found))
+"""
+
+
+def interleaved(contestants: dict[str, Callable[[], object]], repetitions: int) -> dict[str, float]:
+    """Return the median seconds of each contestant, all taking turns."""
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    for run in contestants.values():
+        run()
+    for _ in range(repetitions):
+        for name, run in contestants.items():
+            start = time.perf_counter()
+            run()
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(t) for name, t in times.items()}
+
+
+def slow_rate(law: Laplace | Gaussian, n: int) -> float:
+    """Return the share of draws that go to the exact path."""
+    sampler, slow = Sampler(law.standard, Fraction(law.unit)), 0
+    settle = sampler.settle
+
+    def counted(*args: object) -> int:
+        nonlocal slow
+        slow += 1
+        return settle(*args)  # type: ignore[arg-type]
+
+    sampler.settle = counted  # type: ignore[method-assign]
+    sampler.draw(n, SecureWords())
+    return slow / n
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--draws", type=int, default=1_000_000)
+    parser.add_argument("--repetitions", type=int, default=15)
+    parser.add_argument("--peers", action="store_true", help="measure OpenDP and diffprivlib as well")
+    parser.add_argument("--python", help="the Python that has them")
+    given = parser.parse_args()
+    n, rng = given.draws, np.random.default_rng()
+
+    for name, law in (("Laplace", Laplace), ("Gaussian", Gaussian)):
+        start = time.perf_counter()
+        law(1).rounded(1)
+        print(f"{name}: first draw, with its table, {(time.perf_counter() - start) * 1e3:.0f} ms")
+    print(f"\n{n:,} draws, ns per draw, one thread\n")
+    print(f"{'law':10}{'scale':>8}{'sfumato':>10}{'numpy':>9}{'ratio':>8}{'slow draws':>12}")
+    for name, law, plain in (("Laplace", Laplace, rng.laplace), ("Gaussian", Gaussian, rng.normal)):
+        for label, scale in scales.items():
+            ours = law(scale)
+            seconds = interleaved(
+                {
+                    "sfumato": lambda: ours.rounded(n),  # noqa: B023
+                    "numpy": lambda: np.rint(plain(0.0, scale, size=n)),  # noqa: B023
+                },
+                given.repetitions,
+            )
+            a, b = (seconds[k] / n * 1e9 for k in ("sfumato", "numpy"))
+            print(f"{name:10}{label:>8}{a:>10.1f}{b:>9.1f}{a / b:>8.2f}{slow_rate(ours, n):>12.1e}")
+    print("\nabove, where the table no longer tells integers apart\n")
+    for name, law in (("Laplace", Laplace), ("Gaussian", Gaussian)):
+        for power in (40, 50, 57):
+            ours = law(2**power)
+            seconds = interleaved({"sfumato": lambda: ours.rounded(2000)}, 3)["sfumato"]  # noqa: B023
+            print(
+                f"{name:10}{f'2^{power}':>8}{seconds / 2000 * 1e9:>10.0f}{'':17}{slow_rate(ours, 2000):>12.1e}"
+            )
+
+    if given.peers:
+        if not given.python:
+            parser.error("--peers needs --python PATH")
+        run = subprocess.run(
+            [given.python, "-W", "ignore", "-c", _peers, "5000"], capture_output=True, text=True, check=False
+        )
+        if run.returncode:
+            raise SystemExit(run.stderr)
+        print("\npeers, ns per draw\n")
+        for name, nanoseconds in json.loads(run.stdout).items():
+            print(f"{name:60}" + ("not measured" if nanoseconds is None else f"{nanoseconds:>12,.0f}"))
+
+
+if __name__ == "__main__":
+    main()

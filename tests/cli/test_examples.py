@@ -1,0 +1,49 @@
+"""The examples: what a newcomer runs first."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import sfumato as sf
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def registry(tmp_path, monkeypatch, capsys) -> Path:
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(EXAMPLES / "rwm5yr.py"))["main"]()
+    assert "Wrote rwm5yr.parquet: 19,609 rows" in capsys.readouterr().out
+    return tmp_path / "rwm5yr.parquet"
+
+
+def test_whole_numbers_are_declared_complete(registry):
+    nullable = {field.name: field.nullable for field in pq.read_schema(registry)}
+    assert not nullable["docvis"] and not nullable["id"] and nullable["hhninc"]
+
+
+def test_the_bounds_are_what_the_comments_say(registry):
+    table = pq.read_table(registry, columns=["id", "year"]).to_pandas()
+    assert table.groupby(["id", "year"]).size().max() == 1
+    assert table.groupby("id").size().max() == 5
+
+
+def test_sql_and_python_ask_the_same(registry, capsys):
+    release = sf.sql((EXAMPLES / "visits_by_year.sql").read_text())
+    runpy.run_path(str(EXAMPLES / "visits_by_year.py"))["main"]()
+    said = capsys.readouterr().out
+    assert said.rstrip().endswith(str(release.explain()))
+    for name in release.to_arrow().schema.names:
+        assert name in said
+
+
+def test_the_command_of_the_readme(registry, run):
+    done = run("sql", "--explain", "--plot", "visits.png", "--file", str(EXAMPLES / "visits_by_year.sql"))
+    assert done.exit_code == 0, done.output
+    assert "How the answer is made" in done.stdout and "Wrote visits.png." in done.stdout
+    assert Path("visits.png").stat().st_size > 10_000
+    assert run("sql", (EXAMPLES / "visits_by_year.sql").read_text()).exit_code == 0

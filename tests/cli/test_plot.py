@@ -1,0 +1,104 @@
+"""Charts: written, the same each time, and true to the numbers."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+import sfumato as sf
+from sfumato.cli.plot import MOST_GROUPS, MOST_PANELS, _Chart, _figure, _plain_style, _Series, bar_chart
+from sfumato.errors import ParameterError
+from sfumato.query.statistics import Estimate
+
+from .conftest import question
+
+ALL = question(
+    "year, COUNT(*) AS n, AVG(visits, contribution_bounds_per_row => (0, 10)) AS average, "
+    "QUANTILES(visits, [0.25, 0.5, 0.75], contribution_bounds_per_row => (0, 10)) AS quarter"
+)
+
+
+@pytest.fixture
+def release(visits):
+    return sf.sql(ALL)
+
+
+@pytest.mark.parametrize("name", ["out.png", "out.svg", "OUT.SVG"])
+def test_the_same_release_gives_the_same_bytes(release, name):
+    bar_chart(release, name)
+    first = Path(name).read_bytes()
+    bar_chart(release, name)
+    assert Path(name).read_bytes() == first
+    assert not list(Path().glob("*.part"))
+
+
+def test_formats(release):
+    bar_chart(release, "out.png")
+    bar_chart(release, "out.svg")
+    assert Path("out.png").read_bytes().startswith(b"\x89PNG")
+    assert ElementTree.parse("out.svg").getroot().tag.endswith("svg")
+    assert b"<dc:date>" not in Path("out.svg").read_bytes()
+
+
+def test_user_settings_are_neither_used_nor_changed(release):
+    import matplotlib
+
+    bar_chart(release, "plain.svg")
+    with matplotlib.rc_context({"font.size": 30.0, "axes.facecolor": "red"}):
+        bar_chart(release, "own.svg")
+        assert matplotlib.rcParams["font.size"] == 30.0
+    assert Path("own.svg").read_bytes() == Path("plain.svg").read_bytes()
+
+
+def test_bars_are_as_high_as_the_numbers(release):
+    chart = _Chart.of(release, 0.95, False)
+    table = release.to_arrow()
+    assert [p.title for p in chart.panels] == ["n", "average", "quarter"]
+    assert chart.labels == ["1984", "1985", "1986"]
+    with _plain_style():
+        n, average, quarter = _figure(chart).axes
+    assert [bar.get_height() for bar in n.patches] == table["n"].to_pylist()
+    assert [bar.get_height() for bar in average.patches] == table["average"].to_pylist()
+    drawn = [list(line.get_ydata()) for line in quarter.lines if line.get_marker() == "o"]
+    assert drawn == [table[f"quarter_{rank}"].to_pylist() for rank in (25, 50, 75)]
+    assert [t.get_text() for t in quarter.get_legend().get_texts()] == ["25%", "50%", "75%"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "low", "high"),
+    [("count", 3.0, 0, 13), ("sum", 3.0, -7, 13), ("mean", 3.0, 1, 5), ("variance", 3.0, 0, 5), ("count", -2.0, -2, 8)],
+)  # fmt: skip
+def test_error_bars_end_where_nothing_can_be(kind, value, low, high):
+    series = _Series.of("x", Estimate("x", kind, lower=1.0, upper=5.0), [value], [10.0])
+    assert (series.low, series.high) == ([low], [high])
+
+
+def test_many_groups_and_many_answers_are_cut_and_said(visits):
+    many = ", ".join(f"COUNT(*) AS n{i}" for i in range(MOST_PANELS + 2))
+    release = sf.sql(
+        question(f"year % 2 AS odd, {many}"),
+    )
+    chart = _Chart.of(release, 0.95, False)
+    assert len(chart.panels) == MOST_PANELS
+    assert f"The first {MOST_PANELS} of {MOST_PANELS + 2} answers." in chart.footer
+    assert len(chart.labels) <= MOST_GROUPS
+
+
+def test_odd_keys_draw(visits):
+    key = "CASE year WHEN 1984 THEN '$x^' WHEN 1985 THEN '漢' || chr(27) END"
+    release = sf.sql(question(f"{key} AS k, COUNT(*) AS n"))
+    bar_chart(release, "odd.png")
+    assert sorted(_Chart.of(release, 0.95, False).labels) == sorted(["$x^", "漢 ", "NULL"])
+
+
+@pytest.mark.parametrize("path", ["out.pdf", "out", "no/such/out.png"])
+def test_bad_paths(release, path):
+    with pytest.raises(ParameterError):
+        bar_chart(release, path)
+
+
+def test_bad_confidence(release):
+    with pytest.raises(ParameterError):
+        bar_chart(release, "out.png", confidence=1.5)

@@ -1,0 +1,65 @@
+"""Help, version, and what starting loads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import sfumato
+
+HEAVY = (
+    "duckdb",
+    "pyarrow",
+    "numpy",
+    "scipy",
+    "matplotlib",
+    "pyspark",
+    "apache_beam",
+    "dp_accounting",
+    "sqlglot",
+)
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+
+def test_help_lists_commands_and_options(run):
+    assert "sql" in run("--help").stdout
+    told = run("sql", "--help", columns=120).stdout
+    options = "file table explain dry-run output errors plot confidence simultaneous show quiet"
+    for option in (f"--{name}" for name in options.split(" ")):
+        assert option in told
+    assert run().stdout.strip() == run("--help").stdout.strip()
+
+
+def test_version(run):
+    assert run("--version").stdout == f"sfumato {sfumato.__version__}\n"
+
+
+def test_import_loads_nothing_heavy():
+    python(f"import sys, sfumato; assert not set({HEAVY!r}) & set(sys.modules), sorted(sys.modules)")
+
+
+def test_help_loads_nothing_heavy():
+    done = python(
+        "import sys\n"
+        "from sfumato.cli.main import app\n"
+        "for arguments in (['--help'], ['sql', '--help'], ['--version']):\n"
+        "    try: app(arguments, prog_name='sfumato')\n"
+        "    except SystemExit as e: assert not e.code\n"
+        f"assert not set({HEAVY!r}) & set(sys.modules), sorted(sys.modules)"
+    )
+    assert "Usage: sfumato" in done.stdout
+
+
+def test_a_mistake_in_a_process_of_its_own():
+    done = subprocess.run(
+        [sys.executable, "-c", "from sfumato.cli.main import app; app()", "sql", "SELECT 1"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ") and "Traceback" not in done.stderr
+    assert done.stdout == ""

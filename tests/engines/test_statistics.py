@@ -1,0 +1,484 @@
+"""Every engine computes the framework's definition, exactly, on generated tables."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from fractions import Fraction
+from itertools import combinations, product
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from sfumato.query.engine import Derive, ExactQuery, Filter
+from sfumato.transformations import (
+    Count,
+    CountUnits,
+    Grid,
+    Moments,
+    Norm,
+    QuantileTree,
+    Row,
+    Statistic,
+    UnitSum,
+    ValueGrid,
+    bound_groups,
+    per_group,
+)
+
+
+
+def generated(examples: int) -> settings:
+    return settings(
+        max_examples=examples,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+NAN = "one NaN"  # NaN is one value in keys and units
+
+
+# Values are texts, as the engine is given them, with what the framework is given.
+def real(text: str) -> float:
+    return float(text)
+
+
+FLOATS = ["0", "-0.0", "1.5", "-2.25", "nan", "inf", "-inf", "1e308", "-1e308", "5e-324", "2.2250738585072014e-308",
+          "0.1", "9007199254740993", "1e18", "9.223372036854775e18", "0.49999999999999994", "-3.5"]  # fmt: skip
+FLOATS32 = ["0", "-0.0", "1.5", "nan", "inf", "-inf", "3.4028234663852886e38", "1.401298464324817e-45", "-7.25"]
+WIDE = [2**127 - 1, -(2**127), 10**37, 2**62 + 1, -(2**64), 2**63]
+
+
+def integers(bits: int, signed: bool = True) -> list[str]:
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+    near = [n for n in (0, 1, 2, 3, 7, 30, 100, -1, -5) if low <= n <= high]
+    return [str(n) for n in (low, high, *near)]
+
+
+VALUE_TYPES: dict[str, tuple[list[str], Any]] = {
+    "TINYINT": (integers(8), int),
+    "SMALLINT": (integers(16), int),
+    "INTEGER": (integers(32), int),
+    "BIGINT": (integers(64), int),
+    "UBIGINT": (integers(64, signed=False), int),
+    "HUGEINT": ([*integers(64), *map(str, WIDE)], int),
+    "DOUBLE": (FLOATS, float),
+    "FLOAT": (FLOATS32, float),
+    "BOOLEAN": (["true", "false"], lambda text: text == "true"),
+    "DECIMAL(12,3)": (["0", "-0.001", "1.500", "999999999.999", "-999999999.999", "2.125"], Decimal),
+}
+KEY_TYPES: dict[str, tuple[list[str], Any]] = {
+    "BIGINT": (["0", "1", "-1", str(2**63 - 1)], int),
+    "VARCHAR": (["", "a", "A", "é", "e\u0301", "日本", "😀", "x'\"; --", "nan"], str),
+    "DOUBLE": (["0", "-0.0", "nan", "-nan", "inf", "0.1"], float),
+    "FLOAT": (["0", "-0.0", "nan", "1.5"], float),
+    "BOOLEAN": (["true", "false"], lambda text: text == "true"),
+    "DATE": (["2020-02-29", "1969-12-31"], date.fromisoformat),
+    "TIMESTAMP": (["2020-02-29 12:00:00", "1969-12-31 23:59:59.999999"], datetime.fromisoformat),
+    "DECIMAL(5,2)": (["1.10", "1.1", "0", "-1.10"], Decimal),
+}
+UNIT_TYPES: dict[str, tuple[list[str], Any]] = {
+    "INTEGER": (["1", "2", "3", "-7", "2147483647"], int),
+    "VARCHAR": (["ann", "Ann", "", "bob ", "日本"], str),
+    "UUID": ([str(uuid.UUID(int=n)) for n in (0, 1, 2**127, 2**128 - 1)], uuid.UUID),
+    "DOUBLE": (["0", "-0.0", "nan", "1.5"], float),
+}
+
+
+def as_key(value: Any) -> Any:
+    """Equal values as equal keys: one zero, one NaN."""
+    if isinstance(value, float):
+        return NAN if math.isnan(value) else value + 0.0
+    return value
+
+
+@dataclass
+class Case:
+    columns: dict[str, tuple[str, list[str | None]]]
+    rows: list[Row]
+    keys: tuple[str, ...]
+    statistics: tuple[Statistic, ...]
+    groups: int
+
+    def query(self, public: pa.Table | None = None, statistics: Sequence[Statistic] | None = None) -> ExactQuery:
+        return ExactQuery((), "unit", self.keys, public, self.groups, tuple(statistics or self.statistics))
+
+
+@st.composite
+def columns(draw: st.DrawFn, types: dict[str, tuple[list[str], Any]], size: int, fewest: int = 1):
+    name = draw(st.sampled_from(sorted(types)))
+    texts, read = types[name]
+    # A few distinct values, so that units and groups meet.
+    pool = draw(st.lists(st.sampled_from(texts), min_size=fewest, max_size=6))
+    pool += [None] if draw(st.booleans()) else []
+    drawn = draw(st.lists(st.sampled_from(pool), min_size=size, max_size=size))
+    return name, drawn, [None if text is None else read(text) for text in drawn]
+
+
+BOUNDS = [(0, 30), (-5, 5), (3, 4), (-100, -1), (0, 1), (-(2**40), 2**41), (Fraction(-7, 3), Fraction(1, 10)),
+          (0, Fraction(10) ** 300), (Fraction(1, 10**6), Fraction(2, 10**6))]  # fmt: skip
+bounds = st.sampled_from([(Fraction(a), Fraction(b)) for a, b in BOUNDS])
+
+
+@st.composite
+def moments(draw: st.DrawFn, label: str, column: str, rows: int) -> Moments:
+    lower, upper = draw(bounds)
+    grid = ValueGrid.around(lower, upper, Grid(draw(st.sampled_from([-30, -3, 0, 2, 40]))))
+    bits = draw(st.sampled_from([None, 0, 1, 5, max(0, 2 * grid.half_range.bit_length() - 32)]))
+    made = Moments(
+        label, column, rows, grid, draw(st.booleans()), draw(st.sampled_from([None, 0, -1, -14])), bits
+    )
+    if bits is None:
+        return made
+    centre = draw(st.sampled_from([0, made.largest_square // 2, made.largest_square]))
+    return Moments(**{**made.__dict__, "square_centre": centre})
+
+
+@st.composite
+def unit_sum(draw: st.DrawFn, label: str, column: str, whole: bool) -> UnitSum:
+    lower, upper = draw(bounds)
+    integer = whole and draw(st.booleans()) and max(abs(lower), abs(upper)) < 2**50
+    exponent = 0 if integer else draw(st.sampled_from([-40, -20, -1, 0, 3]))
+    exponent = max(exponent, ValueGrid.around(lower, upper, Grid(exponent)).exponent)
+    low, high = Grid(exponent).steps_at_most(lower), Grid(exponent).steps_at_least(upper)
+    centre = draw(st.sampled_from([0, (low + high) // 2, low, high]))
+    return UnitSum(label, column, exponent, low, high, integer, centre)
+
+
+@st.composite
+def cases(draw: st.DrawFn, binding: bool) -> Case:
+    size = draw(st.integers(0, 40))
+    made: dict[str, tuple[str, list[str | None]]] = {}
+    values: dict[str, list[Any]] = {}
+
+    def add(name: str, types: dict[str, tuple[list[str], Any]], fewest: int = 1) -> None:
+        kind, texts, read = draw(columns(types, size, fewest))
+        made[name], values[name] = (kind, texts), read
+
+    add("unit", UNIT_TYPES)
+    keys = tuple(f"key {i}" for i in range(draw(st.integers(1 if binding else 0, 3))))
+    for key in keys:
+        add(key, KEY_TYPES)
+    for column in ("x", "y"):
+        add(column, VALUE_TYPES)
+    rows = draw(st.sampled_from([1, 2, 3, 10]))
+    whole = {c: made[c][0] not in ("DOUBLE", "FLOAT", "DECIMAL(12,3)") for c in ("x", "y")}
+    choices = [
+        st.just(CountUnits()),
+        st.just(Count(rows)),
+        st.builds(Count, st.just(rows), st.just("x"), st.sampled_from([0, -1, -14, -30])),
+        moments("m", "x", rows),
+        moments("o", "y", rows),
+        unit_sum("s", "x", whole["x"]),
+        unit_sum("r", "y", whole["y"]),
+        st.builds(
+            QuantileTree, st.just("q"), st.just("x"), st.just(rows), st.sampled_from([0.0, -1e-3]),
+            st.sampled_from([30.0, 1e300, 65536.0]), st.sampled_from([0, -5, -14]),
+        ),
+    ]  # fmt: skip
+    picked = draw(st.lists(st.sampled_from(range(len(choices))), min_size=1, max_size=5, unique=True))
+    statistics = tuple(draw(choices[i]) for i in sorted(picked))
+    read_rows = [
+        Row(
+            as_key(values["unit"][i]),
+            tuple(as_key(values[k][i]) for k in keys),
+            {c: values[c][i] for c in ("x", "y")},
+        )
+        for i in range(size)
+    ]
+    groups = draw(st.sampled_from([1, 2])) if binding else 10**6
+    return Case(made, read_rows, keys, statistics, groups)
+
+
+Result = dict[tuple[Any, ...], dict[Any, int]]
+
+
+def evaluated(engine, query: ExactQuery, batch_rows: int = 1000) -> Result:
+    """Return an engine's answer: by key, by coordinate or (tree, leaf), integers that are not zero."""
+    found: Result = {}
+    batches = list(engine.statistics(query, batch_rows))
+    assert batches, "at least one batch"
+    order = []
+    for batch in batches:
+        coordinates = [c for s in query.statistics for c in s.coordinates]
+        assert batch.schema.names == [*query.keys, *coordinates] or sorted(batch.schema.names) == sorted(
+            [*query.keys, *coordinates]
+        )
+        for row in batch.to_pylist():
+            key = tuple(as_key(row[k]) for k in query.keys)
+            assert key not in found, "a group comes once"
+            order.append(key)
+            numbers: dict[Any, int] = {}
+            for name in coordinates:
+                if name.endswith(".tree"):
+                    leaves = [e["leaf"] for e in row[name] or []]
+                    assert leaves == sorted(set(leaves))
+                    numbers |= {(name, e["leaf"]): e["weight"] for e in row[name] or [] if e["weight"]}
+                elif row[name]:
+                    assert row[name] == int(row[name])
+                    numbers[name] = int(row[name])
+            found[key] = numbers
+    assert order == sorted(order, key=sort_key), "sorted by key"
+    return found
+
+
+def sort_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """NULL last, NaN greatest among numbers, text by its bytes."""
+    return tuple(
+        (2, 0) if part is None else (1, 0) if part == NAN else (0, part.encode() if isinstance(part, str) else part)
+        for part in key
+    )
+
+
+def definition(case: Case) -> Result:
+    """The framework's answer, where no unit is in more groups than it may be."""
+    scales = [Fraction(1)] * sum(len(s.coordinates) for s in case.statistics)
+    chain = bound_groups(case.groups, order=lambda unit, key: 0) >> per_group(
+        case.statistics, Norm.L1, scales, case.groups
+    )
+    answer = {key: {name: n for name, n in total.items() if n} for key, total in chain(case.rows).items()}
+    return answer if case.keys else {(): answer.get((), {})}
+
+
+def same(one: Result, other: Result) -> bool:
+    note(f"{one}\n{other}")
+    return one == other
+
+
+@generated(220)
+@given(case=cases(binding=False))
+def test_an_engine_computes_the_definition(engine, case):
+    found = evaluated(engine(case.columns), case.query())
+    assert same(found, definition(case))
+
+
+def admissible(case: Case) -> list[list[Counter[Any]]]:
+    """For each unit, what it may add: by (key, coordinate), one Counter for each choice of groups."""
+    by_unit: dict[Any, dict[Any, list[Any]]] = {}
+    for row in case.rows:
+        if row.unit is not None:
+            by_unit.setdefault(row.unit, {}).setdefault(row.key, []).append(row.values)
+    options = []
+    for by_key in by_unit.values():
+        kept = min(case.groups, len(by_key))
+        added = {key: _joined(case, rows) for key, rows in by_key.items()}
+        options.append(
+            [
+                Counter({(key, name): n for key in chosen for name, n in added[key].items()})
+                for chosen in combinations(by_key, kept)
+            ]
+        )
+    return options
+
+
+def _joined(case: Case, rows: list[Any]) -> dict[Any, int]:
+    joined: dict[Any, int] = {"in the group": 1}
+    for statistic in case.statistics:
+        joined |= dict(statistic.contribution(rows))
+    return joined
+
+
+def is_admissible(case: Case, found: Result) -> bool:
+    """Whether the answer is the definition's for some choice of at most `groups` groups by each unit.
+
+    Units choose independently, so sums are searched unit by unit, keeping the reachable ones.
+    """
+    reachable = {frozenset()}
+    for choices in admissible(case):
+        following = set()
+        for state in reachable:
+            for choice in choices:
+                total = Counter(dict(state))
+                total.update(choice)
+                following.add(frozenset(total.items()))
+        assert len(following) < 50_000
+        reachable = following
+    target = {(key, name): n for key, numbers in found.items() for name, n in numbers.items()}
+    for state in reachable:
+        total = dict(state)
+        present = {key for key, name in total if name == "in the group"}
+        if present == set(found) and target == {k: n for k, n in total.items() if n and k[1] != "in the group"}:
+            return True
+    return False
+
+
+@generated(120)
+@given(case=cases(binding=True))
+def test_where_the_limit_of_groups_binds_the_answer_is_that_of_an_admissible_choice(engine, case):
+    assert is_admissible(case, evaluated(engine(case.columns), case.query()))
+
+
+def test_the_choice_of_groups_is_fresh_in_each_release_and_reaches_every_group(engine):
+    table = pa.table({"unit": [1] * 6, "key 0": list(range(6))})
+    rows = engine(table)
+    query = ExactQuery((), "unit", ("key 0",), None, 2, (CountUnits(),))
+    seen = Counter()
+    for _ in range(60):
+        found = evaluated(rows, query)
+        assert len(found) == 2
+        seen.update(found)
+    assert set(seen) == {(i,) for i in range(6)}  # a group is left out 60 times with chance (2/3)^60
+
+
+def test_a_planted_choice_of_too_few_or_too_many_groups_is_rejected(engine):
+    table = {"unit": ("INTEGER", ["1"] * 3 + ["2"]), "key 0": ("BIGINT", ["0", "1", "2", "0"])}
+    rows = [Row(1, (k,), {}) for k in range(3)] + [Row(2, (0,), {})]
+    case = Case(table, rows, ("key 0",), (CountUnits(),), 2)
+    assert is_admissible(case, evaluated(engine(table), case.query()))
+    too_many = Case(table, rows, ("key 0",), (CountUnits(),), 3)
+    too_few = Case(table, rows, ("key 0",), (CountUnits(),), 1)
+    assert not is_admissible(case, evaluated(engine(table), too_many.query()))
+    assert not is_admissible(case, evaluated(engine(table), too_few.query()))
+
+
+@generated(60)
+@given(case=cases(binding=False), data=st.data())
+def test_public_groups_are_all_there_and_rows_of_others_take_nothing(engine, case, data):
+    if not case.keys:
+        return
+    opened = engine(case.columns)
+    domain = [KEY_TYPES[case.columns[k][0]] for k in case.keys]
+    texts = data.draw(
+        st.lists(st.tuples(*(st.sampled_from([*t, None]) for t, _ in domain)), min_size=1, max_size=6)
+    )
+    chosen = {}
+    for row in texts:
+        read = tuple(None if t is None else f(t) for t, (_, f) in zip(row, domain, strict=True))
+        chosen.setdefault(tuple(map(as_key, read)), read)
+    public = opened.public_keys(case.keys, list(chosen.values()), ())
+    limit = len(chosen)
+    query = ExactQuery((), "unit", case.keys, public, limit, case.statistics)
+    within = Case(case.columns, [r for r in case.rows if r.key in chosen], case.keys, case.statistics, limit)
+    assert same(evaluated(opened, query), {key: {} for key in chosen} | definition(within))
+
+
+def test_public_groups_do_not_compete_with_other_groups(engine):
+    table = pa.table({"unit": [1] * 50, "key 0": list(range(50))})
+    opened = engine(table)
+    public = opened.public_keys(("key 0",), [7, 99], ())
+    for _ in range(10):
+        query = ExactQuery((), "unit", ("key 0",), public, 1, (CountUnits(),))
+        assert evaluated(opened, query) == {(7,): {"units": 1}, (99,): {}}
+
+
+@generated(25)
+@given(case=cases(binding=False), data=st.data())
+def test_neither_the_order_of_rows_nor_batches_matter(engine, case, data):
+    order = data.draw(st.permutations(range(len(case.rows))))
+    shuffled = {n: (t, [texts[i] for i in order]) for n, (t, texts) in case.columns.items()}
+    one = evaluated(engine(case.columns), case.query())
+    assert same(one, evaluated(engine(shuffled), case.query(), batch_rows=2))
+
+
+def test_only_quantiles_of_the_whole_table_is_one_row(engine):
+    """Not one row for each unit: their number would tell how many there are."""
+    tree = QuantileTree("q", "x", 1, 0.0, 10.0, 0)
+    query = ExactQuery((), "unit", (), None, 1, (tree,))
+    for size in (0, 1, 7):
+        table = pa.table({"unit": pa.array(range(size), pa.int64()), "x": pa.array([1.0] * size, pa.float64())})
+        assert len(evaluated(engine(table), query)) == 1, size
+
+
+def test_statistics_of_an_empty_table(engine):
+    table = pa.table({n: pa.array([], t) for n, t in (("unit", pa.int64()), ("k", pa.string()), ("x", pa.float64()))})
+    statistics = (CountUnits(), Count(2), UnitSum("s", "x", -3, 0, 80, False), QuantileTree("q", "x", 1, 0.0, 1.0, 0))
+    opened = engine(table)
+    assert evaluated(opened, ExactQuery((), "unit", ("k",), None, 1, statistics)) == {}
+    assert evaluated(opened, ExactQuery((), "unit", (), None, 1, statistics)) == {(): {}}
+    public = opened.public_keys(("k",), ["a", None], ())
+    expected = {("a",): {}, (None,): {}}
+    assert evaluated(opened, ExactQuery((), "unit", ("k",), public, 1, statistics)) == expected
+
+
+@pytest.mark.parametrize("kind", ["DECIMAL(38,10)", "DECIMAL(18,6)", "HUGEINT", "UBIGINT"])
+def test_wide_numbers_become_the_nearest_float(engine, kind):
+    """A value is read as float64 in the same way by every engine: correctly rounded."""
+    digits = {"DECIMAL(38,10)": "1234567890123456789012345678", "DECIMAL(18,6)": "123456789012", "HUGEINT": "9" * 38,
+              "UBIGINT": str(2**64 - 1)}[kind]  # fmt: skip
+    point = {"DECIMAL(38,10)": ".1234567891", "DECIMAL(18,6)": ".123457"}.get(kind, "")
+    values = [digits[:n] + point for n in range(1, len(digits) + 1)]
+    table = {
+        "unit": ("INTEGER", [str(i) for i in range(len(values))]),
+        "k": ("INTEGER", [str(i) for i in range(len(values))]),
+        "x": (kind, values),
+    }
+    # A grid as fine as float64 itself, from 0 to 2^52 steps, shows the last bit of smaller values.
+    statistics = tuple(UnitSum(f"s{e}", "x", e, 0, 1 << 52, False) for e in range(-30, 80, 10))
+    rows = [Row(i, (i,), {"x": Decimal(v) if point else int(v)}) for i, v in enumerate(values)]
+    case = Case(table, rows, ("k",), statistics, 1)
+    assert evaluated(engine(table), case.query()) == definition(case)
+
+
+def test_unsigned_128_bit_integers_clamp(engine):
+    table = {"unit": ("INTEGER", ["1", "2"]), "x": ("UHUGEINT", [str(2**128 - 1), "3"])}
+    query = ExactQuery((), "unit", (), None, 1, (UnitSum("s", "x", 0, 0, 10, True),))
+    assert evaluated(engine(table), query) == {(): {"s.total": 13}}
+
+
+def test_counting_values_of_a_text_column(engine):
+    table = {"unit": ("INTEGER", ["1", "1", "2"]), "x": ("VARCHAR", ["nan", None, "abc"])}
+    query = ExactQuery((), "unit", (), None, 1, (Count(2, "x"),))
+    rows = [Row(1, (), {"x": "nan"}), Row(1, (), {"x": None}), Row(2, (), {"x": "abc"})]
+    found = evaluated(engine(table), query)
+    assert found == {(): {"x.present": 2}}
+    assert found == definition(Case(table, rows, (), query.statistics, 1))
+
+
+def test_names_that_an_engine_might_use_itself(engine):
+    names = ["u", "k0", "n", "v:u", "units", "rows", "leaf", "weight", "input", "pairs", "kept", "sums", "m",
+             'q"uote', "semi;colon--", "SELECT", "é", "k0.tree", "public_keys", "counted", "nothing"]  # fmt: skip
+    for unit, key, value in zip(names, names[1:] + names[:1], names[2:] + names[:2], strict=True):
+        table = {
+            unit: ("INTEGER", [None, "1", "1", "2"]),
+            key: ("VARCHAR", ["a", "a", "b", "a"]),
+            value: ("INTEGER", ["5", "1", "2", "3"]),
+        }
+        statistics = (UnitSum("sum", value, 0, 0, 10, True), QuantileTree("tree", value, 1, 0.0, 10.0, 0))
+        found = evaluated(engine(table), ExactQuery((), unit, (key,), None, 5, statistics))
+        assert {k: v["sum.total"] for k, v in found.items()} == {("a",): 4, ("b",): 2}, (unit, key, value)
+
+
+@pytest.mark.parametrize("key", ["units", "rows", "x.present"])
+def test_a_key_may_have_the_name_of_a_coordinate(engine, key):
+    """The two are columns of one batch; `release` must be able to tell them apart."""
+    import sfumato as sf
+    from sfumato.query.table import Table
+
+    table = pa.table({"unit": range(60), key: ["a"] * 60, "x": [1] * 60})
+    question = Table(engine(table), "unit").group_by(key).bound(groups=1, rows=2)
+    released = question.agg(n=sf.count(), u=sf.count_units(), v=sf.count("x")).release(epsilon=200, delta=1e-6)
+    assert released.to_arrow().to_pylist() == [{key: "a", "n": 60, "u": 60, "v": 60}]
+
+
+def test_steps_come_before_the_bounds(engine):
+    table = pa.table({"unit": [1, 1, 2, 3], "k": ["a", "b", "a", "a"], "x": [1, 5, 7, None]})
+    steps = (Derive("y", "x * 2"), Filter("y > 3 OR x IS NULL"), Derive("y", "y + 1"))
+    query = ExactQuery(steps, "unit", ("k",), None, 5, (CountUnits(), UnitSum("s", "y", 0, 0, 100, True)))
+    expected = {("a",): {"units": 2, "s.total": 15}, ("b",): {"units": 1, "s.total": 11}}
+    assert evaluated(engine(table), query) == expected
+
+
+def test_every_choice_in_a_product_of_small_tables(engine):
+    """All tables of two rows over two units and two groups, and every limit."""
+    cells = list(product([None, 1, 2], ["a", None], [None, 4]))
+    statistics = (CountUnits(), Count(1), Count(1, "x"), UnitSum("s", "x", 0, 1, 3, True))
+    for first in cells:
+        for second in cells[::2]:
+            rows = [Row(u, (k,), {"x": x}) for u, k, x in (first, second)]
+            unit, key, value = zip(first, second, strict=True)
+            table = pa.table(
+                {"unit": pa.array(unit, pa.int64()), "k": pa.array(key, pa.string()), "x": pa.array(value, pa.int64())}
+            )
+            case = Case({}, rows, ("k",), statistics, 1)
+            assert is_admissible(case, evaluated(engine(table), case.query()))
