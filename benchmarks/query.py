@@ -21,24 +21,21 @@ import tempfile
 from pathlib import Path
 
 GENERATE = """
-import sys, duckdb
+import sys
+import numpy as np, pyarrow as pa, pyarrow.parquet as pq
 rows, path = int(sys.argv[1]), sys.argv[2]
-con = duckdb.connect(config={"enable_progress_bar": False})
-con.execute("SELECT setseed(0.42)")
-# Unit ids by a power law: most of a million units have a few rows, the largest about 10,000.
-con.execute(f'''
-    COPY (
-        SELECT CAST(CASE WHEN random() < 0.9 THEN random() * {rows // 10}
-                         ELSE {rows // 10} * pow(random(), 4) END AS BIGINT) AS unit,
-               CAST(floor(1000 * pow(random(), 3)) AS BIGINT) AS grp,
-               CASE WHEN random() < 0.01 THEN NULL ELSE round(exp(random() * 4) - 1, 2) END AS x
-        FROM range({rows})
-    ) TO '{path}' (FORMAT parquet)
-''')
-print(con.execute(f'''
-    SELECT count(*), count(DISTINCT unit), max(n), count(*) FILTER (n > 1000) FROM
-    (SELECT unit, count(*) n FROM '{path}' GROUP BY unit)''').fetchall(), con.execute(f'''
-    SELECT count(*) FROM (SELECT DISTINCT unit, grp FROM '{path}')''').fetchall())
+rng = np.random.default_rng(1)
+units = rows // 10
+# Rows per unit by Pareto's law with tail index 1.1, cut at 10,000.
+size = np.minimum((rng.pareto(1.1, units) + 1) * 1.6, 12_000)
+size = np.clip(np.round(size * (rows / size.sum())), 1, 10_000).astype(int)
+unit = rng.permutation(np.repeat(np.arange(units), size))[:rows]
+unit = rng.permutation(np.concatenate([unit, rng.integers(0, units, rows - len(unit))]))
+group, x = rng.integers(0, 1000, rows), rng.normal(25, 15, rows)
+print(f"{rows:,} rows, {len(np.unique(unit)):,} units (largest {size.max():,}; {(size == 10_000).sum()} of 10,000), "
+      f"{len(np.unique(unit * 1000 + group)):,} (unit, group) pairs")
+table = pa.table({"unit": unit, "grp": group, "x": pa.array(x, mask=rng.random(rows) < 0.01)})
+pq.write_table(table, path, row_group_size=245_760)
 """
 
 RUN = """

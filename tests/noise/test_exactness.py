@@ -30,10 +30,7 @@ def _tail(law, y: Fraction, bits: int, extra: int):
     for rounding, other in ((gmpy2.RoundDown, gmpy2.RoundUp), (gmpy2.RoundUp, gmpy2.RoundDown)):
         outer, inner = (gmpy2.context(precision=bits + extra, round=r) for r in (rounding, other))
         z = inner.div(y.numerator, y.denominator)
-        if law is Laplace:
-            end = outer.exp(inner.minus(z))
-        else:
-            end = outer.erfc(inner.div(z, outer.sqrt(2)))
+        end = outer.exp(inner.minus(z)) if law is Laplace else outer.erfc(inner.div(z, outer.sqrt(2)))
         ends.append(outer.mul_2exp(end, bits))
     return ends
 

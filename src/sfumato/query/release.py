@@ -130,9 +130,7 @@ class Release:
             confidence = self._each(confidence, batches)
         return pa.Table.from_batches([b.half_widths(confidence) for b in batches]).combine_chunks()
 
-    def write(
-        self, path: str | Path, *, confidence: float | None = None, simultaneous: bool = False
-    ) -> None:
+    def write(self, path: str | Path, *, confidence: float | None = None, simultaneous: bool = False) -> None:
         """Write the released table to .parquet, .csv or .json (one object a line).
 
         A release that was not looked at before is streamed, a batch of groups at a time.

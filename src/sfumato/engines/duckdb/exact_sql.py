@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sfumato.engines.duckdb.group_limit import kept_pairs
 from sfumato.engines.duckdb.text import double, identifier
 from sfumato.query.engine import Column, Derive, ExactQuery, Kind, Step
 from sfumato.transformations import Count, CountUnits, Moments, QuantileTree, Statistic, UnitSum
@@ -76,14 +77,21 @@ class ExactSql:
         if self.query.public_keys is not None:
             ctes["eligible"] = self._eligible()
         source = "eligible" if "eligible" in ctes else "input"
-        ctes["pairs"] = self._pairs(source)
-        if self.keys:
-            ctes["kept"] = self._kept()
-        ctes["sums"] = self._sums("kept" if self.keys else "pairs")
+        pairs = "kept" if self._limited else "pairs"
+        ctes |= self._pairs(source)
+        ctes["sums"] = self._sums(pairs)
         for index, tree in enumerate(self.trees):
-            ctes[f"leaves{index}"] = self._leaves(tree, source, "kept" if self.keys else "pairs")
-        written = ",\n".join(f"{name} AS (\n{body}\n)" for name, body in ctes.items())
+            ctes |= self._leaves(f"leaves{index}", tree, source, pairs)
+        # A CTE that is read twice is kept in memory by itself; rows are cheaper to read twice.
+        once = {"input": "NOT MATERIALIZED", "eligible": "NOT MATERIALIZED"}
+        written = ",\n".join(f"{name} AS {once.get(name, '')} (\n{body}\n)" for name, body in ctes.items())
         return f"WITH {written}\n{self._output()}"
+
+    @property
+    def _limited(self) -> bool:
+        """Whether a unit can be in more groups than the limit."""
+        public = self.query.public_keys
+        return bool(self.keys) and (public is None or self.query.groups < public.num_rows)
 
     def _input(self) -> str:
         unit = canonical(self.query.unit, self.schema)
@@ -106,18 +114,14 @@ class ExactSql:
         match = " AND ".join(f"input.{k} IS NOT DISTINCT FROM {PUBLIC_KEYS}.{k}" for k in self.keys)
         return f"SELECT input.* FROM input SEMI JOIN {PUBLIC_KEYS} ON ({match})"
 
-    def _pairs(self, source: str) -> str:
-        aggregated = [f"{p.pair} AS {identifier(p.coordinate)}" for p in self.parts if p.pair]
-        columns = ", ".join(["u", *self.keys, "count(*) AS n", *aggregated])
-        return f"SELECT {columns} FROM {source} GROUP BY {', '.join(['u', *self.keys])}"
-
-    def _kept(self) -> str:
-        keys = ", ".join(self.keys)
-        order = f"hash(u, {keys}, {self.salt}::UBIGINT), {keys}"
-        return (
-            "SELECT * FROM pairs QUALIFY row_number() OVER "
-            f"(PARTITION BY u ORDER BY {order}) <= {self.query.groups}"
-        )
+    def _pairs(self, source: str) -> dict[str, str]:
+        """What each unit has in each group that it is kept in."""
+        aggregates = [(p.pair, identifier(p.coordinate)) for p in self.parts if p.pair]
+        if self._limited:
+            return kept_pairs(source, self.keys, self.query.groups, self.salt, aggregates)
+        sums = [f"{expression} AS {name}" for expression, name in aggregates]
+        columns = ", ".join(["u", *self.keys, "count(*) AS n", *sums])
+        return {"pairs": f"SELECT {columns} FROM {source} GROUP BY {', '.join(['u', *self.keys])}"}
 
     def _sums(self, source: str) -> str:
         added = [f"{p.added} AS {identifier(p.coordinate)}" for p in self.parts]
@@ -125,27 +129,30 @@ class ExactSql:
         grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
         return f"SELECT {columns} FROM {source}{grouping}"
 
-    def _leaves(self, tree: QuantileTree, source: str, kept: str) -> str:
+    def _leaves(self, name: str, tree: QuantileTree, source: str, pairs: str) -> dict[str, str]:
+        """Leaves of a tree, weighted by what their unit counts in the group."""
         value = self._number(tree.column)
-        leaf = (
-            f"CASE WHEN {value} IS NOT NULL THEN least(CAST(floor((least(greatest({value}, "
-            f"{double(tree.lower)}), {double(tree.upper)}) - {double(tree.lower)}) * {double(tree.factor)}) "
-            f"AS BIGINT), {LEAVES - 1}) END"
-        )
-        keys = "".join(f", {k}" for k in self.keys)
-        match = " AND ".join(f"counted.{k} IS NOT DISTINCT FROM kept_pairs.{k}" for k in ["u", *self.keys])
+        lower, upper = double(tree.lower), double(tree.upper)
+        place = f"floor((least(greatest({value}, {lower}), {upper}) - {lower}) * {double(tree.factor)})"
+        match = " AND ".join(f"one.{k} IS NOT DISTINCT FROM pair.{k}" for k in ["u", *self.keys])
         weight = _scaled(f"(m::HUGEINT * {1 << -tree.exponent})", tree.rows)
-        by_leaf = (
-            f"SELECT kept_pairs.* EXCLUDE (u), leaf, {weight} AS weight FROM "
-            f"(SELECT u{keys}, {leaf} AS leaf, count(*) AS m FROM {source} WHERE {value} IS NOT NULL "
-            f"GROUP BY ALL) AS counted JOIN (SELECT u{keys}, n FROM {kept}) AS kept_pairs ON ({match})"
-        )
-        summed = f"SELECT {'' if not self.keys else ', '.join(self.keys) + ', '}leaf, CAST(sum(weight) AS BIGINT) AS weight FROM ({by_leaf}) GROUP BY ALL"
+        keys = "".join(f"{k}, " for k in self.keys)
         grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
-        listed = (
-            f"list({{'leaf': leaf, 'weight': weight}} ORDER BY leaf) AS {identifier(tree.coordinates[0])}"
-        )
-        return f"SELECT {', '.join([*self.keys, listed])} FROM ({summed}){grouping}"
+        return {
+            f"{name}_of_units": (
+                f"SELECT u, {keys}least(CAST({place} AS BIGINT), {LEAVES - 1}) AS leaf, count(*) AS m "
+                f"FROM {source} WHERE {self._valued(tree.column)} GROUP BY ALL"
+            ),
+            f"{name}_of_groups": (
+                f"SELECT {''.join(f'pair.{k}, ' for k in self.keys)}leaf, "
+                f"CAST(sum({weight}) AS BIGINT) AS weight "
+                f"FROM {name}_of_units AS one JOIN {pairs} AS pair ON ({match}) GROUP BY ALL"
+            ),
+            name: (
+                f"SELECT {keys}list({{'leaf': leaf, 'weight': weight}} ORDER BY leaf) "
+                f"AS {identifier(tree.coordinates[0])} FROM {name}_of_groups{grouping}"
+            ),
+        }
 
     def _output(self) -> str:
         base = PUBLIC_KEYS if self.query.public_keys is not None else "sums"
@@ -167,11 +174,14 @@ class ExactSql:
         return " AND ".join(f"{left}.{k} IS NOT DISTINCT FROM {right}.{k}" for k in self.keys) or "true"
 
     def _number(self, column: str) -> str:
-        """Return a column as DOUBLE, NaN as NULL."""
-        value = f"CAST({self._value(column)} AS DOUBLE)"
+        """Return a column as DOUBLE."""
+        return f"CAST({self._value(column)} AS DOUBLE)"
+
+    def _valued(self, column: str) -> str:
+        """Return the condition that a row has a value, which NULL and NaN are not."""
         if self.schema[column].kind is Kind.REAL:
-            return f"CASE WHEN NOT isnan({value}) THEN {value} END"
-        return value
+            return f"NOT isnan({self._number(column)})"
+        return f"{self._value(column)} IS NOT NULL"
 
     def _parts(self, s: Statistic) -> list[_Part]:
         match s:
@@ -180,9 +190,7 @@ class ExactSql:
             case Count(column=None):
                 return [_Part("rows", "", f"sum(least(n, {s.rows}))")]
             case Count():
-                name, present = s.coordinates[0], f"count({self._number(str(s.column))})"
-                if self.schema[str(s.column)].kind is Kind.OTHER:
-                    present = f"count({self._value(str(s.column))})"
+                name, present = s.coordinates[0], f"count(*) FILTER ({self._valued(str(s.column))})"
                 shifted = f"({identifier(name)}::HUGEINT * {1 << -s.exponent})"
                 return [_Part(name, present, f"sum({_scaled(shifted, s.rows)})")]
             case UnitSum():
@@ -197,7 +205,8 @@ class ExactSql:
         name = s.coordinates[0]
         if s.integer:
             value = f"CAST({self._value(s.column)} AS HUGEINT)"
-            row = f"CASE WHEN {value} IS NOT NULL THEN least(greatest({value}, {-HUGE_STEPS}), {HUGE_STEPS}) END"
+            clamped = f"least(greatest({value}, {-HUGE_STEPS}), {HUGE_STEPS})"
+            row = f"CASE WHEN {value} IS NOT NULL THEN {clamped} END"
         else:
             row = self._steps(s.column, -HUGE_STEPS, HUGE_STEPS, s.exponent)
         total = f"least(greatest(coalesce({identifier(name)}, 0), {s.lower}), {s.upper})"
@@ -212,7 +221,7 @@ class ExactSql:
             quoted = identifier(name)
             total = f"coalesce({quoted}, 0)::HUGEINT"
             if name.endswith(".absent"):
-                pair = f"count(*) - count({self._number(s.column)})"
+                pair = f"count(*) - count(*) FILTER ({self._valued(s.column)})"
                 total = f"({quoted}::HUGEINT * {1 << -(s.absent_exponent or 0)})"
             elif name.endswith(".squares"):
                 bits = s.square_bits or 0
@@ -229,7 +238,8 @@ class ExactSql:
         step = 2.0**exponent
         value = self._number(column)
         clamped = f"least(greatest({value}, {double(lower * step)}), {double(upper * step)})"
-        return f"CASE WHEN {value} IS NOT NULL THEN CAST(round({clamped} * {double(2.0**-exponent)}) AS BIGINT) END"
+        rounded = f"CAST(round({clamped} * {double(2.0**-exponent)}) AS BIGINT)"
+        return f"CASE WHEN {self._valued(column)} THEN {rounded} END"
 
 
 def canonical(column: str, schema: Mapping[str, Column]) -> str:

@@ -1,0 +1,221 @@
+"""One unit, whatever its rows, changes no exact statistic by more than the plan's noise is made for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.query.plan import Plan
+from sfumato.query.table import Table
+from sfumato.transformations import Moments, Norm, QuantileTree, Statistic, bound_groups, per_group
+from sfumato.transformations.quantile_tree import BRANCHING, HEIGHT, LEAVES
+
+MANY = 10**6
+STRANGER = 10**9  # the unit that comes or goes
+SCHEMA = pa.schema([("id", pa.int64()), ("g", pa.int64()), ("h", pa.string()), ("x", pa.float64()), ("n", pa.int64())])
+
+
+def table(unit, g, h, x, n) -> pa.Table:
+    size = max(np.size(column) for column in (g, x, n))
+    columns = [
+        pa.array(np.broadcast_to(c, size)) if not isinstance(c, pa.Array) else c for c in (unit, g)
+    ]
+    texts = pa.array([h] * size, pa.string()) if isinstance(h, (str, type(None))) else h
+    return pa.table([*columns, texts, as_column(x, size, pa.float64()), as_column(n, size, pa.int64())], schema=SCHEMA)
+
+
+def as_column(values: Any, size: int, kind: pa.DataType) -> pa.Array:
+    if values is None:
+        return pa.nulls(size, kind)
+    return pa.array(np.broadcast_to(np.asarray(values, kind.to_pandas_dtype()), size))
+
+
+def others() -> pa.Table:
+    rng = np.random.default_rng(5)
+    size = 400
+    return table(rng.integers(0, 60, size), rng.integers(0, 12, size), "a", rng.normal(5, 20, size), rng.integers(-9, 40, size))
+
+
+RNG = np.random.default_rng(8)
+CYCLE = np.resize([np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, 0.0, 30.0, 15.0], MANY)
+WIDE = np.resize(np.array([2**63 - 1, -(2**63), 0, 30, 15], np.int64), MANY)
+ADVERSARIES = {
+    "a million rows at the top": table(STRANGER, 3, "a", np.full(MANY, 1e308), 2**63 - 1),
+    "a million rows at the bottom": table(STRANGER, 3, "a", np.full(MANY, -1e308), -(2**63)),
+    "a million NaN": table(STRANGER, 3, "a", np.full(MANY, np.nan), None),
+    "a million infinities": table(STRANGER, 3, "a", np.full(MANY, np.inf), 2**63 - 1),
+    "a million mixed rows": table(STRANGER, 3, "a", CYCLE, WIDE),
+    "a million groups": table(STRANGER, np.arange(MANY), "a", np.full(MANY, np.inf), 2**63 - 1),
+    "a million rows in known groups": table(STRANGER, RNG.integers(0, 12, MANY), "a", CYCLE, WIDE),
+    "one row at the top": table(STRANGER, 3, "a", [30.0], 30),
+    "one row at the bottom": table(STRANGER, 3, "a", [0.0], 0),
+    "one row without values": table(STRANGER, 3, "a", [np.nan], None),
+    "rows just over the limit": table(STRANGER, 3, "a", [30.0] * 4, 30),
+    "a new group of its own": table(STRANGER, 77, "é", [1e308] * 3, 5),
+    "NULL keys": table(pa.array([STRANGER] * 2), pa.array([None, None], pa.int64()), None, [-np.inf, np.inf], 2**63 - 1),
+    "no unit at all": table(pa.array([None] * 2, pa.int64()), 3, "a", [1e308, 3.0], 2**63 - 1),
+}  # fmt: skip
+
+AGGREGATES = {
+    "everything": dict(
+        n=sf.count(), u=sf.count_units(), m=sf.mean("x", lower=0, upper=30), v=sf.variance("x", lower=0, upper=30),
+        s=sf.sum("n", lower=-5, upper=30), q=sf.quantiles("x", [0.5], lower=0, upper=30), p=sf.count("n"),
+    ),
+    "missing values alone": dict(m=sf.mean("x", lower=-1, upper=30)),
+    "sums alone": dict(a=sf.sum("x", lower=0, upper="1/3"), b=sf.sum("n", lower=-7, upper=-1, per="row")),
+    "variance of integers": dict(v=sf.variance("n", lower=0, upper=2**40), n=sf.count()),
+}  # fmt: skip
+
+
+def exact(engine, plan: Plan) -> dict[Any, dict[Any, int]]:
+    """Return exact integers by key and coordinate; of a tree, the nodes of all four levels."""
+    found: dict[Any, dict[Any, int]] = defaultdict(lambda: defaultdict(int))
+    for batch in engine.statistics(plan.exact, 1000):
+        for row in batch.to_pylist():
+            of = found[row.get("g"), row.get("h")]
+            for statistic in plan.exact.statistics:
+                for name in statistic.coordinates:
+                    if isinstance(statistic, QuantileTree):
+                        for entry in row[name] or []:
+                            for level in range(HEIGHT):
+                                node = entry["leaf"] // (LEAVES // BRANCHING ** (level + 1))
+                                of[name, level, node] += entry["weight"]
+                    else:
+                        of[name] = int(row[name])
+    return found
+
+
+def changes(one: dict[Any, dict[Any, int]], other: dict[Any, dict[Any, int]]) -> dict[Any, dict[Any, int]]:
+    changed = {}
+    for key in {*one, *other}:
+        mine, yours = one.get(key, {}), other.get(key, {})
+        moved = {name: mine.get(name, 0) - yours.get(name, 0) for name in {*mine, *yours}}
+        if any(moved.values()) or (key in one) != (key in other):
+            changed[key] = {name: by for name, by in moved.items() if by}
+    return changed
+
+
+def size(norm: Norm, moved: dict[Any, int], scales: dict[str, Fraction], statistic: Statistic) -> Fraction:
+    """L1: sum of |change/scale|; L2: sum of squares. The statistic's own coordinates only."""
+    parts = [
+        abs(Fraction(by) / scales[name if isinstance(name, str) else name[0]])
+        for name, by in moved.items()
+        if (name if isinstance(name, str) else name[0]) in statistic.coordinates
+    ]
+    return sum((p if norm is Norm.L1 else p * p for p in parts), Fraction(0))
+
+
+def violations(plan: Plan, changed: dict[Any, dict[Any, int]], groups: int) -> list[str]:
+    """Return what is broken, in words: groups, single coordinates, joint sizes, the whole map."""
+    norm, scales = plan.noise.norm, plan.scales
+    broken = [] if len(changed) <= groups else [f"{len(changed)} groups changed"]
+    total = Fraction(0)
+    for key, moved in changed.items():
+        for statistic in plan.requirements.statistics:
+            for name, largest in zip(statistic.coordinates, statistic.largest, strict=True):
+                by = max((abs(b) for n, b in moved.items() if n == name or n[0] == name), default=0)
+                if by > largest:
+                    broken.append(f"{name} moved by {by} > {largest} in {key}")
+            joint = size(norm, moved, scales, statistic)
+            total += joint
+            if joint > statistic.sensitivity(norm, [scales[c] for c in statistic.coordinates]):
+                broken.append(f"{statistic.coordinates} moved by {float(joint)} jointly in {key}")
+    chain = bound_groups(groups) >> per_group(plan.requirements.statistics, norm, list(scales.values()), groups)
+    reach = chain.map(1)
+    if total > (reach if norm is Norm.L1 else reach**2):
+        broken.append(f"the release moved by {float(total)}, more than its map")
+    return broken
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize("asked", AGGREGATES)
+def test_a_unit_changes_no_more_than_is_claimed(engine, fixed_salt, asked, noise):
+    base = others()
+    for keys, groups, rows in ((("g", "h"), 2, 3), (("g",), 1, 1), ((), 1, 3)):
+        plans, before = {}, {}
+        for name, rows_of in ADVERSARIES.items():
+            opened = engine(pa.concat_tables([base, rows_of]))
+            question = Table(opened, "id").group_by(*keys).bound(groups=groups, rows=rows).agg(**AGGREGATES[asked])
+            if keys not in plans:
+                plans[keys] = question.plan(epsilon=1, delta=1e-6, noise=noise)
+                before[keys] = exact(engine(base), plans[keys])
+            changed = changes(before[keys], exact(opened, plans[keys]))
+            broken = violations(plans[keys], changed, groups)
+            assert not broken, (name, keys, broken)
+            if name == "no unit at all":
+                assert not changed
+            elif "NaN" not in name and "without" not in name:
+                assert changed, f"{name} is not seen at all"
+
+
+def test_values_from_an_overflowing_expression_stay_within_bounds(engine, fixed_salt):
+    base = others()
+    stranger = table(STRANGER, 3, "a", [1e308, np.nan, -1e308], 2**63 - 1)
+
+    def question(rows: pa.Table):
+        opened = Table(engine(rows), "id").with_columns(
+            y="n * 9223372036854775807", z="x * 1e300 / (n - n)", w="CAST(h AS INTEGER)"
+        )
+        return opened.group_by("g").bound(groups=2, rows=2).agg(
+            y=sf.sum("y", lower=-5, upper=5), z=sf.mean("z", lower=0, upper=1), w=sf.variance("w", lower=0, upper=9)
+        )  # fmt: skip
+
+    one, other = question(base), question(pa.concat_tables([base, stranger]))
+    plan = one.plan(epsilon=1, delta=1e-6)
+    changed = changes(exact(one.table.engine, plan), exact(other.table.engine, plan))
+    assert changed and not violations(plan, changed, 2)
+
+
+def test_the_order_of_rows_and_copies_of_other_units_do_not_matter(engine, fixed_salt):
+    base = others()
+    question = Table(engine(base), "id").group_by("g").bound(groups=2, rows=2).agg(**AGGREGATES["everything"])
+    plan = question.plan(epsilon=1, delta=1e-6)
+    reversed_rows = base.take(pa.array(range(base.num_rows - 1, -1, -1)))
+    assert not changes(exact(engine(base), plan), exact(engine(reversed_rows), plan))
+
+
+@pytest.mark.parametrize("defect", ["groups", "rows", "clamp"])
+def test_planted_defects_are_seen(engine, defect):
+    """The check rejects an engine that bounds too little."""
+    base = others()
+    one, other = engine(base), engine(pa.concat_tables([base, ADVERSARIES["a million rows in known groups"]]))
+    question = Table(one, "id").group_by("g").bound(groups=2, rows=1)
+    asked = question.agg(u=sf.count_units(), n=sf.count(), s=sf.sum("n", lower=0, upper=30))
+    limits = {"groups": {"groups": 12, "rows": 1}, "rows": {"groups": 2, "rows": 50}, "clamp": {"groups": 2, "rows": 1}}
+    upper = 400 if defect == "clamp" else 30
+    loose = question.bound(**limits[defect])
+    ran = loose.agg(u=sf.count_units(), n=sf.count(), s=sf.sum("n", lower=0, upper=upper))
+    plan, run = asked.plan(epsilon=1, delta=1e-6), ran.plan(epsilon=1, delta=1e-6)
+    renamed = {c: c for s in run.requirements.statistics for c in s.coordinates}
+    renamed |= {c: c.replace("[0,400]", "[0,30]") for c in renamed}
+
+    def numbers(opened) -> dict[Any, dict[Any, int]]:
+        found = {}
+        for key, of in exact(opened, run).items():
+            found[key] = {("rows" if n == "rows" else renamed[n]): by for n, by in of.items()}
+        return found
+
+    changed = changes(numbers(one), numbers(other))
+    if defect == "rows":
+        for moved in changed.values():
+            moved["units"] = moved.pop("rows", 0)
+    assert violations(plan, changed, 2)
+
+
+def test_moments_share_noise_between_values_and_missing_values():
+    """The free count of missing values is the boldest claim; see the sensitivities' own tests."""
+    question = Table(_engine_of(others()), "id").group_by("g").bound(groups=1, rows=1).agg(
+        n=sf.count(), v=sf.variance("x", lower=0, upper=30)
+    )
+    plan = question.plan(epsilon=1, delta=1e-6)
+    assert any(isinstance(s, Moments) and s.absent_exponent is not None for s in plan.requirements.statistics)
+
+
+def _engine_of(rows: pa.Table):
+    return sf.scan(rows, privacy_unit="id").engine
