@@ -41,8 +41,8 @@ GOALS = {
     "count": {"count": (14.0, 7.2, 3.6)},
 }
 ASKED = {
-    "count": lambda: sf.count(),
-    "people": lambda: sf.count_units(),
+    "count": sf.count,
+    "people": sf.count_units,
     "sum": lambda: sf.sum("docvis", **BOUNDS),
     "mean": lambda: sf.mean("docvis", **BOUNDS),
     "variance": lambda: sf.variance("docvis", **BOUNDS),
@@ -64,7 +64,9 @@ def main() -> None:
         "mean": groups.mean().to_numpy(),
         "variance": groups.var(ddof=0).to_numpy(),
     }
-    print(f"{'asked':28} {'output':9} {'eps':>4} {'noise':9} {'rmse':>9} {'goal':>8} {'ratio':>6} {'z':>6}  budget")
+    print(
+        f"{'asked':28} {'output':9} {'eps':>4} {'noise':9} {'rmse':>9} {'goal':>8} {'ratio':>6} {'z':>6}  budget"
+    )
     for asked, goals in GOALS.items():
         names = asked.split(", ")
         people = sf.scan(table, privacy_unit="id").group_by("year", keys=sorted(set(frame.year.tolist())))
@@ -94,7 +96,10 @@ def recomposed(plan: object) -> str:
     told = json.loads(plan.explain().to_json())  # type: ignore[attr-defined]
     mpmath.mp.dps = 50
     groups = told["limits"]["groups_per_unit"]
-    epsilon = mpmath.mpf(Fraction(told["budget"]["epsilon"]).numerator) / Fraction(told["budget"]["epsilon"]).denominator
+    epsilon = (
+        mpmath.mpf(Fraction(told["budget"]["epsilon"]).numerator)
+        / Fraction(told["budget"]["epsilon"]).denominator
+    )
     scales = {s["name"]: Fraction(s["noise_scale"]) for s in told["statistics"]}
     largest = {s["name"]: Fraction(s["largest_contribution"]) for s in told["statistics"]}
     power = 1 if told["noise"] == "laplace" else 2

@@ -41,9 +41,13 @@ def main() -> None:
     parser.add_argument("--groups", type=int, nargs="+", default=[1_000_000, 3_000_000, 10_000_000])
     with tempfile.TemporaryDirectory() as folder:
         for groups in parser.parse_args().groups:
-            done = subprocess.run([sys.executable, "-c", RUN, str(groups), folder], check=True, capture_output=True, text=True)
+            done = subprocess.run(
+                [sys.executable, "-c", RUN, str(groups), folder], check=True, capture_output=True, text=True
+            )
             r = json.loads(done.stdout.splitlines()[-1])
-            print(f"{groups:12,} groups  {r['seconds']:7.1f} s  peak {r['mb']:6.0f} MB (before {r['before']:.0f})  {r['rows']:,} shown")
+            print(
+                f"{groups:12,} groups  {r['seconds']:7.1f} s  peak {r['mb']:6.0f} MB (before {r['before']:.0f})  {r['rows']:,} shown"
+            )
             for file in Path(folder).iterdir():
                 file.unlink()
 

@@ -35,7 +35,6 @@ from sfumato.transformations import (
 )
 
 
-
 def generated(examples: int) -> settings:
     return settings(
         max_examples=examples,
@@ -257,7 +256,7 @@ def same(one: Result, other: Result) -> bool:
     return one == other
 
 
-@generated(220)
+@generated(90)
 @given(case=cases(binding=False))
 def test_an_engine_computes_the_definition(engine, case):
     found = evaluated(engine(case.columns), case.query())
@@ -314,7 +313,7 @@ def is_admissible(case: Case, found: Result) -> bool:
     return False
 
 
-@generated(120)
+@generated(50)
 @given(case=cases(binding=True))
 def test_where_the_limit_of_groups_binds_the_answer_is_that_of_an_admissible_choice(engine, case):
     assert is_admissible(case, evaluated(engine(case.columns), case.query()))
@@ -343,7 +342,7 @@ def test_a_planted_choice_of_too_few_or_too_many_groups_is_rejected(engine):
     assert not is_admissible(case, evaluated(engine(table), too_few.query()))
 
 
-@generated(60)
+@generated(20)
 @given(case=cases(binding=False), data=st.data())
 def test_public_groups_are_all_there_and_rows_of_others_take_nothing(engine, case, data):
     if not case.keys:
@@ -373,7 +372,7 @@ def test_public_groups_do_not_compete_with_other_groups(engine):
         assert evaluated(opened, query) == {(7,): {"units": 1}, (99,): {}}
 
 
-@generated(25)
+@generated(10)
 @given(case=cases(binding=False), data=st.data())
 def test_neither_the_order_of_rows_nor_batches_matter(engine, case, data):
     order = data.draw(st.permutations(range(len(case.rows))))
@@ -472,10 +471,10 @@ def test_steps_come_before_the_bounds(engine):
 
 def test_every_choice_in_a_product_of_small_tables(engine):
     """All tables of two rows over two units and two groups, and every limit."""
-    cells = list(product([None, 1, 2], ["a", None], [None, 4]))
+    cells = list(product([None, 1, 2], ["a", None], [4]))
     statistics = (CountUnits(), Count(1), Count(1, "x"), UnitSum("s", "x", 0, 1, 3, True))
     for first in cells:
-        for second in cells[::2]:
+        for second in cells:
             rows = [Row(u, (k,), {"x": x}) for u, k, x in (first, second)]
             unit, key, value = zip(first, second, strict=True)
             table = pa.table(

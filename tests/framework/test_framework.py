@@ -27,7 +27,10 @@ from sfumato.transformations import Count, CountUnits, Norm, Row, UnitSum, bound
 
 steady = settings(derandomize=True, database=None, deadline=None, max_examples=200)
 units = st.sampled_from([None, 1, 2, 3, "1"])
-rows = st.lists(st.builds(Row, units, st.sampled_from("abcd"), st.fixed_dictionaries({"x": st.integers(-9, 9)})), max_size=25)
+rows = st.lists(
+    st.builds(Row, units, st.sampled_from("abcd"), st.fixed_dictionaries({"x": st.integers(-9, 9)})),
+    max_size=25,
+)
 
 
 @steady
@@ -106,7 +109,10 @@ def test_a_chain_adds_up_exactly():
     assert (two >> gaussian(["units", "rows"], scales)).output_measure == GaussianDP()
 
 
-@pytest.mark.parametrize("size", [Fraction(2), Fraction(1, 3), Fraction(9, 4), Fraction(2**900 + 1), Fraction(3, 2**901), Fraction(0)])
+@pytest.mark.parametrize(
+    "size",
+    [Fraction(2), Fraction(1, 3), Fraction(9, 4), Fraction(2**900 + 1), Fraction(3, 2**901), Fraction(0)],
+)
 def test_roots_round_up_and_by_little(size):
     root = root_up(size)
     assert size <= root**2 <= size * (1 + Fraction(1, 2**120))

@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 
 from sfumato.errors import ParameterError
-from sfumato.transformations import Count, CountUnits, Moments, Norm, QuantileTree, Statistic, UnitSum, ValueGrid
+from sfumato.transformations import (
+    Count,
+    CountUnits,
+    Moments,
+    Norm,
+    QuantileTree,
+    Statistic,
+    UnitSum,
+    ValueGrid,
+)
 from sfumato.transformations.quantile_tree import BRANCHING, HEIGHT, LEAVES
 from sfumato.transformations.statistic import weighted
 
@@ -36,7 +45,9 @@ def size(statistic: Statistic, added: dict[Any, int], norm: Norm, scales: Sequen
     return weighted(norm, [added.get(c, 0) for c in statistic.coordinates], scales)
 
 
-def reach(statistic: Statistic, values: Sequence[Any], most_rows: int, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
+def reach(
+    statistic: Statistic, values: Sequence[Any], most_rows: int, norm: Norm, scales: Sequence[Fraction]
+) -> Fraction:
     return max(size(statistic, a, norm, scales) for a in contributions(statistic, values, most_rows))
 
 
@@ -67,7 +78,7 @@ def some_scales(statistic: Statistic, norm: Norm) -> list[list[Fraction]]:
 
 
 def grids() -> Iterable[ValueGrid]:
-    for lower, upper in ((0, 6), (-3, 3), (-8, -2), (5, 7), (-1, 1), (0, 12), (-9, 3)):
+    for lower, upper in ((0, 6), (-3, 3), (5, 7), (-9, 1)):
         yield ValueGrid(0, lower, upper)
 
 
@@ -75,11 +86,13 @@ def all_moments(grid: ValueGrid, rows: int, kind: type[Moments] = Moments) -> It
     for centred in (True, False):
         for absent in (None, 0, -2):
             yield kind("x", "x", rows, grid, centred, absent)
-            for bits in (0, 1, 3):
+            for bits in (0, 1, 3) if centred else ():
                 plain = kind("x", "x", rows, grid, centred, absent, bits)
-                if not centred or plain.largest_square == 0:
-                    continue  # no question asks for these; the first are tested below
-                for centre in sorted({0, plain.largest_square // 2, plain.largest_square * 5 // 8, plain.largest_square}):
+                if plain.largest_square == 0:
+                    continue  # no question asks for these
+                for centre in sorted(
+                    {0, plain.largest_square // 2, plain.largest_square * 5 // 8, plain.largest_square}
+                ):
                     yield kind("x", "x", rows, grid, centred, absent, bits, centre)
 
 
@@ -90,7 +103,11 @@ def every(grid: ValueGrid) -> list[Any]:
 @pytest.mark.parametrize("rows", [1, 2])
 def test_moments_never_do_more_than_claimed(rows):
     for grid in grids():
-        values = every(grid) if rows == 1 else [None, *range(grid.lower, grid.upper + 1, 1 + (grid.half_range > 3))]
+        values = (
+            every(grid)
+            if rows == 1
+            else [None, *range(grid.lower, grid.upper + 1, 1 + (grid.half_range > 3))]
+        )
         for statistic in all_moments(grid, rows):
             assert not understates(statistic, values, rows + 1), statistic
 
@@ -101,13 +118,10 @@ def test_three_rows_where_three_are_allowed():
         assert not understates(statistic, [None, -2, -1, 0, 2], 5), statistic
 
 
-def test_squares_beside_values_from_zero_are_refused_or_honest():
+def test_squares_beside_values_from_zero_are_refused():
     for grid in grids():
-        try:
-            statistic = Moments("x", "x", 1, grid, False, None, 0, grid.half_range**2)
-        except ParameterError:
-            continue
-        assert not understates(statistic, every(grid), 2), statistic
+        with pytest.raises(ParameterError, match="centred"):
+            Moments("x", "x", 1, grid, False, None, 0, grid.half_range**2)
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -174,7 +188,11 @@ class NoSlack(Moments):
             return super()._with_value(norm, sum_scale, square_scale)
         smooth = Fraction(self.grid.half_range**2, 1 << (self.square_bits or 0))
         parts = [
-            weighted(norm, [x, Fraction(x * x, 1 << (self.square_bits or 0)) - self.square_centre], [sum_scale, square_scale])
+            weighted(
+                norm,
+                [x, Fraction(x * x, 1 << (self.square_bits or 0)) - self.square_centre],
+                [sum_scale, square_scale],
+            )
             for x in (0, self.reach)
         ]
         assert smooth >= 0
@@ -185,7 +203,11 @@ class AbsentAtHalf(Moments):
     """A missing value is taken to weigh half of what it does."""
 
     def sensitivity(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        index = [c.endswith(".absent") for c in self.coordinates].index(True) if self.absent_exponent is not None else -1
+        index = (
+            [c.endswith(".absent") for c in self.coordinates].index(True)
+            if self.absent_exponent is not None
+            else -1
+        )
         moved = [s * (4 if i == index else 1) for i, s in enumerate(scales)]
         return super().sensitivity(norm, moved)
 
@@ -214,7 +236,11 @@ class RowsAsUnits(Count):
 
 
 PLANTED = {
-    "squares' range halved": (lambda: all_moments(ValueGrid(0, -3, 3), 1, TooNarrow), [None, *range(-3, 4)], 1),
+    "squares' range halved": (
+        lambda: all_moments(ValueGrid(0, -3, 3), 1, TooNarrow),
+        [None, *range(-3, 4)],
+        1,
+    ),
     "uncentred": (lambda: [FromTheMiddle("x", "x", 1, ValueGrid(0, 2, 8), False)], list(range(2, 9)), 1),
     "one row for three": (lambda: [OneRow("x", "x", 3, ValueGrid(0, -2, 2), True)], [-2, 0, 2], 3),
     "no slack": (lambda: all_moments(ValueGrid(0, -5, 5), 1, NoSlack), list(range(-5, 6)), 1),
@@ -277,7 +303,11 @@ def test_the_most_that_a_million_rows_do():
     """Scaling down does not let the number of rows in."""
     grid = ValueGrid(0, 0, 30)
     rows = [{"x": 30}] * 10**5 + [{"x": None}]
-    for statistic in (Moments("x", "x", 3, grid, True, -14, 0, 140), Count(3, "x", -14), QuantileTree("x", "x", 3, 0.0, 30.0, -14)):
+    for statistic in (
+        Moments("x", "x", 3, grid, True, -14, 0, 140),
+        Count(3, "x", -14),
+        QuantileTree("x", "x", 3, 0.0, 30.0, -14),
+    ):
         added = dict(statistic.contribution(rows))
         for norm in NORMS:
             scales = statistic.shares(norm)

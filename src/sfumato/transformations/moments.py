@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeVar
 
+from sfumato.errors import ParameterError
 from sfumato.transformations.grid import Grid, ValueGrid, scaled_down
 from sfumato.transformations.rows import Values
 from sfumato.transformations.statistic import Norm, Statistic
@@ -40,6 +41,8 @@ class Moments(Statistic):
         absent_exponent: log2 of the step of `absent`; None where the column has no missing values.
         square_bits: log2 of the coarsening of squares; None where they are not asked.
         square_centre: what is taken off each coarsened square.
+    Raises:
+        ParameterError: squares are asked of values that are not centred.
 
     >>> grid = ValueGrid(0, 0, 30)
     >>> Moments("x", "x", 1, grid, True, 0, 0, 140).contribution([{"x": 20}])
@@ -54,6 +57,11 @@ class Moments(Statistic):
     absent_exponent: int | None = None
     square_bits: int | None = None
     square_centre: int = 0
+
+    def __post_init__(self) -> None:
+        if self.square_bits is not None and not self.centred:
+            # Squares are those of distances from the midpoint; the map knows no other pair.
+            raise ParameterError("centred", self.centred, "True where squares are asked")
 
     @property
     def coordinates(self) -> tuple[str, ...]:

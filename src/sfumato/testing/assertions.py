@@ -1,0 +1,432 @@
+"""Two assertions for noisy results: near the truth, and not too near."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sfumato.errors import ParameterError, RefusalError
+from sfumato.noise import Law
+from sfumato.testing import cells as cells_of
+from sfumato.testing.cells import ONLY, Cells, Group, difference, is_number, is_whole, label, number, read
+from sfumato.testing.combined import NoiseSum, log10_outside
+from sfumato.testing.flakiness import charge, charge_given, checked_k, note_uncounted, probability_text
+from sfumato.testing.releases import ReleasedCells, Residue, is_release
+from sfumato.testing.spread import check_spread
+from sfumato.testing.tolerances import per_partition_k
+
+# So many values are listed in a message; the others are counted.
+LISTED = 20
+
+Tolerance = Any
+
+
+def assert_approx_equal(
+    actual: Any,
+    expected: Any,
+    *,
+    tolerance: Tolerance = None,
+    law: Law | None = None,
+    k: object = None,
+    keys: Sequence[str] | None = None,
+) -> None:
+    """Fail where a noisy result is farther from the expected one than correct noise goes.
+
+    Args:
+        actual: a number, an array, a mapping by group, a table (Arrow, pandas, Polars), or a
+            `Release`, from whose plan the tolerances follow.
+        expected: the result without noise, in the same shape. For a release: a table or mapping by
+            group of all or some of its outputs, the statistics of the bounded contributions.
+        tolerance: how far is near enough: a number >= 0; a mapping by group or by output, or an
+            array like `actual`; or a callable that takes the k of one value, such as
+            `lambda k: laplace_tolerance(k, 1, 50)`. For a release: only for outputs that it names.
+        law: the noise that was added to each value, as a law of `sfumato.noise`, in place of a
+            tolerance. Where both values are whole numbers it is taken as rounded to whole numbers.
+        k: correct code fails with probability at most 10^-k, over all values together. In a pytest
+            test that is marked with `flakiness` it may be left out. With a `tolerance` that is a
+            number it is what you state of it, and only added up.
+        keys: the columns of a table that name a group.
+    Raises:
+        AssertionError: a value is off, or missing, or NaN; a group is missing or was not expected;
+            or shapes differ. The text names the groups, how far off they are in tolerances, and how
+            probable that is where the law is known.
+        ParameterError: k, tolerance or expected is not admissible, or keys is missing.
+        RefusalError: a quantile of a release has no tolerance of its own.
+
+    >>> from sfumato.noise import Laplace
+    >>> assert_approx_equal({"a": 103, "b": 98}, {"a": 100, "b": 100}, law=Laplace(scale=1), k=23)
+    >>> assert_approx_equal({"a": 103, "b": 998}, {"a": 100, "b": 100}, law=Laplace(scale=1), k=23)
+    Traceback (most recent call last):
+    ...
+    AssertionError: 1 of 2 values is off (flakiness 10^-23 in all)
+      'b': 998, expected 100 within 54: off by +898 = 16.6 tolerances; probability at most 10^-389.8
+
+    Source:
+        shared document 000, "Tolerance calculation for ApproxEquals", with its errata.
+    """
+    if is_release(actual):
+        _approx_release(actual, expected, tolerance, law, k, keys)
+        return
+    got, wanted, options = _pair(actual, expected, keys, "expected")
+    limits = _Limits(tolerance, law, k, len(wanted.values) * max(len(wanted.outputs), 1), whole=True)
+    off = []
+    for group, output in _present(got, wanted):
+        value, truth = got.values[group][output], wanted.values[group][output]
+        limit = limits.of(group, output, is_whole(value) and is_whole(truth))
+        away = number(value)
+        if away is None or not math.isfinite(away):
+            off.append(_Off(group, output, value, truth, limit))
+            continue
+        gap = difference(value, truth)
+        if abs(gap) > limit:
+            rounded = is_whole(value) and is_whole(truth)
+            off.append(_Off(group, output, value, truth, limit, gap, limits.log10_outside(abs(gap), rounded)))
+    _report(options, off, wanted, limits.stated)
+
+
+def assert_noisy(
+    actual: Any,
+    raw: Any,
+    *,
+    tolerance: Tolerance = None,
+    law: Law | None = None,
+    k: object = None,
+    keys: Sequence[str] | None = None,
+) -> None:
+    """Fail where noise is missing, too narrow or too wide.
+
+    A single value shows only that noise is missing. Many values show its spread: with a `law`, or
+    for a release, all of them are judged together too.
+
+    Args:
+        actual, keys: as for `assert_approx_equal`.
+        raw: the result without noise, in the same shape.
+        tolerance: a complementary tolerance: a value nearer to its raw one fails. A number, mapping
+            or callable as for `assert_approx_equal`.
+        law: the noise that should be there, in place of a tolerance.
+        k: as for `assert_approx_equal`.
+    Raises:
+        AssertionError: noise is missing, too narrow or too wide; or as for `assert_approx_equal`.
+        ParameterError: k, tolerance or raw is not admissible, or keys is missing.
+        RefusalError: nothing in the release can show its noise.
+
+    >>> from sfumato.noise import Laplace, SeededWords
+    >>> law, truth = Laplace(scale=100), [0] * 1000
+    >>> noisy = law.rounded(1000, SeededWords(1))
+    >>> assert_noisy(noisy, truth, law=law, k=23)
+    >>> assert_noisy(truth, truth, law=law, k=23)
+    Traceback (most recent call last):
+    ...
+    AssertionError: noise is missing: 1000 of 1000 values show none; probability at most 10^-2302
+
+    Source:
+        shared document 000, "Complementary tolerance calculation for checkMetricsAreNoisy".
+    """
+    if is_release(actual):
+        _noisy_release(actual, raw, tolerance, law, k, keys)
+        return
+    got, wanted, options = _pair(actual, raw, keys, "raw")
+    limits = _Limits(tolerance, law, k, len(wanted.values) * max(len(wanted.outputs), 1), whole=False, joint=law is not None)
+    near, broken, residues = [], [], []
+    for group, output in _present(got, wanted):
+        value, truth = got.values[group][output], wanted.values[group][output]
+        rounded = is_whole(value) and is_whole(truth)
+        away = number(value)
+        if away is None or not math.isfinite(away):
+            broken.append(_Off(group, output, value, truth, math.nan))
+            continue
+        gap = difference(value, truth)
+        limit = 0.0 if law is not None else limits.of(group, output, rounded)
+        if abs(gap) < limit:
+            near.append(_Off(group, output, value, truth, limit, gap))
+        if law is not None:
+            residues.append(Residue(group, output, abs(gap), 0.0, law, True, rounded))
+    _report(options, broken, wanted, limits.stated)
+    if near:
+        raise AssertionError(_too_near(near, len(wanted.values) * len(wanted.outputs), limits.stated))
+    if law is not None:
+        check_spread(residues, limits.k)
+
+
+@dataclass(frozen=True)
+class _Off:
+    """A value that is off, as a message tells of it."""
+
+    group: Group
+    output: str
+    actual: object
+    expected: object
+    tolerance: float
+    gap: float = math.nan
+    log10: float | None = None
+
+    def __str__(self) -> str:
+        where = label(self.group) if self.output == ONLY else f"{label(self.group)} {self.output}"
+        if math.isnan(self.gap):
+            kind = "missing" if self.actual is None else _text(self.actual)
+            return f"  {where}: {kind}, which no tolerance admits; expected {_text(self.expected)}"
+        units = f" = {abs(self.gap) / self.tolerance:.3g} tolerances" if self.tolerance > 0 else ""
+        chance = "" if self.log10 is None else f"; probability at most {probability_text(self.log10)}"
+        return (
+            f"  {where}: {_text(self.actual)}, expected {_text(self.expected)} within {self.tolerance:.6g}: "
+            f"off by {self.gap:+.6g}{units}{chance}"
+        )
+
+
+class _Limits:
+    """The tolerance of each value, from what the caller gave."""
+
+    def __init__(
+        self, tolerance: Tolerance, law: Law | None, k: object, values: int, *, whole: bool, joint: bool = False
+    ) -> None:
+        if (tolerance is None) == (law is None):
+            raise ParameterError("tolerance", tolerance, "given, or else law=..., a law of the noise, and not both")
+        if law is not None and not isinstance(law, Law):
+            raise ParameterError("law", law, "a law of sfumato.noise, such as Laplace(scale=2)")
+        self.tolerance, self.law, self._complementary = tolerance, law, not whole
+        if k is not None:
+            checked_k(k)
+        self.k = math.nan
+        derived = law is not None or callable(tolerance)
+        self._given = None if derived else _Given(tolerance)
+        if derived or k is not None:
+            self.k = charge(k)
+        else:
+            charge_given()
+        self.each = per_partition_k(self.k, max(values, 1)) if derived and not joint else math.nan
+        self.stated = "" if math.isnan(self.k) else f" (flakiness 10^-{self.k:.4g} in all)"
+
+    def of(self, group: Group, output: str, rounded: bool) -> float:
+        if self.law is not None:
+            return float(self.law.rounded_tolerance(self.each)) if rounded else self.law.tolerance(self.each)
+        if callable(self.tolerance):
+            return _limit(self.tolerance(self.each))
+        assert self._given is not None
+        return self._given.of(group, output)
+
+    def log10_outside(self, gap: float, rounded: bool) -> float | None:
+        if self.law is None:
+            return None
+        return NoiseSum(((1.0, self.law),)).log10_tail(gap) if rounded else log10_outside(self.law, gap)
+
+
+class _Given:
+    """A tolerance that is a number, a mapping by group, by output or by both, or an array."""
+
+    def __init__(self, tolerance: Any) -> None:
+        self.by: Mapping[Group, Mapping[str, object]] = {}
+        self.one: float | None = None
+        if is_number(tolerance):
+            self.one = _limit(tolerance)
+        else:
+            self.by = read(tolerance, "tolerance", ()).values
+
+    def of(self, group: Group, output: str) -> float:
+        found = self.find(group, output)
+        if found is None:
+            raise ParameterError("tolerance", None, f"given for {label(group)} {output} too")
+        return found
+
+    def find(self, group: Group, output: str) -> float | None:
+        if self.one is not None:
+            return self.one
+        for place, name in ((group, output), (group, ONLY), ((output,), ONLY)):
+            row = self.by.get(place, {})
+            if name in row:
+                return _limit(row[name])
+        return None
+
+
+def _limit(value: object) -> float:
+    found = number(value)
+    if found is None or math.isnan(found) or found < 0:
+        raise ParameterError("tolerance", value, "a number of at least 0")
+    return found
+
+
+def _pair(actual: Any, other: Any, keys: Sequence[str] | None, name: str) -> tuple[Cells, Cells, str]:
+    """Read both sides; raise for shapes that do not match."""
+    if isinstance(keys, str):
+        keys = (keys,)
+    got, wanted = read(actual, "actual", keys), read(other, name, keys)
+    _check_expected(wanted, name)
+    for cells, which in ((got, "actual"), (wanted, name)):
+        if cells.twice:
+            raise AssertionError(f"{which} has groups twice: {_labels(cells.twice)}")
+    if (got.kind != wanted.kind) and ("array" in got.kind + wanted.kind or "number" in (got.kind, wanted.kind)):
+        raise AssertionError(f"shapes do not match: actual is a {got.kind}, {name} a {wanted.kind}")
+    lacking = [o for o in wanted.outputs if o not in got.outputs]
+    if lacking and got.values:
+        raise AssertionError(f"shapes do not match: {name} has {', '.join(lacking)}, which actual lacks")
+    return got, wanted, _differences(got, wanted, name)
+
+
+def _check_expected(wanted: Cells, name: str) -> None:
+    for group, row in wanted.values.items():
+        for output, value in row.items():
+            truth = number(value)
+            if truth is None or not math.isfinite(truth):
+                raise ParameterError(f"{name} of {label(group)} {output}", value, "a finite number")
+
+
+def _differences(got: Cells, wanted: Cells, name: str, forgiven: Sequence[Group] = ()) -> str:
+    """Tell missing from extra groups; empty where there are neither."""
+    missing = [g for g in wanted.values if g not in got.values and g not in forgiven]
+    extra = [g for g in got.values if g not in wanted.values]
+    lines = []
+    if missing:
+        lines.append(f"  missing, in {name} alone: {_labels(missing)}")
+    if extra:
+        lines.append(f"  extra, in actual alone: {_labels(extra)}")
+    return "\n".join(lines)
+
+
+def _labels(groups: Sequence[Group]) -> str:
+    shown = ", ".join(label(g) for g in groups[:LISTED])
+    return shown + (f" and {len(groups) - LISTED} more" if len(groups) > LISTED else "")
+
+
+def _present(got: Cells, wanted: Cells) -> Iterator[tuple[Group, str]]:
+    for group, row in wanted.values.items():
+        if group in got.values:
+            for output in row:
+                if output in got.values[group]:
+                    yield group, output
+                else:
+                    raise AssertionError(f"shapes do not match: actual has no {output} for {label(group)}")
+
+
+def _report(differences: str, off: Sequence[_Off], wanted: Cells, stated: str) -> None:
+    """Raise if anything is off, the farthest first."""
+    if not off and not differences:
+        return
+    values = sum(len(row) for row in wanted.values.values())
+    lines = []
+    if off:
+        lines.append(f"{len(off)} of {values} values {'is' if len(off) == 1 else 'are'} off{stated}")
+        lines += [str(o) for o in sorted(off, key=_farthest)[:LISTED]]
+        if len(off) > LISTED:
+            lines.append(f"  and {len(off) - LISTED} more")
+    else:
+        lines.append("the groups differ")
+    if differences:
+        lines.append(differences)
+    raise AssertionError("\n".join(lines))
+
+
+def _farthest(off: _Off) -> float:
+    if math.isnan(off.gap):
+        return -math.inf
+    return -abs(off.gap) / off.tolerance if off.tolerance > 0 else -math.inf
+
+
+def _too_near(near: Sequence[_Off], values: int, stated: str) -> str:
+    lines = [f"noise is missing or too narrow in {len(near)} of {values} values{stated}"]
+    for o in near[:LISTED]:
+        where = label(o.group) if o.output == ONLY else f"{label(o.group)} {o.output}"
+        lines.append(
+            f"  {where}: {_text(o.actual)} is within {o.tolerance:.6g} of the raw {_text(o.expected)}: {o.gap:+.6g}"
+        )
+    if len(near) > LISTED:
+        lines.append(f"  and {len(near) - LISTED} more")
+    return "\n".join(lines)
+
+
+def _text(value: object) -> str:
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
+def _approx_release(
+    release: Any, expected: Any, tolerance: Tolerance, law: object, k: object, keys: Sequence[str] | None
+) -> None:
+    released, wanted, given, k = _release_parts(release, expected, "expected", tolerance, law, k, keys)
+    groups, outputs = max(len(wanted.values), 1), max(len(wanted.outputs), 1)
+    # Groups have noises of their own, outputs of one group may share them; and where groups are
+    # private, being shown is one more chance to fail.
+    parts = outputs + (1 if released.private_groups else 0)
+    each = per_partition_k(k, groups) + math.log10(parts)
+    unlikely = _forgiven(released, wanted, each)
+    differences = _differences(released.cells, wanted, "expected", unlikely)
+    off = []
+    for group, output in _present(released.cells, wanted):
+        row = {o: float(v) for o, v in wanted.values[group].items()}  # type: ignore[arg-type]
+        actual, truth = released.cells.values[group][output], wanted.values[group][output]
+        shown = number(actual)
+        if shown is None or not math.isfinite(shown):
+            off.append(_Off(group, output, actual, truth, math.nan))
+            continue
+        limit = None if given is None else given.find(group, output)
+        gap = difference(actual, truth)
+        if limit is not None:
+            if abs(gap) > limit:
+                off.append(_Off(group, output, actual, truth, limit, gap))
+            continue
+        judged = released.judge(group, output, row, shown, each)
+        if abs(gap) > judged.tolerance:
+            off.append(_Off(group, output, actual, truth, judged.tolerance, gap, judged.log10_probability))
+    _report(differences, off, wanted, f" (flakiness 10^-{k:.4g} in all)")
+
+
+def _noisy_release(
+    release: Any, raw: Any, tolerance: Tolerance, law: object, k: object, keys: Sequence[str] | None
+) -> None:
+    if tolerance is not None:
+        raise ParameterError("tolerance", tolerance, "left out: a release knows its noise")
+    released, wanted, _, k = _release_parts(release, raw, "raw", None, law, k, keys)
+    missing = [g for g in wanted.values if g not in released.cells.values]
+    differences = _differences(released.cells, wanted, "raw", missing if released.private_groups else ())
+    broken = [
+        _Off(g, o, released.cells.values[g][o], wanted.values[g][o], math.nan)
+        for g, o in _present(released.cells, wanted)
+        if not math.isfinite(number(released.cells.values[g][o]) or 0.0)
+    ]
+    _report(differences, broken, wanted, "")
+    truth = {g: {o: float(v) for o, v in row.items()} for g, row in wanted.values.items()}  # type: ignore[arg-type]
+    residues = list(released.residues(truth, complete=not missing))
+    if not residues:
+        raise RefusalError(
+            "no output here shows its noise: quantiles, variances without the mean beside them, values at "
+            "their bounds, and numbers of units that decided whether their group is shown, do not. Ask for a "
+            "count or a sum too, and give its raw value"
+        )
+    check_spread(residues, k)
+
+
+def _release_parts(
+    release: Any, other: Any, name: str, tolerance: Tolerance, law: object, k: object, keys: object
+) -> tuple[ReleasedCells, Cells, _Given | None, float]:
+    if law is not None:
+        raise ParameterError("law", law, "left out: a release knows its noise")
+    if keys is not None:
+        raise ParameterError("keys", keys, "left out: a release knows its keys")
+    if callable(tolerance) or is_number(tolerance):
+        raise ParameterError("tolerance", tolerance, "a mapping by output, such as {'income_50': 2.0}, or left out")
+    given = None if tolerance is None else _Given(tolerance)
+    released = ReleasedCells(release)
+    wanted = released.read_expected(other, name)
+    _check_expected(wanted, name)
+    if wanted.twice:
+        raise AssertionError(f"{name} has groups twice: {_labels(wanted.twice)}")
+    if given is not None:
+        note_uncounted()
+    return released, wanted, given, charge(k)
+
+
+def _forgiven(released: ReleasedCells, wanted: Cells, each: float) -> list[Group]:
+    """Return the missing groups that a correct selection leaves out more often than 10^-each."""
+    if not released.private_groups:
+        return []
+    found, unknown = [], False
+    for group, row in wanted.values.items():
+        chance = released.log10_missing(group, {o: float(v) for o, v in row.items()})  # type: ignore[arg-type]
+        unknown |= chance is None
+        if chance is not None and chance > -each and group not in released.cells.values:
+            found.append(group)
+    if unknown:
+        note_uncounted()
+    return found
+
+
+__all__ = ["Callable", "assert_approx_equal", "assert_noisy", "cells_of"]

@@ -1,0 +1,186 @@
+"""Numbers, arrays, dictionaries and tables, all read as one thing: values by group and output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Integral, Real
+from typing import Any
+
+from sfumato.errors import ParameterError
+
+Group = tuple[object, ...]
+ONLY = "value"
+_TABLES = ("pyarrow", "pandas", "polars")
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Values by group and output.
+
+    Args:
+        kind: what they were read from, for messages: "number", "array of shape (3,)", "table", ...
+        values: by group key, then by output's name.
+        twice: groups that were there more than once.
+    """
+
+    kind: str
+    values: Mapping[Group, Mapping[str, object]]
+    twice: tuple[Group, ...] = field(default=())
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """All outputs, in the order in which they are met."""
+        return tuple(dict.fromkeys(name for row in self.values.values() for name in row))
+
+
+def read(value: Any, name: str, keys: Sequence[str] | None = None) -> Cells:
+    """Read what a test hands over.
+
+    Args:
+        value: a number; an array or list of numbers; a mapping of numbers by group key, or of
+            mappings by output; a table (Arrow, pandas, Polars) or a list of rows as mappings.
+        name: of the argument, for messages.
+        keys: the group key's columns of a table.
+    Raises:
+        ParameterError: it is none of these, or it is a table and its keys are missing.
+
+    >>> read({"a": 1, "b": 2}, "actual").values
+    {('a',): {'value': 1}, ('b',): {'value': 2}}
+    """
+    if is_number(value):
+        return Cells("number", {(): {ONLY: value}})
+    if isinstance(value, Mapping):
+        return _mapping(value, name)
+    if is_table(value):
+        return rows(_records(value), name, keys)
+    if isinstance(value, (list, tuple)) and value and all(isinstance(row, Mapping) for row in value):
+        return rows(value, name, keys)
+    if isinstance(value, (list, tuple)) or hasattr(value, "__array__"):
+        return _array(value, name)
+    raise ParameterError(name, value, "a number, an array, a mapping, a table or a release of sfumato")
+
+
+def rows(records: Iterable[Mapping[str, object]], name: str, keys: Sequence[str] | None) -> Cells:
+    """Read rows of a table; see `read`."""
+    found = list(records)
+    if keys is None:
+        if len(found) != 1:
+            raise ParameterError(
+                "keys", None, f'given, as {name} is a table: the columns that name a group, such as keys=["year"]'
+            )
+        keys = ()
+    values: dict[Group, Mapping[str, object]] = {}
+    twice = []
+    for row in found:
+        absent = [k for k in keys if k not in row]
+        if absent:
+            raise ParameterError("keys", list(keys), f"columns of {name}, which has {', '.join(map(str, row))}")
+        group = tuple(plain_key(row[k]) for k in keys)
+        if group in values:
+            twice.append(group)
+        values[group] = {str(column): v for column, v in row.items() if column not in keys}
+    return Cells("table", values, tuple(twice))
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is one number (a bool is not one)."""
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, (Real, Decimal)) or (
+        type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0 and getattr(value, "dtype", "O").kind in "iuf"
+    )
+
+
+def is_whole(value: object) -> bool:
+    """Whether a value is of a type of whole numbers."""
+    return isinstance(value, (Integral, int)) and not isinstance(value, bool)
+
+
+def is_table(value: object) -> bool:
+    """Whether a value is a table of a library that we know, without importing the library."""
+    home = type(value).__module__.partition(".")[0]
+    return home in _TABLES and type(value).__name__ in ("Table", "RecordBatch", "DataFrame", "LazyFrame")
+
+
+def number(value: object) -> float | None:
+    """Return a number as a float; None for what is missing or no number."""
+    if value is None or not is_number(value):
+        return None
+    return float(value)  # type: ignore[arg-type]
+
+
+def difference(value: object, other: object) -> float:
+    """Return value - other, exactly for whole numbers."""
+    if is_whole(value) and is_whole(other):
+        return float(int(value) - int(other))  # type: ignore[call-overload]
+    if isinstance(value, (int, Fraction)) and isinstance(other, (int, Fraction)):
+        return float(value - other)
+    return float(value) - float(other)  # type: ignore[arg-type]
+
+
+def label(group: Group) -> str:
+    """Write a group's key.
+
+    >>> label(()), label(("a",)), label((1991, "b"))
+    ('all', "'a'", "(1991, 'b')")
+    """
+    if not group:
+        return "all"
+    return repr(group[0]) if len(group) == 1 else repr(group)
+
+
+def plain_key(key: object) -> object:
+    """Return a key as a plain Python value that equals what other libraries read for it."""
+    if type(key).__module__ == "numpy" and hasattr(key, "item"):
+        key = key.item()
+    if isinstance(key, float) and key != key:
+        return "NaN"
+    if type(key).__name__ in ("NAType", "NaTType"):
+        return None
+    return key
+
+
+def _mapping(value: Mapping[Any, Any], name: str) -> Cells:
+    nested = [isinstance(v, Mapping) for v in value.values()]
+    if any(nested) and not all(nested):
+        raise ParameterError(name, value, "a mapping of numbers, or one of mappings, not of both")
+    values = {
+        group_of(key): {str(o): x for o, x in v.items()} if isinstance(v, Mapping) else {ONLY: v}
+        for key, v in value.items()
+    }
+    return Cells("mapping", values)
+
+
+def group_of(key: object) -> Group:
+    """Return the key of a mapping as a group."""
+    return tuple(plain_key(k) for k in key) if isinstance(key, tuple) else (plain_key(key),)
+
+
+def _array(value: Any, name: str) -> Cells:
+    import numpy as np
+
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ParameterError(name, value, "an array whose rows are of one length") from None
+    if array.dtype.kind not in "iuf" and not (array.dtype.kind == "O" and all(is_number(x) for x in array.ravel())):
+        raise ParameterError(name, value, "an array of numbers")
+    values = {index: {ONLY: x.item() if hasattr(x, "item") else x} for index, x in np.ndenumerate(array)}
+    return Cells(f"array of shape {array.shape}", values)
+
+
+def _records(table: Any) -> list[dict[str, object]]:
+    if hasattr(table, "collect"):
+        table = table.collect()
+    if hasattr(table, "to_pylist"):
+        found: list[dict[str, object]] = table.to_pylist()
+        return found
+    if hasattr(table, "to_dicts"):
+        dicts: list[dict[str, object]] = table.to_dicts()
+        return dicts
+    named = table.reset_index() if any(n is not None for n in table.index.names) else table
+    columns = {str(c): named[c].tolist() for c in named.columns}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

@@ -1,0 +1,327 @@
+"""What means and variances share: their noises, their results, and the search for a tolerance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import ParameterError
+from sfumato.exact import Number, as_fraction, positive
+from sfumato.noise import Law
+from sfumato.testing.log_laws import LogLaw, log_law
+
+Floats = NDArray[np.float64]
+cuts = (26.0, 80.0, 350.0)  # noise beyond 10^-26, ... is left out, and added to the error
+most_terms = 4_000_000  # of a sum over grid points; longer ones are enclosed
+_ties = 1e-9  # a threshold this near to a grid point, in steps, counts it on the safe side
+_steps = 200
+
+
+class Interval(NamedTuple):
+    """Where a part of a ratio lies: its smallest value, the one without noise, the largest."""
+
+    low: float
+    raw: float
+    high: float
+
+
+class Probability(float):
+    """A probability with a bound on its error.
+
+    Attributes:
+        error: the true probability is at most this far away.
+        k: -log10 of the probability, also where that is too small for a float.
+    """
+
+    error: float
+    k: float
+
+    def __new__(cls, log_value: float, log_error: float) -> Probability:
+        """Take both as natural logarithms."""
+        probability = super().__new__(cls, math.exp(min(log_value, 0.0)))
+        probability.error = math.exp(min(log_error, 0.0)) + 5e-324
+        probability.k = -log_value / math.log(10)
+        return probability
+
+
+class RatioTolerance(float):
+    """A tolerance that shows where its width comes from.
+
+    Attributes:
+        rule: the rule that gave it.
+        k: 10^-k is the flakiness that it was made for.
+        part_k: the k of each noise, or None where the rule needs none.
+        intervals: of each part, by name.
+        failure: for rule "exact", the true chance that correct noise goes beyond; else None.
+    """
+
+    rule: str
+    k: float
+    part_k: float | None
+    intervals: Mapping[str, Interval]
+    failure: Probability | None
+
+    def __new__(
+        cls,
+        value: float,
+        rule: str,
+        k: float,
+        part_k: float | None,
+        intervals: Mapping[str, Interval],
+        failure: Probability | None = None,
+    ) -> RatioTolerance:
+        """Make the number and hang the rest on it."""
+        tolerance = super().__new__(cls, value)
+        tolerance.rule, tolerance.k, tolerance.part_k = rule, k, part_k
+        tolerance.intervals = MappingProxyType(dict(intervals))
+        tolerance.failure = failure
+        return tolerance
+
+    def explain(self) -> str:
+        """Return one line for each part, and the result."""
+        rows = [f"{name:>13}: {i.low:.9g} <= {i.raw:.9g} <= {i.high:.9g}" for name, i in self.intervals.items()]
+        share = "" if self.part_k is None else f", {self.part_k:.9g} for each noise"
+        return "\n".join([*rows, f"{'tolerance':>13}: {float(self):.9g} (rule {self.rule}, k = {self.k:.9g}{share})"])
+
+
+class Event(Enum):
+    """What is asked of the distance between the noisy value and the raw one."""
+
+    outside = "farther than t"
+    inside = "nearer than t"
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Which ends of raw +- t the noisy value can pass; clamping takes some away."""
+
+    above: bool
+    below: bool
+
+    def certain(self, event: Event) -> float | None:
+        """Return the logarithm of the probability where no noise has a say."""
+        if self.above or self.below:
+            return None
+        return -math.inf if event is Event.outside else 0.0
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A law in floats: its shape, unit, and the grid step that it is rounded to (0: it is real)."""
+
+    shape: LogLaw
+    unit: float
+    step: float
+
+    @classmethod
+    def of(cls, law: Law, name: str, step: Fraction = Fraction(0)) -> Noise:
+        """Take a law of `sfumato.noise`."""
+        if not isinstance(law, Law):
+            raise ParameterError(name, law, "a Laplace or Gaussian law of sfumato.noise")
+        unit = float(law.unit)
+        if not 1e-150 < unit < 1e150:
+            raise ParameterError(name, law, "of a unit between 1e-150 and 1e150")
+        return cls(log_law(law), unit, float(step))
+
+    def density(self, x: Floats) -> Floats:
+        """Return the logarithm of the density of the unrounded noise."""
+        return self.shape.density(x / self.unit) - math.log(self.unit)
+
+    def mass(self, m: Floats) -> Floats:
+        """Return log P(round(Z / step) = m), also between whole numbers; smooth but at 0."""
+        return self.shape.inside(m * self.step / self.unit, np.asarray(self.step / 2 / self.unit))
+
+    def chance(self, event: Event, ends: Ends, centre: Floats, half: Floats, rounded: bool) -> Floats:
+        """Return log P(|Z - centre| > half), or < half, or of one side alone.
+
+        Args:
+            event: which of the two.
+            ends: an end that is not there cannot be passed.
+            centre: in units.
+            half: in units; below 0 is taken as 0.
+            rounded: Z is rounded to the grid, and ties are counted.
+        """
+        half = np.maximum(half, 0)
+        low, high = centre - half, centre + half
+        if event is Event.outside:
+            if rounded:
+                high = self.step * (np.floor(high / self.step - _ties) + 0.5)
+                low = self.step * (np.ceil(low / self.step + _ties) - 0.5)
+            result = np.full(np.shape(low), -np.inf)
+            if ends.above:
+                result = self.shape.tail(high / self.unit)
+            if ends.below:
+                result = np.logaddexp(result, self.shape.tail(-low / self.unit))
+            return np.minimum(result, 0)
+        if rounded:
+            high = self.step * (np.ceil(high / self.step + _ties) - 0.5)
+            low = self.step * (np.floor(low / self.step - _ties) + 0.5)
+            centre, half = (low + high) / 2, np.maximum(high - low, 0) / 2
+        if ends.above and ends.below:
+            return self.shape.inside(centre / self.unit, half / self.unit)
+        return self.shape.tail(-high / self.unit if ends.above else low / self.unit)
+
+    def roundoff(self, chance: Floats, magnitude: Floats, end: Floats) -> Floats:
+        """Return the logarithm of the error of `chance` that an end computed in floats brings.
+
+        Args:
+            chance: logarithms.
+            magnitude: sum of the absolute terms of which the end was computed.
+            end: the end itself.
+        """
+        slope = 1 + np.minimum(np.abs(end), magnitude) / self.unit
+        with np.errstate(divide="ignore"):
+            return chance + np.log(2.0**-51 * magnitude / self.unit * slope)
+
+
+def whole_at_least_0(value: object, name: str) -> int:
+    """Take a raw count."""
+    number = as_fraction(value, name)
+    if number < 0 or number.denominator != 1:
+        raise ParameterError(name, value, "a whole number of at least 0")
+    return int(number)
+
+
+def bounds(lower: Number, upper: Number) -> tuple[Fraction, Fraction]:
+    """Take the bounds that values are clamped to."""
+    low, high = as_fraction(lower, "lower"), as_fraction(upper, "upper")
+    if low >= high:
+        raise ParameterError("upper", upper, f"greater than lower, which is {lower!r}")
+    return low, high
+
+
+def at_least_0(value: Number, name: str) -> Fraction:
+    """Take a number that is not negative."""
+    number = as_fraction(value, name)
+    if number < 0:
+        raise ParameterError(name, value, "at least 0")
+    return number
+
+
+def part_tolerance(law: Law, k: float, rounded: bool, step: Fraction) -> Fraction:
+    """Return the tolerance of one real part, exactly rounded noise counted in whole steps."""
+    if not rounded:
+        return Fraction(law.tolerance(k))
+    return step * type(law)(law.unit / step).rounded_tolerance(k)  # type: ignore[call-arg]
+
+
+def grid_step(step: Number, name: str, rounded: bool) -> Fraction:
+    """Take the grid step of a rounded statistic; 0 where it is not rounded."""
+    exact = positive(step, name)
+    return exact if rounded else Fraction(0)
+
+
+# Given t, an event and how many decades of noise to look at: log probability, log error.
+Integral = Callable[[float, Event, float], tuple[float, float]]
+
+
+def probability(integral: Integral, t: float, event: Event) -> Probability:
+    """Return P(event), with more and more of the noise's tails until they do not matter."""
+    for cut in cuts:
+        value, error = integral(t, event, cut)
+        beyond = -cut * math.log(10)
+        if beyond < value - 32:
+            break
+    return Probability(value, float(np.logaddexp(error, beyond)))
+
+
+def smallest_tolerance(integral: Integral, k: Fraction, sound: float, relative: float) -> float:
+    """Return the smallest t with P(outside t) <= 10^-k, from above, its error included.
+
+    Args:
+        integral: of the noisy value.
+        k: greater than 0.
+        sound: a tolerance that is known to do.
+        relative: how near the result is to the smallest.
+    """
+
+    def excess(t: float) -> float:
+        return _excess(integral, t, Event.outside, k)
+
+    at_zero = excess(0.0)
+    if at_zero <= 0:
+        return 0.0
+    return _bisect(excess, (0.0, at_zero), (sound, None), relative)
+
+
+def largest_tolerance(integral: Integral, k: Fraction, start: float, relative: float) -> float:
+    """Return the largest t with P(inside t) <= 10^-k, from below; 0 where there is none.
+
+    Args:
+        integral: of the noisy value.
+        k: greater than 0.
+        start: any t > 0, in the unit of the value.
+        relative: how near the result is to the largest.
+    """
+
+    def excess(log_t: float) -> float:
+        return _excess(integral, math.exp(log_t), Event.inside, k)
+
+    high = math.log(start)
+    at_high = excess(high)
+    while at_high <= 0:
+        high += 2.0
+        if high > math.log(start) + 1500 or high > 700:
+            return math.inf
+        at_high = excess(high)
+    floor = max(-700.0, high - math.log(10) * (float(k) + 15))
+    at_floor = excess(floor)
+    if at_floor > 0:
+        return 0.0
+    found = _bisect(excess, (high, at_high), (floor, at_floor), 0.0, relative)
+    return math.exp(found)
+
+
+def _excess(integral: Integral, t: float, event: Event, k: Fraction) -> float:
+    target = -float(k) * math.log(10)
+    value, error = integral(t, event, 0.0)
+    for cut in cuts:
+        if -cut * math.log(10) > target - 32 and cut < cuts[-1]:
+            continue
+        value, error = integral(t, event, cut)
+        error = float(np.logaddexp(error, -cut * math.log(10)))
+        break
+    top = float(np.logaddexp(value, error))
+    return top - target
+
+
+def _bisect(
+    excess: Callable[[float], float],
+    bad: tuple[float, float],
+    good: tuple[float, float | None],
+    relative: float,
+    absolute: float = 0.0,
+) -> float:
+    """Return a place with excess <= 0, near to one with excess > 0: secants inside a bracket."""
+    (wrong, above), (right, below) = bad, good
+    if below is None:
+        below = excess(right)
+    turn = 0
+    for _ in range(_steps):
+        width = abs(right - wrong)
+        if width <= max(relative * abs(right), absolute) or -1e-10 < below <= 0:
+            break
+        share = 0.5
+        if turn % 4 < 3 and math.isfinite(below) and math.isfinite(above) and below < 0:
+            # A little beyond the secant's root, so that both ends come near.
+            share = min(0.98, max(1e-3, below / (below - above) - 0.4 * max(relative * abs(right), absolute) / width))
+            if turn % 2:
+                share = max(share / 2, share - 3 * max(relative * abs(right), absolute) / width, 1e-3)
+        turn += 1
+        middle = right + share * (wrong - right)
+        if middle in (right, wrong):
+            break
+        value = excess(middle)
+        if value <= 0:
+            right, below = middle, value
+        else:
+            wrong, above = middle, value
+    return right

@@ -1,0 +1,119 @@
+"""Whether many noises together have the spread of their law: missing, too narrow, too wide."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from sfumato.noise import Gaussian, Law
+from sfumato.testing.cells import ONLY, label
+from sfumato.testing.combined import log10_gamma_deviation, log10_many, log10_outside
+from sfumato.testing.flakiness import probability_text
+from sfumato.testing.releases import Residue
+from sfumato.testing.tolerances import per_partition_k
+
+# Each value by itself, values without noise, and the spread on either side.
+_CHECKS = 4
+_LN10 = math.log(10)
+
+
+def check_spread(residues: Sequence[Residue], k: float) -> None:
+    """Fail where noises are missing, too narrow or too wide for their laws.
+
+    Args:
+        residues: |noise| of each value. Given all earlier ones, each holds a noise of its own, of
+            the law `lead`; where there is more in it, this makes it wider and never narrower.
+        k: correct noise fails with probability at most 10^-k.
+    Raises:
+        AssertionError: the text says which of the three, and how probable it is.
+    Source:
+        Anderson 1955 for "never narrower"; Chernoff's bounds for the rest: docs/testing.md.
+    """
+    each = k + math.log10(_CHECKS)
+    _check_single(residues, each, k)
+    _check_missing(residues, each)
+    _check_narrow(residues, each)
+    _check_wide(residues, each)
+
+
+def _check_single(residues: Sequence[Residue], each: float, k: float) -> None:
+    """Each value by itself: nearer to the truth than its complementary tolerance."""
+    one = per_partition_k(each, len(residues))
+    limits: dict[Law, float] = {}
+    for r in residues:
+        if r.lead not in limits:
+            limits[r.lead] = r.lead.complementary_tolerance(one)
+        half = r.half
+        # |rounded| < m holds where |real| < m - 1/2, for the smallest whole m above.
+        near = r.size + r.slack + half < limits[r.lead]
+        if near:
+            raise AssertionError(
+                f"noise is missing or too narrow: {_where(r)} is {r.size:.3g} steps from the raw value, nearer than "
+                f"correct noise comes but with probability 10^-{one:.4g} (flakiness 10^-{k:.4g} in all)"
+            )
+
+
+def _check_missing(residues: Sequence[Residue], each: float) -> None:
+    """More values without any noise than rounding to whole steps explains."""
+    chances: dict[tuple[Law, float], float] = {}
+    largest, zeros = 0.0, 0
+    for r in residues:
+        # Float arithmetic leaves a trace of up to the slack where there is no noise.
+        reach = 2 * r.slack if r.alone else r.slack
+        zeros += r.size <= reach
+        key = r.lead, reach + r.half
+        if key not in chances:
+            chances[key] = 1 - 10 ** log10_outside(*key)
+        largest = max(largest, chances[key])
+    log10 = log10_many(zeros, len(residues), largest) if largest < 1 else 0.0
+    if log10 <= -each:
+        raise AssertionError(
+            f"noise is missing: {zeros} of {len(residues)} values show none; probability at most {probability_text(log10)}"
+        )
+
+
+def _check_narrow(residues: Sequence[Residue], each: float) -> None:
+    """The sum of |noise| (Laplace) or of its square (Gaussian) is a Gamma variable, or above one."""
+    shape, total, seen = _gamma(residues, 1.0)
+    if total >= shape:
+        return
+    log10 = log10_gamma_deviation(shape, total)
+    if log10 <= -each:
+        raise AssertionError(_spread_text("narrow", seen, len(residues), log10))
+
+
+def _check_wide(residues: Sequence[Residue], each: float) -> None:
+    alone = [r for r in residues if r.alone]
+    if not alone:
+        return
+    shape, total, seen = _gamma(alone, -1.0)
+    if total <= shape:
+        return
+    log10 = log10_gamma_deviation(shape, total)
+    if log10 <= -each:
+        raise AssertionError(_spread_text("wide", seen, len(alone), log10))
+
+
+def _gamma(residues: Sequence[Residue], side: float) -> tuple[float, float, float]:
+    """Return the Gamma law's shape, its variable with rounding on the given side, and the spread seen."""
+    shape = total = plain = 0.0
+    for r in residues:
+        unit = float(r.lead.unit)
+        moved = max(0.0, r.size + side * (r.half + r.slack)) / unit
+        if isinstance(r.lead, Gaussian):
+            shape, total, plain = shape + 0.5, total + moved**2 / 2, plain + (r.size / unit) ** 2 / 2
+        else:
+            shape, total, plain = shape + 1.0, total + moved, plain + r.size / unit
+    gaussian = isinstance(residues[0].lead, Gaussian)
+    return shape, total, math.sqrt(plain / shape) if gaussian else plain / shape
+
+
+def _spread_text(kind: str, seen: float, values: int, log10: float) -> str:
+    return (
+        f"noise is too {kind}: over {values} values its spread is {seen:.3g} times that of the law; "
+        f"probability at most {probability_text(log10)}"
+    )
+
+
+def _where(r: Residue) -> str:
+    return label(r.group) if r.output == ONLY else f"{label(r.group)} {r.output}"

@@ -1,0 +1,350 @@
+"""Bad questions: a clear error before anything is read or drawn."""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.errors import (
+    BudgetError,
+    ColumnError,
+    EngineError,
+    ParameterError,
+    QueryError,
+    RefusalError,
+    SfumatoError,
+)
+from sfumato.noise import law as noise_law
+from sfumato.query.table import Table
+
+ROWS = pa.table({"id": [1, 2, 3], "year": [2020, 2020, 2021], "docvis": [1, 2, 3], "name": ["a", "b", "c"], "income": [1.5, None, 2.5]})
+
+
+@pytest.fixture
+def people(engine, monkeypatch):
+    """A table that fails the test if a row is read or noise is drawn."""
+    opened = engine(ROWS)
+
+    def read(*_: object, **__: object):
+        raise AssertionError("rows are read")
+
+    def drawn(*_: object, **__: object):
+        raise AssertionError("noise is drawn")
+
+    monkeypatch.setattr(type(opened), "statistics", read)
+    monkeypatch.setattr(noise_law.Law, "rounded", drawn)
+    return Table(opened, "id")
+
+
+def count_by_year(people, **bound):
+    return people.group_by("year").bound(**({"groups": 1, "rows": 1} | bound)).agg(n=sf.count())
+
+
+COLUMNS = {
+    "group_by": (lambda t: t.group_by("yaer"), "'yaer'", "'year'"),
+    "case of a key": (lambda t: t.group_by("YEAR"), "'YEAR'", "'year'"),
+    "sum": (lambda t: t.bound(rows=1).agg(s=sf.sum("docvist", lower=0, upper=1)), "'docvist'", "'docvis'"),
+    "count": (lambda t: t.bound(rows=1).agg(s=sf.count("nam")), "'nam'", "'name'"),
+    "quantiles": (lambda t: t.bound(rows=1).agg(s=sf.quantiles("incom", 0.5, lower=0, upper=1)), "'incom'", "'income'"),
+    "filter": (lambda t: t.filter("yaer > 2020"), "'yaer'", "'year'"),
+    "with_columns": (lambda t: t.with_columns(z="docvi + 1"), "'docvi'", "'docvis'"),
+    "unit": (lambda t: Table(t.engine, "idd"), "'idd'", "'id'"),
+}
+
+
+@pytest.mark.parametrize("where", COLUMNS)
+def test_an_unknown_column_is_named_with_the_nearest(people, where):
+    ask, named, near = COLUMNS[where]
+    with pytest.raises(ColumnError) as caught:
+        ask(people)
+    assert named in str(caught.value) and f"did you mean {near}" in str(caught.value)
+
+
+def test_no_near_name_no_guess(people):
+    with pytest.raises(ColumnError) as caught:
+        people.group_by("zzzzzz")
+    assert "did you mean" not in str(caught.value) and "id, year, docvis, name, income" in str(caught.value)
+
+
+MISSING = {
+    "lower": (lambda t: sf.sum("docvis", upper=3), "lower missing"),
+    "upper": (lambda t: sf.mean("docvis", lower=3), "upper missing"),
+    "both": (lambda t: sf.quantiles("docvis", 0.5), "lower and upper missing"),
+    "variance": (lambda t: sf.variance("docvis"), "lower and upper missing"),
+    "stddev": (lambda t: sf.stddev("docvis", lower=0), "upper missing"),
+    "groups": (lambda t: t.group_by("year").bound(rows=1).agg(n=sf.count()), "groups is missing"),
+    "rows": (lambda t: t.group_by("year").bound(groups=1).agg(n=sf.count()), "rows is missing"),
+    "rows of the whole": (lambda t: t.agg(m=sf.mean("docvis", lower=0, upper=1)), "rows is missing"),
+    "aggregates": (lambda t: t.bound(rows=1).agg(), "nothing is asked"),
+}
+
+
+@pytest.mark.parametrize("what", MISSING)
+def test_missing_bounds_and_limits(people, what):
+    ask, text = MISSING[what]
+    with pytest.raises(QueryError, match=re.escape(text)):
+        ask(people)
+
+
+@pytest.mark.parametrize("make", [sf.sum, sf.mean, sf.variance, sf.stddev, lambda c, **k: sf.quantiles(c, 0.5, **k)])
+@pytest.mark.parametrize(
+    "bounds",
+    [(2, 1), (1, 1), (0, -0.0), (math.nan, 1), (0, math.nan), (-math.inf, 1), (0, math.inf), ("a", 1), (0, "1e99999"),
+     (True, 5), (0, 2.0**1010), (None, 1), ([0], 1), (0, 1j)],
+)  # fmt: skip
+def test_bounds_must_be_finite_and_increase(make, bounds):
+    with pytest.raises(QueryError) as caught:
+        make("docvis", lower=bounds[0], upper=bounds[1])
+    assert "docvis" in str(caught.value)
+
+
+EXTREME = [(0, 2**1000), (-(2**1000), 2**1000), (0, 1e300), (0, 1e-310), (0, 5e-324), (2**999, 2**1000), (0, "1e-400"),
+           (1, Fraction(1) + Fraction(1, 2**200)), (1e300, math.nextafter(1e300, math.inf))]  # fmt: skip
+
+
+@pytest.mark.parametrize("column", ["docvis", "income"])
+@pytest.mark.parametrize("kind", ["sum", "row sum", "mean", "variance", "quantiles"])
+def test_admissible_extremes_are_answered_or_refused_in_words(engine, column, kind):
+    """Bounds at the edge of what is admitted: an answer, or an error that names them; nothing else."""
+    make = {
+        "sum": sf.sum,
+        "row sum": lambda c, **b: sf.sum(c, **b, per="row"),
+        "mean": sf.mean,
+        "variance": sf.variance,
+        "quantiles": lambda c, **b: sf.quantiles(c, 0.5, **b),
+    }[kind]
+    failed = []
+    for lower, upper in EXTREME:
+        try:
+            asked = make(column, lower=lower, upper=upper)
+            release = Table(engine(ROWS), "id").bound(rows=2).agg(a=asked).release(epsilon=1)
+        except QueryError:
+            continue
+        try:
+            (value,), (width,) = release.to_arrow()["a"].to_pylist(), release.errors()["a"].to_pylist()
+            if not (math.isfinite(value) and math.isfinite(width)):
+                failed.append((lower, upper, value, width))
+        except Exception as error:
+            failed.append((lower, upper, repr(error)))
+    assert not failed
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, math.nan, math.inf, -math.inf, "x", None, True, "1e", 0.0, "-0.5", [1], 1j])
+def test_epsilon_must_be_finite_and_positive(people, epsilon):
+    with pytest.raises(BudgetError, match="epsilon"):
+        count_by_year(people).release(epsilon=epsilon, delta=1e-6)
+
+
+@pytest.mark.parametrize("delta", [1, 1.5, -1e-9, math.nan, math.inf, "x", None, True, 2])
+def test_delta_must_be_in_its_range(people, delta):
+    with pytest.raises(BudgetError, match="delta"):
+        count_by_year(people).release(epsilon=1, delta=delta)
+
+
+def test_private_groups_need_delta(people):
+    for delta in ({}, {"delta": 0}, {"delta": 0.0}):
+        with pytest.raises(BudgetError, match="private groups need more"):
+            count_by_year(people).release(epsilon=1, **delta)
+    with pytest.raises(BudgetError, match="Gaussian"):
+        people.bound(rows=1).agg(n=sf.count()).release(epsilon=1, noise="gaussian")
+
+
+def test_options_must_be_known(people):
+    for option in ({"noise": "gauss"}, {"noise": None}, {"group_selection": "magic"}, {"pre_threshold": 0}, {"pre_threshold": 1.5}):
+        with pytest.raises(ParameterError, match=next(iter(option))):
+            count_by_year(people).release(epsilon=1, delta=1e-6, **option)
+    for option in ({"group_selection": "laplace"}, {"pre_threshold": 5}):
+        with pytest.raises(ParameterError, match="public"):
+            people.group_by("year", keys=[2020]).bound(groups=1, rows=1).agg(n=sf.count()).release(epsilon=1, delta=1e-6, **option)
+    with pytest.raises(ParameterError, match="unsafe_words"):
+        count_by_year(people).release(epsilon=1, delta=1e-6, unsafe_words=np.random.default_rng())
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.0, 2.5, "3", True, math.nan, Fraction(2), [1]])
+@pytest.mark.parametrize("limit", ["groups", "rows"])
+def test_limits_are_whole_numbers(people, limit, value):
+    with pytest.raises(ParameterError, match=limit):
+        people.group_by("year").bound(**{limit: value})
+
+
+@pytest.mark.parametrize("rows", [10**12, 10**18, 2**63, 2**64, 2**130, 2**1100])
+def test_an_enormous_limit_is_answered_or_refused_beforehand(engine, rows):
+    question = Table(engine(ROWS), "id").bound(rows=rows)
+    for asked in ({"n": sf.count()}, {"m": sf.mean("income", lower=0, upper=1)}, {"q": sf.quantiles("income", 0.5, lower=0, upper=1)}):
+        try:
+            release = question.agg(**asked).release(epsilon=1)
+        except (QueryError, BudgetError, RefusalError):
+            continue
+        assert release.to_arrow().num_rows == 1
+
+
+@pytest.mark.parametrize("groups", [10**6, 2**63, 2**64, 2**130])
+def test_an_enormous_limit_of_groups(engine, groups):
+    question = Table(engine(ROWS), "id").group_by("year").bound(groups=groups, rows=1).agg(n=sf.count())
+    try:
+        release = question.release(epsilon=1, delta=1e-6)
+    except SfumatoError:
+        return
+    assert release.to_arrow().num_rows == 0
+
+
+def test_bounds_on_texts(people):
+    for ask in (sf.sum, sf.mean, sf.variance, sf.stddev):
+        with pytest.raises(ColumnError, match="name.*VARCHAR"):
+            people.bound(rows=1).agg(s=ask("name", lower=0, upper=1))
+
+
+def test_names_of_outputs_are_distinct(people):
+    grouped = people.group_by("year").bound(groups=1, rows=1)
+    for aggregates in (
+        {"year": sf.count()},
+        {"Year": sf.count()},
+        {"n": sf.count(), "N": sf.count_units()},
+        {"q_50": sf.count(), "q": sf.quantiles("income", [0.5], lower=0, upper=1)},
+        {"q": sf.quantiles("income", [0.1234567, 0.1234568], lower=0, upper=1)},
+    ):
+        with pytest.raises(QueryError, match="twice"):
+            grouped.agg(**aggregates)
+    with pytest.raises(QueryError, match="twice"):
+        people.group_by("year", "year")
+
+
+def test_names_of_error_columns_are_distinct_too(engine, tmp_path):
+    question = Table(engine(ROWS), "id").bound(rows=1).agg(n=sf.count(), n_error=sf.count_units())
+    release = question.release(epsilon=1)
+    try:
+        release.write(tmp_path / "out.parquet", confidence=0.9)
+    except SfumatoError:
+        return
+    import pyarrow.parquet
+
+    names = pyarrow.parquet.read_table(tmp_path / "out.parquet").column_names
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("aggregate", ["count(*)", len, max, None, 3, "docvis", pa.compute.sum if hasattr(pa, "compute") else abs])
+def test_only_private_aggregates(people, aggregate):
+    with pytest.raises(QueryError, match="not a private aggregate"):
+        people.bound(rows=1).agg(n=aggregate)
+
+
+@pytest.mark.parametrize("ranks", [[], [0.5, 0.5], [-0.1], [1.1], math.nan, [math.inf], "half", None, ["a"], [None], True])
+def test_ranks(ranks):
+    with pytest.raises(QueryError, match="ranks"):
+        sf.quantiles("income", ranks, lower=0, upper=1)
+
+
+def test_ranks_of_every_numeric_type():
+    for rank in (0.5, Fraction(1, 2), np.float32(0.5), np.float64(0.5), "0.5"):
+        sf.quantiles("income", [rank], lower=0, upper=1)
+    for rank in (0.5, np.float64(0.5), np.float32(0.5), Fraction(1, 2)):
+        sf.quantiles("income", rank, lower=0, upper=1)
+
+
+def test_columns_are_names():
+    for make in (sf.count, lambda c: sf.sum(c, lower=0, upper=1), lambda c: sf.mean(c, lower=0, upper=1)):
+        for column in (3, ["docvis"], b"docvis"):
+            with pytest.raises(QueryError, match="column"):
+                make(column)
+    with pytest.raises(ParameterError, match="per"):
+        sf.sum("docvis", lower=0, upper=1, per="rows")
+
+
+def test_the_unit_is_no_key_and_no_result(people):
+    with pytest.raises(QueryError, match="privacy unit"):
+        people.group_by("id")
+    with pytest.raises(QueryError, match="privacy unit"):
+        people.with_columns(id="year")
+    with pytest.raises(QueryError, match="group key"):
+        people.group_by("year").with_columns(year="1")
+
+
+@pytest.mark.parametrize("expression", ["", "  ", None, 3, "docvis >", "docvis; SELECT 1", "docvis) OR (true", "docvis > 1 --", "/* x", "(SELECT 1)", "max(docvis) > 1"])
+def test_expressions(people, expression):
+    try:
+        kept = people.filter(expression)
+    except QueryError as error:
+        assert str(error).startswith("filter: ")
+    else:
+        assert expression in ("docvis > 1 --", "docvis) OR (true"), kept
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [[], 5, "2020", [2020, 2020], ["x"], [(2020, 1)], [()], pa.table({"other": [1]}), [2020, "x"], [{"a": 1}], [[2020]], {2020: 1}, [2020.5], [1e300]],
+    ids=str,
+)  # fmt: skip
+def test_public_keys_must_fit(people, keys):
+    with pytest.raises(QueryError, match="keys="):
+        people.group_by("year", keys=keys)
+
+
+def test_public_keys_may_be_spelled_in_other_types(people):
+    assert people.group_by("year", keys=["2020", "2021"]).public_keys["year"].to_pylist() == [2020, 2021]
+    assert people.group_by("year", keys=[2020.0]).public_keys["year"].to_pylist() == [2020]
+
+
+FILES = {
+    "empty.parquet": b"",
+    "damaged.parquet": b"PAR1 not really PAR1",
+    "empty.csv": b"",
+    "empty.json": b"",
+    "damaged.duckdb": b"not a database",
+    "unknown.xyz": b"a,b",
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_unreadable_files(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(FILES[name])
+    with pytest.raises((EngineError, ColumnError)) as caught:
+        sf.scan(str(path), privacy_unit="id")
+    assert name in str(caught.value) or isinstance(caught.value, ColumnError)
+
+
+def test_what_is_not_there(tmp_path):
+    for path in ("nowhere.parquet", "no*.parquet", "folder/", "", ".", "x.duckdb/t", str(tmp_path)):
+        with pytest.raises(EngineError):
+            sf.scan(path, privacy_unit="id")
+    for source in (None, 3, [1, 2], {"id": [1]}, ROWS.schema):
+        with pytest.raises(EngineError, match="cannot read a"):
+            sf.scan(source, privacy_unit="id")
+
+
+@pytest.mark.parametrize("unit", [None, 3, "", ["id"]])
+def test_the_unit_is_a_column_of_the_table(unit):
+    with pytest.raises(QueryError, match="privacy_unit"):
+        sf.scan(ROWS, privacy_unit=unit)
+
+
+@pytest.mark.parametrize("confidence", [0, 1, -1, 2, math.nan, "0.9", None])
+def test_confidence(engine, confidence):
+    release = Table(engine(ROWS), "id").bound(rows=1).agg(n=sf.count()).release(epsilon=1)
+    with pytest.raises(ParameterError, match="confidence"):
+        release.errors(confidence)
+
+
+@pytest.mark.parametrize("epsilon", ["1e-30", 1e-12, 1e-6, 1e4, 1e9, 10**30])
+@pytest.mark.parametrize("groups", [1, 100, 10**6])
+@pytest.mark.parametrize("noise", ["auto", "gaussian", "laplace"])
+def test_enormous_and_tiny_budgets_are_answered_or_refused_beforehand(engine, epsilon, groups, noise):
+    question = Table(engine(ROWS), "id").group_by("year").bound(groups=groups, rows=1).agg(n=sf.count(), m=sf.mean("income", lower=0, upper=1))
+    try:
+        release = question.release(epsilon=epsilon, delta=1e-6, noise=noise)
+    except (BudgetError, RefusalError, QueryError):
+        assert noise != "auto" or Fraction(epsilon) < Fraction(1, 10**9)
+        return
+    assert all(math.isfinite(float(scale)) and scale > 0 for scale in release.plan.scales.values())
+    release.to_arrow()
+
+
+def test_a_tiny_epsilon_finds_a_rule_for_private_groups(people):
+    """Where one rule of selection is impossible, `auto` takes another."""
+    assert count_by_year(people).plan(epsilon=1e-6, delta=1e-6).selection is not None

@@ -1,0 +1,251 @@
+"""Released noise, error bars and group selection, judged by fixed thresholds.
+
+Each test fails by chance with a probability below 1e-9, and is shown to fail on planted defects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import special
+
+import sfumato as sf
+from sfumato.measurements.selection import TruncatedGeometric
+from sfumato.noise import Gaussian, Laplace
+from sfumato.query.release import Release
+from sfumato.query.table import Table
+
+FALSE_ALARM = 1e-10
+GROUPS = 2000
+ASKED = dict(
+    n=sf.count(), u=sf.count_units(), s=sf.sum("n", lower=-2, upper=9), m=sf.mean("x", lower=0, upper=10),
+    v=sf.variance("x", lower=0, upper=10), c=sf.count("n"),
+)  # fmt: skip
+
+
+def by_group(groups: int, units: int) -> pa.Table:
+    """In each group the same units, each with one row; x runs through 0.0, 0.5, ... and n through 0..4."""
+    ids = np.tile(np.arange(units), groups)
+    return pa.table({
+        "id": ids, "g": np.repeat(np.arange(groups), units), "x": (ids % 20) / 2, "n": ids % 5,
+    })  # fmt: skip
+
+
+def noises(engine, release: Release) -> dict[str, np.ndarray]:
+    """Return what was added to each coordinate, in steps: one number for each group."""
+    plan = release.plan
+    exact = pa.Table.from_batches(list(engine.statistics(plan.exact, 1 << 16)))
+    noisy = {}
+    for batch in release._draw_all():
+        for name, values in batch.numbers.values.items():
+            noisy.setdefault(name, []).append(values / float(plan.steps[name]))
+    return {
+        name: np.concatenate(parts) - np.array([int(v) for v in exact[name].to_pylist()], float)
+        for name, parts in noisy.items()
+    }
+
+
+def fits(noise: np.ndarray, law: Laplace | Gaussian) -> bool:
+    """Whether the size of rounded draws is that of the law: by Gamma's or chi's exact quantiles.
+
+    Rounding moves a draw by at most half a step, so the threshold is wider by that.
+    """
+    n, unit = len(noise), float(law.unit)
+    if isinstance(law, Laplace):
+        size, slack = np.abs(noise).sum() / unit, n / (2 * unit)
+        low, high = special.gammaincinv(n, FALSE_ALARM / 2), special.gammainccinv(n, FALSE_ALARM / 2)
+    else:
+        size, slack = np.sqrt((noise**2).sum()) / unit, np.sqrt(n) / (2 * unit)
+        squares = special.chdtri(n, [1 - FALSE_ALARM / 2, FALSE_ALARM / 2])
+        # 1 - p loses digits for the lower end: Gamma's inverse keeps them.
+        low, high = np.sqrt(2 * special.gammaincinv(n / 2, FALSE_ALARM / 2)), np.sqrt(squares[1])
+    centred = abs(noise.mean()) < 7.5 * float(law.standard_deviation) / np.sqrt(n) + 0.5
+    return bool(low - slack <= size <= high + slack and centred)
+
+
+def public(engine, units=40):
+    table = by_group(GROUPS, units)
+    opened = engine(table)
+    return opened, Table(opened, "id").group_by("g", keys=list(range(GROUPS))).bound(groups=5, rows=2)
+
+
+@pytest.fixture
+def everybody(monkeypatch):
+    """Plans for 5 groups a unit, run without that limit: the noise alone is judged here."""
+    from sfumato.query.table import Question
+
+    honest = Question.exact
+    monkeypatch.setattr(Question, "exact", lambda self: replace(honest(self), groups=GROUPS))
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_each_number_has_the_noise_that_is_claimed(engine, everybody, noise):
+    opened, table = public(engine)
+    plan = table.agg(**ASKED).plan(epsilon=0.05, delta=1e-6, noise=noise)
+    drawn = noises(opened, Release(plan))
+    assert set(drawn) == set(plan.laws)
+    for name, law in plan.laws.items():
+        assert fits(drawn[name], law), name
+    told = {s["name"]: Fraction(s["noise_scale"]) for s in plan.explain().to_dict()["statistics"]}
+    assert told == {name: law.unit for name, law in plan.laws.items()}
+    # Independent: correlations of 2000 pairs beyond 0.17 have a chance below 1e-12.
+    matrix = np.corrcoef([drawn[name] for name in sorted(drawn)])
+    assert np.abs(matrix - np.eye(len(drawn))).max() < 0.17
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize("factor", [Fraction(7, 10), Fraction(1, 2**60), Fraction(13, 10)])
+def test_less_noise_or_none_is_seen(engine, everybody, noise, factor):
+    """30% less is beyond the thresholds by more than ten standard deviations."""
+    opened, table = public(engine)
+    plan = table.agg(**ASKED).plan(epsilon=0.05, delta=1e-6, noise=noise)
+    for name in plan.laws:
+        laws = {**plan.laws, name: type(plan.laws[name])(plan.laws[name].unit * factor)}
+        drawn = noises(opened, Release(replace(plan, laws=laws)))
+        assert [n for n, law in plan.laws.items() if not fits(drawn[n], law)] == [name]
+
+
+def test_two_releases_and_two_looks(engine, everybody):
+    opened, table = public(engine)
+    question = table.agg(u=sf.count_units())
+    release = question.release(epsilon=0.05)
+    one = noises(opened, release)["units"]
+    assert (one == noises(opened, release)["units"]).all()
+    other = noises(opened, question.release(epsilon=0.05))["units"]
+    assert abs(np.corrcoef(one, other)[0, 1]) < 0.17 and len(set(one)) > 50
+
+
+# Error bars. The truth is the same in every group, so one release is 2000 trials.
+VALUES = np.sort((np.arange(40) % 20) / 2)
+TRUTH = {
+    "n": (40, 40), "u": (40, 40), "s": (80, 80), "c": (40, 40), "m": (VALUES.mean(),) * 2, "v": (VALUES.var(),) * 2,
+    "d": (VALUES.std(),) * 2, "r": (VALUES.sum(),) * 2,
+    "q_25": (VALUES[9], VALUES[10]), "q_50": (VALUES[19], VALUES[20]), "q_90": (VALUES[35], VALUES[36]),
+}  # fmt: skip
+
+
+def least_covered(trials: int, rate: float) -> int:
+    """The smallest number of successes whose chance of being undercut is not below the false alarm."""
+    successes = np.arange(trials + 1)
+    return int(successes[special.bdtr(successes, trials, rate) >= FALSE_ALARM][0])
+
+
+def covered(release: Release, confidence: float, shrunk: float = 1.0) -> dict[str, int]:
+    answer, widths = release.to_arrow(), release.errors(confidence)
+    leaf = 10 / 2**16
+    counts = {}
+    for name, (low, high) in TRUTH.items():
+        if name in answer.column_names:
+            value, width = answer[name].to_numpy(), widths[name].to_numpy() * shrunk
+            counts[name] = int(((value - width <= high + leaf) & (value + width >= low - leaf)).sum())
+    return counts
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize(("confidence", "epsilon"), [(0.5, 1), (0.95, 1), (0.95, 20)])
+def test_error_bars_cover(engine, everybody, noise, confidence, epsilon):
+    _, table = public(engine)
+    questions = [
+        table.agg(**ASKED, d=sf.stddev("x", lower=0, upper=10), r=sf.sum("x", lower=0, upper=10, per="row")),
+        table.agg(q=sf.quantiles("x", [0.25, 0.5, 0.9], lower=0, upper=10)),
+        table.agg(m=sf.mean("x", lower=0, upper=10), u=sf.count_units()),
+        table.bound(rows=1).agg(n=sf.count(), s=sf.sum("n", lower=-2, upper=9), v=sf.variance("x", lower=0, upper=10)),
+    ]
+    for question in questions:
+        release = question.release(epsilon=epsilon, delta=1e-6, noise=noise)
+        for name, count in covered(release, confidence).items():
+            assert count >= least_covered(GROUPS, confidence), (name, count)
+
+
+def test_error_bars_of_single_numbers_are_tight_and_shorter_ones_are_seen(engine, everybody):
+    """A count's bar is exact: it neither covers more than it says, nor does a third less still pass."""
+    _, table = public(engine)
+    for noise in ("laplace", "gaussian"):
+        release = table.agg(u=sf.count_units()).release(epsilon=0.05, delta=1e-6, noise=noise)
+        count = covered(release, 0.8)["u"]
+        assert count <= GROUPS - least_covered(GROUPS, 1 - 0.81)
+        assert covered(release, 0.8, shrunk=0.66)["u"] < least_covered(GROUPS, 0.8)
+
+
+def test_simultaneous_bars_cover_all_at_once(engine, everybody):
+    _, table = public(engine)
+    release = table.agg(u=sf.count_units(), s=sf.sum("n", lower=-2, upper=9)).release(epsilon=1)
+    answer, widths = release.to_arrow(), release.errors(1 - 1e-10, simultaneous=True)
+    for name, truth in (("u", 40), ("s", 80)):
+        assert (np.abs(answer[name].to_numpy() - truth) <= widths[name].to_numpy()).all()
+
+
+# Private groups.
+def sized(sizes: dict[int, int]) -> pa.Table:
+    """`sizes[n]` groups of n units each; every unit is in one group."""
+    keys, ids, group, unit = [], [], 0, 0
+    for size, groups in sizes.items():
+        for _ in range(groups):
+            keys += [f"{size}:{group}"] * size
+            ids += range(unit, unit + size)
+            group, unit = group + 1, unit + size
+    return pa.table({"id": ids, "g": keys})
+
+
+def shown(release: Release) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for key in release.to_arrow()["g"].to_pylist():
+        size = int(key.partition(":")[0])
+        counts[size] = counts.get(size, 0) + 1
+    return counts
+
+
+def chance(rule, units: int) -> float:
+    """The probability with which a group of so many units is shown, by the rule's own description."""
+    if isinstance(rule, TruncatedGeometric):
+        return float(rule.probability(units))
+    if units < rule.pre_threshold:
+        return 0.0
+    return float(rule.law.rounded_sf(rule.expected_threshold - units - 1))
+
+
+def plausible(count: int, trials: int, rate: float) -> bool:
+    return special.bdtr(count, trials, rate) > FALSE_ALARM and (
+        count == 0 or special.bdtrc(count - 1, trials, rate) > FALSE_ALARM
+    )
+
+
+@pytest.mark.parametrize("selection", ["truncated_geometric", "laplace", "gaussian"])
+@pytest.mark.parametrize("pre_threshold", [1, 8])
+def test_groups_are_shown_as_often_as_the_rule_says(engine, selection, pre_threshold):
+    sample = Table(engine(sized({1: 1})), "id").group_by("g").bound(groups=1).agg(u=sf.count_units())
+    options = dict(epsilon=1, delta=1e-3, group_selection=selection, pre_threshold=pre_threshold)
+    middle = sample.plan(**options).selection.expected_threshold
+    sizes = sorted({1, max(1, pre_threshold - 1), pre_threshold, middle - 2, middle - 1, middle, middle + 2})
+    trials = {size: 1500 for size in sizes}
+    question = Table(engine(sized(trials)), "id").group_by("g").bound(groups=1).agg(u=sf.count_units())
+    release = question.release(**options)
+    found = shown(release)
+    rule = release.plan.selection
+    for size in sizes:
+        if size < pre_threshold:
+            assert size not in found
+        assert plausible(found.get(size, 0), 1500, chance(rule, size)), (size, found)
+    # One unit more or less is seen: where the slope is, the rule's neighbours are implausible.
+    count = found[middle]
+    assert not plausible(count, 1500, chance(rule, middle - 2)) and not plausible(count, 1500, chance(rule, middle + 2))
+
+
+@pytest.mark.parametrize("selection", ["laplace", "gaussian"])
+def test_shown_counts_reach_the_threshold(engine, selection):
+    """A count that selected its group is the count that is shown, so it is never below the threshold."""
+    question = Table(engine(sized({5: 800, 12: 800, 30: 50})), "id").group_by("g").bound(groups=1).agg(u=sf.count_units())
+    release = question.release(epsilon=1, delta=1e-3, group_selection=selection, pre_threshold=3)
+    counts = release.to_arrow()["u"].to_pylist()
+    assert counts and min(counts) >= release.plan.selection.expected_threshold
+
+
+def test_a_group_of_one_unit_is_shown_at_most_with_delta(engine):
+    question = Table(engine(sized({1: 200_000})), "id").group_by("g").bound(groups=1).agg(u=sf.count_units())
+    for selection in ("truncated_geometric", "laplace", "gaussian"):
+        release = question.release(epsilon=1, delta=1e-4, group_selection=selection)
+        assert special.bdtrc(release.to_arrow().num_rows - 1, 200_000, 1e-4) > FALSE_ALARM
