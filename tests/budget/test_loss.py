@@ -297,7 +297,8 @@ def test_mixture_weights_are_a_distribution_rounded_up():
     total = sum(F(*map(int, w.as_integer_ratio())) for w in atoms.values())
     assert 1 <= total <= 1 + F(1, 2**110)
     coarse = mixture([(F(1, 3), 100), (F(1, 7), 30)], 16)
-    assert len(coarse) <= 17 and max(coarse) == F(100, 3) + F(30, 7)
+    top = F(100, 3) + F(30, 7)
+    assert len(coarse) <= 17 and top <= max(coarse) <= top * (1 + F(130, 2**40))
     assert mixture([(F(1), 5000)], 16) is None
 
 

@@ -26,23 +26,29 @@ MANY = 4096  # of one mechanism: beyond, the atoms are too many and basic compos
 Atoms = dict[Fraction, Any]  # privacy loss -> its probability, an upper bound in MPFR
 
 
-def two_point_atoms(epsilon: Fraction, count: int) -> Atoms:
-    """Return the losses of `count` epsilon-DP mechanisms and their probabilities, rounded up."""
+def two_point_atoms(epsilon: Fraction, count: int) -> list[Any]:
+    """Return the probabilities of losses (2j - count) * epsilon, j = 0 ... count, rounded up.
+
+    Args:
+        epsilon: of each of the mechanisms.
+        count: how many there are.
+    """
     up, down = upward(BITS), downward(BITS)
     odds = up.exp(convert(epsilon, up))
     least = up.div(1, down.add(1, down.exp(convert(epsilon, down))))
     weight = up.pow(least, count)
-    atoms = {}
+    weights = []
     for right in range(count + 1):
-        atoms[(2 * right - count) * epsilon] = weight
+        weights.append(weight)
         weight = up.div(up.mul(weight, up.mul(odds, count - right)), right + 1)
-    return atoms
+    return weights
 
 
 def mixture(parts: Iterable[tuple[Fraction, int]], limit: int) -> Atoms | None:
     """Return the losses of all parts together, at most `limit` of them and perhaps one more.
 
-    Where there would be more, losses are rounded up to a coarser grid: never less private.
+    Where there would be more, losses are rounded up to a coarser grid: never less private. Several
+    parts are first put on a common grid, their epsilons rounded up by less than 2^-40 of the sum.
 
     Args:
         parts: (epsilon, count) of pure mechanisms.
@@ -50,30 +56,35 @@ def mixture(parts: Iterable[tuple[Fraction, int]], limit: int) -> Atoms | None:
     Returns:
         Loss -> probability rounded up; None where one part has over 4096 mechanisms.
     """
+    parts = [(epsilon, count) for epsilon, count in parts if epsilon]
+    if any(count > MANY for _, count in parts):
+        return None
     up = upward(BITS)
-    atoms: Atoms = {Fraction(0): convert(1, up)}
+    total = sum((epsilon * count for epsilon, count in parts), Fraction(0))
+    step = parts[0][0] if len(parts) == 1 else total / 2**40
+    atoms: dict[int, Any] = {0: convert(1, up)}  # losses in steps: integers are quick to add and to find
     for epsilon, count in parts:
-        if count > MANY:
-            return None
-        single = _coarsen(two_point_atoms(epsilon, count), limit)
-        joined: Atoms = {}
+        steps = -(-epsilon // step)
+        weights = two_point_atoms(steps * step, count)
+        single = _coarsen({(2 * right - count) * steps: w for right, w in enumerate(weights)}, limit)
+        joined: dict[int, Any] = {}
         for loss, weight in atoms.items():
             for other, factor in single.items():
-                total = loss + other
-                joined[total] = up.add(joined.get(total, 0), up.mul(weight, factor))
+                place = loss + other
+                joined[place] = up.add(joined.get(place, 0), up.mul(weight, factor))
         atoms = _coarsen(joined, limit)
-    return atoms
+    return {loss * step: weight for loss, weight in atoms.items()}
 
 
-def _coarsen(atoms: Atoms, limit: int) -> Atoms:
+def _coarsen(atoms: dict[int, Any], limit: int) -> dict[int, Any]:
     if len(atoms) <= limit:
         return atoms
     up = upward(BITS)
     top, bottom = max(atoms), min(atoms)
-    step = (top - bottom) / limit
-    merged: Atoms = {}
+    width = -(-(top - bottom) // limit)
+    merged: dict[int, Any] = {}
     for loss, weight in atoms.items():
-        raised = top - (top - loss) // step * step
+        raised = top - (top - loss) // width * width
         merged[raised] = up.add(merged.get(raised, 0), weight)
     return merged
 

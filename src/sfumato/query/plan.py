@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from sfumato.budget import Loss, calibrate, split_delta
+from sfumato.budget import Loss, calibrate, gaussian_mu, split_delta
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import positive_int
+from sfumato.framework.spaces import root_up
 from sfumato.measurements.noise import NOISES, Law, NoiseKind
 from sfumato.measurements.selection import (
     GaussianThreshold,
@@ -143,6 +144,8 @@ def make_plan(
         if noises == ("gaussian",):
             raise BudgetError("delta is 0, but Gaussian noise needs more; pass delta=1e-6 or noise='laplace'")
         noises = ("laplace",)
+    if noises == tuple(NOISES) and _gaussian_is_ahead(question, eps, dlt):
+        noises = ("gaussian",)
     candidates = [
         _candidate(question, eps, dlt, NOISES[n], s, pre_threshold)
         for n in noises
@@ -158,6 +161,21 @@ def _choices(name: str, value: object, known: tuple[str, ...]) -> tuple[str, ...
     if value in known:
         return (str(value),)
     raise ParameterError(name, value, "one of " + ", ".join(map(repr, ("auto", *known))))
+
+
+def _gaussian_is_ahead(question: Question, epsilon: Fraction, delta: Fraction) -> bool:
+    """Skip Laplace noise that is far behind by basic composition.
+
+    Privacy-loss distributions gain nothing on a few Laplace noises, and bring many of them at best to
+    the scale of the Gaussian, whose deviation is then still smaller by the root of 2.
+    """
+    deviations = {}
+    for name, kind in NOISES.items():
+        needed = requirements(question, kind.norm, Fraction(1), units=question.private_groups)
+        loss = _noise_loss(question, kind, needed, _scales(needed, kind, Fraction(1)))
+        multiplier = float(_rough_multiplier(loss, epsilon, delta))
+        deviations[name] = multiplier * kind.law(Fraction(1)).standard_deviation
+    return deviations["laplace"] > 1.25 * deviations["gaussian"]
 
 
 def _worth_trying(question: Question, noise: str, asked: str, kind: str, selection: str | None) -> bool:
@@ -186,9 +204,9 @@ def _candidate(
     def loss_with(needed: Requirements, multiplier: Fraction) -> Loss:
         return _noise_loss(question, noise, needed, _scales(needed, noise, multiplier)) + rule.loss
 
-    # Grids depend on the noise and the noise, in the last digits, on grids: once to find the size
-    # of the noise, then for good.
-    rough = calibrate(lambda k: loss_with(needs(Fraction(1)), k), epsilon, delta)
+    # Grids depend on the size of the noise and the noise, in the last digits, on grids: a rough size
+    # first, then the noise for good.
+    rough = _rough_multiplier(loss_with(needs(Fraction(1)), Fraction(1)), epsilon, delta)
     needed = needs(rough)
     multiplier = calibrate(lambda k: loss_with(needed, k), epsilon, delta, start=rough)
     scales = _scales(needed, noise, multiplier)
@@ -205,6 +223,14 @@ def _candidate(
         rule.selection(laws),
         loss_with(needed, multiplier),
     )
+
+
+def _rough_multiplier(unit_loss: Loss, epsilon: Fraction, delta: Fraction) -> Fraction:
+    """Return about how much noise is needed, from the loss at a multiplier of one."""
+    if unit_loss.gaussian:
+        room = max(delta - unit_loss.floor, delta / 2**20)
+        return root_up(unit_loss.gaussian) / gaussian_mu(epsilon, room)
+    return unit_loss.basic_epsilon / epsilon
 
 
 def _scales(needed: Requirements, noise: NoiseKind, multiplier: Fraction) -> dict[str, Fraction]:
