@@ -16,7 +16,9 @@ def write_rows(path: str, columns: Mapping[str, tuple[str, Sequence[str | None]]
     """Write a table `rows` to a DuckDB file: by column, its SQL type and its values as text."""
     texts = pa.table({name: pa.array(list(values), pa.string()) for name, (_, values) in columns.items()})
     quoted = {name: '"' + name.replace('"', '""') + '"' for name in columns}
-    typed = ", ".join(f"CAST({quoted[name]} AS {kind}) AS {quoted[name]}" for name, (kind, _) in columns.items())
+    typed = ", ".join(
+        f"CAST({quoted[name]} AS {kind}) AS {quoted[name]}" for name, (kind, _) in columns.items()
+    )
     with duckdb.connect(path) as connection:
         connection.register("texts", texts)
         connection.execute(f"CREATE TABLE rows AS SELECT {typed} FROM texts")

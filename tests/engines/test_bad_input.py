@@ -23,7 +23,15 @@ from sfumato.errors import (
 from sfumato.noise import law as noise_law
 from sfumato.query.table import Table
 
-ROWS = pa.table({"id": [1, 2, 3], "year": [2020, 2020, 2021], "docvis": [1, 2, 3], "name": ["a", "b", "c"], "income": [1.5, None, 2.5]})
+ROWS = pa.table(
+    {
+        "id": [1, 2, 3],
+        "year": [2020, 2020, 2021],
+        "docvis": [1, 2, 3],
+        "name": ["a", "b", "c"],
+        "income": [1.5, None, 2.5],
+    }
+)
 
 
 @pytest.fixture
@@ -51,7 +59,11 @@ COLUMNS = {
     "case of a key": (lambda t: t.group_by("YEAR"), "'YEAR'", "'year'"),
     "sum": (lambda t: t.bound(rows=1).agg(s=sf.sum("docvist", lower=0, upper=1)), "'docvist'", "'docvis'"),
     "count": (lambda t: t.bound(rows=1).agg(s=sf.count("nam")), "'nam'", "'name'"),
-    "quantiles": (lambda t: t.bound(rows=1).agg(s=sf.quantiles("incom", 0.5, lower=0, upper=1)), "'incom'", "'income'"),
+    "quantiles": (
+        lambda t: t.bound(rows=1).agg(s=sf.quantiles("incom", 0.5, lower=0, upper=1)),
+        "'incom'",
+        "'income'",
+    ),
     "filter": (lambda t: t.filter("yaer > 2020"), "'yaer'", "'year'"),
     "with_columns": (lambda t: t.with_columns(z="docvi + 1"), "'docvi'", "'docvis'"),
     "unit": (lambda t: Table(t.engine, "idd"), "'idd'", "'id'"),
@@ -92,7 +104,9 @@ def test_missing_bounds_and_limits(people, what):
         ask(people)
 
 
-@pytest.mark.parametrize("make", [sf.sum, sf.mean, sf.variance, sf.stddev, lambda c, **k: sf.quantiles(c, 0.5, **k)])
+@pytest.mark.parametrize(
+    "make", [sf.sum, sf.mean, sf.variance, sf.stddev, lambda c, **k: sf.quantiles(c, 0.5, **k)]
+)
 @pytest.mark.parametrize(
     "bounds",
     [(2, 1), (1, 1), (0, -0.0), (math.nan, 1), (0, math.nan), (-math.inf, 1), (0, math.inf), ("a", 1), (0, "1e99999"),
@@ -135,7 +149,9 @@ def test_admissible_extremes_are_answered_or_refused_in_words(engine, column, ki
     assert not failed
 
 
-@pytest.mark.parametrize("epsilon", [0, -1, math.nan, math.inf, -math.inf, "x", None, True, "1e", 0.0, "-0.5", [1], 1j])
+@pytest.mark.parametrize(
+    "epsilon", [0, -1, math.nan, math.inf, -math.inf, "x", None, True, "1e", 0.0, "-0.5", [1], 1j]
+)
 def test_epsilon_must_be_finite_and_positive(people, epsilon):
     with pytest.raises(BudgetError, match="epsilon"):
         count_by_year(people).release(epsilon=epsilon, delta=1e-6)
@@ -156,12 +172,20 @@ def test_private_groups_need_delta(people):
 
 
 def test_options_must_be_known(people):
-    for option in ({"noise": "gauss"}, {"noise": None}, {"group_selection": "magic"}, {"pre_threshold": 0}, {"pre_threshold": 1.5}):
+    for option in (
+        {"noise": "gauss"},
+        {"noise": None},
+        {"group_selection": "magic"},
+        {"pre_threshold": 0},
+        {"pre_threshold": 1.5},
+    ):
         with pytest.raises(ParameterError, match=next(iter(option))):
             count_by_year(people).release(epsilon=1, delta=1e-6, **option)
     for option in ({"group_selection": "laplace"}, {"pre_threshold": 5}):
         with pytest.raises(ParameterError, match="public"):
-            people.group_by("year", keys=[2020]).bound(groups=1, rows=1).agg(n=sf.count()).release(epsilon=1, delta=1e-6, **option)
+            people.group_by("year", keys=[2020]).bound(groups=1, rows=1).agg(n=sf.count()).release(
+                epsilon=1, delta=1e-6, **option
+            )
     with pytest.raises(ParameterError, match="unsafe_words"):
         count_by_year(people).release(epsilon=1, delta=1e-6, unsafe_words=np.random.default_rng())
 
@@ -175,8 +199,16 @@ def test_limits_are_whole_numbers(people, limit, value):
 
 @pytest.mark.parametrize("rows", [10**12, 10**18, 2**63, 2**64, 2**130, 2**1100])
 def test_an_enormous_limit_is_answered_or_refused_beforehand(engine, rows):
-    question = Table(engine(ROWS), "id").bound(rows=rows)
-    for asked in ({"n": sf.count()}, {"m": sf.mean("income", lower=0, upper=1)}, {"q": sf.quantiles("income", 0.5, lower=0, upper=1)}):
+    try:
+        question = Table(engine(ROWS), "id").bound(rows=rows)
+    except QueryError:
+        assert rows > 10**9
+        return
+    for asked in (
+        {"n": sf.count()},
+        {"m": sf.mean("income", lower=0, upper=1)},
+        {"q": sf.quantiles("income", 0.5, lower=0, upper=1)},
+    ):
         try:
             release = question.agg(**asked).release(epsilon=1)
         except (QueryError, BudgetError, RefusalError):
@@ -186,8 +218,8 @@ def test_an_enormous_limit_is_answered_or_refused_beforehand(engine, rows):
 
 @pytest.mark.parametrize("groups", [10**6, 2**63, 2**64, 2**130])
 def test_an_enormous_limit_of_groups(engine, groups):
-    question = Table(engine(ROWS), "id").group_by("year").bound(groups=groups, rows=1).agg(n=sf.count())
     try:
+        question = Table(engine(ROWS), "id").group_by("year").bound(groups=groups, rows=1).agg(n=sf.count())
         release = question.release(epsilon=1, delta=1e-6)
     except SfumatoError:
         return
@@ -228,13 +260,17 @@ def test_names_of_error_columns_are_distinct_too(engine, tmp_path):
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("aggregate", ["count(*)", len, max, None, 3, "docvis", pa.compute.sum if hasattr(pa, "compute") else abs])
+@pytest.mark.parametrize(
+    "aggregate", ["count(*)", len, max, None, 3, "docvis", pa.compute.sum if hasattr(pa, "compute") else abs]
+)
 def test_only_private_aggregates(people, aggregate):
     with pytest.raises(QueryError, match="not a private aggregate"):
         people.bound(rows=1).agg(n=aggregate)
 
 
-@pytest.mark.parametrize("ranks", [[], [0.5, 0.5], [-0.1], [1.1], math.nan, [math.inf], "half", None, ["a"], [None], True])
+@pytest.mark.parametrize(
+    "ranks", [[], [0.5, 0.5], [-0.1], [1.1], math.nan, [math.inf], "half", None, ["a"], [None], True]
+)
 def test_ranks(ranks):
     with pytest.raises(QueryError, match="ranks"):
         sf.quantiles("income", ranks, lower=0, upper=1)
@@ -261,11 +297,26 @@ def test_the_unit_is_no_key_and_no_result(people):
         people.group_by("id")
     with pytest.raises(QueryError, match="privacy unit"):
         people.with_columns(id="year")
-    with pytest.raises(QueryError, match="group key"):
+    with pytest.raises(QueryError, match="before group_by"):
         people.group_by("year").with_columns(year="1")
 
 
-@pytest.mark.parametrize("expression", ["", "  ", None, 3, "docvis >", "docvis; SELECT 1", "docvis) OR (true", "docvis > 1 --", "/* x", "(SELECT 1)", "max(docvis) > 1"])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "",
+        "  ",
+        None,
+        3,
+        "docvis >",
+        "docvis; SELECT 1",
+        "docvis) OR (true",
+        "docvis > 1 --",
+        "/* x",
+        "(SELECT 1)",
+        "max(docvis) > 1",
+    ],
+)
 def test_expressions(people, expression):
     try:
         kept = people.filter(expression)
@@ -335,11 +386,16 @@ def test_confidence(engine, confidence):
 @pytest.mark.parametrize("groups", [1, 100, 10**6])
 @pytest.mark.parametrize("noise", ["auto", "gaussian", "laplace"])
 def test_enormous_and_tiny_budgets_are_answered_or_refused_beforehand(engine, epsilon, groups, noise):
-    question = Table(engine(ROWS), "id").group_by("year").bound(groups=groups, rows=1).agg(n=sf.count(), m=sf.mean("income", lower=0, upper=1))
+    question = (
+        Table(engine(ROWS), "id")
+        .group_by("year")
+        .bound(groups=groups, rows=1)
+        .agg(n=sf.count(), m=sf.mean("income", lower=0, upper=1))
+    )
     try:
         release = question.release(epsilon=epsilon, delta=1e-6, noise=noise)
     except (BudgetError, RefusalError, QueryError):
-        assert noise != "auto" or Fraction(epsilon) < Fraction(1, 10**9)
+        assert noise != "auto" or not Fraction(1, 10**9) <= Fraction(epsilon) <= 10**6
         return
     assert all(math.isfinite(float(scale)) and scale > 0 for scale in release.plan.scales.values())
     release.to_arrow()

@@ -43,7 +43,13 @@ QUESTIONS: dict[str, dict[str, Any]] = {
 def plan(asked: str, groups: int, rows: int, private: bool, **options: Any):
     table = sf.scan(ROWS, privacy_unit="id")
     keys = {} if private else {"keys": [str(i) for i in range(groups)]}
-    return Table(table.engine, "id").group_by("g", **keys).bound(groups=groups, rows=rows).agg(**QUESTIONS[asked]).plan(**options)
+    return (
+        Table(table.engine, "id")
+        .group_by("g", **keys)
+        .bound(groups=groups, rows=rows)
+        .agg(**QUESTIONS[asked])
+        .plan(**options)
+    )
 
 
 def changes(told: dict[str, Any]) -> list[list[tuple[Fraction, Fraction]]]:
@@ -55,7 +61,9 @@ def changes(told: dict[str, Any]) -> list[list[tuple[Fraction, Fraction]]]:
     found = []
     for label, numbers in groupby(told["statistics"], key=_label):
         parts = {n["name"].rpartition(".")[2]: n for n in numbers}
-        ratio = {k: Fraction(p["largest_contribution"]) / Fraction(p["noise_scale"]) for k, p in parts.items()}
+        ratio = {
+            k: Fraction(p["largest_contribution"]) / Fraction(p["noise_scale"]) for k, p in parts.items()
+        }
         if "squares" in parts:
             found.append(_with_squares(parts, rows))
         elif "absent" in parts:
@@ -88,7 +96,9 @@ def _with_squares(parts: dict[str, Any], rows: int) -> list[tuple[Fraction, ...]
     found = [(rows * x / scale, rows * abs(x**2 / coarse - shift) / square_scale) for x in points]
     assert shift <= largest + 1
     if "absent" in parts:
-        found.append((Fraction(parts["absent"]["largest_contribution"]) / Fraction(parts["absent"]["noise_scale"]),))
+        found.append(
+            (Fraction(parts["absent"]["largest_contribution"]) / Fraction(parts["absent"]["noise_scale"]),)
+        )
     return found
 
 
@@ -117,7 +127,9 @@ CASES = [(asked, groups, rows) for asked in QUESTIONS for groups, rows in ((1, 1
 @pytest.mark.parametrize(("asked", "groups", "rows"), CASES)
 @pytest.mark.parametrize(("epsilon", "delta"), [(1, "1e-6"), ("0.1", "1e-9"), (8, "1e-2")])
 def test_gaussian_noise_meets_its_budget_and_no_more(asked, groups, rows, epsilon, delta):
-    told = plan(asked, groups, rows, False, epsilon=epsilon, delta=delta, noise="gaussian").explain().to_dict()
+    told = (
+        plan(asked, groups, rows, False, epsilon=epsilon, delta=delta, noise="gaussian").explain().to_dict()
+    )
     square = limits(told) * sum(max(sum(r * r for r in option) for option in s) for s in changes(told))
     mu = mpmath.sqrt(mpmath.mpf(square.numerator) / square.denominator)
     eps, dlt = Fraction(epsilon), mpmath.mpf(delta)
@@ -141,7 +153,11 @@ def test_gaussian_noise_beside_a_threshold(asked, groups, rows):
     assert gaussian_delta(Fraction(1), mu) <= rest
     assert gaussian_delta(Fraction(1), mu * mpmath.mpf("1.01")) > rest
     sigma = Fraction(next(s["noise_scale"] for s in told["statistics"] if s["name"] == "units"))
-    tail = mpmath.ncdf(-(mpmath.mpf(told["selection"]["threshold"]) - mpmath.mpf(3) / 2) * sigma.denominator / sigma.numerator)
+    tail = mpmath.ncdf(
+        -(mpmath.mpf(told["selection"]["threshold"]) - mpmath.mpf(3) / 2)
+        * sigma.denominator
+        / sigma.numerator
+    )
     each = Fraction(told["selection"]["delta_per_group"])
     assert tail <= mpmath.mpf(each.numerator) / each.denominator  # a lone unit, with its noise rounded
 
@@ -167,16 +183,31 @@ def test_laplace_noise_beside_a_threshold(asked, groups, rows):
     scale = Fraction(next(s["noise_scale"] for s in told["statistics"] if s["name"] == "units"))
     reach = (Fraction(told["selection"]["threshold"]) - Fraction(3, 2)) / scale
     tail = mpmath.exp(-mpmath.mpf(reach.numerator) / reach.denominator) / 2
-    assert tail <= mpmath.mpf(Fraction(told["selection"]["delta_per_group"]).numerator) / Fraction(
-        told["selection"]["delta_per_group"]
-    ).denominator
+    assert (
+        tail
+        <= mpmath.mpf(Fraction(told["selection"]["delta_per_group"]).numerator)
+        / Fraction(told["selection"]["delta_per_group"]).denominator
+    )
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 @pytest.mark.parametrize("groups", [1, 3])
 def test_the_truncated_geometric_rule_is_paid_for(noise, groups):
     """Its epsilons add to those of the noise; its delta is within the budget, and both are above zero."""
-    told = plan("count", groups, 1, True, epsilon=1, delta="1e-6", noise=noise, group_selection="truncated_geometric").explain().to_dict()
+    told = (
+        plan(
+            "count",
+            groups,
+            1,
+            True,
+            epsilon=1,
+            delta="1e-6",
+            noise=noise,
+            group_selection="truncated_geometric",
+        )
+        .explain()
+        .to_dict()
+    )
     assert joined(told) <= Fraction("1e-6")
     own = Fraction(told["selection"]["epsilon_per_group"]) * limits(told)
     ratios = changes(told)
@@ -188,7 +219,9 @@ def test_the_truncated_geometric_rule_is_paid_for(noise, groups):
         square = limits(told) * sum(max(sum(r * r for r in option) for option in s) for s in ratios)
         mu = mpmath.sqrt(mpmath.mpf(square.numerator) / square.denominator)
         # At best the rule loses all of its epsilon one way; the rest is the Gaussian's.
-        assert gaussian_delta(Fraction(1) + own, mu) <= mpmath.mpf("1e-6") - joined(told).numerator / mpmath.mpf(joined(told).denominator)
+        assert gaussian_delta(Fraction(1) + own, mu) <= mpmath.mpf("1e-6") - joined(
+            told
+        ).numerator / mpmath.mpf(joined(told).denominator)
 
 
 @pytest.mark.parametrize(("asked", "groups", "rows"), CASES)

@@ -18,16 +18,18 @@ from sfumato.transformations.quantile_tree import BRANCHING, HEIGHT, LEAVES
 
 MANY, SOME = 10**6, 2000
 STRANGER = 10**9  # the unit that comes or goes
-SCHEMA = pa.schema([("id", pa.int64()), ("g", pa.int64()), ("h", pa.string()), ("x", pa.float64()), ("n", pa.int64())])
+SCHEMA = pa.schema(
+    [("id", pa.int64()), ("g", pa.int64()), ("h", pa.string()), ("x", pa.float64()), ("n", pa.int64())]
+)
 
 
 def table(unit, g, h, x, n) -> pa.Table:
     size = max(np.size(column) for column in (g, x, n))
-    columns = [
-        pa.array(np.broadcast_to(c, size)) if not isinstance(c, pa.Array) else c for c in (unit, g)
-    ]
+    columns = [pa.array(np.broadcast_to(c, size)) if not isinstance(c, pa.Array) else c for c in (unit, g)]
     texts = pa.array([h] * size, pa.string()) if isinstance(h, (str, type(None))) else h
-    return pa.table([*columns, texts, as_column(x, size, pa.float64()), as_column(n, size, pa.int64())], schema=SCHEMA)
+    return pa.table(
+        [*columns, texts, as_column(x, size, pa.float64()), as_column(n, size, pa.int64())], schema=SCHEMA
+    )
 
 
 def as_column(values: Any, size: int, kind: pa.DataType) -> pa.Array:
@@ -39,7 +41,13 @@ def as_column(values: Any, size: int, kind: pa.DataType) -> pa.Array:
 def others() -> pa.Table:
     rng = np.random.default_rng(5)
     size = 400
-    return table(rng.integers(0, 60, size), rng.integers(0, 12, size), "a", rng.normal(5, 20, size), rng.integers(-9, 40, size))
+    return table(
+        rng.integers(0, 60, size),
+        rng.integers(0, 12, size),
+        "a",
+        rng.normal(5, 20, size),
+        rng.integers(-9, 40, size),
+    )
 
 
 RNG = np.random.default_rng(8)
@@ -126,7 +134,9 @@ def violations(plan: Plan, changed: dict[Any, dict[Any, int]], groups: int) -> l
             total += joint
             if joint > statistic.sensitivity(norm, [scales[c] for c in statistic.coordinates]):
                 broken.append(f"{statistic.coordinates} moved by {float(joint)} jointly in {key}")
-    chain = bound_groups(groups) >> per_group(plan.requirements.statistics, norm, list(scales.values()), groups)
+    chain = bound_groups(groups) >> per_group(
+        plan.requirements.statistics, norm, list(scales.values()), groups
+    )
     reach = chain.map(1)
     if total > (reach if norm is Norm.L1 else reach**2):
         broken.append(f"the release moved by {float(total)}, more than its map")
@@ -141,7 +151,9 @@ def test_a_unit_changes_no_more_than_is_claimed(engine, fixed_salt, asked, noise
         plans, before = {}, {}
         for name, rows_of in ADVERSARIES.items():
             opened = engine(pa.concat_tables([base, rows_of]))
-            question = Table(opened, "id").group_by(*keys).bound(groups=groups, rows=rows).agg(**AGGREGATES[asked])
+            question = (
+                Table(opened, "id").group_by(*keys).bound(groups=groups, rows=rows).agg(**AGGREGATES[asked])
+            )
             if keys not in plans:
                 plans[keys] = question.plan(epsilon=1, delta=1e-6, noise=noise)
                 before[keys] = exact(engine(base), plans[keys])
@@ -198,7 +210,11 @@ def test_planted_defects_are_seen(engine, defect):
     one, other = engine(base), engine(pa.concat_tables([base, ADVERSARIES["many rows in known groups"]]))
     question = Table(one, "id").group_by("g").bound(groups=2, rows=1)
     asked = question.agg(u=sf.count_units(), n=sf.count(), s=sf.sum("n", lower=0, upper=30))
-    limits = {"groups": {"groups": 12, "rows": 1}, "rows": {"groups": 2, "rows": 50}, "clamp": {"groups": 2, "rows": 1}}
+    limits = {
+        "groups": {"groups": 12, "rows": 1},
+        "rows": {"groups": 2, "rows": 50},
+        "clamp": {"groups": 2, "rows": 1},
+    }
     upper = 400 if defect == "clamp" else 30
     loose = question.bound(**limits[defect])
     ran = loose.agg(u=sf.count_units(), n=sf.count(), s=sf.sum("n", lower=0, upper=upper))
@@ -221,8 +237,11 @@ def test_planted_defects_are_seen(engine, defect):
 
 def test_moments_share_noise_between_values_and_missing_values():
     """The free count of missing values is the boldest claim; see the sensitivities' own tests."""
-    question = Table(_engine_of(others()), "id").group_by("g").bound(groups=1, rows=1).agg(
-        n=sf.count(), v=sf.variance("x", lower=0, upper=30)
+    question = (
+        Table(_engine_of(others()), "id")
+        .group_by("g")
+        .bound(groups=1, rows=1)
+        .agg(n=sf.count(), v=sf.variance("x", lower=0, upper=30))
     )
     plan = question.plan(epsilon=1, delta=1e-6)
     assert any(isinstance(s, Moments) and s.absent_exponent is not None for s in plan.requirements.statistics)

@@ -153,7 +153,9 @@ def test_error_bars_cover(engine, everybody, noise, confidence, epsilon):
         table.agg(**ASKED, d=sf.stddev("x", lower=0, upper=10), r=sf.sum("x", lower=0, upper=10, per="row")),
         table.agg(q=sf.quantiles("x", [0.25, 0.5, 0.9], lower=0, upper=10)),
         table.agg(m=sf.mean("x", lower=0, upper=10), u=sf.count_units()),
-        table.bound(rows=1).agg(n=sf.count(), s=sf.sum("n", lower=-2, upper=9), v=sf.variance("x", lower=0, upper=10)),
+        table.bound(rows=1).agg(
+            n=sf.count(), s=sf.sum("n", lower=-2, upper=9), v=sf.variance("x", lower=0, upper=10)
+        ),
     ]
     for question in questions:
         release = question.release(epsilon=epsilon, delta=1e-6, noise=noise)
@@ -232,13 +234,20 @@ def test_groups_are_shown_as_often_as_the_rule_says(engine, selection, pre_thres
         assert plausible(found.get(size, 0), 1500, chance(rule, size)), (size, found)
     # One unit more or less is seen: where the slope is, the rule's neighbours are implausible.
     count = found[middle]
-    assert not plausible(count, 1500, chance(rule, middle - 2)) and not plausible(count, 1500, chance(rule, middle + 2))
+    assert not plausible(count, 1500, chance(rule, middle - 2)) and not plausible(
+        count, 1500, chance(rule, middle + 2)
+    )
 
 
 @pytest.mark.parametrize("selection", ["laplace", "gaussian"])
 def test_shown_counts_reach_the_threshold(engine, selection):
     """A count that selected its group is the count that is shown, so it is never below the threshold."""
-    question = Table(engine(sized({5: 800, 12: 800, 30: 50})), "id").group_by("g").bound(groups=1).agg(u=sf.count_units())
+    question = (
+        Table(engine(sized({5: 800, 12: 800, 30: 50})), "id")
+        .group_by("g")
+        .bound(groups=1)
+        .agg(u=sf.count_units())
+    )
     release = question.release(epsilon=1, delta=1e-3, group_selection=selection, pre_threshold=3)
     counts = release.to_arrow()["u"].to_pylist()
     assert counts and min(counts) >= release.plan.selection.expected_threshold

@@ -27,7 +27,9 @@ def released(question, seed=1, **options):
 def visits(units=300) -> pa.Table:
     """Three rows of each unit: in group a with x = 2 and 4, in group b with x = 9."""
     ids = [u for u in range(units) for _ in range(3)]
-    return pa.table({"id": ids, "g": ["a", "a", "b"] * units, "x": [2.0, 4.0, 9.0] * units, "n": [1, 2, 3] * units})
+    return pa.table(
+        {"id": ids, "g": ["a", "a", "b"] * units, "x": [2.0, 4.0, 9.0] * units, "n": [1, 2, 3] * units}
+    )
 
 
 @pytest.mark.parametrize("noise", ["auto", "laplace", "gaussian"])
@@ -50,7 +52,9 @@ def test_near_the_truth_at_a_large_epsilon(engine, noise):
 
 def test_rows_over_the_limit_count_less_and_groups_over_it_not_at_all(engine):
     table = Table(engine(visits()), "id")
-    one = released(table.group_by("g").bound(groups=2, rows=1).agg(n=sf.count(), m=sf.mean("x", lower=0, upper=10)))
+    one = released(
+        table.group_by("g").bound(groups=2, rows=1).agg(n=sf.count(), m=sf.mean("x", lower=0, upper=10))
+    )
     a, b = one.to_arrow().to_pylist()
     assert (a["n"], b["n"]) == (300, 300) and abs(a["m"] - 3) < 0.1 and abs(b["m"] - 9) < 0.1
     few = released(table.group_by("g").bound(groups=1, rows=2).agg(u=sf.count_units()), epsilon=1e4)
@@ -75,7 +79,11 @@ TYPES = {
 def test_units_of_every_type(engine, kind):
     values = [*TYPES[kind], *TYPES[kind], None, None]
     table = pa.table({"id": values, "x": [1.0] * len(values)})
-    question = Table(engine(table), "id").bound(rows=2).agg(u=sf.count_units(), n=sf.count(), s=sf.sum("x", lower=0, upper=2))
+    question = (
+        Table(engine(table), "id")
+        .bound(rows=2)
+        .agg(u=sf.count_units(), n=sf.count(), s=sf.sum("x", lower=0, upper=2))
+    )
     people = 2 if kind == "boolean" else 40
     (row,) = released(question).to_arrow().to_pylist()
     assert row["u"] == people and row["n"] == 2 * people and abs(row["s"] - 2 * people) < 0.1
@@ -83,8 +91,17 @@ def test_units_of_every_type(engine, kind):
 
 def test_a_column_of_identifiers_of_its_own_type(engine):
     ids = [str(uuid.UUID(int=i << 64)) for i in range(50)]
-    rows = {"id": ("UUID", [*ids, None]), "k": ("UUID", [ids[0]] * 51), "x": ("HUGEINT", [str(2**127 - 1)] * 51)}
-    question = Table(engine(rows), "id").group_by("k").bound(groups=1, rows=1).agg(n=sf.count(), s=sf.sum("x", lower=0, upper=3))
+    rows = {
+        "id": ("UUID", [*ids, None]),
+        "k": ("UUID", [ids[0]] * 51),
+        "x": ("HUGEINT", [str(2**127 - 1)] * 51),
+    }
+    question = (
+        Table(engine(rows), "id")
+        .group_by("k")
+        .bound(groups=1, rows=1)
+        .agg(n=sf.count(), s=sf.sum("x", lower=0, upper=3))
+    )
     (row,) = released(question).to_arrow().to_pylist()
     assert (row["n"], row["s"]) == (50, 150) and str(row["k"]) == ids[0]
 
@@ -125,7 +142,7 @@ CASTS = {
     "tried": "try_cast(s AS DOUBLE)",
     "decimal": "CAST(x AS DECIMAL(4, 1))",
     "date": "year(CAST(s AS DATE))",
-    "interval": "year(DATE '2020-01-01' + INTERVAL 1 year * n)",
+    "interval": "year(CAST(DATE '2020-01-01' + INTERVAL '1 year' * n AS DATE))",
 }
 
 
@@ -144,7 +161,12 @@ def test_no_data_raises(engine, data, public):
         answer = release.to_arrow()
         assert release.errors().num_rows == answer.num_rows
         for row in answer.to_pylist():
-            assert -10 <= row["m"] <= 10 and 0 <= row["v"] <= 100 and 0 <= row["d"] <= 4.5 and -10 <= row["q"] <= 10
+            assert (
+                -10 <= row["m"] <= 10
+                and 0 <= row["v"] <= 100
+                and 0 <= row["d"] <= 4.5
+                and -10 <= row["q"] <= 10
+            )
             assert all(math.isfinite(v) for k, v in row.items() if k != "g")
         if public:
             assert answer["g"].to_pylist() == ["a", "z", None]
@@ -165,16 +187,32 @@ def test_no_derived_column_raises(engine, data):
 @pytest.mark.parametrize("data", ["odd floats", "no values", "nothing"])
 def test_casts_are_admitted_and_do_not_raise(engine, name, data):
     table = pa.table({k: pa.array(v, KINDS[k]) for k, v in NASTY[data].items()})
-    question = Table(engine(table), "id").with_columns(y=CASTS[name]).bound(rows=1).agg(m=sf.mean("y", lower=0, upper=1))
+    question = (
+        Table(engine(table), "id")
+        .with_columns(y=CASTS[name])
+        .bound(rows=1)
+        .agg(m=sf.mean("y", lower=0, upper=1))
+    )
     assert released(question).to_arrow().num_rows == 1
 
 
 @pytest.mark.parametrize(
     "expression",
-    ["CAST(s AS INTEGER) > 0", "1 / (n - 1) > 0", "sqrt(n - 5) > 0", "n * 9223372036854775807 > 0", "s", "n", "x", "s[n] = 'a'"],
+    [
+        "CAST(s AS INTEGER) > 0",
+        "1 / (n - 1) > 0",
+        "sqrt(n - 5) > 0",
+        "n * 9223372036854775807 > 0",
+        "s",
+        "n",
+        "x",
+        "s[n] = 'a'",
+    ],
 )
 def test_a_filter_that_fails_on_a_row_drops_it_alone(engine, expression):
-    table = pa.table({"id": list(range(200)), "n": [1] * 199 + [2**62], "s": ["5"] * 199 + ["x"], "x": [1.0] * 199 + [NAN]})
+    table = pa.table(
+        {"id": list(range(200)), "n": [1] * 199 + [2**62], "s": ["5"] * 199 + ["x"], "x": [1.0] * 199 + [NAN]}
+    )
     question = Table(engine(table), "id").filter(expression).bound(rows=1).agg(u=sf.count_units())
     (row,) = released(question).to_arrow().to_pylist()
     assert row["u"] in (0, 199, 200)
@@ -230,7 +268,9 @@ def test_no_row_can_stop_a_release(engine, name):
     rows = pa.table({"id": ids, "s": ["a"] * 20, "t": pa.array([10**15] * 20, pa.timestamp("us"))})
     for present in (rows, rows.filter(pa.array([i != 7 for i in ids]))):
         try:
-            question = Table(engine(present), "id").filter(UNCAUGHT[name]).bound(rows=1).agg(u=sf.count_units())
+            question = (
+                Table(engine(present), "id").filter(UNCAUGHT[name]).bound(rows=1).agg(u=sf.count_units())
+            )
         except QueryError:
             continue
         assert released(question).to_arrow().num_rows == 1
@@ -258,7 +298,9 @@ def test_a_derived_column_replaces_one_under_another_case_whole(engine):
     assert len(names) == 1
     column = replaced.schema[names[0]]
     assert column.missing and column.kind.value == "real"
-    (row,) = released(replaced.bound(rows=1).agg(m=sf.mean(names[0], lower=0, upper=3))).to_arrow().to_pylist()
+    (row,) = (
+        released(replaced.bound(rows=1).agg(m=sf.mean(names[0], lower=0, upper=3))).to_arrow().to_pylist()
+    )
     assert abs(row["m"] - 1.5) < 0.1
 
 
@@ -268,11 +310,18 @@ def test_a_redefined_column_does_not_keep_what_a_filter_told_of_the_old_one(engi
     assert not complete.schema["x"].missing
     redefined = complete.with_columns(x="CASE WHEN id < 50 THEN 3 END")
     assert redefined.schema["x"].missing
-    (row,) = released(redefined.bound(rows=1).agg(n=sf.count(), m=sf.mean("x", lower=0, upper=10))).to_arrow().to_pylist()
+    (row,) = (
+        released(redefined.bound(rows=1).agg(n=sf.count(), m=sf.mean("x", lower=0, upper=10)))
+        .to_arrow()
+        .to_pylist()
+    )
     assert row["n"] == 100 and abs(row["m"] - 3) < 0.2
 
 
-@pytest.mark.parametrize("filtered", ["x IS NOT NULL OR id > 0", "NOT (x IS NOT NULL)", "x IS NOT NULL = false", "(x + 1) IS NOT NULL"])
+@pytest.mark.parametrize(
+    "filtered",
+    ["x IS NOT NULL OR id > 0", "NOT (x IS NOT NULL)", "x IS NOT NULL = false", "(x + 1) IS NOT NULL"],
+)
 def test_only_what_a_filter_says_of_every_row_makes_a_column_complete(engine, filtered):
     table = Table(engine(pa.table({"id": range(9), "x": [None, *range(8)]})), "id").filter(filtered)
     assert table.schema["x"].missing
@@ -292,32 +341,67 @@ EQUAL_KEYS = {
 
 @pytest.mark.parametrize("name", EQUAL_KEYS)
 def test_the_spelling_of_a_group_key_tells_of_no_unit(tmp_path, name):
-    """Keys that are equal but spelled differently: one spelling is shown whoever wrote which, or two groups, or a refusal."""
+    """Keys that are equal but spelled differently: one unit does not decide which is shown."""
     import duckdb
 
     kind, (one, other) = EQUAL_KEYS[name]
-    seen = set()
-    for number, texts in enumerate(([one] * 99 + [other], [other] + [one] * 99, [one] * 100)):
+    seen: dict[str, set[str]] = {one: set(), other: set()}
+    tables = [
+        (a, [*head, *[a] * 99, *tail])
+        for a, b in ((one, other), (other, one))
+        for head, tail in (([a], []), ([b], []), ([], [b]))
+    ]
+    for number, (most, texts) in enumerate(tables):
         path = str(tmp_path / f"{number}.duckdb")
         with duckdb.connect(path) as connection:
             connection.execute(f"CREATE TABLE rows (id INTEGER, k {kind})")
             connection.executemany("INSERT INTO rows VALUES (?, ?)", [[i, t] for i, t in enumerate(texts)])
         try:
-            question = sf.scan(f"{path}/rows", privacy_unit="id").group_by("k").bound(groups=1).agg(u=sf.count_units())
+            question = (
+                sf.scan(f"{path}/rows", privacy_unit="id")
+                .group_by("k")
+                .bound(groups=1)
+                .agg(u=sf.count_units())
+            )
         except QueryError:
             return
         rows = released(question).to_arrow().to_pylist()
-        seen.add(repr([r["k"] for r in rows if r["u"] >= 90]))
-    assert len(seen) == 1, seen
+        seen[most].add(repr([r["k"] for r in rows if r["u"] >= 90]))
+    assert all(len(spellings) == 1 for spellings in seen.values()), seen
 
 
 def test_release_draws_once_and_errors_fit(engine):
-    release = Table(engine(visits()), "id").group_by("g").bound(groups=2, rows=2).agg(n=sf.count()).release(epsilon=1, delta=1e-6)
+    release = (
+        Table(engine(visits()), "id")
+        .group_by("g")
+        .bound(groups=2, rows=2)
+        .agg(n=sf.count())
+        .release(epsilon=1, delta=1e-6)
+    )
     assert release.to_arrow() is release.to_arrow()
-    assert release.to_arrow()["n"].to_pylist() == release.to_pandas()["n"].tolist() == release.to_polars()["n"].to_list()
+    assert (
+        release.to_arrow()["n"].to_pylist()
+        == release.to_pandas()["n"].tolist()
+        == release.to_polars()["n"].to_list()
+    )
 
 
-@pytest.mark.parametrize("kind", ["ENUM('a', 'b')", "DATE", "TIMESTAMP", "TIME", "INTERVAL", "BLOB", "BIT", "UHUGEINT", "HUGEINT", "JSON", "BOOLEAN"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "ENUM('a', 'b')",
+        "DATE",
+        "TIMESTAMP",
+        "TIME",
+        "INTERVAL",
+        "BLOB",
+        "BIT",
+        "UHUGEINT",
+        "HUGEINT",
+        "JSON",
+        "BOOLEAN",
+    ],
+)
 def test_keys_of_every_type_are_answered_or_refused_beforehand(tmp_path, kind):
     """Also at the ends of the type, and in all three file formats: a value of a key is data."""
     import duckdb
@@ -326,9 +410,13 @@ def test_keys_of_every_type_are_answered_or_refused_beforehand(tmp_path, kind):
              "BLOB": "\\xAA", "BIT": "0101", "UHUGEINT": str(2**128 - 1), "HUGEINT": str(2**127 - 1), "JSON": "[1]", "BOOLEAN": "true"}[kind]  # fmt: skip
     path = str(tmp_path / "rows.duckdb")
     with duckdb.connect(path) as connection:
-        connection.execute(f"CREATE TABLE rows AS SELECT i AS id, CAST('{value}' AS {kind}) AS k FROM range(100) t(i)")
+        connection.execute(
+            f"CREATE TABLE rows AS SELECT i AS id, CAST('{value}' AS {kind}) AS k FROM range(100) t(i)"
+        )
     try:
-        question = sf.scan(f"{path}/rows", privacy_unit="id").group_by("k").bound(groups=1).agg(u=sf.count_units())
+        question = (
+            sf.scan(f"{path}/rows", privacy_unit="id").group_by("k").bound(groups=1).agg(u=sf.count_units())
+        )
     except QueryError:
         return
     release = released(question)
@@ -358,7 +446,11 @@ def test_errors_do_not_quote_rows(tmp_path):
     connection.execute("CREATE TABLE v.t AS SELECT 1 AS id, ? AS n", [secret])
     connection.execute("CREATE VIEW v.w AS SELECT id, CAST(n AS INTEGER) AS x FROM t")
     connection.execute("DETACH v")
-    question = sf.scan(f"{tmp_path}/v.duckdb/w", privacy_unit="id").bound(rows=1).agg(s=sf.sum("x", lower=0, upper=10))
+    question = (
+        sf.scan(f"{tmp_path}/v.duckdb/w", privacy_unit="id")
+        .bound(rows=1)
+        .agg(s=sf.sum("x", lower=0, upper=10))
+    )
     with pytest.raises(sf_errors()) as caught:
         released(question).to_arrow()
     assert secret not in str(caught.value)
@@ -373,6 +465,12 @@ def sf_errors():
 def test_chunks_of_a_source_do_not_matter(engine):
     table = visits(60)
     cut = pa.concat_tables([table.slice(i, 7) for i in range(0, table.num_rows, 7)])
-    question = [Table(engine(t), "id").group_by("g").bound(groups=2, rows=2).agg(n=sf.count(), v=sf.variance("x", lower=0, upper=9)) for t in (table, cut)]
+    question = [
+        Table(engine(t), "id")
+        .group_by("g")
+        .bound(groups=2, rows=2)
+        .agg(n=sf.count(), v=sf.variance("x", lower=0, upper=9))
+        for t in (table, cut)
+    ]
     one, other = (released(q, seed=3).to_arrow() for q in question)
     assert one.equals(other)

@@ -56,7 +56,17 @@ def real(text: str) -> float:
 
 FLOATS = ["0", "-0.0", "1.5", "-2.25", "nan", "inf", "-inf", "1e308", "-1e308", "5e-324", "2.2250738585072014e-308",
           "0.1", "9007199254740993", "1e18", "9.223372036854775e18", "0.49999999999999994", "-3.5"]  # fmt: skip
-FLOATS32 = ["0", "-0.0", "1.5", "nan", "inf", "-inf", "3.4028234663852886e38", "1.401298464324817e-45", "-7.25"]
+FLOATS32 = [
+    "0",
+    "-0.0",
+    "1.5",
+    "nan",
+    "inf",
+    "-inf",
+    "3.4028234663852886e38",
+    "1.401298464324817e-45",
+    "-7.25",
+]
 WIDE = [2**127 - 1, -(2**127), 10**37, 2**62 + 1, -(2**64), 2**63]
 
 
@@ -111,7 +121,9 @@ class Case:
     statistics: tuple[Statistic, ...]
     groups: int
 
-    def query(self, public: pa.Table | None = None, statistics: Sequence[Statistic] | None = None) -> ExactQuery:
+    def query(
+        self, public: pa.Table | None = None, statistics: Sequence[Statistic] | None = None
+    ) -> ExactQuery:
         return ExactQuery((), "unit", self.keys, public, self.groups, tuple(statistics or self.statistics))
 
 
@@ -136,9 +148,8 @@ def moments(draw: st.DrawFn, label: str, column: str, rows: int) -> Moments:
     lower, upper = draw(bounds)
     grid = ValueGrid.around(lower, upper, Grid(draw(st.sampled_from([-30, -3, 0, 2, 40]))))
     bits = draw(st.sampled_from([None, 0, 1, 5, max(0, 2 * grid.half_range.bit_length() - 32)]))
-    made = Moments(
-        label, column, rows, grid, draw(st.booleans()), draw(st.sampled_from([None, 0, -1, -14])), bits
-    )
+    centred = bits is not None or draw(st.booleans())  # squares of values from zero are refused
+    made = Moments(label, column, rows, grid, centred, draw(st.sampled_from([None, 0, -1, -14])), bits)
     if bits is None:
         return made
     centre = draw(st.sampled_from([0, made.largest_square // 2, made.largest_square]))
@@ -236,7 +247,11 @@ def evaluated(engine, query: ExactQuery, batch_rows: int = 1000) -> Result:
 def sort_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
     """NULL last, NaN greatest among numbers, text by its bytes."""
     return tuple(
-        (2, 0) if part is None else (1, 0) if part == NAN else (0, part.encode() if isinstance(part, str) else part)
+        (2, 0)
+        if part is None
+        else (1, 0)
+        if part == NAN
+        else (0, part.encode() if isinstance(part, str) else part)
         for part in key
     )
 
@@ -308,7 +323,9 @@ def is_admissible(case: Case, found: Result) -> bool:
     for state in reachable:
         total = dict(state)
         present = {key for key, name in total if name == "in the group"}
-        if present == set(found) and target == {k: n for k, n in total.items() if n and k[1] != "in the group"}:
+        if present == set(found) and target == {
+            k: n for k, n in total.items() if n and k[1] != "in the group"
+        }:
             return True
     return False
 
@@ -386,13 +403,22 @@ def test_only_quantiles_of_the_whole_table_is_one_row(engine):
     tree = QuantileTree("q", "x", 1, 0.0, 10.0, 0)
     query = ExactQuery((), "unit", (), None, 1, (tree,))
     for size in (0, 1, 7):
-        table = pa.table({"unit": pa.array(range(size), pa.int64()), "x": pa.array([1.0] * size, pa.float64())})
+        table = pa.table(
+            {"unit": pa.array(range(size), pa.int64()), "x": pa.array([1.0] * size, pa.float64())}
+        )
         assert len(evaluated(engine(table), query)) == 1, size
 
 
 def test_statistics_of_an_empty_table(engine):
-    table = pa.table({n: pa.array([], t) for n, t in (("unit", pa.int64()), ("k", pa.string()), ("x", pa.float64()))})
-    statistics = (CountUnits(), Count(2), UnitSum("s", "x", -3, 0, 80, False), QuantileTree("q", "x", 1, 0.0, 1.0, 0))
+    table = pa.table(
+        {n: pa.array([], t) for n, t in (("unit", pa.int64()), ("k", pa.string()), ("x", pa.float64()))}
+    )
+    statistics = (
+        CountUnits(),
+        Count(2),
+        UnitSum("s", "x", -3, 0, 80, False),
+        QuantileTree("q", "x", 1, 0.0, 1.0, 0),
+    )
     opened = engine(table)
     assert evaluated(opened, ExactQuery((), "unit", ("k",), None, 1, statistics)) == {}
     assert evaluated(opened, ExactQuery((), "unit", (), None, 1, statistics)) == {(): {}}
@@ -457,7 +483,9 @@ def test_a_key_may_have_the_name_of_a_coordinate(engine, key):
 
     table = pa.table({"unit": range(60), key: ["a"] * 60, "x": [1] * 60})
     question = Table(engine(table), "unit").group_by(key).bound(groups=1, rows=2)
-    released = question.agg(n=sf.count(), u=sf.count_units(), v=sf.count("x")).release(epsilon=200, delta=1e-6)
+    released = question.agg(n=sf.count(), u=sf.count_units(), v=sf.count("x")).release(
+        epsilon=200, delta=1e-6
+    )
     assert released.to_arrow().to_pylist() == [{key: "a", "n": 60, "u": 60, "v": 60}]
 
 
@@ -478,7 +506,11 @@ def test_every_choice_in_a_product_of_small_tables(engine):
             rows = [Row(u, (k,), {"x": x}) for u, k, x in (first, second)]
             unit, key, value = zip(first, second, strict=True)
             table = pa.table(
-                {"unit": pa.array(unit, pa.int64()), "k": pa.array(key, pa.string()), "x": pa.array(value, pa.int64())}
+                {
+                    "unit": pa.array(unit, pa.int64()),
+                    "k": pa.array(key, pa.string()),
+                    "x": pa.array(value, pa.int64()),
+                }
             )
             case = Case({}, rows, ("k",), statistics, 1)
             assert is_admissible(case, evaluated(engine(table), case.query()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
@@ -145,10 +145,10 @@ def quantiles(
         An aggregate whose outputs are `name_25` for rank 0.25, and so on; `name` for one number.
     """
     low, high = _bounds("quantiles", column, lower, upper)
-    scalar = isinstance(ranks, (int, float))
-    given = [ranks] if isinstance(ranks, (int, float)) else list(ranks)
+    scalar = not isinstance(ranks, Iterable) or isinstance(ranks, str)
+    given = [as_fraction(r, "ranks") for r in ([ranks] if scalar else ranks)]  # type: ignore[union-attr]
     for rank in given:
-        if not 0 <= as_fraction(rank, "ranks") <= 1:
+        if not 0 <= rank <= 1:
             raise ParameterError("ranks", ranks, "numbers in [0, 1]")
     if not given or len(set(given)) < len(given):
         raise ParameterError("ranks", ranks, "at least one number in [0, 1], none of them twice")
@@ -175,6 +175,13 @@ def _bounds(
     high = as_fraction(upper, f"{function}({column!r}) upper")
     if low >= high:
         raise ParameterError(f"{function}({column!r}) lower", lower, f"below upper, which is {upper!r}")
-    if max(abs(low), abs(high)) > Fraction(2) ** 1000:
-        raise ParameterError(f"{function}({column!r}) bounds", (lower, upper), "within 2**1000 of zero")
+    # What float64 can still square, and tell apart.
+    if max(abs(low), abs(high)) > 10**100 or high - low < Fraction(1, 10**100):
+        raise ParameterError(
+            f"{function}({column!r}) bounds", (lower, upper), "between 1e-100 and 1e100 in size"
+        )
+    if (high - low) * 2**45 < max(abs(low), abs(high)):
+        raise ParameterError(
+            f"{function}({column!r}) bounds", (lower, upper), "further apart, or nearer to zero"
+        )
     return low, high

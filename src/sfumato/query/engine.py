@@ -19,7 +19,8 @@ class Kind(Enum):
     REAL = "real"
     BOOLEAN = "boolean"
     OTHER = "other"
-    NESTED = "nested"
+    # Values that do not compare, or print, alike everywhere: no keys and no units.
+    OPAQUE = "opaque"
 
     @property
     def numeric(self) -> bool:
@@ -101,7 +102,9 @@ class Engine(Protocol):
         ...
 
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield key columns, then a column for each coordinate, sorted by key; at least one batch.
+        """Yield key columns, then a column for each coordinate, trees last; sorted by key.
+
+        At least one batch, be it empty. Columns are told by their position.
 
         int64 or decimal128(38, 0); a quantile tree's is a list of structs (leaf, weight) sorted by
         leaf. With public keys every key is present, absent ones with zeros.

@@ -113,7 +113,7 @@ def two_sided(failure: float) -> float:
 
 def _two_laplaces(first: Floats, second: Floats, failure: float) -> Floats:
     """Return t with P(|X + Y| > t) = failure for independent Laplace variables, by bisection."""
-    b, c = np.maximum(first, second), np.minimum(first, second)
+    b, c = np.maximum(np.maximum(first, second), 1e-140), np.minimum(first, second)
     # At nearly equal scales the formula cancels; a little more of the larger one is on the safe side.
     b = np.where(b - c < 1e-4 * b, b * (1 + 1e-4), b)
     c = np.maximum(c, b * 1e-9)

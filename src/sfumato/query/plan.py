@@ -13,7 +13,7 @@ from typing import Any
 
 from sfumato.budget import Loss, calibrate, gaussian_mu, split_delta
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
-from sfumato.errors import BudgetError, ParameterError
+from sfumato.errors import BudgetError, ParameterError, RefusalError
 from sfumato.exact import positive_int
 from sfumato.framework.spaces import root_up
 from sfumato.measurements.noise import NOISES, Law, NoiseKind
@@ -29,6 +29,9 @@ from sfumato.query.statistics import Requirements, requirements
 from sfumato.query.table import Question
 from sfumato.transformations import CountUnits, QuantileTree, bound_groups, per_group
 
+SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**12), Fraction(10**6)
+MOST_SCALE_BITS = 57
+SMALLEST_DELTA = Fraction(1, 10**300)
 SELECTIONS = ("truncated_geometric", "laplace", "gaussian")
 
 
@@ -120,7 +123,7 @@ def make_plan(
         BudgetError: epsilon or delta is not admissible, or cannot buy what is asked.
         ParameterError: an option is unknown.
     """
-    eps, dlt = admissible_epsilon(epsilon), admissible_delta(delta)
+    eps, dlt = _budget(epsilon, delta)
     noises = _choices("noise", noise, tuple(NOISES))
     selections: tuple[str | None, ...] = _choices("group_selection", group_selection, SELECTIONS)
     positive_int(pre_threshold, "pre_threshold")
@@ -146,13 +149,29 @@ def make_plan(
         noises = ("laplace",)
     if noises == tuple(NOISES) and _gaussian_is_ahead(question, eps, dlt):
         noises = ("gaussian",)
-    candidates = [
-        _candidate(question, eps, dlt, NOISES[n], s, pre_threshold)
-        for n in noises
-        for s in selections
-        if _worth_trying(question, noise, group_selection, n, s)
-    ]
+    candidates, refusals = [], []
+    for n in noises:
+        for s in selections:
+            if _worth_trying(question, noise, group_selection, n, s):
+                try:
+                    candidates.append(_candidate(question, eps, dlt, NOISES[n], s, pre_threshold))
+                except RefusalError as refusal:  # a rule that cannot work at this budget
+                    refusals.append(refusal)
+    if not candidates:
+        raise refusals[0]
     return min(candidates, key=lambda plan: plan.score)
+
+
+def _budget(epsilon: object, delta: object) -> tuple[Fraction, Fraction]:
+    eps, dlt = admissible_epsilon(epsilon), admissible_delta(delta)
+    if not SMALLEST_EPSILON <= eps <= LARGEST_EPSILON:
+        raise BudgetError(
+            f"epsilon is {epsilon!r}, but must be between 1e-12 and 1,000,000: below, nothing is left to "
+            "see, and above, nothing is hidden"
+        )
+    if 0 < dlt < SMALLEST_DELTA:
+        raise BudgetError(f"delta is {delta!r}, but must be 0 or at least 1e-300")
+    return eps, dlt
 
 
 def _choices(name: str, value: object, known: tuple[str, ...]) -> tuple[str, ...]:
@@ -210,6 +229,11 @@ def _candidate(
     needed = needs(rough)
     multiplier = calibrate(lambda k: loss_with(needed, k), epsilon, delta, start=rough)
     scales = _scales(needed, noise, multiplier)
+    if max(scales.values()) > 2**MOST_SCALE_BITS:
+        raise BudgetError(
+            f"epsilon = {float(epsilon):g} asks for noise of {float(max(scales.values())):.3g} steps, beyond "
+            "what 64-bit integers hold; ask for a larger epsilon or set smaller limits or bounds"
+        )
     laws = {name: noise.law(scale) for name, scale in scales.items()}
     return Plan(
         question,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sfumato.errors import ParameterError, RefusalError
+from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.measurements.wide import WideIntegers
 from sfumato.noise import Words
 from sfumato.query import output
@@ -143,6 +143,7 @@ class Release:
         target = output.checked_path(path)
         if confidence is not None:
             _check_confidence(confidence)
+            _check_error_names(self.plan)
         with self._lock:
             if confidence is not None and simultaneous and self._written is None:
                 confidence = self._each(confidence, self._draw_all())
@@ -192,13 +193,14 @@ class Release:
 
     def _noisy(self, batch: pa.RecordBatch) -> NoisyBatch:
         plan, words = self.plan, self._words
-        keys = batch.select(list(plan.question.table.keys)) if plan.question.table.keys else _no_keys(batch)
+        keys = _keys_of(plan, batch)
+        exact = _Exact(plan, batch)
         values: dict[str, WideIntegers] = {}
         if plan.selection is not None:
-            units = batch.column("units").cast(pa.int64()).to_numpy(zero_copy_only=False)
+            units = exact.column("units").cast(pa.int64()).to_numpy(zero_copy_only=False)
             kept, noisy = plan.selection.select(units, words=words)
             mask = pa.array(kept)
-            keys, batch = keys.filter(mask), batch.filter(mask)
+            keys, exact = keys.filter(mask), _Exact(plan, batch.filter(mask))
             if noisy is not None:
                 values["units"] = WideIntegers.from_int64(noisy[kept])
         trees: dict[str, NoisyTree] = {}
@@ -206,25 +208,56 @@ class Release:
             if isinstance(statistic, QuantileTree):
                 name = statistic.coordinates[0]
                 ranks = tuple(dict.fromkeys(e.rank for e in plan.requirements.estimates if e.total == name))
-                counts = LeafCounts.from_arrow(batch.column(name))
+                counts = LeafCounts.from_arrow(exact.column(name))
                 trees[name] = noisy_tree(counts, plan.laws[name], ranks, words)
                 continue
             for name in statistic.coordinates:
                 if name not in values:
-                    exact = WideIntegers.from_arrow(batch.column(name))
-                    values[name] = exact + plan.laws[name].rounded(len(exact), words=words)
+                    column = WideIntegers.from_arrow(exact.column(name))
+                    values[name] = column + plan.laws[name].rounded(len(column), words=words)
         steps = plan.steps
         floats = {name: value.scaled(steps[name]) for name, value in values.items()}
         return NoisyBatch(plan, keys, NoisyNumbers(floats, trees, plan.laws, steps))
 
 
-def _check_confidence(confidence: float) -> None:
-    if not 0 < confidence < 1:
+def _check_error_names(plan: Plan) -> None:
+    names = [*plan.question.table.keys, *plan.question.output_names]
+    taken = {n.casefold() for n in names}
+    for name in plan.question.output_names:
+        if f"{name}_error".casefold() in taken:
+            raise QueryError(
+                f"write: the error bars of {name!r} need the name {name + '_error'!r}, which is taken"
+            )
+
+
+def _check_confidence(confidence: object) -> None:
+    if not isinstance(confidence, (int, float)) or not 0 < confidence < 1:
         raise ParameterError("confidence", confidence, "between 0 and 1, such as 0.95")
 
 
-def _no_keys(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
+class _Exact:
+    """Columns of a batch by coordinate; by position, because a key may have a coordinate's name."""
+
+    def __init__(self, plan: Plan, batch: pa.RecordBatch) -> None:
+        names = [
+            name for s in plan.exact.statistics if not isinstance(s, QuantileTree) for name in s.coordinates
+        ]
+        names += [
+            name for s in plan.exact.statistics if isinstance(s, QuantileTree) for name in s.coordinates
+        ]
+        first = len(plan.question.table.keys)
+        self._columns = dict(zip(names, batch.columns[first:], strict=False))
+
+    def column(self, name: str) -> pa.Array:
+        """Return a coordinate's exact integers."""
+        return self._columns[name]
+
+
+def _keys_of(plan: Plan, batch: pa.RecordBatch) -> pa.RecordBatch:
+    names = list(plan.question.table.keys)
+    if not names:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
+    return pa.RecordBatch.from_arrays(batch.columns[: len(names)], names=names)
 
 
 def _wide(batch: NoisyBatch, confidence: float | None) -> pa.RecordBatch:

@@ -317,4 +317,8 @@ def _block(aggregate: BoundedAggregate) -> Block:
 
 
 def _short(number: Fraction) -> str:
-    return str(number) if number.denominator == 1 else f"{float(number):g}"
+    """Write a bound such that different bounds are written differently."""
+    for text in (f"{float(number):g}", repr(float(number))):
+        if number in (Fraction(text), Fraction(float(text))):
+            return text
+    return str(number)

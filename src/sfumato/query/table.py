@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from sfumato.query.plan import Plan
     from sfumato.query.release import Release
 
+LARGEST_LIMIT = 10**9
+
 
 @dataclass(frozen=True)
 class Table:
@@ -36,9 +38,12 @@ class Table:
 
     def __post_init__(self) -> None:
         schema = self.schema
+        if not isinstance(self.unit, str):
+            raise ParameterError("privacy_unit", self.unit, "the name of a column, as text")
         if self.unit not in schema:
             raise ColumnError.unknown(self.unit, schema, "privacy_unit")
-        _check_flat("privacy_unit", self.unit, schema)
+        if schema[self.unit].type_name not in ("BLOB", "BIT"):  # those compare well, but print badly
+            _check_flat("privacy_unit", self.unit, schema)
 
     @property
     def schema(self) -> Schema:
@@ -64,10 +69,8 @@ class Table:
         """
         table = self
         for name, expression in expressions.items():
-            if name == self.unit:
+            if name.casefold() == self.unit.casefold():
                 raise QueryError(f"with_columns: {name!r} is the privacy unit, which cannot be redefined")
-            if name in self.keys:
-                raise QueryError(f"with_columns: {name!r} is a group key; derive it before group_by")
             table = table._with_step(Derive(name, _text("with_columns", expression)))
         return table
 
@@ -84,6 +87,8 @@ class Table:
         """
         schema = self.schema
         for key in columns:
+            if not isinstance(key, str):
+                raise ParameterError("group_by", key, "names of columns, as text")
             if key not in schema:
                 raise ColumnError.unknown(key, schema, "group_by")
             _check_flat("group_by", key, schema)
@@ -107,7 +112,7 @@ class Table:
         Raises:
             ParameterError: a limit is not a whole number of at least 1.
         """
-        given = {n: positive_int(v, n) for n, v in (("groups", groups), ("rows", rows)) if v is not None}
+        given = {n: _limit(v, n) for n, v in (("groups", groups), ("rows", rows)) if v is not None}
         return replace(self, **given)  # type: ignore[arg-type]
 
     def agg(self, /, **aggregates: Aggregate) -> Question:
@@ -236,8 +241,15 @@ def _check_column(name: str, aggregate: Aggregate, schema: Schema, unit: str) ->
         )
 
 
+def _limit(value: object, name: str) -> int:
+    number = positive_int(value, name)
+    if number > LARGEST_LIMIT:
+        raise ParameterError(name, value, f"at most {LARGEST_LIMIT:,}, beyond which it limits nothing")
+    return number
+
+
 def _check_flat(where: str, column: str, schema: Schema) -> None:
-    if schema[column].kind is Kind.NESTED:
+    if schema[column].kind is Kind.OPAQUE:
         raise ColumnError(
             f"{where}: {column!r} is {schema[column].type_name}, whose values do not compare alike "
             "everywhere; derive a plain one first: with_columns(x='...')"

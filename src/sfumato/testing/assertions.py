@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.noise import Law
-from sfumato.testing import cells as cells_of
 from sfumato.testing.cells import ONLY, Cells, Group, difference, is_number, is_whole, label, number, read
 from sfumato.testing.combined import NoiseSum, log10_outside
 from sfumato.testing.flakiness import charge, charge_given, checked_k, note_uncounted, probability_text
@@ -128,7 +127,14 @@ def assert_noisy(
         _noisy_release(actual, raw, tolerance, law, k, keys)
         return
     got, wanted, options = _pair(actual, raw, keys, "raw")
-    limits = _Limits(tolerance, law, k, len(wanted.values) * max(len(wanted.outputs), 1), whole=False, joint=law is not None)
+    limits = _Limits(
+        tolerance,
+        law,
+        k,
+        len(wanted.values) * max(len(wanted.outputs), 1),
+        whole=False,
+        joint=law is not None,
+    )
     near, broken, residues = [], [], []
     for group, output in _present(got, wanted):
         value, truth = got.values[group][output], wanted.values[group][output]
@@ -142,7 +148,7 @@ def assert_noisy(
         if abs(gap) < limit:
             near.append(_Off(group, output, value, truth, limit, gap))
         if law is not None:
-            residues.append(Residue(group, output, abs(gap), 0.0, law, True, rounded))
+            residues.append(Residue(group, output, abs(gap), 0.0, law, True, 0.5 if rounded else 0.0))
     _report(options, broken, wanted, limits.stated)
     if near:
         raise AssertionError(_too_near(near, len(wanted.values) * len(wanted.outputs), limits.stated))
@@ -179,16 +185,26 @@ class _Limits:
     """The tolerance of each value, from what the caller gave."""
 
     def __init__(
-        self, tolerance: Tolerance, law: Law | None, k: object, values: int, *, whole: bool, joint: bool = False
+        self,
+        tolerance: Tolerance,
+        law: Law | None,
+        k: object,
+        values: int,
+        *,
+        whole: bool,
+        joint: bool = False,
     ) -> None:
         if (tolerance is None) == (law is None):
-            raise ParameterError("tolerance", tolerance, "given, or else law=..., a law of the noise, and not both")
+            raise ParameterError(
+                "tolerance", tolerance, "given, or else law=..., a law of the noise, and not both"
+            )
         if law is not None and not isinstance(law, Law):
             raise ParameterError("law", law, "a law of sfumato.noise, such as Laplace(scale=2)")
         self.tolerance, self.law, self._complementary = tolerance, law, not whole
         if k is not None:
             checked_k(k)
         self.k = math.nan
+        self._of_law: dict[bool, float] = {}
         derived = law is not None or callable(tolerance)
         self._given = None if derived else _Given(tolerance)
         if derived or k is not None:
@@ -200,7 +216,10 @@ class _Limits:
 
     def of(self, group: Group, output: str, rounded: bool) -> float:
         if self.law is not None:
-            return float(self.law.rounded_tolerance(self.each)) if rounded else self.law.tolerance(self.each)
+            if rounded not in self._of_law:
+                law, each = self.law, self.each
+                self._of_law[rounded] = float(law.rounded_tolerance(each)) if rounded else law.tolerance(each)
+            return self._of_law[rounded]
         if callable(self.tolerance):
             return _limit(self.tolerance(self.each))
         assert self._given is not None
@@ -255,7 +274,9 @@ def _pair(actual: Any, other: Any, keys: Sequence[str] | None, name: str) -> tup
     for cells, which in ((got, "actual"), (wanted, name)):
         if cells.twice:
             raise AssertionError(f"{which} has groups twice: {_labels(cells.twice)}")
-    if (got.kind != wanted.kind) and ("array" in got.kind + wanted.kind or "number" in (got.kind, wanted.kind)):
+    if (got.kind != wanted.kind) and (
+        "array" in got.kind + wanted.kind or "number" in (got.kind, wanted.kind)
+    ):
         raise AssertionError(f"shapes do not match: actual is a {got.kind}, {name} a {wanted.kind}")
     lacking = [o for o in wanted.outputs if o not in got.outputs]
     if lacking and got.values:
@@ -327,7 +348,8 @@ def _too_near(near: Sequence[_Off], values: int, stated: str) -> str:
     for o in near[:LISTED]:
         where = label(o.group) if o.output == ONLY else f"{label(o.group)} {o.output}"
         lines.append(
-            f"  {where}: {_text(o.actual)} is within {o.tolerance:.6g} of the raw {_text(o.expected)}: {o.gap:+.6g}"
+            f"  {where}: {_text(o.actual)} is within {o.tolerance:.6g} of the raw {_text(o.expected)}: "
+            f"{o.gap:+.6g}"
         )
     if len(near) > LISTED:
         lines.append(f"  and {len(near) - LISTED} more")
@@ -402,7 +424,9 @@ def _release_parts(
     if keys is not None:
         raise ParameterError("keys", keys, "left out: a release knows its keys")
     if callable(tolerance) or is_number(tolerance):
-        raise ParameterError("tolerance", tolerance, "a mapping by output, such as {'income_50': 2.0}, or left out")
+        raise ParameterError(
+            "tolerance", tolerance, "a mapping by output, such as {'income_50': 2.0}, or left out"
+        )
     given = None if tolerance is None else _Given(tolerance)
     released = ReleasedCells(release)
     wanted = released.read_expected(other, name)
@@ -427,6 +451,3 @@ def _forgiven(released: ReleasedCells, wanted: Cells, each: float) -> list[Group
     if unknown:
         note_uncounted()
     return found
-
-
-__all__ = ["Callable", "assert_approx_equal", "assert_noisy", "cells_of"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -53,7 +54,7 @@ def read(value: Any, name: str, keys: Sequence[str] | None = None) -> Cells:
     if is_number(value):
         return Cells("number", {(): {ONLY: value}})
     if isinstance(value, Mapping):
-        return _mapping(value, name)
+        return _mapping(value)
     if is_table(value):
         return rows(_records(value), name, keys)
     if isinstance(value, (list, tuple)) and value and all(isinstance(row, Mapping) for row in value):
@@ -69,7 +70,9 @@ def rows(records: Iterable[Mapping[str, object]], name: str, keys: Sequence[str]
     if keys is None:
         if len(found) != 1:
             raise ParameterError(
-                "keys", None, f'given, as {name} is a table: the columns that name a group, such as keys=["year"]'
+                "keys",
+                None,
+                f'given, as {name} is a table: the columns that name a group, such as keys=["year"]',
             )
         keys = ()
     values: dict[Group, Mapping[str, object]] = {}
@@ -77,7 +80,9 @@ def rows(records: Iterable[Mapping[str, object]], name: str, keys: Sequence[str]
     for row in found:
         absent = [k for k in keys if k not in row]
         if absent:
-            raise ParameterError("keys", list(keys), f"columns of {name}, which has {', '.join(map(str, row))}")
+            raise ParameterError(
+                "keys", list(keys), f"columns of {name}, which has {', '.join(map(str, row))}"
+            )
         group = tuple(plain_key(row[k]) for k in keys)
         if group in values:
             twice.append(group)
@@ -89,8 +94,13 @@ def is_number(value: object) -> bool:
     """Whether a value is one number (a bool is not one)."""
     if isinstance(value, bool):
         return False
-    return isinstance(value, (Real, Decimal)) or (
-        type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0 and getattr(value, "dtype", "O").kind in "iuf"
+    if isinstance(value, (Real, Decimal)):
+        return True
+    dtype = getattr(value, "dtype", None)
+    return (
+        type(value).__module__ == "numpy"
+        and getattr(value, "ndim", 1) == 0
+        and getattr(dtype, "kind", "") in "iuf"
     )
 
 
@@ -136,17 +146,14 @@ def plain_key(key: object) -> object:
     """Return a key as a plain Python value that equals what other libraries read for it."""
     if type(key).__module__ == "numpy" and hasattr(key, "item"):
         key = key.item()
-    if isinstance(key, float) and key != key:
+    if isinstance(key, float) and math.isnan(key):
         return "NaN"
     if type(key).__name__ in ("NAType", "NaTType"):
         return None
     return key
 
 
-def _mapping(value: Mapping[Any, Any], name: str) -> Cells:
-    nested = [isinstance(v, Mapping) for v in value.values()]
-    if any(nested) and not all(nested):
-        raise ParameterError(name, value, "a mapping of numbers, or one of mappings, not of both")
+def _mapping(value: Mapping[Any, Any]) -> Cells:
     values = {
         group_of(key): {str(o): x for o, x in v.items()} if isinstance(v, Mapping) else {ONLY: v}
         for key, v in value.items()
@@ -166,7 +173,9 @@ def _array(value: Any, name: str) -> Cells:
         array = np.asarray(value)
     except ValueError:
         raise ParameterError(name, value, "an array whose rows are of one length") from None
-    if array.dtype.kind not in "iuf" and not (array.dtype.kind == "O" and all(is_number(x) for x in array.ravel())):
+    if array.dtype.kind not in "iuf" and not (
+        array.dtype.kind == "O" and all(is_number(x) for x in array.ravel())
+    ):
         raise ParameterError(name, value, "an array of numbers")
     values = {index: {ONLY: x.item() if hasattr(x, "item") else x} for index, x in np.ndenumerate(array)}
     return Cells(f"array of shape {array.shape}", values)
@@ -182,5 +191,13 @@ def _records(table: Any) -> list[dict[str, object]]:
         dicts: list[dict[str, object]] = table.to_dicts()
         return dicts
     named = table.reset_index() if any(n is not None for n in table.index.names) else table
-    columns = {str(c): named[c].tolist() for c in named.columns}
+    columns = {str(c): _column(named[c]) for c in named.columns}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _column(series: Any) -> list[object]:
+    """Return a pandas column; what is missing among texts is NaN there, and None elsewhere."""
+    values: list[object] = series.tolist()
+    if series.dtype.kind in "iuf":
+        return values
+    return [None if isinstance(v, float) and math.isnan(v) else v for v in values]

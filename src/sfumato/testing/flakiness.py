@@ -115,7 +115,9 @@ class Account:
             part = self.left / (self._shares + 1)
         elif self._shares > self.assertions:
             raise _parameter_error(
-                "assertions", self.assertions, f"the number of assertions in {self.name or 'the test'}, or more"
+                "assertions",
+                self.assertions,
+                f"the number of assertions in {self.name or 'the test'}, or more",
             )
         else:
             part = 1 / self.assertions
@@ -192,7 +194,8 @@ def require_test(what: str) -> str:
         from sfumato.errors import RefusalError
 
         raise RefusalError(
-            f"{what}: refused, as no pytest test is running; it takes the protection away, and is for tests alone"
+            f"{what}: refused, as no pytest test is running; it takes the protection away, and is for tests "
+            "alone"
         )
     return _running[-1].name
 
@@ -237,6 +240,8 @@ def probability_text(log10: float) -> str:
     >>> probability_text(-1), probability_text(-23.5), probability_text(-400)
     ('0.1', '3.16e-24', '10^-400')
     """
+    if log10 == -math.inf:
+        return "0"
     return f"{10**log10:.3g}" if log10 > -300 else f"10^{log10:.4g}"
 
 

@@ -14,15 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
-from sfumato.exact import Number, as_fraction, positive
-from sfumato.noise import Law
+from sfumato.exact import Number, as_fraction, positive, round_up
+from sfumato.noise import Gaussian, Laplace, Law
 from sfumato.testing.log_laws import LogLaw, log_law
 
 Floats = NDArray[np.float64]
 cuts = (26.0, 80.0, 350.0)  # noise beyond 10^-26, ... is left out, and added to the error
 most_terms = 4_000_000  # of a sum over grid points; longer ones are enclosed
+most_steps = 2.0**40  # beyond it, floats do not tell grid points apart; such sums are enclosed, too
 _ties = 1e-9  # a threshold this near to a grid point, in steps, counts it on the safe side
 _steps = 200
+_smallest_log = -708.0  # of a tolerance; e^-708 is a normal float
 
 
 class Interval(NamedTuple):
@@ -87,9 +89,13 @@ class RatioTolerance(float):
 
     def explain(self) -> str:
         """Return one line for each part, and the result."""
-        rows = [f"{name:>13}: {i.low:.9g} <= {i.raw:.9g} <= {i.high:.9g}" for name, i in self.intervals.items()]
+        rows = [
+            f"{name:>13}: {i.low:.9g} <= {i.raw:.9g} <= {i.high:.9g}" for name, i in self.intervals.items()
+        ]
         share = "" if self.part_k is None else f", {self.part_k:.9g} for each noise"
-        return "\n".join([*rows, f"{'tolerance':>13}: {float(self):.9g} (rule {self.rule}, k = {self.k:.9g}{share})"])
+        return "\n".join(
+            [*rows, f"{'tolerance':>13}: {float(self):.9g} (rule {self.rule}, k = {self.k:.9g}{share})"]
+        )
 
 
 class Event(Enum):
@@ -160,7 +166,7 @@ class Noise:
                 result = self.shape.tail(high / self.unit)
             if ends.below:
                 result = np.logaddexp(result, self.shape.tail(-low / self.unit))
-            return np.minimum(result, 0)
+            return np.asarray(np.minimum(result, 0))
         if rounded:
             high = self.step * (np.ceil(high / self.step + _ties) - 0.5)
             low = self.step * (np.floor(low / self.step - _ties) + 0.5)
@@ -169,17 +175,32 @@ class Noise:
             return self.shape.inside(centre / self.unit, half / self.unit)
         return self.shape.tail(-high / self.unit if ends.above else low / self.unit)
 
-    def roundoff(self, chance: Floats, magnitude: Floats, end: Floats) -> Floats:
-        """Return the logarithm of the error of `chance` that an end computed in floats brings.
+    def roundoff(
+        self, event: Event, ends: Ends, chance: Floats, centre: Floats, half: Floats, size: Floats
+    ) -> Floats:
+        """Return the logarithm of the error of `chance` that comes of ends computed in floats.
+
+        An end that is off by d moves the chance by its density there, times d; an interval that is off
+        as a whole by no more than itself times d times the slope of the log density.
 
         Args:
-            chance: logarithms.
-            magnitude: sum of the absolute terms of which the end was computed.
-            end: the end itself.
+            event: as for `chance`.
+            ends: likewise.
+            chance: what that gave.
+            centre: in units.
+            half: in units.
+            size: sum of the absolute terms of which an end (inside: the centre) was computed.
         """
-        slope = 1 + np.minimum(np.abs(end), magnitude) / self.unit
         with np.errstate(divide="ignore"):
-            return chance + np.log(2.0**-51 * magnitude / self.unit * slope)
+            shift = np.log(2.0**-51 * size)
+            if ends.above and ends.below:
+                by_ends = np.logaddexp(self.density(centre - half), self.density(centre + half))
+            else:
+                by_ends = self.density(centre + half if ends.above else centre - half)
+            if event is Event.outside:
+                return np.asarray(by_ends + shift)
+            slope = np.log((1 + (np.abs(centre) + half) / self.unit) / self.unit)
+            return np.asarray(np.minimum(by_ends, chance + slope) + shift)
 
 
 def whole_at_least_0(value: object, name: str) -> int:
@@ -210,7 +231,8 @@ def part_tolerance(law: Law, k: float, rounded: bool, step: Fraction) -> Fractio
     """Return the tolerance of one real part, exactly rounded noise counted in whole steps."""
     if not rounded:
         return Fraction(law.tolerance(k))
-    return step * type(law)(law.unit / step).rounded_tolerance(k)  # type: ignore[call-arg]
+    in_steps = Laplace(law.unit / step) if isinstance(law, Laplace) else Gaussian(law.unit / step)
+    return step * in_steps.rounded_tolerance(k)
 
 
 def grid_step(step: Number, name: str, rounded: bool) -> Fraction:
@@ -227,13 +249,15 @@ def probability(integral: Integral, t: float, event: Event) -> Probability:
     """Return P(event), with more and more of the noise's tails until they do not matter."""
     for cut in cuts:
         value, error = integral(t, event, cut)
-        beyond = -cut * math.log(10)
+        beyond = math.log(2) - cut * math.log(10)  # of the count, and of the sum
         if beyond < value - 32:
             break
     return Probability(value, float(np.logaddexp(error, beyond)))
 
 
-def smallest_tolerance(integral: Integral, k: Fraction, sound: float, relative: float) -> float:
+def smallest_tolerance(
+    integral: Integral, k: Fraction, sound: float, relative: float, jumps: list[Fraction]
+) -> float:
     """Return the smallest t with P(outside t) <= 10^-k, from above, its error included.
 
     Args:
@@ -241,15 +265,29 @@ def smallest_tolerance(integral: Integral, k: Fraction, sound: float, relative: 
         k: greater than 0.
         sound: a tolerance that is known to do.
         relative: how near the result is to the smallest.
+        jumps: where the probability jumps: the distances of the raw value from the ends of its range.
     """
 
     def excess(t: float) -> float:
         return _excess(integral, t, Event.outside, k)
 
-    at_zero = excess(0.0)
-    if at_zero <= 0:
+    bad, right, below = (0.0, excess(0.0)), sound, None
+    if bad[1] <= 0:
         return 0.0
-    return _bisect(excess, (0.0, at_zero), (sound, None), relative)
+    for jump in sorted(round_up(j) for j in jumps if j > 0):
+        if jump >= right:
+            break
+        at_jump = excess(jump)
+        if at_jump > 0:
+            bad = jump, at_jump
+            continue
+        just_before = jump * (1 - relative)
+        before = excess(just_before)
+        if before > 0:
+            return jump
+        right, below = just_before, before
+        break
+    return _bisect(excess, bad, (right, below), relative)
 
 
 def largest_tolerance(integral: Integral, k: Fraction, start: float, relative: float) -> float:
@@ -272,7 +310,7 @@ def largest_tolerance(integral: Integral, k: Fraction, start: float, relative: f
         if high > math.log(start) + 1500 or high > 700:
             return math.inf
         at_high = excess(high)
-    floor = max(-700.0, high - math.log(10) * (float(k) + 15))
+    floor = max(_smallest_log, high - math.log(10) * (float(k) + 15))
     at_floor = excess(floor)
     if at_floor > 0:
         return 0.0
@@ -281,16 +319,11 @@ def largest_tolerance(integral: Integral, k: Fraction, start: float, relative: f
 
 
 def _excess(integral: Integral, t: float, event: Event, k: Fraction) -> float:
+    """Return log (P + error) - log 10^-k."""
     target = -float(k) * math.log(10)
-    value, error = integral(t, event, 0.0)
-    for cut in cuts:
-        if -cut * math.log(10) > target - 32 and cut < cuts[-1]:
-            continue
-        value, error = integral(t, event, cut)
-        error = float(np.logaddexp(error, -cut * math.log(10)))
-        break
-    top = float(np.logaddexp(value, error))
-    return top - target
+    cut = next((c for c in cuts if -c * math.log(10) < target - 32), cuts[-1])
+    value, error = integral(t, event, cut)
+    return float(np.logaddexp.reduce([value, error, math.log(2) - cut * math.log(10)])) - target
 
 
 def _bisect(
@@ -304,18 +337,18 @@ def _bisect(
     (wrong, above), (right, below) = bad, good
     if below is None:
         below = excess(right)
-    turn = 0
-    for _ in range(_steps):
+    for turn in range(_steps):
         width = abs(right - wrong)
-        if width <= max(relative * abs(right), absolute) or -1e-10 < below <= 0:
+        if width <= max(relative * abs(right), absolute) or -max(relative, absolute) < below <= 0:
             break
         share = 0.5
-        if turn % 4 < 3 and math.isfinite(below) and math.isfinite(above) and below < 0:
+        if turn % 6 < 5 and math.isfinite(below) and math.isfinite(above) and below < 0:
             # A little beyond the secant's root, so that both ends come near.
-            share = min(0.98, max(1e-3, below / (below - above) - 0.4 * max(relative * abs(right), absolute) / width))
+            share = min(
+                0.98, max(1e-3, below / (below - above) - 0.4 * max(relative * abs(right), absolute) / width)
+            )
             if turn % 2:
                 share = max(share / 2, share - 3 * max(relative * abs(right), absolute) / width, 1e-3)
-        turn += 1
         middle = right + share * (wrong - right)
         if middle in (right, wrong):
             break

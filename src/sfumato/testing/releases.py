@@ -8,12 +8,12 @@ count is: its law is known, and gives the interval of outputs. Only noisy number
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import ParameterError, RefusalError
-from sfumato.testing.cells import ONLY, Cells, Group, group_of, is_number, is_table, label, plain_key, rows
+from sfumato.testing.cells import Cells, Group, group_of, is_number, is_table, plain_key, read, rows
 from sfumato.testing.combined import NoiseSum, log10_outside
 from sfumato.testing.flakiness import log10_sum
 
@@ -33,7 +33,8 @@ class Judgement:
 
     Args:
         tolerance: a correct release is within it of the truth, but with probability 10^-k.
-        log10_probability: bound of the probability of an output as far off as this one.
+        log10_probability: bound of the probability of an output as far off as this one; 0 where it
+            is not off.
     """
 
     tolerance: float
@@ -47,9 +48,10 @@ class Residue:
     Args:
         group, output: where.
         size: |noise|, in units of the output's leading noise's step.
-        slack: what rounding may have moved `size`.
+        slack: what arithmetic and the rounding of the output may have moved `size`.
         lead: the law of the leading noise, in steps: independent of all earlier residues.
         alone: whether `size` is the leading noise alone.
+        half: what the rounding of the leading noise itself may have moved it: 1/2, or 0 for real noise.
     """
 
     group: Group
@@ -58,11 +60,14 @@ class Residue:
     slack: float
     lead: Any
     alone: bool
+    half: float
 
 
 def is_release(value: object) -> bool:
     """Whether a value is a release of ours, without importing the query part."""
-    return any(c.__name__ == "Release" and c.__module__ == "sfumato.query.release" for c in type(value).__mro__)
+    return any(
+        c.__name__ == "Release" and c.__module__ == "sfumato.query.release" for c in type(value).__mro__
+    )
 
 
 class ReleasedCells:
@@ -86,7 +91,11 @@ class ReleasedCells:
         self.cells = rows(table.to_pylist(), "actual", self.keys)
         places = ((batch, row) for batch in batches for row in range(batch.keys.num_rows))
         order = (tuple(plain_key(r[k]) for k in self.keys) for r in table.select(list(self.keys)).to_pylist())
-        self.places = dict(zip(order, places, strict=True)) if self.keys else {(): next(places)}
+        self.places: dict[Group, tuple[Any, int]] = {}
+        if self.keys:
+            self.places.update(zip(order, places, strict=True))
+        else:
+            self.places[()] = next(places)
         self.estimates = {e.name: e for e in release.plan.requirements.estimates}
 
     @property
@@ -101,9 +110,9 @@ class ReleasedCells:
             ParameterError: it does not fit; the text says how.
         """
         keys = self.keys
-        if is_table(expected) or (isinstance(expected, list) and all(isinstance(r, Mapping) for r in expected)):
-            from sfumato.testing.cells import read
-
+        if is_table(expected) or (
+            isinstance(expected, list) and all(isinstance(r, Mapping) for r in expected)
+        ):
             cells = read(expected, name, keys)
         elif isinstance(expected, Mapping):
             cells = self._mapping(expected, name)
@@ -113,10 +122,14 @@ class ReleasedCells:
             raise ParameterError(name, expected, f"a table or mapping of {self.described}")
         unknown = [o for o in cells.outputs if o not in self.estimates]
         if unknown or not cells.outputs:
-            raise ParameterError(name, unknown, f"values of outputs of the release: {', '.join(self.estimates)}")
+            raise ParameterError(
+                name, unknown, f"values of outputs of the release: {', '.join(self.estimates)}"
+            )
         lengths = {len(group) for group in cells.values} - {len(keys)}
         if lengths:
-            raise ParameterError(name, sorted(cells.values, key=repr)[:3], f"by group key ({', '.join(keys)})")
+            raise ParameterError(
+                name, sorted(cells.values, key=repr)[:3], f"by group key ({', '.join(keys)})"
+            )
         return cells
 
     @property
@@ -136,11 +149,15 @@ class ReleasedCells:
                 values[group_of(key)] = {next(iter(self.estimates)): value}
             else:
                 raise ParameterError(
-                    name, value, f"a mapping of outputs for each group, as the release has {', '.join(self.estimates)}"
+                    name,
+                    value,
+                    f"a mapping of outputs for each group, as the release has {', '.join(self.estimates)}",
                 )
         return Cells("mapping", values)
 
-    def judge(self, group: Group, output: str, truth: Mapping[str, float], actual: float, k: float) -> Judgement:
+    def judge(
+        self, group: Group, output: str, truth: Mapping[str, float], actual: float, k: float
+    ) -> Judgement:
         """Say how far an output may be from the truth, and how unlikely it is where it is.
 
         Args:
@@ -159,9 +176,9 @@ class ReleasedCells:
             return at.mean(e, truth[output], actual, k)
         if e.kind == "quantile":
             raise RefusalError(
-                f"{output} is a quantile: its error depends on the rows around it and on which nodes of the tree "
-                'look empty, and no sound tolerance follows from the noise alone. Pass one for it, such as '
-                f"tolerance={{{output!r}: 2.0}}, or leave it out of `expected`"
+                f"{output} is a quantile: its error depends on the rows around it and on which nodes of the "
+                "tree look empty, and no sound tolerance follows from the noise alone. Pass one for it, "
+                f"such as tolerance={{{output!r}: 2.0}}, or leave it out of `expected`"
             )
         return at.variance(e, truth[output], self._mean_of(e, truth), actual, k)
 
@@ -182,7 +199,9 @@ class ReleasedCells:
                 e = self.estimates[output]
                 if e.kind == "quantile":
                     continue
-                fresh = [c for c in (e.squares, e.total, e.count, e.absent) if c is not None and c not in used]
+                fresh = [
+                    c for c in (e.squares, e.total, e.count, e.absent) if c is not None and c not in used
+                ]
                 used |= set(e.coordinates)
                 actual = self.cells.values[group][output]
                 if not fresh or not isinstance(actual, (int, float)):
@@ -190,7 +209,7 @@ class ReleasedCells:
                 found = at.residue(e, fresh[0], expected[output], self._mean_of(e, expected), actual)
                 if found is not None:
                     size, slack, alone = found
-                    yield Residue(group, output, size, slack, self.plan.laws[fresh[0]], alone)
+                    yield Residue(group, output, size, slack, self.plan.laws[fresh[0]], alone, 0.5)
 
     def log10_missing(self, group: Group, truth: Mapping[str, float]) -> float | None:
         """Return log10 of the probability that selection leaves out a group; None where it is not known.
@@ -244,15 +263,18 @@ class _Place:
         tolerance = noise.tolerance(k) + slack
         if e.whole and float(truth).is_integer():
             tolerance = float(math.floor(tolerance))
-        return Judgement(tolerance, noise.log10_tail(max(0.0, abs(actual - truth) - slack)))
+        off = abs(actual - truth)
+        return Judgement(tolerance, noise.log10_tail(max(0.0, off - slack)) if off > tolerance else 0.0)
 
     def mean(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
         at = truth - e.centre
         noise, base, count = self._ratio_noise(e, e.total, at), at * self._count(e), self._used_count(e)
         slack = self._ratio_slack(e, e.total, at)
         reach = noise.tolerance(k) + slack
-        ends = (min(max((base + side * reach) / count + e.centre, e.lower), e.upper) for side in (-1, 1))
-        tolerance = max(abs(end - truth) for end in ends) + _FLOATS * abs(truth)
+        ends = [(base + side * reach) / count + e.centre for side in (-1, 1)]
+        tolerance = _farthest(truth, ends, e.lower, e.upper) + _FLOATS * abs(truth)
+        if abs(actual - truth) <= tolerance:
+            return Judgement(tolerance, 0.0)
         shown = abs((actual - e.centre) * count - base)
         return Judgement(tolerance, noise.log10_tail(max(0.0, shown - slack)))
 
@@ -272,13 +294,15 @@ class _Place:
         products = [q * count for q in squared]
         shift = e.square_centre - (self.values[e.total] / used) ** 2
         ends = ((min(products) - reach) / used + shift, (max(products) + reach) / used + shift)
-        top = e.upper**power
-        tolerance = max(abs(min(max(end, 0.0), top) ** (1 / power) - truth) for end in ends)
+        roots = [max(end, 0.0) ** (1 / power) for end in ends]
+        tolerance = _farthest(truth, roots, 0.0, e.upper) + _FLOATS * (abs(truth) + abs(e.square_centre))
+        if abs(actual - truth) <= tolerance:
+            return Judgement(tolerance, 0.0)
         shown = (actual**power - shift) * used
         off = max(0.0, min(products) - shown, shown - max(products))
         tail = noise.log10_tail(max(0.0, off - slack))
         probability = tail if mean is not None else min(0.0, log10_sum(tail, -each))
-        return Judgement(tolerance + _FLOATS * (abs(truth) + abs(e.square_centre)), probability)
+        return Judgement(tolerance, probability)
 
     def residue(
         self, e: Estimate, lead: str, truth: float, mean: float | None, actual: float
@@ -306,8 +330,7 @@ class _Place:
                 return None
             noise, slack = self._ratio_noise(e, total, at), self._ratio_slack(e, total, at)
             shown, unit = abs(value * self._used_count(e) - at * self._count(e)), self.steps[total]
-        alone = len(noise.terms) == 1
-        return shown / unit, (slack + (0.0 if alone else noise.rounding)) / unit, alone
+        return shown / unit, slack / unit, len(noise.terms) == 1
 
     def _linear_weights(self, e: Estimate) -> dict[str, float]:
         sign = 1.0 if e.kind == "count" else e.centre
@@ -367,4 +390,8 @@ class _Place:
         return 0.0 if on_grid else 0.5
 
 
-__all__ = ["ONLY", "Judgement", "ReleasedCells", "Residue", "is_release", "label"]
+def _farthest(truth: float, ends: Sequence[float], lower: float, upper: float) -> float:
+    """Return how far from the truth an output may be, which is clamped if the truth is within bounds."""
+    if lower <= truth <= upper:
+        ends = [min(max(end, lower), upper) for end in ends]
+    return max(abs(end - truth) for end in ends)

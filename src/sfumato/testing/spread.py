@@ -30,9 +30,10 @@ def check_spread(residues: Sequence[Residue], k: float) -> None:
         Anderson 1955 for "never narrower"; Chernoff's bounds for the rest: docs/testing.md.
     """
     each = k + math.log10(_CHECKS)
+    mostly = sum(r.size <= r.slack for r in residues) > len(residues) / 2
+    for check in (_check_missing, _check_narrow) if mostly else (_check_narrow, _check_missing):
+        check(residues, each)
     _check_single(residues, each, k)
-    _check_missing(residues, each)
-    _check_narrow(residues, each)
     _check_wide(residues, each)
 
 
@@ -43,13 +44,11 @@ def _check_single(residues: Sequence[Residue], each: float, k: float) -> None:
     for r in residues:
         if r.lead not in limits:
             limits[r.lead] = r.lead.complementary_tolerance(one)
-        half = r.half
-        # |rounded| < m holds where |real| < m - 1/2, for the smallest whole m above.
-        near = r.size + r.slack + half < limits[r.lead]
-        if near:
+        if r.size + r.slack + r.half < limits[r.lead]:
             raise AssertionError(
-                f"noise is missing or too narrow: {_where(r)} is {r.size:.3g} steps from the raw value, nearer than "
-                f"correct noise comes but with probability 10^-{one:.4g} (flakiness 10^-{k:.4g} in all)"
+                f"noise is missing or too narrow: {_where(r)} is {r.size:.3g} steps from the raw value, "
+                f"nearer than correct noise comes but with probability 10^-{one:.4g} "
+                f"(flakiness 10^-{k:.4g} in all)"
             )
 
 
@@ -59,16 +58,16 @@ def _check_missing(residues: Sequence[Residue], each: float) -> None:
     largest, zeros = 0.0, 0
     for r in residues:
         # Float arithmetic leaves a trace of up to the slack where there is no noise.
-        reach = 2 * r.slack if r.alone else r.slack
-        zeros += r.size <= reach
-        key = r.lead, reach + r.half
+        zeros += r.size <= r.slack
+        key = r.lead, 2 * r.slack + r.half
         if key not in chances:
             chances[key] = 1 - 10 ** log10_outside(*key)
         largest = max(largest, chances[key])
     log10 = log10_many(zeros, len(residues), largest) if largest < 1 else 0.0
     if log10 <= -each:
         raise AssertionError(
-            f"noise is missing: {zeros} of {len(residues)} values show none; probability at most {probability_text(log10)}"
+            f"noise is missing: {zeros} of {len(residues)} values show none; "
+            f"probability at most {probability_text(log10)}"
         )
 
 

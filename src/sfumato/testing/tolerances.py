@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from sfumato.budget import gaussian_sigma
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import Number, as_fraction, positive, positive_int, round_down, round_up
 from sfumato.noise import Gaussian, Laplace, Law
@@ -68,7 +67,7 @@ def gaussian_tolerance(
     >>> gaussian_tolerance(16, sigma=1)
     8.304785425194114
     >>> round(gaussian_tolerance(16, 1, 1, "1e-6"), 6)
-    35.085056
+    35.085052
     """
     return _tolerance(_gaussian(l2_sensitivity, epsilon, delta, sigma), k, rounded)
 
@@ -159,8 +158,7 @@ def per_partition_k(k: Number, partitions: int, rule: str = "exact") -> float:
         k: greater than 0; 10^-k is the flakiness of all together.
         partitions: at least 1, how many.
         rule: "exact", l = -log10(1 - (1 - 10^-k)^(1/n)); or "decades", one more for n <= 10, two more
-            for n <= 100 and so on, which is never below the exact one but for an excess of at
-            most 0.05 at n = 10, 100, ... and a k below 1.
+            for n <= 100 and so on, which is never below the exact one.
     Returns:
         l, the k of each; correctly rounded.
     Raises:
@@ -172,7 +170,7 @@ def per_partition_k(k: Number, partitions: int, rule: str = "exact") -> float:
     >>> per_partition_k(23, 10), per_partition_k(23, 7, rule="decades")
     (24.0, 24.0)
     >>> per_partition_k(1, 3)
-    1.4618...
+    1.46204...
     """
     exact, count = positive(k, "k"), positive_int(partitions, "partitions")
     if rule == "decades":
@@ -202,6 +200,8 @@ def _gaussian(
         return Gaussian(positive(sigma, "sigma"))
     for name, value in told.items():
         positive(value, name)
+    from sfumato.budget import gaussian_sigma
+
     try:
         return Gaussian(gaussian_sigma(l2_sensitivity, epsilon, delta))
     except ParameterError:

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sfumato.transformations.grid import Grid, as_double, scaled_down
+from sfumato.transformations.grid import Grid, has_value, scaled_down
 from sfumato.transformations.rows import Values
 from sfumato.transformations.statistic import Norm, Statistic, weighted
 
@@ -78,7 +78,7 @@ class Count(Statistic):
     def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
         """Return the unit's rows, scaled down to the limit."""
         column = self.column
-        values = len(rows) if column is None else sum(as_double(r[column]) is not None for r in rows)
+        values = len(rows) if column is None else sum(has_value(r[column]) for r in rows)
         return Counter({self.coordinates[0]: scaled_down(values << -self.exponent, len(rows), self.rows)})
 
     @property

@@ -118,6 +118,11 @@ def as_double(value: Any) -> float | None:
     return None if math.isnan(number) else number
 
 
+def has_value(value: Any) -> bool:
+    """Tell whether a row has a value, which NULL and NaN are not."""
+    return value is not None and not (isinstance(value, float) and math.isnan(value))
+
+
 def round_half_away(number: Fraction) -> int:
     """Round to the nearest integer, halves away from zero."""
     magnitude = math.floor(abs(number) + Fraction(1, 2))

@@ -18,9 +18,11 @@ from sfumato.query.engine import Column, Derive, ExactQuery, Filter, Kind, Schem
 
 _INTEGERS = {
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT",
-    "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT",
+    "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
 }  # fmt: skip
-_NESTED = ("STRUCT", "MAP", "UNION", "JSON", "VARIANT")
+_OPAQUE = (
+    "STRUCT", "MAP", "UNION", "JSON", "VARIANT", "INTERVAL", "BLOB", "BIT", "UHUGEINT", "BIGNUM", "GEOMETRY",
+)  # fmt: skip
 
 
 class DuckDBEngine:
@@ -66,7 +68,9 @@ class DuckDBEngine:
                 if name in schema and schema[name].type_name not in ("FLOAT", "DOUBLE"):
                     schema[name] = _column(schema[name].type_name, False)
             return schema
-        return schema | {step.name: _column(described[step.name], True)}
+        # Names are equal whatever their case, so this may stand in the place of another.
+        kept = {n: c for n, c in schema.items() if n.casefold() != step.name.casefold()}
+        return kept | {step.name: _column(described[step.name], True)}
 
     def _describe(self, select: str) -> list[tuple[str, str]]:
         rows = self._source.cursor().execute(f"DESCRIBE {select}").fetchall()
@@ -81,6 +85,13 @@ class DuckDBEngine:
         casts = ", ".join(f"CAST({identifier(k)} AS {schema[k].type_name}) AS {identifier(k)}" for k in keys)
         try:
             typed = cursor.sql(f"SELECT {casts} FROM given ORDER BY ALL").to_arrow_table()
+            changed = " OR ".join(
+                f"CAST({name} AS DOUBLE) <> CAST(CAST({name} AS {schema[k].type_name}) AS DOUBLE)"
+                for k, name in ((k, identifier(k)) for k in keys)
+                if schema[k].kind in (Kind.INTEGER, Kind.REAL)
+            )
+            if changed and cursor.sql(f"SELECT 1 FROM given WHERE {changed}").fetchall():
+                raise QueryError("group_by: keys= holds a number that its column cannot hold exactly")
             distinct = cursor.sql(f"SELECT count(*) FROM (SELECT DISTINCT {casts} FROM given)").fetchall()
         except duckdb.Error:
             types = ", ".join(f"{k} ({schema[k].type_name})" for k in keys)
@@ -94,7 +105,6 @@ class DuckDBEngine:
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield exact statistics, sorted by key."""
         self._running = cursor = self._source.cursor()
-        self._source.load(cursor)
         if query.public_keys is not None:
             aliases = [f"k{i}" for i in range(len(query.keys))]
             cursor.register(PUBLIC_KEYS, query.public_keys.rename_columns(aliases))
@@ -106,11 +116,12 @@ class DuckDBEngine:
             secrets.randbits(64),
         ).text()
         try:
+            self._source.load(cursor)
             reader = cursor.sql(text).to_arrow_reader(batch_rows)
             yield pa.RecordBatch.from_pylist([], schema=reader.schema)
             yield from reader
-        except duckdb.Error:
-            # The engine's own text may quote rows.
+        except (duckdb.Error, pa.ArrowException, OSError):
+            # The library's own text may quote rows.
             raise EngineError(
                 f"{self._source.name}: DuckDB stopped while it read the rows. The file may have changed or "
                 "be damaged, or memory or disk ran out"
@@ -129,8 +140,8 @@ def _column(type_name: str, missing: bool) -> Column:
         return Column(Kind.REAL, type_name, missing)
     if type_name == "BOOLEAN":
         return Column(Kind.BOOLEAN, type_name, missing)
-    nested = type_name.endswith("]") or type_name.startswith(_NESTED)
-    return Column(Kind.NESTED if nested else Kind.OTHER, type_name, missing)
+    opaque = type_name.endswith("]") or type_name.startswith(_OPAQUE)
+    return Column(Kind.OPAQUE if opaque else Kind.OTHER, type_name, missing)
 
 
 def _as_table(keys: Sequence[str], values: object) -> pa.Table:

@@ -28,7 +28,7 @@ def stepped(relation: str, steps: Sequence[Step], columns: Sequence[str]) -> str
         if isinstance(step, Derive):
             value = f"TRY((\n{step.expression}\n)) AS {identifier(step.name)}"
             if step.name.casefold() in names:
-                text = f"SELECT * REPLACE ({value}) FROM ({text})"
+                text = f"SELECT * EXCLUDE ({identifier(step.name)}), {value} FROM ({text})"
             else:
                 text = f"SELECT *, {value} FROM ({text})"
                 names.add(step.name.casefold())
@@ -94,7 +94,9 @@ class ExactSql:
         return bool(self.keys) and (public is None or self.query.groups < public.num_rows)
 
     def _input(self) -> str:
-        unit = canonical(self.query.unit, self.schema)
+        unit = identifier(self.query.unit)
+        if self.schema[self.query.unit].type_name in ("FLOAT", "DOUBLE", "VARCHAR"):
+            unit = canonical(self.query.unit, self.schema)
         keys = [
             f"{canonical(k, self.schema)} AS {alias}"
             for k, alias in zip(self.query.keys, self.keys, strict=True)
@@ -125,7 +127,7 @@ class ExactSql:
 
     def _sums(self, source: str) -> str:
         added = [f"{p.added} AS {identifier(p.coordinate)}" for p in self.parts]
-        columns = ", ".join([*self.keys, *added]) or "1 AS nothing"
+        columns = ", ".join([*self.keys, *added]) or "count(*) AS nothing"
         grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
         return f"SELECT {columns} FROM {source}{grouping}"
 
@@ -204,7 +206,10 @@ class ExactSql:
     def _unit_sum(self, s: UnitSum) -> _Part:
         name = s.coordinates[0]
         if s.integer:
-            value = f"CAST({self._value(s.column)} AS HUGEINT)"
+            value = self._value(s.column)
+            if self.schema[s.column].type_name == "UHUGEINT":
+                value = f"least({value}, {HUGE_STEPS}::UHUGEINT)"
+            value = f"CAST({value} AS HUGEINT)"
             clamped = f"least(greatest({value}, {-HUGE_STEPS}), {HUGE_STEPS})"
             row = f"CASE WHEN {value} IS NOT NULL THEN {clamped} END"
         else:
@@ -243,10 +248,20 @@ class ExactSql:
 
 
 def canonical(column: str, schema: Mapping[str, Column]) -> str:
-    """Return a key or unit such that equal values are equal bits: one zero and one NaN."""
+    """Return a key such that equal values are equal bits and every tool can hold them."""
     name = identifier(column)
     if schema[column].type_name in ("FLOAT", "DOUBLE"):
         return f"CASE WHEN isnan({name}) THEN 'nan' ELSE {name} + 0.0 END"
+    if schema[column].type_name.startswith("ENUM"):
+        return f"CAST({name} AS VARCHAR)"
+    kind = schema[column].type_name
+    if kind == "VARCHAR":
+        return f'{name} COLLATE "binary"'  # a column of a database may have another collation
+    if kind == "DATE" or kind.startswith("TIMESTAMP"):
+        # What lies outside, infinity too, has no place in other tools' calendars.
+        return f"CASE WHEN year({name}) BETWEEN 1 AND 9999 THEN {name} END"
+    if kind.startswith("TIME"):
+        return f"CASE WHEN hour({name}) < 24 THEN {name} END"
     return name
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import duckdb
 
 from sfumato.errors import ColumnError, QueryError, nearest
+from sfumato.query.engine import Column
 
 _ALLOWED = {
     "COLUMN_REF",
@@ -26,6 +27,7 @@ _ALLOWED = {
     "CAST",
     "CASE",
     "BETWEEN",
+    "TYPE",
 }
 _REFUSED = {
     "SUBQUERY": "a subquery, which sees other rows",
@@ -34,23 +36,49 @@ _REFUSED = {
     "LAMBDA": "a lambda; use plain functions of the row",
     "PARAMETER": "a parameter; write the value itself",
 }
-# Consistent by DuckDB's word, but they read what is not in the row, stop the query on purpose, or
-# make values of any size out of a number in a row.
-_OUTSIDE = {
-    "error", "getvariable", "current_setting", "getenv", "current_database", "current_schema",
-    "current_schemas", "current_query", "current_user", "session_user", "current_role", "user",
-    "version", "pg_typeof", "in_search_path", "txid_current", "query", "write_log",
-    "parse_duckdb_log_message",
-    "json_execute_serialized_sql", "json_serialize_plan", "json_deserialize_sql", "json_serialize_sql",
-    "currval", "nextval", "sleep", "sleep_ms", "set_seed", "setseed", "has_schema_privilege", "read_text",
-    "read_blob", "is_histogram_other_bin",
+# What an expression may call: functions of their arguments alone that make no value much larger than
+# these, and whose failures TRY turns to NULL. Each was tried on hostile arguments; a function that is
+# not listed may be safe, but nobody has looked.
+_OPERATORS = {"+", "-", "*", "/", "//", "%", "**", "^", "@", "||", "&", "|", "~", "<<", ">>", "->>"}
+_PATTERNS = {"~~", "!~~", "~~*", "!~~*", "~~~", "^@"}
+_NUMBERS = """
+    abs acos acosh add asin asinh atan atan2 atanh bit_count cbrt ceil ceiling cos cosh cot degrees
+    divide even exp factorial floor gamma gcd greatest greatest_common_divisor isfinite isinf isnan
+    lcm least least_common_multiple lgamma ln log log10 log2 mod multiply nextafter pi pow power
+    radians round round_even sign signbit sin sinh sqrt subtract tan tanh trunc xor
+"""
+_TEXTS = """
+    ascii bit_length char_length character_length chr concat concat_ws contains damerau_levenshtein
+    editdist3 ends_with hamming instr jaccard jaro_similarity jaro_winkler_similarity lcase left
+    left_grapheme len length length_grapheme levenshtein lower ltrim md5 mismatches nfc_normalize
+    octet_length ord position prefix regexp_extract regexp_full_match regexp_matches regexp_replace
+    replace reverse right right_grapheme rtrim sha1 sha256 split split_part starts_with str_split
+    str_split_regex string_split string_split_regex string_to_array strip_accents strlen strpos
+    substr substring substring_grapheme suffix translate trim ucase unicode upper
+"""
+_NESTED = """
+    array_contains array_extract array_position element_at json_array_length json_exists
+    json_extract json_extract_string json_type json_valid json_value list_contains list_element
+    list_extract list_has list_position list_value row struct_extract struct_pack
+"""
+_OTHERS = "constant_or_null hash if nullif typeof"
+# Of an interval some of these fail in a way that TRY does not catch: they take dates and times alone.
+_PARTS_OF_TIMES = {
+    "century", "date_diff", "date_part", "date_trunc", "datediff", "datepart", "datetrunc", "day",
+    "dayname", "dayofmonth", "dayofweek", "dayofyear", "decade", "epoch", "era", "hour", "isodow",
+    "isoyear", "julian", "last_day", "microsecond", "millennium", "millisecond", "minute", "month",
+    "monthname", "quarter", "second", "strftime", "week", "weekday", "weekofyear", "year",
+    "yearweek",
 }  # fmt: skip
-_GROWING = {
-    "repeat", "lpad", "rpad", "range", "generate_series", "list_resize", "array_resize", "bar", "format",
-    "printf", "repeat_row", "bitstring", "apply", "list_transform", "list_filter", "list_reduce", "reduce",
-    "filter", "array_transform", "array_filter", "array_reduce", "array_apply", "list_apply", "combinations",
-    "equi_width_bins",
+_MAKE_TIMES = {
+    "date_trunc", "datetrunc", "last_day", "make_date", "make_timestamp", "strptime",
+    "to_timestamp", "try_strptime",
 }  # fmt: skip
+_AVAILABLE = (
+    _OPERATORS | _PATTERNS | _PARTS_OF_TIMES | _MAKE_TIMES
+    | set(" ".join((_NUMBERS, _TEXTS, _NESTED, _OTHERS)).split())
+)  # fmt: skip
+_TIME_TYPES = ("DATE", "TIMESTAMP")
 
 
 class Expressions:
@@ -62,10 +90,8 @@ class Expressions:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
-        self._stable: set[str] | None = None
-        self._known: set[str] = set()
 
-    def check(self, where: str, text: str, columns: Mapping[str, Any]) -> dict[str, Any]:
+    def check(self, where: str, text: str, columns: Mapping[str, Column]) -> dict[str, Any]:
         """Return the syntax tree of an admissible expression.
 
         Args:
@@ -81,7 +107,7 @@ class Expressions:
             if kind == "COLUMN_REF":
                 self._check_column(where, text, node["column_names"], columns, at)
             elif kind == "FUNCTION":
-                self._check_function(where, text, node["function_name"], at)
+                self._check_function(where, text, node, columns, at)
             elif kind not in _ALLOWED:
                 raise QueryError(
                     _marked(where, text, at, f"holds {_REFUSED.get(str(kind), str(kind).lower())}")
@@ -110,34 +136,35 @@ class Expressions:
         return rows[0]  # type: ignore[no-any-return]
 
     def _check_column(
-        self, where: str, text: str, path: list[str], columns: Mapping[str, Any], at: int
+        self, where: str, text: str, path: list[str], columns: Mapping[str, Column], at: int
     ) -> None:
         # DuckDB ignores case; a first part that is a column may have a field of a struct behind it.
         folded = {c.casefold() for c in columns}
         if path[0].casefold() not in folded:
             raise ColumnError.unknown(path[0], columns, f"{where}: {text!r}")
 
-    def _check_function(self, where: str, text: str, name: str, at: int) -> None:
-        if self._stable is None:
-            rows = self._connection.cursor().execute(
-                "SELECT lower(function_name), function_type, coalesce(stability, 'CONSISTENT') "
-                "FROM duckdb_functions()"
+    def _check_function(
+        self, where: str, text: str, node: dict[str, Any], columns: Mapping[str, Column], at: int
+    ) -> None:
+        name = node["function_name"].lower()
+        if name not in _AVAILABLE:
+            kinds = self._connection.cursor().execute(
+                "SELECT DISTINCT function_type FROM duckdb_functions() WHERE lower(function_name) = ?", [name]
             )
-            listed = rows.fetchall()
-            unfit = {n for n, kind, stability in listed if kind != "scalar" or stability != "CONSISTENT"}
-            self._known = {n for n, _, _ in listed}
-            self._stable = self._known - unfit - _OUTSIDE - _GROWING
-        folded = name.lower()
-        if folded in self._stable:
-            return
-        if folded in _GROWING:
-            why = f"uses {name}, which makes values of any size out of a row; it is not available"
-        elif folded in self._known:
-            why = f"uses {name}, which is not a function of one row alone"
-        else:
-            near = nearest(folded, self._stable)
-            why = f"uses {name}, which is not a function" + (f"; did you mean {near}?" if near else "")
-        raise QueryError(_marked(where, text, at, why))
+            known = {kind for (kind,) in kinds.fetchall()}
+            if known & {"aggregate", "table", "table_macro"}:
+                why = f"uses {name}, which is not a function of one row alone"
+            elif known:
+                why = f"uses {name}, which is not available here: it is not known to be safe on every row"
+            else:
+                near = nearest(name, _AVAILABLE)
+                why = f"uses {name}, which is not a function" + (f"; did you mean {near}?" if near else "")
+            raise QueryError(_marked(where, text, at, why))
+        if name in _PARTS_OF_TIMES:
+            arguments = [argument["expression"] for argument in node["arguments"]]
+            if not all(a["class"] == "CONSTANT" or _is_time(a, columns) for a in arguments):
+                why = f"uses {name}, which takes a date or a timestamp here; cast to one: CAST(... AS DATE)"
+                raise QueryError(_marked(where, text, at, why))
 
 
 _PREFIX = "SELECT (\n"
@@ -152,6 +179,18 @@ def complete_columns(tree: Mapping[str, Any]) -> set[str]:
     if tree.get("type") == "CONJUNCTION_AND":
         return set().union(*(complete_columns(child) for child in tree["children"]))
     return set()
+
+
+def _is_time(node: Mapping[str, Any], columns: Mapping[str, Column]) -> bool:
+    """Whether an argument is a column, or a cast, to a date or a timestamp."""
+    if node["class"] == "CAST":
+        return str(node["type_expr"].get("type_name", "")).upper().startswith(_TIME_TYPES)
+    if node["class"] == "FUNCTION":
+        return node["function_name"].lower() in _MAKE_TIMES
+    if node["class"] != "COLUMN_REF" or len(node["column_names"]) != 1:
+        return False
+    types = {name.casefold(): column.type_name for name, column in columns.items()}
+    return types.get(node["column_names"][0].casefold(), "").startswith(_TIME_TYPES)
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,371 @@
+"""Tolerances of a noisy mean: the interval rule, the exact law, and the complementary tolerance.
+
+The mean is the noisy sum of distances from the midpoint, over the noisy count clamped to at least 1. The
+count is whole, and so is its noise. For a fixed noisy count c, to be farther than t from the raw mean m is a
+tail of the sum's noise Z: Z > (m + t) c - S or Z < (m - t) c - S. What is left is a sum over c, each side
+log-concave in c.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from sfumato.errors import ParameterError
+from sfumato.exact import Number, as_fraction, positive, round_up
+from sfumato.noise import Law
+from sfumato.testing.integration import Floats, Groups, graded, log_integrals, roundoff
+from sfumato.testing.ratios import (
+    Ends,
+    Event,
+    Interval,
+    Noise,
+    Probability,
+    RatioTolerance,
+    at_least_0,
+    bounds,
+    grid_step,
+    largest_tolerance,
+    most_steps,
+    most_terms,
+    part_tolerance,
+    probability,
+    smallest_tolerance,
+    whole_at_least_0,
+)
+from sfumato.testing.tolerances import integer_tolerance, per_partition_k
+
+_rules = ("joint", "exact", "2020")
+_relative = 1e-10
+
+
+def mean_tolerance(
+    k: Number,
+    *,
+    normalized_sum: Number,
+    count: int,
+    sum_noise: Law,
+    count_noise: Law,
+    lower: Number | None = None,
+    upper: Number | None = None,
+    rule: str = "joint",
+    rounded: bool = False,
+    sum_step: Number = 1,
+) -> RatioTolerance:
+    """Return t with P(|noisy mean - raw mean| > t) <= 10^-k.
+
+    Rules: "joint", by interval arithmetic, where sum and count both stay near but for 10^-k; "exact", the
+    smallest t, from the law of the ratio; "2020", each noise at k/2, which is UNSOUND: its flakiness
+    is up to 2 * 10^(-k/2).
+
+    Args:
+        k: greater than 0; 10^-k is the flakiness.
+        normalized_sum: the raw sum of distances from the midpoint of the bounds, in the unit of the values.
+        count: the raw count, a whole number.
+        sum_noise: the law of the sum's noise, in the unit of the values.
+        count_noise: the law of the count's noise, which is rounded to whole numbers.
+        lower: lower bound of the values, to which the noisy mean is clamped; None for no clamping.
+        upper: upper bound likewise.
+        rule: one of the three.
+        rounded: the sum's noise is rounded to whole steps, too.
+        sum_step: the grid step of the sum, for rounded noise.
+    Returns:
+        t in the unit of the values; a float with the `intervals` of "sum", "count" and "mean" (these
+        relative to the midpoint). "exact" is sound and within 1e-9 of the smallest.
+    Raises:
+        ParameterError: an argument is out of range.
+    Source:
+        docs/tolerances.md, "Means".
+
+    >>> from sfumato.noise import Laplace
+    >>> given = dict(normalized_sum=500, count=1000, sum_noise=Laplace(10), count_noise=Laplace(1))
+    >>> t = mean_tolerance(23, **given)
+    >>> print(t.explain())
+              sum: -36.5260432 <= 500 <= 1036.52604
+            count: 946 <= 1000 <= 1054
+             mean: -0.0386110393 <= 0.5 <= 1.09569349
+        tolerance: 0.595693492 (rule joint, k = 23, 23.30103 for each noise)
+    >>> round(mean_tolerance(23, **given, rule="exact"), 6)
+    0.52965
+    """
+    exact_k = positive(k, "k")
+    law = MeanLaw.of(normalized_sum, count, sum_noise, count_noise, lower, upper, rounded, sum_step)
+    if rule not in _rules:
+        raise ParameterError("rule", rule, f"one of {', '.join(map(repr, _rules))}")
+    step = law.step
+    if rule == "2020":
+        half_k = float(exact_k / 2)
+        parts = (Fraction(math.ceil(sum_noise.tolerance(half_k))), math.ceil(count_noise.tolerance(half_k)))
+        return law.by_2020(*parts, float(exact_k), half_k)
+    part_k = per_partition_k(k, 2)
+    of_sum = part_tolerance(sum_noise, part_k, rounded, step)
+    of_count = integer_tolerance(count_noise.tolerance(part_k))
+    joint = law.by_intervals(of_sum, of_count, float(exact_k), part_k)
+    if rule == "joint":
+        return joint
+    t = smallest_tolerance(law.integral, exact_k, float(joint), _relative, law.jumps())
+    return law.exactly(min(t, float(joint)), float(exact_k))
+
+
+def mean_failure_probability(
+    tolerance: Number,
+    *,
+    normalized_sum: Number,
+    count: int,
+    sum_noise: Law,
+    count_noise: Law,
+    lower: Number | None = None,
+    upper: Number | None = None,
+    rounded: bool = False,
+    sum_step: Number = 1,
+) -> Probability:
+    """Return P(|noisy mean - raw mean| > tolerance), the true flakiness of a test.
+
+    Args:
+        tolerance: at least 0, in the unit of the values.
+        normalized_sum: as for `mean_tolerance`, and so are the others.
+        count: see there.
+        sum_noise: see there.
+        count_noise: see there.
+        lower: see there.
+        upper: see there.
+        rounded: see there. A sum of up to four million noisy counts is exact, a longer one is enclosed
+            between two integrals; `error` says how widely.
+        sum_step: see there.
+    Returns:
+        A float with its `error`, and `k`, -log10 of it.
+    Raises:
+        ParameterError: an argument is out of range.
+    Source:
+        docs/tolerances.md, "The law of a mean".
+
+    >>> from sfumato.noise import Laplace
+    >>> p = mean_failure_probability(
+    ...     0.1, normalized_sum=500, count=1000, sum_noise=Laplace(10), count_noise=Laplace(1))
+    >>> p, p.error < 1e-12 * p
+    (4.5522844...e-05, True)
+    """
+    law = MeanLaw.of(normalized_sum, count, sum_noise, count_noise, lower, upper, rounded, sum_step)
+    return probability(law.integral, float(at_least_0(tolerance, "tolerance")), Event.outside)
+
+
+def complementary_mean_tolerance(
+    k: Number,
+    *,
+    normalized_sum: Number,
+    count: int,
+    sum_noise: Law,
+    count_noise: Law,
+    lower: Number | None = None,
+    upper: Number | None = None,
+    rounded: bool = False,
+    sum_step: Number = 1,
+) -> float:
+    """Return the largest t with P(|noisy mean - raw mean| < t) <= 10^-k: nearer means that noise is missing.
+
+    Args:
+        k: greater than 0; 10^-k is the chance that correct noise is taken for missing.
+        normalized_sum: as for `mean_tolerance`, and so are the others.
+        count: see there.
+        sum_noise: see there.
+        count_noise: see there.
+        lower: see there.
+        upper: see there.
+        rounded: see there.
+        sum_step: see there.
+    Returns:
+        t in the unit of the values, sound and within 1e-9 of the largest; 0 where the raw mean itself is more
+        likely than 10^-k (as with rounded noise, or at a bound that means are clamped to), inf where
+        every t will do.
+    Raises:
+        ParameterError: an argument is out of range.
+    Source:
+        docs/tolerances.md, "The law of a mean".
+
+    >>> from sfumato.noise import Laplace
+    >>> t = complementary_mean_tolerance(
+    ...     5, normalized_sum=500, count=1000, sum_noise=Laplace(10), count_noise=Laplace(1))
+    >>> round(t, 12)
+    1.04768e-07
+    """
+    law = MeanLaw.of(normalized_sum, count, sum_noise, count_noise, lower, upper, rounded, sum_step)
+    start = law.sum_noise.unit / max(1, law.count)
+    return largest_tolerance(law.integral, positive(k, "k"), start, _relative)
+
+
+@dataclass(frozen=True)
+class MeanLaw:
+    """The law of a noisy mean, relative to the midpoint.
+
+    `raw` is the mean without noise, `reach` half the distance of the bounds (None: no clamping).
+    """
+
+    total: Fraction
+    count: int
+    raw: Fraction
+    reach: Fraction | None
+    step: Fraction
+    sum_noise: Noise
+    count_noise: Noise
+
+    @classmethod
+    def of(
+        cls,
+        normalized_sum: Number,
+        count: int,
+        sum_noise: Law,
+        count_noise: Law,
+        lower: Number | None,
+        upper: Number | None,
+        rounded: bool,
+        sum_step: Number,
+    ) -> MeanLaw:
+        """Check and take the arguments of the public functions."""
+        total, n = as_fraction(normalized_sum, "normalized_sum"), whole_at_least_0(count, "count")
+        reach = None
+        if lower is not None or upper is not None:
+            if lower is None or upper is None:
+                missing = "lower" if lower is None else "upper"
+                raise ParameterError(missing, None, "given, as the other bound is")
+            low, high = bounds(lower, upper)
+            reach = (high - low) / 2
+        raw = total / max(1, n)
+        if reach is not None:
+            raw = max(-reach, min(reach, raw))
+        step = grid_step(sum_step, "sum_step", rounded)
+        noise = Noise.of(sum_noise, "sum_noise", step)
+        return cls(total, n, raw, reach, step, noise, Noise.of(count_noise, "count_noise", Fraction(1)))
+
+    def clamped(self, m: Fraction) -> Fraction:
+        """Clamp a mean to the bounds."""
+        return m if self.reach is None else max(-self.reach, min(self.reach, m))
+
+    def by_intervals(self, of_sum: Fraction, of_count: int, k: float, part_k: float) -> RatioTolerance:
+        """Return the tolerance by interval arithmetic, from those of the sum and the count."""
+        low_sum, high_sum = self.total - of_sum, self.total + of_sum
+        low_count, high_count = max(1, self.count - of_count), max(1, self.count + of_count)
+        low = self.clamped(low_sum / (high_count if low_sum > 0 else low_count))
+        high = self.clamped(high_sum / (low_count if high_sum > 0 else high_count))
+        intervals = {
+            "sum": _interval(low_sum, self.total, high_sum),
+            "count": Interval(low_count, max(1, self.count), high_count),
+            "mean": _interval(low, self.raw, high),
+        }
+        t = round_up(max(high - self.raw, self.raw - low, Fraction(0)))
+        return RatioTolerance(t, "joint", k, part_k, intervals)
+
+    def by_2020(self, of_sum: Fraction, of_count: int, k: float, part_k: float) -> RatioTolerance:
+        """Pair the extremes without a look at the sign of the sum."""
+        low_sum, high_sum = self.total - of_sum, self.total + of_sum
+        low_count, high_count = max(1, self.count - of_count), max(1, self.count + of_count)
+        ends = low_sum / high_count, high_sum / low_count
+        intervals = {
+            "sum": _interval(low_sum, self.total, high_sum),
+            "count": Interval(low_count, max(1, self.count), high_count),
+            "mean": _interval(ends[0], self.raw, ends[1]),
+        }
+        t = round_up(max(abs(end - self.raw) for end in ends))
+        return RatioTolerance(t, "2020", k, part_k, intervals)
+
+    def exactly(self, t: float, k: float) -> RatioTolerance:
+        """Dress the result of rule "exact"."""
+        ends = self.clamped(self.raw - Fraction(t)), self.clamped(self.raw + Fraction(t))
+        failure = probability(self.integral, t, Event.outside)
+        return RatioTolerance(t, "exact", k, None, {"mean": _interval(ends[0], self.raw, ends[1])}, failure)
+
+    def jumps(self) -> list[Fraction]:
+        """Return the tolerances beyond which clamping leaves nothing to fail on one side."""
+        return [] if self.reach is None else [self.reach - self.raw, self.reach + self.raw]
+
+    def integral(self, t: float, event: Event, cut: float) -> tuple[float, float]:
+        """Return the logarithms of P(event) and of its error; noise beyond 10^-cut is left out."""
+        ends = Ends(
+            above=self.reach is None or self.raw + Fraction(t) < self.reach,
+            below=self.reach is None or self.raw - Fraction(t) > -self.reach,
+        )
+        if event is Event.inside and self.reach is not None:
+            ends = Ends(self.raw + Fraction(t) <= self.reach, self.raw - Fraction(t) >= -self.reach)
+        certain = ends.certain(event)
+        if certain is not None:
+            return certain, -math.inf
+        most = math.floor(self.count_noise.shape.reach(cut) * self.count_noise.unit + 1)
+        least = max(2 - self.count, -most)
+        if not self.step:
+            return self._smooth(t, event, ends, least, most, 0.0)
+        largest = (abs(float(self.raw)) + t) * (self.count + most) + abs(float(self.total))
+        if most - least < most_terms and largest < most_steps * float(self.step):
+            return self._term_by_term(t, event, ends, least, most)
+        slack = float(self.step) / 2
+        first, first_error = self._smooth(t, event, ends, least, most, slack)
+        second, second_error = self._smooth(t, event, ends, least, most, -slack)
+        high, low = max(first, second), min(first, second)
+        middle = float(np.logaddexp(high, low)) - math.log(2)
+        half = high + math.log(-math.expm1(low - high) / 2) if high > low else -math.inf
+        return middle, float(np.logaddexp(np.logaddexp(first_error, second_error), half))
+
+    def _smooth(
+        self, t: float, event: Event, ends: Ends, least: int, most: int, slack: float
+    ) -> tuple[float, float]:
+        """Sum over the noise of the count by Gauss's rules, the sum's noise taken as real.
+
+        The ends of the event are moved by `slack`: outwards for an upper bound of the rounded noise.
+        """
+        outwards = -slack if event is Event.outside else slack
+
+        def function(group: Groups, r: Floats) -> tuple[Floats, Floats]:
+            value, error = self._chance(r, t, event, ends, outwards, rounded=False)
+            mass = self.count_noise.mass(r)
+            return value + mass, error + mass
+
+        value = error = -math.inf
+        if least <= most:
+            slopes = [s for s in (float(self.raw) + t, float(self.raw) - t) if s]
+            kinks = [float(self.total) / s - self.count for s in slopes]
+            kinks += [
+                (float(self.total) + a * slack) / s - self.count for s in slopes for a in (1, -1) if slack
+            ]
+            points = sorted(min(max(p, float(least)), float(most)) for p in (least, most, 0.0, 1.0, *kinks))
+            panels = graded([np.array([p]) for p in points], whole=True)
+            values, errors = log_integrals(function, panels, 1)
+            value, error = float(values[0]), float(errors[0])
+        atom, atom_error = self._clamped_count(t, event, ends, outwards, rounded=False)
+        return float(np.logaddexp(value, atom)), float(np.logaddexp(error, atom_error))
+
+    def _term_by_term(self, t: float, event: Event, ends: Ends, least: int, most: int) -> tuple[float, float]:
+        """Sum over the noise of the count, the sum's noise rounded."""
+        value, error = self._clamped_count(t, event, ends, 0.0, rounded=True)
+        for start in range(least, most + 1, 1 << 16):
+            r = np.arange(start, min(start + (1 << 16), most + 1), dtype=float)
+            chance, its_error = self._chance(r, t, event, ends, 0.0, rounded=True)
+            mass = self.count_noise.mass(r)
+            value = float(np.logaddexp(value, np.logaddexp.reduce(chance + mass)))
+            error = float(np.logaddexp(error, np.logaddexp.reduce(its_error + mass)))
+        return value, float(np.logaddexp(error, roundoff(np.asarray(value))))
+
+    def _clamped_count(
+        self, t: float, event: Event, ends: Ends, outwards: float, *, rounded: bool
+    ) -> tuple[float, float]:
+        """Return the part of the noisy counts up to 1, which all stand for 1."""
+        value, error = self._chance(np.array([1.0 - self.count]), t, event, ends, outwards, rounded=rounded)
+        mass = self.count_noise.shape.tail(np.array([(self.count - 1.5) / self.count_noise.unit]))
+        part = value + mass
+        return float(part[0]), float(np.logaddexp(error + mass, roundoff(part))[0])
+
+    def _chance(
+        self, r: Floats, t: float, event: Event, ends: Ends, outwards: float, *, rounded: bool
+    ) -> tuple[Floats, Floats]:
+        """Return log P(event | noise r of the count), and its roundoff."""
+        mean, divisor = float(self.raw), max(1, self.count)
+        offset = float(self.raw * divisor - self.total)
+        drift = mean * (r + (self.count - divisor))
+        centre, half = drift + offset, t * (self.count + r) + outwards
+        value = self.sum_noise.chance(event, ends, centre, half, rounded)
+        size = np.abs(drift) + abs(offset) + (0.0 if event is Event.inside else np.abs(half))
+        return value, self.sum_noise.roundoff(event, ends, value, centre, half, size)
+
+
+def _interval(low: Fraction, raw: Fraction, high: Fraction) -> Interval:
+    return Interval(float(low), float(raw), float(high))

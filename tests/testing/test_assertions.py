@@ -1,0 +1,539 @@
+"""Assertions of noisy results: what must pass passes, and as often as stated; what must fail fails."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.errors import ParameterError, RefusalError
+from sfumato.noise import Gaussian, Laplace, SeededWords
+from sfumato.testing import assert_approx_equal, assert_noisy, noise_free, recording
+from sfumato.testing.combined import NoiseSum, log10_gamma_deviation, log10_many, log10_outside
+from sfumato.testing.flakiness import Account, running
+from sfumato.testing.releases import ReleasedCells
+
+K = 23
+LAWS = {"laplace": Laplace, "gaussian": Gaussian}
+
+
+def text_of(call, *args, **options) -> str:
+    with pytest.raises(AssertionError) as caught:
+        call(*args, **options)
+    return str(caught.value)
+
+
+# What may be compared.
+
+SAME = {
+    "numbers": (3.0, 5),
+    "numpy numbers": (np.float64(3), np.int64(4)),
+    "fractions": (Fraction(7, 2), 4),
+    "lists": ([1, 2, 3], [2, 3, 4.5]),
+    "arrays": (np.arange(6).reshape(2, 3), np.arange(6).reshape(2, 3) + 1.5),
+    "mappings": ({"a": 1, ("b", 2): 2}, {"a": 2, ("b", 2): 3}),
+    "nested mappings": ({"a": {"n": 1, "m": 9}}, {"a": {"n": 2}}),
+    "a series": (pd.Series([1, 2]), [2, 3]),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_shapes_that_match(name):
+    actual, expected = SAME[name]
+    assert_approx_equal(actual, expected, tolerance=2)
+    assert_noisy(actual, expected, tolerance=0.5)
+    text_of(assert_approx_equal, actual, expected, tolerance=0.25)
+    text_of(assert_noisy, actual, expected, tolerance=3)
+
+
+ROWS = {"year": [1991, 1992], "sex": ["f", None], "n": [100, 200], "mean": [1.5, 2.5]}
+TABLES = {
+    "arrow": pa.table(ROWS),
+    "pandas": pd.DataFrame(ROWS),
+    "pandas with keys as index": pd.DataFrame(ROWS).set_index(["year", "sex"]),
+    "polars": pl.DataFrame(ROWS),
+    "lazy polars": pl.LazyFrame(ROWS),
+    "rows": [dict(zip(ROWS, row, strict=True)) for row in zip(*ROWS.values(), strict=True)],
+}
+
+
+@pytest.mark.parametrize("one", TABLES)
+@pytest.mark.parametrize("other", TABLES)
+def test_tables_of_all_kinds_by_group_key(one, other):
+    assert_approx_equal(TABLES[one], TABLES[other], tolerance=0, keys=["year", "sex"])
+    text = text_of(assert_noisy, TABLES[one], TABLES[other], tolerance=1e-9, keys=["year", "sex"])
+    assert "4 of 4" in text and "(1992, None) mean" in text
+
+
+def test_the_order_of_groups_does_not_matter():
+    turned = {k: v[::-1] for k, v in ROWS.items()}
+    assert_approx_equal(pa.table(ROWS), pd.DataFrame(turned), tolerance=0, keys=["year", "sex"])
+
+
+def test_tolerances_by_group_by_output_and_by_k():
+    actual = {"a": {"n": 10, "m": 1.0}, "b": {"n": 20, "m": 2.0}}
+    expected = {"a": {"n": 12, "m": 1.1}, "b": {"n": 22, "m": 2.1}}
+    assert_approx_equal(actual, expected, tolerance={"n": 2, "m": 0.2})
+    assert_approx_equal(actual, expected, tolerance={"a": {"n": 2, "m": 0.2}, "b": {"n": 2, "m": 0.2}})
+    assert "'b' n" in text_of(
+        assert_approx_equal, actual, expected, tolerance={"a": 5, "b": {"n": 1, "m": 1}}
+    )
+    assert_approx_equal([1, 2], [3, 3], tolerance=[2, 1])
+    asked = []
+    assert_approx_equal([1.0] * 10, [1.5] * 10, tolerance=lambda k: asked.append(k) or 1, k=K)
+    assert all(abs(k - (K + 1)) < 1e-9 for k in asked) and len(asked) == 10
+    with pytest.raises(ParameterError, match="tolerance.*'b'"):
+        assert_approx_equal({"a": 1, "b": 1}, {"a": 1, "b": 1}, tolerance={"a": 1})
+
+
+# What a message says.
+
+
+def test_a_message_names_groups_distances_and_probability():
+    actual, expected = {"a": 103, "b": 998, "c": 60}, {"a": 100, "b": 100, "c": 130}
+    lines = text_of(assert_approx_equal, actual, expected, law=Laplace(1), k=K).splitlines()
+    assert lines[0] == "2 of 3 values are off (flakiness 10^-23 in all)"
+    assert lines[1].startswith(
+        "  'b': 998, expected 100 within 54: off by +898 = 16.6 tolerances; probability at most 10^-389.8"
+    )
+    # P(|R| >= 70) = P(|Z| > 69.5) = exp(-69.5)
+    assert lines[2].endswith(f"off by -70 = 1.3 tolerances; probability at most {math.exp(-69.5):.3g}")
+
+
+def test_missing_and_extra_groups_are_told_apart():
+    text = text_of(assert_approx_equal, {"a": 1, "x": 1}, {"a": 1, "b": 1, "c": 1}, tolerance=1)
+    assert "missing, in expected alone: 'b', 'c'" in text and "extra, in actual alone: 'x'" in text
+    assert "missing, in raw alone: 'b'" in text_of(assert_noisy, {}, {"b": 1}, tolerance=1)
+
+
+def test_long_messages_are_cut():
+    text = text_of(assert_approx_equal, [0] * 1000, [9] * 1000, tolerance=1)
+    assert "1000 of 1000 values are off" in text and "and 980 more" in text and len(text.splitlines()) == 22
+
+
+@pytest.mark.parametrize("value, said", [(math.nan, "nan"), (math.inf, "inf"), (None, "missing")])
+@pytest.mark.parametrize("call", [assert_approx_equal, assert_noisy])
+def test_values_that_no_tolerance_admits(call, value, said):
+    assert f"'a': {said}, which no tolerance admits" in text_of(call, {"a": value}, {"a": 1.0}, tolerance=1e9)
+    assert f"'a': {said}" in text_of(call, {"a": value}, {"a": 1.0}, law=Laplace(1), k=K)
+
+
+MISMATCHES = [
+    ([1, 2, 3], [1, 2], r"array of shape \(3,\), expected a array of shape \(2,\)"),
+    (np.zeros((2, 3)), np.zeros((3, 2)), r"shape \(2, 3\).*\(3, 2\)"),
+    (1.0, [1.0], "actual is a number"),
+    ([1.0], {"a": 1.0}, "expected a mapping"),
+    ({"a": {"n": 1}}, {"a": {"m": 1}}, "expected has m, which actual lacks"),
+    ({"a": {"n": 1}, "b": {"m": 1}}, {"a": {"n": 1}, "b": {"n": 1}}, "actual has no n for 'b'"),
+    ([{"g": 1, "n": 2}, {"g": 1, "n": 2}], {1: {"n": 2}}, "actual has groups twice: 1"),
+]
+
+
+@pytest.mark.parametrize("actual, expected, said", MISMATCHES)
+def test_shapes_that_do_not_match(actual, expected, said):
+    import re
+
+    assert re.search(said, text_of(assert_approx_equal, actual, expected, tolerance=1, keys=["g"]))
+
+
+BAD = [
+    dict(tolerance=1, law=Laplace(1)),
+    dict(),
+    dict(tolerance=-1),
+    dict(tolerance=math.nan),
+    dict(tolerance="wide"),
+    dict(law="laplace", k=1),
+    dict(law=Laplace(1)),
+    *(dict(law=Laplace(1), k=k) for k in (0, -1, math.nan, math.inf, "x", True)),
+    *(dict(tolerance=1, k=k) for k in (0, math.nan)),
+]
+
+
+@pytest.mark.parametrize("call", [assert_approx_equal, assert_noisy])
+@pytest.mark.parametrize("options", BAD)
+def test_bad_input_is_named(call, options):
+    with pytest.raises(ParameterError, match="^(k|tolerance|law) is"):
+        call([1.0], [2.0], **options)
+
+
+def test_bad_values_are_named():
+    for expected in (math.nan, None, math.inf):
+        with pytest.raises(ParameterError, match="expected of 'a' value is"):
+            assert_approx_equal({"a": 1}, {"a": expected}, tolerance=1)
+    with pytest.raises(ParameterError, match="keys is None"):
+        assert_approx_equal(TABLES["arrow"], TABLES["arrow"], tolerance=1)
+    with pytest.raises(ParameterError, match="keys is"):
+        assert_approx_equal(TABLES["arrow"], TABLES["arrow"], tolerance=1, keys=["month"])
+    with pytest.raises(ParameterError, match="actual is 'abc'"):
+        assert_approx_equal("abc", 1, tolerance=1)
+
+
+# As often as stated: single laws.
+
+
+@pytest.mark.parametrize("kind", LAWS)
+@pytest.mark.parametrize("scale", [0.3, 3, 4000])
+@pytest.mark.parametrize("k", [1, 2])
+def test_failure_rates_of_rounded_noise(kind, scale, k):
+    law, runs, values = LAWS[kind](scale), 300, 5
+    noisy = law.rounded(runs * values, SeededWords(f"{kind}{scale}{k}")).reshape(runs, values)
+    failed = sum(fails(assert_approx_equal, row.tolist(), [0] * values, law=law, k=k) for row in noisy)
+    p = 10.0**-k
+    each = law.rounded_tolerance(-math.log10(-math.expm1(math.log1p(-p) / values)))
+    true = 1 - (1 - 2 * law.rounded_sf(each)) ** values
+    assert true <= p and abs(failed - runs * true) <= 5 * math.sqrt(runs * true) + 1
+    narrow = sum(fails(assert_noisy, row.tolist(), [0] * values, law=law, k=k) for row in noisy)
+    assert narrow <= runs * p + 5 * math.sqrt(runs * p)
+
+
+def fails(call, *args, **options) -> bool:
+    """Whether an assertion fails, which is not counted as the flakiness of this suite."""
+    try:
+        with running(Account()):
+            call(*args, **options)
+    except AssertionError:
+        return True
+    return False
+
+
+def test_failure_rate_of_real_noise():
+    rng = np.random.default_rng(1)
+    for k in (1, 2):
+        noise = rng.laplace(0, 2, (1000, 4))
+        failed = sum(fails(assert_approx_equal, row, np.zeros(4), law=Laplace(2), k=k) for row in noise)
+        assert abs(failed - 1000 * 10.0**-k) <= 5 * math.sqrt(1000 * 10.0**-k)
+
+
+# Must fail: 10^-9 of missing the defect at these numbers of values.
+
+
+@pytest.mark.parametrize("kind", LAWS)
+@pytest.mark.parametrize("rounded", [True, False])
+def test_wrong_noise_must_fail(kind, rounded):
+    law, n = LAWS[kind](50), 3000
+    words = SeededWords(f"{kind}{rounded}")
+
+    def draws(scale):
+        return (LAWS[kind](scale) if rounded else LAWS[kind](scale * 2**30)).rounded(n, words) / (
+            1 if rounded else 2.0**30
+        )
+
+    def drawn(scale):
+        return draws(scale).astype(int).tolist() if rounded else draws(scale).tolist()
+
+    truth = [0] * n if rounded else [0.0] * n
+    assert_noisy(drawn(50), truth, law=law, k=K)
+    assert "too narrow" in text_of(assert_noisy, drawn(0.7 * 50), truth, law=law, k=K)
+    assert "too wide" in text_of(assert_noisy, drawn(1.4 * 50), truth, law=law, k=K)
+    assert "missing" in text_of(assert_noisy, truth, truth, law=law, k=K)
+    # A wrong sensitivity: 10 where it is 1, and the other way round.
+    assert "too wide" in text_of(assert_noisy, drawn(500)[:60], truth[:60], law=law, k=K)
+    assert "too narrow" in text_of(assert_noisy, drawn(5)[:60], truth[:60], law=law, k=K)
+    assert "off" in text_of(assert_approx_equal, drawn(500 * 50), truth, law=law, k=K)
+
+
+def test_one_value_without_noise_fails_where_noise_is_real():
+    assert "missing" in text_of(assert_noisy, 5.0, 5.0, law=Laplace(2), k=K)
+    assert "missing" in text_of(
+        assert_noisy, 5.0, 5.0, tolerance=lambda k: Laplace(2).complementary_tolerance(k), k=K
+    )
+    # Rounded noise is 0 so often that one value tells nothing.
+    assert_noisy(5, 5, law=Laplace(2), k=K)
+
+
+# Sums of noises.
+
+
+@pytest.mark.parametrize("b, c", [(1, 1), (1, 0.999999), (3, 2), (1, 1e-3), (5, 1e-12)])
+def test_two_laplace_noises_against_convolution(b, c):
+    noise = NoiseSum(((float(b), Laplace(2**20)), (float(c), Laplace(2**20))))
+    big, small = mpmath.mpf(b), mpmath.mpf(c)
+    with mpmath.workdps(60):
+        for t in (0.5, 3, 60, 2000):
+            if b == c:
+                true = mpmath.exp(-t / big) * (1 + t / big / 2)
+            else:
+                true = (big**2 * mpmath.exp(-t / big) - small**2 * mpmath.exp(-t / small)) / (
+                    big**2 - small**2
+                )
+            got = noise.log10_tail(t * 2**20 + noise.rounding)
+            assert abs(got - float(mpmath.log10(true))) <= 1e-9 * abs(got) + 1e-9
+            k = -float(mpmath.log10(true))
+            assert 0 <= noise._smooth(k) / (t * 2**20) - 1 + 1e-9 < 1e-6
+
+
+@pytest.mark.parametrize("kind", LAWS)
+@pytest.mark.parametrize("weights", [(1, -3), (1, 1), (1, 0.5, -2), (1, 1, 1, 1)])
+@pytest.mark.parametrize("scale", [0.5, 40])
+def test_sums_of_noises_are_within_their_tolerance(kind, weights, scale):
+    n, words = 200_000, SeededWords(repr((kind, weights, scale)))
+    law = LAWS[kind](scale)
+    total = sum(w * law.rounded(n, words) for w in weights)
+    noise = NoiseSum(tuple((float(w), law) for w in weights))
+    for k in (1, 2, 3):
+        outside = (np.abs(total) > noise.tolerance(k)).sum()
+        assert outside <= n * 10**-k + 5 * math.sqrt(n * 10**-k)
+        t = float(np.quantile(np.abs(total), 1 - 10**-k))
+        assert noise.log10_tail(t) >= math.log10((np.abs(total) >= t).mean()) - 0.05
+    if scale == 40 and (kind == "gaussian" or len(weights) == 2):
+        assert outside >= n * 1e-3 * 0.5
+
+
+def test_bounds_of_many():
+    assert log10_gamma_deviation(1, 0) == -math.inf and log10_gamma_deviation(5, 5) == 0
+    with mpmath.workdps(30):
+        for shape, total in ((10, 4), (10, 25), (0.5, 0.01), (1000, 1200)):
+            tail = mpmath.gammainc(shape, 0, total, regularized=True)
+            true = float(mpmath.log10(tail if total < shape else 1 - tail))
+            assert true <= log10_gamma_deviation(shape, total) <= max(0.7 * true, true + 1.5)
+    assert log10_many(3, 3, 0.5) == pytest.approx(3 * math.log10(0.5))
+    assert log10_many(1, 100, 0.5) == 0 and log10_many(1, 100, 0.0) == -math.inf
+    assert log10_outside(Gaussian(1), 40) == pytest.approx(
+        float(mpmath.log10(mpmath.erfc(40 / mpmath.sqrt(2)))), rel=1e-3
+    )
+
+
+# Releases.
+
+
+def people(groups: int, units: int, missing: bool = False) -> sf.Table:
+    """In each group so many units with two rows each, of both signs."""
+    n = groups * units
+    ids = np.repeat(np.arange(n), 2)
+    x = np.where(np.arange(2 * n) % 3 == 0, 7.0, -3.0 + (np.arange(2 * n) % 5))
+    values = pa.array([None if missing and i % 4 == 0 else v for i, v in enumerate(x.tolist())], pa.float64())
+    # Without missing values the column says so.
+    schema = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("g", pa.int64()),
+            pa.field("x", pa.float64(), nullable=missing),
+            ("n", pa.int64()),
+        ]
+    )
+    return sf.scan(
+        pa.table([pa.array(ids), pa.array(ids % groups), values, pa.array(ids % 4)], schema=schema),
+        privacy_unit="id",
+    )
+
+
+def asked(table: sf.Table, groups: int, keys: bool = True):
+    chosen = table.group_by("g", keys=list(range(groups))) if keys else table.group_by("g")
+    return chosen.bound(groups=1, rows=2).agg(
+        n=sf.count(), u=sf.count_units(), c=sf.count("x"), s=sf.sum("n", lower=0, upper=8),
+        r=sf.sum("x", lower=-5, upper=10, per="row"), m=sf.mean("x", lower=-5, upper=10),
+        v=sf.variance("x", lower=-5, upper=10), d=sf.stddev("x", lower=-5, upper=10),
+    )  # fmt: skip
+
+
+def released(question, seed=1, **options):
+    return question.release(**({"epsilon": 1, "delta": 1e-6} | options), unsafe_words=SeededWords(seed))
+
+
+def truth_of(question, **options) -> pa.Table:
+    with recording() as recorder:
+        release = released(question, **options)
+        return recorder[release].truth
+
+
+@pytest.mark.parametrize("noise", LAWS)
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_release_is_near_its_truth_and_noisy(noise, missing):
+    question = asked(people(40, 60, missing), 40)
+    for epsilon in (0.2, 5, 500):
+        release = released(question, epsilon=epsilon, noise=noise)
+        truth = truth_of(question, epsilon=epsilon, noise=noise)
+        for shape in (truth, truth.to_pandas(), pl.from_arrow(truth), truth.to_pylist()):
+            assert_approx_equal(release, shape, k=K)
+        assert_noisy(release, truth, k=K)
+        some = {row["g"]: {"n": row["n"], "m": row["m"]} for row in truth.to_pylist()}
+        assert_approx_equal(release, some, k=K)
+        with noise_free():
+            plain = released(question, epsilon=epsilon, noise=noise)
+        assert_approx_equal(plain, truth, k=K)
+        if epsilon < 500:
+            assert "missing" in text_of(assert_noisy, plain, truth, k=K)
+
+
+RATES = {"few units": (400, 1, 0.3), "some units": (400, 30, 1.0), "hardly any noise": (400, 5, 60.0)}
+
+
+@pytest.mark.parametrize("noise", LAWS)
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("regime", RATES)
+def test_failure_rates_of_each_output(noise, missing, regime):
+    """Each output of each group fails at most as often as its k says, and where the law is exact, as often."""
+    groups, units, epsilon = RATES[regime]
+    question = asked(people(groups, units, missing), groups)
+    release = released(question, epsilon=epsilon, noise=noise, seed=repr((noise, missing, regime)))
+    cells, truth = (
+        ReleasedCells(release),
+        {r["g"]: r for r in truth_of(question, epsilon=epsilon, noise=noise).to_pylist()},
+    )
+    for k in (1.0, 2.0):
+        for output in "nucsrmvd":
+            failed = 0
+            for (g,), row in cells.cells.values.items():
+                expected = {o: float(truth[g][o]) for o in ("m", output)}
+                judged = cells.judge((g,), output, expected, row[output], k)
+                out = abs(row[output] - truth[g][output]) > judged.tolerance
+                failed += out
+                # What is off is improbable.
+                assert not out or judged.log10_probability <= -k + 0.05, (output, judged)
+            allowed = groups * 10**-k
+            assert failed <= allowed + 5 * math.sqrt(allowed), (output, k)
+            if output in "us" and regime == "some units":
+                law = cells.plan.laws[cells.estimates[output].coordinates[0]]
+                exact = groups * 2 * law.rounded_sf(law.rounded_tolerance(k)) if output == "u" else allowed
+                assert failed >= exact - 5 * math.sqrt(exact) - 1
+
+
+def tampered(question, factor: float, **options):
+    """A release whose noise has `factor` times the scale that its plan says."""
+    plan = question.plan(**({"epsilon": 1, "delta": 1e-6} | options))
+    wrong = {n: type(law)(law.unit * Fraction(factor)) for n, law in plan.laws.items()}
+    release = sf.Release(replace(plan, laws=wrong), unsafe_words=SeededWords(repr(options)))
+    release.to_arrow()
+    release.plan = plan
+    return release
+
+
+@pytest.mark.parametrize("noise", LAWS)
+def test_releases_with_wrong_noise_must_fail(noise):
+    groups = 1000 if noise == "laplace" else 500
+    question = asked(people(groups, 60), groups)
+    truth = truth_of(question, noise=noise)
+    assert_noisy(tampered(question, 1.0, noise=noise), truth, k=K)
+    assert "too narrow" in text_of(assert_noisy, tampered(question, 0.7, noise=noise), truth, k=K)
+    assert "too wide" in text_of(assert_noisy, tampered(question, 1.4, noise=noise), truth, k=K)
+    assert "too narrow" in text_of(assert_noisy, tampered(question, 0.1, noise=noise), truth, k=K)
+    assert "off" in text_of(assert_approx_equal, tampered(question, 100.0, noise=noise), truth, k=K)
+
+
+@pytest.mark.parametrize("noise", LAWS)
+@pytest.mark.parametrize("output", "nucsrmvd")
+def test_a_swapped_group_must_fail(noise, output):
+    """Each output by itself tells two groups apart that were exchanged."""
+    ids = list(range(4000))
+    side = [i % 4 == 0 for i in ids]
+    table = pa.table({"id": ids, "g": ["a" if s else "b" for s in side], "x": [9.0 - (i % 2) if s else i % 9 - 5.0 for i, s in enumerate(side)],
+                      "n": [3 if s else 4 for s in side]})  # fmt: skip
+    chosen = sf.scan(table, privacy_unit="id").group_by("g", keys=["a", "b"])
+    question = asked_of(chosen)
+    release, (a, b) = (
+        released(question, noise=noise, epsilon=20),
+        truth_of(question, noise=noise, epsilon=20).to_pylist(),
+    )
+    assert_approx_equal(release, {"a": {output: a[output]}, "b": {output: b[output]}}, k=K)
+    text = text_of(assert_approx_equal, release, {"a": {output: b[output]}, "b": {output: a[output]}}, k=K)
+    assert "2 of 2 values are off" in text and "tolerances" in text and "probability at most" in text
+
+
+def asked_of(chosen):
+    return chosen.bound(groups=1, rows=2).agg(
+        n=sf.count(), u=sf.count_units(), c=sf.count("x"), s=sf.sum("n", lower=0, upper=8),
+        r=sf.sum("x", lower=-5, upper=10, per="row"), m=sf.mean("x", lower=-5, upper=10),
+        v=sf.variance("x", lower=-5, upper=10), d=sf.stddev("x", lower=-5, upper=10),
+    )  # fmt: skip
+
+
+def test_a_wrong_bound_in_a_question_must_fail():
+    """The truth of a mean that was clamped too low is not the mean."""
+    table = sf.scan(pa.table({"id": range(5000), "x": [8.0, 9.0] * 2500}), privacy_unit="id")
+    release = released(table.bound(rows=1).agg(m=sf.mean("x", lower=0, upper=5)))
+    assert_approx_equal(release, {"m": 5.0}, k=K)
+    assert_approx_equal(release, 5.0, k=K)
+    assert "off by -3.5" in text_of(assert_approx_equal, release, {"m": 8.5}, k=K)
+
+
+def test_groups_of_a_release():
+    question = asked(people(3, 60), 3)
+    release, truth = released(question), truth_of(question).to_pylist()
+    text = text_of(assert_approx_equal, release, truth[:2], k=K)
+    assert "extra, in actual alone: 2" in text
+    text = text_of(assert_approx_equal, release, [*truth, truth[0] | {"g": 9}], k=K)
+    assert "missing, in expected alone: 9" in text
+    assert "twice" in text_of(assert_approx_equal, release, [*truth, truth[0]], k=K)
+
+
+@pytest.mark.parametrize("selection", ["truncated_geometric", "laplace", "gaussian"])
+def test_private_groups(selection):
+    """A large group that is missing fails, a small one may be missing."""
+    counts = {"large": 500, "medium": 40, "small": 4}
+    table = pa.table({"id": range(544), "g": [g for g, n in counts.items() for _ in range(n)]})
+    question = sf.scan(table, privacy_unit="id").group_by("g").bound(groups=1).agg(u=sf.count_units())
+    options = dict(group_selection=selection, epsilon=0.5, delta="1e-6")
+    release = released(question, **options)
+    shown = release.to_arrow()["g"].to_pylist()
+    assert "large" in shown and "small" not in shown
+    assert_approx_equal(release, counts, k=5)
+    assert "missing, in expected alone: 'other'" in text_of(
+        assert_approx_equal, release, counts | {"other": 500}, k=5
+    )
+    assert "extra" in text_of(assert_approx_equal, release, {"small": 4}, k=5)
+    cells = ReleasedCells(release)
+    misses = np.mean([selected_away(release.plan, 30, seed) for seed in range(400)])
+    assert abs(10 ** cells.log10_missing(("x",), {"u": 30.0}) - misses) < 5 * math.sqrt(0.25 / 400)
+
+
+def selected_away(plan, units: int, seed: int) -> bool:
+    return not plan.selection.select([units], words=SeededWords(seed)).keep[0]
+
+
+def test_noise_that_decided_about_groups_is_not_judged_where_groups_are_missing():
+    counts = {g: 20 if g % 2 else 3000 for g in range(200)}
+    table = pa.table(
+        {"id": range(sum(counts.values())), "g": [g for g, n in counts.items() for _ in range(n)]}
+    )
+    question = sf.scan(table, privacy_unit="id").group_by("g").bound(groups=1).agg(u=sf.count_units())
+    release = released(question, group_selection="laplace", epsilon=0.5, delta="1e-6")
+    with pytest.raises(RefusalError, match="no output here shows its noise"):
+        assert_noisy(release, counts, k=K)
+    large = {g: n for g, n in counts.items() if n == 3000}
+    plain = released(question, group_selection="laplace", epsilon=0.5, delta="1e-6", seed=5)
+    assert "extra" in text_of(assert_noisy, plain, large, k=K) or plain.to_arrow().num_rows == 100
+
+
+def test_quantiles_are_refused_without_a_tolerance():
+    table = sf.scan(pa.table({"id": range(900), "x": [float(i % 30) for i in range(900)]}), privacy_unit="id")
+    release = released(
+        table.bound(rows=1).agg(n=sf.count(), q=sf.quantiles("x", [0.5], lower=0, upper=30)), epsilon=20
+    )
+    with pytest.raises(RefusalError, match="q_50 is a quantile"):
+        assert_approx_equal(release, {"n": 900, "q_50": 15.0}, k=K)
+    assert_approx_equal(release, {"n": 900, "q_50": 15.0}, k=K, tolerance={"q_50": 3})
+    assert "q_50" in text_of(
+        assert_approx_equal, release, {"n": 900, "q_50": 25.0}, k=K, tolerance={"q_50": 3}
+    )
+    assert_noisy(release, {"n": 900, "q_50": 15.0}, k=K)
+
+
+def test_what_does_not_fit_a_release_is_named(tmp_path):
+    question = asked(people(3, 60), 3)
+    release, truth = released(question), truth_of(question)
+    for bad in (
+        dict(law=Laplace(1), k=K),
+        dict(keys=["g"], k=K),
+        dict(tolerance=1, k=K),
+        dict(k=0),
+        dict(k=None),
+    ):
+        with pytest.raises(ParameterError):
+            assert_approx_equal(release, truth, **bad)
+    for expected in (5, {"a": 5}, {0: {"nothing": 1}}, {(0, 1): {"n": 1}}, [1, 2], "x", {0: {"n": math.nan}}):
+        with pytest.raises(ParameterError, match="expected"):
+            assert_approx_equal(release, expected, k=K)
+    with pytest.raises(ParameterError, match="tolerance"):
+        assert_noisy(release, truth, tolerance=1, k=K)
+    streamed = released(question)
+    streamed.write(tmp_path / "out.parquet")
+    with pytest.raises(RefusalError, match="streamed"):
+        assert_approx_equal(streamed, truth, k=K)

@@ -1,0 +1,309 @@
+"""The pytest plugin: tests get a flakiness, fixtures work in tests alone, and nothing else is disturbed."""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import sys
+import textwrap
+
+import numpy as np  # noqa: F401 - loaded once for all tests that run inside
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+import sfumato.query.release
+from sfumato.errors import ParameterError
+from sfumato.testing import assert_approx_equal, noise_free, recording, seeded_words
+from sfumato.testing.assertions import assert_noisy  # noqa: F401
+from sfumato.testing.flakiness import Account, charge, checked_k, log10_sum, running
+
+pytest_plugins = ["pytester"]
+
+START = """
+import pyarrow as pa, pytest
+import sfumato as sf
+from sfumato.noise import Laplace
+from sfumato.testing import assert_approx_equal, assert_noisy
+LAW = Laplace(1)
+
+def question():
+    return sf.scan(pa.table({"id": range(100), "x": range(100)}), privacy_unit="id").bound(rows=1).agg(
+        n=sf.count(), m=sf.mean("x", lower=0, upper=50))
+"""
+
+
+@pytest.fixture
+def run(pytester):
+    """Run tests inside, with the plugin as it is installed."""
+
+    def run(source: str, *options: str, apart: bool = False):
+        pytester.makepyfile(START + textwrap.dedent(source))
+        start = pytester.runpytest_subprocess if apart else pytester.runpytest_inprocess
+        return start("-p", "no:cacheprovider", "-W", "error", "--strict-markers", *options)
+
+    return run
+
+
+def stated(result) -> float:
+    """The summary's log10 of the run's flakiness."""
+    found = re.search(r"fails with probability at most \S+ \(10\^(\S+)\)", result.stdout.str())
+    assert found
+    return float(found.group(1))
+
+
+def test_a_marked_test_divides_its_flakiness(run):
+    result = run("""
+        @pytest.mark.flakiness(k=20)
+        def test_many(flakiness):
+            for _ in range(100):
+                assert_approx_equal([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], law=LAW)
+            assert flakiness.log10_spent <= -20 and flakiness.made == 100
+            assert flakiness.left == pytest.approx(1 / 101)
+        """)
+    result.assert_outcomes(passed=1)
+    assert -20.02 < stated(result) <= -20
+
+
+def test_the_session_adds_up_tests_also_those_that_fail(run):
+    result = run("""
+        @pytest.mark.flakiness(k=5, assertions=1)
+        def test_one():
+            assert_approx_equal(1, 1, law=LAW)
+        @pytest.mark.flakiness(k=4, assertions=1)
+        def test_two():
+            assert_approx_equal(1, 1000, law=LAW)
+        def test_three():
+            assert_noisy(1, 2, law=LAW, k=4)
+        def test_four():
+            assert_approx_equal(1, 1, tolerance=2)
+        def test_without():
+            pass
+        """)
+    result.assert_outcomes(passed=4, failed=1)
+    assert stated(result) == pytest.approx(math.log10(1e-5 + 2e-4), abs=2e-3)
+    result.stdout.fnmatch_lines(
+        ["4 tests, 4 assertions of noise: *", "  0.0001 *test_t*", "not counted: 1 that * in *test_four"]
+    )
+
+
+def test_nothing_is_said_without_assertions(run):
+    result = run("def test_nothing(): pass")
+    result.assert_outcomes(passed=1)
+    assert "flakiness" not in result.stdout.str()
+
+
+def test_every_instance_of_a_marked_class_gets_its_own(run):
+    result = run("""
+        @pytest.mark.flakiness(k=9, assertions=1)
+        @pytest.mark.parametrize("i", range(10))
+        class TestAll:
+            def test_it(self, i):
+                assert_approx_equal(i, i, law=LAW)
+        """)
+    result.assert_outcomes(passed=10)
+    assert stated(result) == pytest.approx(-8)
+
+
+def test_bad_markers_are_errors_that_say_so(run):
+    bad = ["k=0", "k=-3", "k=float('nan')", "k='x'", "k=True", "23", "k=1, assertions=0", "tolerance=3"]
+    result = run(
+        "".join(f"@pytest.mark.flakiness({a})\ndef test_{i}():\n    pass\n" for i, a in enumerate(bad))
+    )
+    result.assert_outcomes(errors=len(bad))
+    assert len(re.findall("^E .*ParameterError: .* must be", result.stdout.str(), re.M)) == len(bad)
+
+
+def test_the_setting_is_the_default(run, pytester):
+    pytester.makeini("[pytest]\nflakiness_k = 7\n")
+    result = run("""
+        @pytest.mark.flakiness
+        def test_marked(flakiness):
+            assert flakiness.k == 7
+            assert_approx_equal(1, 1, law=LAW)
+        def test_fixture(flakiness):
+            assert flakiness.k == 7
+            assert flakiness(k=9, assertions=2).k == 9
+            assert_approx_equal(1, 1, law=LAW)
+        """)
+    result.assert_outcomes(passed=2)
+    assert stated(result) == pytest.approx(math.log10(1e-7 / 2 + 1e-9 / 2), abs=1e-3)
+
+
+def test_an_assertion_without_any_k_says_what_to_do(run):
+    result = run("def test_it(): assert_approx_equal(1, 1, law=LAW)")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*pass k=23*pytest.mark.flakiness*"])
+
+
+def test_by_hand_for_other_libraries(run):
+    result = run("""
+        @pytest.mark.flakiness(k=20)
+        def test_it(flakiness):
+            tolerance = LAW.tolerance(flakiness.share(partitions=2))
+            assert_approx_equal([1.0, 2.0], [1.5, 2.5], tolerance=tolerance)
+            assert flakiness.unknown == 0
+        """)
+    result.assert_outcomes(passed=1)
+    assert "not counted" not in result.stdout.str()
+    assert stated(result) == pytest.approx(-20 - math.log10(2), abs=0.01)
+
+
+def test_fixtures(run):
+    result = run(
+        """
+        def test_seeded(seeded_words):
+            from sfumato.noise import SeededWords
+            assert repr(seeded_words) == repr(SeededWords("test_fixtures.py::test_seeded"))
+            assert question().release(epsilon=1, unsafe_words=seeded_words).to_arrow().num_rows == 1
+
+        def test_noise_free(noise_free):
+            for _ in range(3):
+                assert question().release(epsilon=0.01).to_arrow().to_pylist() == [{"n": 100, "m": 37.25}]
+
+        def test_noise_is_back():
+            seen = {question().release(epsilon=0.01).to_arrow()["n"][0].as_py() for _ in range(5)}
+            assert len(seen) > 1
+
+        @pytest.mark.flakiness(k=20)
+        def test_recorder(recorder):
+            one, two = question().release(epsilon=1), question().release(epsilon=2)
+            assert two.to_arrow() and one.to_arrow()
+            assert [r.release for r in recorder.releases] == [two, one]
+            assert recorder[one].truth.to_pylist() == [{"n": 100, "m": 37.25}] == recorder[0].kept.to_pylist()
+            assert_approx_equal(one, recorder[one].truth)
+            other = question().release(epsilon=1)
+            with pytest.raises(ValueError, match="below 2"):
+                recorder[5]
+            assert recorder[other].kept.num_rows == 1
+
+        def test_recorder_of_private_groups(recorder):
+            table = pa.table({"id": range(1010), "g": ["a"] * 1000 + ["b"] * 10})
+            release = sf.scan(table, privacy_unit="id").group_by("g").bound(groups=1).agg(u=sf.count_units()).release(
+                epsilon=0.5, delta="1e-9")
+            assert release.to_arrow()["g"].to_pylist() == ["a"]
+            assert recorder[release].truth.to_pylist() == [{"g": "a", "u": 1000}, {"g": "b", "u": 10}]
+            assert recorder[release].kept.to_pylist() == [{"g": "a", "u": 1000}]
+            assert_approx_equal(release, recorder[release].truth, k=9)
+        """,
+        apart=True,
+    )
+    result.assert_outcomes(passed=5)
+
+
+def test_noise_free_selection_shows_what_is_more_likely_shown():
+    for selection in ("truncated_geometric", "laplace", "gaussian"):
+        counts = {i: i for i in range(1, 120)}
+        table = pa.table({"id": range(sum(counts)), "g": [g for g, n in counts.items() for _ in range(n)]})
+        question = sf.scan(table, privacy_unit="id").group_by("g").bound(groups=1).agg(u=sf.count_units())
+        with noise_free():
+            release = question.release(epsilon=1, delta="1e-6", group_selection=selection)
+        threshold = release.plan.selection.expected_threshold
+        assert release.to_arrow()["g"].to_pylist() == list(range(threshold, 120))
+
+
+REFUSED = """
+import sfumato.testing as t
+from sfumato.errors import RefusalError
+from sfumato.testing.recorder import NoiselessWords
+tries = [lambda: t.seeded_words(1), NoiselessWords, lambda: t.noise_free().__enter__(), lambda: t.recording().__enter__()]
+for attempt in tries:
+    try:
+        attempt()
+    except RefusalError as error:
+        assert "no pytest test is running" in str(error)
+    else:
+        raise SystemExit("not refused")
+"""
+
+
+def test_outside_of_tests_all_is_refused():
+    subprocess.run(
+        [sys.executable, "-W", "error", "-c", REFUSED], check=True, env={"PYTEST_CURRENT_TEST": "x"}
+    )
+
+
+def test_while_pytest_collects_all_is_refused(pytester):
+    pytester.makepyfile("from sfumato.testing import seeded_words\nseeded_words(1)\ndef test_it(): pass\n")
+    result = pytester.runpytest_subprocess()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*RefusalError: seeded words: refused*"])
+
+
+def test_tools_work_in_a_test_without_fixtures():
+    assert seeded_words(1).take(1) == seeded_words(1).take(1)
+    with noise_free(), recording() as recorder:
+        assert recorder.releases == []
+
+
+def test_the_plugin_loads_cheaply_and_disturbs_nothing(pytester):
+    """A run of its own, warnings as errors, in a project that knows nothing of this package."""
+    pytester.makepyfile("""
+        import sys
+        def test_loaded():
+            heavy = {"duckdb", "pyarrow", "scipy", "pandas", "polars", "dp_accounting", "sqlglot", "sfumato.query"}
+            assert not heavy & set(sys.modules)
+        """)
+    result = pytester.runpytest_subprocess("-W", "error", "--strict-markers", "--strict-config")
+    result.assert_outcomes(passed=1)
+    assert "flakiness" not in result.stdout.str()
+    pytester.runpytest_subprocess("-W", "error", "-p", "no:sfumato", "--collect-only").assert_outcomes()
+
+
+def test_markers_and_fixtures_are_listed(pytester):
+    pytester.runpytest_subprocess("--markers").stdout.fnmatch_lines(
+        ["@pytest.mark.flakiness(k=23, assertions=None): *"]
+    )
+    listed = pytester.runpytest_subprocess("--fixtures").stdout.str()
+    for name in ("flakiness", "seeded_words", "noise_free", "recorder"):
+        assert re.search(rf"^{name} -- ", listed, re.M)
+
+
+# Accounts.
+
+
+def test_shares_never_add_up_to_more_than_the_whole():
+    account = Account("t", k=6)
+    shares = [10 ** -account.share() for _ in range(2000)]
+    assert sum(shares) <= 1e-6 and shares[:3] == pytest.approx([1e-6 / 2, 1e-6 / 6, 1e-6 / 12])
+    assert account.log10_spent <= -6
+
+
+def test_declared_and_shared_together():
+    account = Account("t", k=6)
+    assert account.charge(7) == 7.0 and account.left == pytest.approx(0.9)
+    for _ in range(500):
+        account.charge()
+    assert account.left > 0 and account.log10_spent <= -6
+    with pytest.raises(ParameterError, match="one assertion may take no more"):
+        account.charge(6)
+    with pytest.raises(ParameterError, match="before the first assertion"):
+        account(k=3)
+
+
+def test_a_declared_k_may_take_all():
+    account = Account("t", k=23)
+    account.charge(23)
+    assert account.left == pytest.approx(0, abs=1e-9)
+    with pytest.raises(ParameterError):
+        account.charge(24)
+
+
+def test_a_planned_number_is_held():
+    account = Account("t", k=6)(k=6, assertions=3)
+    assert [account.charge() for _ in range(3)] == pytest.approx([6 + math.log10(3)] * 3)
+    assert account.log10_spent <= -6 + 1e-9
+    with pytest.raises(ParameterError, match="assertions is 3"):
+        account.charge()
+
+
+def test_small_numbers():
+    assert log10_sum(-400, -400) == pytest.approx(-400 + math.log10(2))
+    assert log10_sum(-math.inf, -3) == -3 and log10_sum(0, -5000) == 0
+    for k in (0, -1, math.nan, math.inf, "a", None, True):
+        with pytest.raises(ParameterError, match="^k is"):
+            checked_k(k)
+    with running(Account("t")), pytest.raises(ParameterError, match="pass k=23"):
+        charge()
+    assert_approx_equal(1, 1, tolerance=0, k=3000)

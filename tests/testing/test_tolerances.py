@@ -1,0 +1,289 @@
+"""The closed forms against mpmath, and the errata of the documents on them."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sfumato.errors import ParameterError
+from sfumato.noise import Gaussian, Laplace, SeededWords
+from sfumato.testing import (
+    complementary_gaussian_tolerance,
+    complementary_laplace_tolerance,
+    gaussian_tolerance,
+    integer_tolerance,
+    laplace_tolerance,
+    per_partition_k,
+)
+
+KS = [0.01, 0.5, 1, 5, 15, 16, 23, 24, 25, 100, 300]
+EPSILONS = [1e-6, 0.01, 1, 50, 1e3]
+SENSITIVITIES = [1e-9, 1, 1e12]
+DELTAS = [1e-300, 1e-12, 1e-6, 0.1]
+DRAWS = 10**7
+GRID = 2**20  # steps of the fine grid in one unit of noise
+
+
+@pytest.fixture(autouse=True)
+def digits():
+    with mpmath.workdps(700):
+        yield
+
+
+def exact(number) -> mpmath.mpf:
+    number = Fraction(number)
+    return mpmath.mpf(number.numerator) / number.denominator
+
+
+def off(ours: float, truth) -> float:
+    """Return the relative error, but for the rounding of a float below 1e-308."""
+    return float(max(0, abs(ours - truth) - mpmath.mpf(2) ** -1075) / abs(truth))
+
+
+def erfc_inverse(p):
+    """Solve erfc(x) = p by Halley's method, in many digits."""
+    with mpmath.workdps(40):
+        x = mpmath.sqrt(-mpmath.log(p)) if p < 0.5 else (1 - p) * mpmath.sqrt(mpmath.pi) / 2
+        if p >= 0.5:
+            x = mpmath.erfinv(1 - p)
+    for _ in range(60):
+        step = (mpmath.erfc(x) - p) * mpmath.exp(x * x) * mpmath.sqrt(mpmath.pi) / 2
+        x += step / (1 - x * step)
+        if abs(step) < abs(x) * mpmath.mpf(10) ** -30:
+            return x
+    raise AssertionError(p)
+
+
+OUTSIDE = {}
+
+
+def multipliers(k):
+    """Return the two Gaussian multipliers of sigma: outside and inside."""
+    if k not in OUTSIDE:
+        p = mpmath.power(10, -exact(k))
+        OUTSIDE[k] = erfc_inverse(p) * mpmath.sqrt(2), erfc_inverse(1 - p) * mpmath.sqrt(2)
+    return OUTSIDE[k]
+
+
+@pytest.mark.parametrize("k", KS)
+def test_laplace_against_mpmath(k):
+    for epsilon, s in itertools.product(EPSILONS, SENSITIVITIES):
+        scale = exact(s) / exact(epsilon)
+        assert off(laplace_tolerance(k, s, epsilon), scale * exact(k) * mpmath.log(10)) < 1e-15
+        inside = mpmath.power(10, -exact(k))
+        assert off(complementary_laplace_tolerance(k, s, epsilon), -scale * mpmath.log(1 - inside)) < 1e-15
+
+
+@pytest.mark.parametrize("k", KS)
+def test_gaussian_against_mpmath(k):
+    outside, inside = multipliers(k)
+    for sigma in [1e-9, 1, 12345.678, 1e18]:
+        assert off(gaussian_tolerance(k, sigma=sigma), outside * exact(sigma)) < 1e-15
+        assert off(complementary_gaussian_tolerance(k, sigma=sigma), inside * exact(sigma)) < 1e-15
+
+
+def true_delta(epsilon, mu):
+    def phi(x):
+        return mpmath.erfc(-x / mpmath.sqrt(2)) / 2
+
+    return phi(-epsilon / mu + mu / 2) - mpmath.exp(epsilon) * phi(-epsilon / mu - mu / 2)
+
+
+@pytest.mark.parametrize("delta", DELTAS)
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_gaussian_sigma_is_the_analytic_one(epsilon, delta):
+    """Safe as it is, unsafe when smaller by 1e-12: so the tolerance is right to 1e-12."""
+    multiplier = multipliers(23)[0]
+    for s in SENSITIVITIES:
+        sigma = exact(gaussian_tolerance(23, s, epsilon, delta)) / multiplier
+        mu = exact(s) / sigma
+        with mpmath.workdps(800):
+            assert true_delta(exact(epsilon), mu * (1 - mpmath.mpf(10) ** -15)) <= exact(delta)
+            assert true_delta(exact(epsilon), mu * (1 + mpmath.mpf(10) ** -12)) > exact(delta)
+
+
+def test_the_documents_example():
+    assert laplace_tolerance(23, 1, 50) == 1.059189142777261
+
+
+def test_erratum_1_the_printed_complementary_formula_has_no_value():
+    """Of ln(1 - 10^k) for k > 0 there is no logarithm; of ln(1 - 10^-k) there is, and it is right."""
+    with pytest.raises(ValueError):
+        math.log(1 - 10.0**2)
+    t = complementary_laplace_tolerance(2, 1, 1)
+    assert t == 0.010050335853501442
+    assert Laplace(1).cdf(t) - Laplace(1).cdf(-t) == pytest.approx(0.01, rel=1e-14)
+
+
+def test_erratum_2_saturation():
+    """1 - 10^-k is 1 in float64 from k = 16 on; the complementary form goes on growing."""
+    assert 1 - 10.0**-16 != 1 - 10.0**-15 and 1 - 10.0**-17 == 1.0
+    golden = {16: 8.30478542519411, 23: 10.0416376121756, 25: 10.4861701795641}
+    for k, multiplier in golden.items():
+        assert gaussian_tolerance(k, sigma=1) == pytest.approx(multiplier, rel=1e-14)
+    grown = [gaussian_tolerance(k, sigma=1) for k in range(1, 301)]
+    assert all(a < b for a, b in itertools.pairwise(grown))
+
+
+def test_erratum_3_the_printed_split_cancels():
+    def printed(k, m):
+        rest = 1 - (1 - 10.0**-k) ** (1 / m)
+        return -math.log10(rest) if rest else math.inf
+
+    for k, m in itertools.product(KS, (1, 2, 3, 10, 1000, 10**9)):
+        p = mpmath.power(10, -exact(k))
+        truth = -mpmath.log(1 - mpmath.power(1 - p, mpmath.mpf(1) / m), 10)
+        assert off(per_partition_k(k, m), truth) < 1e-15
+    assert printed(5, 2) == pytest.approx(per_partition_k(5, 2), rel=1e-10)
+    assert abs(printed(15, 2) - per_partition_k(15, 2)) > 1e-3
+    assert printed(17, 2) == math.inf and per_partition_k(17, 2) == pytest.approx(17.30103)
+
+
+def test_decades():
+    given_n = {1: 23, 2: 24, 10: 24, 11: 25, 100: 25, 101: 26}
+    assert {n: per_partition_k(23, n, rule="decades") for n in given_n} == given_n
+    for n in (1, 2, 7, 10, 99, 100, 1000):
+        assert per_partition_k(23, n, rule="decades") >= per_partition_k(23, n) - 1e-12
+
+
+@pytest.mark.parametrize(
+    ("t", "whole"), [(0, 0), (0.4, 0), (0.5, 0), (0.6, 1), (1.1, 1), (2.6, 3), ("2.5", 2)]
+)
+def test_whole_numbers(t, whole):
+    assert integer_tolerance(t) == whole
+
+
+@pytest.mark.parametrize(
+    "law", [Laplace(0.02), Laplace(3), Laplace("1e6"), Gaussian(0.3), Gaussian(2), Gaussian(1e9)]
+)
+def test_nearest_whole_number_is_the_exact_tolerance_of_rounded_noise(law):
+    for k in KS:
+        t = law.rounded_tolerance(k)
+        assert integer_tolerance(law.tolerance(k)) == t
+        if isinstance(law, Laplace):
+            assert laplace_tolerance(k, law.scale, 1, rounded=True) == t
+            nearest = complementary_laplace_tolerance(k, law.scale, 1, rounded=True)
+        else:
+            assert gaussian_tolerance(k, sigma=law.sigma, rounded=True) == t
+            nearest = complementary_gaussian_tolerance(k, sigma=law.sigma, rounded=True)
+        assert nearest == int(nearest) >= 0
+        # The largest m with P(|R| < m) = P(|Z| < m - 1/2) <= 10^-k.
+        m, target = int(nearest), mpmath.power(10, -exact(k))
+        for whole, holds in [(m, True), (m + 1, False)]:
+            y = max(mpmath.mpf(0), whole - mpmath.mpf(1) / 2) / exact(law.unit)
+            inside = 1 - mpmath.exp(-y) if isinstance(law, Laplace) else mpmath.erf(y / mpmath.sqrt(2))
+            assert (inside <= target) == holds
+
+
+def threshold(p: float, n: int) -> float:
+    """A deviation of a mean of n tosses that chance exceeds with probability below 1e-10 (7 sigma and Bernstein)."""
+    return 7 * math.sqrt(p * (1 - p) / n) + 30 / n
+
+
+# P(|Z| > t) of the planted law at the right law's tolerance must differ from 10^-k by far more than the threshold.
+@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+def test_measured_failures(kind):
+    """10^7 draws at k = 1, 2, 3 agree; noise that is missing or 0.7 or 1.4 times as wide is found."""
+    law = {"laplace": Laplace, "gaussian": Gaussian}[kind]
+    noise = np.abs(law(GRID).rounded(DRAWS, SeededWords(f"measured {kind}"))) / GRID
+    for k in (1, 2, 3):
+        if kind == "laplace":
+            wide, near = laplace_tolerance(k, 1, 1), complementary_laplace_tolerance(k, 1, 1)
+            wrong = laplace_tolerance(k, 2, 1)
+        else:
+            wide, near = gaussian_tolerance(k, sigma=1), complementary_gaussian_tolerance(k, sigma=1)
+            wrong = gaussian_tolerance(k, sigma=2)
+        p, room = 10.0**-k, threshold(10.0**-k, DRAWS)
+        grid_error = 2 / GRID  # a chance of at most one grid step's width at the end
+        assert abs((noise > wide).mean() - p) < room + grid_error
+        assert abs((noise < near).mean() - p) < room + grid_error
+        for factor in (0.0, 0.7, 1.4):
+            assert abs((factor * noise > wide).mean() - p) > 5 * room
+        for factor in (0.0, 0.7, 1.4):
+            assert abs((factor * noise < near).mean() - p) > 3 * room
+        assert abs((noise > wrong).mean() - p) > 5 * room
+
+
+def test_measured_failures_over_partitions():
+    noise = np.abs(Laplace(GRID).rounded(DRAWS, SeededWords("partitions"))).reshape(-1, 5) / GRID
+    for k in (1, 2, 3):
+        wide = laplace_tolerance(per_partition_k(k, 5), 1, 1)
+        failed = (noise > wide).any(axis=1)
+        assert abs(failed.mean() - 10.0**-k) < threshold(10.0**-k, len(failed)) + 10 / GRID
+        alone = (noise > laplace_tolerance(k, 1, 1)).any(axis=1)
+        assert alone.mean() > 3 * 10.0**-k
+
+
+def test_measured_failures_of_whole_numbers():
+    noise = np.abs(Gaussian(3).rounded(DRAWS, SeededWords("whole")))
+    for k in (1, 2, 3):
+        t = gaussian_tolerance(k, sigma=3, rounded=True)
+        room = threshold(10.0**-k, DRAWS)
+        assert (noise > t).mean() < 10.0**-k + room
+        assert (noise > t - 1).mean() > 10.0**-k - room
+        near = complementary_gaussian_tolerance(k, sigma=3, rounded=True)
+        assert (noise < near).mean() < 10.0**-k + room
+        assert (noise < near + 1).mean() > 10.0**-k - room
+
+
+@given(st.floats(1e-3, 300), st.floats(1.0001, 3), st.integers(1, 10**6))
+@settings(max_examples=60, deadline=None)
+def test_monotone_in_k(k, factor, n):
+    more = k * factor
+    assert laplace_tolerance(k, 1, 1) < laplace_tolerance(more, 1, 1)
+    assert gaussian_tolerance(k, sigma=1) < gaussian_tolerance(more, sigma=1)
+    assert complementary_laplace_tolerance(k, 1, 1) > complementary_laplace_tolerance(more, 1, 1)
+    assert complementary_gaussian_tolerance(k, sigma=1) > complementary_gaussian_tolerance(more, sigma=1)
+    assert per_partition_k(k, n) < per_partition_k(more, n)
+    assert per_partition_k(k, n) >= k * (1 - 1e-15)
+    assert laplace_tolerance(k, 1, 1, rounded=True) <= laplace_tolerance(more, 1, 1, rounded=True)
+
+
+BAD = [0, -1, math.nan, math.inf, None, "x", True]
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_bad_input(bad):
+    calls = [
+        lambda: laplace_tolerance(bad, 1, 1),
+        lambda: laplace_tolerance(1, bad, 1),
+        lambda: laplace_tolerance(1, 1, bad),
+        lambda: complementary_laplace_tolerance(bad, 1, 1),
+        lambda: complementary_laplace_tolerance(1, bad, 1),
+        lambda: complementary_laplace_tolerance(1, 1, bad),
+        lambda: gaussian_tolerance(bad, sigma=1),
+        lambda: gaussian_tolerance(1, bad, 1, 0.1),
+        lambda: gaussian_tolerance(1, 1, bad, 0.1),
+        lambda: gaussian_tolerance(1, 1, 1, bad),
+        lambda: complementary_gaussian_tolerance(bad, sigma=1),
+        lambda: per_partition_k(bad, 2),
+        lambda: per_partition_k(1, bad),
+    ]
+    if bad is not None:
+        calls += [
+            lambda: gaussian_tolerance(1, sigma=bad),
+            lambda: complementary_gaussian_tolerance(1, sigma=bad),
+        ]
+    for call in calls:
+        with pytest.raises(ParameterError):
+            call()
+
+
+def test_more_bad_input():
+    for call in (
+        lambda: gaussian_tolerance(1, 1, 1, 1),
+        lambda: gaussian_tolerance(1, 1, 1, 2),
+        lambda: gaussian_tolerance(1, 1, sigma=1),
+        lambda: gaussian_tolerance(1),
+        lambda: integer_tolerance(-1),
+        lambda: integer_tolerance(math.nan),
+        lambda: per_partition_k(1, 1.5),
+        lambda: per_partition_k(1, 2, rule="guess"),
+    ):
+        with pytest.raises(ValueError):
+            call()
