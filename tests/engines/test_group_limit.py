@@ -14,7 +14,7 @@ import pytest
 from sfumato.engines.duckdb.group_limit import kept_pairs
 
 SALT = 77
-HASH = f"hash(u, k0, k1, {SALT}::UBIGINT)"
+HASH = f"hash(hash({SALT}::UBIGINT, u, k0, k1))"
 TOP = "18446744073709551615::UBIGINT"
 HASHES = {
     "itself": HASH,

@@ -109,6 +109,8 @@ def test_declared_columns_without_missing_values(tmp_path):
         schema = sf.scan(source, privacy_unit="id").schema
         # NaN is a missing value that no declaration excludes.
         assert [schema[c].missing for c in ("id", "n", "x")] == [True, False, True]
+    duckdb.sql(f"COPY (SELECT * FROM range(3) t(n)) TO '{tmp_path}/written.parquet' (FORMAT parquet)")
+    assert sf.scan(tmp_path / "written.parquet", privacy_unit="n").schema["n"].missing
     filtered = sf.scan(table, privacy_unit="id").filter("id IS NOT NULL AND x IS NOT NULL")
     assert [filtered.schema[c].missing for c in ("id", "n", "x")] == [False, False, True]
 

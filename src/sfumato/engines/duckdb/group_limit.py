@@ -1,6 +1,6 @@
 """Keep each unit in a limited number of its groups: the SQL, several times faster than ranking pairs.
 
-A unit keeps the first `limit` of its groups in the order of (hash(unit, keys, salt), keys). Ranking all
+A unit keeps the first `limit` of its groups in the order of (hash(hash(salt, unit, keys)), keys). Ranking all
 (unit, group) pairs does that, but building and sorting all pairs is most of a release's time. So rows
 of groups that cannot be among the first are dropped before pairs are built:
 
@@ -40,7 +40,9 @@ def kept_pairs(
         aggregates: (expression over rows of one unit and group, its quoted name).
     """
     named = ", ".join(keys)
-    order = f"hash(u, {named}, {salt}::UBIGINT)"
+    # DuckDB folds arguments together by multiply and xor, so that one pass leaves the choices of two
+    # salts, or of two units, related; the second mixes them.
+    order = f"hash(hash({salt}::UBIGINT, u, {named}))"
     sums = "".join(f", {expression} AS {name}" for expression, name in aggregates)
     names = "".join(f", {name}" for _, name in aggregates)
     columns = f"u, {named}, n{names}"

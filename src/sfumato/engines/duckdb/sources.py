@@ -44,6 +44,7 @@ def connect() -> duckdb.DuckDBPyConnection:
     """Open a database in memory that sees no Python variable and keeps what it spills to itself."""
     return duckdb.connect(
         config={
+            "autoinstall_known_extensions": False,
             "memory_limit": MEMORY_LIMIT,
             "preserve_insertion_order": False,
             "python_enable_replacements": False,
@@ -144,6 +145,14 @@ def _complete(schema: pa.Schema) -> frozenset[str]:
     return frozenset(f.name for f in schema if not f.nullable and not pa.types.is_floating(f.type))
 
 
+def _declared_complete(file: str) -> frozenset[str]:
+    # DuckDB writes "required" where the rows at hand have no NULL: a fact about rows, no declaration.
+    metadata = pq.read_metadata(file)
+    if "duckdb" in (metadata.created_by or "").lower():
+        return frozenset()
+    return _complete(metadata.schema.to_arrow_schema())
+
+
 def _open_path(path: str) -> Source:
     file, _, table = _database(path)
     if file:
@@ -163,7 +172,7 @@ def _open_path(path: str) -> Source:
     try:
         connection.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
         if "parquet" in relation:
-            complete = frozenset.intersection(*(_complete(pq.read_schema(f)) for f in files))
+            complete = frozenset.intersection(*(_declared_complete(f) for f in files))
     except (duckdb.Error, pa.ArrowException, OSError):
         raise EngineError(
             f"scan: {path!r} cannot be read as {suffix.removeprefix('.')}; it is empty, damaged, or "
