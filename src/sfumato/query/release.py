@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.measurements.wide import WideIntegers
 from sfumato.noise import Words
 from sfumato.query import output
-from sfumato.query.estimates import NoisyNumbers
+from sfumato.query.estimates import NoisyNumbers, arrow_column
 from sfumato.query.plan import Plan
 from sfumato.query.quantiles import LeafCounts, NoisyTree, noisy_tree
 from sfumato.transformations import QuantileTree
@@ -48,7 +49,7 @@ class NoisyBatch:
     def half_widths(self, confidence: float) -> pa.RecordBatch:
         """Return the keys and the half-width of each output's error bar."""
         estimates = self.plan.requirements.estimates
-        return self._with_keys([pa.array(self.numbers.half_width(e, confidence)) for e in estimates])
+        return self._with_keys([arrow_column(self.numbers.half_width(e, confidence)) for e in estimates])
 
     def _with_keys(self, columns: list[pa.Array]) -> pa.RecordBatch:
         names = [e.name for e in self.plan.requirements.estimates]
@@ -199,8 +200,8 @@ class Release:
         if plan.selection is not None:
             units = exact.column("units").cast(pa.int64()).to_numpy(zero_copy_only=False)
             kept, noisy = plan.selection.select(units, words=words)
-            mask = pa.array(kept)
-            keys, exact = keys.filter(mask), _Exact(plan, batch.filter(mask))
+            shown = arrow_column(np.flatnonzero(kept).astype(np.int64))
+            keys, exact = keys.take(shown), _Exact(plan, batch.take(shown))
             if noisy is not None:
                 values["units"] = WideIntegers.from_int64(noisy[kept])
         trees: dict[str, NoisyTree] = {}
@@ -256,7 +257,7 @@ class _Exact:
 def _keys_of(plan: Plan, batch: pa.RecordBatch) -> pa.RecordBatch:
     names = list(plan.question.table.keys)
     if not names:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
+        return batch.select([])
     return pa.RecordBatch.from_arrays(batch.columns[: len(names)], names=names)
 
 

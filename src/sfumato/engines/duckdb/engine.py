@@ -118,8 +118,12 @@ class DuckDBEngine:
         try:
             self._source.load(cursor)
             reader = cursor.sql(text).to_arrow_reader(batch_rows)
-            yield pa.RecordBatch.from_pylist([], schema=reader.schema)
-            yield from reader
+            empty = True
+            for batch in reader:
+                empty = False
+                yield batch
+            if empty:
+                yield pa.RecordBatch.from_pylist([], schema=reader.schema)
         except (duckdb.Error, pa.ArrowException, OSError):
             # The library's own text may quote rows.
             raise EngineError(
