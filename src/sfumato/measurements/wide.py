@@ -10,6 +10,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 
+def int64_values(column: pa.Array) -> NDArray[np.int64]:
+    """Return the values of a column of integers without nulls.
+
+    `to_numpy` would do, but imports pandas where it is installed: a third of a second.
+    """
+    wide = column.cast(pa.int64())
+    if not len(wide):
+        return np.zeros(0, np.int64)
+    return np.frombuffer(wide.buffers()[1], dtype=np.int64)[wide.offset : wide.offset + len(wide)]
+
+
 @dataclass(frozen=True)
 class WideIntegers:
     """A column of two's-complement 128-bit integers, as high and low words.
@@ -29,11 +40,12 @@ class WideIntegers:
     def from_arrow(cls, column: pa.Array) -> WideIntegers:
         """Read int64 or decimal128(38, 0) without nulls."""
         if pa.types.is_decimal128(column.type):
+            if not len(column):
+                return cls.from_int64(np.zeros(0, np.int64))
             words = np.frombuffer(column.buffers()[1], dtype=np.uint64)
             words = words[2 * column.offset : 2 * (column.offset + len(column))]
             return cls(words[1::2].view(np.int64), words[0::2])
-        values = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
-        return cls.from_int64(values)
+        return cls.from_int64(int64_values(column))
 
     @classmethod
     def from_int64(cls, values: NDArray[np.int64]) -> WideIntegers:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato.measurements.noise import Law
+from sfumato.measurements.wide import int64_values
 from sfumato.noise import Words
 from sfumato.transformations.quantile_tree import BRANCHING, HEIGHT, LEAVES
 
@@ -36,11 +37,10 @@ class LeafCounts:
 
     @classmethod
     def from_arrow(cls, column: pa.ListArray) -> LeafCounts:
-        """Read a list of structs (leaf, weight) for each group; null is an empty list."""
-        lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        """Read a list of structs (leaf, weight), without nulls, for each group."""
+        lengths = np.diff(int64_values(column.offsets))
         entries = column.flatten()
-        leaf = entries.field("leaf").cast(pa.int64()).to_numpy(zero_copy_only=False)
-        weight = entries.field("weight").cast(pa.int64()).to_numpy(zero_copy_only=False)
+        leaf, weight = int64_values(entries.field("leaf")), int64_values(entries.field("weight"))
         group = np.repeat(np.arange(len(column), dtype=np.int64), lengths)
         before = np.concatenate([np.zeros(1, np.int64), np.cumsum(weight, dtype=np.int64)])
         return cls(group * LEAVES + leaf, before, len(column))

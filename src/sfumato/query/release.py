@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.errors import ParameterError, QueryError, RefusalError
-from sfumato.measurements.wide import WideIntegers
+from sfumato.measurements.wide import WideIntegers, int64_values
 from sfumato.noise import Words
 from sfumato.query import output
 from sfumato.query.estimates import NoisyNumbers, arrow_column
@@ -198,7 +198,7 @@ class Release:
         exact = _Exact(plan, batch)
         values: dict[str, WideIntegers] = {}
         if plan.selection is not None:
-            units = exact.column("units").cast(pa.int64()).to_numpy(zero_copy_only=False)
+            units = int64_values(exact.column("units"))
             kept, noisy = plan.selection.select(units, words=words)
             shown = arrow_column(np.flatnonzero(kept).astype(np.int64))
             keys, exact = keys.take(shown), _Exact(plan, batch.take(shown))

@@ -167,7 +167,8 @@ class ExactSql:
             name = identifier(p.coordinate)
             columns.append(f"coalesce(sums.{name}, {_INT128_ZERO}) AS {name}")
         for index, tree in enumerate(self.trees):
-            columns.append(f"leaves{index}.{identifier(tree.coordinates[0])}")
+            name = identifier(tree.coordinates[0])
+            columns.append(f"coalesce(leaves{index}.{name}, []) AS {name}")
             joins += f" LEFT JOIN leaves{index} ON ({self._match(base, f'leaves{index}')})"
         order = f" ORDER BY {', '.join(f'{base}.{k}' for k in self.keys)}" if self.keys else ""
         return f"SELECT {', '.join(columns)} FROM {base}{joins}{order}"
