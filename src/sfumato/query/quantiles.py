@@ -13,8 +13,10 @@ from sfumato.measurements.wide import int64_values
 from sfumato.noise import Words
 from sfumato.transformations.quantile_tree import BRANCHING, HEIGHT, LEAVES
 
-# Children with less than this share of their siblings' total are taken as empty: noise alone.
+# Children with less than this share of their siblings' total, and less than so many deviations of the
+# noise, are taken as empty: many small positive noises would pull ranks towards empty ranges.
 EMPTY_SHARE = 0.0075
+EMPTY_DEVIATIONS = 2.0
 # The quantile function is kept at these ranks, from which error bars are read later.
 PROFILE = np.linspace(0.0, 1.0, 101)
 
@@ -94,7 +96,7 @@ def noisy_tree(
         noisy = exact + law.rounded(exact.size, words=words).reshape(exact.shape)
         if level == 0:
             total = np.maximum(noisy.sum(axis=1).astype(float), 1.0)
-        cumulative = _cumulative(noisy)
+        cumulative = _cumulative(noisy, law.standard_deviation)
         here = cumulative[index]
         below = here[:, -1] == 0
         target = share * here[:, -1]
@@ -116,9 +118,10 @@ def noisy_tree(
     return NoisyTree(ranks, shaped[:, : len(ranks)], profile, total)
 
 
-def _cumulative(noisy: NDArray[np.int64]) -> Floats:
+def _cumulative(noisy: NDArray[np.int64], deviation: float) -> Floats:
     """Return cumulative counts of children, those that look empty taken as empty."""
     positive = np.maximum(noisy, 0).astype(float)
     total = positive.sum(axis=1, keepdims=True)
-    kept = np.where(positive >= EMPTY_SHARE * total, positive, 0.0)
+    empty = np.minimum(EMPTY_SHARE * total, EMPTY_DEVIATIONS * deviation)
+    kept = np.where(positive >= empty, positive, 0.0)
     return np.concatenate([np.zeros((len(kept), 1)), np.cumsum(kept, axis=1)], axis=1)
