@@ -30,13 +30,6 @@ class GroupedIntegers:
 
 
 @dataclass(frozen=True)
-class NoisyGroups:
-    """Per group, a vector of noisy integers: the domain of what a noise measurement returns."""
-
-    coordinates: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class PrivacyUnitDistance:
     """The number of privacy units all of whose rows are added or removed."""
 

@@ -61,10 +61,6 @@ class WideIntegers:
         carry = (low < added).astype(np.int64)
         return WideIntegers(self.high + (noise >> 63) + carry, low)
 
-    def take(self, mask: NDArray[np.bool_]) -> WideIntegers:
-        """Keep the rows where mask is true."""
-        return WideIntegers(self.high[mask], self.low[mask])
-
     def scaled(self, step: Fraction) -> NDArray[np.float64]:
         """Return the integers times a power of two, as float64."""
         narrow = self.high == (self.low.view(np.int64) >> 63)

@@ -198,8 +198,8 @@ def _gaussian_is_ahead(question: Question, epsilon: Fraction, delta: Fraction) -
 
 
 def _worth_trying(question: Question, noise: str, asked: str, kind: str, selection: str | None) -> bool:
-    """Skip what cannot win, as measured in docs/budget.md: a threshold on the other noise, and
-    truncated geometric selection beside Gaussian noise where a unit is in many groups."""
+    """Skip what cannot be, a threshold on the other noise, and what costs time and was never seen to
+    win: truncated geometric selection beside Gaussian noise where a unit is in many groups."""
     if selection is None or asked != "auto":
         return True
     if selection == "truncated_geometric":
