@@ -224,7 +224,7 @@ REFUSED = [
     "now() > TIMESTAMP '2020-01-01'", "today() > DATE '2020-01-01'", "current_localtime() > TIME '12:00:00'",
     "current_localtimestamp() > TIMESTAMP '2020-01-01 12:00:00'",
     "read_text('x') = s", "x > 1; DROP TABLE source_rows", "x > 1) OR (SELECT true", "list_transform([n], a -> a) = [1]",
-    "COLUMNS('x') > 1", "* IS NULL", "x > ?", "x > $1", "#1 > 1", "query('SELECT 1') = 1", "sleep_ms(9) IS NULL",
+    "main.lower(s) = 'a'", "memory.main.lower(s) = 'a'", "COLUMNS('x') > 1", "* IS NULL", "x > ?", "x > $1", "#1 > 1", "query('SELECT 1') = 1", "sleep_ms(9) IS NULL",
 ]  # fmt: skip
 
 

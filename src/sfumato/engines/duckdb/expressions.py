@@ -147,6 +147,10 @@ class Expressions:
         self, where: str, text: str, node: dict[str, Any], columns: Mapping[str, Column], at: int
     ) -> None:
         name = node["function_name"].lower()
+        if node.get("schema") or node.get("catalog"):
+            # A database file may hold a macro of any name, whose body is not in this tree.
+            why = f"names the schema of {name}; write the function alone"
+            raise QueryError(_marked(where, text, at, why))
         if name not in _AVAILABLE:
             kinds = self._connection.cursor().execute(
                 "SELECT DISTINCT function_type FROM duckdb_functions() WHERE lower(function_name) = ?", [name]
