@@ -19,7 +19,7 @@ BELOW = {
     "exact": {"errors"},
     "noise": {"errors", "exact"},
     "framework": {"errors", "exact"},
-    "budget": {"errors", "exact", "noise"},
+    "budget": {"errors", "exact", "noise", "framework"},
     "transformations": {"errors", "exact", "framework"},
     "measurements": {"errors", "exact", "noise", "framework", "budget", "transformations"},
     "query": {"errors", "exact", "noise", "framework", "budget", "transformations", "measurements"},
