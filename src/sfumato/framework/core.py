@@ -9,7 +9,7 @@ from typing import Any, overload
 
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import as_fraction
-from sfumato.framework.domains import Domain
+from sfumato.framework.domains import AtomDomain, Domain, VectorDomain
 from sfumato.framework.measures import Measure
 from sfumato.framework.metrics import Metric
 
@@ -156,13 +156,31 @@ def _check_space(name: str, side: str, metric: Metric, domain: Domain) -> None:
 
 
 def _check_chain(first: Transformation, second: Transformation | Measurement) -> None:
+    remedy = ""
     if not second.input_domain.includes(first.output_domain):
         what, given, taken = "domain", str(first.output_domain), str(second.input_domain)
+        remedy = _remedy(first.output_domain, second.input_domain)
     elif second.input_metric != first.output_metric:
         what, given, taken = "metric", str(first.output_metric), str(second.input_metric)
     else:
         return
     raise QueryError(
         f"cannot chain {second.name!r} after {first.name!r}: "
-        f"the first gives the {what} {given}, the second takes {taken}"
+        f"the first gives the {what} {given}, the second takes {taken}{remedy}"
     )
+
+
+def _remedy(given: Domain, taken: Domain) -> str:
+    """Say what to put between two domains, where one step leads from the one towards the other."""
+    vectors = isinstance(given, VectorDomain) and isinstance(taken, VectorDomain)
+    if isinstance(given, VectorDomain) and isinstance(taken, VectorDomain):
+        if taken.size not in (None, given.size):
+            return f"; give the first size={taken.size} too"
+        given, taken = given.element, taken.element
+    if not isinstance(given, AtomDomain) or not isinstance(taken, AtomDomain):
+        return ""
+    if not AtomDomain(taken.kind, nan=taken.kind is float).includes(AtomDomain(given.kind)):
+        return "; put `cast` between them" if vectors else f"; make the second for {given}"
+    if given.nan > taken.nan or given.null > taken.null:
+        return "; put `impute` between them"
+    return "; put `clamp` between them, with the bounds of the second"
