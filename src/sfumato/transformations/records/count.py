@@ -18,6 +18,7 @@ from sfumato.transformations.records.space import (
     Records,
     any_of,
     check_number_kind,
+    least_of,
     listed,
 )
 from sfumato.transformations.statistics.statistic import Norm
@@ -134,7 +135,8 @@ def histogram(
     if not exact or any(a >= b for a, b in pairwise(exact)):
         raise ParameterError("histogram: edges", edges, "increasing numbers, at least one")
     records = Records("histogram", AtomDomain(kind), size, metric)
-    return _counts(records, lambda number: bisect_right(exact, number), len(exact) + 1, norm)
+    starts = [least_of(kind, edge) for edge in exact]  # where intervals begin, among numbers of the kind
+    return _counts(records, lambda number: bisect_right(starts, number), len(starts) + 1, norm)
 
 
 ZERO, ONE = Fraction(0), Fraction(1)

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import ParameterError, QueryError
-from sfumato.exact import as_fraction, positive_int, round_down, round_up
+from sfumato.exact import as_fraction, positive_int, round_up
 from sfumato.framework import (
     AbsoluteDistance,
     AtomDomain,
@@ -126,12 +126,7 @@ class Bounds:
         """Take the parameters of the constructor `where`."""
         check_number_kind(where, kind)
         below, above = as_fraction(lower, f"{where}: lower"), as_fraction(upper, f"{where}: upper")
-        low: Number = below
-        high: Number = above
-        if kind is int:
-            low, high = math.ceil(below), math.floor(above)
-        elif kind is float:
-            low, high = round_up(below), round_down(above)
+        low, high = least_of(kind, below), -least_of(kind, -above)
         if low > high:
             raise ParameterError(
                 f"{where}: lower",
@@ -211,14 +206,38 @@ def constant(where: str, name: str, value: object, kind: Kind) -> Any:
     raise ParameterError(f"{where}: {name}", value, f"a value of kind {kind.__name__}, neither NaN nor NULL")
 
 
+def least_of(kind: NumberKind, bound: Fraction) -> Number:
+    """Return the smallest number of a kind that is not below a bound; an infinite float beyond the largest.
+
+    >>> least_of(int, Fraction(1, 2)), least_of(float, Fraction(1, 10)) > Fraction(1, 10)
+    (1, True)
+    """
+    if kind is int:
+        return math.ceil(bound)
+    return round_up(bound) if kind is float else bound
+
+
 def exact_sum(numbers: Iterable[Number]) -> Fraction:
     """Return the exact sum: floats are the rationals that they are.
 
     >>> exact_sum([1e300, 1.5, -1e300])
     Fraction(3, 2)
     """
+    return _sum_of_ratios(number.as_integer_ratio() for number in numbers)
+
+
+def exact_products(first: Iterable[Number], second: Iterable[Number]) -> Fraction:
+    """Return the exact sum of products.
+
+    >>> exact_products([1, 2], [0.5, 3])
+    Fraction(13, 2)
+    """
+    ratios = ((x.as_integer_ratio(), y.as_integer_ratio()) for x, y in zip(first, second, strict=True))
+    return _sum_of_ratios((a * c, b * d) for (a, b), (c, d) in ratios)
+
+
+def _sum_of_ratios(ratios: Iterable[tuple[int, int]]) -> Fraction:
     numerators = Counter[int]()  # by denominator, of which floats have few
-    for number in numbers:
-        numerator, denominator = number.as_integer_ratio()
+    for numerator, denominator in ratios:
         numerators[denominator] += numerator
     return sum((Fraction(n, d) for d, n in numerators.items()), Fraction(0))

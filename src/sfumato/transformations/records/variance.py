@@ -13,6 +13,7 @@ from sfumato.transformations.records.space import (
     Bounds,
     NumberKind,
     Records,
+    exact_products,
     exact_sum,
     known_size,
     listed,
@@ -104,8 +105,7 @@ def covariance(
 
 
 def _codeviation(first: Sequence[Any], second: Sequence[Any], size: int) -> Fraction:
-    products = exact_sum(Fraction(x) * Fraction(y) for x, y in zip(first, second, strict=True))
-    return (products - exact_sum(first) * exact_sum(second) / size) / (size - 1)
+    return (exact_products(first, second) - exact_sum(first) * exact_sum(second) / size) / (size - 1)
 
 
 def _spread(records: Records, size: int, function: Any, widths: Fraction, least: Fraction) -> Transformation:
