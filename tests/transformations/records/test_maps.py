@@ -213,6 +213,23 @@ def test_a_clamped_number_moves_no_further_than_the_number(kind):
     assert any(moves) and made.map("1/3") == Fraction(1, 3)
 
 
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_no_more_records_can_differ_than_there_are(size):
+    for metric, each in ((ADD_REMOVE, 2), (CHANGE_ONE, 1)):
+        for make in (
+            bounded_sum(-2, 3, size=size, metric=metric),
+            mean(-2, 3, size, metric=metric),
+            histogram([0], size=size, metric=metric),
+        ):
+            largest = make.map(each * size)
+            assert (
+                make.map(each * size - 1)
+                < largest
+                == make.map(each * size + Fraction(1, 2))
+                == make.map(10**9)
+            )
+
+
 @pytest.mark.parametrize("size", range(2, 8))
 def test_variance_and_covariance_reach_their_largest_values(size):
     """Errata 12: for odd n the largest sample variance is above (b-a)^2/4."""

@@ -46,12 +46,11 @@ def variance(
         docs/proofs/variance.md.
     """
     bounds, size = Bounds.of("variance", lower, upper, kind), known_size("variance", size, least=2)
-    square = bounds.width**2
     return _spread(
         Records("variance", bounds.domain, size, metric),
         size,
         lambda values: _codeviation(values, values, size),
-        square,
+        bounds.width**2,
         Fraction(0),
     )
 
@@ -109,7 +108,7 @@ def _codeviation(first: Sequence[Any], second: Sequence[Any], size: int) -> Frac
 
 
 def _spread(records: Records, size: int, function: Any, widths: Fraction, least: Fraction) -> Transformation:
-    """Return the transformation, for (co)variances that are at least `least` times the largest share."""
+    """Return the transformation of (co)variances between `least` and `widths`, each times the largest share."""
     share = Fraction(size * size // 4, size * (size - 1))
     reach = records.reach(widths / size, widths / size)
     return records.total(
