@@ -108,7 +108,7 @@ def _codeviation(first: Sequence[Any], second: Sequence[Any], size: int) -> Frac
 
 
 def _spread(records: Records, size: int, function: Any, widths: Fraction, least: Fraction) -> Transformation:
-    """Return the transformation of (co)variances between `least` and `widths`, each times the largest share."""
+    """Return the transformation of (co)variances from `least` to `widths` times the largest share."""
     share = Fraction(size * size // 4, size * (size - 1))
     reach = records.reach(widths / size, widths / size)
     return records.total(
