@@ -9,7 +9,18 @@ from typing import Any
 
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.noise import Law
-from sfumato.testing.cells import ONLY, Cells, Group, difference, is_number, is_whole, label, number, read
+from sfumato.testing.cells import (
+    ONLY,
+    Cells,
+    Group,
+    difference,
+    is_number,
+    is_whole,
+    label,
+    number,
+    numbers,
+    read,
+)
 from sfumato.testing.combined import NoiseSum, log10_outside
 from sfumato.testing.flakiness import charge, charge_given, checked_k, note_uncounted, probability_text
 from sfumato.testing.releases import ReleasedCells, Residue, is_release
@@ -37,7 +48,8 @@ def assert_approx_equal(
         actual: a number, an array, a mapping by group, a table (Arrow, pandas, Polars), or a
             `Release`, from whose plan the tolerances follow.
         expected: the result without noise, in the same shape. For a release: a table or mapping by
-            group of all or some of its outputs, the statistics of the bounded contributions.
+            group of all or some of its outputs, the statistics of the bounded contributions; for a
+            quantile the group's own values, one for each row that counts, or a recorder's leaf counts.
         tolerance: how far is near enough: a number >= 0; a mapping by group or by output, or an
             array like `actual`; or a callable that takes the k of one value, such as
             `lambda k: laplace_tolerance(k, 1, 50)`. For a release: only for outputs that it names.
@@ -52,7 +64,7 @@ def assert_approx_equal(
             or shapes differ. The text names the groups, how far off they are in tolerances, and how
             probable that is where the law is known.
         ParameterError: k, tolerance or expected is not admissible, or keys is missing.
-        RefusalError: a quantile of a release has no tolerance of its own.
+        RefusalError: a number and no tolerance is given for a quantile of a release.
 
     >>> from sfumato.noise import Laplace
     >>> assert_approx_equal({"a": 103, "b": 98}, {"a": 100, "b": 100}, law=Laplace(scale=1), k=23)
@@ -97,7 +109,8 @@ def assert_noisy(
     """Fail where noise is missing, too narrow or too wide.
 
     A single value shows only that noise is missing. Many values show its spread: with a `law`, or
-    for a release, all of them are judged together too.
+    for a release, all of them are judged together too. A release's quantiles are passed over: where
+    one leaf holds nearly all rows they are the same with noise and without.
 
     Args:
         actual, keys: as for `assert_approx_equal`.
@@ -284,10 +297,12 @@ def _pair(actual: Any, other: Any, keys: Sequence[str] | None, name: str) -> tup
     return got, wanted, _differences(got, wanted, name)
 
 
-def _check_expected(wanted: Cells, name: str) -> None:
+def _check_expected(wanted: Cells, name: str, walks: Sequence[str] = ()) -> None:
     for group, row in wanted.values.items():
         for output, value in row.items():
             truth = number(value)
+            if truth is None and output in walks:
+                continue
             if truth is None or not math.isfinite(truth):
                 raise ParameterError(f"{name} of {label(group)} {output}", value, "a finite number")
 
@@ -373,8 +388,9 @@ def _approx_release(
     differences = _differences(released.cells, wanted, "expected", unlikely)
     off = []
     for group, output in _present(released.cells, wanted):
-        row = {o: float(v) for o, v in wanted.values[group].items()}  # type: ignore[arg-type]
         actual, truth = released.cells.values[group][output], wanted.values[group][output]
+        if number(truth) is None:
+            truth = truth.without_noise  # type: ignore[attr-defined]
         shown = number(actual)
         if shown is None or not math.isfinite(shown):
             off.append(_Off(group, output, actual, truth, math.nan))
@@ -385,7 +401,7 @@ def _approx_release(
             if abs(gap) > limit:
                 off.append(_Off(group, output, actual, truth, limit, gap))
             continue
-        judged = released.judge(group, output, row, shown, each)
+        judged = released.judge(group, output, wanted.values[group], shown, each)
         if abs(gap) > judged.tolerance:
             off.append(_Off(group, output, actual, truth, judged.tolerance, gap, judged.log10_probability))
     _report(differences, off, wanted, f" (flakiness 10^-{k:.4g} in all)")
@@ -405,13 +421,14 @@ def _noisy_release(
         if not math.isfinite(number(released.cells.values[g][o]) or 0.0)
     ]
     _report(differences, broken, wanted, "")
-    truth = {g: {o: float(v) for o, v in row.items()} for g, row in wanted.values.items()}  # type: ignore[arg-type]
+    truth = {g: numbers(row) for g, row in wanted.values.items()}
     residues = list(released.residues(truth, complete=not missing))
     if not residues:
         raise RefusalError(
-            "no output here shows its noise: quantiles, variances without the mean beside them, values at "
-            "their bounds, and numbers of units that decided whether their group is shown, do not. Ask for a "
-            "count or a sum too, and give its raw value"
+            "no output here shows its noise: a quantile can be the same with noise and without; variances "
+            "without the mean beside them, values at their bounds, and numbers of units that decided "
+            "whether their group is shown, do not show it either. Ask for a count or a sum too, and give "
+            "its raw value"
         )
     check_spread(residues, k)
 
@@ -430,7 +447,7 @@ def _release_parts(
     given = None if tolerance is None else _Given(tolerance)
     released = ReleasedCells(release)
     wanted = released.read_expected(other, name)
-    _check_expected(wanted, name)
+    _check_expected(wanted, name, released.quantiles)
     if wanted.twice:
         raise AssertionError(f"{name} has groups twice: {_labels(wanted.twice)}")
     if given is not None:
@@ -444,7 +461,7 @@ def _forgiven(released: ReleasedCells, wanted: Cells, each: float) -> list[Group
         return []
     found, unknown = [], False
     for group, row in wanted.values.items():
-        chance = released.log10_missing(group, {o: float(v) for o, v in row.items()})  # type: ignore[arg-type]
+        chance = released.log10_missing(group, numbers(row))
         unknown |= chance is None
         if chance is not None and chance > -each and group not in released.cells.values:
             found.append(group)

@@ -9,11 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import ParameterError, RefusalError
-from sfumato.testing.cells import Cells, Group, group_of, is_number, is_table, plain_key, read, rows
+from sfumato.testing.cells import (
+    Cells,
+    Group,
+    group_of,
+    is_number,
+    is_table,
+    label,
+    numbers,
+    plain_key,
+    read,
+    rows,
+)
 from sfumato.testing.combined import NoiseSum, log10_outside
 from sfumato.testing.flakiness import log10_sum
 
@@ -24,6 +35,11 @@ if TYPE_CHECKING:
 _LOG2 = math.log10(2)
 # Relative error of the float arithmetic from noisy numbers to outputs, on the safe side.
 _FLOATS = 1e-12
+_QUANTILE = (
+    "{output} is a quantile: its error depends on the rows around it, and no sound tolerance follows from a "
+    "number. Pass the group's own values in its place, one for each row that counts, or the leaf counts of a "
+    "recorder; or a tolerance, such as tolerance={{{output!r}: 2.0}}"
+)
 _ORDER = ("count", "sum", "mean", "variance", "stddev", "quantile")
 
 
@@ -97,6 +113,7 @@ class ReleasedCells:
         else:
             self.places[()] = next(places)
         self.estimates = {e.name: e for e in release.plan.requirements.estimates}
+        self.quantiles = tuple(e.name for e in self.estimates.values() if e.kind == "quantile")
 
     @property
     def private_groups(self) -> bool:
@@ -105,6 +122,8 @@ class ReleasedCells:
 
     def read_expected(self, expected: Any, name: str) -> Cells:
         """Read the truth that a test expects, in any of the shapes that fit this release.
+
+        A quantile's values of a group become a `Walk`; a number is left as it is.
 
         Raises:
             ParameterError: it does not fit; the text says how.
@@ -130,7 +149,24 @@ class ReleasedCells:
             raise ParameterError(
                 name, sorted(cells.values, key=repr)[:3], f"by group key ({', '.join(keys)})"
             )
-        return cells
+        if not any(o in self.quantiles for o in cells.outputs):
+            return cells
+        values = {
+            group: {o: self._walk(group, o, v, name) if o in self.quantiles else v for o, v in row.items()}
+            for group, row in cells.values.items()
+        }
+        return replace(cells, values=values)
+
+    def _walk(self, group: Group, output: str, given: object, name: str) -> object:
+        if is_number(given):
+            return given
+        # Loaded here, as it needs what a release has loaded already.
+        from sfumato.testing.quantiles import Walk, leaf_counts
+
+        e = self.estimates[output]
+        tree: Any = next(s for s in self.plan.requirements.statistics if e.total in s.coordinates)
+        counts = leaf_counts(tree, given, f"{name} of {label(group)} {output}")
+        return Walk(counts, self.plan.laws[tree.coordinates[0]], e.rank, e.lower, e.upper)
 
     @property
     def described(self) -> str:
@@ -156,30 +192,29 @@ class ReleasedCells:
         return Cells("mapping", values)
 
     def judge(
-        self, group: Group, output: str, truth: Mapping[str, float], actual: float, k: float
+        self, group: Group, output: str, expected: Mapping[str, Any], actual: float, k: float
     ) -> Judgement:
         """Say how far an output may be from the truth, and how unlikely it is where it is.
 
         Args:
             group, output: of the release.
-            truth: the expected values of the group, by output.
+            expected: what is expected of the group, by output.
             actual: what the release shows.
             k: greater than 0.
         Raises:
-            RefusalError: the output is a quantile, for which no law of the error is known.
+            RefusalError: a number is expected of a quantile, from which no law of the error follows.
         """
-        e = self.estimates[output]
+        e, truth = self.estimates[output], numbers(expected)
+        if e.kind == "quantile":
+            if output in truth:
+                raise RefusalError(_QUANTILE.format(output=output))
+            judged: Judgement = expected[output].judge(actual, k)
+            return judged
         at = _Place(self, group)
         if e.kind in ("count", "sum"):
             return at.linear(e, truth[output], actual, k)
         if e.kind == "mean":
             return at.mean(e, truth[output], actual, k)
-        if e.kind == "quantile":
-            raise RefusalError(
-                f"{output} is a quantile: its error depends on the rows around it and on which nodes of the "
-                "tree look empty, and no sound tolerance follows from the noise alone. Pass one for it, "
-                f"such as tolerance={{{output!r}: 2.0}}, or leave it out of `expected`"
-            )
         return at.variance(e, truth[output], self._mean_of(e, truth), actual, k)
 
     def residues(self, truth: Mapping[Group, Mapping[str, float]], complete: bool) -> Iterator[Residue]:
