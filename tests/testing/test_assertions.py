@@ -474,11 +474,11 @@ def test_private_groups(selection):
     release = released(question, **options)
     shown = release.to_arrow()["g"].to_pylist()
     assert "large" in shown and "small" not in shown
-    assert_approx_equal(release, counts, k=5)
+    assert_approx_equal(release, counts, k=K)
     assert "missing, in expected alone: 'other'" in text_of(
-        assert_approx_equal, release, counts | {"other": 500}, k=5
+        assert_approx_equal, release, counts | {"other": 500}, k=K
     )
-    assert "extra" in text_of(assert_approx_equal, release, {"small": 4}, k=5)
+    assert "extra" in text_of(assert_approx_equal, release, {"small": 4}, k=K)
     cells = ReleasedCells(release)
     misses = np.mean([selected_away(release.plan, 30, seed) for seed in range(400)])
     assert abs(10 ** cells.log10_missing(("x",), {"u": 30.0}) - misses) < 5 * math.sqrt(0.25 / 400)
