@@ -58,29 +58,31 @@ class VarianceLaw:
         squares_noise: Law,
         sum_noise: Law,
         count_noise: Law,
-        ends: tuple[Number, Number],
-        rounded: bool,
-        steps: tuple[Number, Number],
+        lower: Number,
+        upper: Number,
+        rounded: bool = False,
+        squares_step: Number = 1,
+        sum_step: Number = 1,
     ) -> VarianceLaw:
         """Check and take the arguments of the public functions."""
         squares = at_least_0(normalized_squares, "normalized_squares")
         total, n = as_fraction(normalized_sum, "normalized_sum"), whole_at_least_0(count, "count")
-        low, high = bounds(*ends)
+        low, high = bounds(lower, upper)
         top = (high - low) ** 2 / 4
         divisor = max(1, n)
         raw = max(Fraction(0), min(top, squares / divisor - (total / divisor) ** 2))
-        squares_step = grid_step(steps[0], "squares_step", rounded)
-        sum_step = grid_step(steps[1], "sum_step", rounded)
+        of_squares = grid_step(squares_step, "squares_step", rounded)
+        of_sum = grid_step(sum_step, "sum_step", rounded)
         return cls(
             squares,
             total,
             n,
             raw,
             top,
-            squares_step,
-            sum_step,
-            Noise.of(squares_noise, "squares_noise", squares_step),
-            Noise.of(sum_noise, "sum_noise", sum_step),
+            of_squares,
+            of_sum,
+            Noise.of(squares_noise, "squares_noise", of_squares),
+            Noise.of(sum_noise, "sum_noise", of_sum),
             Noise.of(count_noise, "count_noise", Fraction(1)),
         )
 
