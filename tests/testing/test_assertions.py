@@ -181,7 +181,7 @@ def test_bad_values_are_named():
 
 @pytest.mark.parametrize("kind", LAWS)
 @pytest.mark.parametrize("scale", [0.3, 3, 4000])
-@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize("k", [1, 2, 3])
 def test_failure_rates_of_rounded_noise(kind, scale, k):
     law, runs, values = LAWS[kind](scale), 300, 5
     noisy = law.rounded(runs * values, SeededWords(f"{kind}{scale}{k}")).reshape(runs, values)

@@ -63,7 +63,7 @@ def variance_tolerance(
     """Return t with P(|noisy variance - raw variance| > t) <= 10^-k.
 
     Rules: "joint", by interval arithmetic, where all three noises stay near but for 10^-k; "exact", the
-    smallest t, from the law of the noisy variance. (The rule of 2020 knows no variance.)
+    smallest t, from the law of the noisy variance. (The document of 2020 has a rule for means alone.)
 
     Args:
         k: greater than 0; 10^-k is the flakiness.
@@ -115,7 +115,8 @@ def variance_tolerance(
         sum_step,
     )
     if rule not in _rules:
-        raise ParameterError("rule", rule, f"one of {', '.join(map(repr, _rules))}")
+        why = "; the document of 2020 has a rule for means alone" if rule == "2020" else ""
+        raise ParameterError("rule", rule, f"one of {', '.join(map(repr, _rules))}{why}")
     part_k = per_partition_k(k, 3)
     joint = law.by_intervals(
         part_tolerance(squares_noise, part_k, rounded, law.squares_step),
