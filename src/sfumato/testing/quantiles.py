@@ -22,7 +22,7 @@ from sfumato.errors import ParameterError
 from sfumato.query.quantiles import EMPTY_DEVIATIONS, EMPTY_SHARE, LeafCounts, noisy_tree
 from sfumato.testing.cells import is_number, is_whole
 from sfumato.testing.combined import log10_outside, rounded_tolerance
-from sfumato.testing.releases import Judgement
+from sfumato.testing.places import Judgement
 from sfumato.testing.tolerances import per_partition_k
 from sfumato.transformations.quantile_tree import BRANCHING, HEIGHT, LEAVES, QuantileTree
 
