@@ -378,7 +378,7 @@ def test_failure_rates_of_each_output(noise, missing, regime):
         ReleasedCells(release),
         {r["g"]: r for r in truth_of(question, epsilon=epsilon, noise=noise).to_pylist()},
     )
-    for k in (1.0, 2.0):
+    for k in (1.0, 2.0, 3.0):
         for output in "nucsrmvd":
             failed = 0
             for (g,), row in cells.cells.values.items():

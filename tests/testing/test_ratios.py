@@ -359,6 +359,13 @@ def test_rounded_variance_measured():
     for t in (0.77, 1.9, 2.8):
         p = variance_failure_probability(t, **v)
         assert abs((distance > t).mean() - p) < threshold(p)
+    for k in (1, 2, 3):
+        joint, exact = variance_tolerance(k, **v), variance_tolerance(k, **v, rule="exact")
+        assert exact <= joint and exact.failure <= 10.0**-k
+        assert abs((distance > exact).mean() - exact.failure) < threshold(exact.failure)
+        assert (distance > joint).mean() < variance_failure_probability(joint, **v) + threshold(10.0**-k)
+        near = complementary_variance_tolerance(k, **v)
+        assert (distance < near).mean() < 10.0**-k + threshold(10.0**-k)
 
 
 cases = st.fixed_dictionaries(
