@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -54,7 +55,11 @@ def walked(walk: Walk, levels: list[list[int]]) -> float:
 
 # The interval.
 
+# Many small counts; counts beside which others look empty, or nearly; and huge ones.
 trees = st.one_of(
+    st.dictionaries(
+        st.sampled_from([0, 1, 40, 300, 5000, 9000, 40_000, 65_000]), st.integers(0, 300) | st.just(10**5)
+    ),
     st.dictionaries(st.integers(0, LEAVES - 1), st.integers(0, 60), max_size=25),
     st.dictionaries(st.sampled_from([0, 1, 15, 16, 17, 4095, 4096, LEAVES - 1]), st.integers(0, 2**40)),
 )
@@ -62,7 +67,7 @@ ranks = st.sampled_from([0.0, 1.0, 0.5, 0.1, 0.3, 1 / 3, 1e-18, 1 - 2**-53]) | s
 
 
 @given(trees, ranks, st.integers(0, 40), st.floats(0.01, 100), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_no_noise_within_reach_leaves_the_interval(leaves, rank, t, deviation, data):
     """Any noise in [-t, t], among it the extremes, at small counts and at large ones."""
     walk = Walk(counts_of(leaves), Gaussian(deviation), rank, -3.0, 7.0)
@@ -74,6 +79,30 @@ def test_no_noise_within_reach_leaves_the_interval(leaves, rank, t, deviation, d
         assert low <= walked(walk, levels) <= high, levels
     for levels in ([[t] * 16] * 4, [[-t] * 16] * 4, [[0] * 16] * 4):
         assert low <= walked(walk, levels) <= high
+
+
+def test_ties_that_floats_decide():
+    """A rank of j/n beside j of n rows: the walk's floats may land on either side of the gap."""
+    sides = set()
+    for n in range(2, 50):
+        for j in range(1, n):
+            walk = Walk(counts_of({0: j, LEAVES - 1: n - j}), Gaussian("0.1"), j / n, 0.0, 1.0)
+            low, high = walk.ends(0)
+            assert low <= walk.without_noise <= high
+            sides.add((Fraction(j / n) < Fraction(j, n), walk.without_noise > 0.5))
+    assert len(sides) >= 3
+
+
+@pytest.mark.parametrize("deviation", [1, 40, 150, 600])
+def test_children_that_may_look_empty(deviation):
+    """The first child with rows is where rank 0 is, and a small one may be dropped beside a large one."""
+    for small, t in itertools.product((5, 30, 60, 130, 310, 700, 800), (4, 20, 60)):
+        walk = Walk(counts_of({0: small, LEAVES - 1: 100_000}), Gaussian(deviation), 0.0, 0.0, 1.0)
+        low, high = walk.ends(t)
+        for noise in range(-t, t + 1):
+            for others in (-t, t):
+                found = walked(walk, [[noise] + [-t] * 14 + [others]] * 4)
+                assert low <= found <= high, (small, t, noise)
 
 
 def patterns(rng, t: int) -> list[list[int]]:
