@@ -228,9 +228,9 @@ class MeanLaw:
         low = self.clamped(low_sum / (high_count if low_sum > 0 else low_count))
         high = self.clamped(high_sum / (low_count if high_sum > 0 else high_count))
         intervals = {
-            "sum": _interval(low_sum, self.total, high_sum),
+            "sum": Interval.of(low_sum, self.total, high_sum),
             "count": Interval(low_count, max(1, self.count), high_count),
-            "mean": _interval(low, self.raw, high),
+            "mean": Interval.of(low, self.raw, high),
         }
         t = round_up(max(high - self.raw, self.raw - low, Fraction(0)))
         return RatioTolerance(t, "joint", k, part_k, intervals)
@@ -241,9 +241,9 @@ class MeanLaw:
         low_count, high_count = max(1, self.count - of_count), max(1, self.count + of_count)
         ends = low_sum / high_count, high_sum / low_count
         intervals = {
-            "sum": _interval(low_sum, self.total, high_sum),
+            "sum": Interval.of(low_sum, self.total, high_sum),
             "count": Interval(low_count, max(1, self.count), high_count),
-            "mean": _interval(ends[0], self.raw, ends[1]),
+            "mean": Interval.of(ends[0], self.raw, ends[1]),
         }
         t = round_up(max(abs(end - self.raw) for end in ends))
         return RatioTolerance(t, "2020", k, part_k, intervals)
@@ -252,7 +252,7 @@ class MeanLaw:
         """Dress the result of rule "exact"."""
         ends = self.clamped(self.raw - Fraction(t)), self.clamped(self.raw + Fraction(t))
         failure = probability(self.integral, t, Event.outside)
-        return RatioTolerance(t, "exact", k, None, {"mean": _interval(ends[0], self.raw, ends[1])}, failure)
+        return RatioTolerance(t, "exact", k, None, {"mean": Interval.of(ends[0], self.raw, ends[1])}, failure)
 
     def jumps(self) -> list[Fraction]:
         """Return the tolerances beyond which clamping leaves nothing to fail on one side."""
@@ -343,7 +343,3 @@ class MeanLaw:
         value = self.sum_noise.chance(event, ends, centre, half, rounded)
         size = np.abs(drift) + abs(offset) + (0.0 if event is Event.inside else np.abs(half))
         return value, self.sum_noise.roundoff(event, ends, value, centre, half, size)
-
-
-def _interval(low: Fraction, raw: Fraction, high: Fraction) -> Interval:
-    return Interval(float(low), float(raw), float(high))
