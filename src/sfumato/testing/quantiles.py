@@ -126,6 +126,7 @@ class Walk:
         return counts
 
     def _mirrored(self, level: int, node: int) -> list[int]:
+        """Children from right to left: the highest end of a tree is the lowest one of its mirror image."""
         return self._children(level, BRANCHING**level - 1 - node)[::-1]
 
 
@@ -223,7 +224,11 @@ def _box(counts: list[int], reach: int, empty: Fraction) -> tuple[list[int], lis
 def _leftmost(least: list[int], largest: list[int], share: Fraction) -> tuple[int, Fraction]:
     """Return the leftmost child in which the share can lie, and the smallest share inside it.
 
-    Some child can hold a row.
+    Args:
+        least, largest: weights of each child; not all of the largest are 0.
+        share: of the rows in the node.
+    Source:
+        docs/tolerances.md, "Quantiles", steps 2 and 3.
     """
     left, right, child = 0, sum(least) - least[0], 0
     while left + largest[child] == 0 or (1 - share) * (left + largest[child]) < share * right:
