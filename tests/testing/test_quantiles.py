@@ -67,7 +67,7 @@ ranks = st.sampled_from([0.0, 1.0, 0.5, 0.1, 0.3, 1 / 3, 1e-18, 1 - 2**-53]) | s
 
 
 @given(trees, ranks, st.integers(0, 40), st.floats(0.01, 100), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_no_noise_within_reach_leaves_the_interval(leaves, rank, t, deviation, data):
     """Any noise in [-t, t], among it the extremes, at small counts and at large ones."""
     walk = Walk(counts_of(leaves), Gaussian(deviation), rank, -3.0, 7.0)
@@ -126,10 +126,9 @@ WIDE = {
 
 @pytest.mark.parametrize("name", WIDE)
 @pytest.mark.parametrize("rank", [0.1, 0.5, 0.9])
-@pytest.mark.parametrize("rows", [10, 100])
-def test_the_interval_is_not_much_wider_than_what_noise_reaches(name, rank, rows):
+def test_the_interval_is_not_much_wider_than_what_noise_reaches(name, rank):
     """Noise of a thousand coarse patterns covers more than half of it, and mostly nine tenths."""
-    rng, t = np.random.default_rng(rows), rows * STEP
+    rng, t = np.random.default_rng(100), 100 * STEP
     walk = Walk(counts_of(WIDE[name]), Gaussian(t / 10), rank, 0.0, 1.0)
     low, high = walk.ends(t)
     seen = [walked(walk, patterns(rng, t)) for _ in range(1000)]
