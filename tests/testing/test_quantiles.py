@@ -22,7 +22,7 @@ from sfumato.testing import assert_approx_equal, assert_noisy, recording
 from sfumato.testing.combined import rounded_tolerance
 from sfumato.testing.quantiles import NOISES, Walk
 from sfumato.testing.tolerances import per_partition_k
-from sfumato.transformations.quantile_tree import BRANCHING, LEAVES
+from sfumato.transformations.statistics.quantile_tree import BRANCHING, LEAVES
 
 K = 23
 LAWS = {"laplace": Laplace, "gaussian": Gaussian}

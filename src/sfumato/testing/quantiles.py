@@ -24,7 +24,7 @@ from sfumato.testing.cells import is_number, is_whole
 from sfumato.testing.combined import log10_outside, rounded_tolerance
 from sfumato.testing.places import Judgement
 from sfumato.testing.tolerances import per_partition_k
-from sfumato.transformations.quantile_tree import BRANCHING, HEIGHT, LEAVES, QuantileTree
+from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT, LEAVES, QuantileTree
 
 if TYPE_CHECKING:
     from sfumato.measurements.noise import Law
