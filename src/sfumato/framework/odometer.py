@@ -79,10 +79,12 @@ class Odometer:
             The release.
         Raises:
             QueryError: its domain, metric or measure is another.
-            BudgetError: it would lose more than is left.
+            BudgetError: it would lose more than is left, or claims to lose less than nothing.
         """
         self._check_spaces(measurement)
         loss = measurement.privacy_map(self._d_in)
+        if not self._measure.within(self._measure.total([]), loss):
+            raise BudgetError(f"{measurement.name} claims a loss of {loss}, but none is below 0")
         with self._lock:
             total = self._measure.total([self._spent, loss])
             if not self._measure.within(total, self._budget):

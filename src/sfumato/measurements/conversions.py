@@ -59,9 +59,8 @@ def convert(measurement: Measurement, measure: Measure, delta: Any = None) -> Me
     pair = (type(measurement.output_measure), type(measure))
     if pair in WITHOUT_DELTA:
         if delta is not None:
-            raise ParameterError(
-                "delta", delta, f"left out: {pair[0].__name__} to {pair[1].__name__} needs none"
-            )
+            expected = f"left out: {pair[0].__name__} to {pair[1].__name__} needs none"
+            raise ParameterError("delta", delta, expected)
         change = WITHOUT_DELTA[pair]
     elif pair in WITH_DELTA:
         if delta is None:
