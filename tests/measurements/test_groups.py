@@ -24,9 +24,9 @@ from sfumato.noise import Gaussian, Laplace
 from sfumato.transformations import CountUnits, Norm, Row, bound_groups, per_group
 
 RULES = [
-    TruncatedGeometric(1, "1e-6"),
-    LaplaceThreshold(Laplace(1), "1e-6"),
-    GaussianThreshold(Gaussian(1), "1e-6"),
+    TruncatedGeometric(1, "1e-10"),
+    LaplaceThreshold(Laplace(1), "1e-10"),
+    GaussianThreshold(Gaussian(1), "1e-10"),
 ]
 of_rules = pytest.mark.parametrize("rule", RULES, ids=lambda r: type(r).__name__)
 
@@ -89,7 +89,7 @@ def test_it_chains_after_bounding_and_beside_counts(rule):
     rows = [Row(unit, key, {}) for unit in range(300) for key in "ab"] + [Row(0, "c", {})]
     kept, noisy = both(rows)
     assert list(kept) == ["a", "b"] and set(noisy) <= {"a", "b", "c"}
-    assert both.map(1).delta(50) < F("2e-6") * (1 + F(1, 100))
+    assert both.map(1).delta(50) < F("2e-10") * (1 + F(1, 100))
     assert both.map(1).gaussian >= F(1, 8)
     with pytest.raises(QueryError, match="cannot chain"):
         bound_groups(3) >> select_groups(rule, 2)

@@ -138,7 +138,11 @@ class GaussianDP(Filter):
 
     def remaining(self, spent: Fraction, budget: Fraction) -> Fraction:
         """Return the root of the difference of squares, rounded down."""
-        return root_down(budget**2 - spent**2)
+        rest = root_down(budget**2 - spent**2)
+        if self.within(self.total([spent, rest]), budget):
+            return rest
+        # Roots are rounded up by at most 2^-128 when losses are added up, which must fit too.
+        return root_down(max(Fraction(0), budget**2 * (1 - Fraction(1, 2**120)) - spent**2))
 
 
 def _amount(value: object, name: str) -> Fraction:
