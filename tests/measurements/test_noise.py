@@ -305,6 +305,14 @@ def test_scales_that_are_none(make, law, scale, domain):
 
 
 @KINDS
+def test_the_largest_scale(make, law):
+    for domain in (AtomDomain(int), VectorDomain(AtomDomain(int))):
+        with pytest.raises(ParameterError, match="scale .* at most 2\\^57"):
+            make(2**57 + 1, domain)
+    assert make(2**57)(0) != make(2**57)(0) and make(2**900, UNIT)(1.0) % 2**800 == 0
+
+
+@KINDS
 @pytest.mark.parametrize("element", [AtomDomain(int), UNIT])
 def test_a_vector_of_another_length_is_refused_before_anything_is_drawn(make, law, element, monkeypatch):
     made = make(1, VectorDomain(element, 2))

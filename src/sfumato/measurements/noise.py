@@ -27,6 +27,7 @@ from sfumato.framework import (
 )
 from sfumato.framework.domains import check_length
 from sfumato.noise import Gaussian, Laplace
+from sfumato.noise.rounding import largest_scale
 from sfumato.transformations import Norm
 from sfumato.transformations.grid import Grid
 
@@ -66,6 +67,8 @@ class NoiseKind:
             )
         whole = element.kind is int
         step = Fraction(1) if whole else Grid.for_noise(scale).step
+        if scale / step > largest_scale:
+            raise ParameterError("scale", scale, "at most 2^57 for whole numbers")
         law = self.law(scale / step)
 
         def noisy(values: Sequence[Any]) -> list[Any]:
