@@ -194,7 +194,7 @@ def test_orders_are_uniform_and_ties_are_drawn_again(unlikely):
         tuple(np.argsort(words.take(4) % np.uint64(3), kind="stable").tolist()) for _ in range(12_000)
     )
     assert unlikely(lazy, dict.fromkeys(permutations(range(4)), 1 / 24))
-    assert random_order(3, FixedWords([5, 1, 5, 7, 3, 9])).tolist() == [1, 0, 2]
+    assert random_order(3, FixedWords([5, 1, 5, 9, 7, 3])).tolist() == [2, 1, 0]
     assert random_order(1).tolist() == [0]
 
 
