@@ -17,31 +17,43 @@ import pytest
 import sfumato.framework
 import sfumato.measurements
 import sfumato.transformations
+from sfumato.budget import Loss
+from sfumato.budget.directed import expm1_down, log1p_up
+from sfumato.budget.mixture import joined_delta
 from sfumato.exact import root_up
+from sfumato.noise import Gaussian, Laplace
 
 PAGES = Path(__file__).parents[2] / "docs" / "proofs"
 ROOMS = (sfumato.framework, sfumato.transformations, sfumato.measurements)
 DISTANCES = (Fraction(0), Fraction(1), Fraction(2), Fraction(3), Fraction(7, 2))
 # What a formula may call, besides its parameters and d_in.
 FUNCTIONS = {
-    "Fraction": Fraction, "abs": abs, "ceil": math.ceil, "floor": math.floor, "len": len, "max": max, "min": min,
+    "Fraction": Fraction, "Gaussian": Gaussian, "Laplace": Laplace, "Loss": Loss, "abs": abs, "ceil": math.ceil,
+    "expm1_down": expm1_down, "floor": math.floor, "joined_delta": joined_delta, "len": len, "log1p_up": log1p_up, "max": max, "min": min,
     "range": range, "root_up": root_up, "sum": sum, "zip": zip,
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Stated:
-    """A fenced block of kind `map`: a constructor call, the map's formula, and cases of parameters."""
+    """A fenced block of kind `map`: a constructor call, the map's formula, and cases of parameters.
+
+    Where the map does not take all distances it says which; what the call needs is defined in `where`.
+    """
 
     page: str
     constructor: str
     formula: str
     cases: tuple[str, ...]
+    distances: tuple[Fraction, ...] = DISTANCES
+    where: str = ""
 
     def made(self, case: str) -> tuple[Callable[[Any], Any], dict[str, Any]]:
         names = {n: getattr(room, n) for room in ROOMS for n in room.__all__}
         parameters = eval(f"dict({case})", {**names, **FUNCTIONS})
-        return eval(self.constructor, {**names, **FUNCTIONS, **parameters}).map, parameters
+        scope = {**names, **FUNCTIONS, **parameters}
+        exec(self.where, scope)
+        return eval(self.constructor, scope).map, parameters
 
     def formula_at(self, parameters: dict[str, Any], d_in: Fraction) -> Any:
         exact = {n: Fraction(v) if isinstance(v, (float, str)) else v for n, v in parameters.items()}
@@ -51,13 +63,21 @@ class Stated:
 def blocks(text: str, page: str) -> Iterator[Stated]:
     for block in re.findall(r"^```map\n(.*?)^```", text, flags=re.S | re.M):
         fields = re.findall(
-            r"^(constructor|map|for): *(.*?)(?=^(?:constructor|map|for):|\Z)", block, flags=re.S | re.M
+            r"^(constructor|map|for|distances|where): *(.*?)(?=^\w+:|\Z)", block, flags=re.S | re.M
         )
-        found: dict[str, list[str]] = {"constructor": [], "map": [], "for": []}
+        found: dict[str, list[str]] = {k: [] for k in ("constructor", "map", "for", "distances", "where")}
         for name, value in fields:
             found[name].append(" ".join(value.split()))
+        distances = tuple(Fraction(d) for d in ",".join(found["distances"]).split(",") if d) or DISTANCES
         assert len(found["constructor"]) == len(found["map"]) == 1 and found["for"], f"{page}: {block}"
-        yield Stated(page, found["constructor"][0], found["map"][0], tuple(found["for"]))
+        yield Stated(
+            page,
+            found["constructor"][0],
+            found["map"][0],
+            tuple(found["for"]),
+            distances,
+            "\n".join(found["where"]),
+        )
 
 
 STATED = [b for page in sorted(PAGES.glob("*.md")) for b in blocks(page.read_text(), page.stem)]
@@ -68,7 +88,7 @@ def differs(stated: Stated) -> list[str]:
     wrong = []
     for case in stated.cases:
         code, parameters = stated.made(case)
-        for d_in in DISTANCES:
+        for d_in in stated.distances:
             given, claimed = code(d_in), stated.formula_at(parameters, d_in)
             if given != claimed:
                 wrong.append(

@@ -5,6 +5,7 @@ lie `d_in` apart (its stability map). A `Measurement` adds noise and says what t
 privacy map). `>>` chains them after checking that the spaces meet.
 """
 
+from sfumato.framework.combinators import compose, postprocess, product
 from sfumato.framework.core import Linear, Measurement, Transformation
 from sfumato.framework.domains import (
     AtomDomain,
@@ -17,7 +18,7 @@ from sfumato.framework.domains import (
     TableDomain,
     VectorDomain,
 )
-from sfumato.framework.measures import ApproximateDP, GaussianDP, Measure, PureDP, ZeroConcentratedDP
+from sfumato.framework.measures import ApproximateDP, Filter, GaussianDP, Measure, PureDP, ZeroConcentratedDP
 from sfumato.framework.metrics import (
     AbsoluteDistance,
     ChangeOneDistance,
@@ -30,6 +31,7 @@ from sfumato.framework.metrics import (
     ProductMetric,
     SymmetricDistance,
 )
+from sfumato.framework.odometer import Odometer
 
 __all__ = [
     "AbsoluteDistance",
@@ -40,6 +42,7 @@ __all__ = [
     "ContributionDomain",
     "DiscreteDistance",
     "Domain",
+    "Filter",
     "GaussianDP",
     "GroupedIntegers",
     "L1Distance",
@@ -49,6 +52,7 @@ __all__ = [
     "Measure",
     "Measurement",
     "Metric",
+    "Odometer",
     "PrivacyUnitDistance",
     "ProductDomain",
     "ProductMetric",
@@ -59,4 +63,7 @@ __all__ = [
     "Transformation",
     "VectorDomain",
     "ZeroConcentratedDP",
+    "compose",
+    "postprocess",
+    "product",
 ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sfumato.errors import ParameterError
+from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import as_fraction, positive_int
 
 Kind = type[bool] | type[int] | type[float] | type[Fraction] | type[str]
@@ -275,3 +275,9 @@ class GroupedIntegers(Domain):
             isinstance(total, Mapping) and all(isinstance(n, int) for n in total.values())
             for total in value.values()
         )
+
+
+def check_length(values: Sequence[Any], size: int, name: str) -> None:
+    """Refuse a value of a sized domain that has another length; `name` is the constructor's."""
+    if len(values) != size:
+        raise QueryError(f"{name}: the input has length {len(values)}, but must have length {size}")

@@ -25,7 +25,9 @@ from sfumato.framework import (
     PureDP,
     VectorDomain,
 )
+from sfumato.framework.domains import check_length
 from sfumato.noise import Gaussian, Laplace
+from sfumato.noise.rounding import largest_scale
 from sfumato.transformations import Norm
 from sfumato.transformations.grid import Grid
 
@@ -57,7 +59,7 @@ class NoiseKind:
             return vectors(tuple(scales.items())), _adder(laws), Linear(Fraction(1))
         scale = positive(scale, "scale")
         element = domain.element if isinstance(domain, VectorDomain) else domain
-        if not isinstance(element, AtomDomain) or not _is_exact(element):
+        if not isinstance(element, AtomDomain) or not is_exact(element):
             raise ParameterError(
                 "domain",
                 domain,
@@ -65,6 +67,8 @@ class NoiseKind:
             )
         whole = element.kind is int
         step = Fraction(1) if whole else Grid.for_noise(scale).step
+        if scale / step > largest_scale:
+            raise ParameterError("scale", scale, "at most 2^57 for whole numbers")
         law = self.law(scale / step)
 
         def noisy(values: Sequence[Any]) -> list[Any]:
@@ -77,14 +81,20 @@ class NoiseKind:
         if isinstance(domain, AtomDomain):
             reach = Linear(1 / scale) if whole else lambda d_in: math.ceil(d_in / step) * step / scale
             return AbsoluteDistance(), lambda value: noisy([value])[0], reach
-        if whole:
-            return vectors(), noisy, Linear(1 / scale)
         size = domain.size if isinstance(domain, VectorDomain) else None
+
+        def noisy_vector(values: Sequence[Any]) -> list[Any]:
+            if size is not None:
+                check_length(values, size, self.name)
+            return noisy(values)
+
+        if whole:
+            return vectors(), noisy_vector, Linear(1 / scale)
         if size is None:
             raise ParameterError("domain", domain, "of a known size, or of whole numbers")
         # Rounding to the grid moves each of the coordinates by at most half a step in each input.
         moved = step * (size if self.norm is Norm.L1 else root_up(Fraction(size)))
-        return vectors(), noisy, lambda d_in: (d_in + moved) / scale if d_in else Fraction(0)
+        return vectors(), noisy_vector, lambda d_in: (d_in + moved) / scale if d_in else Fraction(0)
 
 
 def laplace(scale: Any, domain: Domain = INTEGERS) -> Measurement:
@@ -137,7 +147,8 @@ def gaussian(scale: Any, domain: Domain = INTEGERS) -> Measurement:
     return NOISES["gaussian"].measurement(scale, domain)
 
 
-def _is_exact(element: AtomDomain) -> bool:
+def is_exact(element: AtomDomain) -> bool:
+    """Whether all members are finite numbers, with which arithmetic is exact."""
     return element.is_number and (element.kind is not float or element.is_bounded)
 
 
