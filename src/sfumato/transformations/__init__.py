@@ -12,6 +12,11 @@ from sfumato.transformations.statistics.moments import Moments
 from sfumato.transformations.statistics.quantile_tree import QuantileTree
 from sfumato.transformations.statistics.statistic import Norm, Statistic, per_group
 from sfumato.transformations.statistics.unit_sum import UnitSum
+from sfumato.transformations.stratified import (
+    make_lipschitz_sized_proportion_ci_mean,
+    make_lipschitz_sized_proportion_ci_variance,
+    stratum_sums,
+)
 
 __all__ = [
     "Count",
@@ -25,5 +30,8 @@ __all__ = [
     "UnitSum",
     "ValueGrid",
     "bound_groups",
+    "make_lipschitz_sized_proportion_ci_mean",
+    "make_lipschitz_sized_proportion_ci_variance",
     "per_group",
+    "stratum_sums",
 ]
