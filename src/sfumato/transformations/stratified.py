@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -36,6 +36,7 @@ class StratifiedDesign:
         strat_sizes: whole numbers N_i of at least n_i.
         where: who asks, for errors.
         least: the smallest sample that is admissible: 2 where a variance is estimated, else 1.
+        names: what the strata are called, for errors; None for their places, from 0.
     Raises:
         ParameterError: another number; it names the stratum.
 
@@ -47,6 +48,7 @@ class StratifiedDesign:
     strat_sizes: Sequence[int]
     where: str = "stratified sample"
     least: int = 2
+    names: tuple[Hashable, ...] | None = None
 
     def __post_init__(self) -> None:
         samples = self._sizes("sample_sizes")
@@ -57,18 +59,21 @@ class StratifiedDesign:
         for i, (n, size) in enumerate(zip(samples, strata, strict=True)):
             if n < self.least:
                 why = " (a variance takes two)" if self.least > 1 else ""
-                raise ParameterError(f"{self.where}: sample_sizes[{i}]", n, f"at least {self.least}{why}")
+                raise ParameterError(self._label("sample_sizes", i), n, f"at least {self.least}{why}")
             if n > size:
-                expected = f"at most strat_sizes[{i}], the {size} that there are"
-                raise ParameterError(f"{self.where}: sample_sizes[{i}]", n, expected)
+                expected = f"at most strat_sizes, the {size} that there are"
+                raise ParameterError(self._label("sample_sizes", i), n, expected)
 
     def _sizes(self, name: str) -> tuple[int, ...]:
         given = getattr(self, name)
         if isinstance(given, (str, bytes)) or not hasattr(given, "__len__") or len(given) == 0:
             raise ParameterError(f"{self.where}: {name}", given, "a list with one whole number per stratum")
-        sizes = tuple(positive_int(n, f"{self.where}: {name}[{i}]") for i, n in enumerate(given))
+        sizes = tuple(positive_int(n, self._label(name, i)) for i, n in enumerate(given))
         object.__setattr__(self, name, sizes)
         return sizes
+
+    def _label(self, name: str, i: int) -> str:
+        return f"{self.where}: {name}[{self.names[i]!r}]" if self.names else f"{self.where}: {name}[{i}]"
 
     @property
     def weights(self) -> tuple[Fraction, ...]:
