@@ -29,7 +29,7 @@ NONE = RoundedNoise(None)
 # The noise.
 
 
-@pytest.mark.parametrize("law", [Laplace(b) for b in ("0.01", "0.3", 1, 20, 10**6)] + [Gaussian(s) for s in ("0.05", "0.4", 1, "1.9", 2, 9)], ids=str)  # fmt: skip
+@pytest.mark.parametrize("law", [Laplace(b) for b in ("0.0001", "0.01", "0.3", 1, 20, 10**6)] + [Gaussian(s) for s in ("0.05", "0.4", 1, "1.9", 2, 9)], ids=str)  # fmt: skip
 def test_variance_and_exponent_against_mpmath(law):
     noise = RoundedNoise(law)
     mpmath.mp.dps = 60

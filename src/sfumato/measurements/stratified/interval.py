@@ -131,7 +131,7 @@ def sampling_exponent(s: Floats, price: Floats, n: int, size: int) -> Floats:
         price: greater than 0.
         n, size: 1 <= n <= size.
     Source:
-        Hoeffding 1963, theorem 4; Serfling 1974, corollary 1.1.
+        Hoeffding 1963, theorem 4; Serfling 1974.
     """
     rest = size - n
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):

@@ -77,13 +77,13 @@ def _laplace(b: float, s: Floats) -> Floats:
     rest = 1 / b
     inside = np.minimum(s, rest * (1 - 1e-9))
     # sinh(1/2b) e^(-1/b), without overflow for small b.
-    factor = -math.expm1(-rest) / 2 * math.exp(-rest / 2)
+    log_factor = math.log(-math.expm1(-rest) / 2) - rest / 2
     with np.errstate(over="ignore", invalid="ignore"):
         up = np.exp(inside) / -np.expm1(inside - rest)
         down = np.exp(-inside) / -np.expm1(-inside - rest)
         # In logarithms where e^s overflows, though the mass there does not.
-        far = inside + math.log(factor) - np.log(-np.expm1(inside - rest)) if factor > 0 else -math.inf
-        near = np.log1p(factor * (up + down) - math.exp(-rest / 2))
+        far = inside + log_factor - np.log(-np.expm1(inside - rest))
+        near = np.log1p(math.exp(log_factor) * (up + down) - math.exp(-rest / 2))
     found: Any = np.where(inside < 600, near, np.logaddexp(0, far))
     return np.where(s < rest * (1 - 1e-9), found, np.inf)
 
