@@ -155,20 +155,20 @@ def stratified_proportion(
         epsilon: greater than 0: how much an answer may show.
         delta: for Gaussian noise, greater than 0 and less than 1; not for Laplace noise.
         noise: "laplace" or "gaussian".
-        yes: the value that counts as yes; not needed where answers are booleans. All else, and NULL,
-            counts as no.
+        yes: the value that counts as yes; not needed where the column is declared boolean. All else, and
+            NULL, counts as no.
     Returns:
         A `StratifiedProportion`: proportion, standard_error, interval(confidence), to_arrow(), explain().
     Raises:
         ParameterError, QueryError: an option out of range; a stratum that is missing on one side, has
             fewer than two respondents, or more than its population. Never because of an answer.
         BudgetError: epsilon or delta is out of range.
-        EngineError: the table is of an unknown kind.
+        EngineError: the table is of an unknown kind, or its columns differ in length.
 
     >>> import sfumato as sf
     >>> sample = {"school": ["E"] * 40 + ["H"] * 20, "award": [True] * 20 + [False] * 40}
     >>> share = sf.stratified_proportion(
-    ...     sample, stratum="school", answer="award", population={"E": 4000, "H": 1000}, epsilon=1
+    ...     sample, stratum="school", answer="award", yes=True, population={"E": 4000, "H": 1000}, epsilon=1
     ... )
     >>> low, high = share.interval(confidence=0.95)
     >>> 0 <= low < share.proportion < high <= 1, share.spent
