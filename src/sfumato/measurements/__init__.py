@@ -8,6 +8,7 @@ from sfumato.measurements.noisy_max import exponential_mechanism, permute_and_fl
 from sfumato.measurements.randomized_response import estimate_shares, randomized_response
 from sfumato.measurements.selection import GaussianThreshold, LaplaceThreshold, TruncatedGeometric
 from sfumato.measurements.sparse_vector import AboveThreshold, above_threshold
+from sfumato.measurements.stratified import StratifiedProportion, stratified_estimate, stratified_proportion
 from sfumato.measurements.wide import WideIntegers
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "LaplaceThreshold",
     "NoiseKind",
     "PrivacyLoss",
+    "StratifiedProportion",
     "TruncatedGeometric",
     "WideIntegers",
     "above_threshold",
@@ -28,4 +30,6 @@ __all__ = [
     "permute_and_flip",
     "randomized_response",
     "select_groups",
+    "stratified_estimate",
+    "stratified_proportion",
 ]

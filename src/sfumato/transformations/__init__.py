@@ -28,6 +28,11 @@ from sfumato.transformations.statistics.moments import Moments
 from sfumato.transformations.statistics.quantile_tree import QuantileTree
 from sfumato.transformations.statistics.statistic import Norm, Statistic, per_group
 from sfumato.transformations.statistics.unit_sum import UnitSum
+from sfumato.transformations.stratified import (
+    make_lipschitz_sized_proportion_ci_mean,
+    make_lipschitz_sized_proportion_ci_variance,
+    stratum_sums,
+)
 
 __all__ = [
     "Count",
@@ -50,7 +55,10 @@ __all__ = [
     "covariance",
     "histogram",
     "impute",
+    "make_lipschitz_sized_proportion_ci_mean",
+    "make_lipschitz_sized_proportion_ci_variance",
     "mean",
     "per_group",
+    "stratum_sums",
     "variance",
 ]
