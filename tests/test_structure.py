@@ -19,6 +19,7 @@ BELOW = {
     "exact": {"errors"},
     "noise": {"errors", "exact"},
     "framework": {"errors", "exact"},
+    "snapping": {"errors", "exact", "noise", "framework"},
     "budget": {"errors", "exact", "noise"},
     "transformations": {"errors", "exact", "framework"},
     "measurements": {"errors", "exact", "noise", "framework", "budget", "transformations"},
