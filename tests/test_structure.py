@@ -20,7 +20,7 @@ BELOW = {
     "noise": {"errors", "exact"},
     "framework": {"errors", "exact"},
     "snapping": {"errors", "exact", "noise", "framework"},
-    "budget": {"errors", "exact", "noise"},
+    "budget": {"errors", "exact", "noise", "framework"},
     "transformations": {"errors", "exact", "framework"},
     "measurements": {"errors", "exact", "noise", "framework", "budget", "transformations"},
     "query": {"errors", "exact", "noise", "framework", "budget", "transformations", "measurements"},

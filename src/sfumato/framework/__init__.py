@@ -5,31 +5,58 @@ lie `d_in` apart (its stability map). A `Measurement` adds noise and says what t
 privacy map). `>>` chains them after checking that the spaces meet.
 """
 
-from sfumato.framework.core import Measurement, Transformation
-from sfumato.framework.spaces import (
-    ApproximateDP,
+from sfumato.framework.core import Linear, Measurement, Transformation
+from sfumato.framework.domains import (
+    AtomDomain,
+    CategoryDomain,
     ContributionDomain,
-    GaussianDP,
+    Domain,
     GroupedIntegers,
+    ProductDomain,
+    RowsDomain,
+    TableDomain,
+    VectorDomain,
+)
+from sfumato.framework.measures import ApproximateDP, GaussianDP, Measure, PureDP, ZeroConcentratedDP
+from sfumato.framework.metrics import (
+    AbsoluteDistance,
+    ChangeOneDistance,
+    DiscreteDistance,
     L1Distance,
     L2Distance,
-    PairDistance,
+    LInfDistance,
+    Metric,
     PrivacyUnitDistance,
-    PureDP,
-    RowsDomain,
+    ProductMetric,
+    SymmetricDistance,
 )
 
 __all__ = [
+    "AbsoluteDistance",
     "ApproximateDP",
+    "AtomDomain",
+    "CategoryDomain",
+    "ChangeOneDistance",
     "ContributionDomain",
+    "DiscreteDistance",
+    "Domain",
     "GaussianDP",
     "GroupedIntegers",
     "L1Distance",
     "L2Distance",
+    "LInfDistance",
+    "Linear",
+    "Measure",
     "Measurement",
-    "PairDistance",
+    "Metric",
     "PrivacyUnitDistance",
+    "ProductDomain",
+    "ProductMetric",
     "PureDP",
     "RowsDomain",
+    "SymmetricDistance",
+    "TableDomain",
     "Transformation",
+    "VectorDomain",
+    "ZeroConcentratedDP",
 ]

@@ -14,8 +14,8 @@ from typing import Any
 from sfumato.budget import Loss, calibrate, gaussian_mu, split_delta
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.errors import BudgetError, ParameterError, RefusalError
-from sfumato.exact import positive_int
-from sfumato.framework.spaces import root_up
+from sfumato.exact import positive_int, root_up
+from sfumato.framework import GroupedIntegers
 from sfumato.measurements.noise import NOISES, Law, NoiseKind
 from sfumato.measurements.selection import (
     GaussianThreshold,
@@ -273,7 +273,7 @@ def _noise_loss(
     chain = (
         bound_groups(groups)
         >> per_group(needed.statistics, noise.norm, list(scales.values()), groups)
-        >> noise.measurement(needed.coordinates, list(scales.values()))
+        >> noise.measurement(list(scales.values()), GroupedIntegers(needed.coordinates))
     )
     reach: Fraction = chain.map(1)
     if noise.name == "gaussian":

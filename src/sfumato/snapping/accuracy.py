@@ -1,7 +1,7 @@
 """How far a release may be from the statistic: section 6.3, and the epsilon that reaches an accuracy.
 
-With probability 1 - alpha, |noise| is at most ln(1/alpha) / epsilon', and rounding to the lattice adds at most
-half a step. The terms in eta below cover the roundings of p-bit arithmetic (docs/proofs/snapping.md).
+With probability 1 - alpha, |noise| is at most ln(1/alpha) / epsilon', and rounding to the lattice adds at
+most half a step. The terms in eta below cover the roundings of p-bit arithmetic (docs/proofs/snapping.md).
 """
 
 from __future__ import annotations
@@ -38,16 +38,14 @@ def accuracy_loose(found: Parameters, alpha: Fraction) -> float:
 def accuracy_at(found: Parameters, value: Fraction, alpha: Fraction) -> float:
     """Return the a with P(error > a) <= alpha at one value, given in sensitivities about the centre.
 
-    The notes' four cases (GetAccuracy). An error of at least B - |value| can only be on the side of the centre,
-    where half of the noise is. As printed, P_U^- is an upper bound where a lower one is needed, and the last
-    case promises too much for values near the bounds.
+    The notes' four cases (GetAccuracy). An error above B - |value| can only be towards the centre, where half
+    of the noise is. As printed, P_U^- is an upper bound where a lower one is needed, and the last case
+    promises too much for values near the bounds.
     """
     size = abs(value)
     both_sides = _noise(found, alpha) + found.step / 2
     one_side = _noise(found, min(2 * alpha, Fraction(1))) + found.step / 2
-    return _up(
-        found, min(both_sides, max(found.bound - size, one_side), found.bound + size)
-    )
+    return _up(found, min(both_sides, max(found.bound - size, one_side), found.bound + size))
 
 
 def epsilon_for_accuracy(
@@ -85,7 +83,9 @@ def epsilon_for_accuracy(
 
     low, high = _least_epsilon, float(largest_epsilon)
     if reached(high) > wanted:
-        raise ParameterError("accuracy", accuracy, f"at least {reached(high)!r}, what epsilon = 2**53 reaches")
+        raise ParameterError(
+            "accuracy", accuracy, f"at least {reached(high)!r}, what epsilon = 2**53 reaches"
+        )
     if reached(low) <= wanted:
         raise ParameterError("accuracy", accuracy, f"below {reached(low)!r}, what every epsilon reaches")
     # Positive floats are ordered as their bits are.

@@ -34,8 +34,8 @@ def bias_bound(found: Parameters, value: Fraction) -> Fraction:
 def largest_bias_bound(found: Parameters) -> Fraction:
     """Bound the bias at every value within the bounds.
 
-    The bias is odd, within a cell its derivative is convex, and the part that clamping adds grows outwards: the
-    largest is at a stationary point or an end of the first, the last or the last but one cell.
+    The bias is odd, within a cell its derivative is convex, and the part that clamping adds grows outwards:
+    the largest is at a stationary point or an end of the first, the last or the last but one cell.
     """
     far = found.reach / found.step
     last = _index(far)
@@ -58,7 +58,7 @@ def _roundings(found: Parameters) -> Fraction:
 
 
 class _Cell:
-    """The bias of values whose nearest lattice point is k0: (k0 - a) + P exp((a - k0)/s) - Q exp((k0 - a)/s)."""
+    """The bias of values a with nearest point k0: (k0 - a) + P exp((a - k0)/s) - Q exp((k0 - a)/s)."""
 
     def __init__(self, found: Parameters, k0: int) -> None:
         bits = 2 * found.precision + 64

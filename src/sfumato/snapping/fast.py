@@ -61,7 +61,7 @@ class FastPath:
         return table.margin(scale) + (moved + lost) / unit + (6 * value + 2 * noise) / 2**53
 
     def draw(self, values: Floats, words: Words) -> Floats:
-        """Return the releases of a one-dimensional array: a word for each, then more for those that need them."""
+        """Return the releases of a one-dimensional array: a word for each, then more for some."""
         out = np.empty(len(values))
         buffers = _Buffers(min(block, len(values)))
         undecided: list[tuple[int, int]] = []

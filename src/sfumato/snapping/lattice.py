@@ -57,7 +57,8 @@ def to_lattice(x: ArrayLike, step: float) -> float | Floats:
         x: finite floats of any shape.
         step: Lambda, a power of two that is a float.
     Returns:
-        A float, or float64 in the shape of x: the multiple, exactly, or an infinity where it is beyond all floats.
+        A float, or float64 in the shape of x: the multiple, exactly; an infinity where it is beyond all
+            floats.
     Raises:
         ParameterError: x is not finite, or step is not a power of two.
 

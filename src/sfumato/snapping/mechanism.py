@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, round_up
+from sfumato.framework import AbsoluteDistance, AtomDomain, Domain, Measurement, PureDP
 from sfumato.noise.words import Words, default_words
 from sfumato.snapping import accuracy as accuracies
 from sfumato.snapping import bias
@@ -25,6 +26,7 @@ from sfumato.snapping.reference import Reference
 Floats = NDArray[np.float64]
 Values = NDArray[Any] | Sequence[float]
 Scalar = int | float | Fraction | Decimal
+EXACT = AtomDomain(Fraction)
 
 
 class SnappingMechanism:
@@ -48,8 +50,6 @@ class SnappingMechanism:
     >>> mechanism.center, mechanism.lattice, mechanism.precision
     (Fraction(5, 1), Fraction(2, 1), 118)
     >>> mechanism.epsilon_prime < 1                     # so lambda' > 1, and the next power of two is 2
-    True
-    >>> bool((mechanism.release(3.2) - 5) % 2 == 0) or mechanism.release(3.2) != 3.2
     True
 
     Source:
@@ -125,7 +125,7 @@ class SnappingMechanism:
 
     @property
     def epsilon_prime(self) -> Fraction:
-        """(epsilon - 2 eta) / (1 + 12 B eta), rounded down to p bits: the noise has scale sensitivity / this."""
+        """(epsilon - 2 eta) / (1 + 12 B eta), rounded down to p bits: noise has the scale sensitivity / this."""
         return self._found.epsilon_prime
 
     @property
@@ -154,8 +154,8 @@ class SnappingMechanism:
         Args:
             distance: at least 0, in the statistic's unit; None for the sensitivity.
         Returns:
-            epsilon' (distance / sensitivity + 12 B eta) + 2 eta, exactly (B in sensitivities); 0 for 0. At the
-            sensitivity it is at most `epsilon`.
+            epsilon' (distance / sensitivity + 12 B eta) + 2 eta, exactly (B in sensitivities); 0 for 0.
+            At the sensitivity it is at most `epsilon`.
         Raises:
             ParameterError: distance is negative or not finite.
 
@@ -169,6 +169,24 @@ class SnappingMechanism:
             raise ParameterError("distance", distance, "at least 0")
         return self._found.privacy_loss(exact / self._found.sensitivity)
 
+    def measurement(self, domain: Domain = EXACT) -> Measurement:
+        """Return the release of one number for the framework.
+
+        Args:
+            domain: numbers: exact ones, or floats without NaN.
+        Returns:
+            A Measurement from absolute distance to pure DP, whose map is `privacy_loss`.
+        Raises:
+            ParameterError: the domain is not of numbers.
+
+        >>> mechanism = SnappingMechanism(1, lower=0, upper=10)
+        >>> mechanism.measurement().map(1) == mechanism.privacy_loss(1)
+        True
+        """
+        if not AbsoluteDistance().admits(domain):
+            raise ParameterError("domain", domain, "of numbers, without NaN")
+        return Measurement("snapping", domain, AbsoluteDistance(), PureDP(), self.release, self.privacy_loss)
+
     # Releases.
 
     @overload
@@ -179,8 +197,8 @@ class SnappingMechanism:
         """Release one value, or each element of an array, with independent noise.
 
         Args:
-            value: a number, taken exactly, or an array of floats or integers of any shape. Each is a statistic
-                of its own: an array of n costs what its n distances cost together.
+            value: a number, taken exactly, or an array of floats or integers of any shape. Each is a
+                statistic of its own: an array of n costs what its n distances cost together.
             words: source of random words; None for this thread's secure words. A word is taken for each
                 element first, then those that single draws need beyond their first, in order.
         Returns:
@@ -210,8 +228,10 @@ class SnappingMechanism:
     def _array(self, value: object) -> Floats:
         given = np.asarray(value)
         if given.dtype.kind not in "iuf" or given.dtype.itemsize > 8:
-            raise ParameterError("value", given.dtype.name, "an array of floats of up to 64 bits, or of integers")
-        # A 64-bit integer beyond 2^53 is rounded on its way to a float: only where clamping follows is that safe.
+            raise ParameterError(
+                "value", given.dtype.name, "an array of floats of up to 64 bits, or of integers"
+            )
+        # A 64-bit integer beyond 2^53 is rounded on its way to a float: safe only where clamping follows.
         wide = given.dtype.kind in "iu" and given.dtype.itemsize == 8
         if wide and max(abs(self._found.lower), abs(self._found.upper)) > 2**53:
             raise ParameterError("value", given.dtype.name, "floats, as the bounds are beyond 2**53")
@@ -267,9 +287,9 @@ class SnappingMechanism:
     def accuracy_from_secret(self, value: Scalar, alpha: Number) -> SecretAccuracy:
         """Return the accuracy at the secret statistic itself. It must never be released.
 
-        It depends on how far the statistic is from the centre: whoever sees it, with the public parameters, can
-        often compute the statistic's distance from the centre, without any noise. Nothing pays for that. It is
-        for work on public or invented data; for users, there is `accuracy`.
+        It depends on how far the statistic is from the centre: whoever sees it, with the public parameters,
+        can often compute that distance, without any noise. Nothing pays for that. It is for work on public
+        or invented data; for users, there is `accuracy`.
 
         Args:
             value: the statistic, within the bounds or clamped to them.
@@ -334,7 +354,9 @@ class SnappingMechanism:
         True
         """
         exact = [as_fraction(guess, "guesses") for guess in guesses]
-        parts = [Fraction(1)] * len(exact) if weights is None else [as_fraction(w, "weights") for w in weights]
+        parts = (
+            [Fraction(1)] * len(exact) if weights is None else [as_fraction(w, "weights") for w in weights]
+        )
         if not exact:
             raise ParameterError("guesses", [], "at least one number")
         if len(parts) != len(exact) or min(parts) < 0 or sum(parts) == 0:

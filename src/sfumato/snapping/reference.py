@@ -45,7 +45,7 @@ class Reference:
 
         Args:
             value: in units of the sensitivity about the centre, from -B' to B'.
-            word: the first word, read as signed: its sign is S, the other 63 bits, or their complement, are U's.
+            word: the first word, read as signed: the sign is S; the other bits, or their complement, are U's.
             more: gives a further word.
         """
         g = gmpy2.mpq(value.numerator, value.denominator)
@@ -61,10 +61,7 @@ class Reference:
     def _cut(self, prefix: int, bits: int, fill: int) -> Any:
         """Return the first q significant bits of prefix 2^-bits, followed by bits `fill` without end."""
         room = self.bits - prefix.bit_length()
-        if room >= 0:
-            whole = prefix << room | ((1 << room) - 1) * fill
-        else:
-            whole = prefix >> -room
+        whole = prefix << room | ((1 << room) - 1) * fill if room >= 0 else prefix >> -room
         return self._context.mul_2exp(gmpy2.mpfr(whole, self.bits), -bits - room)
 
     def _index(self, g: Any, negative: bool, u: Any) -> int:

@@ -11,6 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
+from math import floor
 from typing import Any
 
 import numpy as np
@@ -18,14 +20,32 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive, positive_int, round_down, round_up
+from sfumato.framework import (
+    AbsoluteDistance,
+    AtomDomain,
+    ChangeOneDistance,
+    Domain,
+    L1Distance,
+    Linear,
+    Measurement,
+    ProductDomain,
+    PureDP,
+    Transformation,
+    VectorDomain,
+)
 from sfumato.noise.words import Words
 from sfumato.snapping.mechanism import SnappingMechanism
 
 Floats = NDArray[np.float64]
+_number = AtomDomain(float, nan=True)
 
 
-class Statistic(ABC):
-    """A number of n records, with its sensitivity and its range."""
+class BoundedStatistic(ABC):
+    """A number of n bounded records, with its sensitivity and its range.
+
+    Attributes:
+        size: n, public.
+    """
 
     size: int
 
@@ -39,9 +59,27 @@ class Statistic(ABC):
     def range(self) -> tuple[Fraction, Fraction]:
         """The least and the largest value of the statistic."""
 
+    @property
     @abstractmethod
-    def __call__(self, *data: ArrayLike) -> Fraction:
+    def record(self) -> Domain:
+        """What a record may be."""
+
+    @abstractmethod
+    def __call__(self, data: ArrayLike) -> Any:
         """Return the statistic of the data, exactly."""
+
+    @property
+    def transformation(self) -> Transformation:
+        """The statistic for the framework: from change-one distance of records to absolute distance."""
+        return Transformation(
+            type(self).__name__,
+            VectorDomain(self.record, self.size),
+            AtomDomain(Fraction, *self.range),
+            ChangeOneDistance(),
+            AbsoluteDistance(),
+            self,
+            Linear(self.sensitivity),
+        )
 
     def mechanism(self, epsilon: Number, gamma: Number = 0.05) -> SnappingMechanism:
         """Return the mechanism that releases this statistic.
@@ -52,35 +90,46 @@ class Statistic(ABC):
         lower, upper = self.range
         return SnappingMechanism(epsilon, sensitivity=self.sensitivity, lower=lower, upper=upper, gamma=gamma)
 
+    def measurement(self, epsilon: Number, gamma: Number = 0.05) -> Measurement:
+        """Return `transformation >> mechanism(epsilon, gamma).measurement()`.
+
+        Args:
+            epsilon, gamma: as for `SnappingMechanism`; epsilon is for the change of one record.
+        Returns:
+            A Measurement to pure DP. It takes the data and gives a release.
+        """
+        return self.transformation >> self.mechanism(epsilon, gamma).measurement()
+
     def release(
-        self, *data: ArrayLike, epsilon: Number, gamma: Number = 0.05, words: Words | None = None
-    ) -> float:
+        self, data: ArrayLike, *, epsilon: Number, gamma: Number = 0.05, words: Words | None = None
+    ) -> Any:
         """Release the statistic of the data, with epsilon for the change of one record.
 
         Args:
-            data: one array of `size` numbers, or two for a covariance.
+            data: `size` records.
             epsilon, gamma, words: as for `SnappingMechanism`.
+        Returns:
+            A float; for a histogram, float64 of shape (bins,).
         """
-        mechanism = self.mechanism(epsilon, gamma)
-        return mechanism.release(self(*data), words)
+        return self.mechanism(epsilon, gamma).release(self(data), words)
 
 
 @dataclass(frozen=True)
-class Mean(Statistic):
+class Mean(BoundedStatistic):
     """The mean of n numbers in [lower, upper].
 
     Args:
         size: n, public, at least 1.
         lower, upper: bounds on each number; what lies outside is clamped.
     Raises:
-        ParameterError: size is not a whole number of at least 1, or lower is not below upper; when called, the
-            data are not `size` numbers.
+        ParameterError: size is not a whole number of at least 1, or lower is not below upper; when called,
+            the data are not `size` numbers.
 
     >>> Mean(4, lower=0, upper=10)([1, 2, 3, 100]), Mean(4, lower=0, upper=10).sensitivity
     (Fraction(4, 1), Fraction(5, 2))
 
     Source:
-        Covington 2020, section 7.1.
+        Covington 2020, section 7.1. Proof: docs/proofs/snapping_statistics.md.
     """
 
     size: int
@@ -101,15 +150,20 @@ class Mean(Statistic):
         """The bounds of each number."""
         return self.lower, self.upper
 
-    def __call__(self, *data: ArrayLike) -> Fraction:
-        """Return the mean of one array, exactly."""
-        (records,) = _arrays(data, 1, self.size)
+    @property
+    def record(self) -> Domain:
+        """A float."""
+        return _number
+
+    def __call__(self, data: ArrayLike) -> Fraction:
+        """Return the mean of `size` numbers, exactly."""
+        records = _array(data, self.size)
         whole, unit = _integers(_clamped(records, self.lower, self.upper))
         return sum(whole) * unit / self.size
 
 
 @dataclass(frozen=True)
-class SampleVariance(Statistic):
+class SampleVariance(BoundedStatistic):
     """The variance of n numbers in [lower, upper], with divisor n - 1.
 
     Args:
@@ -121,7 +175,8 @@ class SampleVariance(Statistic):
     (Fraction(1, 3), Fraction(1, 3), Fraction(1, 3))
 
     Source:
-        Covington 2020, section 7.2, whose largest value for odd n is too small (docs/snapping.md).
+        Covington 2020, section 7.2, whose largest value for odd n is too small. Proof:
+        docs/proofs/snapping_statistics.md.
     """
 
     size: int
@@ -142,15 +197,20 @@ class SampleVariance(Statistic):
         """0, and the variance of two halves at the ends."""
         return Fraction(0), largest_spread(self.size) * (self.upper - self.lower) ** 2
 
-    def __call__(self, *data: ArrayLike) -> Fraction:
-        """Return the sample variance of one array, exactly."""
-        (records,) = _arrays(data, 1, self.size)
+    @property
+    def record(self) -> Domain:
+        """A float."""
+        return _number
+
+    def __call__(self, data: ArrayLike) -> Fraction:
+        """Return the sample variance of `size` numbers, exactly."""
+        records = _array(data, self.size)
         whole, unit = _integers(_clamped(records, self.lower, self.upper))
         return _covariance(whole, whole) * unit**2
 
 
 @dataclass(frozen=True)
-class SampleCovariance(Statistic):
+class SampleCovariance(BoundedStatistic):
     """The covariance of n pairs, x in x_bounds and y in y_bounds, with divisor n - 1.
 
     Args:
@@ -160,11 +220,12 @@ class SampleCovariance(Statistic):
         ParameterError: as for `Mean`.
 
     >>> covariance = SampleCovariance(3, x_bounds=(0, 1), y_bounds=(0, 10))
-    >>> covariance([0, 0, 1], [0, 0, 10]), covariance.range[1], covariance.sensitivity
+    >>> covariance([(0, 0), (0, 0), (1, 10)]), covariance.range[1], covariance.sensitivity
     (Fraction(10, 3), Fraction(10, 3), Fraction(10, 3))
 
     Source:
-        Covington 2020, section 7.3, whose largest value for odd n is too small (docs/snapping.md).
+        Covington 2020, section 7.3, whose largest value for odd n is too small. Proof:
+        docs/proofs/snapping_statistics.md.
     """
 
     size: int
@@ -192,41 +253,51 @@ class SampleCovariance(Statistic):
     def _area(self) -> Fraction:
         return (self.x_bounds[1] - self.x_bounds[0]) * (self.y_bounds[1] - self.y_bounds[0])
 
-    def __call__(self, *data: ArrayLike) -> Fraction:
-        """Return the sample covariance of two arrays, exactly."""
-        x, y = _arrays(data, 2, self.size)
-        whole_x, unit_x = _integers(_clamped(x, *self.x_bounds))
-        whole_y, unit_y = _integers(_clamped(y, *self.y_bounds))
+    @property
+    def record(self) -> Domain:
+        """A pair of floats."""
+        return ProductDomain((_number, _number))
+
+    def __call__(self, data: ArrayLike) -> Fraction:
+        """Return the sample covariance of `size` pairs, exactly."""
+        pairs = _array(data, self.size, 2)
+        whole_x, unit_x = _integers(_clamped(pairs[:, 0], *self.x_bounds))
+        whole_y, unit_y = _integers(_clamped(pairs[:, 1], *self.y_bounds))
         return _covariance(whole_x, whole_y) * unit_x * unit_y
 
 
 @dataclass(frozen=True)
-class Histogram:
-    """The counts of n numbers in bins. One record that changes moves at most two counts, by one each.
+class Histogram(BoundedStatistic):
+    """The counts of n numbers in bins. One record that changes moves two counts at most, each by one.
 
     Args:
         size: n, public, at least 1.
-        edges: at least two increasing floats; bin i is [edges[i], edges[i + 1]), and the last one has its upper
-            edge as well. Numbers outside are clamped to the outer edges.
+        edges: at least three increasing floats; bin i is [edges[i], edges[i + 1]), and the last one has its
+            upper edge as well. Numbers outside are clamped to the outer edges.
     Raises:
-        ParameterError: as for `Mean`; or the edges do not increase.
+        ParameterError: size is not a whole number of at least 1, or the edges do not increase; when called,
+            the data are not `size` numbers.
 
-    >>> Histogram(4, edges=[0, 1, 2])([0.5, 1, 1.5, 9]).tolist()
+    >>> Histogram(4, edges=[0, 1, 2])([0.5, 1, 1.5, 9])
     [1, 3]
 
     Source:
-        Covington 2020, section 7.4.
+        Covington 2020, section 7.4. Proof: docs/proofs/snapping_statistics.md.
     """
 
     size: int
     edges: tuple[float, ...]
 
     def __init__(self, size: int, *, edges: Sequence[float]) -> None:
-        exact = [as_fraction(edge, "edges") for edge in edges]
-        floats = tuple(float(edge) for edge in exact)
-        if len(exact) < 2 or any(a >= b for a, b in zip(floats, floats[1:], strict=False)):
-            raise ParameterError("edges", edges, "at least two increasing floats")
+        floats = tuple(float(as_fraction(edge, "edges")) for edge in edges)
+        if len(floats) < 3 or any(a >= b for a, b in pairwise(floats)):
+            raise ParameterError("edges", edges, "at least three increasing floats")
         _set(self, size=positive_int(size, "size"), edges=floats)
+
+    @property
+    def bins(self) -> int:
+        """The number of counts."""
+        return len(self.edges) - 1
 
     @property
     def sensitivity(self) -> Fraction:
@@ -234,21 +305,34 @@ class Histogram:
         return Fraction(1)
 
     @property
-    def changes(self) -> int:
-        """How many counts one record can change."""
-        return min(2, 2 * (len(self.edges) - 2))
-
-    @property
     def range(self) -> tuple[Fraction, Fraction]:
         """From 0 to n, for each count."""
         return Fraction(0), Fraction(self.size)
 
-    def __call__(self, data: ArrayLike) -> NDArray[np.int64]:
-        """Return the counts, int64 of shape (bins,)."""
-        (records,) = _arrays((data,), 1, self.size)
+    @property
+    def record(self) -> Domain:
+        """A float."""
+        return _number
+
+    def __call__(self, data: ArrayLike) -> list[int]:
+        """Return the counts."""
+        records = _array(data, self.size)
         inside = _clamped(records, Fraction(self.edges[0]), Fraction(self.edges[-1]))
-        counts = np.histogram(inside, np.array(self.edges))[0]
-        return counts.astype(np.int64)
+        counts: list[int] = np.histogram(inside, np.array(self.edges))[0].tolist()
+        return counts
+
+    @property
+    def transformation(self) -> Transformation:
+        """The counts for the framework: from change-one distance of records to L1 distance of counts."""
+        return Transformation(
+            "Histogram",
+            VectorDomain(_number, self.size),
+            VectorDomain(AtomDomain(int, *self.range), self.bins),
+            ChangeOneDistance(),
+            L1Distance(),
+            self,
+            Linear(Fraction(2)),
+        )
 
     def mechanism(self, epsilon: Number, gamma: Number = 0.05) -> SnappingMechanism:
         """Return the mechanism of one count: it has half of epsilon, as two counts can change.
@@ -256,16 +340,26 @@ class Histogram:
         Args:
             epsilon, gamma: as for `SnappingMechanism`.
         """
-        half = positive(epsilon, "epsilon") / 2
-        lower, upper = self.range
-        return SnappingMechanism(half, sensitivity=1, lower=lower, upper=upper, gamma=gamma)
+        return super().mechanism(positive(epsilon, "epsilon") / 2, gamma)
 
-    def release(
-        self, data: ArrayLike, *, epsilon: Number, gamma: Number = 0.05, words: Words | None = None
-    ) -> Floats:
-        """Release all counts, float64 of shape (bins,), with epsilon for the change of one record."""
-        mechanism = self.mechanism(epsilon, gamma)
-        return mechanism.release(self(data), words)
+    def measurement(self, epsilon: Number, gamma: Number = 0.05) -> Measurement:
+        """Return `transformation`, then the mechanism for each count.
+
+        Args:
+            epsilon, gamma: as for `SnappingMechanism`; epsilon is for the change of one record.
+        Returns:
+            A Measurement to pure DP. It takes the data and gives float64 of shape (bins,).
+        """
+        transformation, mechanism = self.transformation, self.mechanism(epsilon, gamma)
+
+        def privacy_map(d_in: Fraction) -> Fraction:
+            # Whole counts: a distance of d is spread over d counts at most, and each pays for its roundings.
+            moved = min(self.bins, floor(d_in))
+            return moved * mechanism.privacy_loss(d_in / moved) if moved else Fraction(0)
+
+        return transformation >> Measurement(
+            "snapping", transformation.output_domain, L1Distance(), PureDP(), mechanism.release, privacy_map
+        )
 
 
 def largest_spread(size: int) -> Fraction:
@@ -298,15 +392,11 @@ def _bounds(lower: Number, upper: Number, name: str = "lower") -> tuple[Fraction
     return low, high
 
 
-def _arrays(data: tuple[ArrayLike, ...], count: int, size: int) -> list[Floats]:
-    """Take `count` arrays of `size` numbers each."""
-    if len(data) != count:
-        raise ParameterError("data", f"{len(data)} arrays", f"{count} of them")
-    arrays = [np.asarray(given, np.float64) for given in data]
-    for array in arrays:
-        if array.shape != (size,):
-            raise ParameterError("data", f"an array of shape {array.shape}", f"of shape ({size},)")
-    return arrays
+def _array(data: ArrayLike, *shape: int) -> Floats:
+    array = np.asarray(data, np.float64)
+    if array.shape != shape:
+        raise ParameterError("data", f"an array of shape {array.shape}", f"of shape {shape}")
+    return array
 
 
 def _clamped(values: Floats, lower: Fraction, upper: Fraction) -> Floats:

@@ -5,13 +5,13 @@ each unit contributes, then add up, per group, integers that each unit contribut
 states the largest contribution of one unit to one group; nothing else knows a sensitivity.
 """
 
-from sfumato.transformations.count import Count, CountUnits
 from sfumato.transformations.grid import Grid, ValueGrid
-from sfumato.transformations.moments import Moments
-from sfumato.transformations.quantile_tree import QuantileTree
 from sfumato.transformations.rows import Row, bound_groups
-from sfumato.transformations.statistic import Norm, Statistic, per_group
-from sfumato.transformations.unit_sum import UnitSum
+from sfumato.transformations.statistics.count import Count, CountUnits
+from sfumato.transformations.statistics.moments import Moments
+from sfumato.transformations.statistics.quantile_tree import QuantileTree
+from sfumato.transformations.statistics.statistic import Norm, Statistic, per_group
+from sfumato.transformations.statistics.unit_sum import UnitSum
 
 __all__ = [
     "Count",

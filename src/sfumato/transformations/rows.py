@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from sfumato.exact import positive_int
 from sfumato.framework import (
     ContributionDomain,
-    PairDistance,
+    Linear,
     PrivacyUnitDistance,
     RowsDomain,
     Transformation,
@@ -26,11 +27,14 @@ class Row(NamedTuple):
     values: Values
 
 
+ROWS = RowsDomain()
 Contributions = dict[Hashable, list[list[Values]]]
 
 
 def bound_groups(
-    groups: int, order: Callable[[Hashable, Hashable], Any] = lambda unit, key: hash((unit, key))
+    groups: int,
+    order: Callable[[Hashable, Hashable], Any] = lambda unit, key: hash((unit, key)),
+    domain: RowsDomain = ROWS,
 ) -> Transformation:
     """Keep each unit in at most `groups` groups, and drop the rows without a unit.
 
@@ -39,6 +43,7 @@ def bound_groups(
         order: (unit, key) to a sortable value, equal for no two keys of one unit; the smallest are
             kept. An engine passes an order that is salted afresh in each release. The stability
             holds for every order, because each unit is judged by its own rows alone.
+        domain: the rows, with their columns as far as they matter.
     Returns:
         A Transformation from rows to, per group, one list of values for each unit in it.
         Its map is the identity: a unit added or removed is one unit added or removed, in at
@@ -65,10 +70,10 @@ def bound_groups(
 
     return Transformation(
         f"bound_groups({groups})",
-        RowsDomain(),
+        domain,
         ContributionDomain(groups),
         PrivacyUnitDistance(),
-        PairDistance(groups),
+        PrivacyUnitDistance(groups),
         function,
-        lambda d_in: d_in,
+        Linear(Fraction(1)),
     )

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from sfumato.transformations.grid import Grid, has_value, scaled_down
 from sfumato.transformations.rows import Values
-from sfumato.transformations.statistic import Norm, Statistic, weighted
+from sfumato.transformations.statistics.statistic import Norm, Statistic, weighted
 
 
 @dataclass(frozen=True)

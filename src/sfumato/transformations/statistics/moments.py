@@ -11,7 +11,7 @@ from typing import TypeVar
 from sfumato.errors import ParameterError
 from sfumato.transformations.grid import Grid, ValueGrid, scaled_down
 from sfumato.transformations.rows import Values
-from sfumato.transformations.statistic import Norm, Statistic
+from sfumato.transformations.statistics.statistic import Norm, Statistic
 
 T = TypeVar("T")
 

@@ -10,15 +10,16 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any
 
+from sfumato.exact import root_up
 from sfumato.framework import (
     ContributionDomain,
     GroupedIntegers,
     L1Distance,
     L2Distance,
-    PairDistance,
+    Linear,
+    PrivacyUnitDistance,
     Transformation,
 )
-from sfumato.framework.spaces import root_up
 from sfumato.transformations.rows import Contributions, Values
 
 
@@ -105,18 +106,19 @@ def per_group(
         end = start + len(statistic.coordinates)
         total += statistic.sensitivity(norm, scales[start:end])
         start = end
-    metric: L1Distance | L2Distance = L1Distance(scales)
+    named = tuple(zip(names, scales, strict=True))
+    metric: L1Distance | L2Distance = L1Distance(named)
     reach = groups * total
     if norm is Norm.L2:
-        metric, reach = L2Distance(scales), root_up(reach)
+        metric, reach = L2Distance(named), root_up(reach)
     return Transformation(
         f"per_group({', '.join(names)})",
         ContributionDomain(groups),
         GroupedIntegers(names),
-        PairDistance(groups),
+        PrivacyUnitDistance(groups),
         metric,
         function,
-        lambda d_in: d_in * reach,
+        Linear(reach),
     )
 
 

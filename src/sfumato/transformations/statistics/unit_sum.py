@@ -10,7 +10,7 @@ from typing import Any
 
 from sfumato.transformations.grid import Grid, as_double, round_half_away
 from sfumato.transformations.rows import Values
-from sfumato.transformations.statistic import Norm, Statistic, weighted
+from sfumato.transformations.statistics.statistic import Norm, Statistic, weighted
 
 # A row is clamped to this many steps before it is added up, so that a unit's own sum is exact in
 # 128 bits whatever its rows are: 2^62 steps times 2^64 rows.

@@ -1,0 +1,1 @@
+"""Transformations of single records: vectors of values in, numbers out."""
