@@ -125,7 +125,7 @@ class SnappingMechanism:
 
     @property
     def epsilon_prime(self) -> Fraction:
-        """(epsilon - 2 eta) / (1 + 12 B eta), rounded down to p bits: noise has the scale sensitivity / this."""
+        """(epsilon - 2 eta) / (1 + 12 B eta), rounded down to p bits; noise has scale sensitivity / this."""
         return self._found.epsilon_prime
 
     @property

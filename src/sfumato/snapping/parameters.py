@@ -21,7 +21,7 @@ most_precision = 2048
 # Arithmetic carries two bits more than eta claims: docs/proofs/snapping.md needs them for its constants.
 guard_bits = 2
 largest_epsilon = 2**53
-# The notes ask B eta <= 2^-52; with 2^-60, epsilon' grows from each float epsilon to the next.
+# The notes ask B eta <= 2^-52; with 2^-60 of everything, accuracy falls from each float epsilon to the next.
 _share = Fraction(1, 2**60)
 _log_bits = 256
 
@@ -120,10 +120,8 @@ def derive(
     precision = max(least_precision, _exponent_not_below(2 / (_share * epsilon)))
     wanted = reach + _largest_step(epsilon, precision) / 2 * (1 + 2 * log_bounds(1 / gamma)[1])
     bound = _to_float_step(center, wanted * sensitivity) / sensitivity
-    # B eta <= 2^-60, and Mironov's B < 2^(p-7) lambda', for which 2^(p-7) >= B epsilon is enough.
-    precision = max(
-        precision, _exponent_not_below(bound / _share), _exponent_not_below(2**7 * bound * epsilon)
-    )
+    # Mironov's B < 2^(p-7) lambda' follows, as lambda' > 1 / epsilon.
+    precision = max(precision, _exponent_not_below(bound * max(Fraction(1), epsilon) / _share))
     eta = Fraction(1, 2**precision)
     epsilon_prime = _round_down((epsilon - 2 * eta) / (1 + 12 * bound * eta), precision)
     exponent = _exponent_not_below(1 / epsilon_prime)

@@ -50,19 +50,20 @@ class Reference:
         """
         g = gmpy2.mpq(value.numerator, value.denominator)
         prefix, bits = (~word if word < 0 else word), 63
-        while True:
-            # The least and the largest U* of all U from prefix to prefix + 1, times 2^-bits.
-            far = self._index(g, word < 0, self._cut(prefix, bits, 0))
-            near = self._index(g, word < 0, self._cut(prefix, bits, 1))
-            if far == near:
-                return near
-            prefix, bits = prefix << 64 | more(), bits + 64
+        with gmpy2.context(self._context):
+            while True:
+                # The least and the largest U* of all U from prefix to prefix + 1, times 2^-bits.
+                far = self._index(g, word < 0, self._cut(prefix, bits, 0))
+                near = self._index(g, word < 0, self._cut(prefix, bits, 1))
+                if far == near:
+                    return near
+                prefix, bits = prefix << 64 | more(), bits + 64
 
     def _cut(self, prefix: int, bits: int, fill: int) -> Any:
         """Return the first q significant bits of prefix 2^-bits, followed by bits `fill` without end."""
         room = self.bits - prefix.bit_length()
         whole = prefix << room | ((1 << room) - 1) * fill if room >= 0 else prefix >> -room
-        return self._context.mul_2exp(gmpy2.mpfr(whole, self.bits), -bits - room)
+        return self._context.mul_2exp(gmpy2.mpfr(whole), -bits - room)
 
     def _index(self, g: Any, negative: bool, u: Any) -> int:
         if u == 0:  # no bit of U is set yet: there is no bound to the noise
@@ -71,9 +72,8 @@ class Reference:
         noise = context.div(context.log(u), self._epsilon)
         if not negative:
             noise = context.minus(noise)
-        # gmpy2 adds a rational to an mpfr with two roundings; the exact sum, rounded once, is what is meant.
-        with gmpy2.context(context):
-            x = gmpy2.mpfr(g + gmpy2.mpq(noise))
+        # gmpy2 adds a rational to an mpfr with two roundings; the exact sum is rounded once, by `draw`'s context.
+        x = gmpy2.mpfr(g + gmpy2.mpq(noise))
         halves = int(context.floor(context.mul_2exp(x, self._halves)))
         return min(max((halves + 1) >> 1, -self.last), self.last)
 
