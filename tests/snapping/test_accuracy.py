@@ -60,7 +60,9 @@ def sweep():
                 yield (math.log(1 / alpha) + 0.75) / (2.0**e * factor), alpha
 
 
-@pytest.mark.parametrize("bounds", [{"lower": 0, "upper": 10}, {"lower": -1, "upper": 1e7, "sensitivity": 0.3}])
+@pytest.mark.parametrize(
+    "bounds", [{"lower": 0, "upper": 10}, {"lower": -1, "upper": 1e7, "sensitivity": 0.3}]
+)
 def test_the_smallest_epsilon_and_back(bounds):
     steps, jumps = set(), 0
     unit = bounds.get("sensitivity", 1)

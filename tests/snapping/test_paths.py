@@ -49,13 +49,12 @@ def by_reference(m: SnappingMechanism, values: np.ndarray, words) -> np.ndarray:
     """Every draw by the reference path, from the same words."""
     first = words.take(len(values)).view(np.int64).tolist()
     reference = Reference(m._found)
-    centred = cache(lambda value: about_center(m, value))
     point = cache(lambda k: float(m.center + min(max(k * m.lattice, -m.bound), m.bound)))
 
     def more() -> int:
         return int(words.take(1)[0])
 
-    indices = (reference.draw(centred(v), w, more) for v, w in zip(values.tolist(), first, strict=True))
+    indices = (reference.draw(v, w, more) for v, w in zip(values.tolist(), first, strict=True))
     return np.array([point(k) for k in indices])
 
 
@@ -83,7 +82,12 @@ def test_fast_equals_reference(epsilon, ratio):
         {"epsilon": 1, "sensitivity": 1e-290, "lower": 0, "upper": 1e-288},
         {"epsilon": 1e-8, "sensitivity": 1e280, "lower": 0, "upper": 1e285},
         {"epsilon": 1, "sensitivity": 1e-3, "lower": 0, "upper": 1e17},
-        {"epsilon": 1, "sensitivity": 1, "lower": Fraction(2**60) + Fraction(1, 3), "upper": Fraction(2**60) + 1},
+        {
+            "epsilon": 1,
+            "sensitivity": 1,
+            "lower": Fraction(2**60) + Fraction(1, 3),
+            "upper": Fraction(2**60) + 1,
+        },
     ],
     ids=str,
 )
@@ -97,7 +101,9 @@ def test_odd_units(case):
     assert words.take(1) == again.take(1)
 
 
-def words_at_boundaries(m: SnappingMechanism, values: list[float]) -> tuple[list[float], list[int], list[int]]:
+def words_at_boundaries(
+    m: SnappingMechanism, values: list[float]
+) -> tuple[list[float], list[int], list[int]]:
     """Values with first words next to a boundary of the lattice, and further words next to it as well."""
     all_values, first, further = [], [], []
     step, scale = m._found.step, 1 / m.epsilon_prime
@@ -120,7 +126,9 @@ def words_at_boundaries(m: SnappingMechanism, values: list[float]) -> tuple[list
     return all_values, first, further
 
 
-@pytest.mark.parametrize(("epsilon", "ratio"), [(1e-6, 2**20), (0.3, 2**10), (1.0, 2), (1.0, 2**40), (10.0, 40)])
+@pytest.mark.parametrize(
+    ("epsilon", "ratio"), [(1e-6, 2**20), (0.3, 2**10), (1.0, 2), (1.0, 2**40), (10.0, 40)]
+)
 def test_words_that_force_the_undecided_case(monkeypatch, epsilon, ratio):
     m = mechanism(epsilon, ratio)
     half = float(m.upper)
@@ -152,7 +160,9 @@ def test_all_zeros_and_all_ones(epsilon):
         # U below 2^-447: the noise is at least 309 lambda.
         got = m.release([0.0], words)[0]
         assert sign * got > 300 / epsilon
-        assert got == by_reference(m, np.zeros(1), FixedWords([word, 0, 0, 0, 0, 0, 0], then=SeededWords(2)))[0]
+        assert (
+            got == by_reference(m, np.zeros(1), FixedWords([word, 0, 0, 0, 0, 0, 0], then=SeededWords(2)))[0]
+        )
         # At the bound on this side, clamping decides without a further word.
         tight = mechanism(epsilon, 2)
         words = FixedWords([word])

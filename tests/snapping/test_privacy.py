@@ -32,7 +32,7 @@ def law(found: Parameters, g: Fraction, bits: int | None = None) -> dict[int, Fr
         octave, place = divmod(j, half)
         u = context.mul_2exp(gmpy2.mpfr(2 * half - 1 - place, bits), -bits - octave)
         with gmpy2.context(context):
-            return reference._index(value, negative, u)
+            return reference._index(reference._halves_at(value, negative, u))
 
     def above(j: int) -> Fraction:
         """P(U* is one of the first j values)."""

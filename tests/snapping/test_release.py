@@ -108,7 +108,9 @@ def test_nan_is_refused_before_any_word_is_drawn():
     assert words.taken == 0
 
 
-@pytest.mark.parametrize("value", ["3", None, True, b"1", [1 + 2j], ["a"], [True], [None], np.array([1], object)])
+@pytest.mark.parametrize(
+    "value", ["3", None, True, b"1", [1 + 2j], ["a"], [True], [None], np.array([1], object)]
+)
 def test_what_is_no_number_is_refused(value):
     words = FixedWords([1, 2, 3])
     with pytest.raises(ParameterError, match="^value is"):
@@ -144,7 +146,9 @@ def test_shapes_and_types():
             assert released.shape == shape and released.dtype == np.float64
     # Order is C order, whatever the memory's.
     values = np.arange(12.0).reshape(3, 4)
-    assert np.array_equal(m.release(values, SeededWords(1)), m.release(np.asfortranarray(values), SeededWords(1)))
+    assert np.array_equal(
+        m.release(values, SeededWords(1)), m.release(np.asfortranarray(values), SeededWords(1))
+    )
     assert values[0, 1] == 1.0
 
 

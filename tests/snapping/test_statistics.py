@@ -94,7 +94,9 @@ def test_sensitivity_holds_on_random_floats_exactly():
     ):
         low, high = statistic.range
         for _ in range(200):
-            data = rng.choice([0.1, 0.7, 5, -5, 0.3, 1 / 3, 0.0], (9, width)) + rng.normal(0, 1e-3, (9, width))
+            data = rng.choice([0.1, 0.7, 5, -5, 0.3, 1 / 3, 0.0], (9, width)) + rng.normal(
+                0, 1e-3, (9, width)
+            )
             other = data.copy()
             other[4] = rng.choice([-9, 9], width)
             values = [statistic(v if width == 2 else v[:, 0]) for v in (data, other)]

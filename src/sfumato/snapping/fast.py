@@ -76,9 +76,7 @@ class FastPath:
                     undecided.append((start + i, int(taken[i])))
                 self._lattice.place(part)
         for i, word in undecided:
-            index = self._reference.draw(
-                about_center(self._found, float(values[i])), word, lambda: int(words.take(1)[0])
-            )
+            index = self._reference.draw(float(values[i]), word, lambda: int(words.take(1)[0]))
             out[i] = self._lattice.point(index)
         return out
 
@@ -114,11 +112,3 @@ class _Buffers(Buffers):
         open_ = np.flatnonzero(~near)
         out[open_] = 0.0
         return [int(i) for i in open_]
-
-
-def about_center(found: Parameters, value: float | Fraction) -> Fraction:
-    """Clamp a value, and return it in units of the sensitivity about the centre, exactly."""
-    if value in (float("inf"), float("-inf")):
-        return found.reach if value > 0 else -found.reach
-    clamped = min(max(Fraction(value), found.lower), found.upper)
-    return (clamped - found.center) / found.sensitivity

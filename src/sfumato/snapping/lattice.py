@@ -126,8 +126,9 @@ class Lattice:
 
     def point(self, index: int) -> float:
         """Return one point, the float nearest to it."""
-        offset = min(max(index * self.step, -self.bound), self.bound)
-        return float(self.center + offset)
+        if self._simple:
+            return min(max(index * self._step + self._center, self.ends[0]), self.ends[1])
+        return float(self.center + min(max(index * self.step, -self.bound), self.bound))
 
     def place(self, index: Floats) -> None:
         """Replace whole numbers in a one-dimensional float64 array by their points.

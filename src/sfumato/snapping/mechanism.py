@@ -18,7 +18,7 @@ from sfumato.framework import AbsoluteDistance, AtomDomain, Domain, Measurement,
 from sfumato.noise.words import Words, default_words
 from sfumato.snapping import accuracy as accuracies
 from sfumato.snapping import bias
-from sfumato.snapping.fast import FastPath, about_center
+from sfumato.snapping.fast import FastPath
 from sfumato.snapping.lattice import Lattice
 from sfumato.snapping.parameters import parameters
 from sfumato.snapping.reference import Reference
@@ -222,8 +222,7 @@ class SnappingMechanism:
 
     def _draw(self, value: Fraction | float, words: Words) -> int:
         word = int(words.take(1).view(np.int64)[0])
-        centred = about_center(self._found, value)
-        return self._reference.draw(centred, word, lambda: int(words.take(1)[0]))
+        return self._reference.draw(value, word, lambda: int(words.take(1)[0]))
 
     def _array(self, value: object) -> Floats:
         given = np.asarray(value)
@@ -306,8 +305,9 @@ class SnappingMechanism:
         Source:
             Covington 2020, section 6.3 and appendix A, GetAccuracy, with its last case mended.
         """
-        centred = about_center(self._found, _scalar(value))
-        return SecretAccuracy(accuracies.accuracy_at(self._found, centred, accuracies.probability(alpha)))
+        centred = self._reference.centred(_scalar(value))
+        exact = Fraction(int(centred.numerator), int(centred.denominator))
+        return SecretAccuracy(accuracies.accuracy_at(self._found, exact, accuracies.probability(alpha)))
 
     def bias_bound(self, guess: Number) -> float:
         """Bound |E release - guess| if the statistic were `guess`.

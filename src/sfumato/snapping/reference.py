@@ -15,13 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from math import ceil
+from math import ceil, isinf
 from typing import Any
 
 import gmpy2
 
 from sfumato.noise.standard import nearest
 from sfumato.snapping.parameters import Parameters, guard_bits
+
+# B eta <= 2^-60, and less.
+_rounding = 2.0**-56
 
 
 class Reference:
@@ -37,26 +40,45 @@ class Reference:
         self.bits = found.precision + guard_bits
         self.last = ceil(found.bound / found.step)
         self._context = nearest(self.bits)
-        self._epsilon = self._exactly(found.epsilon_prime)
         self._halves = 1 - found.step_exponent
+        self._lower, self._upper, self._center, self._unit = (
+            _rational(x) for x in (found.lower, found.upper, found.center, found.sensitivity)
+        )
+        with gmpy2.context(self._context):
+            self._epsilon = gmpy2.mpfr(_rational(found.epsilon_prime))
 
-    def draw(self, value: Fraction, word: int, more: Callable[[], int]) -> int:
+    def centred(self, value: Fraction | float) -> Any:
+        """Clamp a value, not NaN, and return it in units of the sensitivity about the centre, exactly."""
+        if isinstance(value, float) and isinf(value):
+            inside = self._upper if value > 0 else self._lower
+        else:
+            inside = min(max(gmpy2.mpq(value), self._lower), self._upper)
+        return (inside - self._center) / self._unit
+
+    def draw(self, value: Fraction | float, word: int, more: Callable[[], int]) -> int:
         """Return the index that `value` is released at.
 
         Args:
-            value: in units of the sensitivity about the centre, from -B' to B'.
+            value: the statistic, in its unit.
             word: the first word, read as signed: the sign is S; the other bits, or their complement, are U's.
             more: gives a further word.
         """
-        g = gmpy2.mpq(value.numerator, value.denominator)
-        prefix, bits = (~word if word < 0 else word), 63
+        g, negative = self.centred(value), word < 0
+        prefix, bits = (~word if negative else word), 63
         with gmpy2.context(self._context):
             while True:
-                # The least and the largest U* of all U from prefix to prefix + 1, times 2^-bits.
-                far = self._index(g, word < 0, self._cut(prefix, bits, 0))
-                near = self._index(g, word < 0, self._cut(prefix, bits, 1))
-                if far == near:
-                    return near
+                # The largest and the least U* of all U from prefix to prefix + 1, times 2^-bits.
+                near = self._halves_at(g, negative, self._cut(prefix, bits, 1))
+                # From one to the other, the noise grows by at most lambda' / prefix, and rounding moves x by
+                # less than 2^-60 steps: far from all boundaries, one of them tells.
+                reach = 4 / gmpy2.mpfr(prefix) + _rounding if prefix else gmpy2.inf()
+                index = self._index(near - reach)
+                if index == self._index(near + reach):
+                    return index
+                far = self._halves_at(g, negative, self._cut(prefix, bits, 0))
+                index = self._index(near)
+                if index == self._index(far):
+                    return index
                 prefix, bits = prefix << 64 | more(), bits + 64
 
     def _cut(self, prefix: int, bits: int, fill: int) -> Any:
@@ -65,18 +87,22 @@ class Reference:
         whole = prefix << room | ((1 << room) - 1) * fill if room >= 0 else prefix >> -room
         return self._context.mul_2exp(gmpy2.mpfr(whole), -bits - room)
 
-    def _index(self, g: Any, negative: bool, u: Any) -> int:
-        if u == 0:  # no bit of U is set yet: there is no bound to the noise
-            return -self.last if negative else self.last
-        context = self._context
-        noise = context.div(context.log(u), self._epsilon)
+    def _halves_at(self, g: Any, negative: bool, u: Any) -> Any:
+        """Return x for one U*, in half-steps. Python's operators use the context that `draw` has entered."""
+        noise = gmpy2.log(u) / self._epsilon  # -inf where no bit of U is set yet: there is no bound
         if not negative:
-            noise = context.minus(noise)
-        # gmpy2 adds a rational to an mpfr with two roundings; the exact sum is rounded once, by `draw`'s context.
-        x = gmpy2.mpfr(g + gmpy2.mpq(noise))
-        halves = int(context.floor(context.mul_2exp(x, self._halves)))
-        return min(max((halves + 1) >> 1, -self.last), self.last)
+            noise = -noise
+        if gmpy2.is_infinite(noise):
+            return noise
+        # gmpy2 adds a rational to an mpfr with two roundings: here the exact sum is rounded once.
+        return gmpy2.mul_2exp(gmpy2.mpfr(g + gmpy2.mpq(noise)), self._halves)
 
-    def _exactly(self, number: Fraction) -> Any:
-        with gmpy2.context(self._context):
-            return gmpy2.mpfr(gmpy2.mpq(number.numerator, number.denominator))
+    def _index(self, halves: Any) -> int:
+        """Round to the nearest whole step, ties upwards, and stop at the outermost index."""
+        if gmpy2.is_infinite(halves):
+            return self.last if halves > 0 else -self.last
+        return min(max((int(gmpy2.floor(halves)) + 1) >> 1, -self.last), self.last)
+
+
+def _rational(number: Fraction) -> Any:
+    return gmpy2.mpq(number.numerator, number.denominator)
