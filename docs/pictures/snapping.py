@@ -20,8 +20,9 @@ EXPONENTS = np.arange(-62, 3)
 
 def naive(value: float, seed: int) -> np.ndarray:
     """Textbook Laplace noise in float64, by inversion."""
-    rng = np.random.default_rng(seed)
-    return value + rng.choice([-1.0, 1.0], DRAWS) * -np.log(1 - rng.random(DRAWS))
+    words = SeededWords(seed).take(DRAWS)
+    uniform = ((words >> 11) + 1) * 2.0**-53
+    return value - np.where(words & 1, 1.0, -1.0) * np.log(uniform)
 
 
 def snapped(value: float, seed: int) -> np.ndarray:

@@ -87,7 +87,7 @@ def test_precision_grows_as_epsilon_shrinks():
     precisions = [SnappingMechanism(10.0**-k, lower=0, upper=1).precision for k in (1, 10, 30, 100, 290)]
     assert precisions[:2] == [118, 118]
     assert precisions == sorted(precisions)
-    assert 10.0**-290 > 2 * 2.0 ** -precisions[-1] or precisions[-1] > 1000
+    assert Fraction(2, 2 ** precisions[-1]) < Fraction(10.0**-290)
 
 
 def test_ends_are_floats_where_the_centre_allows():

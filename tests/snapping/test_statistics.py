@@ -117,7 +117,7 @@ def test_histogram():
     data = rng.uniform(0, 1, 1000)
     assert statistic(data) == np.histogram(data, edges)[0].tolist()
     assert sum(statistic(data)) == 1000
-    assert Histogram(6, edges=edges)(edges + [0.0999999]) == [2, 1, 1, 2]
+    assert Histogram(6, edges=edges)([*edges, 0.0999999]) == [2, 1, 1, 2]
     # One changed record: two counts by one each, at most.
     small = Histogram(3, edges=[0, 1, 2, 3])
     for rest in itertools.product([0.5, 1.5, 2.5], repeat=2):
