@@ -10,7 +10,7 @@ import pytest
 from sfumato.errors import ParameterError
 from sfumato.noise import FixedWords, SeededWords
 from sfumato.snapping import SnappingMechanism, epsilon_for_accuracy
-from sfumato.snapping.accuracy import accuracy as of_parameters
+from sfumato.snapping.accuracy import tight
 from sfumato.snapping.parameters import derive
 
 alphas = [0.3, 0.05, 0.01]
@@ -103,7 +103,7 @@ def test_accuracy_falls_as_epsilon_grows():
     for start in (1e-30, 0.1, 0.5, 1.0, 7.99999, 2.0**40):
         epsilon, last = start, math.inf
         for _ in range(60):
-            found = of_parameters(derive(Fraction(epsilon), *rest), Fraction(1, 20))
+            found = tight(derive(Fraction(epsilon), *rest), Fraction(1, 20))
             assert found <= last
             epsilon, last = math.nextafter(epsilon, math.inf), found
 

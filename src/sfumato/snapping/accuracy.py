@@ -25,17 +25,17 @@ def probability(alpha: object) -> Fraction:
     return exact
 
 
-def accuracy(found: Parameters, alpha: Fraction) -> float:
+def tight(found: Parameters, alpha: Fraction) -> float:
     """Return the a with P(error > a) <= alpha for every statistic within the bounds (GetAccuracy2)."""
     return _up(found, min(_noise(found, alpha) + found.step / 2, 2 * found.bound))
 
 
-def accuracy_loose(found: Parameters, alpha: Fraction) -> float:
+def loose(found: Parameters, alpha: Fraction) -> float:
     """Return (1 + ln(1/alpha)) / epsilon': the same, with lambda' for half a step."""
     return _up(found, _noise(found, alpha) + 1 / found.epsilon_prime)
 
 
-def accuracy_at(found: Parameters, value: Fraction, alpha: Fraction) -> float:
+def at_value(found: Parameters, value: Fraction, alpha: Fraction) -> float:
     """Return the a with P(error > a) <= alpha at one value, given in sensitivities about the centre.
 
     The notes' four cases (GetAccuracy). An error above B - |value| can only be towards the centre, where half
@@ -79,7 +79,7 @@ def epsilon_for_accuracy(
     rest = statistic(sensitivity, lower, upper, gamma)
 
     def reached(epsilon: float) -> float:
-        return _accuracy(derive(Fraction(epsilon), *rest), part)
+        return tight(derive(Fraction(epsilon), *rest), part)
 
     low, high = _least_epsilon, float(largest_epsilon)
     if reached(high) > wanted:
@@ -97,9 +97,6 @@ def epsilon_for_accuracy(
         else:
             below = middle
     return _float(enough)
-
-
-_accuracy = accuracy
 
 
 def _noise(found: Parameters, alpha: Fraction) -> Fraction:

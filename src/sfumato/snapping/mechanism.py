@@ -269,7 +269,7 @@ class SnappingMechanism:
         Source:
             Covington 2020, section 6.3, GetAccuracy2.
         """
-        return accuracies.accuracy(self._found, accuracies.probability(alpha))
+        return accuracies.tight(self._found, accuracies.probability(alpha))
 
     def accuracy_loose(self, alpha: Number) -> float:
         """Return (1 + ln(1/alpha)) / epsilon', which is simpler than `accuracy`, and not below it.
@@ -281,7 +281,7 @@ class SnappingMechanism:
         >>> mechanism.accuracy_loose(0.05) > mechanism.accuracy(0.05)
         True
         """
-        return accuracies.accuracy_loose(self._found, accuracies.probability(alpha))
+        return accuracies.loose(self._found, accuracies.probability(alpha))
 
     def accuracy_from_secret(self, value: Scalar, alpha: Number) -> SecretAccuracy:
         """Return the accuracy at the secret statistic itself. It must never be released.
@@ -307,7 +307,7 @@ class SnappingMechanism:
         """
         centred = self._reference.centred(_scalar(value))
         exact = Fraction(int(centred.numerator), int(centred.denominator))
-        return SecretAccuracy(accuracies.accuracy_at(self._found, exact, accuracies.probability(alpha)))
+        return SecretAccuracy(accuracies.at_value(self._found, exact, accuracies.probability(alpha)))
 
     def bias_bound(self, guess: Number) -> float:
         """Bound |E release - guess| if the statistic were `guess`.
