@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.errors import ParameterError
@@ -13,6 +13,7 @@ from sfumato.snapping import power_of_two_at_least, to_lattice
 from sfumato.snapping.lattice import Lattice
 
 largest = float.fromhex("0x1.fffffffffffffp+1023")
+steady = settings(derandomize=True, database=None, deadline=None, max_examples=500)
 golden = [-30.01, -2.51, -1.01, -0.76, -0.51, -0.26, 0.0]
 
 
@@ -77,6 +78,7 @@ def test_subnormals_and_the_largest():
             assert to_lattice(x, 2.0**m) == exact(x, m), (x, m)
 
 
+@steady
 @given(st.floats(allow_nan=False, allow_infinity=False), st.integers(-1074, 1023))
 def test_every_float_and_step(x, m):
     assert to_lattice(x, 2.0**m) == exact(x, m)
@@ -93,6 +95,7 @@ def test_shapes_and_refusals():
             to_lattice(1.0, step)
 
 
+@steady
 @given(st.floats(min_value=5e-324, max_value=2.0**1023))
 def test_power_of_two_at_least(scale):
     power = power_of_two_at_least(scale)

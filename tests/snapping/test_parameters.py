@@ -4,7 +4,7 @@ import math
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.errors import ParameterError
@@ -21,6 +21,7 @@ def made(epsilon, sensitivity, low_width, gamma):
     )
 
 
+@settings(derandomize=True, database=None, deadline=None, max_examples=300)
 @given(epsilons, st.floats(1e-3, 1e3), bounds, st.floats(1e-6, 1))
 def test_every_number(epsilon, sensitivity, low_width, gamma):
     m = made(epsilon, sensitivity, low_width, gamma)
