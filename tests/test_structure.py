@@ -25,7 +25,7 @@ BELOW = {
     "measurements": {"errors", "exact", "noise", "framework", "budget", "transformations"},
     "query": {"errors", "exact", "noise", "framework", "budget", "transformations", "measurements"},
     "engines": {"errors", "exact", "framework", "transformations", "query"},
-    "testing": {"errors", "exact", "noise", "budget", "query"},
+    "testing": {"errors", "exact", "noise", "budget", "transformations", "query"},
     "cli": {"errors", "exact", "query", "engines"},
 }
 
