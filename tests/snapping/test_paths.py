@@ -18,7 +18,7 @@ from sfumato.noise import FixedWords, SeededWords
 from sfumato.noise import quantile_table as qt
 from sfumato.noise.standard import laplace
 from sfumato.snapping import SnappingMechanism
-from sfumato.snapping.fast import FastPath
+from sfumato.snapping.fast import FastPath, _Buffers
 from sfumato.snapping.parameters import guard_bits
 from sfumato.snapping.reference import Reference
 
@@ -256,6 +256,45 @@ def test_a_missing_margin_is_found():
     assert np.array_equal(m.release(values, FixedWords(first + further, then=SeededWords(1))), expected)
     m._fast._reach = 0.5
     assert not np.array_equal(m.release(values, FixedWords(first + further, then=SeededWords(1))), expected)
+
+
+@pytest.mark.parametrize(
+    "m",
+    [mechanism(1e-6, 2**20), mechanism(1.0, 2**40), mechanism(0.3, 50, 0.1)]
+    + [SnappingMechanism("1/3", sensitivity="1/7", lower="1/3", upper=b) for b in ("100/7", 1e9, 1e15 + 0.1)],
+    ids=repr,
+)
+def test_the_margin_holds(monkeypatch, m):
+    """The place that is computed, against 200 bits, for both ends of what the first word leaves open."""
+    places = []
+    indices = _Buffers.indices
+
+    def watched(self, out, *args):
+        found = indices(self, out, *args)
+        places.append(self._room[4, : len(out)].copy())
+        return found
+
+    monkeypatch.setattr(_Buffers, "indices", watched)
+    n = 1500
+    values = values_of(m, n)
+    m.release(values, SeededWords("margin"))
+    margin, scale, used = (
+        Fraction(1, 2) - Fraction(m._fast._reach),
+        1 / (m.epsilon_prime * m._found.step),
+        0.0,
+    )
+    words = SeededWords("margin").take(n).view(np.int64).tolist()
+    for value, word, x in zip(values.tolist(), words, places[0].tolist(), strict=True):
+        if math.isnan(x):
+            continue
+        prefix = word if word >= 0 else ~word
+        for end in (prefix, prefix + 1):
+            with mpmath.workprec(200):
+                log = mpmath.log(mpmath.ldexp(end, -63))
+                noise = Fraction(*(int(i) for i in log.as_integer_ratio())) * scale
+            true = about_center(m, value) / m._found.step + (-noise if word >= 0 else noise)
+            used = max(used, float(abs(Fraction(x) - true) / margin))
+    assert 1e-4 < used <= 1
 
 
 @pytest.mark.parametrize("n", [0, 1, 16383, 16384, 16385, 40000])
