@@ -21,6 +21,7 @@ BELOW = {
     "framework": {"errors", "exact"},
     "budget": {"errors", "exact", "noise", "framework"},
     "transformations": {"errors", "exact", "framework"},
+    "snapping": {"errors", "exact", "noise", "framework", "transformations"},
     "measurements": {"errors", "exact", "noise", "framework", "budget", "transformations"},
     "query": {"errors", "exact", "noise", "framework", "budget", "transformations", "measurements"},
     "engines": {"errors", "exact", "framework", "transformations", "query"},

@@ -16,6 +16,7 @@ import pytest
 
 import sfumato.framework
 import sfumato.measurements
+import sfumato.snapping
 import sfumato.transformations
 from sfumato.budget import Loss
 from sfumato.budget.directed import expm1_down, log1p_up
@@ -24,7 +25,7 @@ from sfumato.exact import root_up
 from sfumato.noise import Gaussian, Laplace
 
 PAGES = Path(__file__).parents[2] / "docs" / "proofs"
-ROOMS = (sfumato.framework, sfumato.transformations, sfumato.measurements)
+ROOMS = (sfumato.framework, sfumato.transformations, sfumato.measurements, sfumato.snapping)
 DISTANCES = (Fraction(0), Fraction(1), Fraction(2), Fraction(3), Fraction(7, 2))
 # What a formula may call, besides its parameters and d_in.
 FUNCTIONS = {
