@@ -13,10 +13,12 @@ from sfumato.framework.domains import (
     Domain,
     GroupedIntegers,
     ProductDomain,
+    Row,
     RowsDomain,
     TableDomain,
     VectorDomain,
 )
+from sfumato.framework.falsifier import Falsification, falsify
 from sfumato.framework.measures import ApproximateDP, GaussianDP, Measure, PureDP, ZeroConcentratedDP
 from sfumato.framework.metrics import (
     AbsoluteDistance,
@@ -40,6 +42,7 @@ __all__ = [
     "ContributionDomain",
     "DiscreteDistance",
     "Domain",
+    "Falsification",
     "GaussianDP",
     "GroupedIntegers",
     "L1Distance",
@@ -53,10 +56,12 @@ __all__ = [
     "ProductDomain",
     "ProductMetric",
     "PureDP",
+    "Row",
     "RowsDomain",
     "SymmetricDistance",
     "TableDomain",
     "Transformation",
     "VectorDomain",
     "ZeroConcentratedDP",
+    "falsify",
 ]

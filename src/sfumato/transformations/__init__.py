@@ -5,8 +5,9 @@ each unit contributes, then add up, per group, integers that each unit contribut
 states the largest contribution of one unit to one group; nothing else knows a sensitivity.
 """
 
+from sfumato.framework import Row
 from sfumato.transformations.grid import Grid, ValueGrid
-from sfumato.transformations.rows import Row, bound_groups
+from sfumato.transformations.rows import bound_groups
 from sfumato.transformations.statistics.count import Count, CountUnits
 from sfumato.transformations.statistics.moments import Moments
 from sfumato.transformations.statistics.quantile_tree import QuantileTree
