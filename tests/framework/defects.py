@@ -33,6 +33,7 @@ from sfumato.framework import (
 Map = Callable[[Fraction], Fraction]
 NUMBER = AtomDomain(Fraction)
 FLOAT = AtomDomain(float)
+ADDING, CHANGING, ABSOLUTE = SymmetricDistance(), ChangeOneDistance(), AbsoluteDistance()
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,9 @@ class Case:
     artefact: bool = False
 
 
-def vectors(lower: Any = None, upper: Any = None, *, kind: Any = int, size: int | None = None, nan: bool = False):
+def vectors(
+    lower: Any = None, upper: Any = None, *, kind: Any = int, size: int | None = None, nan: bool = False
+):
     return VectorDomain(AtomDomain(kind, lower, upper, nan), size)
 
 
@@ -68,13 +71,10 @@ def claim(
     function: Callable[[Any], Any],
     claimed: Map | Fraction | int,
     output: Any = NUMBER,
-    output_metric: Any = AbsoluteDistance(),
+    output_metric: Any = ABSOLUTE,
 ) -> Transformation:
     stability_map = claimed if callable(claimed) else Linear(Fraction(claimed))
     return Transformation(name, domain, output, metric, output_metric, function, stability_map)
-
-
-ADDING, CHANGING, ABSOLUTE = SymmetricDistance(), ChangeOneDistance(), AbsoluteDistance()
 
 
 def total(values: Sequence[Any]) -> Fraction:
@@ -121,7 +121,9 @@ def without_bracket(d_in: Fraction) -> Fraction:
 
 
 def strata(*bounds: Any) -> ProductDomain:
-    return ProductDomain(tuple(AtomDomain(Fraction, 0 if bounds else None, n if bounds else None) for n in SAMPLES))
+    return ProductDomain(
+        tuple(AtomDomain(Fraction, 0 if bounds else None, n if bounds else None) for n in SAMPLES)
+    )
 
 
 def rounded_to(step: Fraction, rule: Callable[[Fraction], int]) -> Callable[[Any], Fraction]:

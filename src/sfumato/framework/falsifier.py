@@ -145,11 +145,11 @@ def falsify(
         if not transformation.input_domain.contains(given):
             raise ParameterError(f"members[{index}]", given, f"in {transformation.input_domain}")
     pairs = pairs_of(transformation.input_domain, transformation.input_metric, members)
-    search, draw = _Search(transformation, room, pairs), Draw(seed)
+    search, draw = _Search(transformation, room, pairs, budget), Draw(seed)
     for one, other in islice(combinations(members, 2), min(GIVEN_PAIRS, budget)):
         search.try_pair(one, other)
-    while search.tried < budget and not search.is_clear:
-        if 2 * search.tried < budget or not search.best:
+    while search.tried < min(budget, search.enough):
+        if 2 * search.tried < search.enough or not search.best:
             search.draw(draw)
         else:
             search.improve(draw)
@@ -168,8 +168,9 @@ def falsify(
 class _Search:
     """The best pairs so far, each with the state that it was built from."""
 
-    def __init__(self, transformation: Transformation, room: Fraction, pairs: Pairs) -> None:
-        self.of, self.room, self.pairs = transformation, room, pairs
+    def __init__(self, transformation: Transformation, room: Fraction, pairs: Pairs, budget: int) -> None:
+        self.of, self.room, self.pairs, self.budget = transformation, room, pairs, budget
+        self.enough = budget  # pairs to try; fewer once a violation is found
         self.best: list[tuple[State, Falsification]] = []
         self.given: list[Falsification] = []
         self.claims: dict[Fraction, Distance] = {}
@@ -178,11 +179,6 @@ class _Search:
     @property
     def found(self) -> list[Falsification]:
         return [*(f for _, f in self.best), *self.given]
-
-    @property
-    def is_clear(self) -> bool:
-        """Nothing worse can be found."""
-        return any(f._rank == (3, math.inf) for f in self.found[:1])
 
     def try_pair(self, one: Any, other: Any) -> None:
         """Judge a pair as it is given."""
@@ -234,19 +230,21 @@ class _Search:
         if distance <= bound and apart < self.room and distance > self._claim(Fraction(apart)):
             at, bound = Fraction(apart), self._claim(Fraction(apart))
         broken = distance > bound
-        inputs = (one, other)
-        return Falsification(
+        found = Falsification(
             self.of.name,
             broken,
             "distance" if broken else None,
-            inputs,
+            (one, other),
             (outputs[0], outputs[1]),
             at,
             distance,
             bound,
             _ratio(distance, bound),
-            self.replayed(inputs, bound) if broken else None,
+            self.replayed((one, other), bound) if broken else None,
         )
+        if broken and not found.artefact:  # what is broken is made clearer for a while
+            self.enough = min(self.enough, self.tried + self.budget // 4)
+        return found
 
     def _failed(self, failure: str, inputs: tuple[Any, Any], outputs: tuple[Any, Any]) -> Falsification:
         bound = self._claim(self.room)

@@ -111,8 +111,8 @@ class Numbers(Pairs):
         if self.domain.kind is int:
             return int(one) + math.trunc(goal - one)
         other = to_float(goal)
-        back = abs(other - Fraction(one)) > abs(goal - Fraction(one)) if finite(other) else True
-        return math.nextafter(other, one) if back else other
+        too_far = not finite(other) or abs(Fraction(other) - Fraction(one)) > abs(goal - Fraction(one))
+        return math.nextafter(other, one) if too_far else other
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from sfumato.framework.domains import Domain, Row
 from sfumato.framework.members import Draw, near_record, pattern, record, some_size
 from sfumato.framework.number_pairs import Pairs, State
 
-
 MOST_ROWS = 192  # of a unit
 
 
