@@ -9,9 +9,9 @@ from typing import Any, overload
 
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import as_fraction
-from sfumato.framework.domains import Domain
+from sfumato.framework.domains import AtomDomain, Domain, VectorDomain
 from sfumato.framework.measures import Measure
-from sfumato.framework.metrics import Metric
+from sfumato.framework.metrics import ChangeOneDistance, Metric, SymmetricDistance
 
 
 @dataclass(frozen=True)
@@ -156,13 +156,32 @@ def _check_space(name: str, side: str, metric: Metric, domain: Domain) -> None:
 
 
 def _check_chain(first: Transformation, second: Transformation | Measurement) -> None:
+    remedy = ""
     if not second.input_domain.includes(first.output_domain):
         what, given, taken = "domain", str(first.output_domain), str(second.input_domain)
+        remedy = _remedy(first, second)
     elif second.input_metric != first.output_metric:
         what, given, taken = "metric", str(first.output_metric), str(second.input_metric)
     else:
         return
     raise QueryError(
         f"cannot chain {second.name!r} after {first.name!r}: "
-        f"the first gives the {what} {given}, the second takes {taken}"
+        f"the first gives the {what} {given}, the second takes {taken}{remedy}"
     )
+
+
+def _remedy(first: Transformation, second: Transformation | Measurement) -> str:
+    """Say what to put between two, where one step leads from the one towards the other."""
+    given, taken = first.output_domain, second.input_domain
+    records = isinstance(first.output_metric, (SymmetricDistance, ChangeOneDistance))
+    if records and isinstance(given, VectorDomain) and isinstance(taken, VectorDomain):
+        if taken.size not in (None, given.size):
+            return f"; give the first size={taken.size} too"
+        given, taken = given.element, taken.element
+    if not isinstance(given, AtomDomain) or not isinstance(taken, AtomDomain):
+        return ""
+    if not AtomDomain(taken.kind).includes(AtomDomain(given.kind)):
+        return "; put `cast` between them" if records else f"; make the second for {given}"
+    if given.nan > taken.nan or given.null > taken.null:
+        return "; put `impute` between them"
+    return "; put `clamp` between them, with the bounds of the second"

@@ -94,6 +94,8 @@ class AtomDomain(Domain):
 
     def includes(self, other: Domain) -> bool:
         """Whether every member of `other` is a member of this."""
+        if isinstance(other, CategoryDomain):
+            return all(map(self.contains, other.members))
         return (
             isinstance(other, AtomDomain)
             and (self.kind is other.kind or (self.kind is Fraction and other.kind is int))

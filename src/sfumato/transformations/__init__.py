@@ -3,10 +3,26 @@
 `bound_groups(...) >> per_group([...])` is the definition that every engine computes: bound what
 each unit contributes, then add up, per group, integers that each unit contributes. A statistic
 states the largest contribution of one unit to one group; nothing else knows a sensitivity.
+
+Where each record is a unit of its own, `records/` has the usual steps on vectors and tables, such as
+`impute(0) >> clamp(0, 1) >> bounded_sum(0, 1)`.
 """
 
 from sfumato.framework import Row
 from sfumato.transformations.grid import Grid, ValueGrid
+from sfumato.transformations.records import (
+    bounded_sum,
+    cast,
+    clamp,
+    column,
+    count,
+    count_by_categories,
+    covariance,
+    histogram,
+    impute,
+    mean,
+    variance,
+)
 from sfumato.transformations.rows import bound_groups
 from sfumato.transformations.statistics.count import Count, CountUnits
 from sfumato.transformations.statistics.moments import Moments
@@ -26,5 +42,16 @@ __all__ = [
     "UnitSum",
     "ValueGrid",
     "bound_groups",
+    "bounded_sum",
+    "cast",
+    "clamp",
+    "column",
+    "count",
+    "count_by_categories",
+    "covariance",
+    "histogram",
+    "impute",
+    "mean",
     "per_group",
+    "variance",
 ]

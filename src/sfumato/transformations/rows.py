@@ -47,6 +47,10 @@ def bound_groups(
     >>> rows = [Row(1, "a", {}), Row(1, "b", {}), Row(None, "a", {}), Row(2, "b", {})]
     >>> bound_groups(1, order=lambda unit, key: key)(rows)
     {'a': [[{}]], 'b': [[{}]]}
+
+    Source:
+        Wilson et al. 2020, "Differentially private SQL with bounded user contribution". Proof:
+        docs/proofs/bound_groups.md.
     """
     groups = positive_int(groups, "groups")
 

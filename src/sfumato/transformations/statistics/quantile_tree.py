@@ -35,6 +35,8 @@ class QuantileTree(Statistic):
     >>> tree = QuantileTree("x", "x", rows=1, lower=0.0, upper=65536.0, exponent=-1)
     >>> tree.contribution([{"x": 2.5}, {"x": 1e9}])
     Counter({('x.tree', 1, 0): 1, ('x.tree', 1, 15): 1, ('x.tree', 2, 0): 1, ('x.tree', 2, 255): 1, ...})
+
+    Proof: docs/proofs/quantile_tree.md.
     """
 
     label: str

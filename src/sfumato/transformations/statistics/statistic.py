@@ -88,6 +88,9 @@ def per_group(
     >>> count = bound_groups(2) >> per_group([Count(rows=1)], Norm.L1, [Fraction(1)], groups=2)
     >>> count([Row(1, "a", {}), Row(2, "a", {})]), count.map(1)
     ({'a': Counter({'rows': 2})}, Fraction(2, 1))
+
+    Source:
+        Triangle inequality, Pythagoras. Proof: docs/proofs/per_group.md.
     """
     statistics, scales = tuple(statistics), tuple(scales)
     names = tuple(name for s in statistics for name in s.coordinates)

@@ -32,6 +32,8 @@ class UnitSum(Statistic):
 
     >>> UnitSum("x", "x", 0, 0, 10, integer=True).contribution([{"x": 7}, {"x": 9}, {"x": None}])
     Counter({'x.total': 10})
+
+    Proof: docs/proofs/unit_sum.md.
     """
 
     label: str
