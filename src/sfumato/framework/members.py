@@ -91,12 +91,10 @@ def member(domain: Domain, draw: Draw) -> Any:
     Raises:
         QueryError: it is not known how to make members of this domain.
     """
-    if isinstance(domain, (AtomDomain, CategoryDomain)):
-        if draw.once_in(4) and isinstance(domain, AtomDomain) and domain.kind not in (bool, str):
-            found = _between(domain, draw)
-            if domain.contains(found):
-                return found
-        return draw.early(extremes(domain))
+    if isinstance(domain, CategoryDomain):
+        return draw.one_of(domain.members)
+    if isinstance(domain, AtomDomain):
+        return _single(domain, draw)
     if isinstance(domain, VectorDomain):
         size = some_size(draw) if domain.size is None else domain.size
         return pattern(lambda: member(domain.element, draw), size, draw)
@@ -106,6 +104,17 @@ def member(domain: Domain, draw: Draw) -> Any:
     if isinstance(domain, ProductDomain):
         return tuple(member(part, draw) for part in domain.parts)
     raise QueryError(f"falsify cannot make members of {domain}; pass some: members=[...]")
+
+
+def _single(domain: AtomDomain, draw: Draw) -> Any:
+    kind, first = draw.below(4), extremes(domain)
+    if kind <= 1 and domain.is_bounded:
+        return draw.one_of(first[:2])
+    if kind == 2 and domain.kind not in (bool, str):
+        found = _between(domain, draw)
+        if domain.contains(found):
+            return found
+    return draw.early(first)
 
 
 def record(columns: Sequence[tuple[str, Domain]], draw: Draw) -> dict[str, Any]:

@@ -200,7 +200,8 @@ class Contributions(Records):
     def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
         """Return both mappings from groups to lists of units' rows."""
         common, one, other = self._split(state, math.floor(room))
-        return self._by_group(common + one), self._by_group(common + other)
+        first, second = state.orders
+        return self._by_group(common + one, first), self._by_group(common + other, second)
 
     def _unit(self, draw: Draw) -> tuple[Any, ...]:
         keys = draw.one_of((self.groups, 1, 1 + draw.below(self.groups)))
@@ -209,9 +210,9 @@ class Contributions(Records):
         return tuple((first + i, r) for i, r in enumerate(rows))
 
     @staticmethod
-    def _by_group(units: Sequence[Any]) -> Mapping[Any, list[Any]]:
+    def _by_group(units: list[Any], order: int) -> Mapping[Any, list[Any]]:
         found: dict[Any, list[Any]] = {}
-        for unit in units:
+        for unit in ordered(units, order):
             for key, rows in unit:
-                found.setdefault(key, []).append(rows)
+                found.setdefault(key, []).append(ordered(rows, order))
         return found
