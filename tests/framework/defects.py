@@ -336,11 +336,16 @@ CASES = {
         claim("mean age of members", TABLE, CHANGING, lambda t: exact_mean([r["age"] or 0 for r in t if r["member"]]), Fraction(120, 10)),
         claim("age of members", TABLE, CHANGING, lambda t: total([r["age"] or 0 for r in t if r["member"]]), 120),
     ),
-    "a record that is there raises": Case(
+    "an empty table raises": Case(
         "habit",
-        claim("first", vectors(0, 9), ADDING, lambda v: Fraction(v[0]), 9),
-        claim("first", vectors(0, 9), ADDING, lambda v: Fraction(v[0]) if v else Fraction(0), 9),
+        claim("largest", vectors(0, 9), ADDING, max, 9, WHOLE),
+        claim("largest", vectors(0, 9), ADDING, lambda v: max(v, default=0), 9, WHOLE),
         failure="error",
+    ),
+    "the first record, whatever the order": Case(
+        "habit",
+        claim("first", vectors(0, 9), ADDING, lambda v: v[0] if v else 0, 9, WHOLE),
+        claim("least", vectors(0, 9), ADDING, lambda v: min(v, default=0), 9, WHOLE),
     ),
     "infinity minus infinity": Case(
         "habit",

@@ -18,7 +18,7 @@ from sfumato.framework.metrics import Distance
 from sfumato.framework.neighbours import pairs_of
 from sfumato.framework.number_pairs import Pairs, State
 
-KEPT = 8  # pairs that are improved side by side
+KEPT = 4  # pairs that are improved side by side
 GIVEN_PAIRS = 500  # of given members, at most so many pairs are tried as they are
 SHOWN = 160
 

@@ -58,8 +58,9 @@ class Draw:
         return next(self._words) * limit >> 32
 
     def share(self) -> Fraction:
-        """Return a number in [0, 1]."""
-        return Fraction(self.below(SHARES + 1), SHARES)
+        """Return a number in [0, 1], half the time a round one."""
+        parts = self.one_of((16, SHARES))
+        return Fraction(self.below(parts + 1), parts)
 
     def once_in(self, times: int) -> bool:
         """Return True about once in so many times."""

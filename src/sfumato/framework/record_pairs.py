@@ -55,12 +55,13 @@ class Records(Pairs):
         else:
             size = self._size(draw) if self.size is None else self.size
             common = pattern(lambda: self._new(draw), size, draw)
+        if draw.once_in(8):  # the same records in another order
+            return Mixture(tuple(common), (), (), (0, 1 + draw.below(1000)))
         few = min(math.floor(room), 64)
         one = pattern(lambda: self._new(draw), few, draw)
         other = pattern(lambda: self._new(draw), few, draw)
-        if not self.changes and self.size is None and few:
-            kind = draw.below(4)  # most often all of the room on one side
-            one, other = (one, []) if kind <= 1 else ([], other) if kind == 2 else (one[: few // 2], other)
+        if not self.changes and self.size is None:  # most often all of the room on one side
+            one, other = draw.one_of(((one, []), (one, []), ([], other), (one[: few // 2], other)))
         return Mixture(tuple(common), tuple(one), tuple(other), self._orders(draw))
 
     def changed(self, state: State, draw: Draw, room: Fraction) -> State:
