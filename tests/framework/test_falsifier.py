@@ -42,7 +42,7 @@ from sfumato.transformations import Count, Norm, UnitSum, per_group
 
 from .defects import ABSOLUTE, CASES, FLOAT, claim, total, vectors
 
-ENOUGH = 2000
+ENOUGH = 1500
 HONEST = [name for name, case in CASES.items() if case.right is not None]
 
 
