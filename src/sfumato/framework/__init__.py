@@ -14,10 +14,12 @@ from sfumato.framework.domains import (
     Domain,
     GroupedIntegers,
     ProductDomain,
+    Row,
     RowsDomain,
     TableDomain,
     VectorDomain,
 )
+from sfumato.framework.falsifier.search import Falsification, falsify
 from sfumato.framework.measures import ApproximateDP, Filter, GaussianDP, Measure, PureDP, ZeroConcentratedDP
 from sfumato.framework.metrics import (
     AbsoluteDistance,
@@ -42,6 +44,7 @@ __all__ = [
     "ContributionDomain",
     "DiscreteDistance",
     "Domain",
+    "Falsification",
     "Filter",
     "GaussianDP",
     "GroupedIntegers",
@@ -57,6 +60,7 @@ __all__ = [
     "ProductDomain",
     "ProductMetric",
     "PureDP",
+    "Row",
     "RowsDomain",
     "SymmetricDistance",
     "TableDomain",
@@ -64,6 +68,7 @@ __all__ = [
     "VectorDomain",
     "ZeroConcentratedDP",
     "compose",
+    "falsify",
     "postprocess",
     "product",
 ]

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import as_fraction, positive_int
@@ -226,6 +226,14 @@ class TableDomain(Domain):
             and all(isinstance(r, Mapping) and set(r) == names for r in value)
             and all(domain.contains(r[name]) for r in value for name, domain in self.columns)
         )
+
+
+class Row(NamedTuple):
+    """One row: its privacy unit, its group key, and its values by column name."""
+
+    unit: Hashable
+    key: Hashable
+    values: Mapping[str, Any]
 
 
 @dataclass(frozen=True)

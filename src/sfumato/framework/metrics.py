@@ -250,11 +250,11 @@ class PrivacyUnitDistance(Metric):
         return Fraction(len(a.keys() ^ b.keys()) + 2 * len(changed))
 
     def _of_contributions(self, one: Mapping[Any, list[Any]], other: Mapping[Any, list[Any]]) -> Distance:
-        # Contributions carry no names: per group, lists of rows that are in one alone. A unit is in at
+        # Contributions carry no names: per group, units' rows that are in one alone. A unit is in at
         # most `groups` groups, in each once, so at least this many units must have come or gone.
         moved = []
         for group in dict.fromkeys([*one, *other]):
-            a, b = records(one.get(group, [])), records(other.get(group, []))
+            a, b = _by_content(one.get(group, [])), _by_content(other.get(group, []))
             moved.append(sum(((a - b) + (b - a)).values()))
         spread = -(-sum(moved) // self.groups) if self.groups else 0
         return Fraction(max(spread, max(moved, default=0)))
@@ -278,6 +278,11 @@ def record_key(record: Any) -> Any:
 def records(values: Iterable[Any]) -> Counter[Any]:
     """Return the multiset of records."""
     return Counter(map(record_key, values))
+
+
+def _by_content(units: Iterable[Sequence[Any]]) -> Counter[Any]:
+    """Count units by what their rows are, in any order."""
+    return Counter(frozenset(records(rows).items()) for rows in units)
 
 
 def _by_unit(rows: Iterable[Any]) -> dict[Any, Counter[Any]]:

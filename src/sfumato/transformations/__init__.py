@@ -8,6 +8,7 @@ Where each record is a unit of its own, `records/` has the usual steps on vector
 `impute(0) >> clamp(0, 1) >> bounded_sum(0, 1)`.
 """
 
+from sfumato.framework import Row
 from sfumato.transformations.grid import Grid, ValueGrid
 from sfumato.transformations.records import (
     bounded_sum,
@@ -22,7 +23,7 @@ from sfumato.transformations.records import (
     mean,
     variance,
 )
-from sfumato.transformations.rows import Row, bound_groups
+from sfumato.transformations.rows import bound_groups
 from sfumato.transformations.statistics.count import Count, CountUnits
 from sfumato.transformations.statistics.moments import Moments
 from sfumato.transformations.statistics.quantile_tree import QuantileTree

@@ -5,26 +5,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 from sfumato.exact import positive_int
 from sfumato.framework import (
     ContributionDomain,
     Linear,
     PrivacyUnitDistance,
+    Row,
     RowsDomain,
     Transformation,
 )
 
 Values = Mapping[str, Any]
-
-
-class Row(NamedTuple):
-    """One row: its privacy unit, its group key, and its values by column name."""
-
-    unit: Hashable
-    key: Hashable
-    values: Values
 
 
 ROWS = RowsDomain()
