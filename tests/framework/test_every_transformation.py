@@ -16,6 +16,9 @@ from sfumato.framework import (
     AbsoluteDistance,
     AtomDomain,
     ChangeOneDistance,
+    L1Distance,
+    L2Distance,
+    ProductMetric,
     RowsDomain,
     SymmetricDistance,
     TableDomain,
@@ -71,6 +74,16 @@ def cases() -> Iterator[tuple[str, Any, Transformation]]:
         table = TableDomain(TABLE, size)
         yield f"column, {at}", d_in, t.column("age", table, metric=metric)
         yield f"columns, {at}", d_in, t.column(["age", "x"], table, metric=metric)
+    sizes = [10, 4], [100, 9]
+    yield "make_lipschitz_sized_proportion_ci_mean", 1, t.make_lipschitz_sized_proportion_ci_mean(*sizes)
+    # The slope at the end of the range is the map; d of n away from it the ratio is 1 - d/n.
+    yield (
+        "make_lipschitz_sized_proportion_ci_variance",
+        Fraction(1, 1000),
+        t.make_lipschitz_sized_proportion_ci_variance(*sizes, 1),
+    )
+    for metric in (L1Distance(), L2Distance(), ProductMetric(AbsoluteDistance())):
+        yield f"stratum_sums {type(metric).__name__}", 1, t.stratum_sums([3, 2], metric)
     yield "clamp a number", Fraction(1, 3), t.clamp(0, 1, metric=AbsoluteDistance())
     chain = t.impute(0) >> t.clamp(0, 10) >> t.bounded_sum(0, 10)
     yield "a chain", 2, chain

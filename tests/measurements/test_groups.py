@@ -83,7 +83,7 @@ def test_the_claim(rule):
 @of_rules
 def test_it_chains_after_bounding_and_beside_counts(rule):
     counts = per_group([CountUnits()], Norm.L2, [F(4)], 2) >> gaussian(
-        [4], per_group([CountUnits()], Norm.L2, [F(4)], 2).output_domain
+        [4], per_group([CountUnits()], Norm.L2, [F(4)], 2).output_domain, keys="abc"
     )
     both = bound_groups(2) >> compose([select_groups(rule, 2), convert(counts, PrivacyLoss())])
     rows = [Row(unit, key, {}) for unit in range(300) for key in "ab"] + [Row(0, "c", {})]

@@ -257,9 +257,19 @@ def test_entries_have_noises_of_their_own(make, law):
 
 @KINDS
 def test_each_coordinate_of_a_group_has_its_own_scale(make, law):
-    made = make([F(2**40), F(1, 2**20)], GroupedIntegers(("a", "b")))
+    made = make([F(2**40), F(1, 2**20)], GroupedIntegers(("a", "b")), keys=range(50))
     drawn = made({g: {"a": 7, "b": 7} for g in range(50)})
     assert len({t["a"] for t in drawn.values()}) == 50 and {t["b"] for t in drawn.values()} == {7}
+
+
+@KINDS
+def test_which_groups_hold_anybody_does_not_show(make, law):
+    made = make([F(2)], GroupedIntegers(("a",)), keys=["x", "y"])
+    for groups in ({}, {"x": {"a": 0}}, {"x": {"a": 5}, "z": {"a": 5}}):
+        assert list(made(groups)) == ["x", "y"]
+    for domain, keys in ((GroupedIntegers(("a",)), None), (AtomDomain(int), ["x"])):
+        with pytest.raises(ParameterError, match="keys"):
+            make(F(2) if keys else [F(2)], domain, keys=keys)
 
 
 def test_the_sampler_behind_it_is_the_secure_one(monkeypatch):

@@ -250,14 +250,14 @@ class PrivacyUnitDistance(Metric):
         return Fraction(len(a.keys() ^ b.keys()) + 2 * len(changed))
 
     def _of_contributions(self, one: Mapping[Any, list[Any]], other: Mapping[Any, list[Any]]) -> Distance:
-        # Contributions carry no names: per group, units' rows that are in one alone. A unit is in at
-        # most `groups` groups, in each once, so at least this many units must have come or gone.
-        moved = []
+        # Contributions carry no names: per group, units' rows that are in one alone. A unit that comes or
+        # goes is in at most `groups` groups, in each once, so at least this many have come, and gone.
+        come, gone = [0], [0]
         for group in dict.fromkeys([*one, *other]):
             a, b = _by_content(one.get(group, [])), _by_content(other.get(group, []))
-            moved.append(sum(((a - b) + (b - a)).values()))
-        spread = -(-sum(moved) // self.groups) if self.groups else 0
-        return Fraction(max(spread, max(moved, default=0)))
+            gone.append((a - b).total())
+            come.append((b - a).total())
+        return Fraction(sum(max(*moved, -(-sum(moved) // (self.groups or 1))) for moved in (come, gone)))
 
 
 def record_key(record: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -32,6 +32,7 @@ from sfumato.transformations import Norm
 from sfumato.transformations.grid import Grid
 
 Law = Laplace | Gaussian
+Keys = Iterable[Hashable] | None
 Space = tuple[Metric, Callable[[Any], Any], Callable[[Fraction], Fraction]]
 
 INTEGERS = AtomDomain(int)
@@ -46,17 +47,23 @@ class NoiseKind:
     law: Callable[[Fraction], Law]
     measure: Measure
 
-    def measurement(self, scale: Any, domain: Domain) -> Measurement:
-        """Return noise of a scale (one for each coordinate of grouped integers) on a domain."""
-        metric, function, privacy_map = self._space(scale, domain)
+    def measurement(self, scale: Any, domain: Domain, keys: Keys = None) -> Measurement:
+        """Return noise of a scale (for integers by group, one for each coordinate, and the keys)."""
+        if isinstance(domain, GroupedIntegers) is (keys is None):
+            raise ParameterError(
+                "keys",
+                keys,
+                "the groups to show, public or chosen privately, and given for GroupedIntegers alone",
+            )
+        metric, function, privacy_map = self._space(scale, domain, tuple(keys or ()))
         return Measurement(self.name, domain, metric, self.measure, function, privacy_map)
 
-    def _space(self, scale: Any, domain: Domain) -> Space:
+    def _space(self, scale: Any, domain: Domain, keys: tuple[Hashable, ...]) -> Space:
         vectors = L1Distance if self.norm is Norm.L1 else L2Distance
         if isinstance(domain, GroupedIntegers):
             scales = _scales(scale, domain)
             laws = {name: self.law(s) for name, s in scales.items()}
-            return vectors(tuple(scales.items())), _adder(laws), Linear(Fraction(1))
+            return vectors(tuple(scales.items())), _adder(laws, keys), Linear(Fraction(1))
         scale = positive(scale, "scale")
         element = domain.element if isinstance(domain, VectorDomain) else domain
         if not isinstance(element, AtomDomain) or not is_exact(element):
@@ -97,7 +104,7 @@ class NoiseKind:
         return vectors(), noisy_vector, lambda d_in: (d_in + moved) / scale if d_in else Fraction(0)
 
 
-def laplace(scale: Any, domain: Domain = INTEGERS) -> Measurement:
+def laplace(scale: Any, domain: Domain = INTEGERS, *, keys: Keys = None) -> Measurement:
     """Add exactly rounded Laplace noise.
 
     Args:
@@ -105,6 +112,8 @@ def laplace(scale: Any, domain: Domain = INTEGERS) -> Measurement:
             one for each coordinate, in grid steps.
         domain: single numbers (int, Fraction, or float with two bounds), a `VectorDomain` of them, or
             `GroupedIntegers`. Numbers that are not whole are put on a grid of about 2^-30 scales first.
+        keys: the groups of integers by group that are shown, each of them, empty or not; public, or
+            chosen privately beforehand: which groups hold anybody would itself tell of people.
     Returns:
         A Measurement to pure DP. Whole numbers: epsilon is the distance / scale. Others: the distance
         after rounding to the grid / scale. Metric: absolute distance, L1 distance of vectors, or L1
@@ -113,23 +122,23 @@ def laplace(scale: Any, domain: Domain = INTEGERS) -> Measurement:
         ParameterError: a scale is not positive, or there is not one for each coordinate; the domain
             is another, or a vector of unknown size that is not of whole numbers.
 
-    >>> laplace(2).map(1), laplace([Fraction(2)], GroupedIntegers(("units",))).map(1)
+    >>> laplace(2).map(1), laplace([Fraction(2)], GroupedIntegers(("units",)), keys=["a"]).map(1)
     (Fraction(1, 2), Fraction(1, 1))
 
     Source:
         Dwork, McSherry, Nissim, Smith 2006, Laplace mechanism; rounding is post-processing, because
         the statistic is a whole number of steps. Proof: docs/proofs/laplace.md.
     """
-    return NOISES["laplace"].measurement(scale, domain)
+    return NOISES["laplace"].measurement(scale, domain, keys)
 
 
-def gaussian(scale: Any, domain: Domain = INTEGERS) -> Measurement:
+def gaussian(scale: Any, domain: Domain = INTEGERS, *, keys: Keys = None) -> Measurement:
     """Add exactly rounded Gaussian noise.
 
     Args:
         scale: the standard deviation, a number greater than 0, in the unit of the values; for integers
             by group a sequence with one for each coordinate, in grid steps.
-        domain: as of `laplace`.
+        domain, keys: as of `laplace`.
     Returns:
         A Measurement to Gaussian DP. mu is the distance / scale, after rounding to the grid where
         numbers are not whole. Metric: absolute distance, L2 distance of vectors, or L2 distance with
@@ -137,14 +146,14 @@ def gaussian(scale: Any, domain: Domain = INTEGERS) -> Measurement:
     Raises:
         ParameterError: as `laplace`.
 
-    >>> gaussian(2).map(1), gaussian([Fraction(2)], GroupedIntegers(("units",))).map(1)
+    >>> gaussian(2).map(1), gaussian([Fraction(2)], GroupedIntegers(("units",)), keys=["a"]).map(1)
     (Fraction(1, 2), Fraction(1, 1))
 
     Source:
         Dong, Roth, Su 2022, "Gaussian differential privacy", theorem 2.7 (d-dimensional by rotation).
         Proof: docs/proofs/gaussian.md.
     """
-    return NOISES["gaussian"].measurement(scale, domain)
+    return NOISES["gaussian"].measurement(scale, domain, keys)
 
 
 def is_exact(element: AtomDomain) -> bool:
@@ -159,12 +168,15 @@ def _scales(scales: Any, domain: GroupedIntegers) -> dict[str, Fraction]:
     return {name: positive(scale, f"scale of {name}") for name, scale in zip(names, scales, strict=True)}
 
 
-def _adder(laws: Mapping[str, Law]) -> Callable[[Mapping[Any, Any]], dict[Any, dict[str, int]]]:
+def _adder(
+    laws: Mapping[str, Law], keys: tuple[Hashable, ...]
+) -> Callable[[Mapping[Any, Any]], dict[Any, dict[str, int]]]:
     def function(groups: Mapping[Any, Mapping[Any, int]]) -> dict[Any, dict[str, int]]:
-        drawn = {name: law.rounded(len(groups)).tolist() for name, law in laws.items()}
+        drawn = {name: law.rounded(len(keys)).tolist() for name, law in laws.items()}
+        empty: dict[Any, int] = {}
         return {
-            key: {name: int(total.get(name, 0)) + drawn[name][i] for name in laws}
-            for i, (key, total) in enumerate(groups.items())
+            key: {name: int(groups.get(key, empty).get(name, 0)) + drawn[name][i] for name in laws}
+            for i, key in enumerate(keys)
         }
 
     return function

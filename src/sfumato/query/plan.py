@@ -30,7 +30,8 @@ from sfumato.query.table import Question
 from sfumato.transformations import CountUnits, QuantileTree, bound_groups, per_group
 
 SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**12), Fraction(10**6)
-MOST_SCALE_BITS = 57
+# Noise of this scale leaves 64-bit integers with probability below e^-8000.
+MOST_SCALE_BITS = 50
 SMALLEST_DELTA = Fraction(1, 10**300)
 SELECTIONS = ("truncated_geometric", "laplace", "gaussian")
 
@@ -285,8 +286,9 @@ def _noise_loss(
 ) -> Loss:
     """Return the loss of all noise together, from the map of the chain that the release draws."""
     groups = question.groups
+    # The map is the same whichever groups are shown: public ones, or what the selection leaves.
     chain = _chain(question, noise, needed, scales) >> noise.measurement(
-        list(scales.values()), GroupedIntegers(needed.coordinates)
+        list(scales.values()), GroupedIntegers(needed.coordinates), keys=()
     )
     reach: Fraction = chain.map(1)
     if noise.name == "gaussian":
