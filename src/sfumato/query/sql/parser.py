@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from sqlglot import exp
@@ -20,225 +19,18 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from sfumato.errors import SqlError, nearest
-
-CLAUSES = ("DIFFERENTIAL_PRIVACY", "ANONYMIZATION")
-BOUNDS = ("contribution_bounds_per_group", "contribution_bounds_per_row")
-PRIVATE = (
-    *("COUNT", "SUM", "AVG", "VAR_POP", "VARIANCE", "STDDEV", "STDDEV_POP"),
-    *("APPROX_QUANTILES", "QUANTILES", "PERCENTILE_CONT"),
-    *("ANON_COUNT", "ANON_SUM", "ANON_AVG", "ANON_VAR_POP", "ANON_STDDEV_POP"),
-    *("ANON_QUANTILES", "ANON_PERCENTILE_CONT"),
+from sfumato.query.sql.syntax import Bounds, Call, Expression, Item, Literal, Place, Statement, refusal
+from sfumato.query.sql.vocabulary import (
+    BOUNDS,
+    CLAUSES,
+    CLOSING,
+    END,
+    NO_NUMBER,
+    NOT_PRIVATE,
+    OPENING,
+    PRIVATE,
+    REFUSED_CLAUSES,
 )
-_single_rows = (
-    *("ANY_VALUE", "ARBITRARY", "FIRST", "LAST", "LIST", "ARRAY_AGG", "ARRAY_CONCAT_AGG", "STRING_AGG"),
-    *("GROUP_CONCAT", "LISTAGG", "MODE", "ARG_MIN", "ARG_MAX", "MIN_BY", "MAX_BY", "HISTOGRAM"),
-    *("APPROX_TOP_COUNT", "APPROX_TOP_SUM"),
-)
-_unknown_form = (
-    *("CORR", "COVAR_POP", "COVAR_SAMP", "LOGICAL_AND", "LOGICAL_OR", "BOOL_AND", "BOOL_OR", "BIT_AND"),
-    *("BIT_OR", "BIT_XOR", "PRODUCT", "GROUPING", "SKEWNESS", "KURTOSIS", "ENTROPY", "ROW_NUMBER", "RANK"),
-    *("DENSE_RANK", "LAG", "LEAD", "NTILE"),
-)
-_rows_shown = "it shows the values of single rows, and has no private form"
-_one_row = (
-    "it is one row's value; write a quantile, such as PERCENTILE_CONT(x, {}, "
-    "contribution_bounds_per_row => (lower, upper))"
-)
-_no_form = "there is no private form of it here"
-_population = "the divisor here is the count, not the count less one; write {}"
-NOT_PRIVATE = {
-    **{name: _one_row.format(rank) for name, rank in (("MIN", 0.01), ("MAX", 0.99), ("MEDIAN", 0.5))},
-    **dict.fromkeys(_single_rows, _rows_shown),
-    **dict.fromkeys(_unknown_form, _no_form),
-    **dict.fromkeys(("COUNTIF", "COUNT_IF"), "write COUNT(CASE WHEN condition THEN 1 END)"),
-    **dict.fromkeys(("VAR_SAMP", "ANON_VAR_SAMP"), _population.format("VAR_POP")),
-    **dict.fromkeys(("STDDEV_SAMP", "ANON_STDDEV_SAMP"), _population.format("STDDEV_POP")),
-    **dict.fromkeys(
-        ("APPROX_COUNT_DISTINCT", "APPROX_DISTINCT"),
-        "distinct values are not counted privately here, only privacy units: COUNT(DISTINCT unit column)",
-    ),
-    **dict.fromkeys(
-        ("PERCENTILE_DISC", "QUANTILE", "QUANTILE_CONT", "QUANTILE_DISC", "APPROX_QUANTILE"),
-        "write PERCENTILE_CONT(x, 0.5, contribution_bounds_per_row => (lower, upper))",
-    ),
-}
-
-_no_number = "must be written as a number here, such as 3, -0.5 or 1e-6: without quotes, arithmetic or NULL"
-_end = frozenset(
-    {
-        *(TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.QUALIFY, TokenType.WINDOW),
-        *(TokenType.ORDER_BY, TokenType.LIMIT, TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT),
-        TokenType.SEMICOLON,
-    }
-)
-_opening = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE})
-_closing = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE})
-_joins = (
-    *(TokenType.JOIN, TokenType.INNER, TokenType.LEFT, TokenType.RIGHT, TokenType.FULL, TokenType.CROSS),
-    *(TokenType.NATURAL, TokenType.OUTER, TokenType.ASOF, TokenType.SEMI, TokenType.ANTI),
-)
-_refused_clauses = {
-    TokenType.HAVING: "HAVING: write a row's condition in WHERE; small groups are left out by themselves, "
-    "and min_privacy_units_per_group = ... in OPTIONS sets a least size",
-    TokenType.QUALIFY: "QUALIFY: window functions are not private here",
-    TokenType.WINDOW: "WINDOW: window functions are not private here",
-    TokenType.ORDER_BY: "ORDER BY: leave it out; the output is sorted by its group keys",
-    TokenType.LIMIT: "LIMIT: leave it out, and cut the released table",
-    TokenType.OFFSET: "OFFSET: leave it out, and cut the released table",
-    TokenType.FETCH: "FETCH: leave it out, and cut the released table",
-    TokenType.UNION: "UNION: ask one SELECT at a time",
-    TokenType.EXCEPT: "EXCEPT: ask one SELECT at a time",
-    TokenType.INTERSECT: "INTERSECT: ask one SELECT at a time",
-    TokenType.COMMA: "a second table: join the tables beforehand, and name one here",
-    **dict.fromkeys(_joins, "a join: join the tables beforehand, and name one here"),
-    TokenType.TABLE_SAMPLE: "TABLESAMPLE: leave it out; rows are bounded per privacy unit instead",
-    TokenType.SEMICOLON: "several statements: ask one at a time",
-}
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where something stands in the text: offsets of its first character, and after its last."""
-
-    start: int
-    stop: int
-
-
-@dataclass(frozen=True)
-class Literal:
-    """A number, word or name as it was written (`kind` is "number", "word", "text" or "name")."""
-
-    text: str
-    kind: str
-    place: Place
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """Two numbers, and what they bound: one of BOUNDS, or "clamped"."""
-
-    kind: str
-    lower: Literal
-    upper: Literal
-    place: Place
-
-
-@dataclass(frozen=True)
-class Expression:
-    """An expression of one row, as its tokens."""
-
-    tokens: tuple[Token, ...]
-    is_column: bool
-    place: Place
-
-
-@dataclass(frozen=True)
-class Call:
-    """An aggregate: COUNT(*) has no argument."""
-
-    function: str
-    argument: Expression | None
-    distinct: bool
-    ranks: tuple[Literal, ...]
-    listed: bool
-    bounds: Bounds | None
-    name_place: Place
-
-
-@dataclass(frozen=True)
-class Item:
-    """One entry of the SELECT list."""
-
-    value: Call | Expression
-    alias: str | None
-    place: Place
-    alias_place: Place
-
-
-@dataclass(frozen=True)
-class Statement:
-    """A whole SELECT, nothing of it judged yet but its form."""
-
-    text: str
-    clause: str
-    clause_place: Place
-    options: tuple[tuple[Literal, Literal], ...]
-    items: tuple[Item, ...]
-    source: str
-    alias: str | None
-    where: Expression | None
-    group_by: tuple[Expression, ...]
-    group_by_all: bool
-
-    def spell(self, expression: Expression) -> str:
-        """Return an expression's own text, without the qualifiers that name the table."""
-        kept, text, stop = self.unqualified(expression), "", expression.place.start
-        for token in expression.tokens:
-            text += self.text[stop : token.start] if text else ""
-            text += self.text[token.start : token.end + 1] if token in kept else ""
-            stop = token.end + 1
-        return text
-
-    def unqualified(self, expression: Expression) -> list[Token]:
-        """Return an expression's tokens, without the qualifiers that name the table."""
-        tokens = [None, *expression.tokens, None]
-        kept: list[Token] = []
-        dropped = False
-        for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
-            assert token is not None
-            named = self.alias is not None and token.text.casefold() == self.alias.casefold()
-            starts = before is None or before.token_type != TokenType.DOT
-            dotted = after is not None and after.token_type == TokenType.DOT
-            if named and starts and dotted and token.token_type != TokenType.STRING:
-                dropped = True
-            elif dropped:
-                dropped = False
-            else:
-                kept.append(token)
-        return kept
-
-    def column(self, expression: Expression) -> str | None:
-        """Return the column's name, where the expression is nothing but a column."""
-        tokens = self.unqualified(expression)
-        return tokens[0].text if expression.is_column and len(tokens) == 1 else None
-
-    def shape(self, expression: Expression) -> tuple[str, ...]:
-        """Return what makes two spellings of one expression equal: case and space do not count."""
-        texts = (TokenType.STRING, TokenType.BYTE_STRING, TokenType.HEREDOC_STRING, TokenType.NATIONAL_STRING)
-        return tuple(
-            f"{token.token_type.name} {token.text}" if token.token_type in texts else token.text.casefold()
-            for token in self.unqualified(expression)
-        )
-
-
-def refusal(text: str, place: Place, message: str) -> SqlError:
-    """Make an error that shows the line and marks the place.
-
-    Args:
-        text: the whole SQL text.
-        place: what to mark.
-        message: what is wrong and what to write instead.
-
-    >>> print(refusal("SELECT x\\nFROM t", Place(14, 15), "t is not known"))
-    t is not known
-    line 2, column 6:
-        FROM t
-             ^
-    """
-    start = min(place.start, len(text))
-    first = max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1
-    ends = [i for i in (text.find("\n", start), text.find("\r", start)) if i >= 0]
-    last = min(ends, default=len(text))
-    number = len(re.findall(r"\r\n|\r|\n", text[:first])) + 1
-    left = max(first, start - 60)
-    right = min(last, max(left + 100, start + 40))
-    shown = "".join(c if c.isprintable() else " " for c in text[left:right])
-    before, after = ("..." if left > first else ""), ("..." if right < last else "")
-    marks = "^" * max(1, min(place.stop, right) - start)
-    pad = " " * (len(before) + start - left)
-    return SqlError(
-        f"{message}\nline {number}, column {start - first + 1}:\n    {before}{shown}{after}\n    {pad}{marks}"
-    )
 
 
 def read(text: str) -> Statement:
@@ -365,7 +157,7 @@ class _Parser(DuckDBParser):
         token = self._curr
         if token.token_type in (TokenType.NUMBER, TokenType.DASH, TokenType.PLUS, TokenType.DOT):
             return self._number("an option")
-        if not token or token.token_type in _closing or token.token_type == TokenType.COMMA:
+        if not token or token.token_type in CLOSING or token.token_type == TokenType.COMMA:
             raise self._refuse("an option's value is missing")
         kind = {TokenType.STRING: "text", TokenType.IDENTIFIER: "name"}.get(token.token_type, "word")
         self._advance()
@@ -475,7 +267,7 @@ class _Parser(DuckDBParser):
         glued = not point or self._prev.end + 1 == self._curr.start
         if not self._match(TokenType.NUMBER) or not glued:
             place = self._place(self._curr if sign and self._curr else start)
-            raise refusal(self.sql, place, f"{what} {_no_number}")
+            raise refusal(self.sql, place, f"{what} {NO_NUMBER}")
         last = self._prev
         text = sign + ("." if point else "") + last.text
         place = Place(start.start, last.end + 1)
@@ -485,7 +277,7 @@ class _Parser(DuckDBParser):
         try:
             Fraction(text)
         except ValueError as error:
-            raise refusal(self.sql, place, f"{what} {_no_number}") from error
+            raise refusal(self.sql, place, f"{what} {NO_NUMBER}") from error
         return Literal(text, "number", place)
 
     def _from(self) -> tuple[str, str | None]:
@@ -509,9 +301,7 @@ class _Parser(DuckDBParser):
         if not source.strip():
             raise refusal(self.sql, self._place(token), "the file or table has no name")
         alias = source.rsplit(".", 1)[-1] if implicit else None
-        if self._match(TokenType.ALIAS) or self._curr.token_type in self._alias_tokens - set(
-            _refused_clauses
-        ):
+        if self._match(TokenType.ALIAS) or self._curr.token_type in self._alias_tokens - set(REFUSED_CLAUSES):
             alias = self._curr.text
             if not self._match_set(self.TABLE_ALIAS_TOKENS | {TokenType.IDENTIFIER}):
                 raise self._refuse("a name is missing after AS")
@@ -555,8 +345,8 @@ class _Parser(DuckDBParser):
         for i in range(self._index, len(self._tokens)):
             token = self._tokens[i]
             kind, name = token.token_type, token.text.upper()
-            depth += (kind in _opening) - (kind in _closing)
-            ends = kind == TokenType.COMMA or kind in _end or kind == TokenType.FROM
+            depth += (kind in OPENING) - (kind in CLOSING)
+            ends = kind == TokenType.COMMA or kind in END or kind == TokenType.FROM
             distinct_from = i > 0 and self._tokens[i - 1].token_type == TokenType.DISTINCT
             if depth < 0 or (depth == 0 and ends and not distinct_from):
                 return
@@ -589,7 +379,7 @@ class _Parser(DuckDBParser):
         if token.token_type in (TokenType.COMMA, TokenType.FROM, TokenType.ALIAS, *self._alias_tokens):
             if token.token_type != TokenType.VAR or self._next.token_type != TokenType.L_PAREN:
                 return
-        elif not token or token.token_type in _refused_clauses or token.token_type in _end:
+        elif not token or token.token_type in REFUSED_CLAUSES or token.token_type in END:
             return
         if token.token_type == TokenType.OVER:
             raise self._refuse("a window function: not private here")
@@ -601,8 +391,8 @@ class _Parser(DuckDBParser):
 
     def _what_ends_here(self) -> str:
         kind = self._curr.token_type
-        if kind in _refused_clauses:
-            return _refused_clauses[kind]
+        if kind in REFUSED_CLAUSES:
+            return REFUSED_CLAUSES[kind]
         if kind == TokenType.WHERE:
             return "WHERE comes before GROUP BY"
         return "the question should end here"

@@ -1,0 +1,154 @@
+"""What a SQL text asks, and its names fitted to a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sfumato.errors import ColumnError
+from sfumato.query.aggregates import Aggregate, BoundedAggregate, CountRows
+from sfumato.query.engine import Derive, Filter, Schema, Step
+from sfumato.query.table import Question, Table
+
+
+@dataclass(frozen=True)
+class SqlQuery:
+    """What a SQL text asks, before any table is opened. Made by `parse`.
+
+    Args:
+        source: the path of a file, or the name of a table, as written (its parts joined by dots).
+        alias: the name that columns may be qualified with, or None.
+        where: the WHERE expression, in DuckDB's SQL, or None.
+        derived: (name, expression) of columns to be computed, each from source columns alone.
+        keys: the names of the group keys, in the order of the SELECT list.
+        aggregates: (output name, aggregate), in the order of the SELECT list.
+        epsilon, delta: the budget, as written.
+        privacy_unit_column: the column that tells whose a row is.
+        groups, rows: limits of contribution; None where nothing depends on them.
+        noise, group_selection, pre_threshold: options of a release; None where not given.
+        notes: sentences about defaults that were taken.
+    """
+
+    source: str
+    alias: str | None
+    where: str | None
+    derived: tuple[tuple[str, str], ...]
+    keys: tuple[str, ...]
+    aggregates: tuple[tuple[str, Aggregate], ...]
+    epsilon: str
+    delta: str
+    privacy_unit_column: str
+    groups: int | None
+    rows: int | None
+    noise: str | None
+    group_selection: str | None
+    pre_threshold: int | None
+    notes: tuple[str, ...]
+
+    @property
+    def release_options(self) -> dict[str, Any]:
+        """The options of `Question.release` that the text gives; numbers as they are written.
+
+        >>> from sfumato.query.sql import parse
+        >>> parse("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1, privacy_unit_column = id) "
+        ...       "COUNT(*) FROM visits").release_options
+        {'epsilon': '0.1', 'delta': '0'}
+        """
+        given = {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "noise": self.noise,
+            "group_selection": self.group_selection,
+            "pre_threshold": self.pre_threshold,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+    def question(self, open_table: Callable[[str, str], Table]) -> Question:
+        """Ask this of a table.
+
+        Args:
+            open_table: gives the table, from the source and the privacy unit's column.
+        Returns:
+            The same question as the fluent calls would make, with the notes on its table.
+        Raises:
+            QueryError: a column is unknown or does not fit; decided from declared types alone.
+        Source:
+            docs/sql.md, "Order": WHERE, derived columns and aggregates see source columns alone.
+        """
+        table = open_table(self.source, self.privacy_unit_column)
+        schema = table.schema
+        derived, keys, columns = _settle(self, schema)
+        steps: list[Step] = [] if self.where is None else [Filter(self.where)]
+        steps += [Derive(name, expression) for name, expression in derived]
+        # Not by keyword, as `with_columns` and `agg` take them: a column may be called "self".
+        table = replace(
+            table, steps=(*table.steps, *steps), notes=tuple(dict.fromkeys((*table.notes, *self.notes)))
+        )
+        if self.keys:
+            table = table.group_by(*keys)
+        aggregates = tuple(
+            (name, replace(aggregate, column=columns[aggregate.column]))
+            if isinstance(aggregate, (CountRows, BoundedAggregate)) and aggregate.column is not None
+            else (name, aggregate)
+            for name, aggregate in self.aggregates
+        )
+        return Question(table.bound(groups=self.groups, rows=self.rows), aggregates)
+
+
+def _settle(query: SqlQuery, schema: Schema) -> tuple[list[tuple[str, str]], list[str], dict[str, str]]:
+    """Fit names to a schema, so that every expression sees source columns alone.
+
+    Returns:
+        The columns to derive, in order; the final names of the keys; and the final name of each
+        aggregated column. A key that has the name of a source column takes its place last, after all
+        that is computed from that column.
+    """
+    source = {name.casefold(): name for name in schema}
+    taken = {*source, *(name.casefold() for name, _ in query.derived)}
+
+    def fresh(stem: str) -> str:
+        while stem.casefold() in taken:
+            stem = f"_{stem}"
+        taken.add(stem.casefold())
+        return stem
+
+    early: list[tuple[str, str]] = []
+    late: list[tuple[str, str]] = []
+    keys: dict[str, str] = {}
+    columns: dict[str, str] = {}
+    hiding = {name.casefold() for name, _ in query.derived if name in query.keys} & set(source)
+    for name, expression in query.derived:
+        final, now = name, expression
+        if name in query.keys and name.casefold() in hiding:
+            final = source[name.casefold()]
+            if len(hiding) > 1:
+                early.append((fresh(f"_{name}"), expression))
+                now = _quoted(early[-1][0])
+            late.append((final, now))
+        else:
+            final = fresh(name) if name.casefold() in source else name
+            early.append((final, now))
+        (keys if name in query.keys else columns)[name] = final
+    for name in query.keys:
+        keys[name] = keys.get(name) or _source_column(name, source, schema, "GROUP BY")
+    for _, aggregate in query.aggregates:
+        column = getattr(aggregate, "column", None)
+        if column is not None and column not in columns:
+            columns[column] = _source_column(column, source, schema, "the SELECT list")
+            if column.casefold() in hiding:
+                early.append((fresh(f"_{column}"), _quoted(columns[column])))
+                columns[column] = early[-1][0]
+    return [*early, *late], [keys[name] for name in query.keys], columns
+
+
+def _source_column(name: str, source: dict[str, str], schema: Schema, where: str) -> str:
+    if name in schema:
+        return name
+    if name.casefold() not in source:
+        raise ColumnError.unknown(name, schema, where)
+    return source[name.casefold()]
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,79 @@
+"""The words of a differentially private SELECT: its clauses, its functions, and what has no place in it."""
+
+from __future__ import annotations
+
+from sqlglot.tokenizer_core import TokenType
+
+CLAUSES = ("DIFFERENTIAL_PRIVACY", "ANONYMIZATION")
+BOUNDS = ("contribution_bounds_per_group", "contribution_bounds_per_row")
+PRIVATE = (
+    *("COUNT", "SUM", "AVG", "VAR_POP", "VARIANCE", "STDDEV", "STDDEV_POP"),
+    *("APPROX_QUANTILES", "QUANTILES", "PERCENTILE_CONT"),
+    *("ANON_COUNT", "ANON_SUM", "ANON_AVG", "ANON_VAR_POP", "ANON_STDDEV_POP"),
+    *("ANON_QUANTILES", "ANON_PERCENTILE_CONT"),
+)
+SINGLE_ROWS = (
+    *("ANY_VALUE", "ARBITRARY", "FIRST", "LAST", "LIST", "ARRAY_AGG", "ARRAY_CONCAT_AGG", "STRING_AGG"),
+    *("GROUP_CONCAT", "LISTAGG", "MODE", "ARG_MIN", "ARG_MAX", "MIN_BY", "MAX_BY", "HISTOGRAM"),
+    *("APPROX_TOP_COUNT", "APPROX_TOP_SUM"),
+)
+UNKNOWN_FORM = (
+    *("CORR", "COVAR_POP", "COVAR_SAMP", "LOGICAL_AND", "LOGICAL_OR", "BOOL_AND", "BOOL_OR", "BIT_AND"),
+    *("BIT_OR", "BIT_XOR", "PRODUCT", "GROUPING", "SKEWNESS", "KURTOSIS", "ENTROPY", "ROW_NUMBER", "RANK"),
+    *("DENSE_RANK", "LAG", "LEAD", "NTILE"),
+)
+ROWS_SHOWN = "it shows the values of single rows, and has no private form"
+ONE_ROW = (
+    "it is one row's value; write a quantile, such as PERCENTILE_CONT(x, {}, "
+    "contribution_bounds_per_row => (lower, upper))"
+)
+NO_FORM = "there is no private form of it here"
+POPULATION = "the divisor here is the count, not the count less one; write {}"
+NOT_PRIVATE = {
+    **{name: ONE_ROW.format(rank) for name, rank in (("MIN", 0.01), ("MAX", 0.99), ("MEDIAN", 0.5))},
+    **dict.fromkeys(SINGLE_ROWS, ROWS_SHOWN),
+    **dict.fromkeys(UNKNOWN_FORM, NO_FORM),
+    **dict.fromkeys(("COUNTIF", "COUNT_IF"), "write COUNT(CASE WHEN condition THEN 1 END)"),
+    **dict.fromkeys(("VAR_SAMP", "ANON_VAR_SAMP"), POPULATION.format("VAR_POP")),
+    **dict.fromkeys(("STDDEV_SAMP", "ANON_STDDEV_SAMP"), POPULATION.format("STDDEV_POP")),
+    **dict.fromkeys(
+        ("APPROX_COUNT_DISTINCT", "APPROX_DISTINCT"),
+        "distinct values are not counted privately here, only privacy units: COUNT(DISTINCT unit column)",
+    ),
+    **dict.fromkeys(
+        ("PERCENTILE_DISC", "QUANTILE", "QUANTILE_CONT", "QUANTILE_DISC", "APPROX_QUANTILE"),
+        "write PERCENTILE_CONT(x, 0.5, contribution_bounds_per_row => (lower, upper))",
+    ),
+}
+
+NO_NUMBER = "must be written as a number here, such as 3, -0.5 or 1e-6: without quotes, arithmetic or NULL"
+END = frozenset(
+    {
+        *(TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.QUALIFY, TokenType.WINDOW),
+        *(TokenType.ORDER_BY, TokenType.LIMIT, TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT),
+        TokenType.SEMICOLON,
+    }
+)
+OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE})
+CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE})
+JOINS = (
+    *(TokenType.JOIN, TokenType.INNER, TokenType.LEFT, TokenType.RIGHT, TokenType.FULL, TokenType.CROSS),
+    *(TokenType.NATURAL, TokenType.OUTER, TokenType.ASOF, TokenType.SEMI, TokenType.ANTI),
+)
+REFUSED_CLAUSES = {
+    TokenType.HAVING: "HAVING: write a row's condition in WHERE; small groups are left out by themselves, "
+    "and min_privacy_units_per_group = ... in OPTIONS sets a least size",
+    TokenType.QUALIFY: "QUALIFY: window functions are not private here",
+    TokenType.WINDOW: "WINDOW: window functions are not private here",
+    TokenType.ORDER_BY: "ORDER BY: leave it out; the output is sorted by its group keys",
+    TokenType.LIMIT: "LIMIT: leave it out, and cut the released table",
+    TokenType.OFFSET: "OFFSET: leave it out, and cut the released table",
+    TokenType.FETCH: "FETCH: leave it out, and cut the released table",
+    TokenType.UNION: "UNION: ask one SELECT at a time",
+    TokenType.EXCEPT: "EXCEPT: ask one SELECT at a time",
+    TokenType.INTERSECT: "INTERSECT: ask one SELECT at a time",
+    TokenType.COMMA: "a second table: join the tables beforehand, and name one here",
+    **dict.fromkeys(JOINS, "a join: join the tables beforehand, and name one here"),
+    TokenType.TABLE_SAMPLE: "TABLESAMPLE: leave it out; rows are bounded per privacy unit instead",
+    TokenType.SEMICOLON: "several statements: ask one at a time",
+}
