@@ -24,7 +24,8 @@ BELOW = {
     "measurements": {"errors", "exact", "noise", "framework", "budget", "transformations"},
     "query": {"errors", "exact", "noise", "framework", "budget", "transformations", "measurements"},
     "engines": {"errors", "exact", "framework", "transformations", "query"},
-    "testing": {"errors", "exact", "noise", "budget", "query"},
+    "audit": {"errors", "exact", "noise"},
+    "testing": {"errors", "exact", "noise", "budget", "query", "audit"},
     "cli": {"errors", "exact", "query", "engines"},
 }
 
