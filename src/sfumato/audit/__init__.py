@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sfumato.audit.auditor import Progress, Task, assert_private, audit
 from sfumato.audit.claims import Claim, Pair, approximate, curve, gaussian, zcdp
-from sfumato.audit.datasets import Edge, edges, halton, numbers, odd_numbers, units
+from sfumato.audit.datasets import Edge, edges, halton, numbers, odd_numbers, units, without
 from sfumato.audit.mechanisms import Mechanism, MechanismError, Raised
 from sfumato.audit.report import Excluded, Histogram, Point, Report, Witness
 
@@ -32,5 +32,6 @@ __all__ = [
     "numbers",
     "odd_numbers",
     "units",
+    "without",
     "zcdp",
 ]

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
-from sfumato.audit.claims import Claim
-from sfumato.audit.datasets import Edge
-from sfumato.audit.mechanisms import Mechanism
-from sfumato.audit.report import Report
+import numpy as np
+
+from sfumato.audit.bounds import epsilon_lower, half_line_excess, visible_epsilon
+from sfumato.audit.claims import Claim, approximate
+from sfumato.audit.datasets import NEIGHBORS, Edge, edges, numbers
+from sfumato.audit.mechanisms import Mechanism, MechanismError
+from sfumato.audit.pair_test import PairTest
+from sfumato.audit.report import Excluded, Point, Report
+from sfumato.audit.witness import witness
+from sfumato.errors import ParameterError
+from sfumato.exact import positive_int
+
+# Rounding of float64 sums of logarithms is far below this.
+_ROUNDING = 1e-6
+# A batch should not take longer than this share of the time that is left.
+_SHARE_OF_TIME = 0.25
 
 
 @dataclass(frozen=True)
@@ -102,7 +117,182 @@ def audit(
         ParameterError: a parameter is not admissible.
         MechanismError: the mechanism cannot be judged.
     """
-    raise NotImplementedError
+    task = _task(
+        mechanism, epsilon, delta, claim, neighbors, data, pairs, alpha, confidence, max_samples, seconds, progress
+    )
+    if method == "betting":
+        return Betting().run(task)
+    if method == "histogram":
+        method = import_module("sfumato.audit.histogram").Histogram()
+    if not hasattr(method, "run"):
+        raise ParameterError("method", method, "'betting', 'histogram', or an object with run(task)")
+    report: Report = method.run(task)
+    return report
+
+
+class Betting:
+    """The default method: each pair of datasets has a wealth, and their average decides.
+
+    Every second batch goes to the pair that was drawn from least, the others to the one with most wealth.
+
+    Source:
+        Shafer and Vovk 2019 (testing by betting); Ville 1939; docs/proofs/audit.md.
+    """
+
+    def run(self, task: Task) -> Report:
+        """Audit, and report."""
+        started = time.monotonic()
+        tests = [PairTest(edge, task.mechanism, task.claim) for edge in task.pairs]
+        needed = -math.log(task.alpha) + _ROUNDING
+        trace: list[Point] = []
+        log_wealth = 0.0
+        spent = 0
+        for batch in range(task.max_samples):
+            elapsed = time.monotonic() - started
+            if batch == len(tests):
+                _check_outputs(tests, task.mechanism)
+            if spent >= task.max_samples or (elapsed >= task.seconds and batch >= len(tests)):
+                break
+            edge = batch if batch < len(tests) else _next(tests, batch)
+            test = tests[edge]
+            size = min(test.next_size, task.max_samples - spent)
+            if spent:
+                affordable = _SHARE_OF_TIME * (task.seconds - elapsed) * spent / max(elapsed, 1e-9)
+                size = min(size, max(int(affordable), 16))
+            test.advance(size, batch)
+            spent += size
+            log_wealth = float(np.logaddexp.reduce([t.log_wealth for t in tests])) - math.log(len(tests))
+            trace.append(Point(spent, log_wealth / math.log(10), edge))
+            if task.progress is not None:
+                elapsed = time.monotonic() - started
+                task.progress(
+                    Progress(
+                        spent,
+                        task.max_samples,
+                        elapsed,
+                        task.seconds,
+                        log_wealth / math.log(10),
+                        needed / math.log(10),
+                        test.edge.name,
+                    )
+                )
+            if log_wealth >= needed:
+                break
+        violated = log_wealth >= needed
+        if not violated and batch < len(tests):
+            _check_outputs([t for t in tests if t.samples], task.mechanism)
+        pair, lower = epsilon_lower(tests, task.confidence)
+        found = witness(max(tests, key=lambda t: t.log_wealth)) if violated else None
+        excluded = None if violated else _excluded(tests, task, lower, needed)
+        return Report(
+            mechanism=task.mechanism.name,
+            claim=task.claim.text,
+            violated=violated,
+            epsilon_lower=lower,
+            delta=pair.delta,
+            confidence=task.confidence,
+            alpha=task.alpha,
+            witness=found,
+            samples=spent,
+            seconds=time.monotonic() - started,
+            edges=tuple((t.edge.name, t.samples) for t in tests),
+            excluded=excluded,
+            trace=tuple(trace),
+            notes=_notes(tests),
+        )
+
+
+def _task(
+    mechanism: Any,
+    epsilon: Any,
+    delta: Any,
+    claim: Claim | None,
+    neighbors: str,
+    data: Iterable[Any] | None,
+    pairs: Iterable[Any] | None,
+    alpha: float,
+    confidence: float,
+    max_samples: int,
+    seconds: float,
+    progress: Callable[[Progress], None] | None,
+) -> Task:
+    """Check everything before a draw is made."""
+    if (epsilon is None) == (claim is None):
+        raise ParameterError("epsilon", epsilon, "given, or claim= in its place (one of the two)")
+    for name, value in (("alpha", alpha), ("confidence", confidence)):
+        if not isinstance(value, (int, float)) or not 0 < value < 1:
+            raise ParameterError(name, value, "between 0 and 1")
+    if not seconds > 0:
+        raise ParameterError("seconds", seconds, "greater than 0")
+    if neighbors not in NEIGHBORS:
+        expected = f"one of {', '.join(map(repr, NEIGHBORS))}; for user level, give pairs=units(...)"
+        raise ParameterError("neighbors", neighbors, expected)
+    if data is not None and pairs is not None:
+        raise ParameterError("pairs", "given", "left out where data is given")
+    roots: list[Any] = []
+    if pairs is None:
+        roots = numbers() if data is None else list(data)
+        found = edges(roots, neighbors)
+    else:
+        found = [_edge(i, p) for i, p in enumerate(pairs)]
+        if not found:
+            raise ParameterError("pairs", [], "at least one pair (dataset, neighbour)")
+    return Task(
+        mechanism=mechanism if isinstance(mechanism, Mechanism) else Mechanism(mechanism),
+        claim=claim if claim is not None else approximate(epsilon, delta),
+        datasets=tuple(roots),
+        neighbors=neighbors,
+        pairs=tuple(found),
+        alpha=alpha,
+        confidence=confidence,
+        max_samples=positive_int(max_samples, "max_samples"),
+        seconds=seconds,
+        progress=progress,
+    )
+
+
+def _edge(number: int, pair: Any) -> Edge:
+    if isinstance(pair, Edge):
+        return pair
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise ParameterError(f"pairs[{number}]", pair, "a pair (dataset, neighbour) or an Edge")
+    return Edge(f"given pair {number + 1}", pair[0], pair[1])
+
+
+def _next(tests: list[PairTest], batch: int) -> int:
+    """Choose the pair to draw from, by the past alone."""
+    if batch % 2:
+        return max(range(len(tests)), key=lambda e: tests[e].log_wealth)
+    # A pair whose two sides always gave one and the same output is looked at less.
+    return min(range(len(tests)), key=lambda e: tests[e].samples * (16 if tests[e].silent else 1))
+
+
+def _check_outputs(tests: list[PairTest], mechanism: Mechanism) -> None:
+    raised = {t.only_raised for t in tests if t.samples}
+    if raised and None not in raised:
+        kinds = ", ".join(sorted(str(r) for r in raised))
+        text = f"{mechanism.name} raises always: {kinds}, on all {len(tests)} pairs of datasets"
+        raise MechanismError(f"{text}. Give data= that it takes, such as data=[[...], ...]")
+
+
+def _notes(tests: list[PairTest]) -> tuple[str, ...]:
+    found = [note for t in tests for note in t.notes]
+    raising = [t for t in tests if t.samples and t.only_raised is not None]
+    if raising:
+        found.append(f"{len(raising)} of {len(tests)} pairs: both sides always raise ({raising[0].only_raised})")
+    unseen = sum(1 for t in tests if not t.samples)
+    if unseen:
+        found.append(f"{unseen} of {len(tests)} pairs were not looked at: the samples or the time ran out")
+    return tuple(found)
+
+
+def _excluded(tests: list[PairTest], task: Task, lower: float, needed: float) -> Excluded:
+    excess = half_line_excess(tests, task.confidence)
+    most = max(tests, key=lambda t: t.samples)
+    # What one bet must make: the others on its pair and the other pairs hold the rest of the capital.
+    share = math.log(len(tests)) - min((w.log_weight - math.log(w.bets) for w in most.wagers), default=0.0)
+    visible = visible_epsilon(task.claim.pairs[0], most.samples, needed + share)
+    return Excluded(excess=excess, visible_epsilon=visible, epsilon_lower=lower)
 
 
 def assert_private(mechanism: Callable[..., Any] | Mechanism, **options: Any) -> Report:

@@ -1,0 +1,290 @@
+"""The wealth of all bets on one pair of neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sfumato.audit.betting import Floats, best_bet, log_factors
+from sfumato.audit.claims import Claim
+from sfumato.audit.datasets import Edge
+from sfumato.audit.events import Counts, Mask, estimates, families, most_growth, most_telling
+from sfumato.audit.features import Cells, Extract, Feature, bank
+from sfumato.audit.mechanisms import BatchRaised, Mechanism, Raised
+from sfumato.audit.outputs import RAISES, Draws, Reader, joined
+
+EXPLORED = 48
+_LEAST_BATCH = 48
+# Cells are learned anew when the past has grown by this factor; until then new draws are only counted.
+_RELEARN = 1.5
+# Shares of the wealth: of the features known after exploration, and of draws that vectorised calls give.
+_FIRST_BANK = 0.9
+_VECTORISED = 0.9
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one batch said of the events that one feature bet on: enough to replay it against another claim.
+
+    Arrays have the shape (directions, families, criteria, pairs of the claim).
+
+    Args:
+        wager: number of the feature on its pair.
+        log_weight: of each of its bets.
+        past: draws in the event before the batch, on the side where it should be frequent and on the other.
+        past_samples: draws a side behind these.
+        inside: the same in the batch.
+        samples: draws a side of the batch.
+    """
+
+    wager: int
+    log_weight: float
+    past: tuple[Floats, Floats]
+    past_samples: int
+    inside: tuple[Floats, Floats]
+    samples: int
+
+
+Place = tuple[int, int, int, int]  # direction, family of events, criterion, pair of the claim
+
+
+class Wager:
+    """Bets on the events of one feature."""
+
+    def __init__(self, feature: Feature, claim: Claim, log_weight: float) -> None:
+        self.feature, self.claim = feature, claim
+        self.log_weight = log_weight
+        self.extract: Extract = feature.extract
+        self.cells: Cells | None = None
+        self.log_wealth: Floats | None = None
+        self.masks: dict[Place, Mask] = {}
+        self.betted: tuple[Cells, Extract] | None = None
+        self._counts: tuple[Counts, Counts] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+        self._samples = 0
+        self._learned_at = 0
+
+    def learn(self, x: Draws, y: Draws) -> None:
+        """Learn from all past draws, where they have grown enough."""
+        if len(x) < _RELEARN * self._learned_at:
+            return
+        self._learned_at = len(x)
+        if self.feature.fit is not None:
+            half = len(x) // 2
+            self.extract = self.feature.fit(_part(x, 0, half), _part(y, 0, half))
+            x, y = _part(x, half, len(x)), _part(y, half, len(y))
+        values = self.extract(x), self.extract(y)
+        self.cells = self.feature.learn(*values)
+        if self.cells is not None:
+            self._counts = self._count(*values)
+            self._samples = len(x)
+
+    def bet(self, number: int, x: Draws, y: Draws) -> Step | None:
+        """Bet on a new batch, then count it."""
+        if self.cells is None:
+            return None
+        self.betted = self.cells, self.extract
+        batch = self._count(self.extract(x), self.extract(y))
+        past, inside = self._chosen(batch)
+        c, s = self._bets(past)
+        gained = np.empty_like(c)
+        for j, pair in enumerate(self.claim.pairs):
+            place = (..., j)
+            gained[place] = log_factors(
+                c[place], s[place], pair, (inside[0][place], inside[1][place]), len(x)
+            )
+        if self.log_wealth is None:
+            self.log_wealth = np.zeros_like(c)
+        self.log_wealth = self.log_wealth + gained
+        step = Step(number, self.log_weight - np.log(c.size), past, self._samples, inside, len(x))
+        self._counts = self._counts[0] + batch[0], self._counts[1] + batch[1]
+        self._samples += len(x)
+        return step
+
+    @property
+    def bets(self) -> int:
+        """How many bets share the weight."""
+        return 1 if self.log_wealth is None else self.log_wealth.size
+
+    @property
+    def total(self) -> float:
+        """The logarithm of the weighted wealth of all bets."""
+        if self.log_wealth is None:
+            return self.log_weight
+        return self.log_weight + float(np.logaddexp.reduce(self.log_wealth.ravel())) - np.log(self.log_wealth.size)
+
+    def _count(self, x: Any, y: Any) -> tuple[Counts, Counts]:
+        assert self.cells is not None
+        count = self.cells.count
+        return tuple(np.bincount(self.cells.place(v), minlength=count) for v in (x, y))  # type: ignore[return-value]
+
+    def _chosen(self, batch: tuple[Counts, Counts]) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+        """Choose events by the past, and count past and batch in them."""
+        assert self.cells is not None
+        pairs = self.claim.pairs
+        kinds = 3 if self.cells.ordered >= 2 else 1
+        shape = (2, kinds, 2, len(pairs))
+        found = [np.empty(shape) for _ in range(4)]
+        self.masks = {}
+        for direction in range(2):
+            first, second = (self._counts, self._counts[::-1])[direction]
+            new = (batch, batch[::-1])[direction]
+            for kind, events in enumerate(families(first, second, self.cells.ordered)):
+                for j, pair in enumerate(pairs):
+                    for criterion, choose in enumerate((most_growth, most_telling)):
+                        number = choose(events, self._samples, pair)
+                        mask = events.mask(number)
+                        place = (direction, kind, criterion, j)
+                        self.masks[place] = mask
+                        values = events.x[number], events.y[number], new[0][mask].sum(), new[1][mask].sum()
+                        for array, value in zip(found, values, strict=True):
+                            array[place] = value
+        return (found[0], found[1]), (found[2], found[3])
+
+    def _bets(self, past: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+        p, q = estimates(*past, self._samples)
+        c, s = np.empty_like(p), np.empty_like(p)
+        for j, pair in enumerate(self.claim.pairs):
+            c[..., j], s[..., j] = best_bet(p[..., j], q[..., j], pair)
+        return c, s
+
+
+class PairTest:
+    """All bets on one pair of neighbours, and the draws behind them.
+
+    Args:
+        edge: the pair.
+        mechanism: to be audited.
+        claim: what is bet against.
+
+    Its wealth starts at 1 and is a nonnegative supermartingale if the claim is true of the pair
+    (docs/proofs/audit.md, 3), however the number of draws is chosen as it goes.
+    """
+
+    def __init__(self, edge: Edge, mechanism: Mechanism, claim: Claim) -> None:
+        self.edge, self.mechanism, self.claim = edge, mechanism, claim
+        self.notes: list[str] = []
+        self._singly = not mechanism.vectorised
+        self.log_share = 0.0 if self._singly else np.log(_VECTORISED)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.reader = Reader()
+        self.samples = 0
+        self.wagers: list[Wager] = []
+        self._late = 0
+        self.history: list[tuple[int, list[Step]]] = []
+        self._x: list[Draws] = []
+        self._y: list[Draws] = []
+
+    @property
+    def log_wealth(self) -> float:
+        """Natural logarithm of the wealth."""
+        if not self.wagers:
+            return 0.0
+        kept = -np.inf if self._late_share() <= 0 else np.log(self._late_share())
+        return self.log_share + float(np.logaddexp.reduce([kept, *(w.total for w in self.wagers)]))
+
+    @property
+    def past(self) -> tuple[Draws, Draws]:
+        """All draws of both sides."""
+        columns = len(self.reader.paths)
+        if len(self._x) > 1:
+            self._x, self._y = [joined(self._x, columns)], [joined(self._y, columns)]
+        return self._x[0].wide(columns), self._y[0].wide(columns)
+
+    @property
+    def next_size(self) -> int:
+        """Draws a side that the next batch should have."""
+        return max(_LEAST_BATCH, self.samples // 4) if self.samples else EXPLORED
+
+    @property
+    def silent(self) -> bool:
+        """Whether every draw of both sides gave one and the same output."""
+        x, y = self.past
+        return len(np.unique(np.concatenate([x.whole, y.whole]))) == 1
+
+    @property
+    def only_raised(self) -> str | None:
+        """What every draw of both sides raised; None if some draw gave an output."""
+        x, y = self.past
+        words = self.reader.vocabulary.words
+        codes = np.unique(np.concatenate([x.tokens[:, 0], y.tokens[:, 0]])).tolist()
+        if not all(words[code].startswith(RAISES) for code in codes):
+            return None
+        return ", ".join(words[code].removeprefix(RAISES) for code in codes)
+
+    def advance(self, size: int, time: int = 0) -> None:
+        """Draw `size` outputs of each side, bet on them, then learn from them.
+
+        Args:
+            size: draws a side.
+            time: number of this batch in the whole audit.
+        Raises:
+            MechanismError: the mechanism cannot be judged.
+        """
+        drawn = self._draw(size)
+        if drawn is None:
+            return
+        x, y = (self.reader.read(outputs) for outputs in drawn)
+        x = x.wide(len(self.reader.paths))
+        steps = [w.bet(i, x, y) for i, w in enumerate(self.wagers)]
+        self.history.append((time, [s for s in steps if s is not None]))
+        self._x.append(x)
+        self._y.append(y)
+        self.samples += size
+        self._learn()
+
+    def best(self) -> tuple[Wager, Place]:
+        """Return the bet with the most wealth: its feature, and (direction, family, criterion, pair)."""
+        wager = max((w for w in self.wagers if w.log_wealth is not None), key=lambda w: w.total)
+        assert wager.log_wealth is not None
+        place = np.unravel_index(int(np.argmax(wager.log_wealth)), wager.log_wealth.shape)
+        return wager, tuple(int(i) for i in place)  # type: ignore[return-value]
+
+    def _draw(self, size: int) -> tuple[Any, Any] | None:
+        sides = (self.edge.dataset, self.edge.neighbour)
+        try:
+            if not self.samples and not self._singly:
+                # A call that is thrown away shows whether the mechanism takes such data at all.
+                for side in sides:
+                    self.mechanism.draw(side, 1)
+            x, y = (self.mechanism.draw(side, size, singly=self._singly) for side in sides)
+        except BatchRaised as error:
+            self._go_singly(error.raised)
+            return None
+        return x, y
+
+    def _go_singly(self, raised: Raised) -> None:
+        """Forget what vectorised calls gave, their wealth too, and call for single draws from now on."""
+        self.log_share = 0.0 if not self.samples else np.log(1 - _VECTORISED)
+        self._singly = True
+        self.notes.append(f"{self.edge.name}: a call raised {raised.kind}; from then on one draw a call")
+        self._begin()
+
+    def _learn(self) -> None:
+        x, y = self.past
+        known = {w.feature.name for w in self.wagers}
+        if not self.wagers or self.samples >= _RELEARN * self._looked_at:
+            self._looked_at = self.samples
+            new = [f for f in bank(self.reader, x, y) if f.name not in known]
+            first = not self.wagers
+            for feature in new:
+                if first:
+                    weight = _FIRST_BANK / len(new)
+                else:
+                    self._late += 1
+                    weight = (1 - _FIRST_BANK) / (self._late * (self._late + 1))
+                self.wagers.append(Wager(feature, self.claim, float(np.log(weight))))
+        for wager in self.wagers:
+            wager.learn(x, y)
+
+    def _late_share(self) -> float:
+        """The weight that is still kept for features to come."""
+        return (1 - _FIRST_BANK) / (self._late + 1)
+
+
+def _part(draws: Draws, start: int, stop: int) -> Draws:
+    return Draws(draws.numbers[start:stop], draws.tokens[start:stop], draws.low[start:stop])
+
