@@ -117,15 +117,28 @@ def audit(
         ParameterError: a parameter is not admissible.
         MechanismError: the mechanism cannot be judged.
     """
-    task = _task(
-        mechanism, epsilon, delta, claim, neighbors, data, pairs, alpha, confidence, max_samples, seconds, progress
-    )
     if method == "betting":
-        return Betting().run(task)
-    if method == "histogram":
-        method = import_module("sfumato.audit.histogram").Histogram()
-    if not hasattr(method, "run"):
+        method = Betting()
+    elif method == "histogram":
+        method = import_module("sfumato.audit.histogram").HistogramMethod()
+    elif not hasattr(method, "run"):
         raise ParameterError("method", method, "'betting', 'histogram', or an object with run(task)")
+    if data is None and pairs is None and hasattr(method, "data"):
+        data = method.data()
+    task = _task(
+        mechanism,
+        epsilon,
+        delta,
+        claim,
+        neighbors,
+        data,
+        pairs,
+        alpha,
+        confidence,
+        max_samples,
+        seconds,
+        progress,
+    )
     report: Report = method.run(task)
     return report
 
@@ -279,7 +292,9 @@ def _notes(tests: list[PairTest]) -> tuple[str, ...]:
     found = [note for t in tests for note in t.notes]
     raising = [t for t in tests if t.samples and t.only_raised is not None]
     if raising:
-        found.append(f"{len(raising)} of {len(tests)} pairs: both sides always raise ({raising[0].only_raised})")
+        found.append(
+            f"{len(raising)} of {len(tests)} pairs: both sides always raise ({raising[0].only_raised})"
+        )
     unseen = sum(1 for t in tests if not t.samples)
     if unseen:
         found.append(f"{unseen} of {len(tests)} pairs were not looked at: the samples or the time ran out")

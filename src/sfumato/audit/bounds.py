@@ -22,7 +22,9 @@ def ladder(epsilon: float) -> list[float]:
     ([0.05, 0.1, 0.15], 20.0)
     """
     unit = epsilon if 0 < epsilon < math.inf else 1.0
-    steps = [k / 20 for k in range(1, 41)] + [2 + k / 10 for k in range(1, 31)] + [5.5 + k / 2 for k in range(30)]
+    steps = (
+        [k / 20 for k in range(1, 41)] + [2 + k / 10 for k in range(1, 31)] + [5.5 + k / 2 for k in range(30)]
+    )
     return [unit * step for step in steps]
 
 

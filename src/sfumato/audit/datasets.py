@@ -227,7 +227,9 @@ def edges(datasets: Iterable[Any], neighbors: str = "add-remove") -> list[Edge]:
                         name = f"{shown(root, 60)} with {record!r} for record {i + 1}"
                         add(name, root, _like(root, changed))
     if not found:
-        raise ParameterError("data", shown(roots, 60), "datasets that have neighbours: give some with records")
+        raise ParameterError(
+            "data", shown(roots, 60), "datasets that have neighbours: give some with records"
+        )
     return found
 
 
@@ -301,5 +303,7 @@ def _like(dataset: Any, records: list[Any]) -> Any:
         return type(dataset)(records)
     if isinstance(dataset, np.ndarray):
         return np.array(records, dtype=dataset.dtype)
-    expected = "lists, tuples or arrays where neighbors is 'change-one'; else give pairs=[(dataset, neighbour)]"
+    expected = (
+        "lists, tuples or arrays where neighbors is 'change-one'; else give pairs=[(dataset, neighbour)]"
+    )
     raise ParameterError("data", shown(dataset, 60), expected)

@@ -173,7 +173,9 @@ def _of_column(reader: Reader, column: int, x: Draws, y: Draws) -> list[Feature]
         return draws.wide(column + 1).atoms[:, column]
 
     def residue(draws: Draws) -> Codes:
-        return np.asarray(np.mod(np.nan_to_num(number(draws) / step, nan=0, posinf=0, neginf=0), 16)).astype(np.int64)
+        return np.asarray(np.mod(np.nan_to_num(number(draws) / step, nan=0, posinf=0, neginf=0), 16)).astype(
+            np.int64
+        )
 
     numbers = np.concatenate([number(x), number(y)])
     some = numbers[np.isfinite(numbers)]
@@ -235,7 +237,9 @@ def _of_whole(x: Draws, y: Draws) -> list[Feature]:
     codes = np.concatenate([x.whole, y.whole])
     values, seen = np.unique(codes, return_counts=True)
     if len(values) > 1 and seen.max() > 1:
-        found.append(Feature("whole output", lambda draws: draws.whole, _atoms(lambda c: f"#{c & 0xFFFFFFFF:08x}")))
+        found.append(
+            Feature("whole output", lambda draws: draws.whole, _atoms(lambda c: f"#{c & 0xFFFFFFFF:08x}"))
+        )
     return found
 
 

@@ -213,7 +213,11 @@ def _named(items: Any) -> Iterator[tuple[str, Any]]:
     """Name rows by the texts in them, where they have some: the row of group "a" is the same in each output."""
     seen: dict[str, int] = {}
     for i, item in enumerate(items):
-        texts = [v for v in item.values() if v is None or isinstance(v, (str, bytes))] if isinstance(item, dict) else []
+        texts = (
+            [v for v in item.values() if v is None or isinstance(v, (str, bytes))]
+            if isinstance(item, dict)
+            else []
+        )
         if texts:
             name = ",".join(map(repr, texts))
             seen[name] = seen.get(name, 0) + 1

@@ -112,7 +112,11 @@ class Wager:
         """The logarithm of the weighted wealth of all bets."""
         if self.log_wealth is None:
             return self.log_weight
-        return self.log_weight + float(np.logaddexp.reduce(self.log_wealth.ravel())) - np.log(self.log_wealth.size)
+        return (
+            self.log_weight
+            + float(np.logaddexp.reduce(self.log_wealth.ravel()))
+            - np.log(self.log_wealth.size)
+        )
 
     def _count(self, x: Any, y: Any) -> tuple[Counts, Counts]:
         assert self.cells is not None
@@ -287,4 +291,3 @@ class PairTest:
 
 def _part(draws: Draws, start: int, stop: int) -> Draws:
     return Draws(draws.numbers[start:stop], draws.tokens[start:stop], draws.low[start:stop])
-

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
-import numpy as np
+from sfumato.audit.datasets import without
 
 Node = tuple[int, ...]
 S = TypeVar("S")
@@ -53,16 +53,8 @@ class SearchGraph(Generic[S]):
 
     def records(self, node: Node) -> Any:
         """Return the records of a node as a dataset of the same kind."""
-        return self.dataset if node == self.root else subset(self.dataset, node)
-
-
-def subset(dataset: Any, places: Node) -> Any:
-    """Return some records of a dataset, as a dataset of the same kind."""
-    if isinstance(dataset, (list, tuple)):
-        return type(dataset)(dataset[i] for i in places)
-    index = np.array(places, np.int64)
-    if hasattr(dataset, "iloc"):
-        return dataset.iloc[index]
-    if hasattr(dataset, "take"):
-        return dataset.take(index, axis=0) if isinstance(dataset, np.ndarray) else dataset.take(index)
-    return dataset[list(places)]
+        kept, found = set(node), self.dataset
+        for i in reversed(self.root):
+            if i not in kept:
+                found = without(found, i)
+        return found

@@ -47,7 +47,9 @@ def text(report: Report) -> str:
         lines.append(_line("in sight", _sight(excluded.visible_epsilon)))
     looked = sum(1 for _, samples in report.edges if samples)
     pairs = "1 pair" if looked == 1 else f"{looked} pairs"
-    lines.append(_line("spent", f"{report.samples:,} draws a side on {pairs} of datasets, {report.seconds:.2g} s"))
+    lines.append(
+        _line("spent", f"{report.samples:,} draws a side on {pairs} of datasets, {report.seconds:.2g} s")
+    )
     lines += [_line("note", note) for note in report.notes]
     if witness is not None:
         lines.append(_line("replay", witness.replay, wrap=False))

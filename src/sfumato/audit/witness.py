@@ -80,8 +80,8 @@ def histogram(x: Floats, y: Floats, what: str) -> Histogram | None:
 
 def _first_numbers(test: PairTest, draws: Draws, others: Draws) -> tuple[str, tuple[Floats, Floats]]:
     """Return the first column that has numbers in it."""
-    present: NDArray[np.bool_] = np.isfinite(draws.numbers).any(axis=0) | np.isfinite(others.numbers).any(axis=0)
+    present: NDArray[np.bool_] = np.isfinite(draws.numbers).any(axis=0) | np.isfinite(others.numbers).any(
+        axis=0
+    )
     column = int(np.argmax(present))
     return test.reader.paths[column], (draws.numbers[:, column], others.numbers[:, column])
-
-

@@ -9,6 +9,8 @@ from typing import Any
 
 from scipy.special import ndtr
 
+from sfumato.audit.claims import gaussian, zcdp
+
 Dataset = Sequence[Any]
 Mechanism = Callable[[Dataset, int], Any]
 Pair = tuple[Dataset, Dataset]
@@ -67,3 +69,12 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if gaussian_delta(mu, middle) > delta else (low, middle)
     return high
+
+
+def claimed(specimen: Specimen) -> dict[str, Any]:
+    """The claim as keywords of `audit`."""
+    if "rho" in specimen.claim:
+        return {"claim": zcdp(specimen.claim["rho"])}
+    if "mu" in specimen.claim:
+        return {"claim": gaussian(specimen.claim["mu"])}
+    return dict(specimen.claim)
