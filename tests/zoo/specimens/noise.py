@@ -59,7 +59,7 @@ def clamped_count(dataset, size):
     return np.maximum(noisy_count(1)(dataset, size), 0)
 
 
-def classic(name, epsilon, delta, why, unseen=""):
+def classic(name, epsilon, delta, why, **how):
     sigma = classic_sigma(epsilon, delta)
     return Specimen(
         name=name,
@@ -70,7 +70,7 @@ def classic(name, epsilon, delta, why, unseen=""):
         broken=gaussian_count(sigma),
         twin=gaussian_count(analytic_sigma(epsilon, delta)),
         pairs=COUNT,
-        unseen=unseen,
+        **how,
     )
 
 
@@ -151,6 +151,7 @@ SPECIMENS = [
         0.1,
         "The same formula at an epsilon where outputs can show it: delta is "
         f"{gaussian_delta(1 / classic_sigma(8, 0.1), 8):.3f}, not 0.1.",
+        slow=True,
     ),
     Specimen(
         name="sigma where a variance belongs",

@@ -41,6 +41,7 @@ class Specimen:
         pairs: neighbours on which the defect shows.
         data: how datasets are written, and what neighbours are.
         truth_is: "exact", or "at least" where it grows with the size of datasets or only a bound is known.
+        slow: takes many seconds to find, and is left to benchmarks/zoo.py.
         unseen: why no test can see it from outputs alone; empty where one can.
     """
 
@@ -54,6 +55,7 @@ class Specimen:
     pairs: tuple[Pair, ...]
     data: str = VALUES
     truth_is: str = "exact"
+    slow: bool = False
     unseen: str = ""
 
 
