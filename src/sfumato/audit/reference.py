@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,7 @@ class Reference:
     unit: float | None = None
 
 
+@lru_cache(maxsize=16)
 def of_law(law: Law, grid: Fraction | None, samples: int, alpha: float) -> Reference:
     """Take the probabilities from a law of `sfumato.noise`, whose values are correctly rounded."""
     if grid is not None:
