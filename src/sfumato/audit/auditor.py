@@ -15,7 +15,7 @@ from sfumato.audit.bounds import epsilon_lower, half_line_excess, visible_epsilo
 from sfumato.audit.claims import Claim, approximate
 from sfumato.audit.datasets import NEIGHBORS, Edge, edges, numbers
 from sfumato.audit.mechanisms import Mechanism, MechanismError
-from sfumato.audit.pair_test import PairTest
+from sfumato.audit.pair_test import LEAST_BATCH, PairTest
 from sfumato.audit.report import Excluded, Point, Report
 from sfumato.audit.witness import witness
 from sfumato.errors import ParameterError
@@ -118,7 +118,18 @@ def audit(
         MechanismError: the mechanism cannot be judged.
     """
     task = _task(
-        mechanism, epsilon, delta, claim, neighbors, data, pairs, alpha, confidence, max_samples, seconds, progress
+        mechanism,
+        epsilon,
+        delta,
+        claim,
+        neighbors,
+        data,
+        pairs,
+        alpha,
+        confidence,
+        max_samples,
+        seconds,
+        progress,
     )
     if method == "betting":
         return Betting().run(task)
@@ -155,7 +166,7 @@ class Betting:
                 break
             edge = batch if batch < len(tests) else _next(tests, batch)
             test = tests[edge]
-            size = min(test.next_size, task.max_samples - spent)
+            size = min(_size(test, len(tests) == 1 or batch % 2 == 1), task.max_samples - spent)
             if spent:
                 affordable = _SHARE_OF_TIME * (task.seconds - elapsed) * spent / max(elapsed, 1e-9)
                 size = min(size, max(int(affordable), 16))
@@ -267,6 +278,11 @@ def _next(tests: list[PairTest], batch: int) -> int:
     return min(range(len(tests)), key=lambda e: tests[e].samples * (16 if tests[e].silent else 1))
 
 
+def _size(test: PairTest, chased: bool) -> int:
+    """Choose the draws a side of a batch: more as they add up, so that learning takes little of the time."""
+    return max(LEAST_BATCH, test.samples // (4 if chased else 2))
+
+
 def _check_outputs(tests: list[PairTest], mechanism: Mechanism) -> None:
     raised = {t.only_raised for t in tests if t.samples}
     if raised and None not in raised:
@@ -279,7 +295,9 @@ def _notes(tests: list[PairTest]) -> tuple[str, ...]:
     found = [note for t in tests for note in t.notes]
     raising = [t for t in tests if t.samples and t.only_raised is not None]
     if raising:
-        found.append(f"{len(raising)} of {len(tests)} pairs: both sides always raise ({raising[0].only_raised})")
+        found.append(
+            f"{len(raising)} of {len(tests)} pairs: both sides always raise ({raising[0].only_raised})"
+        )
     unseen = sum(1 for t in tests if not t.samples)
     if unseen:
         found.append(f"{unseen} of {len(tests)} pairs were not looked at: the samples or the time ran out")

@@ -148,7 +148,7 @@ def units(
     first = groups[0]
     others = [("u0", first, low)]
     crowd = [(f"u{i}", g, v) for i, (g, v) in enumerate(itertools.product(groups, (low, high, high)))]
-    told = {
+    told: dict[str, list[tuple[Any, Any]]] = {
         "one row at the upper bound": [(first, high)],
         "one row at the lower bound": [(first, low)],
         "40 rows in one group": [(first, high)] * 40,
@@ -227,7 +227,9 @@ def edges(datasets: Iterable[Any], neighbors: str = "add-remove") -> list[Edge]:
                         name = f"{shown(root, 60)} with {record!r} for record {i + 1}"
                         add(name, root, _like(root, changed))
     if not found:
-        raise ParameterError("data", shown(roots, 60), "datasets that have neighbours: give some with records")
+        raise ParameterError(
+            "data", shown(roots, 60), "datasets that have neighbours: give some with records"
+        )
     return found
 
 
@@ -241,7 +243,9 @@ def without(dataset: Any, index: int) -> Any:
     >>> without([1, 2, 3], 1)
     [1, 3]
     """
-    if isinstance(dataset, (list, tuple)):
+    if isinstance(dataset, list):
+        return dataset[:index] + dataset[index + 1 :]
+    if isinstance(dataset, tuple):
         return dataset[:index] + dataset[index + 1 :]
     if isinstance(dataset, np.ndarray):
         return np.delete(dataset, index, axis=0)
@@ -301,5 +305,7 @@ def _like(dataset: Any, records: list[Any]) -> Any:
         return type(dataset)(records)
     if isinstance(dataset, np.ndarray):
         return np.array(records, dtype=dataset.dtype)
-    expected = "lists, tuples or arrays where neighbors is 'change-one'; else give pairs=[(dataset, neighbour)]"
+    expected = (
+        "lists, tuples or arrays where neighbors is 'change-one'; else give pairs=[(dataset, neighbour)]"
+    )
     raise ParameterError("data", shown(dataset, 60), expected)
