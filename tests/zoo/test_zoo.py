@@ -13,7 +13,7 @@ from sfumato.noise import Gaussian
 
 QUICK = [s for s in specimens.SPECIMENS if not (s.slow or s.unseen)]
 NAMES = [s.name for s in specimens.SPECIMENS]
-DRAWS, TWIN_DRAWS = 1_000_000, 5_000
+DRAWS, TWIN_DRAWS = 1_000_000, 3_000
 # The bound on epsilon may exceed the truth with this probability.
 ERROR = 1e-10
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from sfumato.audit.auditor import Progress, Task, assert_private, audit
 from sfumato.audit.claims import Claim, Pair, approximate, curve, gaussian, zcdp
+from sfumato.audit.closeness import Check, Closeness, closeness
 from sfumato.audit.datasets import Edge, edges, halton, numbers, odd_numbers, units, without
+from sfumato.audit.histogram import HistogramMethod
 from sfumato.audit.mechanisms import Mechanism, MechanismError, Raised
 from sfumato.audit.report import Excluded, Histogram, Point, Report, Witness
 
 __all__ = [
+    "Check",
     "Claim",
+    "Closeness",
     "Edge",
     "Excluded",
     "Histogram",
+    "HistogramMethod",
     "Mechanism",
     "MechanismError",
     "Pair",
@@ -25,6 +30,7 @@ __all__ = [
     "approximate",
     "assert_private",
     "audit",
+    "closeness",
     "curve",
     "edges",
     "gaussian",

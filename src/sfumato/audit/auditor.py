@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,9 @@ import numpy as np
 from sfumato.audit.bounds import epsilon_lower, half_line_excess, visible_epsilon
 from sfumato.audit.claims import Claim, approximate
 from sfumato.audit.datasets import NEIGHBORS, Edge, edges, numbers
+from sfumato.audit.histogram import HistogramMethod
 from sfumato.audit.mechanisms import Mechanism, MechanismError
-from sfumato.audit.pair_test import PairTest
+from sfumato.audit.pair_test import LEAST_BATCH, PairTest
 from sfumato.audit.report import Excluded, Point, Report
 from sfumato.audit.witness import witness
 from sfumato.errors import ParameterError
@@ -109,7 +109,8 @@ def audit(
         confidence: of `epsilon_lower` and of what a pass excludes.
         max_samples: draws a side, over all pairs of datasets.
         seconds: limit on time; the audit ends after the batch that passes it.
-        method: "betting", "histogram", or an object with `run(task: Task) -> Report`.
+        method: "betting", "histogram" (a `HistogramMethod` with defaults), or another object with
+            `run(task: Task) -> Report`; its `data()`, if it has one, is used where data and pairs are None.
         progress: called with a `Progress` after each batch.
     Returns:
         A Report.
@@ -117,14 +118,9 @@ def audit(
         ParameterError: a parameter is not admissible.
         MechanismError: the mechanism cannot be judged.
     """
-    if method == "betting":
-        method = Betting()
-    elif method == "histogram":
-        method = import_module("sfumato.audit.histogram").HistogramMethod()
-    elif not hasattr(method, "run"):
-        raise ParameterError("method", method, "'betting', 'histogram', or an object with run(task)")
-    if data is None and pairs is None and hasattr(method, "data"):
-        data = method.data()
+    chosen = _method(method)
+    if data is None and pairs is None and hasattr(chosen, "data"):
+        data = chosen.data()
     task = _task(
         mechanism,
         epsilon,
@@ -139,8 +135,18 @@ def audit(
         seconds,
         progress,
     )
-    report: Report = method.run(task)
+    report: Report = chosen.run(task)
     return report
+
+
+def _method(method: Any) -> Any:
+    if method == "betting":
+        return Betting()
+    if method == "histogram":
+        return HistogramMethod()
+    if not hasattr(method, "run"):
+        raise ParameterError("method", method, "'betting', 'histogram', or an object with run(task)")
+    return method
 
 
 class Betting:
@@ -168,7 +174,7 @@ class Betting:
                 break
             edge = batch if batch < len(tests) else _next(tests, batch)
             test = tests[edge]
-            size = min(test.next_size, task.max_samples - spent)
+            size = min(_size(test, len(tests) == 1 or batch % 2 == 1), task.max_samples - spent)
             if spent:
                 affordable = _SHARE_OF_TIME * (task.seconds - elapsed) * spent / max(elapsed, 1e-9)
                 size = min(size, max(int(affordable), 16))
@@ -278,6 +284,11 @@ def _next(tests: list[PairTest], batch: int) -> int:
         return max(range(len(tests)), key=lambda e: tests[e].log_wealth)
     # A pair whose two sides always gave one and the same output is looked at less.
     return min(range(len(tests)), key=lambda e: tests[e].samples * (16 if tests[e].silent else 1))
+
+
+def _size(test: PairTest, chased: bool) -> int:
+    """Choose the draws a side of a batch: more as they add up, so that learning takes little of the time."""
+    return max(LEAST_BATCH, test.samples // (4 if chased else 2))
 
 
 def _check_outputs(tests: list[PairTest], mechanism: Mechanism) -> None:

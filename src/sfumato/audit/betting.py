@@ -35,7 +35,7 @@ def best_bet(p: Floats, q: Floats, claim: Pair) -> tuple[Floats, Floats]:
 
     >>> c, s = best_bet(np.array([0.5, 0.5]), np.array([0.1, 0.4]), Pair(1.0))
     >>> s.round(3)
-    array([0.316, 0.   ])
+    array([0.178, 0.   ])
 
     Source:
         Turner, Ly and Grünwald 2024 (E-variables of 2x2 tables); docs/proofs/audit.md, 2.
@@ -109,11 +109,11 @@ def _nearest(p: Floats, q: Floats, factor: float, delta: float) -> Floats:
         # With c = 1 - (1 - p)/(1 - p0): (1 - m) c^2 - b c + (m p - q) = 0.
         b = (1 - q) + m * (1 - p)
         gap = np.maximum(m * p - q, 0.0)
-        c = 2 * gap / (b + np.sqrt(np.maximum(b * b - 4 * (1 - m) * gap, 0.0)))
+        c = 2 * gap / np.maximum(b + np.sqrt(np.maximum(b * b - 4 * (1 - m) * gap, 0.0)), 1e-300)
         first = 1 - (1 - p) / np.maximum(1 - c, 1e-300)
         return np.clip(first * m, 1e-300, m * (1 - 1e-12))
     low, high = np.zeros_like(q), np.full_like(q, (1 - delta) / factor)
-    for _ in range(50):
+    for _ in range(40):
         middle = (low + high) / 2
         first = factor * middle + delta
         slope = factor * (p / first - (1 - p) / (1 - first)) + q / middle - (1 - q) / (1 - middle)

@@ -1,4 +1,4 @@
-"""What draws exclude: a lower bound on epsilon, a bound on the excess of half-lines, and what was in sight."""
+"""What draws exclude: a lower bound on epsilon, a bound on the excess of half-lines, what was in sight."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ def ladder(epsilon: float) -> list[float]:
     """Return the epsilons that are tried in turn for a lower bound: fixed before any draw.
 
     >>> ladder(1.0)[:3], ladder(1.0)[-1]
-    ([0.05, 0.1, 0.15], 20.0)
+    ([0.025, 0.05, 0.075], 20.0)
     """
     unit = epsilon if 0 < epsilon < math.inf else 1.0
-    steps = (
-        [k / 20 for k in range(1, 41)] + [2 + k / 10 for k in range(1, 31)] + [5.5 + k / 2 for k in range(30)]
-    )
+    fine = [k / 40 for k in range(1, 81)]
+    steps = fine + [2 + k / 10 for k in range(1, 31)] + [5.5 + k / 2 for k in range(30)]
     return [unit * step for step in steps]
 
 
@@ -93,8 +92,7 @@ class _Accounts:
         p, q = estimates(past_x, past_y, before)
         gained = []
         for claim in claims:
-            c, s = best_bet(p, q, claim)
-            gained.append(log_factors(c, s, claim, (x, y), samples))
+            gained.append(log_factors(*best_bet(p, q, claim), claim, (x, y), samples))
         self.gained = np.stack(gained)
         ends = np.cumsum(sizes)
         # Each wager has its own row of accounts.
@@ -148,7 +146,7 @@ def half_line_excess(tests: Sequence[PairTest], confidence: float) -> float:
                 for p, q in ((below_x, below_y), (below_y, below_x)):
                     seen = max((p - pair.factor * q).max(), ((1 - p) - pair.factor * (1 - q)).max())
                     worst = max(worst, seen - pair.delta + (1 + pair.factor) * error)
-    return worst if worst > -math.inf else math.inf
+    return float(worst) if worst > -math.inf else math.inf
 
 
 def _cdfs(x: Floats, y: Floats) -> tuple[Floats, Floats]:
@@ -172,7 +170,7 @@ def visible_epsilon(claim: Pair, samples: int, needed: float) -> float:
         An epsilon above the claimed one; infinity if none would do.
 
     >>> round(visible_epsilon(Pair(1.0), 20_000, 13.8), 2)
-    1.08
+    1.05
     """
     shares = 0.5 ** np.linspace(0.1, 20, 200)
 

@@ -148,7 +148,7 @@ def units(
     first = groups[0]
     others = [("u0", first, low)]
     crowd = [(f"u{i}", g, v) for i, (g, v) in enumerate(itertools.product(groups, (low, high, high)))]
-    told = {
+    told: dict[str, list[tuple[Any, Any]]] = {
         "one row at the upper bound": [(first, high)],
         "one row at the lower bound": [(first, low)],
         "40 rows in one group": [(first, high)] * 40,
@@ -243,7 +243,9 @@ def without(dataset: Any, index: int) -> Any:
     >>> without([1, 2, 3], 1)
     [1, 3]
     """
-    if isinstance(dataset, (list, tuple)):
+    if isinstance(dataset, list):
+        return dataset[:index] + dataset[index + 1 :]
+    if isinstance(dataset, tuple):
         return dataset[:index] + dataset[index + 1 :]
     if isinstance(dataset, np.ndarray):
         return np.delete(dataset, index, axis=0)

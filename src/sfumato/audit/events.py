@@ -65,7 +65,8 @@ def most_telling(events: Candidates, samples: int, claim: Pair) -> int:
 
 def estimates(x: Counts | Floats, y: Counts | Floats, samples: int | Floats) -> tuple[Floats, Floats]:
     """Return probabilities of an event on both sides from its counts; never 0 or 1."""
-    return (np.asarray(x) + 0.5) / (samples + 1), (np.asarray(y) + 0.5) / (samples + 1)
+    total = np.asarray(samples, np.float64) + 1
+    return (np.asarray(x, np.float64) + 0.5) / total, (np.asarray(y, np.float64) + 0.5) / total
 
 
 def _half_lines(x: Counts, y: Counts, ordered: int) -> Candidates:
@@ -76,7 +77,8 @@ def _half_lines(x: Counts, y: Counts, ordered: int) -> Candidates:
     def mask(number: int) -> Mask:
         cut = number % (ordered - 1) + 1
         place = np.arange(cells)
-        return place < cut if number < ordered - 1 else (place >= cut) & (place < ordered)
+        below_cut: Mask = place < cut
+        return below_cut if number < ordered - 1 else ~below_cut & (place < ordered)
 
     return Candidates(np.concatenate([below[0], above[0]]), np.concatenate([below[1], above[1]]), mask)
 
@@ -88,9 +90,11 @@ def _intervals(x: Counts, y: Counts, ordered: int) -> Candidates:
 
     def mask(number: int) -> Mask:
         place = np.arange(cells)
-        return (place >= first[number]) & (place <= last[number])
+        inside: Mask = (place >= first[number]) & (place <= last[number])
+        return inside
 
-    return Candidates(*(s[last + 1] - s[first] for s in sums), mask)
+    inside_x, inside_y = (s[last + 1] - s[first] for s in sums)
+    return Candidates(inside_x, inside_y, mask)
 
 
 def _sets(x: Counts, y: Counts) -> Candidates:

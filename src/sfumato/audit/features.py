@@ -1,4 +1,4 @@
-"""What is looked at in an output: a bank of features that sort it into cells, learned from past draws alone."""
+"""What is looked at in an output: features that sort it into cells, learned from past draws alone."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Atoms(Cells):
     @classmethod
     def learn(cls, x: Codes, y: Codes, word: Callable[[int], str]) -> Atoms | None:
         """Keep the values that were seen at least twice; None if there are none, or all are the same."""
-        codes, seen = np.unique(np.concatenate([x, y]), return_counts=True)
+        codes, seen = np.unique(np.concatenate([_thin(x), _thin(y)]), return_counts=True)
         if len(codes) < 2 or seen.max() < 2:
             return None
         often = np.argsort(-seen, kind="stable")[:_MOST_ATOMS]
@@ -193,8 +193,9 @@ def _of_column(reader: Reader, column: int, x: Draws, y: Draws) -> list[Feature]
     if tokens.min() < tokens.max():
         found.append(Feature(f"kind of {name}", token, _atoms(lambda c: reader.vocabulary.words[c])))
     codes = np.concatenate([x.atoms[:, column], y.atoms[:, column]])
-    values, first, seen = np.unique(codes, return_index=True, return_counts=True)
-    if len(values) > 1 and seen.max() > 1 and not (len(values) == len(np.unique(tokens)) and not len(some)):
+    values, seen = np.unique(codes, return_counts=True)
+    only_kinds = not len(some) and len(values) == len(np.unique(tokens))
+    if len(values) > 1 and seen.max() > 1 and not only_kinds:
         known = _Known(reader, column)
         known.see(x)
         known.see(y)
@@ -210,16 +211,16 @@ def _of_whole(x: Draws, y: Draws) -> list[Feature]:
         return np.isfinite(draws.numbers)
 
     def total(draws: Draws) -> Floats:
-        return np.where(present(draws), draws.numbers, 0.0).sum(axis=1)
+        return np.asarray(np.where(present(draws), draws.numbers, 0.0).sum(axis=1))
 
     def largest(draws: Draws) -> Floats:
-        return np.where(present(draws), draws.numbers, -np.inf).max(axis=1)
+        return np.asarray(np.where(present(draws), draws.numbers, -np.inf).max(axis=1))
 
     def smallest(draws: Draws) -> Floats:
-        return np.where(present(draws), draws.numbers, np.inf).min(axis=1)
+        return np.asarray(np.where(present(draws), draws.numbers, np.inf).min(axis=1))
 
     def place_of_largest(draws: Draws) -> Codes:
-        return np.where(present(draws), draws.numbers, -np.inf).argmax(axis=1)
+        return np.asarray(np.where(present(draws), draws.numbers, -np.inf).argmax(axis=1))
 
     def lowest(draws: Draws) -> Floats:
         bits = draws.low.min(axis=1)
@@ -267,7 +268,7 @@ class _Known:
         number, token = self.names.get(code, (np.nan, -1))
         if token < 0:
             return "a value"
-        if number == number:
+        if not np.isnan(number):
             return f"{number:g}" if float(f"{number:g}") == number else repr(number)
         return self.reader.vocabulary.words[token]
 

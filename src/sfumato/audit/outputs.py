@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -157,12 +158,11 @@ class Reader:
         numbers = np.full(len(values), np.nan)
         tokens = np.zeros(len(values), np.int64)
         low = np.full(len(values), NO_BITS)
-        for i, value in enumerate(values):
-            if isinstance(value, np.generic):
-                value = value.item()
+        for i, given in enumerate(values):
+            value = given.item() if isinstance(given, np.generic) else given
             if isinstance(value, float):
                 numbers[i] = value
-                if value - value != 0 or (value == 0 and str(value)[0] == "-"):
+                if not math.isfinite(value) or (value == 0 and math.copysign(1, value) < 0):
                     tokens[i] = self.vocabulary.code(_odd_word(value))
             elif isinstance(value, int):
                 try:
@@ -210,7 +210,7 @@ def leaves(output: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _named(items: Any) -> Iterator[tuple[str, Any]]:
-    """Name rows by the texts in them, where they have some: the row of group "a" is the same in each output."""
+    """Name rows by the texts in them, where they have some: the row of group "a" is then always the same."""
     seen: dict[str, int] = {}
     for i, item in enumerate(items):
         texts = (
@@ -234,9 +234,9 @@ def _numeric(outputs: Any) -> NDArray[Any] | None:
     kinds = set(map(type, outputs))
     if kinds == {float}:
         return np.array(outputs)
-    if kinds in ({list}, {tuple}) and len(set(map(len, outputs))) == 1 and len(outputs[0]) <= MOST_COLUMNS:
-        if set(map(type, itertools.chain.from_iterable(outputs))) == {float}:
-            return np.array(outputs)
+    flat = kinds in ({list}, {tuple}) and len(set(map(len, outputs))) == 1
+    if flat and set(map(type, itertools.chain.from_iterable(outputs))) == {float}:
+        return np.array(outputs)
     return None
 
 
@@ -247,7 +247,7 @@ def _word(value: Any) -> str:
 
 
 def _odd_word(value: float) -> str:
-    return "NaN" if value != value else "-0.0" if value == 0 else str(value)
+    return "NaN" if math.isnan(value) else "-0.0" if value == 0 else str(value)
 
 
 def _low_of_floats(numbers: Floats) -> Codes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +16,11 @@ from sfumato.audit.features import Cells, Extract, Feature, bank
 from sfumato.audit.mechanisms import BatchRaised, Mechanism, Raised
 from sfumato.audit.outputs import RAISES, Draws, Reader, joined
 
-EXPLORED = 48
-_LEAST_BATCH = 48
+LEAST_BATCH = 48
 # Cells are learned anew when the past has grown by this factor; until then new draws are only counted.
 _RELEARN = 1.5
 # Shares of the wealth: of the features known after exploration, and of draws that vectorised calls give.
+_MOST_KEPT = 20_000_000
 _FIRST_BANK = 0.9
 _VECTORISED = 0.9
 
@@ -112,11 +113,8 @@ class Wager:
         """The logarithm of the weighted wealth of all bets."""
         if self.log_wealth is None:
             return self.log_weight
-        return (
-            self.log_weight
-            + float(np.logaddexp.reduce(self.log_wealth.ravel()))
-            - np.log(self.log_wealth.size)
-        )
+        mean = float(np.logaddexp.reduce(self.log_wealth.ravel())) - math.log(self.log_wealth.size)
+        return self.log_weight + mean
 
     def _count(self, x: Any, y: Any) -> tuple[Counts, Counts]:
         assert self.cells is not None
@@ -177,37 +175,22 @@ class PairTest:
         self.reader = Reader()
         self.samples = 0
         self.wagers: list[Wager] = []
+        self.log_wealth = 0.0  # its natural logarithm
+        self._looked_at = 0
+        self._full = False  # whether draws are only counted, no longer kept to learn from
+        self.silent = True  # whether all draws of both sides gave one and the same output
         self._late = 0
         self.history: list[tuple[int, list[Step]]] = []
         self._x: list[Draws] = []
         self._y: list[Draws] = []
 
     @property
-    def log_wealth(self) -> float:
-        """Natural logarithm of the wealth."""
-        if not self.wagers:
-            return 0.0
-        kept = -np.inf if self._late_share() <= 0 else np.log(self._late_share())
-        return self.log_share + float(np.logaddexp.reduce([kept, *(w.total for w in self.wagers)]))
-
-    @property
     def past(self) -> tuple[Draws, Draws]:
-        """All draws of both sides."""
+        """The draws of both sides, up to the first 20 million numbers and tokens of each."""
         columns = len(self.reader.paths)
         if len(self._x) > 1:
             self._x, self._y = [joined(self._x, columns)], [joined(self._y, columns)]
         return self._x[0].wide(columns), self._y[0].wide(columns)
-
-    @property
-    def next_size(self) -> int:
-        """Draws a side that the next batch should have."""
-        return max(_LEAST_BATCH, self.samples // 4) if self.samples else EXPLORED
-
-    @property
-    def silent(self) -> bool:
-        """Whether every draw of both sides gave one and the same output."""
-        x, y = self.past
-        return len(np.unique(np.concatenate([x.whole, y.whole]))) == 1
 
     @property
     def only_raised(self) -> str | None:
@@ -235,9 +218,16 @@ class PairTest:
         x = x.wide(len(self.reader.paths))
         steps = [w.bet(i, x, y) for i, w in enumerate(self.wagers)]
         self.history.append((time, [s for s in steps if s is not None]))
-        self._x.append(x)
-        self._y.append(y)
         self.samples += size
+        if not self._full:
+            self._x.append(x)
+            self._y.append(y)
+            self._full = self.samples * x.numbers.shape[1] > _MOST_KEPT
+        self.silent = self.silent and len(np.unique(np.concatenate([x.whole, y.whole]))) == 1
+        # Before anything is learned no bet is made: the wealth is what it was, times 1.
+        totals = [w.total for w in self.wagers] or [0.0]
+        reserved = [np.log(self._late_share())] if self.wagers else []
+        self.log_wealth = self.log_share + float(np.logaddexp.reduce([*reserved, *totals]))
         self._learn()
 
     def best(self) -> tuple[Wager, Place]:
@@ -266,8 +256,11 @@ class PairTest:
         self._singly = True
         self.notes.append(f"{self.edge.name}: a call raised {raised.kind}; from then on one draw a call")
         self._begin()
+        self.log_wealth = self.log_share
 
     def _learn(self) -> None:
+        if self._full and self.wagers:
+            return
         x, y = self.past
         known = {w.feature.name for w in self.wagers}
         if not self.wagers or self.samples >= _RELEARN * self._looked_at:

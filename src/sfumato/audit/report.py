@@ -74,9 +74,9 @@ class Excluded:
         epsilon_lower: true epsilon (at `delta`) is at least this, with the report's confidence.
         excess: with the report's confidence, P(A) <= e^epsilon Q(A) + delta + excess for all half-lines A of
             every recorded number, for all audited pairs of datasets, in both directions.
-        visible_epsilon: the least epsilon (at the first delta of the claim) that could be expected to be found
-            with so many samples on one pair of datasets, if its event were the most telling one possible. Less
-            was out of sight.
+        visible_epsilon: the least epsilon (at the first delta of the claim) that could be expected to be
+            found with so many samples on one pair of datasets, if its event were the most telling one
+            possible. Less was out of sight.
     """
 
     epsilon_lower: float
@@ -111,7 +111,7 @@ class Report:
         epsilon_lower: a lower bound on the true epsilon at `delta`, with probability at least `confidence`.
         delta: the delta that `epsilon_lower` is about.
         confidence: of `epsilon_lower` and `excluded`.
-        alpha: bound on the false-alarm probability.
+        alpha: bound on the false-alarm probability; NaN where the method has none.
         witness: what broke the claim; None if nothing did.
         samples: draws a side, over all pairs of datasets.
         seconds: time that it took.

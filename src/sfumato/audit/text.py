@@ -20,15 +20,13 @@ def text(report: Report) -> str:
     lines = [_violated(report) if report.violated else _passed(report)]
     witness, excluded = report.witness, report.excluded
     if witness is not None:
+        shares = f"{witness.frequency:.4g} and {witness.neighbour_frequency:.4g}"
+        ratio = _ratio(witness.observed_epsilon, witness.delta)
         lines += [
             _line("more often", f"on {shown(witness.dataset, 300)}"),
             _line("than", f"on {shown(witness.neighbour, 300)}"),
             _line("event", witness.event),
-            _line(
-                "shares",
-                f"{witness.frequency:.4g} and {witness.neighbour_frequency:.4g} of {witness.samples:,} draws each"
-                + _ratio(witness.observed_epsilon, witness.delta),
-            ),
+            _line("shares", f"{shares} of {witness.samples:,} draws each{ratio}"),
         ]
     at = "" if report.delta == 0 else f" at delta = {report.delta:g}"
     lines.append(
@@ -36,12 +34,12 @@ def text(report: Report) -> str:
     )
     if excluded is not None:
         if math.isfinite(excluded.excess):
-            claim = "P(A) - e^epsilon Q(A) - delta"
             lines.append(
                 _line(
                     "excluded",
-                    f"{claim} is at most {excluded.excess:.3g} for all half-lines A of each number in the outputs, "
-                    f"on all pairs of datasets that were looked at, with {report.confidence:.3g} confidence",
+                    f"P(A) - e^epsilon Q(A) - delta above {excluded.excess:.3g}, for all half-lines A of "
+                    "each number in the outputs, on all pairs of datasets that were looked at, with "
+                    f"{report.confidence:.3g} confidence",
                 )
             )
         lines.append(_line("in sight", _sight(excluded.visible_epsilon)))
@@ -57,9 +55,10 @@ def text(report: Report) -> str:
 
 
 def _violated(report: Report) -> str:
+    alarms = "no exact rate" if math.isnan(report.alpha) else f"at most {report.alpha:g}"
     return (
         f"VIOLATED: {report.mechanism} breaks its claim, {report.claim} "
-        f"(false alarms over the whole audit: at most {report.alpha:g})"
+        f"(false alarms over the whole audit: {alarms})"
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.audit.features import Quantiles
 from sfumato.audit.mechanisms import Mechanism
@@ -38,7 +37,7 @@ def witness(test: PairTest) -> Witness:
         event=cells.words(wager.feature.name, mask),
         frequency=first,
         neighbour_frequency=second,
-        samples=test.samples,
+        samples=len(draws),
         epsilon=pair.epsilon,
         delta=pair.delta,
         replay=replay(test, dataset, neighbour),
@@ -80,8 +79,6 @@ def histogram(x: Floats, y: Floats, what: str) -> Histogram | None:
 
 def _first_numbers(test: PairTest, draws: Draws, others: Draws) -> tuple[str, tuple[Floats, Floats]]:
     """Return the first column that has numbers in it."""
-    present: NDArray[np.bool_] = np.isfinite(draws.numbers).any(axis=0) | np.isfinite(others.numbers).any(
-        axis=0
-    )
-    column = int(np.argmax(present))
+    both = np.vstack([draws.numbers, others.numbers])
+    column = int(np.argmax(np.isfinite(both).any(axis=0)))
     return test.reader.paths[column], (draws.numbers[:, column], others.numbers[:, column])
