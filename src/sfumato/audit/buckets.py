@@ -68,9 +68,9 @@ class Buckets:
             width *= 2 / sum(1 for values in finite if values.size)
             # As many buckets as draws tell no less than more of them would.
             count = int(min(max(math.ceil((high / 2 - low / 2) / width * 2), 2), both.size))
-        step = high / count - low / count
-        boundaries = np.unique(low + step * np.arange(count + 1)) if step > 0 else np.array([low])
-        return cls(boundaries[np.isfinite(boundaries)], words)
+        # So written, it overflows for no finite numbers.
+        share = np.arange(count + 1) / count
+        return cls(np.unique(low * (1 - share) + high * share), words)
 
     def counts(self, sample: Column) -> Codes:
         """Count a sample's values in each bucket: the intervals from left to right, then the words."""
@@ -92,11 +92,10 @@ class Buckets:
 
 
 def _width(values: Floats) -> float:
-    quarter, three_quarters = np.quantile(values, [0.25, 0.75])
-    spread = 2 * (three_quarters / 2 - quarter / 2) * 2
-    if not spread > 0:
-        spread = values.max() / 2 - values.min() / 2
-    return float(min(max(spread / np.cbrt(len(values)), LEAST_WIDTH), np.finfo(float).max / 4))
+    with np.errstate(over="ignore"):
+        quarter, three_quarters = np.quantile(values, [0.25, 0.75])
+        spread = 2 * (three_quarters - quarter) if three_quarters > quarter else np.ptp(values)
+    return float(np.clip(spread / np.cbrt(len(values)), LEAST_WIDTH, np.finfo(float).max / 4))
 
 
 @dataclass(frozen=True)

@@ -252,7 +252,7 @@ def without(dataset: Any, index: int) -> Any:
     kept = [i for i in range(_size(dataset)) if i != index]
     if hasattr(dataset, "iloc"):
         return dataset.iloc[kept]
-    return dataset.take(kept)
+    return dataset.take(np.array(kept, np.int64))
 
 
 def _telling(dataset: Any) -> list[int]:
