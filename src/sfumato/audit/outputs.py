@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 MISSING = 1
-RAISES = "raises "
+RAISES = "exception "
 MOST_COLUMNS = 1000
 _MOST_TOKENS = 100_000
 # Valuations of what has no lowest set bit.
