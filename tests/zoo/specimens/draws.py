@@ -38,6 +38,11 @@ def gaussian(sigma: float | Fraction, shape: Any, grid: float = GRID) -> np.ndar
     return rounded(Gaussian(Fraction(sigma) / Fraction(grid)), shape) * grid
 
 
+def on_grid(values: np.ndarray) -> np.ndarray:
+    """Values rounded to the grid, so that their low bits tell nothing."""
+    return np.rint(values / GRID) * GRID
+
+
 def numbers(values: Iterable[Any]) -> np.ndarray:
     """The numbers among the values, NaN left out."""
     kept = [float(v) for v in values if isinstance(v, (int, float))]
@@ -46,7 +51,7 @@ def numbers(values: Iterable[Any]) -> np.ndarray:
 
 def clamped(values: Iterable[Any], lower: float, upper: float) -> np.ndarray:
     """The numbers among the values, clamped and put on the grid: their float sums are exact."""
-    return np.rint(np.clip(numbers(values), lower, upper) / GRID) * GRID
+    return on_grid(np.clip(numbers(values), lower, upper))
 
 
 def total(values: Iterable[Any], lower: float, upper: float) -> float:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from sfumato.budget.gaussian import gaussian_mu
-from specimens.draws import GRID, NUMPY, gaussian, laplace, total
+from specimens.draws import GRID, NUMPY, gaussian, laplace, on_grid, total
 from specimens.noise import COUNT, noisy_count
 from specimens.specimen import NOTHING, REPLACED, Specimen
 
@@ -36,19 +36,19 @@ def exact_gaussian(dataset, size):
 
 def fixed_seed(dataset, size):
     """Each call of the library makes its generator anew, from the same seed."""
-    noise = np.rint(np.random.default_rng(42).laplace() / GRID) * GRID
+    noise = on_grid(np.random.default_rng(42).laplace())
     return np.full(size, len(dataset) + noise)
 
 
 def sixteen_bits(dataset, size):
     uniform = (NUMPY.integers(0, 2**16, size) + 0.5) / 2**16 - 0.5
     noise = -np.sign(uniform) * np.log1p(-2 * np.abs(uniform))
-    return len(dataset) + np.rint(noise / GRID) * GRID
+    return len(dataset) + on_grid(noise)
 
 
 def nan_survives(dataset, size):
     values = np.array([float(v) for v in dataset])
-    clipped = np.rint(np.clip(values, 0, 1) / GRID) * GRID
+    clipped = on_grid(np.clip(values, 0, 1))
     return clipped.sum() + laplace(1, size)
 
 

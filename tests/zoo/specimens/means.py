@@ -6,21 +6,21 @@ import math
 
 import numpy as np
 
-from specimens.draws import clamped, laplace
+from specimens.draws import clamped, laplace, on_grid
 from specimens.specimen import NOTHING, Specimen
 
 
 def exact_divisor(scale):
     def mechanism(dataset, size):
         values = clamped(dataset, 0, 1)
-        return (values.sum() + laplace(scale, size)) / max(1, len(values))
+        return on_grid((values.sum() + laplace(scale, size)) / max(1, len(values)))
 
     return mechanism
 
 
 def exact_divisor_by_width(dataset, size):
     values = clamped(dataset, 4, 5)
-    return (values.sum() + laplace(1, size)) / max(1, len(values))
+    return on_grid((values.sum() + laplace(1, size)) / max(1, len(values)))
 
 
 def noisy_divisor(lower, upper, scale):

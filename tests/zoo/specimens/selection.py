@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from specimens.draws import NUMPY, laplace
+from specimens.draws import NUMPY, laplace, on_grid
 from specimens.specimen import ANSWERS, Specimen
 
 FIVE = ((0.0,) * 5, (1.0,) * 5)
@@ -14,10 +14,6 @@ FIVE = ((0.0,) * 5, (1.0,) * 5)
 
 def exponential(scale, shape):
     return -scale * np.log1p(-NUMPY.random(shape))
-
-
-def on_grid(noise):
-    return np.rint(noise * 2**20) / 2**20
 
 
 def laplace_max(publish, scale):
