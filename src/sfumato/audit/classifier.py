@@ -1,4 +1,4 @@
-"""A score for outputs with several leaves: a logistic regression that tells the two sides apart."""
+"""A score for outputs with several leaves: a linear discriminant that tells the two sides apart."""
 
 from __future__ import annotations
 
@@ -6,21 +6,27 @@ import numpy as np
 
 from sfumato.audit.outputs import Codes, Draws, Floats
 
-_RIDGE = 1.0
+_RIDGE = 10.0
 _MOST_COLUMNS = 200
 _MOST_TOKENS = 4
-_STEPS = 12
-_FITTED_ON = 20_000
+_STEPS = 25
+_FITTED_ON = 5_000
+# Wider outputs are scored by lines alone.
+_MOST_SQUASHED = 100
 
 
 class Classifier:
-    """Logistic regression on numbers and kinds of leaves, fitted by Newton's method with a ridge.
+    """Linear discriminant on numbers and kinds of leaves, fitted by least squares with a ridge.
 
     Args:
         x: draws of the first side.
         y: draws of the second side, as wide.
 
-    Its score is a log-ratio of the sides' densities, but for its misfit; nothing rests on how good it is.
+    Nothing rests on how good it is.
+
+    Source:
+        Fisher 1936; conjugate gradients (Hestenes and Stiefel 1952) in place of a factorisation, as many
+        small matrices would keep all threads of the linear algebra busy with waiting for each other.
     """
 
     def __init__(self, x: Draws, y: Draws) -> None:
@@ -32,12 +38,12 @@ class Classifier:
         spread = np.quantile(np.abs(raw - self._center), 0.75, axis=0)
         self._scale = np.where(spread > 0, spread, 1.0)
         design = self._scaled(raw)
-        side = np.concatenate([np.ones(len(x)), np.zeros(len(y))])
-        self._weights = _newton(design, side)
+        side = np.concatenate([np.ones(len(x)), -np.ones(len(y))])
+        self._weights = _least_squares(design, side)
 
     def score(self, draws: Draws) -> Floats:
         """Return the score of each draw: larger where the first side is more likely."""
-        return np.asarray(self._scaled(self._raw(draws)) @ self._weights)
+        return np.asarray(np.einsum("ij,j->i", self._scaled(self._raw(draws)), self._weights))
 
     def _raw(self, draws: Draws) -> Floats:
         columns = len(self._tokens)
@@ -50,20 +56,27 @@ class Classifier:
 
     def _scaled(self, raw: Floats) -> Floats:
         scaled = np.clip((raw - self._center) / self._scale, -8, 8)
-        return np.hstack([scaled, np.ones((len(raw), 1))])
+        # The log-ratio of shifted Laplace noise is a clipped line, of Gaussian noise a line: offer both.
+        squashed = [np.clip(scaled, -1, 1)] if scaled.shape[1] <= _MOST_SQUASHED else []
+        return np.hstack([scaled, *squashed, np.ones((len(raw), 1))])
 
 
-def _newton(design: Floats, side: Floats) -> Floats:
+def _least_squares(design: Floats, side: Floats) -> Floats:
+    """Solve (D'D + ridge) w = D' side by conjugate gradients."""
     weights = np.zeros(design.shape[1])
-    ridge = np.full(design.shape[1], _RIDGE)
+    residual = np.einsum("ij,i->j", design, side)
+    direction, size = residual, float((residual**2).sum())
+    enough = 1e-8 * size
     for _ in range(_STEPS):
-        chance = 1 / (1 + np.exp(-np.clip(design @ weights, -30, 30)))
-        gradient = design.T @ (side - chance) - ridge * weights
-        curvature = (design * (chance * (1 - chance))[:, None]).T @ design + np.diag(ridge)
-        step = np.linalg.solve(curvature, gradient)
-        weights = weights + step
-        if np.abs(step).max() < 1e-6:
+        if size <= enough:
             break
+        image = np.einsum("ij,j->i", design, direction)
+        image = np.einsum("ij,i->j", design, image) + _RIDGE * direction
+        step = size / float((direction * image).sum())
+        weights = weights + step * direction
+        residual = residual - step * image
+        size, before = float((residual**2).sum()), size
+        direction = residual + size / before * direction
     return weights
 
 

@@ -135,22 +135,21 @@ class Atoms(Cells):
         return f"{name} is {named[0]}" if len(named) == 1 else f"{name} in {{{_listed(named)}}}"
 
 
-def bank(reader: Reader, x: Draws, y: Draws, most_columns: int = 6) -> list[Feature]:
+def bank(reader: Reader, columns: list[int], x: Draws, y: Draws) -> list[Feature]:
     """Return the features that past draws of both sides suggest.
 
     Args:
         reader: knows the columns and the words of tokens.
+        columns: those to be looked at by themselves.
         x: past draws of the first side, as wide as the reader's columns.
         y: past draws of the second side.
-        most_columns: single columns are looked at for the most different ones only.
     Returns:
         Features, those of single columns first. The same feature has the same name in every call.
     """
     found: list[Feature] = []
-    columns = len(reader.paths)
-    for column in _most_different(x, y, most_columns):
+    for column in columns:
         found += _of_column(reader, column, x, y)
-    if columns > 1:
+    if len(reader.paths) > 1:
         found += _of_whole(x, y)
     return found
 
@@ -235,13 +234,18 @@ def _of_whole(x: Draws, y: Draws) -> list[Feature]:
             Feature("exponent of the lowest set bit of all numbers", lowest, Quantiles.learn),
         ]
     found.append(Feature("score of a classifier", _no_score, Quantiles.learn, _classifier))
+    kinds = np.concatenate([x.kinds, y.kinds])
+    if kinds.min() < kinds.max():
+        found.append(Feature("kinds of all leaves", lambda draws: draws.kinds, _atoms(_hex)))
     codes = np.concatenate([x.whole, y.whole])
     values, seen = np.unique(codes, return_counts=True)
     if len(values) > 1 and seen.max() > 1:
-        found.append(
-            Feature("whole output", lambda draws: draws.whole, _atoms(lambda c: f"#{c & 0xFFFFFFFF:08x}"))
-        )
+        found.append(Feature("whole output", lambda draws: draws.whole, _atoms(_hex)))
     return found
+
+
+def _hex(code: int) -> str:
+    return f"#{code & 0xFFFFFFFF:08x}"
 
 
 def _no_score(draws: Draws) -> Floats:
@@ -277,17 +281,16 @@ def _atoms(word: Callable[[int], str]) -> Callable[[Codes, Codes], Atoms | None]
     return lambda x, y: Atoms.learn(x, y, word)
 
 
-def _most_different(x: Draws, y: Draws, most: int) -> list[int]:
+def most_different(x: Draws, y: Draws, most: int = 6) -> list[int]:
     """Return the columns whose numbers or kinds differ most between the sides."""
     columns = x.numbers.shape[1]
     if columns <= most:
         return list(range(columns))
-    n = len(x)
     fx, fy = (np.where(np.isfinite(d.numbers), np.arcsinh(np.nan_to_num(d.numbers)), 0.0) for d in (x, y))
     spread = np.sqrt((fx.var(axis=0) + fy.var(axis=0)) / 2) + 1e-300
     shift = np.abs(fx.mean(axis=0) - fy.mean(axis=0)) / spread
     kinds = np.abs((x.tokens > 0).mean(axis=0) - (y.tokens > 0).mean(axis=0)) * 2
-    return sorted(np.argsort(-np.maximum(shift, kinds), kind="stable")[:most].tolist()) if n else []
+    return sorted(np.argsort(-np.maximum(shift, kinds), kind="stable")[:most].tolist())
 
 
 def _thin(values: NDArray[Any]) -> NDArray[Any]:

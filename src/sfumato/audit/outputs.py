@@ -83,11 +83,12 @@ class Draws:
     @cached_property
     def whole(self) -> Codes:
         """A code for the exact value of each whole output."""
-        total = np.zeros(len(self), np.int64)
-        with np.errstate(over="ignore"):
-            for column in self.atoms.T:
-                total = _mixed(total * 31 + column)
-        return total
+        return _rows_mixed(self.atoms)
+
+    @cached_property
+    def kinds(self) -> Codes:
+        """A code for what kinds of leaves each output has, absent ones included."""
+        return _rows_mixed(self.tokens)
 
 
 def joined(batches: list[Draws], columns: int) -> Draws:
@@ -266,6 +267,14 @@ def _low_of_wholes(numbers: NDArray[Any]) -> Codes:
         lowest = bits & (~bits + np.uint64(1))
     found = np.frexp(lowest.astype(np.float64))[1].astype(np.int64) - 1
     return np.where(bits == 0, ZERO_BITS, found)
+
+
+def _rows_mixed(codes: Codes) -> Codes:
+    total = np.zeros(len(codes), np.int64)
+    with np.errstate(over="ignore"):
+        for column in codes.T:
+            total = _mixed(total * 31 + column)
+    return total
 
 
 def _mixed(codes: Codes) -> Codes:

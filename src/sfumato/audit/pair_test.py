@@ -12,7 +12,7 @@ from sfumato.audit.betting import Floats, best_bet, log_factors
 from sfumato.audit.claims import Claim
 from sfumato.audit.datasets import Edge
 from sfumato.audit.events import Counts, Mask, estimates, families, most_growth, most_telling
-from sfumato.audit.features import Cells, Extract, Feature, bank
+from sfumato.audit.features import Cells, Extract, Feature, bank, most_different
 from sfumato.audit.mechanisms import BatchRaised, Mechanism, Raised
 from sfumato.audit.outputs import RAISES, Draws, Reader, joined
 
@@ -20,6 +20,7 @@ LEAST_BATCH = 48
 # Cells are learned anew when the past has grown by this factor; until then new draws are only counted.
 _RELEARN = 1.5
 # Shares of the wealth: of the features known after exploration, and of draws that vectorised calls give.
+_MOST_COLUMNS = 12
 _MOST_KEPT = 20_000_000
 _FIRST_BANK = 0.9
 _VECTORISED = 0.9
@@ -177,6 +178,8 @@ class PairTest:
         self.wagers: list[Wager] = []
         self.log_wealth = 0.0  # its natural logarithm
         self._looked_at = 0
+        self._columns: list[int] = []  # looked at by themselves
+        self._columns_seen = 0
         self._full = False  # whether draws are only counted, no longer kept to learn from
         self.silent = True  # whether all draws of both sides gave one and the same output
         self._late = 0
@@ -265,8 +268,13 @@ class PairTest:
         known = {w.feature.name for w in self.wagers}
         if not self.wagers or self.samples >= _RELEARN * self._looked_at:
             self._looked_at = self.samples
-            new = [f for f in bank(self.reader, x, y) if f.name not in known]
             first = not self.wagers
+            self._columns += (
+                most_different(x, y) if first else range(self._columns_seen, len(self.reader.paths))
+            )
+            self._columns = list(dict.fromkeys(self._columns))[:_MOST_COLUMNS]
+            self._columns_seen = len(self.reader.paths)
+            new = [f for f in bank(self.reader, self._columns, x, y) if f.name not in known]
             for feature in new:
                 if first:
                     weight = _FIRST_BANK / len(new)
