@@ -179,7 +179,7 @@ def test_half_noise_is_found_and_right_noise_is_not(buckets):
 
 
 def test_the_regression_of_anon_avg():
-    """Seed 004 and ERRATA 18: the sum's scale |U - L|, right inside a mean of known count, is not for add/remove."""
+    """The sum's scale |U - L|, right inside a mean of known count, is not for add/remove."""
     data = [[4.5, 5.0], [5.0]]
     by_width, by_largest = (anon_sum(scale, 4.0, 5.0) for scale in (1, 5))
     assert audit(by_width, epsilon=1.0, data=data, method="histogram").violated
@@ -187,7 +187,7 @@ def test_the_regression_of_anon_avg():
 
 
 def test_a_mean_over_the_exact_count():
-    """ERRATA 18: with the right scale it still is not private."""
+    """With the right scale it still is not private."""
     words = SeededWords(3)
 
     def mechanism(dataset, size):
@@ -223,7 +223,7 @@ def test_what_is_no_number_breaks_the_predicate_too():
 
 
 def test_a_tolerated_share_hides_a_defect_on_few_buckets():
-    """ERRATA 20: the option is documented, and this is why it is not the default."""
+    """The option is documented, and this is why it is not the default."""
 
     def mechanism(dataset, size):
         noise = noisy(len, 1, seed=2)(dataset, size)

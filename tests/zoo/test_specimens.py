@@ -11,11 +11,11 @@ import pytest
 import specimens
 
 NAMES = [s.name for s in specimens.SPECIMENS]
-# Which of the list is which specimen: each of its words is here.
+# What the zoo was asked to hold, and where it is.
 LISTED = {
     "half noise": ["half noise"],
     "inverted and swapped scale": ["inverted scale", "swapped scales"],
-    "both mistakes of item 18": [
+    "both mistakes of ANON_AVG": [
         "sum with the width of its bounds",
         "mean over the exact count",
         "mean of the sum with the width of its bounds",

@@ -55,7 +55,7 @@ class Buckets:
         4
 
         Source:
-            Freedman and Diaconis 1981; the specification leaves the choice open between both.
+            Freedman and Diaconis 1981; Desfontaines 2020, section 4.2.6, allows both.
         """
         finite = [values[np.isfinite(values)] for values, _ in (x, y)]
         words = np.unique(np.concatenate([codes[~np.isfinite(values)] for values, codes in (x, y)]))

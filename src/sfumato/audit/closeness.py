@@ -101,7 +101,7 @@ def closeness(
     (False, ['tails', 'scale'])
 
     Source:
-        The specification (seed 004: "closeness tests"); Massart 1990 for the constant of "distance";
+        Desfontaines 2020, section 4.2.6, on closeness tests; Massart 1990 for the constant of "distance";
         Wald 1945 for the likelihood ratios of "scale"; docs/audit.md for the power of each.
     """
     if not 0 < alpha < 1:

@@ -54,7 +54,7 @@ class HistogramMethod:
     True
 
     Source:
-        The specification (seed 004, section 4.2.6); Wilson et al. 2020, section 5.3; the defaults are
+        Desfontaines 2020, section 4.2.6; Wilson et al. 2020, section 5.3; the defaults are
         those of the published tester of google/differential-privacy.
     """
 

@@ -25,7 +25,7 @@ class SearchGraph(Generic[S]):
     [(['a', 'b'], ['b']), (['a', 'b'], ['a']), (['a'], []), (['b'], [])]
 
     Source:
-        The specification's figure 4.15 and its algorithm; Wilson et al. 2020, section 5.3.
+        Desfontaines 2020, figure 4.15 and the algorithm after it; Wilson et al. 2020, section 5.3.
     """
 
     def __init__(self, dataset: Any, sample: Callable[[Any], S]) -> None:

@@ -38,7 +38,7 @@ def poisson_sample(dataset, size):
 SPECIMENS = [
     Specimen(
         name="shared budget spent twice",
-        source="issue",
+        source="folklore",
         why="The count and the sum of one release each spend all of epsilon.",
         claim={"epsilon": 1.0},
         truth=2.0,
@@ -58,7 +58,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="zCDP four times too small",
-        source="issue; opendp #2911's factor, on Gaussian noise",
+        source="opendp #2911's factor, on Gaussian noise",
         why="sigma = 1 / sqrt(8 rho): a sensitivity of 1 was taken as 1/2.",
         claim={"rho": 0.125},
         truth=0.5,

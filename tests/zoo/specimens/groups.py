@@ -133,7 +133,7 @@ SPLIT = 1 - (1 - DELTA) ** (1 / len(KEYS))
 SPECIMENS = [
     Specimen(
         name="number of groups ignored",
-        source="issue; Wilson et al. 2020, section 3 on bounding",
+        source="Wilson et al. 2020, on bounding contributions",
         why="A person is in four groups, and each group's noise is for a person in one.",
         claim={"epsilon": 1.0},
         truth=4.0,
@@ -144,7 +144,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="one group too many",
-        source="off by one in a rank; its opposite, k - 1, in OpenDP 0.16 (run)",
+        source="folklore; its opposite, k - 1 groups, in OpenDP 0.16 (run)",
         why="`rank <= k` with ranks from 0 keeps three groups of each person where two were meant.",
         claim={"epsilon": 1.0},
         truth=1.5,
@@ -155,7 +155,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="groups from the data",
-        source="issue; Korolova et al. 2009 on why that is not private",
+        source="Korolova et al. 2009 on why that is not private",
         why="Every group in the data is shown, so a group of one person tells that she is there.",
         claim={"epsilon": 1.0, "delta": DELTA},
         truth=math.inf,
@@ -166,7 +166,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="delta not split over groups",
-        source="issue; Wilson et al. 2020, theorem on thresholding",
+        source="Wilson et al. 2020, on thresholding",
         why="A person's four groups each appear with probability delta: one of them does with nearly 4 delta.",
         claim={"epsilon": 1.0, "delta": DELTA},
         truth=math.inf,
@@ -177,7 +177,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="threshold at >=",
-        source="issue; seed 004",
+        source="folklore",
         why="Whole noisy counts pass at the threshold itself, and delta was computed for above it.",
         claim={"epsilon": 1.0, "delta": math.exp(-2.5) / 2},
         truth=math.inf,
@@ -188,7 +188,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="threshold on rounded noise",
-        source="seed 004 (Wilson et al. 2020); ERRATA item 19",
+        source="Desfontaines 2020, section 4.2.6",
         why="Noise rounded to the grid of 2 passes 4 from 3 on: delta is exp(g / 2b) = e times what tau was for.",
         claim={"epsilon": 1.0, "delta": math.exp(-3) / 2},
         truth=math.inf,
@@ -199,7 +199,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="threshold on exact counts",
-        source="issue; k-anonymity before noise",
+        source="folklore: k-anonymity before noise",
         why="Whether a group is shown depends on its exact count.",
         claim={"epsilon": 1.0, "delta": DELTA},
         truth=math.inf,

@@ -113,7 +113,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="Box-Muller on 53 bits",
-        source="Qrlew (reading); Jin et al. 2022",
+        source="Qrlew (read, not run); Jin et al. 2022",
         why="A float Gaussian made by the database from its RANDOM().",
         claim=GAUSSIAN,
         truth=math.inf,
@@ -123,7 +123,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="fixed seed",
-        source="issue; smartnoise and diffprivlib's random_state in examples",
+        source="folklore",
         why="The noise is the same number every time.",
         claim={"epsilon": 1.0},
         truth=math.inf,
@@ -133,7 +133,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="16-bit randomness",
-        source="issue; Garfinkel and Leclerc 2020 on randomness for DP",
+        source="Garfinkel and Leclerc 2020 on randomness for DP",
         why="There are 65,536 noises, and those shifted by 1 are other numbers.",
         claim={"epsilon": 1.0},
         truth=math.inf,
@@ -143,7 +143,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="NaN poisoning",
-        source="seed 004; PipelineDP's np.clip (reading)",
+        source="Desfontaines 2020, section 4.2.6; PipelineDP's np.clip (read, not run)",
         why="NaN survives the clip, and the sum is NaN.",
         claim={"epsilon": 1.0},
         truth=math.inf,
@@ -153,7 +153,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="exception on infinity",
-        source="seed 004: an error in one row tells that the row is there",
+        source="Desfontaines 2020, section 4.2.6: an error in one row tells that the row is there",
         why="int(infinity) raises before the clamp.",
         claim={"epsilon": 1.0},
         truth=math.inf,
@@ -163,7 +163,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="int64 wrap",
-        source="seed 004; google/differential-privacy #40",
+        source="Desfontaines 2020, section 4.2.6; google/differential-privacy #40",
         why="2^62 + 2^62 is -2^63: one record moves the sum by three times its bound.",
         claim={"epsilon": 1.0},
         truth=3.0,

@@ -69,7 +69,7 @@ def zero_for_noisy_few(dataset, size):
 SPECIMENS = [
     Specimen(
         name="mean over the exact count",
-        source="Li et al. 2016, algorithm 2.3; seed 004's footnote 2, by Kulesza; ERRATA item 18",
+        source="Li, Lyu, Su and Yang 2016, algorithm 2.3; Desfontaines 2020, section 4.2.6, footnote by Kulesza",
         why="A noisy sum over the exact count: the width of its law tells the number of records.",
         claim={"epsilon": 0.5},
         truth=math.inf,
@@ -79,7 +79,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="mean of the sum with the width of its bounds",
-        source="seed 004, figure 4.17: the regression that its tester found; ERRATA item 18",
+        source="Desfontaines 2020, section 4.2.6: the regression that its tester found",
         why="Both mistakes of ANON_AVG at once: |upper - lower| as the sum's scale, and the exact count.",
         claim={"epsilon": 1.0},
         truth=math.inf,
@@ -89,7 +89,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="exact zero for n < 2",
-        source="issue; variance estimators that return 0 for fewer than two records",
+        source="folklore",
         why="The output is exactly 0 where there are fewer than two records, and hardly ever elsewhere.",
         claim={"epsilon": 3.0},
         truth=math.inf,
@@ -99,7 +99,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="noise for the raw squares",
-        source="PipelineDP 0.3.1, variance of values in [-5, 5]; run",
+        source="PipelineDP 0.3.1 (run): variance of values in [-5, 5]",
         why="The sum of squares gets noise for 12.5, half of the raw interval, where a record moves it by 25.",
         claim={"epsilon": 3.0},
         truth=4.0,

@@ -79,7 +79,7 @@ WIDE = float(analytic_sigma(0.25, 0.01))
 SPECIMENS = [
     Specimen(
         name="half noise",
-        source="issue; as in smartnoise-sdk #317's family of wrong scales",
+        source="folklore",
         why="The scale is half of sensitivity / epsilon.",
         claim={"epsilon": 1.0},
         truth=2.0,
@@ -99,7 +99,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="swapped scales",
-        source="issue",
+        source="folklore",
         why="The noise of the count (sensitivity 1) is added to the sum (sensitivity 10) and the other way round.",
         claim={"epsilon": 1.0},
         truth=0.05 + 5,
@@ -119,7 +119,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="tail is cut",
-        source="issue, closeness; folklore",
+        source="folklore",
         why="Noise beyond 4 scales is moved to 4 scales, so the largest output tells the count.",
         claim={"epsilon": 1.0},
         truth=math.inf,
@@ -129,7 +129,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="redrawn until positive",
-        source="Holohan et al. 2018, The bounded Laplace mechanism, section 3",
+        source="Holohan et al. 2018, The bounded Laplace mechanism",
         why="Conditioning on a noisy count of at least 0 scales the density by a factor that depends on the count.",
         claim={"epsilon": 1.0},
         truth=1 + math.log(2 - math.exp(-1)),
@@ -155,7 +155,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="sigma where a variance belongs",
-        source="ERRATA item 9; folklore",
+        source="folklore",
         why="A function that wants a variance gets sigma, so the noise has standard deviation sqrt(sigma).",
         claim={"epsilon": 0.25, "delta": 0.01},
         truth=gaussian_epsilon(1 / math.sqrt(WIDE), 0.01),

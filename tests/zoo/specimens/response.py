@@ -39,7 +39,7 @@ TWO = (("apple",), ("bread",))
 SPECIMENS = [
     Specimen(
         name="randomized response over ten answers",
-        source="issue; Warner 1965 used for k answers, Kairouz et al. 2014 for the right one",
+        source="Warner 1965, used for k answers, Kairouz et al. 2014 for the right one",
         why="The truth with probability e^eps / (e^eps + 1) is for two answers; a lie is nine times rarer here.",
         claim={"epsilon": 1.0},
         truth=1 + math.log(K - 1),

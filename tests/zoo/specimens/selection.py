@@ -95,7 +95,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="exponential mechanism that underflows",
-        source="issue; Ilvento 2020, Implementing the exponential mechanism with base-2 DP",
+        source="Ilvento 2020, Implementing the exponential mechanism with base-2 DP",
         why="exp(-745.5) is 0 in float64: a candidate that should be chosen nearly as often never is.",
         claim={"epsilon": 1.0},
         truth=math.inf,

@@ -82,7 +82,7 @@ def quantile_tree(scale):
 SPECIMENS = [
     Specimen(
         name="sum with the width of its bounds",
-        source="Wilson et al. 2020 and seed 004: ANON_SUM's first version; ERRATA item 18",
+        source="Desfontaines 2020, section 4.2.6: the first version of ANON_SUM (Wilson et al. 2020)",
         why="|upper - lower| fits a changed record; an added one moves the sum by max(|lower|, |upper|).",
         claim={"epsilon": 1.0},
         truth=2.0,
@@ -92,7 +92,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="sum with the wrong neighbouring",
-        source="issue; ERRATA item 18, the other way round",
+        source="folklore; the reverse of ANON_SUM's first version",
         why="max(|lower|, |upper|) fits an added record; a changed one moves the sum by upper - lower.",
         claim={"epsilon": 1.0},
         truth=2.0,
@@ -103,7 +103,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="bounds from the data",
-        source="issue; diffprivlib's privacy-leak warning, IBM 2019",
+        source="what diffprivlib's PrivacyLeakWarning is about",
         why="Clamping bounds and the scale are the minimum and maximum of the records.",
         claim={"epsilon": 1.0},
         truth=math.inf,
@@ -153,7 +153,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="length as public",
-        source="issue; libraries that take the number of records as known",
+        source="folklore",
         why="The exact number of records comes with the noisy sum, though neighbours differ in it.",
         claim={"epsilon": 1.0},
         truth=math.inf,
@@ -163,7 +163,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="L-infinity for L2 in 16 dimensions",
-        source="issue; TensorFlow Privacy's family of clipping errors",
+        source="folklore",
         why="Each of 16 entries moves by 1, so the vector moves by 4 in the norm that Gaussian noise is about.",
         claim={"mu": 1.0},
         truth=4.0,
@@ -174,7 +174,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="quantile tree without a split",
-        source="issue",
+        source="folklore",
         why="A record is in a node of each of 4 levels, and every level spends the whole budget.",
         claim={"epsilon": 1.0},
         truth=4.0,

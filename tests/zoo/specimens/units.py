@@ -64,7 +64,7 @@ def fresh_truncation(dataset, size):
 SPECIMENS = [
     Specimen(
         name="noise of rows for people",
-        source="issue; the reverse of OpenDP 0.16's people with the noise of rows (run)",
+        source="folklore; the reverse of OpenDP 0.16's people with the noise of rows (run)",
         why="A person has three rows, and the noise hides one.",
         claim={"epsilon": 1.0},
         truth=3.0,
@@ -86,7 +86,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="NULL units escape bounding",
-        source="issue; design: rows whose unit is NULL are dropped",
+        source="folklore",
         why="Rows without a unit are not bounded, and all eight of a person's may be such.",
         claim={"epsilon": 1.0},
         truth=8.0,
@@ -97,7 +97,7 @@ SPECIMENS = [
     ),
     Specimen(
         name="join fan-out after bounding",
-        source="issue; Kotsogiannis et al. 2019 (PrivateSQL) on joins",
+        source="Kotsogiannis et al. 2019 (PrivateSQL) on joins",
         why="Each person keeps one row, and then a join makes five of it.",
         claim={"epsilon": 1.0},
         truth=5.0,
