@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sfumato.audit import HistogramMethod, Pair, audit, halton
+from sfumato.audit import HistogramMethod, MechanismError, Pair, audit, halton
 from sfumato.audit.buckets import Buckets, Comparison
 from sfumato.audit.search_graph import SearchGraph
 from sfumato.errors import ParameterError
@@ -215,7 +215,7 @@ def test_what_is_no_number_breaks_the_predicate_too():
 
     for pair, events in (
         (([1], []), {"value is None", "0.5 <= value"}),
-        (([1, 7], [1]), {"value is raises ValueError", "value is None"}),
+        (([1, 7], [1]), {"value is exception ValueError", "value is None"}),
     ):
         report = audit(mechanism, epsilon=1.0, pairs=[pair], method="histogram")
         assert report.violated
@@ -253,6 +253,28 @@ def test_the_report_says_that_its_verdict_has_no_exact_level():
     picture = report.witness.histogram
     assert len(picture.boundaries) == len(picture.counts) + 1 == len(picture.neighbour_counts) + 1
     assert report.samples % 5_000 == 0
+
+
+def test_progress_is_told_after_each_edge():
+    told = []
+    report = audit(
+        noisy(len, 1),
+        epsilon=1.0,
+        method=HistogramMethod(datasets=1, samples=100),
+        progress=told.append,
+        seconds=1e9,
+    )
+    assert len(told) == len(report.edges) == 12
+    assert [p.samples for p in told] == sorted(p.samples for p in told)
+    assert told[-1].samples == report.samples == 400
+
+
+def test_a_mechanism_that_always_raises_has_no_verdict():
+    def mechanism(dataset, size):
+        raise KeyError("x")
+
+    with pytest.raises(MechanismError, match="raises always: KeyError"):
+        audit(mechanism, epsilon=1.0, method=HistogramMethod(datasets=1, samples=20))
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import numpy as np
 
 from sfumato.audit.buckets import Buckets, Codes, Column, Comparison
 from sfumato.audit.datasets import halton
-from sfumato.audit.mechanisms import BatchRaised, shown
-from sfumato.audit.outputs import Draws, Reader
+from sfumato.audit.mechanisms import BatchRaised, MechanismError, shown
+from sfumato.audit.outputs import RAISES, Draws, Reader
 from sfumato.audit.report import Histogram, Report, Witness
 from sfumato.audit.search_graph import SearchGraph
 from sfumato.errors import ParameterError
@@ -107,6 +107,7 @@ class _Run:
         self.reader = Reader()
         self.drawn = 0
         self.compared: list[tuple[str, int]] = []
+        self.kinds: set[int] = set()  # tokens of the first column
         self.epsilon_lower = 0.0
         self.samples = min(method.samples, task.max_samples)
         self.delta = min(pair.delta for pair in task.claim.pairs)
@@ -119,8 +120,10 @@ class _Run:
         for name, x, y in self._sides():
             self.compared.append((name, len(x.draws)))
             witness = self._witness(name, x, y)
+            self._tell(name)
             if witness is not None:
                 break
+        self._check_outputs()
         return Report(
             mechanism=self.task.mechanism.name,
             claim=self.task.claim.text,
@@ -136,6 +139,24 @@ class _Run:
             method="histogram",
             notes=tuple(self.notes),
         )
+
+    def _tell(self, name: str) -> None:
+        from sfumato.audit.auditor import Progress  # which knows of this method
+
+        task, seconds = self.task, time.monotonic() - self.started
+        if task.progress is not None:
+            needed = -math.log10(task.alpha)
+            task.progress(
+                Progress(self.drawn // 2, task.max_samples, seconds, task.seconds, 0.0, needed, name)
+            )
+
+    def _check_outputs(self) -> None:
+        """A mechanism that never gives an output has no verdict."""
+        words = [self.reader.vocabulary.words[t] for t in sorted(self.kinds)]
+        if words and all(w.startswith(RAISES) for w in words):
+            kinds = ", ".join(w.removeprefix(RAISES) for w in words)
+            text = f"{self.task.mechanism.name} raises always: {kinds}, on all datasets"
+            raise MechanismError(f"{text}. Give data= that it takes, such as data=[[...], ...]")
 
     def _sides(self) -> Iterator[tuple[str, _Side, _Side]]:
         """Give pairs of neighbours with draws on both, one by one, until a limit is met."""
@@ -168,7 +189,9 @@ class _Run:
         except BatchRaised:
             outputs = mechanism.draw(dataset, size, singly=True)
         self.drawn += size
-        return _Side(dataset, self.reader.read(outputs))
+        draws = self.reader.read(outputs)
+        self.kinds |= set(np.unique(draws.tokens[:, 0]).tolist())
+        return _Side(dataset, draws)
 
     def _witness(self, name: str, x: _Side, y: _Side) -> Witness | None:
         for column in range(len(self.reader.paths)):
