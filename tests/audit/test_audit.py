@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from sfumato.audit import (
     Edge,
@@ -120,6 +121,32 @@ def test_defects_of_many_kinds_are_found_and_named(defect):
         lambda d: draw([1.0], source), epsilon=0.5, pairs=[([1.0], [])], max_samples=1000, alpha=SURE
     )
     assert not twin.violated
+
+
+def test_a_generator_of_16_bits_is_found():
+    source = rng()
+
+    def sixteen(d, n):
+        noise = stats.laplace.ppf((source.integers(0, 2**16, n) + 0.5) / 2**16)
+        return on_grid(noise + 0.3 * len(d))
+
+    report = audit(sixteen, epsilon=1, pairs=PAIR, max_samples=50_000)
+    assert report.violated
+    assert "memory" in report.witness.event
+
+
+def test_a_state_that_wears_off_is_no_violation():
+    calls = []
+
+    def exhausted(dataset):
+        calls.append(1)
+        if len(calls) > 1000:
+            raise RuntimeError("budget exhausted")
+        return 0.0
+
+    assert not audit(exhausted, epsilon=1, pairs=PAIR, max_samples=3000).violated
+    count = iter(range(10**9))
+    assert not audit(lambda dataset: float(next(count)), epsilon=1, pairs=PAIR, max_samples=3000).violated
 
 
 def test_small_shifts_of_many_coordinates_are_found_by_a_score():

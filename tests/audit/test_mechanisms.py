@@ -154,6 +154,25 @@ def test_what_is_no_mechanism(bad):
         audit(bad, epsilon=1)
 
 
+def test_a_slow_mechanism_keeps_to_its_time():
+    calls = []
+
+    def slow(dataset):
+        calls.append(1)
+        threading.Event().wait(0.002)
+        return 0.0
+
+    report = audit(slow, epsilon=1, seconds=0.2)
+    assert not report.violated
+    assert len(calls) < 2000
+    assert any("not looked at" in note for note in report.notes)
+
+
+def test_a_dataset_that_cannot_be_copied_is_given_as_it_is():
+    lock = threading.Lock()
+    assert Mechanism(lambda data: data is lock).draw(lock, 2) == [True, True]
+
+
 def test_fingerprints_see_types_signs_and_nan():
     values = [0, 0.0, -0.0, False, None, "0", math.nan, math.inf, [], (), {}, [0], np.zeros(1), b"0"]
     prints = [repr(fingerprint(v)) for v in values]

@@ -25,6 +25,10 @@ from sfumato.exact import positive_int
 _ROUNDING = 1e-6
 # A batch should not take longer than this share of the time that is left.
 _SHARE_OF_TIME = 0.25
+# The first batch of all tells how long a draw takes.
+_FIRST_BATCH = 12
+# A mechanism that did nothing but raise up to here is not audited further.
+_CHECKED_AT = 1000
 
 
 @dataclass(frozen=True)
@@ -165,19 +169,22 @@ class Betting:
         needed = -math.log(task.alpha) + _ROUNDING
         trace: list[Point] = []
         log_wealth = 0.0
-        spent = 0
+        spent, unchecked = 0, True
         for batch in range(task.max_samples):
             elapsed = time.monotonic() - started
-            if batch == len(tests):
+            if unchecked and spent >= _CHECKED_AT:
+                unchecked = False
                 _check_outputs(tests, task.mechanism)
-            if spent >= task.max_samples or (elapsed >= task.seconds and batch >= len(tests)):
+            if spent >= task.max_samples or (elapsed >= task.seconds and spent):
                 break
             edge = batch if batch < len(tests) else _next(tests, batch)
             test = tests[edge]
             size = min(_size(test, len(tests) == 1 or batch % 2 == 1), task.max_samples - spent)
             if spent:
                 affordable = _SHARE_OF_TIME * (task.seconds - elapsed) * spent / max(elapsed, 1e-9)
-                size = min(size, max(int(affordable), 16))
+                size = min(size, max(int(affordable), _FIRST_BATCH))
+            else:
+                size = min(size, _FIRST_BATCH)
             test.advance(size, batch)
             spent += size
             log_wealth = float(np.logaddexp.reduce([t.log_wealth for t in tests])) - math.log(len(tests))
@@ -198,8 +205,8 @@ class Betting:
             if log_wealth >= needed:
                 break
         violated = log_wealth >= needed
-        if not violated and batch < len(tests):
-            _check_outputs([t for t in tests if t.samples], task.mechanism)
+        if not violated:
+            _check_outputs(tests, task.mechanism)
         pair, lower = epsilon_lower(tests, task.confidence)
         found = witness(max(tests, key=lambda t: t.log_wealth)) if violated else None
         excluded = None if violated else _excluded(tests, task, lower, needed)
@@ -292,10 +299,10 @@ def _size(test: PairTest, chased: bool) -> int:
 
 
 def _check_outputs(tests: list[PairTest], mechanism: Mechanism) -> None:
-    raised = {t.only_raised for t in tests if t.samples}
-    if raised and None not in raised:
-        kinds = ", ".join(sorted(str(r) for r in raised))
-        text = f"{mechanism.name} raises always: {kinds}, on all {len(tests)} pairs of datasets"
+    raising = [t.only_raised for t in tests if t.samples]
+    if raising and None not in raising:
+        kinds = ", ".join(sorted({str(r) for r in raising}))
+        text = f"{mechanism.name} raises always: {kinds}, on all {len(raising)} pairs of datasets"
         raise MechanismError(f"{text}. Give data= that it takes, such as data=[[...], ...]")
 
 

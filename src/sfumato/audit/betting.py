@@ -41,16 +41,16 @@ def best_bet(p: Floats, q: Floats, claim: Pair) -> tuple[Floats, Floats]:
         Turner, Ly and Grünwald 2024 (E-variables of 2x2 tables); docs/proofs/audit.md, 2.
     """
     factor = claim.factor
-    if not np.isfinite(factor):
-        return np.zeros_like(p), np.zeros_like(q)
-    broken = p > factor * q + claim.delta
-    nearest = _nearest(p, q, factor, claim.delta)
-    first = np.minimum(factor * nearest + claim.delta, 1 - 1e-12)
-    c = 1 - (1 - p) / (1 - first)
-    s = p / first - (1 - p) / (1 - first)
+    c, s = np.zeros_like(p), np.zeros_like(p)
+    broken = p > factor * q + claim.delta if np.isfinite(factor) else np.zeros(p.shape, np.bool_)
+    if not broken.any():
+        return c, s
+    p, q = p[broken], q[broken]
+    first = np.minimum(factor * _nearest(p, q, factor, claim.delta) + claim.delta, 1 - 1e-12)
+    outside = (1 - p) / (1 - first)
     # Whatever rounding did, the bet stays inside the region that the theorem is about.
-    c = np.where(broken, np.clip(c, 0.0, 1.0), 0.0)
-    s = np.where(broken, np.clip(s, 0.0, (1 + c) / (factor + claim.delta)), 0.0)
+    c[broken] = np.clip(1 - outside, 0.0, 1.0)
+    s[broken] = np.clip(p / first - outside, 0.0, (1 + c[broken]) / (factor + claim.delta))
     return c * _CAUTION, s * _CAUTION
 
 

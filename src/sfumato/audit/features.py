@@ -199,6 +199,9 @@ def _of_column(reader: Reader, column: int, x: Draws, y: Draws) -> list[Feature]
         known.see(x)
         known.see(y)
         found.append(Feature(f"exact {name}", atom, _atoms(known.word)))
+        found.append(
+            Feature(f"{name}, by memory", _no_score, _atoms(_memory_words.__getitem__), _memory(atom))
+        )
     return found
 
 
@@ -240,12 +243,45 @@ def _of_whole(x: Draws, y: Draws) -> list[Feature]:
     codes = np.concatenate([x.whole, y.whole])
     values, seen = np.unique(codes, return_counts=True)
     if len(values) > 1 and seen.max() > 1:
-        found.append(Feature("whole output", lambda draws: draws.whole, _atoms(_hex)))
+        found.append(Feature("whole output", _whole, _atoms(_hex)))
+        found.append(Feature("whole output, by memory", _no_score, _by_memory, _memory(_whole)))
     return found
 
 
 def _hex(code: int) -> str:
     return f"#{code & 0xFFFFFFFF:08x}"
+
+
+def _whole(draws: Draws) -> Codes:
+    return draws.whole
+
+
+_memory_words = (
+    "one never seen before",
+    "one seen before on the first dataset alone",
+    "one seen before on the second dataset alone",
+    "one seen before on both",
+)
+
+
+def _by_memory(x: Codes, y: Codes) -> Atoms | None:
+    return Atoms.learn(x, y, _memory_words.__getitem__)
+
+
+def _memory(extract: Extract) -> Callable[[Draws, Draws], Extract]:
+    """Tell values by where they were seen before: a generator of few states repeats itself."""
+
+    def fit(x: Draws, y: Draws) -> Extract:
+        memories = [np.unique(extract(side)) for side in (x, y)]
+
+        def place(draws: Draws) -> Codes:
+            values = extract(draws)
+            seen = [m[np.minimum(np.searchsorted(m, values), len(m) - 1)] == values for m in memories]
+            return np.asarray(seen[0] + 2 * seen[1], np.int64)
+
+        return place
+
+    return fit
 
 
 def _no_score(draws: Draws) -> Floats:

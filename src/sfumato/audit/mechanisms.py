@@ -99,7 +99,7 @@ class Mechanism:
         """Draw `size` independent outputs.
 
         Args:
-            dataset: given to the mechanism as a deep copy.
+            dataset: given to the mechanism as a deep copy, where it can be copied.
             size: number of outputs, at least 1.
             singly: call a vectorised mechanism with size 1, as often as needed: a call's exception is then
                 the exception of one draw.
@@ -111,7 +111,7 @@ class Mechanism:
             MechanismError: wrong number of outputs, a changed dataset, or a call beyond the time limit.
         """
         positive_int(size, "size")
-        given = copy.deepcopy(dataset)
+        given = _copied(dataset)
         before = fingerprint(given)
         if self.vectorised and not singly:
             calls: _Calls = _Calls(lambda: self.function(given, size), 1)
@@ -216,6 +216,13 @@ def fingerprint(value: Any) -> Any:
         return type(value), pickle.dumps(value)
     except Exception:  # what cannot be pickled is told by its text
         return type(value), repr(value)
+
+
+def _copied(dataset: Any) -> Any:
+    try:
+        return copy.deepcopy(dataset)
+    except Exception:  # a connection or a relation cannot be copied, nor changed by accident
+        return dataset
 
 
 def _length(outputs: Any) -> int | None:

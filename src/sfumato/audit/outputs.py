@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -109,7 +109,11 @@ class Reader:
         """Return outputs, as `Mechanism.draw` gives them, as columns."""
         array = _numeric(outputs)
         if array is not None:
-            return self._array(array)
+            scalar = array.ndim == 1
+            flat = array.reshape(len(array), -1)[:, :MOST_COLUMNS]
+            return self._array(flat, ["value"] if scalar else [f"[{i}]" for i in range(flat.shape[1])])
+        if isinstance(outputs, dict) and _all_floats(outputs.values()):
+            return self._array(np.column_stack(list(outputs.values())), [f".{name}" for name in outputs])
         cells: dict[int, list[Any]] = {}
         where: dict[int, list[int]] = {}
         listed = rows(outputs)
@@ -133,12 +137,10 @@ class Reader:
             self.paths.append(path)
         return found
 
-    def _array(self, array: NDArray[Any]) -> Draws:
-        scalar = array.ndim == 1
-        array = array.reshape(len(array), -1)[:, :MOST_COLUMNS]
-        names = ["value"] if scalar else [f"[{i}]" for i in range(array.shape[1])]
-        columns = [c for c in map(self._column, names) if c is not None]
-        array = array[:, : len(columns)]
+    def _array(self, array: NDArray[Any], names: list[str]) -> Draws:
+        found = [self._column(name) for name in names]
+        array = array[:, [c is not None for c in found]]
+        columns = [c for c in found if c is not None]
         whole = array.dtype.kind in "iu"
         floats = array.astype(np.float64)
         tokens = np.zeros(array.shape, np.int64)
@@ -148,7 +150,7 @@ class Reader:
         for place in zip(*np.nonzero(odd), strict=True):
             tokens[place] = self.vocabulary.code(_odd_word(float(floats[place])))
         low = _low_of_wholes(array) if whole else _low_of_floats(floats)
-        if len(columns) == len(self.paths):
+        if columns == list(range(len(self.paths))):
             return Draws(floats, tokens, low)
         shape = (len(array), len(self.paths))
         draws = Draws(np.full(shape, np.nan), np.full(shape, MISSING), np.full(shape, NO_BITS))
@@ -239,6 +241,10 @@ def _numeric(outputs: Any) -> NDArray[Any] | None:
     if flat and set(map(type, itertools.chain.from_iterable(outputs))) == {float}:
         return np.array(outputs)
     return None
+
+
+def _all_floats(columns: Iterable[Any]) -> bool:
+    return all(isinstance(c, np.ndarray) and c.dtype.kind == "f" and c.ndim == 1 for c in columns)
 
 
 def _word(value: Any) -> str:

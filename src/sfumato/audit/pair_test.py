@@ -247,11 +247,13 @@ class PairTest:
                 # A call that is thrown away shows whether the mechanism takes such data at all.
                 for side in sides:
                     self.mechanism.draw(side, 1)
-            x, y = (self.mechanism.draw(side, size, singly=self._singly) for side in sides)
+            # Sides take turns to be first: a state that wears off with each call should not tell them apart.
+            order = (0, 1) if len(self.history) % 2 == 0 else (1, 0)
+            drawn = {i: self.mechanism.draw(sides[i], size, singly=self._singly) for i in order}
         except BatchRaised as error:
             self._go_singly(error.raised)
             return None
-        return x, y
+        return drawn[0], drawn[1]
 
     def _go_singly(self, raised: Raised) -> None:
         """Forget what vectorised calls gave, their wealth too, and call for single draws from now on."""

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from sfumato.testing.assertions import assert_approx_equal, assert_noisy
     from sfumato.testing.flakiness import Account
     from sfumato.testing.means import complementary_mean_tolerance, mean_failure_probability, mean_tolerance
+    from sfumato.testing.mechanism import release_mechanism
     from sfumato.testing.ratios import Interval, Probability, RatioTolerance
     from sfumato.testing.recorder import Recorder, noise_free, recording, seeded_words
     from sfumato.testing.tolerances import (
@@ -47,6 +48,7 @@ _HOMES = {
     "noise_free": "recorder",
     "per_partition_k": "tolerances",
     "recording": "recorder",
+    "release_mechanism": "mechanism",
     "seeded_words": "recorder",
     "variance_failure_probability": "variances",
     "variance_tolerance": "variances",
@@ -73,6 +75,7 @@ __all__ = [
     "noise_free",
     "per_partition_k",
     "recording",
+    "release_mechanism",
     "seeded_words",
     "variance_failure_probability",
     "variance_tolerance",
