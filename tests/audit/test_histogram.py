@@ -43,7 +43,7 @@ def anon_sum(scale, lower=-1.0, upper=1.0):
 def test_each_pair_of_neighbouring_subsets_once_depth_first():
     graph = SearchGraph(("a", "b", "c"), sample=list)
     edges = [(graph.records(n), graph.records(s)) for n, s in graph.edges()]
-    assert len(edges) == len(set(edges)) == 3 * 2**2
+    assert len(edges) == len(set(edges)) == graph.edge_count == 3 * 2**2
     assert all(len(n) == len(s) + 1 and set(s) < set(n) for n, s in edges)
     assert {n for n, _ in edges} | {s for _, s in edges} == {
         tuple(x for i, x in enumerate("abc") if bits >> i & 1) for bits in range(8)
@@ -231,7 +231,20 @@ def test_a_tolerated_share_hides_a_defect_on_few_buckets():
 
     pairs = [([], [1.0])]
     assert audit(mechanism, epsilon=1.0, pairs=pairs, method=HistogramMethod()).violated
-    assert not audit(mechanism, epsilon=1.0, pairs=pairs, method=HistogramMethod(tolerated=0.05)).violated
+    assert not audit(
+        mechanism, epsilon=1.0, pairs=pairs, method=HistogramMethod(tolerated_buckets=0.05)
+    ).violated
+
+
+def test_a_tolerated_share_of_edges_keeps_the_method_from_crying_wolf():
+    """A correct count reaches its claim on every edge: of 600 comparisons some fail."""
+    options = {"epsilon": 1.0, "max_samples": 2_000_000}
+    mechanism = noisy(len, 1, seed=1)
+    assert audit(mechanism, method=HistogramMethod(tolerated_edges=0), **options).violated
+    assert not audit(mechanism, method=HistogramMethod(), **options).violated
+    found = audit(noisy(len, 0.7), method=HistogramMethod(), **options)
+    assert found.violated
+    assert found.notes[-1].endswith("edges failed, of 600 in all")
 
 
 def test_change_one_compares_the_pairs_of_the_audit():
@@ -279,7 +292,15 @@ def test_a_mechanism_that_always_raises_has_no_verdict():
 
 @pytest.mark.parametrize(
     "options",
-    [{"datasets": 0}, {"size": 0}, {"samples": 0}, {"buckets": 0}, {"confidence": 1.0}, {"tolerated": 1.0}],
+    [
+        {"datasets": 0},
+        {"size": 0},
+        {"samples": 0},
+        {"buckets": 0},
+        {"confidence": 1.0},
+        {"tolerated_buckets": 1.0},
+        {"tolerated_edges": -0.1},
+    ],
 )
 def test_bad_options(options):
     with pytest.raises(ParameterError) as caught:

@@ -34,6 +34,11 @@ class SearchGraph(Generic[S]):
         self._sample = sample
         self._cache: dict[Node, S] = {}
 
+    @property
+    def edge_count(self) -> int:
+        """Number of edges."""
+        return len(self.root) << max(len(self.root) - 1, 0)
+
     def edges(self) -> Iterator[tuple[Node, Node]]:
         """Give each edge once, depth first."""
         stack, seen = [self.root], {self.root}
