@@ -126,3 +126,19 @@ def test_a_mechanism_that_raises_at_once_loses_nothing():
     assert test.samples == 48
     assert test.only_raised == "TypeError"
     assert test.log_wealth == 0
+
+
+def test_a_leaf_seen_first_in_a_batch_plays_no_part_in_bets_on_it():
+    """Which leaves have a column must be known from the past: the limit on columns would favour a side."""
+    rng = np.random.default_rng(1)
+
+    def keys(dataset):
+        return {f"k{rng.integers(10**9)}": float(rng.integers(2)) for _ in range(4)}
+
+    test = PairTest(Edge("", [1.0], []), Mechanism(keys), approximate(0))
+    highest = 0.0
+    for _ in range(12):
+        test.advance(48)
+        highest = max(highest, test.log_wealth)
+    assert len(test.reader.paths) == 1000
+    assert highest < math.log(1e10)
