@@ -19,7 +19,7 @@ from sfumato.audit.outputs import RAISES, Draws, Reader, joined
 LEAST_BATCH = 48
 # Cells are learned anew when the past has grown by this factor; until then new draws are only counted.
 _RELEARN = 1.5
-# Shares of the wealth: of the features that the first batch suggests, and of draws that vectorised calls give.
+# Shares of the wealth: of features that the first batch suggests, and of draws that vectorised calls give.
 _FIRST_BANK = 0.9
 _VECTORISED = 0.9
 # So many columns are looked at by themselves, and so many numbers of a side kept to learn from.
