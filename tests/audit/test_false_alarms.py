@@ -12,6 +12,7 @@ import sfumato.audit.pair_test as pair_test
 from sfumato.audit import Edge, Mechanism, approximate, audit, gaussian
 from sfumato.audit.betting import best_bet, log_factors
 from sfumato.audit.claims import Pair
+from sfumato.audit.outputs import Draws
 from sfumato.audit.pair_test import PairTest, Wager
 
 from .boundary import gaussian_sum, geometric_count, laplace_sum, randomized_response
@@ -126,3 +127,22 @@ def test_a_mechanism_that_raises_at_once_loses_nothing():
     assert test.samples == 48
     assert test.only_raised == "TypeError"
     assert test.log_wealth == 0
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_a_leaf_seen_first_in_a_batch_plays_no_part_in_bets_on_it(planted, monkeypatch):
+    """Which leaves have a column must be known from the past: the limit on columns would favour a side."""
+    rng = np.random.default_rng(0)
+
+    def keys(dataset):
+        return {f"k{rng.integers(10**9)}": float(rng.integers(2)) for _ in range(4)}
+
+    if planted:
+        monkeypatch.setattr(Draws, "narrow", lambda self, columns: self)
+    test = PairTest(Edge("", [1.0], []), Mechanism(keys), approximate(0))
+    highest = 0.0
+    for _ in range(12):
+        test.advance(48)
+        highest = max(highest, test.log_wealth)
+    assert len(test.reader.paths) == 1000
+    assert (highest > 10) == planted

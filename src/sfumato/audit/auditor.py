@@ -21,6 +21,7 @@ from sfumato.audit.witness import witness
 from sfumato.errors import ParameterError
 from sfumato.exact import positive_int
 
+_LN10 = math.log(10)
 # Rounding of float64 sums of logarithms is far below this.
 _ROUNDING = 1e-6
 # A batch should not take longer than this share of the time that is left.
@@ -179,28 +180,18 @@ class Betting:
                 break
             edge = batch if batch < len(tests) else _next(tests, batch)
             test = tests[edge]
-            size = min(_size(test, len(tests) == 1 or batch % 2 == 1), task.max_samples - spent)
-            if spent:
-                affordable = _SHARE_OF_TIME * (task.seconds - elapsed) * spent / max(elapsed, 1e-9)
-                size = min(size, max(int(affordable), _FIRST_BATCH))
-            else:
-                size = min(size, _FIRST_BATCH)
+            chased = len(tests) == 1 or batch % 2 == 1
+            affordable = _SHARE_OF_TIME * (task.seconds - elapsed) * spent / max(elapsed, 1e-9)
+            size = min(_size(test, chased), max(int(affordable), _FIRST_BATCH), task.max_samples - spent)
             test.advance(size, batch)
             spent += size
             log_wealth = float(np.logaddexp.reduce([t.log_wealth for t in tests])) - math.log(len(tests))
-            trace.append(Point(spent, log_wealth / math.log(10), edge))
+            trace.append(Point(spent, log_wealth / _LN10, edge))
             if task.progress is not None:
+                wealth = log_wealth / _LN10, needed / _LN10
                 elapsed = time.monotonic() - started
                 task.progress(
-                    Progress(
-                        spent,
-                        task.max_samples,
-                        elapsed,
-                        task.seconds,
-                        log_wealth / math.log(10),
-                        needed / math.log(10),
-                        test.edge.name,
-                    )
+                    Progress(spent, task.max_samples, elapsed, task.seconds, *wealth, test.edge.name)
                 )
             if log_wealth >= needed:
                 break

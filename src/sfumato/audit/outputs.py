@@ -74,6 +74,12 @@ class Draws:
             np.hstack([self.low, np.full(shape, NO_BITS)]),
         )
 
+    def narrow(self, columns: int) -> Draws:
+        """Return the same draws without the columns that come after."""
+        if self.numbers.shape[1] <= columns:
+            return self
+        return Draws(self.numbers[:, :columns], self.tokens[:, :columns], self.low[:, :columns])
+
     @cached_property
     def atoms(self) -> Codes:
         """A code for the exact value of each leaf."""

@@ -19,11 +19,12 @@ from sfumato.audit.outputs import RAISES, Draws, Reader, joined
 LEAST_BATCH = 48
 # Cells are learned anew when the past has grown by this factor; until then new draws are only counted.
 _RELEARN = 1.5
-# Shares of the wealth: of the features known after exploration, and of draws that vectorised calls give.
-_MOST_COLUMNS = 12
-_MOST_KEPT = 20_000_000
+# Shares of the wealth: of features that the first batch suggests, and of draws that vectorised calls give.
 _FIRST_BANK = 0.9
 _VECTORISED = 0.9
+# So many columns are looked at by themselves, and so many numbers of a side kept to learn from.
+_MOST_COLUMNS = 12
+_MOST_KEPT = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,27 @@ class Step:
 Place = tuple[int, int, int, int]  # direction, family of events, criterion, pair of the claim
 
 
+@dataclass(frozen=True)
+class Look:
+    """How a feature looked at outputs when it made its last bet.
+
+    Args:
+        cells: into which it sorted them.
+        extract: what of them.
+        columns: how many columns were known.
+        fitted_on: draws that it was fitted on, and that should not be judged by it.
+    """
+
+    cells: Cells
+    extract: Extract
+    columns: int
+    fitted_on: int
+
+    def values(self, draws: Draws) -> Any:
+        """Return what is looked at in the draws that it was not fitted on."""
+        return self.extract(_part(draws, self.fitted_on, len(draws)).narrow(self.columns))
+
+
 class Wager:
     """Bets on the events of one feature."""
 
@@ -62,16 +84,18 @@ class Wager:
         self.cells: Cells | None = None
         self.log_wealth: Floats | None = None
         self.masks: dict[Place, Mask] = {}
-        self.betted: tuple[Cells, Extract] | None = None
+        self.betted: Look | None = None
         self._counts: tuple[Counts, Counts] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
         self._samples = 0
         self._learned_at = 0
+        self._columns = 0
 
     def learn(self, x: Draws, y: Draws) -> None:
         """Learn from all past draws, where they have grown enough."""
         if len(x) < _RELEARN * self._learned_at:
             return
         self._learned_at = len(x)
+        self._columns = x.numbers.shape[1]
         if self.feature.fit is not None:
             half = len(x) // 2
             self.extract = self.feature.fit(_part(x, 0, half), _part(y, 0, half))
@@ -86,7 +110,11 @@ class Wager:
         """Bet on a new batch, then count it."""
         if self.cells is None:
             return None
-        self.betted = self.cells, self.extract
+        fitted_on = self._learned_at if self.feature.fit is not None else 0
+        self.betted = Look(self.cells, self.extract, self._columns, fitted_on)
+        # A leaf that nobody has seen before this batch plays no part in it: which leaves have a column is
+        # known from the past alone.
+        x, y = x.narrow(self._columns), y.narrow(self._columns)
         batch = self._count(self.extract(x), self.extract(y))
         past, inside = self._chosen(batch)
         c, s = self._bets(past)

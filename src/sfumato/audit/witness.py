@@ -19,14 +19,14 @@ def witness(test: PairTest) -> Witness:
     """Return the event with the most wealth on a pair of neighbours."""
     wager, place = test.best()
     assert wager.betted is not None
-    cells, extract = wager.betted
+    look = wager.betted
     direction, pair = place[0], test.claim.pairs[place[3]]
     sides = [(test.edge.dataset, test.past[0]), (test.edge.neighbour, test.past[1])]
     (dataset, draws), (neighbour, others) = sides[::-1] if direction else sides
-    values = extract(draws), extract(others)
+    values = look.values(draws), look.values(others)
     mask = wager.masks[place]
-    first, second = (float(mask[cells.place(v)].mean()) for v in values)
-    if isinstance(cells, Quantiles):
+    first, second = (float(mask[look.cells.place(v)].mean()) for v in values)
+    if isinstance(look.cells, Quantiles):
         what, numbers = wager.feature.name, (values[0], values[1])
     else:
         what, numbers = _first_numbers(test, draws, others)
@@ -34,10 +34,10 @@ def witness(test: PairTest) -> Witness:
         edge=test.edge.name,
         dataset=dataset,
         neighbour=neighbour,
-        event=cells.words(wager.feature.name, mask),
+        event=look.cells.words(wager.feature.name, mask),
         frequency=first,
         neighbour_frequency=second,
-        samples=len(draws),
+        samples=len(values[0]),
         epsilon=pair.epsilon,
         delta=pair.delta,
         replay=replay(test, dataset, neighbour),
