@@ -1,6 +1,6 @@
 """The auditor on the zoo: 60 mechanisms known to be wrong, and their correct twins.
 
-    python benchmarks/zoo.py [--runs 20] [--jobs 2] [--only TEXT] [--skip-twins]
+    python benchmarks/zoo.py [--runs 25] [--jobs 2] [--only TEXT] [--skip-twins]
 
 For each specimen: its claim and the truth; whether the default method finds it at alpha 1e-6, from the first
 of its pairs on, within 60 seconds (asked for: 40) and 10 million draws a side; draws a side, seconds, and the lower bound on
@@ -72,7 +72,7 @@ def false_alarms(task: tuple[str, int]) -> tuple[int, bool]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--runs", type=int, default=25)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="")
     parser.add_argument("--skip-twins", action="store_true")

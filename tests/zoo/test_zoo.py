@@ -13,7 +13,8 @@ from sfumato.noise import Gaussian
 
 QUICK = [s for s in specimens.SPECIMENS if not (s.slow or s.unseen)]
 NAMES = [s.name for s in specimens.SPECIMENS]
-DRAWS, TWIN_DRAWS = 1_000_000, 3_000
+SEARCHED = [s for s in specimens.SPECIMENS if s.data == specimens.VALUES]
+DRAWS, TWIN_DRAWS, SEARCH_DRAWS = 1_000_000, 3_000, 4_000
 # The bound on epsilon may exceed the truth with this probability.
 ERROR = 1e-10
 
@@ -48,6 +49,14 @@ def test_the_twin_is_not_called_wrong(specimen):
         alpha=ERROR,
         **specimens.claimed(specimen),
     )
+    assert not report.violated
+
+
+@pytest.mark.parametrize("specimen", SEARCHED, ids=[s.name for s in SEARCHED])
+def test_the_twin_holds_on_the_default_datasets(specimen):
+    """Odd numbers and Halton points: this found a twin whose squares were not on the grid."""
+    specimens.seed(f"{specimen.name}, searched")
+    report = audit(specimen.twin, max_samples=SEARCH_DRAWS, alpha=ERROR, **specimens.claimed(specimen))
     assert not report.violated
 
 

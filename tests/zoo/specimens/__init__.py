@@ -13,7 +13,7 @@ from specimens import (
     units,
 )
 from specimens.draws import seed
-from specimens.specimen import Specimen, claimed
+from specimens.specimen import VALUES, Specimen, claimed
 
 FAMILIES = (
     noise,
@@ -29,4 +29,4 @@ FAMILIES = (
 )
 SPECIMENS: tuple[Specimen, ...] = tuple(s for family in FAMILIES for s in family.SPECIMENS)
 
-__all__ = ["FAMILIES", "SPECIMENS", "Specimen", "claimed", "seed"]
+__all__ = ["FAMILIES", "SPECIMENS", "VALUES", "Specimen", "claimed", "seed"]

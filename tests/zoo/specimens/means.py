@@ -38,7 +38,7 @@ def noisy_divisor(lower, upper, scale):
 def moments(dataset, size, scales):
     """Noisy count, sum and sum of squares of values in [-5, 5]."""
     values = clamped(dataset, -5, 5)
-    exact = np.array([len(values), values.sum(), (values**2).sum()])
+    exact = np.array([len(values), values.sum(), on_grid(values**2).sum()])
     return exact + np.stack([laplace(scale, size) for scale in scales], axis=1)
 
 
