@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.audit.betting import Floats, best_bet, log_factors
+from sfumato.audit.betting import Floats, best_bet, growth, log_factors
 from sfumato.audit.claims import Claim
 from sfumato.audit.datasets import Edge
 from sfumato.audit.events import Counts, Mask, estimates, families, most_growth, most_telling
@@ -19,6 +19,8 @@ from sfumato.audit.outputs import RAISES, Draws, Reader, joined
 LEAST_BATCH = 48
 # Cells are learned anew when the past has grown by this factor; until then new draws are only counted.
 _RELEARN = 1.5
+# Evidence that the best set of cells shows by mere chance, for each cell.
+_CHANCE = 0.3
 # Shares of the wealth: of features that the first batch suggests, and of draws that vectorised calls give.
 _FIRST_BANK = 0.9
 _VECTORISED = 0.9
@@ -85,6 +87,7 @@ class Wager:
         self.log_wealth: Floats | None = None
         self.masks: dict[Place, Mask] = {}
         self.betted: Look | None = None
+        self.promise = 0.0
         self._counts: tuple[Counts, Counts] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
         self._samples = 0
         self._learned_at = 0
@@ -117,7 +120,9 @@ class Wager:
         x, y = x.narrow(self._columns), y.narrow(self._columns)
         batch = self._count(self.extract(x), self.extract(y))
         past, inside = self._chosen(batch)
-        c, s = self._bets(past)
+        p, q = estimates(*past, self._samples)
+        self.promise = self._promise(p, q)
+        c, s = self._bets(p, q)
         gained = np.empty_like(c)
         for j, pair in enumerate(self.claim.pairs):
             place = (..., j)
@@ -173,8 +178,17 @@ class Wager:
                             array[place] = value
         return (found[0], found[1]), (found[2], found[3])
 
-    def _bets(self, past: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-        p, q = estimates(*past, self._samples)
+    def _promise(self, p: Floats, q: Floats) -> float:
+        """Return the evidence in past draws, less what searching so many cells makes of mere chance."""
+        assert self.cells is not None
+        family = 0  # half-lines where there are any
+        found = [
+            growth(p[:, family, :, j], q[:, family, :, j], pair) for j, pair in enumerate(self.claim.pairs)
+        ]
+        chance = 0.0 if self.cells.ordered >= 2 else _CHANCE * self.cells.count
+        return float(np.max(found)) * self._samples - chance
+
+    def _bets(self, p: Floats, q: Floats) -> tuple[Floats, Floats]:
         c, s = np.empty_like(p), np.empty_like(p)
         for j, pair in enumerate(self.claim.pairs):
             c[..., j], s[..., j] = best_bet(p[..., j], q[..., j], pair)
@@ -214,6 +228,11 @@ class PairTest:
         self.history: list[tuple[int, list[Step]]] = []
         self._x: list[Draws] = []
         self._y: list[Draws] = []
+
+    @property
+    def promise(self) -> float:
+        """Evidence that past draws seem to hold, whether it was bet on or not: a guess where to look."""
+        return max((w.promise for w in self.wagers), default=0.0)
 
     @property
     def past(self) -> tuple[Draws, Draws]:
