@@ -117,8 +117,7 @@ def false_alarms(runs: int, alpha: float = 0.01) -> None:
 
     def peeking(self: Wager, batch: Any) -> Any:
         counts, samples = self._counts, self._samples
-        self._counts = counts[0] + batch[0], counts[1] + batch[1]
-        self._samples = samples + int(batch[0].sum())
+        self._counts, self._samples = batch, int(batch[0].sum())
         try:
             return choose(self, batch)
         finally:
@@ -126,7 +125,9 @@ def false_alarms(runs: int, alpha: float = 0.01) -> None:
 
     Wager._chosen = peeking  # type: ignore[method-assign]
     try:
-        print(f"{'Laplace, a bettor that peeks':42} {alarms(laplace(1), approximate(1), runs // 5, alpha)}")
+        with np.errstate(invalid="ignore"):
+            found = alarms(laplace(1), approximate(1), runs // 5, alpha)
+        print(f"{'Laplace, a bettor that peeks':42} {found}")
     finally:
         Wager._chosen = choose  # type: ignore[method-assign]
 
