@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.audit.literals import shown
 from sfumato.errors import ParameterError, SfumatoError
 from sfumato.exact import positive_int
 
@@ -190,12 +191,6 @@ def rows(outputs: Any) -> list[Any]:
     if isinstance(outputs, dict):
         return [dict(zip(outputs, values, strict=True)) for values in zip(*outputs.values(), strict=True)]
     return list(outputs)
-
-
-def shown(dataset: Any, limit: int = 200) -> str:
-    """Return a dataset as text of limited length."""
-    text = repr(dataset)
-    return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
 def fingerprint(value: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.audit.features import Quantiles
+from sfumato.audit.literals import literal
 from sfumato.audit.mechanisms import Mechanism
 from sfumato.audit.outputs import Draws, Floats
 from sfumato.audit.pair_test import PairTest
@@ -48,7 +49,7 @@ def witness(test: PairTest) -> Witness:
 def replay(test: PairTest, dataset: Any, neighbour: Any) -> str:
     """Return a line of Python that audits one pair again."""
     name = import_of(test.mechanism)
-    code = f"audit(mechanism, {test.claim.code}, pairs=[({dataset!r}, {neighbour!r})])"
+    code = f"audit(mechanism, {test.claim.code}, pairs=[({literal(dataset)}, {literal(neighbour)})])"
     return f"{name}; {code}" if name else code
 
 
