@@ -155,6 +155,7 @@ class Betting:
         Shafer and Vovk 2019 (testing by betting); Ville 1939; docs/proofs/audit.md.
     """
 
+    @np.errstate(all="ignore")
     def run(self, task: Task) -> Report:
         """Audit, and report."""
         started = time.monotonic()
