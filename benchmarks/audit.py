@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.audit import approximate, audit, gaussian
-from sfumato.audit.pair_test import Wager
+from sfumato.audit.wager import Wager
 
 PAIR = [([1.0], [])]
 

@@ -293,6 +293,20 @@ def test_the_witness_of_a_module_says_where_it_is():
     )
 
 
+def test_whole_outputs_are_named_by_their_leaves():
+    source = rng()
+
+    def pairs_of_coins(dataset):
+        coin = bool(source.integers(2))
+        return [coin, coin if dataset else bool(source.integers(2)), None]
+
+    report = audit(pairs_of_coins, epsilon=0.2, pairs=PAIR, max_samples=20_000)
+    event = report.witness.event
+    assert event.startswith(("whole output", "kinds of all leaves", "score of a classifier"))
+    if not event.startswith("score"):
+        assert "[0] True" in event or "[0] False" in event
+
+
 def test_text_and_json(violated):
     text = str(violated)
     for part in ("VIOLATED", "epsilon = 1", "at least", "confidence", "draws a side", "replay", "1e-06"):

@@ -13,11 +13,12 @@ from sfumato.audit import Edge, Mechanism, approximate, audit, gaussian
 from sfumato.audit.betting import best_bet, log_factors
 from sfumato.audit.claims import Pair
 from sfumato.audit.outputs import Draws
-from sfumato.audit.pair_test import PairTest, Wager
+from sfumato.audit.pair_test import PairTest
+from sfumato.audit.wager import Wager
 
 from .boundary import gaussian_sum, geometric_count, laplace_sum, randomized_response
 
-ALPHA, RUNS = 0.01, 200
+ALPHA, RUNS = 0.01, 150
 # More alarms than this have probability below 1e-9 if each run alarms with probability ALPHA.
 MOST = int(stats.binom.isf(1e-9, RUNS, ALPHA))
 PAIR = [([1.0], [])]
