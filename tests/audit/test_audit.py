@@ -293,6 +293,20 @@ def test_the_witness_of_a_module_says_where_it_is():
     )
 
 
+def test_whole_outputs_are_named_by_their_leaves():
+    source = rng()
+
+    def pairs_of_coins(dataset):
+        coin = bool(source.integers(2))
+        return [coin, coin if dataset else bool(source.integers(2)), None]
+
+    report = audit(pairs_of_coins, epsilon=0.2, pairs=PAIR, max_samples=20_000)
+    event = report.witness.event
+    assert event.startswith(("whole output", "kinds of all leaves", "score of a classifier"))
+    if not event.startswith("score"):
+        assert "[0] True" in event or "[0] False" in event
+
+
 def test_text_and_json(violated):
     text = str(violated)
     for part in ("VIOLATED", "epsilon = 1", "at least", "confidence", "draws a side", "replay", "1e-06"):
@@ -390,3 +404,24 @@ def test_the_lower_bound_goes_far_beyond_the_claim_where_it_should():
     assert pair.epsilon == 0.1
     assert lower > 1.9
     assert clamped([2.0, math.nan]) == [1.0]
+
+
+EXTREMES = [1e308, -1e308, math.inf, -math.inf, math.nan, 5e-324, -0.0, 2.0**60]
+
+
+@pytest.mark.parametrize("shape", ["scalars", "vectors", "mixed"])
+def test_extreme_outputs_do_no_harm(shape):
+    """Neither warnings nor errors, and no alarm where both sides are alike."""
+    source = rng()
+
+    def mechanism(dataset, size):
+        if shape == "vectors":
+            return source.choice(EXTREMES, (size, 7))
+        values = source.choice(EXTREMES, size)
+        return values if shape == "scalars" else [None if i % 3 else {"a": v} for i, v in enumerate(values)]
+
+    for claim in ({"epsilon": 0.1}, {"epsilon": 0, "delta": 1e-5}, {"epsilon": 800}, {"claim": zcdp(1e-4)}):
+        report = audit(mechanism, **claim, pairs=PAIR, max_samples=600, alpha=SURE)
+        assert not report.violated
+        str(report)
+        json.loads(report.to_json())

@@ -7,10 +7,12 @@ from collections import Counter
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
 from sfumato.audit import edges, halton, numbers, odd_numbers, units, without
+from sfumato.audit.literals import literal
 from sfumato.audit.mechanisms import fingerprint
 from sfumato.errors import ParameterError
 
@@ -101,3 +103,26 @@ def test_user_level_pairs_hold_many_rows_groups_and_nulls():
     assert any(r["value"] is None for rows in added for r in rows)
     assert any(r["group"] is None for rows in added for r in rows)
     assert any(r["unit"] is None for e in found for r in e.dataset)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [0.5, math.nan, -math.inf, 2**70, None, True, "a'b"],
+        ((1,), (), [[]], {"a": {1: math.nan}}),
+        np.array([[1.0, math.nan]]),
+        np.arange(3),
+        pa.table({"unit": ["a", None], "x": [1.5, None]}),
+        pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}),
+        pl.DataFrame({"a": [1, None]}),
+    ],
+)
+def test_datasets_can_be_written_as_code(value):
+    code = literal(value)
+    assert "\n" not in code
+    again = eval(code, {"numpy": np, "pyarrow": pa, "pandas": pd, "polars": pl})
+    assert type(again) is type(value)
+    assert literal(again) == code
+    assert repr(fingerprint(again)) == repr(fingerprint(value)) or not isinstance(
+        value, (list, tuple, np.ndarray)
+    )

@@ -88,6 +88,16 @@ def test_a_changed_dataset(dataset, change, size):
     assert len(Mechanism(lambda data: 0).draw(dataset, size)) == size
 
 
+def test_reading_a_data_frame_does_not_change_it():
+    frame = pd.DataFrame({"a": [1, 2], "b": [0.5, math.nan], "c": ["x", None]})
+    frame["d"] = [1, 2]
+
+    def mechanism(data):
+        return float(data.values.size + data.sort_values("a").iloc[0]["d"] + len(data.T))
+
+    assert Mechanism(mechanism).draw(frame, 2) == [13.0, 13.0]
+
+
 def test_a_call_that_hangs():
     forever = threading.Event()
     with pytest.raises(MechanismError, match=r"hangs: a call took more than 0\.05 s"):

@@ -112,15 +112,15 @@ def zcdp(rho: Number) -> Claim:
     Raises:
         ParameterError: rho is not a number greater than 0.
 
-    >>> zcdp(0.5).pairs[0]
-    Pair(epsilon=1.0, delta=0.246...)
+    >>> zcdp(0.5).pairs[2]
+    Pair(epsilon=2.0, delta=0.0543...)
 
     Source:
         Bun and Steinke 2016; Canonne, Kamath and Steinke 2020, corollary 13, for delta.
     """
     exact = positive(rho, "rho")
     root = math.sqrt(float(exact))
-    steps = (Fraction(round(root * factor * 64), 64) for factor in (0.7, 1.4, 2.1, 3.2, 5.0))
+    steps = (Fraction(f"{root * factor:.2g}") for factor in (0.7, 1.4, 2.1, 3.2, 5.0))
     pairs = ((exact + step, _zcdp_delta(exact, exact + step)) for step in steps)
     return Claim(f"zCDP with rho = {float(exact):g}", _kept(pairs), f"claim=zcdp({float(exact)!r})")
 

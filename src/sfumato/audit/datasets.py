@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.audit.mechanisms import fingerprint, shown
+from sfumato.audit.literals import literal, shown
+from sfumato.audit.mechanisms import fingerprint
 from sfumato.errors import ParameterError
 from sfumato.exact import positive_int
 
@@ -224,7 +225,7 @@ def edges(datasets: Iterable[Any], neighbors: str = "add-remove") -> list[Edge]:
                 for record in pool:
                     changed = [*_records(root)[:i], record, *_records(root)[i + 1 :]]
                     if fingerprint(changed) != fingerprint(_records(root)):
-                        name = f"{shown(root, 60)} with {record!r} for record {i + 1}"
+                        name = f"{shown(root, 60)} with {literal(record)} for record {i + 1}"
                         add(name, root, _like(root, changed))
     if not found:
         raise ParameterError(

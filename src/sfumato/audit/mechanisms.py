@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.audit.literals import shown
 from sfumato.errors import ParameterError, SfumatoError
 from sfumato.exact import positive_int
 
@@ -192,12 +193,6 @@ def rows(outputs: Any) -> list[Any]:
     return list(outputs)
 
 
-def shown(dataset: Any, limit: int = 200) -> str:
-    """Return a dataset as text of limited length."""
-    text = repr(dataset)
-    return text if len(text) <= limit else f"{text[: limit - 3]}..."
-
-
 def fingerprint(value: Any) -> Any:
     """Return something that changes when the value does, and is equal to itself for NaN too.
 
@@ -208,8 +203,14 @@ def fingerprint(value: Any) -> Any:
         return type(value), tuple(map(fingerprint, value))
     if isinstance(value, dict):
         return dict, tuple((fingerprint(k), fingerprint(v)) for k, v in value.items())
-    if isinstance(value, np.ndarray) and value.dtype != object:
+    if isinstance(value, np.ndarray):
+        if value.dtype == object:
+            return value.shape, tuple(map(fingerprint, value.ravel()))
         return value.shape, value.dtype.str, value.tobytes()
+    if hasattr(value, "iloc") and hasattr(value, "columns"):
+        # A data frame may reorder its blocks when it is read: its columns tell.
+        columns = tuple((str(c), fingerprint(np.asarray(value[c]))) for c in value.columns)
+        return type(value), fingerprint(np.asarray(value.index)), columns
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
         return type(value), repr(value)
     try:

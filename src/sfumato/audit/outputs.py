@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,6 +21,7 @@ MISSING = 1
 RAISES = "exception "
 MOST_COLUMNS = 1000
 _MOST_TOKENS = 100_000
+_MOST_WORDS = 10
 # Valuations of what has no lowest set bit.
 NO_BITS, ZERO_BITS = 2000, 1100
 
@@ -73,6 +74,10 @@ class Draws:
             np.hstack([self.tokens, np.full(shape, MISSING)]),
             np.hstack([self.low, np.full(shape, NO_BITS)]),
         )
+
+    def part(self, start: int, stop: int) -> Draws:
+        """Return the draws from `start` to before `stop`."""
+        return Draws(self.numbers[start:stop], self.tokens[start:stop], self.low[start:stop])
 
     def narrow(self, columns: int) -> Draws:
         """Return the same draws without the columns that come after."""
@@ -135,6 +140,30 @@ class Reader:
             place = (np.asarray(where[column]), column)
             draws.numbers[place], draws.tokens[place], draws.low[place] = self._leaves(values)
         return draws
+
+    def kind(self, token: int) -> str:
+        """Return the word of a token."""
+        return self.vocabulary.words[token]
+
+    def word(self, draw: Draws, column: int) -> str:
+        """Return one leaf of one draw in words."""
+        number, token = float(draw.numbers[0, column]), int(draw.tokens[0, column])
+        if math.isnan(number):
+            return self.kind(token)
+        return f"{number:g}" if float(f"{number:g}") == number else repr(number)
+
+    def words(self, draw: Draws) -> str:
+        """Return one draw in words, absent leaves left out."""
+        return self._each(draw, lambda column: self.word(draw, column))
+
+    def kinds(self, draw: Draws) -> str:
+        """Return the kinds of the leaves of one draw in words, absent leaves left out."""
+        return self._each(draw, lambda column: self.kind(int(draw.tokens[0, column])))
+
+    def _each(self, draw: Draws, word: Callable[[int], str]) -> str:
+        present = np.flatnonzero(draw.tokens[0] != MISSING).tolist()
+        listed = [f"{self.paths[c]} {word(c)}" for c in present[:_MOST_WORDS]]
+        return f"({', '.join([*listed, '...'] if len(present) > _MOST_WORDS else listed)})"
 
     def _column(self, path: str) -> int | None:
         found = self._index.get(path)

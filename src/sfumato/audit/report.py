@@ -7,6 +7,8 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from sfumato.audit.literals import literal
+
 
 @dataclass(frozen=True)
 class Histogram:
@@ -147,11 +149,11 @@ class Report:
         return text(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as numbers, texts, lists and mappings; datasets as their text."""
+        """Return the report as numbers, texts, lists and mappings; datasets as Python code."""
         found = asdict(self)
         if self.witness is not None:
-            found["witness"]["dataset"] = repr(self.witness.dataset)
-            found["witness"]["neighbour"] = repr(self.witness.neighbour)
+            found["witness"]["dataset"] = literal(self.witness.dataset)
+            found["witness"]["neighbour"] = literal(self.witness.neighbour)
             found["witness"]["observed_epsilon"] = self.witness.observed_epsilon
         plain: dict[str, Any] = _finite(found)
         return plain

@@ -6,7 +6,7 @@ import math
 import textwrap
 from typing import TYPE_CHECKING
 
-from sfumato.audit.mechanisms import shown
+from sfumato.audit.literals import shown
 
 if TYPE_CHECKING:
     from sfumato.audit.report import Report

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.audit.features import Quantiles
+from sfumato.audit.cells import Quantiles
+from sfumato.audit.literals import literal
 from sfumato.audit.mechanisms import Mechanism
 from sfumato.audit.outputs import Draws, Floats
 from sfumato.audit.pair_test import PairTest
@@ -23,8 +24,17 @@ def witness(test: PairTest) -> Witness:
     direction, pair = place[0], test.claim.pairs[place[3]]
     sides = [(test.edge.dataset, test.past[0]), (test.edge.neighbour, test.past[1])]
     (dataset, draws), (neighbour, others) = sides[::-1] if direction else sides
-    values = look.values(draws), look.values(others)
+    draws, others = look.draws(draws), look.draws(others)
+    values = look.extract(draws), look.extract(others)
     mask = wager.masks[place]
+
+    def named(code: int) -> str:
+        for seen, side in zip(values, (draws, others), strict=True):
+            places = np.flatnonzero(seen == code)
+            if len(places):
+                return wager.feature.named(side.part(int(places[0]), int(places[0]) + 1), code)
+        return "a value that did not come again"
+
     first, second = (float(mask[look.cells.place(v)].mean()) for v in values)
     if isinstance(look.cells, Quantiles):
         what, numbers = wager.feature.name, (values[0], values[1])
@@ -34,7 +44,7 @@ def witness(test: PairTest) -> Witness:
         edge=test.edge.name,
         dataset=dataset,
         neighbour=neighbour,
-        event=look.cells.words(wager.feature.name, mask),
+        event=look.cells.words(wager.feature.name, mask, named),
         frequency=first,
         neighbour_frequency=second,
         samples=len(values[0]),
@@ -48,7 +58,7 @@ def witness(test: PairTest) -> Witness:
 def replay(test: PairTest, dataset: Any, neighbour: Any) -> str:
     """Return a line of Python that audits one pair again."""
     name = import_of(test.mechanism)
-    code = f"audit(mechanism, {test.claim.code}, pairs=[({dataset!r}, {neighbour!r})])"
+    code = f"audit(mechanism, {test.claim.code}, pairs=[({literal(dataset)}, {literal(neighbour)})])"
     return f"{name}; {code}" if name else code
 
 
