@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sfumato.audit.buckets import Buckets, Codes, Column, Comparison
-from sfumato.audit.mechanisms import BatchRaised, MechanismError, shown
+from sfumato.audit.literals import shown
+from sfumato.audit.mechanisms import BatchRaised, MechanismError
 from sfumato.audit.outputs import RAISES, Draws, Reader
 from sfumato.audit.report import Histogram, Report, Witness
 from sfumato.audit.search_graph import SearchGraph
+from sfumato.audit.witness import replay
 
 if TYPE_CHECKING:
     from sfumato.audit.auditor import Task
@@ -197,7 +199,6 @@ class Run:
             picture = Histogram(tuple(buckets.boundaries.tolist()), seen, on_neighbour, samples, what)
         dataset, neighbour = (side.dataset for side in sides)
         frequency, neighbour_frequency = (float(c[bucket]) / samples for c in counts)
-        given = f"{self.task.mechanism.name}, {self.task.claim.code}, pairs=[({dataset!r}, {neighbour!r})]"
         return Witness(
             edge=name,
             dataset=dataset,
@@ -208,6 +209,6 @@ class Run:
             samples=samples,
             epsilon=pair.epsilon,
             delta=pair.delta,
-            replay=f'audit({given}, method="histogram")',
+            replay=replay(self.task.mechanism, self.task.claim, dataset, neighbour, 'method="histogram"'),
             histogram=picture,
         )

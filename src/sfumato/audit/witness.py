@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.audit.cells import Quantiles
+from sfumato.audit.claims import Claim
 from sfumato.audit.literals import literal
 from sfumato.audit.mechanisms import Mechanism
 from sfumato.audit.outputs import Draws, Floats
@@ -50,15 +51,16 @@ def witness(test: PairTest) -> Witness:
         samples=len(values[0]),
         epsilon=pair.epsilon,
         delta=pair.delta,
-        replay=replay(test, dataset, neighbour),
+        replay=replay(test.mechanism, test.claim, dataset, neighbour),
         histogram=histogram(numbers[0], numbers[1], what),
     )
 
 
-def replay(test: PairTest, dataset: Any, neighbour: Any) -> str:
-    """Return a line of Python that audits one pair again."""
-    name = import_of(test.mechanism)
-    code = f"audit(mechanism, {test.claim.code}, pairs=[({literal(dataset)}, {literal(neighbour)})])"
+def replay(mechanism: Mechanism, claim: Claim, dataset: Any, neighbour: Any, more: str = "") -> str:
+    """Return a line of Python that audits one pair again; `more` are further keywords."""
+    name = import_of(mechanism)
+    pairs = f"pairs=[({literal(dataset)}, {literal(neighbour)})]"
+    code = f"audit(mechanism, {claim.code}, {pairs}{', ' * bool(more)}{more})"
     return f"{name}; {code}" if name else code
 
 
