@@ -72,10 +72,9 @@ class Run:
 
     def report(self) -> Report:
         """Compare until too many edges have failed, all are compared, or the limits are met."""
-        graphs = [SearchGraph(d, self._sample) for d in self._roots()]
-        edges = sum(g.edge_count for g in graphs) or len(self.task.pairs)
+        edges = sum(graph.edge_count for graph in self._graphs()) or len(self.task.pairs)
         witness, failed = None, 0
-        for name, x, y in self._sides(graphs):
+        for name, x, y in self._sides():
             self.compared.append((name, len(x.draws)))
             found = self._witness(name, x, y)
             self._tell(name)
@@ -121,12 +120,14 @@ class Run:
             text = f"{self.task.mechanism.name} raises always: {kinds}, on all datasets"
             raise MechanismError(f"{text}. Give data= that it takes, such as data=[[...], ...]")
 
-    def _roots(self) -> tuple[Any, ...]:
-        return self.task.datasets if self.task.neighbors == "add-remove" else ()
+    def _graphs(self) -> Iterator[SearchGraph[Side]]:
+        if self.task.neighbors == "add-remove":
+            for dataset in self.task.datasets:
+                yield SearchGraph(dataset, self._sample)
 
-    def _sides(self, graphs: list[SearchGraph[Side]]) -> Iterator[tuple[str, Side, Side]]:
+    def _sides(self) -> Iterator[tuple[str, Side, Side]]:
         """Give pairs of neighbours with draws on both, one by one, until a limit is met."""
-        for name, x, y in self._edges(graphs):
+        for name, x, y in self._edges():
             try:
                 sides = x(), y()
             except _SpentError:
@@ -134,13 +135,14 @@ class Run:
                 return
             yield name, *sides
 
-    def _edges(self, graphs: list[SearchGraph[Side]]) -> Iterator[tuple[str, Drawn, Drawn]]:
-        for graph in graphs:
+    def _edges(self) -> Iterator[tuple[str, Drawn, Drawn]]:
+        graph = None
+        for graph in self._graphs():
             for node, successor in graph.edges():
                 (gone,) = set(node) - set(successor)
                 name = f"{shown(graph.records(node), 80)} without {shown(graph.records((gone,)), 40)}"
                 yield name, partial(graph.samples, node), partial(graph.samples, successor)
-        if not graphs:
+        if graph is None:
             for edge in self.task.pairs:
                 yield edge.name, partial(self._sample, edge.dataset), partial(self._sample, edge.neighbour)
 
