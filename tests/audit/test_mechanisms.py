@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -188,3 +190,9 @@ def test_fingerprints_see_types_signs_and_nan():
     prints = [repr(fingerprint(v)) for v in values]
     assert len(set(prints)) == len(values)
     assert prints == [repr(fingerprint(v)) for v in values]
+
+
+def test_the_auditor_is_imported_without_heavy_parts():
+    code = "import sys, sfumato.audit; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert not {"scipy", "pandas", "polars", "pyarrow", "duckdb", "matplotlib"} & set(run.stdout.split())

@@ -122,6 +122,17 @@ def audit(
     Raises:
         ParameterError: a parameter is not admissible.
         MechanismError: the mechanism cannot be judged.
+
+    >>> from sfumato.noise import Laplace, SeededWords
+    >>> words = SeededWords(1)
+    >>> def count(dataset, size):
+    ...     return len(dataset) + Laplace(scale="1/2").rounded(size, words)
+    >>> report = audit(count, epsilon=1)
+    >>> report.violated, report.epsilon_lower > 1
+    (True, True)
+
+    Source:
+        docs/proofs/audit.md; the specification's stochastic tester, for the search over datasets.
     """
     chosen = _method(method)
     if data is None and pairs is None and hasattr(chosen, "data"):
@@ -321,10 +332,19 @@ def _excluded(tests: list[PairTest], task: Task, lower: float, needed: float) ->
 
 
 def assert_private(mechanism: Callable[..., Any] | Mechanism, **options: Any) -> Report:
-    """Audit, and fail if the claim is violated; options as for `audit`.
+    """Audit, and fail if the claim is violated.
 
+    Args:
+        mechanism: as for `audit`.
+        options: as for `audit`, `epsilon` or `claim` among them.
+    Returns:
+        The report, if nothing was found.
     Raises:
-        AssertionError: the claim is violated; its text is the report.
+        AssertionError: the claim is violated; its text is the report. On a correct mechanism that happens
+            with probability at most `alpha`.
+
+    >>> assert_private(lambda dataset: 0.0, epsilon=0.1, max_samples=1000).violated
+    False
     """
     report = audit(mechanism, **options)
     if report.violated:
