@@ -11,8 +11,8 @@ import pytest
 from scipy import special, stats
 
 from sfumato.audit.closeness import closeness
-from sfumato.audit.counts import as_far, at_least, at_most
-from sfumato.audit.low_bits import repeats, residues
+from sfumato.audit.closeness.counts import as_far, at_least, at_most
+from sfumato.audit.closeness.low_bits import repeats, residues
 from sfumato.errors import ParameterError
 from sfumato.noise import Gaussian, Laplace, SeededWords
 

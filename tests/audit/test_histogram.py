@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from sfumato.audit import HistogramMethod, MechanismError, Pair, audit, halton
-from sfumato.audit.buckets import Buckets, Comparison
-from sfumato.audit.search_graph import SearchGraph
+from sfumato.audit.histogram.buckets import Buckets, Comparison
+from sfumato.audit.histogram.search_graph import SearchGraph
 from sfumato.errors import ParameterError
 from sfumato.noise import Laplace, SeededWords
 

@@ -1,4 +1,4 @@
-"""Is this the noise that it says it is? A sample against an exact law, with a stated error probability."""
+"""The checks of a sample against a law, and what they found."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.audit.counts import as_far
-from sfumato.audit.low_bits import repeats, residues
-from sfumato.audit.reference import Cdf, Reference, of_cdf, of_law
+from sfumato.audit.closeness.counts import as_far
+from sfumato.audit.closeness.low_bits import repeats, residues
+from sfumato.audit.closeness.reference import Cdf, Reference, of_cdf, of_law
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, positive
 from sfumato.noise import Law

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sfumato.audit.buckets import Buckets, Codes, Column, Comparison
+from sfumato.audit.histogram.buckets import Buckets, Codes, Column, Comparison
+from sfumato.audit.histogram.search_graph import SearchGraph
 from sfumato.audit.literals import shown
 from sfumato.audit.mechanisms import BatchRaised, MechanismError
 from sfumato.audit.outputs import RAISES, Draws, Reader
 from sfumato.audit.report import Histogram, Report, Witness
-from sfumato.audit.search_graph import SearchGraph
 from sfumato.audit.witness import replay
 
 if TYPE_CHECKING:

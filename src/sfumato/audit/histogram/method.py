@@ -1,4 +1,4 @@
-"""The documented stochastic tester: histograms over the search graphs of Halton datasets."""
+"""The options of the histogram method."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sfumato.audit.datasets import halton
-from sfumato.audit.histogram_run import Run
+from sfumato.audit.histogram.run import Run
 from sfumato.errors import ParameterError
 from sfumato.exact import positive_int
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.audit.counts import at_least, at_most
+from sfumato.audit.closeness.counts import at_least, at_most
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
