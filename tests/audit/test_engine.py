@@ -64,8 +64,9 @@ def test_releases_keep_their_claim(name):
 def test_releases_break_a_smaller_claim(name):
     ask, claim = RELEASES[name]
     smaller = {k: v / 8 for k, v in claim.items()}
-    some = [e for e in pairs() if e.name.startswith("a unit with one row at the upper bound")]
-    assert audit(release_mechanism(ask), **smaller, pairs=some, max_samples=60_000).violated
+    crowd = [{"unit": f"u{i}", "group": "a", "value": 1.0} for i in range(41)]
+    one = [(table(crowd), table(crowd[:-1]))]
+    assert audit(release_mechanism(ask), **smaller, pairs=one, max_samples=60_000).violated
 
 
 def test_a_release_without_its_bound_is_found():
@@ -99,9 +100,10 @@ def test_bulk_draws_are_releases(name):
         assert one == {
             (f"{g}.{n}" if g != "''" else n): v for g, row in expected.items() for n, v in row.items()
         }
-    noisy = release_mechanism(ask)(data, 2)
-    rows = noisy if isinstance(noisy, list) else [{k: v[i] for k, v in noisy.items()} for i in range(2)]
-    assert rows[0] != rows[1]
+    noisy = release_mechanism(ask)(data, 60)
+    rows = noisy if isinstance(noisy, list) else [{k: v[i] for k, v in noisy.items()} for i in range(60)]
+    # Two whole noises of scale 1 or more are equal with probability at most 0.4: all 60, below 10^-23.
+    assert any(row != rows[0] for row in rows)
 
 
 def test_a_group_that_is_not_shown_leaves_no_trace():
