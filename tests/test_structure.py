@@ -25,7 +25,8 @@ BELOW = {
     "measurements": {"errors", "exact", "noise", "framework", "budget", "transformations"},
     "query": {"errors", "exact", "noise", "framework", "budget", "transformations", "measurements"},
     "engines": {"errors", "exact", "framework", "transformations", "query"},
-    "testing": {"errors", "exact", "noise", "budget", "transformations", "query"},
+    "audit": {"errors", "exact", "noise"},
+    "testing": {"errors", "exact", "noise", "budget", "transformations", "query", "audit"},
     "cli": {"errors", "exact", "query", "engines"},
 }
 

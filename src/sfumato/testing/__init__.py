@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sfumato.audit import assert_private
     from sfumato.testing.assertions import assert_approx_equal, assert_noisy
     from sfumato.testing.flakiness import Account
     from sfumato.testing.means import complementary_mean_tolerance, mean_failure_probability, mean_tolerance
+    from sfumato.testing.mechanism import release_mechanism
     from sfumato.testing.ratios import Interval, Probability, RatioTolerance
     from sfumato.testing.recorder import Recorder, noise_free, recording, seeded_words
     from sfumato.testing.tolerances import (
@@ -33,6 +35,7 @@ _HOMES = {
     "Recorder": "recorder",
     "assert_approx_equal": "assertions",
     "assert_noisy": "assertions",
+    "assert_private": "sfumato.audit",
     "complementary_gaussian_tolerance": "tolerances",
     "complementary_laplace_tolerance": "tolerances",
     "complementary_mean_tolerance": "means",
@@ -45,6 +48,7 @@ _HOMES = {
     "noise_free": "recorder",
     "per_partition_k": "tolerances",
     "recording": "recorder",
+    "release_mechanism": "mechanism",
     "seeded_words": "recorder",
     "variance_failure_probability": "variances",
     "variance_tolerance": "variances",
@@ -58,6 +62,7 @@ __all__ = [
     "Recorder",
     "assert_approx_equal",
     "assert_noisy",
+    "assert_private",
     "complementary_gaussian_tolerance",
     "complementary_laplace_tolerance",
     "complementary_mean_tolerance",
@@ -70,6 +75,7 @@ __all__ = [
     "noise_free",
     "per_partition_k",
     "recording",
+    "release_mechanism",
     "seeded_words",
     "variance_failure_probability",
     "variance_tolerance",
@@ -80,7 +86,8 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         from importlib import import_module
 
-        value = getattr(import_module(f"sfumato.testing.{_HOMES[name]}"), name)
+        home = _HOMES[name]
+        value = getattr(import_module(home if "." in home else f"sfumato.testing.{home}"), name)
         globals()[name] = value
         return value
     raise AttributeError(f"module 'sfumato.testing' has no attribute {name!r}")

@@ -1,0 +1,170 @@
+"""How many draws the auditor needs, how often it is wrong, how long it takes.
+
+    python benchmarks/audit.py                    # everything, some minutes
+    python benchmarks/audit.py --repeats 20 --runs 300
+
+Strength: fixed neighbours [1.0] and [], claim epsilon = 1, alpha = 1e-6; medians over repeats. False alarms:
+mechanisms that reach epsilon = 1 exactly, alpha = 0.01; the last line plants a defect in the bettor (it sees
+the batch that it bets on), which the same count must show.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from sfumato.audit import approximate, audit, gaussian
+from sfumato.audit.wager import Wager
+
+PAIR = [([1.0], [])]
+
+
+def on_grid(x: Any) -> Any:
+    return np.round(np.asarray(x) * 2**20) / 2**20
+
+
+def total(data: Any) -> Any:
+    return on_grid(sum(min(max(float(x), 0.0), 1.0) for x in data if x == x))
+
+
+def laplace(scale: float) -> Callable[..., Any]:
+    return lambda rng: lambda data, size: total(data) + on_grid(rng.laplace(0, scale, size))
+
+
+def naive_laplace(rng: np.random.Generator) -> Callable[..., Any]:
+    return lambda data, size: sum(data) + rng.laplace(0, 1, size)
+
+
+def gaussian_noise(sigma: float) -> Callable[..., Any]:
+    return lambda rng: lambda data, size: total(data) + on_grid(rng.normal(0, sigma, size))
+
+
+def randomized_response(rng: np.random.Generator) -> Callable[..., Any]:
+    keep = math.e / (1 + math.e)
+    return lambda data, size: np.where(rng.random(size) < keep, len(data), 1 - len(data))
+
+
+def geometric(rng: np.random.Generator) -> Callable[..., Any]:
+    p = -math.expm1(-1)
+    return lambda data, size: len(data) + rng.geometric(p, size) - rng.geometric(p, size)
+
+
+def rare_value(rng: np.random.Generator) -> Callable[..., Any]:
+    return lambda data, size: np.where(
+        rng.random(size) < 0.001 * len(data), 7.0, on_grid(rng.normal(size=size))
+    )
+
+
+def wide(rng: np.random.Generator) -> Callable[..., Any]:
+    """100 coordinates of epsilon 0.1 each: 10 in all."""
+    return lambda data, size: on_grid(len(data)) + on_grid(rng.laplace(0, 10, (size, 100)))
+
+
+STRENGTH = {
+    # name: (mechanism, claim, limit of the issue)
+    "Laplace, half the scale": (laplace(0.5), approximate(1), 1_000),
+    "Laplace, 0.8 of the scale": (laplace(0.8), approximate(1), 10_000),
+    "Laplace, 0.9 of the scale": (laplace(0.9), approximate(1), 60_000),
+    "Laplace, 0.95 of the scale": (laplace(0.95), approximate(1), None),
+    "naive float64 Laplace": (naive_laplace, approximate(1), 2_000),
+    "value of probability 0.001": (rare_value, approximate(1), None),
+    "100 coordinates, one claim": (wide, approximate(1), None),
+    "Gaussian, 0.8 of sigma, mu = 1": (gaussian_noise(0.8), gaussian(1), None),
+    "Gaussian, sigma 1, delta 1e-5, epsilon 1": (gaussian_noise(1), approximate(1, "1e-5"), None),
+}
+BOUNDARY = {
+    "Laplace": (laplace(1), approximate(1)),
+    "randomized response": (randomized_response, approximate(1)),
+    "geometric": (geometric, approximate(1)),
+    "Gaussian, curve": (gaussian_noise(1), gaussian(1)),
+}
+
+
+SEARCHED = {
+    f"Laplace, {scale} of the scale, default datasets": (laplace(scale), approximate(1), None)
+    for scale in (0.5, 0.8, 0.9)
+}
+
+
+def strength(repeats: int) -> None:
+    print(f"{'found after draws a side':42} {'median':>9} {'90%':>9} {'limit':>8} {'found':>7} {'ms':>7}")
+    for name, (make, claim, limit) in (STRENGTH | SEARCHED).items():
+        pairs = None if name in SEARCHED else PAIR
+        needed, seconds, found = [], [], 0
+        for seed in range(repeats):
+            report = audit(make(np.random.default_rng(seed)), claim=claim, pairs=pairs, max_samples=500_000)
+            needed.append(report.samples if report.violated else math.inf)
+            seconds.append(report.seconds)
+            found += report.violated
+        order = sorted(needed)
+        print(
+            f"{name:42} {statistics.median(needed):9,.0f} {order[int(0.9 * len(order))]:9,.0f} "
+            f"{limit or '-':>8} {found:>3}/{repeats:<3} {statistics.median(seconds) * 1000:7.0f}"
+        )
+
+
+def false_alarms(runs: int, alpha: float = 0.01) -> None:
+    for name, (make, claim) in BOUNDARY.items():
+        count = runs if claim.text.startswith("epsilon") else runs // 5
+        print(f"{name:42} {alarms(make, claim, count, alpha)} (alpha {alpha:g})")
+    choose = Wager._chosen
+
+    def peeking(self: Wager, batch: Any) -> Any:
+        counts, samples = self._counts, self._samples
+        self._counts, self._samples = batch, int(batch[0].sum())
+        try:
+            return choose(self, batch)
+        finally:
+            self._counts, self._samples = counts, samples
+
+    Wager._chosen = peeking  # type: ignore[method-assign]
+    try:
+        with np.errstate(invalid="ignore"):
+            found = alarms(laplace(1), approximate(1), runs // 5, alpha)
+        print(f"{'Laplace, a bettor that peeks':42} {found}")
+    finally:
+        Wager._chosen = choose  # type: ignore[method-assign]
+
+
+def alarms(make: Callable[..., Any], claim: Any, runs: int, alpha: float) -> str:
+    found = sum(
+        audit(
+            make(np.random.default_rng(10_000 + seed)), claim=claim, pairs=PAIR, alpha=alpha, max_samples=1000
+        ).violated
+        for seed in range(runs)
+    )
+    return f"{found} alarms in {runs} runs = {found / runs:.4f}"
+
+
+def speed() -> None:
+    rng = np.random.default_rng(1)
+    cases: dict[str, dict[str, Any]] = {"one pair": {"pairs": PAIR}, "default datasets": {}}
+    for name, options in cases.items():
+        started = time.perf_counter()
+        report = audit(laplace(1)(rng), epsilon=1, max_samples=200_000, **options)
+        spent = time.perf_counter() - started
+        print(
+            f"{name:42} {report.samples / spent:12,.0f} draws a side and second; violated: {report.violated}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=25)
+    parser.add_argument("--runs", type=int, default=1000)
+    options = parser.parse_args()
+    strength(options.repeats)
+    print("\nfalse alarms")
+    false_alarms(options.runs)
+    print("\nspeed")
+    speed()
+
+
+if __name__ == "__main__":
+    main()

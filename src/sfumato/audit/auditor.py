@@ -1,0 +1,352 @@
+"""The audit: bets against a claim until the wealth says that it is false, or the samples are spent."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sfumato.audit.bounds import epsilon_lower, half_line_excess, visible_epsilon
+from sfumato.audit.claims import Claim, approximate
+from sfumato.audit.datasets import NEIGHBORS, Edge, edges, numbers
+from sfumato.audit.histogram import HistogramMethod
+from sfumato.audit.mechanisms import Mechanism, MechanismError
+from sfumato.audit.pair_test import LEAST_BATCH, PairTest
+from sfumato.audit.report import Excluded, Point, Report
+from sfumato.audit.witness import witness
+from sfumato.errors import ParameterError
+from sfumato.exact import positive_int
+
+_LN10 = math.log(10)
+# Rounding of float64 sums of logarithms is far below this.
+_ROUNDING = 1e-6
+# A batch should not take longer than this share of the time that is left.
+_SHARE_OF_TIME = 0.25
+# The first batch of all tells how long a draw takes.
+_FIRST_BATCH = 12
+# A mechanism that did nothing but raise up to here is not audited further.
+_CHECKED_AT = 1000
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an audit is.
+
+    Args:
+        samples: draws a side up to now.
+        max_samples: limit on that.
+        seconds: elapsed.
+        max_seconds: limit on that.
+        log10_wealth: evidence up to now.
+        log10_needed: evidence at which the claim is rejected.
+        edge: the pair of datasets that was drawn from, in words.
+    """
+
+    samples: int
+    max_samples: int
+    seconds: float
+    max_seconds: float
+    log10_wealth: float
+    log10_needed: float
+    edge: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """One audit to do, with everything checked: what each method of auditing is given.
+
+    Args:
+        mechanism: to be audited.
+        claim: its pairs hold in both directions.
+        datasets: the roots of the search, in order; empty if the caller gave pairs.
+        neighbors: "add-remove" or "change-one".
+        pairs: the pairs of neighbours that the betting method looks at, derived from the roots or given.
+        alpha: bound on the false-alarm probability.
+        confidence: of `epsilon_lower`.
+        max_samples: draws a side, over all pairs.
+        seconds: limit on time.
+        progress: called after each batch, or None.
+    """
+
+    mechanism: Mechanism
+    claim: Claim
+    datasets: tuple[Any, ...]
+    neighbors: str
+    pairs: tuple[Edge, ...]
+    alpha: float
+    confidence: float
+    max_samples: int
+    seconds: float
+    progress: Callable[[Progress], None] | None
+
+
+def audit(
+    mechanism: Callable[..., Any] | Mechanism,
+    *,
+    epsilon: Any = None,
+    delta: Any = 0.0,
+    claim: Claim | None = None,
+    neighbors: str = "add-remove",
+    data: Iterable[Any] | None = None,
+    pairs: Iterable[Any] | None = None,
+    alpha: float = 1e-6,
+    confidence: float = 0.95,
+    max_samples: int = 1_000_000,
+    seconds: float = 60.0,
+    method: Any = "betting",
+    progress: Callable[[Progress], None] | None = None,
+) -> Report:
+    """Look for neighbours and an event that break a mechanism's claim of privacy.
+
+    Args:
+        mechanism: `(dataset, size) -> outputs`, or `(dataset) -> output`; see `Mechanism`.
+        epsilon: the claim, at least 0; or give `claim`.
+        delta: the claim, from 0 to less than 1.
+        claim: in place of epsilon and delta: `zcdp(rho)`, `gaussian(mu)` or `curve(pairs)`.
+        neighbors: "add-remove" or "change-one".
+        data: datasets from which pairs of neighbours are made; None for `numbers()`.
+        pairs: in place of data: pairs (dataset, neighbour), or `Edge`s such as `units(...)` gives.
+        alpha: bound on the probability to call a correct mechanism violated, over the whole audit.
+        confidence: of `epsilon_lower` and of what a pass excludes.
+        max_samples: draws a side, over all pairs of datasets.
+        seconds: limit on time; the audit ends after the batch that passes it.
+        method: "betting", "histogram" (a `HistogramMethod` with defaults), or another object with
+            `run(task: Task) -> Report`; its `data()`, if it has one, is used where data and pairs are None.
+        progress: called with a `Progress` after each batch.
+    Returns:
+        A Report.
+    Raises:
+        ParameterError: a parameter is not admissible.
+        MechanismError: the mechanism cannot be judged.
+
+    >>> from sfumato.noise import Laplace, SeededWords
+    >>> words = SeededWords(1)
+    >>> def count(dataset, size):
+    ...     return len(dataset) + Laplace(scale="1/2").rounded(size, words)
+    >>> report = audit(count, epsilon=1)
+    >>> report.violated, report.epsilon_lower > 1
+    (True, True)
+
+    Source:
+        docs/proofs/audit.md; the specification's stochastic tester, for the search over datasets.
+    """
+    chosen = _method(method)
+    if data is None and pairs is None and hasattr(chosen, "data"):
+        data = chosen.data()
+    task = _task(
+        mechanism,
+        epsilon,
+        delta,
+        claim,
+        neighbors,
+        data,
+        pairs,
+        alpha,
+        confidence,
+        max_samples,
+        seconds,
+        progress,
+    )
+    report: Report = chosen.run(task)
+    return report
+
+
+def _method(method: Any) -> Any:
+    if method == "betting":
+        return Betting()
+    if method == "histogram":
+        return HistogramMethod()
+    if not hasattr(method, "run"):
+        raise ParameterError("method", method, "'betting', 'histogram', or an object with run(task)")
+    return method
+
+
+class Betting:
+    """The default method: each pair of datasets has a wealth, and their average decides.
+
+    Every second batch goes to the pair that was drawn from least, the others to the most promising one.
+
+    Source:
+        Shafer and Vovk 2019 (testing by betting); Ville 1939; docs/proofs/audit.md.
+    """
+
+    @np.errstate(all="ignore")
+    def run(self, task: Task) -> Report:
+        """Audit, and report."""
+        started = time.monotonic()
+        tests = [PairTest(edge, task.mechanism, task.claim) for edge in task.pairs]
+        needed = -math.log(task.alpha) + _ROUNDING
+        trace: list[Point] = []
+        log_wealth = 0.0
+        spent, unchecked = 0, True
+        for batch in range(task.max_samples):
+            elapsed = time.monotonic() - started
+            if unchecked and spent >= _CHECKED_AT:
+                unchecked = False
+                _check_outputs(tests, task.mechanism)
+            if spent >= task.max_samples or (elapsed >= task.seconds and spent):
+                break
+            edge = batch if batch < len(tests) else _next(tests, batch)
+            test = tests[edge]
+            chased = len(tests) == 1 or batch % 2 == 1
+            affordable = _SHARE_OF_TIME * (task.seconds - elapsed) * spent / max(elapsed, 1e-9)
+            size = min(_size(test, chased), max(int(affordable), _FIRST_BATCH), task.max_samples - spent)
+            test.advance(size, batch)
+            spent += size
+            log_wealth = float(np.logaddexp.reduce([t.log_wealth for t in tests])) - math.log(len(tests))
+            trace.append(Point(spent, log_wealth / _LN10, edge))
+            if task.progress is not None:
+                wealth = log_wealth / _LN10, needed / _LN10
+                elapsed = time.monotonic() - started
+                task.progress(
+                    Progress(spent, task.max_samples, elapsed, task.seconds, *wealth, test.edge.name)
+                )
+            if log_wealth >= needed:
+                break
+        violated = log_wealth >= needed
+        if not violated:
+            _check_outputs(tests, task.mechanism)
+        pair, lower = epsilon_lower(tests, task.confidence)
+        found = witness(max(tests, key=lambda t: t.log_wealth)) if violated else None
+        excluded = None if violated else _excluded(tests, task, lower, needed)
+        return Report(
+            mechanism=task.mechanism.name,
+            claim=task.claim.text,
+            violated=violated,
+            epsilon_lower=lower,
+            delta=pair.delta,
+            confidence=task.confidence,
+            alpha=task.alpha,
+            witness=found,
+            samples=spent,
+            seconds=time.monotonic() - started,
+            edges=tuple((t.edge.name, t.samples) for t in tests),
+            excluded=excluded,
+            trace=tuple(trace),
+            notes=_notes(tests),
+        )
+
+
+def _task(
+    mechanism: Any,
+    epsilon: Any,
+    delta: Any,
+    claim: Claim | None,
+    neighbors: str,
+    data: Iterable[Any] | None,
+    pairs: Iterable[Any] | None,
+    alpha: float,
+    confidence: float,
+    max_samples: int,
+    seconds: float,
+    progress: Callable[[Progress], None] | None,
+) -> Task:
+    """Check everything before a draw is made."""
+    if (epsilon is None) == (claim is None):
+        raise ParameterError("epsilon", epsilon, "given, or claim= in its place (one of the two)")
+    for name, value in (("alpha", alpha), ("confidence", confidence)):
+        if not isinstance(value, (int, float)) or not 0 < value < 1:
+            raise ParameterError(name, value, "between 0 and 1")
+    if not seconds > 0:
+        raise ParameterError("seconds", seconds, "greater than 0")
+    if neighbors not in NEIGHBORS:
+        expected = f"one of {', '.join(map(repr, NEIGHBORS))}; for user level, give pairs=units(...)"
+        raise ParameterError("neighbors", neighbors, expected)
+    if data is not None and pairs is not None:
+        raise ParameterError("pairs", "given", "left out where data is given")
+    roots: list[Any] = []
+    if pairs is None:
+        roots = numbers() if data is None else list(data)
+        found = edges(roots, neighbors)
+    else:
+        found = [_edge(i, p) for i, p in enumerate(pairs)]
+        if not found:
+            raise ParameterError("pairs", [], "at least one pair (dataset, neighbour)")
+    return Task(
+        mechanism=mechanism if isinstance(mechanism, Mechanism) else Mechanism(mechanism),
+        claim=claim if claim is not None else approximate(epsilon, delta),
+        datasets=tuple(roots),
+        neighbors=neighbors,
+        pairs=tuple(found),
+        alpha=alpha,
+        confidence=confidence,
+        max_samples=positive_int(max_samples, "max_samples"),
+        seconds=seconds,
+        progress=progress,
+    )
+
+
+def _edge(number: int, pair: Any) -> Edge:
+    if isinstance(pair, Edge):
+        return pair
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise ParameterError(f"pairs[{number}]", pair, "a pair (dataset, neighbour) or an Edge")
+    return Edge(f"given pair {number + 1}", pair[0], pair[1])
+
+
+def _next(tests: list[PairTest], batch: int) -> int:
+    """Choose the pair to draw from, by the past alone."""
+    if batch % 2:
+        return max(range(len(tests)), key=lambda e: tests[e].promise)
+    # A pair whose two sides always gave one and the same output is looked at less.
+    return min(range(len(tests)), key=lambda e: tests[e].samples * (16 if tests[e].silent else 1))
+
+
+def _size(test: PairTest, chased: bool) -> int:
+    """Choose the draws a side of a batch: more as they add up, so that learning takes little of the time."""
+    return max(LEAST_BATCH, test.samples // (4 if chased else 2))
+
+
+def _check_outputs(tests: list[PairTest], mechanism: Mechanism) -> None:
+    raising = [t.only_raised for t in tests if t.samples]
+    if raising and None not in raising:
+        kinds = ", ".join(sorted({str(r) for r in raising}))
+        text = f"{mechanism.name} raises always: {kinds}, on all {len(raising)} pairs of datasets"
+        raise MechanismError(f"{text}. Give data= that it takes, such as data=[[...], ...]")
+
+
+def _notes(tests: list[PairTest]) -> tuple[str, ...]:
+    found = [note for t in tests for note in t.notes]
+    raising = [t for t in tests if t.samples and t.only_raised is not None]
+    if raising:
+        found.append(
+            f"{len(raising)} of {len(tests)} pairs: both sides always raise ({raising[0].only_raised})"
+        )
+    unseen = sum(1 for t in tests if not t.samples)
+    if unseen:
+        found.append(f"{unseen} of {len(tests)} pairs were not looked at: the samples or the time ran out")
+    return tuple(found)
+
+
+def _excluded(tests: list[PairTest], task: Task, lower: float, needed: float) -> Excluded:
+    excess = half_line_excess(tests, task.confidence)
+    most = max(tests, key=lambda t: t.samples)
+    # What one bet must make: the others on its pair and the other pairs hold the rest of the capital.
+    share = math.log(len(tests)) - min((w.log_weight - math.log(w.bets) for w in most.wagers), default=0.0)
+    visible = visible_epsilon(task.claim.pairs[0], most.samples, needed + share)
+    return Excluded(excess=excess, visible_epsilon=visible, epsilon_lower=lower)
+
+
+def assert_private(mechanism: Callable[..., Any] | Mechanism, **options: Any) -> Report:
+    """Audit, and fail if the claim is violated.
+
+    Args:
+        mechanism: as for `audit`.
+        options: as for `audit`, `epsilon` or `claim` among them.
+    Returns:
+        The report, if nothing was found.
+    Raises:
+        AssertionError: the claim is violated; its text is the report. On a correct mechanism that happens
+            with probability at most `alpha`.
+
+    >>> assert_private(lambda dataset: 0.0, epsilon=0.1, max_samples=1000).violated
+    False
+    """
+    report = audit(mechanism, **options)
+    if report.violated:
+        raise AssertionError(str(report))
+    return report

@@ -1,0 +1,192 @@
+"""What a mechanism claims: the (epsilon, delta) pairs that are tested."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import gmpy2
+
+from sfumato.errors import ParameterError
+from sfumato.exact import Number, as_fraction, positive, round_up
+from sfumato.noise import Gaussian
+
+_DOWN = gmpy2.context(precision=80, round=gmpy2.RoundDown)
+_UP = gmpy2.context(precision=80, round=gmpy2.RoundUp)
+# Where curves are tested: from total variation to rare events.
+_EPSILONS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One testable claim: P(A) <= e^epsilon Q(A) + delta for all events A, in both directions.
+
+    Args:
+        epsilon: at least 0.
+        delta: from 0 to less than 1.
+    Raises:
+        ParameterError: one is outside its range.
+
+    >>> Pair(0.5).factor > 1.6487212707001281 - 1e-15
+    True
+    """
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        # A claim is weakened, never strengthened, where a float cannot hold it: no false alarms.
+        object.__setattr__(self, "epsilon", round_up(_at_least_0(self.epsilon, "epsilon")))
+        object.__setattr__(self, "delta", round_up(_at_least_0(self.delta, "delta")))
+        if self.delta >= 1:
+            raise ParameterError("delta", self.delta, "from 0 to less than 1")
+
+    @cached_property
+    def factor(self) -> float:
+        """e^epsilon, rounded up."""
+        return exp_up(self.epsilon)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Pairs that all hold if the claim does, and what the claim is called.
+
+    Args:
+        text: the claim in words, such as "epsilon = 1, delta = 1e-6".
+        pairs: one or more. Each is tested; evidence is averaged over them.
+        code: the keywords of `audit` that state the claim, such as "epsilon=1.0".
+    """
+
+    text: str
+    pairs: tuple[Pair, ...]
+    code: str
+
+
+def approximate(epsilon: Number, delta: Number = 0) -> Claim:
+    """Return the claim of (epsilon, delta)-differential privacy.
+
+    Args:
+        epsilon: at least 0.
+        delta: from 0 to less than 1.
+    Raises:
+        ParameterError: one is outside its range.
+
+    >>> approximate(1, "1e-6").text
+    'epsilon = 1, delta = 1e-06'
+    """
+    pair = Pair(epsilon, delta)  # type: ignore[arg-type]
+    if pair.delta == 0:
+        return Claim(f"epsilon = {pair.epsilon:g}", (pair,), f"epsilon={pair.epsilon!r}")
+    text = f"epsilon = {pair.epsilon:g}, delta = {pair.delta:g}"
+    return Claim(text, (pair,), f"epsilon={pair.epsilon!r}, delta={pair.delta!r}")
+
+
+def curve(pairs: Iterable[tuple[Number, Number]] | Callable[[float], float]) -> Claim:
+    """Return the claim of a whole privacy profile.
+
+    Args:
+        pairs: (epsilon, delta) pairs, or a function that gives delta for an epsilon; a function is asked at
+            ten epsilons from 0 to 8.
+    Raises:
+        ParameterError: there is no pair with a delta below 1, or one is outside its range.
+
+    >>> len(curve(lambda epsilon: 0.5 / (1 + epsilon)).pairs)
+    10
+    """
+    given = [(e, pairs(e)) for e in _EPSILONS] if callable(pairs) else list(pairs)
+    kept = tuple(Pair(e, d) for e, d in given if as_fraction(d, "delta") < 1)  # type: ignore[arg-type]
+    if not kept:
+        raise ParameterError("claim", given, "a curve with at least one delta below 1")
+    code = ", ".join(f"({p.epsilon!r}, {p.delta!r})" for p in kept)
+    return Claim(f"a curve of {len(kept)} (epsilon, delta) pairs", kept, f"claim=curve([{code}])")
+
+
+def zcdp(rho: Number) -> Claim:
+    """Return the claim of rho-zero-concentrated differential privacy.
+
+    Args:
+        rho: greater than 0.
+    Raises:
+        ParameterError: rho is not a number greater than 0.
+
+    >>> zcdp(0.5).pairs[2]
+    Pair(epsilon=2.0, delta=0.0543...)
+
+    Source:
+        Bun and Steinke 2016; Canonne, Kamath and Steinke 2020, corollary 13, for delta.
+    """
+    exact = positive(rho, "rho")
+    root = math.sqrt(float(exact))
+    steps = (Fraction(f"{root * factor:.2g}") for factor in (0.7, 1.4, 2.1, 3.2, 5.0))
+    pairs = ((exact + step, _zcdp_delta(exact, exact + step)) for step in steps)
+    return Claim(f"zCDP with rho = {float(exact):g}", _kept(pairs), f"claim=zcdp({float(exact)!r})")
+
+
+def gaussian(mu: Number) -> Claim:
+    """Return the claim of mu-Gaussian differential privacy.
+
+    Args:
+        mu: greater than 0: the mechanism hides as well as noise N(0, 1) on a difference of mu.
+    Raises:
+        ParameterError: mu is not a number greater than 0.
+
+    >>> gaussian(1).pairs[0]
+    Pair(epsilon=0.0, delta=0.38292492254802624)
+
+    Source:
+        Dong, Roth and Su 2022, corollary 1; Balle and Wang 2018, theorem 8.
+    """
+    exact = positive(mu, "mu")
+    pairs = ((exact * k / 2, _gaussian_delta(exact, exact * k / 2)) for k in (0, 1, 2, 4, 7))
+    return Claim(f"Gaussian DP with mu = {float(exact):g}", _kept(pairs), f"claim=gaussian({float(exact)!r})")
+
+
+def exp_up(epsilon: float) -> float:
+    """Return e^epsilon rounded up, infinity where no float is large enough.
+
+    >>> exp_up(1.0), exp_up(800.0)
+    (2.7182818284590455, inf)
+    """
+    return _float_up(_UP.exp(gmpy2.mpfr(epsilon, 53)))
+
+
+def _kept(pairs: Iterable[tuple[Fraction, Fraction]]) -> tuple[Pair, ...]:
+    return tuple(Pair(e, d) for e, d in pairs if d < 1)  # type: ignore[arg-type]
+
+
+def _gaussian_delta(mu: Fraction, epsilon: Fraction) -> Fraction:
+    """Bound P(Z > epsilon/mu - mu/2) - e^epsilon P(Z > epsilon/mu + mu/2) from above."""
+    law = Gaussian(sigma=1)
+    above = law.tail_bounds(epsilon / mu - mu / 2)[1]
+    below = law.tail_bounds(epsilon / mu + mu / 2)[0]
+    exponent = _DOWN.div(epsilon.numerator, epsilon.denominator)
+    return above - Fraction(*_DOWN.exp(exponent).as_integer_ratio()) * below
+
+
+def _zcdp_delta(rho: Fraction, epsilon: Fraction) -> Fraction:
+    """Bound delta from above: each order alpha > 1 gives a bound; a good one is searched."""
+
+    def log_delta(alpha: float) -> float:
+        e, r = float(epsilon), float(rho)
+        return (alpha - 1) * (alpha * r - e) + alpha * math.log1p(-1 / alpha) - math.log(alpha - 1)
+
+    middle = float((epsilon + rho) / (2 * rho))
+    orders = [1 + (middle - 1) * 2 ** (k / 32) for k in range(-96, 129)]
+    # Floats err by 1e-13 at most here: the margin is far above that.
+    return Fraction(math.exp(min(map(log_delta, orders)))) * (1 + Fraction(1, 10**9))
+
+
+def _at_least_0(value: object, name: str) -> Fraction:
+    number = as_fraction(value, name)
+    if number < 0:
+        raise ParameterError(name, value, "at least 0")
+    return number
+
+
+def _float_up(number: gmpy2.mpfr) -> float:
+    if gmpy2.is_infinite(number):
+        return math.inf
+    return round_up(Fraction(*number.as_integer_ratio()))

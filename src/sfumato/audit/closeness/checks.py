@@ -1,0 +1,234 @@
+"""The checks of a sample against a law, and what they found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.audit.closeness.counts import as_far
+from sfumato.audit.closeness.low_bits import repeats, residues
+from sfumato.audit.closeness.reference import Cdf, Reference, of_cdf, of_law
+from sfumato.errors import ParameterError
+from sfumato.exact import Number, positive
+from sfumato.noise import Law
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question to the sample.
+
+    Args:
+        name: "values", "distance", "cells", "tails", "scale", "repeats" or "low bits".
+        probability: bound on the probability that right noise looks at least as wrong to this check.
+        finding: what was seen, in words.
+    """
+
+    name: str
+    probability: float
+    finding: str
+
+
+@dataclass(frozen=True)
+class Closeness:
+    """What the checks found.
+
+    Args:
+        passed: whether no check failed. Right noise fails with probability at most `alpha`.
+        alpha: shared evenly by the checks.
+        samples: size of the sample.
+        checks: all that were made.
+    """
+
+    passed: bool
+    alpha: float
+    samples: int
+    checks: tuple[Check, ...]
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        """The checks that failed."""
+        return tuple(c for c in self.checks if c.probability <= self.alpha / len(self.checks))
+
+    def __bool__(self) -> bool:
+        raise TypeError("a Closeness is neither true nor false: ask result.passed")
+
+    def __str__(self) -> str:
+        verdict = "no check fails" if self.passed else "this is not the law"
+        lines = [f"{verdict}: {self.samples} draws, false alarms with probability at most {self.alpha:g}"]
+        for check in self.checks:
+            mark = "FAILS" if check in self.failed else "passes"
+            lines.append(
+                f"  {check.name:9} {mark:6}  {check.finding} (probability at most {check.probability:.2g})"
+            )
+        return "\n".join(lines)
+
+
+def closeness(
+    sample: Sequence[Any] | NDArray[Any],
+    law: Law | Cdf | Mapping[Any, float],
+    *,
+    grid: Number | None = None,
+    alpha: float = 1e-9,
+) -> Closeness:
+    """Compare a sample with the law that it is said to follow.
+
+    Args:
+        sample: independent draws: numbers, or for a mapping anything that can be a key.
+        law: of `sfumato.noise`; or the distribution function of a real variable, increasing from 0 to 1;
+            or a mapping from each possible value to its probability.
+        grid: the sample is noise of the law rounded to multiples of this; 1 for `law.rounded(n)`. None
+            for noise that is meant to be real: float64 with at least 52 random bits.
+        alpha: bound on the probability that a sample of the law fails.
+    Returns:
+        What each check found; `passed` is the verdict.
+    Raises:
+        ParameterError: the sample is empty or not one of numbers, or another parameter is not admissible.
+
+    >>> from sfumato.noise import Laplace, SeededWords
+    >>> noise = Laplace(1000).rounded(20_000, SeededWords(1))
+    >>> closeness(noise, Laplace(1000), grid=1).passed
+    True
+    >>> result = closeness(noise, Laplace(1100), grid=1)
+    >>> result.passed, [check.name for check in result.failed]
+    (False, ['tails', 'scale'])
+
+    Source:
+        Desfontaines 2020, section 4.2.6, on closeness tests; Massart 1990 for the constant of "distance";
+        Wald 1945 for the likelihood ratios of "scale"; docs/audit.md for the power of each.
+    """
+    if not 0 < alpha < 1:
+        raise ParameterError("alpha", alpha, "between 0 and 1")
+    if len(sample) == 0:
+        raise ParameterError("sample", sample, "at least one draw")
+    if isinstance(law, Mapping):
+        if grid is not None:
+            raise ParameterError("grid", grid, "None where the law is a mapping")
+        checks = list(_of_values(list(sample), law))
+    else:
+        checks = list(
+            _of_numbers(_numbers(sample), law, None if grid is None else positive(grid, "grid"), alpha)
+        )
+    passed = all(c.probability > alpha / len(checks) for c in checks)
+    return Closeness(passed, alpha, len(sample), tuple(checks))
+
+
+def _numbers(sample: Any) -> NDArray[Any]:
+    values = np.asarray(sample)
+    if values.ndim != 1 or values.dtype.kind not in "iuf":
+        raise ParameterError("sample", f"of {values.dtype} in {values.ndim} dimensions", "a row of numbers")
+    return values
+
+
+def _of_numbers(values: NDArray[Any], law: Law | Cdf, grid: Fraction | None, alpha: float) -> Iterator[Check]:
+    n = len(values)
+    known = isinstance(law, Law)
+    reference = of_law(law, grid, n, alpha) if isinstance(law, Law) else of_cdf(law, grid, n, alpha)
+    wrong = ~np.isfinite(values)
+    if grid is not None:
+        steps = values if values.dtype.kind in "iu" and grid == 1 else values / float(grid)
+        # A multiple of a grid such as 0.1 is a float near it, and so is the quotient.
+        wrong |= np.abs(steps - np.rint(steps)) > 2.0**-50 * np.abs(steps)
+        values = np.rint(steps)
+    bad = int(wrong.sum())
+    where = "finite" if grid is None else "finite multiples of the grid"
+    yield Check("values", 0.0 if bad else 1.0, f"{n - bad} of {n} are {where}")
+    values = values[~wrong]
+    if not len(values):
+        return
+    counts = np.bincount(
+        np.searchsorted(reference.boundaries, values, side="left"), minlength=len(reference.cells)
+    )
+    yield _distance(counts, reference, n)
+    yield _cells(counts, reference, n)
+    yield _tails(values, reference, n)
+    yield _scale(counts, reference)
+    if known:
+        yield from _bits(values, reference, whole=grid is not None)
+
+
+def _distance(counts: NDArray[Any], reference: Reference, n: int) -> Check:
+    """Dvoretzky, Kiefer and Wolfowitz: P(sup |F_n - F| > d) <= 2 exp(-2 n d^2)."""
+    distances = np.abs(np.cumsum(counts)[:-1] / n - reference.below)
+    largest = float(distances.max(initial=0.0))
+    probability = min(1.0, 2 * math.exp(-2 * n * largest**2))
+    return Check("distance", probability, f"distribution functions are {largest:.3g} apart")
+
+
+def _cells(counts: NDArray[Any], reference: Reference, n: int) -> Check:
+    found = as_far(counts, n, reference.cells)
+    worst = int(np.argmin(found))
+    edges = [-math.inf, *reference.boundaries.tolist(), math.inf]
+    text = (
+        f"{counts[worst]} draws above {edges[worst]:.6g} and up to {edges[worst + 1]:.6g}, "
+        f"where {n * reference.cells[worst]:.1f} are expected"
+    )
+    return Check("cells", min(1.0, float(found[worst]) * len(found)), text)
+
+
+def _tails(values: NDArray[Any], reference: Reference, n: int) -> Check:
+    beyond = np.array(
+        [(values > t.bound).sum() if t.upper else (values < t.bound).sum() for t in reference.tails]
+    )
+    found = as_far(beyond, n, np.array([t.probability for t in reference.tails]))
+    worst = int(np.argmin(found))
+    tail = reference.tails[worst]
+    text = (
+        f"{beyond[worst]} draws {'above' if tail.upper else 'below'} {tail.bound:.6g}, "
+        f"where {n * tail.probability:.3g} are expected"
+    )
+    return Check("tails", min(1.0, float(found[worst]) * len(found)), text)
+
+
+def _scale(counts: NDArray[Any], reference: Reference) -> Check:
+    """The mean of likelihood ratios is at least x with probability at most 1/x, as its expectation is 1."""
+    ratios = {}
+    for factor, cells in reference.scaled.items():
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.where(counts > 0, counts * (np.log(cells) - np.log(reference.cells)), 0.0)
+        ratios[factor] = float(logs.sum())
+    best = max(ratios, key=lambda factor: ratios[factor])
+    mean = float(np.logaddexp.reduce(list(ratios.values()))) - math.log(len(ratios))
+    likelier = ratios[best] / math.log(10)
+    text = f"{best:g} times the scale is 10^{likelier:.1f} times as likely as the scale itself"
+    return Check("scale", math.exp(-max(mean, 0.0)), text)
+
+
+def _bits(values: NDArray[Any], reference: Reference, *, whole: bool) -> Iterator[Check]:
+    assert reference.most is not None
+    assert reference.density is not None
+    assert reference.unit is not None
+    repeated, probability = repeats(values, reference.most)
+    yield Check("repeats", probability, f"{repeated} of {len(values)} draws repeat an earlier value")
+    density = reference.most if whole else reference.density
+    found = list(residues(values, density, reference.unit, whole=whole))
+    if found:
+        text, worst = min(found, key=lambda f: f[1])
+        yield Check("low bits", min(1.0, worst * len(found)), text)
+
+
+def _of_values(values: list[Any], law: Mapping[Any, float]) -> Iterator[Check]:
+    """Each possible value is a cell."""
+    total = math.fsum(law.values())
+    if not law or min(law.values()) < 0 or abs(total - 1) > 1e-9:
+        raise ParameterError("law", f"a mapping whose probabilities sum to {total:g}", "one whose sum is 1")
+    n = len(values)
+    found = dict.fromkeys(law, 0)
+    strange = [v for v in values if v not in found]
+    for v in values:
+        if v in found:
+            found[v] += 1
+    text = f"{strange[0]!r} has no probability" if strange else "each has a probability"
+    yield Check("values", 0.0 if strange else 1.0, text)
+    chances = as_far(np.array(list(found.values())), n, np.array(list(law.values()), np.float64))
+    worst = int(np.argmin(chances))
+    value = list(law)[worst]
+    text = f"{found[value]} draws of {value!r}, where {n * law[value]:.1f} are expected"
+    yield Check("cells", min(1.0, float(chances[worst]) * len(chances)), text)

@@ -1,0 +1,185 @@
+"""What a sample is compared with: the probabilities of cells and tails under a law, ours or given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import ParameterError
+from sfumato.noise import Gaussian, Law
+
+Floats = NDArray[np.float64]
+Cdf = Callable[[Any], Any]
+
+CELLS = 256
+# Scales that the sample is held against: each is a bet that this is its scale.
+FACTORS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 1.03, 1.05, 1.1, 1.2, 1.5, 2.0)
+# A float64 of at least 52 random bits takes no value with a larger probability.
+FLOAT_ATOM = 2.0**-52
+# A given cdf is trusted this far into its tails: 1 - cdf(x) cancels.
+_TRUSTED = 1e-9
+
+
+@dataclass(frozen=True)
+class Tail:
+    """P(value > bound), or P(value < bound) for the lower one."""
+
+    bound: float
+    upper: bool
+    probability: float
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A law as a list of probabilities; values are whole numbers of grid steps if there is a grid.
+
+    Args:
+        boundaries: increasing; cell i holds the values above boundary i - 1 and not above boundary i.
+        cells: their probabilities, one more than boundaries.
+        below: P(value <= boundary), one for each.
+        tails: events of smaller and smaller probability on both sides.
+        scaled: probabilities of the cells for a law of `factor` times the scale, by factor.
+        most: bound on the probability of any single value; None if unknown.
+        density: bound on the density, in values; None if unknown.
+        unit: the law's scale, in values; None if unknown.
+    """
+
+    boundaries: Floats
+    cells: Floats
+    below: Floats
+    tails: tuple[Tail, ...]
+    scaled: dict[float, Floats]
+    most: float | None = None
+    density: float | None = None
+    unit: float | None = None
+
+
+@lru_cache(maxsize=16)
+def of_law(law: Law, grid: Fraction | None, samples: int, alpha: float) -> Reference:
+    """Take the probabilities from a law of `sfumato.noise`, whose values are correctly rounded."""
+    if grid is not None:
+        law = _scaled(law, 1 / grid)
+    levels = np.arange(1, CELLS) / CELLS
+    unit = float(law.unit)
+    density = 1 / unit / (math.sqrt(2 * math.pi) if isinstance(law, Gaussian) else 2)
+    thresholds = [(p, law.tail_quantile(p)) for p in _levels(alpha / samples)]
+    if grid is None:
+        boundaries = law.quantile(levels)
+        tails = [Tail(side * t, side > 0, p) for p, t in thresholds for side in (1, -1)]
+        return _reference(
+            law.cdf,
+            boundaries,
+            tails,
+            lambda c, x: _scaled(law, c).cdf(x),
+            most=FLOAT_ATOM,
+            density=density,
+            unit=unit,
+        )
+    whole = np.unique(np.rint(law.quantile(levels)))
+    tails = [
+        Tail(side * math.floor(t), side > 0, law.rounded_sf(math.floor(t)))
+        for _, t in thresholds
+        for side in (1, -1)
+    ]
+
+    def cdf(m: Floats) -> Floats:
+        return law.rounded_cdf([int(i) for i in m])
+
+    def scaled(c: float, m: Floats) -> Floats:
+        return _scaled(law, c).rounded_cdf([int(i) for i in m])
+
+    return _reference(cdf, whole, tails, scaled, most=law.rounded_pmf(0), density=density, unit=unit)
+
+
+def of_cdf(cdf: Cdf, grid: Fraction | None, samples: int, alpha: float) -> Reference:
+    """Take the probabilities from a distribution function of a real variable, which may be vectorised.
+
+    Its quantiles are found by bisection. With a grid, values are its roundings to grid steps.
+    """
+    step = 1.0 if grid is None else float(grid)
+    half = 0.0 if grid is None else 0.5
+
+    def below(x: Floats) -> Floats:
+        return _vectorised(cdf, (np.asarray(x) + half) * step)
+
+    def scaled(c: float, x: Floats) -> Floats:
+        return _vectorised(cdf, (np.asarray(x) + half) * step / c)
+
+    outer = [p for p in _levels(alpha / samples) if p >= _TRUSTED]
+    places = (
+        _quantiles(cdf, np.array([*(np.arange(1, CELLS) / CELLS), *outer, *(1 - p for p in outer)])) / step
+    )
+    if grid is not None:
+        places = np.rint(places)
+    boundaries = np.unique(places[: CELLS - 1])
+    lower, upper = places[CELLS - 1 : CELLS - 1 + len(outer)], places[CELLS - 1 + len(outer) :]
+    below_lower = below(lower - 1 if grid is not None else lower)
+    tails = [Tail(float(x), False, float(p)) for x, p in zip(lower, below_lower, strict=True)]
+    tails += [Tail(float(x), True, float(1 - p)) for x, p in zip(upper, below(upper), strict=True)]
+    return _reference(below, boundaries, tails, scaled)
+
+
+def _reference(
+    cdf: Callable[[Floats], Floats],
+    boundaries: Floats,
+    tails: list[Tail],
+    scaled: Callable[[float, Floats], Floats],
+    **bounds: float,
+) -> Reference:
+    below = np.asarray(cdf(boundaries), np.float64)
+    return Reference(
+        boundaries,
+        _differences(below),
+        below,
+        tuple(tails),
+        {c: _differences(np.asarray(scaled(c, boundaries), np.float64)) for c in FACTORS},
+        **bounds,
+    )
+
+
+def _scaled(law: Law, factor: float | Fraction) -> Law:
+    return type(law)(law.unit * Fraction(factor))  # type: ignore[call-arg]
+
+
+def _differences(below: Floats) -> Floats:
+    return np.maximum(np.diff(below, prepend=0.0, append=1.0), 0.0)
+
+
+def _levels(least: float) -> list[float]:
+    """Probabilities of tails: 1/8, 1/16, ... down to one that no sample of the size ever meets."""
+    return [2.0**-k for k in range(3, 3 + max(1, math.ceil(-math.log2(least)) - 2))]
+
+
+def _vectorised(cdf: Cdf, x: Floats) -> Floats:
+    try:
+        found = np.asarray(cdf(x), np.float64)
+        if found.shape == np.shape(x):
+            return found
+    except (TypeError, ValueError):
+        pass
+    return np.array([float(cdf(float(v))) for v in np.ravel(x)]).reshape(np.shape(x))
+
+
+def _quantiles(cdf: Cdf, p: Floats) -> Floats:
+    low, high = np.full_like(p, -1.0), np.full_like(p, 1.0)
+    for _ in range(1000):
+        short = _vectorised(cdf, high) < p
+        long = _vectorised(cdf, low) >= p
+        if not (short.any() or long.any()):
+            break
+        high[short] *= 2
+        low[long] *= 2
+    else:
+        raise ParameterError("law", cdf, "a distribution function that goes from 0 to 1")
+    for _ in range(100):
+        middle = low / 2 + high / 2
+        above = _vectorised(cdf, middle) >= p
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    return high

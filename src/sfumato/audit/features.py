@@ -1,0 +1,199 @@
+"""What is looked at in an output: a bank of features, each with cells that it is sorted into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.audit.cells import Atoms, Cells, Quantiles
+from sfumato.audit.classifier import Classifier
+from sfumato.audit.outputs import NO_BITS, ZERO_BITS, Codes, Draws, Floats, Reader
+
+Extract = Callable[[Draws], Any]
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One way to look at outputs.
+
+    Args:
+        name: of what is looked at, such as "value" or "exponent of the lowest set bit of value".
+        extract: gives one number (or code) for each draw.
+        learn: makes cells from past values of both sides; None if there is nothing to tell apart.
+        named: the word of a code, given a draw that has it and the code.
+        fit: makes `extract` from the first half of the past; cells are then learned from the other half.
+    """
+
+    name: str
+    extract: Extract
+    learn: Callable[[NDArray[Any], NDArray[Any]], Cells | None]
+    named: Callable[[Draws, int], str] = lambda draw, code: str(code)
+    fit: Callable[[Draws, Draws], Extract] | None = None
+
+
+def bank(reader: Reader, columns: list[int], x: Draws, y: Draws) -> list[Feature]:
+    """Return the features that past draws of both sides suggest.
+
+    Args:
+        reader: knows the columns and the words of tokens.
+        columns: those to be looked at by themselves.
+        x: past draws of the first side, as wide as the reader's columns.
+        y: past draws of the second side.
+    Returns:
+        Features, those of single columns first. The same feature has the same name in every call.
+    """
+    found: list[Feature] = []
+    for column in columns:
+        found += _of_column(reader, column, x, y)
+    if len(reader.paths) > 1:
+        found += _of_whole(reader, x, y)
+    return found
+
+
+def _of_column(reader: Reader, column: int, x: Draws, y: Draws) -> list[Feature]:
+    name = reader.paths[column]
+    found = []
+
+    def number(draws: Draws) -> Floats:
+        return draws.wide(column + 1).numbers[:, column]
+
+    def token(draws: Draws) -> Codes:
+        return draws.wide(column + 1).tokens[:, column]
+
+    def low(draws: Draws) -> Floats:
+        bits = draws.wide(column + 1).low[:, column]
+        return np.where(bits == NO_BITS, np.nan, bits)
+
+    def atom(draws: Draws) -> Codes:
+        return draws.wide(column + 1).atoms[:, column]
+
+    def residue(draws: Draws) -> Codes:
+        return np.asarray(np.mod(np.nan_to_num(number(draws) / step, nan=0, posinf=0, neginf=0), 16)).astype(
+            np.int64
+        )
+
+    numbers = np.concatenate([number(x), number(y)])
+    some = numbers[np.isfinite(numbers)]
+    if len(np.unique(some[:1000])) > 1 or len(np.unique(some)) > 1:
+        found.append(Feature(name, number, Quantiles.learn))
+    lows = np.concatenate([x.low[:, column], y.low[:, column]])
+    lows = lows[lows < ZERO_BITS]
+    if len(lows) and lows.min() < lows.max():
+        found.append(Feature(f"exponent of the lowest set bit of {name}", low, Quantiles.learn))
+        step = 2.0 ** int(lows.min())
+        if len(some) and np.abs(some).max() < 2.0**53 * step:
+            words = Feature(f"{name} / 2^{int(lows.min())} modulo 16", residue, Atoms.learn)
+            found.append(words)
+    tokens = np.concatenate([x.tokens[:, column], y.tokens[:, column]])
+    if tokens.min() < tokens.max():
+        found.append(Feature(f"kind of {name}", token, Atoms.learn, lambda draw, code: reader.kind(code)))
+    codes = np.concatenate([x.atoms[:, column], y.atoms[:, column]])
+    values, seen = np.unique(codes, return_counts=True)
+    only_kinds = not len(some) and len(values) == len(np.unique(tokens))
+    if len(values) > 1 and seen.max() > 1 and not only_kinds:
+        found.append(Feature(f"exact {name}", atom, Atoms.learn, lambda draw, _: reader.word(draw, column)))
+        found.append(Feature(f"{name}, by memory", _no_score, Atoms.learn, _by_memory, _memory(atom)))
+    return found
+
+
+def _of_whole(reader: Reader, x: Draws, y: Draws) -> list[Feature]:
+    """Features of outputs with several leaves."""
+    found = []
+
+    def present(draws: Draws) -> NDArray[np.bool_]:
+        return np.isfinite(draws.numbers)
+
+    def total(draws: Draws) -> Floats:
+        return np.asarray(np.where(present(draws), draws.numbers, 0.0).sum(axis=1))
+
+    def largest(draws: Draws) -> Floats:
+        return np.asarray(np.where(present(draws), draws.numbers, -np.inf).max(axis=1))
+
+    def smallest(draws: Draws) -> Floats:
+        return np.asarray(np.where(present(draws), draws.numbers, np.inf).min(axis=1))
+
+    def place_of_largest(draws: Draws) -> Codes:
+        return np.asarray(np.where(present(draws), draws.numbers, -np.inf).argmax(axis=1))
+
+    def lowest(draws: Draws) -> Floats:
+        bits = draws.low.min(axis=1)
+        return np.where(bits == NO_BITS, np.nan, bits)
+
+    if np.isfinite(x.numbers).any() or np.isfinite(y.numbers).any():
+        found += [
+            Feature("sum of all numbers", total, Quantiles.learn),
+            Feature("largest number", largest, Quantiles.learn),
+            Feature("smallest number", smallest, Quantiles.learn),
+            Feature("place of the largest number", place_of_largest, Atoms.learn),
+            Feature("exponent of the lowest set bit of all numbers", lowest, Quantiles.learn),
+        ]
+    found.append(Feature("score of a classifier", _no_score, Quantiles.learn, fit=_classifier))
+    kinds = np.concatenate([x.kinds, y.kinds])
+    if kinds.min() < kinds.max():
+        found.append(Feature("kinds of all leaves", _kinds, Atoms.learn, lambda draw, _: reader.kinds(draw)))
+    codes = np.concatenate([x.whole, y.whole])
+    values, seen = np.unique(codes, return_counts=True)
+    if len(values) > 1 and seen.max() > 1:
+        found.append(Feature("whole output", _whole, Atoms.learn, lambda draw, _: reader.words(draw)))
+        found.append(Feature("whole output, by memory", _no_score, Atoms.learn, _by_memory, _memory(_whole)))
+    return found
+
+
+def _kinds(draws: Draws) -> Codes:
+    return draws.kinds
+
+
+def _whole(draws: Draws) -> Codes:
+    return draws.whole
+
+
+_memory_words = (
+    "one never seen before",
+    "one seen before on the first dataset alone",
+    "one seen before on the second dataset alone",
+    "one seen before on both",
+)
+
+
+def _by_memory(draw: Draws, code: int) -> str:
+    return _memory_words[code]
+
+
+def _memory(extract: Extract) -> Callable[[Draws, Draws], Extract]:
+    """Tell values by where they were seen before: a generator of few states repeats itself."""
+
+    def fit(x: Draws, y: Draws) -> Extract:
+        memories = [np.unique(extract(side)) for side in (x, y)]
+
+        def place(draws: Draws) -> Codes:
+            values = extract(draws)
+            seen = [m[np.minimum(np.searchsorted(m, values), len(m) - 1)] == values for m in memories]
+            return np.asarray(seen[0] + 2 * seen[1], np.int64)
+
+        return place
+
+    return fit
+
+
+def _no_score(draws: Draws) -> Floats:
+    return np.full(len(draws), np.nan)
+
+
+def _classifier(x: Draws, y: Draws) -> Extract:
+    return Classifier(x, y).score
+
+
+def most_different(x: Draws, y: Draws, most: int = 6) -> list[int]:
+    """Return the columns whose numbers or kinds differ most between the sides."""
+    columns = x.numbers.shape[1]
+    if columns <= most:
+        return list(range(columns))
+    fx, fy = (np.where(np.isfinite(d.numbers), np.arcsinh(np.nan_to_num(d.numbers)), 0.0) for d in (x, y))
+    spread = np.sqrt((fx.var(axis=0) + fy.var(axis=0)) / 2) + 1e-300
+    shift = np.abs(fx.mean(axis=0) - fy.mean(axis=0)) / spread
+    kinds = np.abs((x.tokens > 0).mean(axis=0) - (y.tokens > 0).mean(axis=0)) * 2
+    return sorted(np.argsort(-np.maximum(shift, kinds), kind="stable")[:most].tolist())

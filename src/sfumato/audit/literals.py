@@ -1,0 +1,54 @@
+"""Datasets as Python code, so that a reader can replay what a report says."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+
+def literal(value: Any) -> str:
+    """Return one line of Python that makes the value, as far as there is one.
+
+    Args:
+        value: a list, tuple, mapping, NumPy array, or a table of Arrow, pandas or Polars, with plain values.
+
+    >>> literal([0.5, float("nan")])
+    "[0.5, float('nan')]"
+    >>> import pyarrow as pa
+    >>> literal(pa.table({"unit": [1, 2], "x": [0.5, None]}))
+    "pyarrow.table({'unit': [1, 2], 'x': [0.5, None]})"
+    """
+    if isinstance(value, np.generic):
+        return literal(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float({str(value)!r})"
+    if type(value) is list:
+        return f"[{_joined(value)}]"
+    if type(value) is tuple:
+        return f"({_joined(value)}{',' if len(value) == 1 else ''})"
+    if type(value) is dict:
+        return f"{{{', '.join(f'{literal(k)}: {literal(v)}' for k, v in value.items())}}}"
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return f"numpy.array({literal(value.tolist())}, dtype={value.dtype.str!r})"
+    module = type(value).__module__.partition(".")[0]
+    if module == "pyarrow" and hasattr(value, "to_pydict"):
+        return f"pyarrow.table({literal(value.to_pydict())})"
+    if module == "pyarrow" and hasattr(value, "to_pylist"):
+        return f"pyarrow.array({literal(value.to_pylist())})"
+    if module == "pandas" and hasattr(value, "columns"):
+        return f"pandas.DataFrame({literal(value.to_dict('list'))})"
+    if module == "polars" and hasattr(value, "columns"):
+        return f"polars.DataFrame({literal(value.to_dict(as_series=False))})"
+    return " ".join(repr(value).split())
+
+
+def shown(value: Any, limit: int = 200) -> str:
+    """Return a value as code, cut to a length."""
+    text = literal(value)
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def _joined(values: Any) -> str:
+    return ", ".join(map(literal, values))

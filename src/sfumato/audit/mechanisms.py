@@ -1,0 +1,284 @@
+"""Anybody's mechanism as a source of draws: called in its own thread, within a time limit, and checked."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sfumato.audit.literals import shown
+from sfumato.errors import ParameterError, SfumatoError
+from sfumato.exact import positive_int
+
+
+class MechanismError(SfumatoError):
+    """A mechanism cannot be judged: it returns the wrong number of outputs, changes its dataset, or hangs.
+
+    Whoever raises this has no verdict; in particular it is never "private".
+    """
+
+
+@dataclass(frozen=True)
+class Raised:
+    """The output of a draw that ended in an exception.
+
+    Args:
+        kind: name of the exception's type.
+        message: its text, cut to 200 characters.
+    """
+
+    kind: str
+    message: str = field(default="")
+
+    @classmethod
+    def of(cls, error: BaseException) -> Raised:
+        """Describe an exception."""
+        return cls(type(error).__name__, str(error)[:200])
+
+
+class BatchRaised(Exception):
+    """A vectorised call raised: it tells of the whole call, not of one draw."""
+
+    def __init__(self, raised: Raised) -> None:
+        super().__init__(raised)
+        self.raised = raised
+
+
+class Mechanism:
+    """A callable, with how it is called.
+
+    Args:
+        function: `function(dataset, size)`, which returns `size` independent outputs at once (array, list,
+            or table of so many rows; a mapping holds columns), or `function(dataset)`, which returns one.
+        vectorised: which of the two; None reads it from the signature: a second parameter that is
+            required, or called `size`, makes it vectorised.
+        call_seconds: a call that takes longer ends the audit; None calls without a limit, in the caller's
+            own thread.
+    Raises:
+        ParameterError: the function cannot be called, or the limit is not positive.
+
+    Calls are made in one thread of the mechanism's own. Python cannot end a thread, so a call that hangs
+    goes on in the background while the audit ends with a `MechanismError`; the thread does not keep the
+    process alive. A process could be ended, but could not receive most callables (closures, sessions).
+
+    >>> coin = Mechanism(lambda dataset: len(dataset))
+    >>> coin.vectorised, coin.draw([1, 2, 3], 2)
+    (False, [3, 3])
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        vectorised: bool | None = None,
+        call_seconds: float | None = 60.0,
+    ) -> None:
+        if not callable(function):
+            raise ParameterError("mechanism", function, "callable as mechanism(dataset, size) or (dataset)")
+        if call_seconds is not None and not call_seconds > 0:
+            raise ParameterError("call_seconds", call_seconds, "greater than 0, or None")
+        self.function = function
+        self.vectorised = takes_size(function) if vectorised is None else vectorised
+        self.call_seconds = call_seconds
+        self._worker: _Worker | None = None
+
+    @property
+    def name(self) -> str:
+        """What the mechanism is called in reports."""
+        found = getattr(self.function, "__qualname__", type(self.function).__qualname__)
+        return "mechanism" if "<" in found else str(found)
+
+    def draw(self, dataset: Any, size: int, *, singly: bool = False) -> Any:
+        """Draw `size` independent outputs.
+
+        Args:
+            dataset: given to the mechanism as a deep copy, where it can be copied.
+            size: number of outputs, at least 1.
+            singly: call a vectorised mechanism with size 1, as often as needed: a call's exception is then
+                the exception of one draw.
+        Returns:
+            A list of outputs, a NumPy array whose first axis is the draw, or a mapping of columns. An
+            exception of a single draw stands in the list as `Raised`.
+        Raises:
+            BatchRaised: a vectorised call raised.
+            MechanismError: wrong number of outputs, a changed dataset, or a call beyond the time limit.
+        """
+        positive_int(size, "size")
+        given = _copied(dataset)
+        before = fingerprint(given)
+        if self.vectorised and not singly:
+            calls: _Calls = _Calls(lambda: self.function(given, size), 1)
+        elif self.vectorised:
+            calls = _Calls(lambda: rows(self._columns(self.function(given, 1), 1))[0], size)
+        else:
+            calls = _Calls(lambda: self.function(given), size)
+        self._run(calls)
+        if fingerprint(given) != before:
+            text = f"{self.name} changes its dataset: after a call, {shown(dataset)} was {shown(given)}"
+            raise MechanismError(f"{text}. Let it work on a copy")
+        if self.vectorised and not singly:
+            (output,) = calls.outputs
+            if isinstance(output, Raised):
+                raise BatchRaised(output)
+            return self._columns(output, size)
+        return calls.outputs
+
+    def _run(self, calls: _Calls) -> None:
+        if self.call_seconds is None:
+            calls.run()
+        else:
+            if self._worker is None:
+                self._worker = _Worker()
+            if not self._worker.run(calls, self.call_seconds):
+                self._worker = None
+                text = f"{self.name} hangs: a call took more than {self.call_seconds:g} s"
+                raise MechanismError(f"{text}. Raise call_seconds if it is only slow")
+        if calls.error is not None:
+            raise calls.error
+
+    def _columns(self, outputs: Any, size: int) -> Any:
+        """Check that there are `size` outputs, and return a list, an array or a mapping of columns."""
+        outputs = plain(outputs)
+        lengths = {len(c) for c in outputs.values()} if isinstance(outputs, dict) else {_length(outputs)}
+        if lengths != {size}:
+            got = "one output" if lengths == {None} else " and ".join(sorted(map(str, lengths)))
+            text = f"{self.name} was asked for {size} outputs and returned {got}"
+            raise MechanismError(
+                f"{text}. A mechanism(dataset, size) returns size outputs; wrap one that returns a single "
+                "output as Mechanism(function, vectorised=False)"
+            )
+        return outputs
+
+
+def takes_size(function: Callable[..., Any]) -> bool:
+    """Tell whether a callable is `(dataset, size)` rather than `(dataset)`, from its signature.
+
+    >>> takes_size(lambda data, n: None), takes_size(lambda data, scale=2: None)
+    (True, False)
+    """
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [p for p in positional if p.default is p.empty]
+    return len(required) >= 2 or any(p.name == "size" for p in positional[1:2])
+
+
+def plain(outputs: Any) -> Any:
+    """Turn tables and series of the common libraries into mappings of columns and arrays."""
+    if hasattr(outputs, "to_pydict"):  # Arrow table or batch
+        return outputs.to_pydict()
+    if hasattr(outputs, "columns") and hasattr(outputs, "to_dict"):  # pandas, Polars
+        return {str(name): np.asarray(outputs[name]) for name in outputs.columns}
+    if hasattr(outputs, "to_pylist"):  # Arrow array
+        return outputs.to_pylist()
+    if hasattr(outputs, "to_numpy"):  # series
+        return outputs.to_numpy()
+    return outputs
+
+
+def rows(outputs: Any) -> list[Any]:
+    """Return outputs one by one."""
+    if isinstance(outputs, dict):
+        return [dict(zip(outputs, values, strict=True)) for values in zip(*outputs.values(), strict=True)]
+    return list(outputs)
+
+
+def fingerprint(value: Any) -> Any:
+    """Return something that changes when the value does, and is equal to itself for NaN too.
+
+    >>> fingerprint([float("nan"), 0.0]) == fingerprint([float("nan"), 0.0]) != fingerprint([0.0, -0.0])
+    True
+    """
+    if isinstance(value, (list, tuple)):
+        return type(value), tuple(map(fingerprint, value))
+    if isinstance(value, dict):
+        return dict, tuple((fingerprint(k), fingerprint(v)) for k, v in value.items())
+    if isinstance(value, np.ndarray):
+        if value.dtype == object:
+            return value.shape, tuple(map(fingerprint, value.ravel()))
+        return value.shape, value.dtype.str, value.tobytes()
+    if hasattr(value, "iloc") and hasattr(value, "columns"):
+        # A data frame may reorder its blocks when it is read: its columns tell.
+        columns = tuple((str(c), fingerprint(np.asarray(value[c]))) for c in value.columns)
+        return type(value), fingerprint(np.asarray(value.index)), columns
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+        return type(value), repr(value)
+    try:
+        return type(value), pickle.dumps(value)
+    except Exception:  # what cannot be pickled is told by its text
+        return type(value), repr(value)
+
+
+def _copied(dataset: Any) -> Any:
+    try:
+        return copy.deepcopy(dataset)
+    except Exception:  # a connection or a relation cannot be copied, nor changed by accident
+        return dataset
+
+
+def _length(outputs: Any) -> int | None:
+    if isinstance(outputs, (str, bytes)) or not hasattr(outputs, "__len__"):
+        return None
+    if isinstance(outputs, np.ndarray) and outputs.ndim == 0:
+        return None
+    return len(outputs)
+
+
+class _Calls:
+    """Calls to be made in turn, and what became of them."""
+
+    def __init__(self, call: Callable[[], Any], count: int) -> None:
+        self.call, self.count = call, count
+        self.outputs: list[Any] = []
+        self.error: MechanismError | None = None
+        self.started = time.monotonic()
+        self.done = threading.Event()
+
+    def run(self) -> None:
+        try:
+            for _ in range(self.count):
+                self.started = time.monotonic()
+                self.outputs.append(self._output())
+        except MechanismError as error:
+            self.error = error
+        finally:
+            self.done.set()
+
+    def _output(self) -> Any:
+        try:
+            return self.call()
+        except (MechanismError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # whatever is raised, by SystemExit too, is an output
+            return Raised.of(error)
+
+
+class _Worker:
+    """One daemon thread that makes calls."""
+
+    def __init__(self) -> None:
+        self._tasks: queue.SimpleQueue[_Calls] = queue.SimpleQueue()
+        threading.Thread(target=self._loop, name="sfumato-audit", daemon=True).start()
+
+    def run(self, calls: _Calls, seconds: float) -> bool:
+        """Make the calls; tell whether each ended within the limit."""
+        calls.started = time.monotonic()
+        self._tasks.put(calls)
+        while not calls.done.wait(max(calls.started + seconds - time.monotonic(), 0.001)):
+            if time.monotonic() > calls.started + seconds:
+                return False
+        return True
+
+    def _loop(self) -> None:
+        while True:
+            self._tasks.get().run()

@@ -1,0 +1,166 @@
+"""The wealth of all bets on one pair of neighbours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sfumato.audit.claims import Claim
+from sfumato.audit.datasets import Edge
+from sfumato.audit.features import bank, most_different
+from sfumato.audit.mechanisms import BatchRaised, Mechanism, Raised
+from sfumato.audit.outputs import RAISES, Draws, Reader, joined
+from sfumato.audit.wager import RELEARN, Place, Step, Wager
+
+LEAST_BATCH = 48
+# Shares of the wealth: of features that the first batch suggests, and of draws that vectorised calls give.
+_FIRST_BANK = 0.9
+_VECTORISED = 0.9
+# So many columns are looked at by themselves, and so many numbers of a side kept to learn from.
+_MOST_COLUMNS = 12
+_MOST_KEPT = 20_000_000
+
+
+class PairTest:
+    """All bets on one pair of neighbours, and the draws behind them.
+
+    Args:
+        edge: the pair.
+        mechanism: to be audited.
+        claim: what is bet against.
+
+    Its wealth starts at 1 and is a nonnegative supermartingale if the claim is true of the pair
+    (docs/proofs/audit.md, 3), however the number of draws is chosen as it goes.
+    """
+
+    def __init__(self, edge: Edge, mechanism: Mechanism, claim: Claim) -> None:
+        self.edge, self.mechanism, self.claim = edge, mechanism, claim
+        self.notes: list[str] = []
+        self._singly = not mechanism.vectorised
+        self.log_share = 0.0 if self._singly else np.log(_VECTORISED)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.reader = Reader()
+        self.samples = 0
+        self.wagers: list[Wager] = []
+        self.log_wealth = 0.0  # its natural logarithm
+        self._looked_at = 0
+        self._columns: list[int] = []  # looked at by themselves
+        self._columns_seen = 0
+        self._full = False  # whether draws are only counted, no longer kept to learn from
+        self.silent = True  # whether all draws of both sides gave one and the same output
+        self._late = 0
+        self.history: list[tuple[int, list[Step]]] = []
+        self._x: list[Draws] = []
+        self._y: list[Draws] = []
+
+    @property
+    def promise(self) -> float:
+        """Evidence that past draws seem to hold, whether it was bet on or not: a guess where to look."""
+        return max((w.promise for w in self.wagers), default=0.0)
+
+    @property
+    def past(self) -> tuple[Draws, Draws]:
+        """The draws of both sides, up to the first 20 million numbers and tokens of each."""
+        columns = len(self.reader.paths)
+        if len(self._x) > 1:
+            self._x, self._y = [joined(self._x, columns)], [joined(self._y, columns)]
+        return self._x[0].wide(columns), self._y[0].wide(columns)
+
+    @property
+    def only_raised(self) -> str | None:
+        """What every draw of both sides raised; None if some draw gave an output."""
+        x, y = self.past
+        words = self.reader.vocabulary.words
+        codes = np.unique(np.concatenate([x.tokens[:, 0], y.tokens[:, 0]])).tolist()
+        if not all(words[code].startswith(RAISES) for code in codes):
+            return None
+        return ", ".join(words[code].removeprefix(RAISES) for code in codes)
+
+    def advance(self, size: int, time: int = 0) -> None:
+        """Draw `size` outputs of each side, bet on them, then learn from them.
+
+        Args:
+            size: draws a side.
+            time: number of this batch in the whole audit.
+        Raises:
+            MechanismError: the mechanism cannot be judged.
+        """
+        drawn = self._draw(size)
+        if drawn is None:
+            return
+        x, y = (self.reader.read(outputs) for outputs in drawn)
+        x = x.wide(len(self.reader.paths))
+        steps = [w.bet(i, x, y) for i, w in enumerate(self.wagers)]
+        self.history.append((time, [s for s in steps if s is not None]))
+        self.samples += size
+        if not self._full:
+            self._x.append(x)
+            self._y.append(y)
+            self._full = self.samples * x.numbers.shape[1] > _MOST_KEPT
+        self.silent = self.silent and len(np.unique(np.concatenate([x.whole, y.whole]))) == 1
+        # Before anything is learned no bet is made: the wealth is what it was, times 1.
+        totals = [w.total for w in self.wagers] or [0.0]
+        reserved = [np.log(self._late_share())] if self.wagers else []
+        self.log_wealth = self.log_share + float(np.logaddexp.reduce([*reserved, *totals]))
+        self._learn()
+
+    def best(self) -> tuple[Wager, Place]:
+        """Return the bet with the most wealth: its feature, and (direction, family, criterion, pair)."""
+        wager = max((w for w in self.wagers if w.log_wealth is not None), key=lambda w: w.total)
+        assert wager.log_wealth is not None
+        place = np.unravel_index(int(np.argmax(wager.log_wealth)), wager.log_wealth.shape)
+        return wager, tuple(int(i) for i in place)  # type: ignore[return-value]
+
+    def _draw(self, size: int) -> tuple[Any, Any] | None:
+        sides = (self.edge.dataset, self.edge.neighbour)
+        try:
+            if not self.samples and not self._singly:
+                # A call that is thrown away shows whether the mechanism takes such data at all.
+                for side in sides:
+                    self.mechanism.draw(side, 1)
+            # Sides take turns to be first: a state that wears off with each call should not tell them apart.
+            order = (0, 1) if len(self.history) % 2 == 0 else (1, 0)
+            drawn = {i: self.mechanism.draw(sides[i], size, singly=self._singly) for i in order}
+        except BatchRaised as error:
+            self._go_singly(error.raised)
+            return None
+        return drawn[0], drawn[1]
+
+    def _go_singly(self, raised: Raised) -> None:
+        """Forget what vectorised calls gave, their wealth too, and call for single draws from now on."""
+        self.log_share = 0.0 if not self.samples else np.log(1 - _VECTORISED)
+        self._singly = True
+        self.notes.append(f"{self.edge.name}: a call raised {raised.kind}; from then on one draw a call")
+        self._begin()
+        self.log_wealth = self.log_share
+
+    def _learn(self) -> None:
+        if self._full and self.wagers:
+            return
+        x, y = self.past
+        known = {w.feature.name for w in self.wagers}
+        if not self.wagers or self.samples >= RELEARN * self._looked_at:
+            self._looked_at = self.samples
+            first = not self.wagers
+            self._columns += (
+                most_different(x, y) if first else range(self._columns_seen, len(self.reader.paths))
+            )
+            self._columns = list(dict.fromkeys(self._columns))[:_MOST_COLUMNS]
+            self._columns_seen = len(self.reader.paths)
+            new = [f for f in bank(self.reader, self._columns, x, y) if f.name not in known]
+            for feature in new:
+                if first:
+                    weight = _FIRST_BANK / len(new)
+                else:
+                    self._late += 1
+                    weight = (1 - _FIRST_BANK) / (self._late * (self._late + 1))
+                self.wagers.append(Wager(feature, self.claim, float(np.log(weight))))
+        for wager in self.wagers:
+            wager.learn(x, y)
+
+    def _late_share(self) -> float:
+        """The weight that is still kept for features to come."""
+        return (1 - _FIRST_BANK) / (self._late + 1)

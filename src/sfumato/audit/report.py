@@ -1,0 +1,173 @@
+"""What an audit found: a verdict, the evidence for it, and what a pass excludes."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from sfumato.audit.literals import literal
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Counts of both sides over the same cells, for pictures.
+
+    Args:
+        boundaries: cells + 1 increasing numbers.
+        counts: draws on the witness's own dataset, one count for each cell.
+        neighbour_counts: draws on the neighbour.
+        samples: draws on each side, those outside the boundaries included.
+        what: what is counted, such as "value" or "exponent of the lowest set bit of value".
+    """
+
+    boundaries: tuple[float, ...]
+    counts: tuple[int, ...]
+    neighbour_counts: tuple[int, ...]
+    samples: int
+    what: str = "value"
+
+
+@dataclass(frozen=True)
+class Witness:
+    """A pair of neighbours and an event that tells them apart more than the claim allows.
+
+    Args:
+        edge: how the pair came about, in words.
+        dataset: the dataset on which the event is the more frequent one.
+        neighbour: the other.
+        event: the event in words, such as "value > 0.73".
+        frequency: share of the draws on `dataset` that are in the event.
+        neighbour_frequency: the same on `neighbour`.
+        samples: draws on each side behind these shares.
+        epsilon: of the pair of the claim that is broken.
+        delta: of that pair.
+        replay: a line of Python that audits this pair again.
+        histogram: counts of both sides, where the outputs have numbers in them.
+    """
+
+    edge: str
+    dataset: Any
+    neighbour: Any
+    event: str
+    frequency: float
+    neighbour_frequency: float
+    samples: int
+    epsilon: float
+    delta: float
+    replay: str
+    histogram: Histogram | None = None
+
+    @property
+    def observed_epsilon(self) -> float:
+        """ln((frequency - delta) / neighbour_frequency): what the shares say, without error bars."""
+        above = self.frequency - self.delta
+        if above <= 0:
+            return 0.0
+        return math.inf if self.neighbour_frequency == 0 else math.log(above / self.neighbour_frequency)
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """What an audit that found nothing says about the pairs that it looked at.
+
+    Args:
+        epsilon_lower: true epsilon (at `delta`) is at least this, with the report's confidence.
+        excess: with the report's confidence, P(A) <= e^epsilon Q(A) + delta + excess for all half-lines A of
+            every recorded number, for all audited pairs of datasets, in both directions.
+        visible_epsilon: the least epsilon (at the first delta of the claim) that could be expected to be
+            found with so many samples on one pair of datasets, if its event were the most telling one
+            possible. Less was out of sight.
+    """
+
+    epsilon_lower: float
+    excess: float
+    visible_epsilon: float
+
+
+@dataclass(frozen=True)
+class Point:
+    """A moment of the audit.
+
+    Args:
+        samples: draws a side up to now, over all pairs of datasets.
+        log10_wealth: of the whole audit; at `-log10(alpha)` the claim is rejected.
+        edge: number of the pair that was drawn from.
+    """
+
+    samples: int
+    log10_wealth: float
+    edge: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """What an audit found.
+
+    Args:
+        mechanism: its name.
+        claim: in words.
+        violated: True: the claim is rejected; on a correct mechanism that happens with probability at most
+            `alpha`, whatever the data and whenever the audit stopped. False: nothing was found.
+        epsilon_lower: a lower bound on the true epsilon at `delta`, with probability at least `confidence`.
+        delta: the delta that `epsilon_lower` is about.
+        confidence: of `epsilon_lower` and `excluded`.
+        alpha: bound on the false-alarm probability; NaN where the method has none.
+        witness: what broke the claim; None if nothing did.
+        samples: draws a side, over all pairs of datasets.
+        seconds: time that it took.
+        edges: the pairs of datasets in words, with the draws a side spent on each.
+        excluded: what a pass excludes; None if violated.
+        trace: wealth over samples.
+        method: "betting" or "histogram".
+        notes: what a reader should know, such as pairs on which both sides always raise.
+    """
+
+    mechanism: str
+    claim: str
+    violated: bool
+    epsilon_lower: float
+    delta: float
+    confidence: float
+    alpha: float
+    witness: Witness | None
+    samples: int
+    seconds: float
+    edges: tuple[tuple[str, int], ...]
+    excluded: Excluded | None = None
+    trace: tuple[Point, ...] = field(default=(), repr=False)
+    method: str = "betting"
+    notes: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        raise TypeError("a Report is neither true nor false: ask report.violated")
+
+    def __str__(self) -> str:
+        from sfumato.audit.text import text
+
+        return text(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as numbers, texts, lists and mappings; datasets as Python code."""
+        found = asdict(self)
+        if self.witness is not None:
+            found["witness"]["dataset"] = literal(self.witness.dataset)
+            found["witness"]["neighbour"] = literal(self.witness.neighbour)
+            found["witness"]["observed_epsilon"] = self.witness.observed_epsilon
+        plain: dict[str, Any] = _finite(found)
+        return plain
+
+    def to_json(self) -> str:
+        """Return the report as JSON; infinities are the texts "inf" and "-inf"."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _finite(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

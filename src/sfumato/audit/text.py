@@ -1,0 +1,87 @@
+"""A report in words."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from typing import TYPE_CHECKING
+
+from sfumato.audit.literals import shown
+
+if TYPE_CHECKING:
+    from sfumato.audit.report import Report
+
+_WIDTH = 100
+_LABEL = 11
+
+
+def text(report: Report) -> str:
+    """Return the report as a few lines for a terminal or a failed test."""
+    lines = [_violated(report) if report.violated else _passed(report)]
+    witness, excluded = report.witness, report.excluded
+    if witness is not None:
+        shares = f"{witness.frequency:.4g} and {witness.neighbour_frequency:.4g}"
+        ratio = _ratio(witness.observed_epsilon, witness.delta)
+        lines += [
+            _line("more often", f"on {shown(witness.dataset, 300)}"),
+            _line("than", f"on {shown(witness.neighbour, 300)}"),
+            _line("event", witness.event),
+            _line("shares", f"{shares} of {witness.samples:,} draws each{ratio}"),
+        ]
+    at = "" if report.delta == 0 else f" at delta = {report.delta:g}"
+    lines.append(
+        _line("epsilon", f"at least {report.epsilon_lower:.3g}{at}, with {report.confidence:.3g} confidence")
+    )
+    if excluded is not None:
+        if math.isfinite(excluded.excess):
+            lines.append(
+                _line(
+                    "excluded",
+                    f"P(A) - e^epsilon Q(A) - delta above {excluded.excess:.3g}, for all half-lines A of "
+                    "each number in the outputs, on all pairs of datasets that were looked at, with "
+                    f"{report.confidence:.3g} confidence",
+                )
+            )
+        lines.append(_line("in sight", _sight(excluded.visible_epsilon)))
+    looked = sum(1 for _, samples in report.edges if samples)
+    pairs = "1 pair" if looked == 1 else f"{looked} pairs"
+    lines.append(
+        _line("spent", f"{report.samples:,} draws a side on {pairs} of datasets, {report.seconds:.2g} s")
+    )
+    lines += [_line("note", note) for note in report.notes]
+    if witness is not None:
+        lines.append(_line("replay", witness.replay, wrap=False))
+    return "\n".join(lines)
+
+
+def _violated(report: Report) -> str:
+    alarms = "no exact rate" if math.isnan(report.alpha) else f"at most {report.alpha:g}"
+    return (
+        f"VIOLATED: {report.mechanism} breaks its claim, {report.claim} "
+        f"(false alarms over the whole audit: {alarms})"
+    )
+
+
+def _passed(report: Report) -> str:
+    return f"nothing found against {report.mechanism} with {report.claim}; that is no proof"
+
+
+def _ratio(observed: float, delta: float) -> str:
+    if observed == math.inf:
+        return ": never on the other side"
+    return f": epsilon {observed:.3g} by themselves" + (f" at delta = {delta:g}" if delta else "")
+
+
+def _sight(visible: float) -> str:
+    if visible == math.inf:
+        return "nothing: too few draws for any epsilon"
+    return f"epsilon above {visible:.3g}: with so many draws, less could not be expected to be found"
+
+
+def _line(label: str, words: str, *, wrap: bool = True) -> str:
+    first = f"  {label:<{_LABEL}}"
+    if not wrap:
+        return first + words
+    return textwrap.fill(
+        words, _WIDTH, initial_indent=first, subsequent_indent=" " * len(first), break_on_hyphens=False
+    )

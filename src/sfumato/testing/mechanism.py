@@ -1,0 +1,121 @@
+"""A release as a mechanism for the auditor: exact statistics once for each table, noise in bulk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.audit.mechanisms import fingerprint
+from sfumato.errors import RefusalError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sfumato.query.release import Release
+
+_MOST_GROUPS = 10_000
+
+
+def release_mechanism(
+    ask: Callable[[Any], Release],
+) -> Callable[[Any, int], Any]:
+    """Return a mechanism `(table, size) -> outputs` that draws a release many times.
+
+    Args:
+        ask: makes the release of a table, as in the example.
+    Returns:
+        A function for `audit`: the engine bounds and adds up each table once; then noise, selection of
+        groups and outputs are those of `size` releases. With public groups, a column for each output of each
+        group; with private ones, a mapping for each release, of the groups that it shows.
+    Raises:
+        RefusalError: on a table of more than 10,000 groups.
+
+    Bounding that is random (groups of a unit that has too many, rows for quantiles) is done once for a table.
+    That keeps the claim for the unit by which two tables differ, whatever was chosen for it; all other units
+    must be within the bounds, as those of `sfumato.audit.units` are for `groups=1, rows=1` or more.
+
+    >>> import sfumato as sf
+    >>> from sfumato.audit import audit
+    >>> mechanism = release_mechanism(lambda rows: sf.scan(rows, privacy_unit="unit").bound(rows=1)
+    ...     .agg(n=sf.count()).release(epsilon=2))
+    >>> import pyarrow as pa
+    >>> table = pa.table({"unit": [1, 2]})
+    >>> audit(mechanism, epsilon=1, pairs=[(table, table[:1])], max_samples=20_000).violated
+    True
+    """
+    known: dict[str, _Tiles] = {}
+
+    def mechanism(table: Any, size: int) -> Any:
+        key = repr(fingerprint(table))
+        if key not in known:
+            known[key] = _Tiles(ask(table))
+        return known[key].draw(size)
+
+    return mechanism
+
+
+class _Tiles:
+    """The exact statistics of one release, to be repeated side by side before noise is added."""
+
+    def __init__(self, release: Release) -> None:
+        import pyarrow as pa
+
+        self.release = release
+        plan = release.plan
+        self.keys = len(plan.question.table.keys)
+        batches = list(plan.question.table.engine.statistics(plan.exact, _MOST_GROUPS))
+        self.exact = pa.Table.from_batches(batches).combine_chunks().to_batches(_MOST_GROUPS)
+        if sum(b.num_rows for b in self.exact) > _MOST_GROUPS:
+            raise RefusalError(f"release_mechanism: more than {_MOST_GROUPS:,} groups; audit a smaller table")
+        self.names = [e.name for e in plan.requirements.estimates]
+        self.groups: list[str] = []
+        for batch in self.exact:
+            keys = [c.to_pylist() for c in batch.columns[: self.keys]]
+            self.groups += [repr(k)[1:-1].rstrip(",") for k in zip(*keys, strict=True)] if keys else [""]
+
+    def draw(self, size: int) -> Any:
+        """Return outputs of `size` releases."""
+        groups = len(self.groups)
+        shown = np.zeros((size, groups), np.bool_)
+        found = np.full((size, groups, len(self.names)), np.nan)
+        for batch in self.exact:
+            noisy = self.release._noisy(self._tiled(batch, size, groups)).outputs()
+            outputs = np.column_stack([_floats(c) for c in noisy.columns[self.keys :]])
+            codes = np.asarray(noisy.column(0)) if self.keys else np.arange(size)
+            found[codes // groups, codes % groups] = outputs
+            shown[codes // groups, codes % groups] = True
+        if self.release.plan.selection is None:
+            return {
+                f"{group}.{name}" if group else name: found[:, i, j]
+                for i, group in enumerate(self.groups)
+                for j, name in enumerate(self.names)
+            }
+        # A group that is not shown must leave no trace, not even an empty column.
+        return [
+            {
+                self.groups[i]: dict(zip(self.names, found[draw, i].tolist(), strict=True))
+                for i in np.flatnonzero(shown[draw])
+            }
+            for draw in range(size)
+        ]
+
+    def _tiled(self, batch: pa.RecordBatch, size: int, groups: int) -> pa.RecordBatch:
+        """Repeat a batch, with the numbers of draw and group for its first key, to tell them apart."""
+        import pyarrow as pa
+
+        rows = np.tile(np.arange(batch.num_rows), size)
+        tiled = batch.take(pa.array(rows))
+        if not self.keys:
+            return tiled
+        codes = np.repeat(np.arange(size), batch.num_rows) * groups + rows
+        return pa.RecordBatch.from_arrays(
+            [pa.array(codes), *tiled.columns[1:]],
+            names=[str(i) for i in range(len(tiled.columns))],
+        )
+
+
+def _floats(column: pa.Array) -> NDArray[np.float64]:
+    return np.array([np.nan if v is None else float(v) for v in column.to_pylist()])

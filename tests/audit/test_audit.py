@@ -1,0 +1,427 @@
+"""What is wrong is found, with few draws; what is right is not called private; the report says why."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from sfumato.audit import (
+    Edge,
+    Histogram,
+    Report,
+    approximate,
+    assert_private,
+    audit,
+    curve,
+    gaussian,
+    numbers,
+    units,
+    zcdp,
+)
+from sfumato.audit.bounds import epsilon_lower, half_line_excess, ladder, visible_epsilon
+from sfumato.audit.claims import Pair
+from sfumato.audit.mechanisms import Mechanism
+from sfumato.audit.pair_test import PairTest
+
+from .boundary import (
+    clamped,
+    exact_laplace_sum,
+    float_laplace_sum,
+    gaussian_sum,
+    laplace_sum,
+    on_grid,
+    randomized_response,
+)
+
+PAIR = [([1.0], [])]
+# On correct mechanisms the tests below fail with probability at most this, each.
+SURE = 1e-10
+
+
+def rng():
+    return np.random.default_rng(5)
+
+
+# Strength: the issue's limits with room, at seeds that are fixed.
+
+
+@pytest.mark.parametrize(("scale", "most"), [(0.5, 1000), (0.8, 10_000), (0.9, 60_000)])
+def test_too_little_noise_is_found(scale, most):
+    report = audit(laplace_sum(rng(), scale), epsilon=1, pairs=PAIR, max_samples=most)
+    assert report.violated
+    assert 1 <= report.epsilon_lower <= 1 / scale
+
+
+@pytest.mark.parametrize("scale", [1, 2])
+def test_enough_noise_is_not_found(scale):
+    report = audit(exact_laplace_sum(1, scale), epsilon=1, pairs=PAIR, max_samples=20_000, alpha=SURE)
+    assert not report.violated
+    assert report.witness is None
+    assert 0.75 / scale < report.epsilon_lower <= 1 / scale
+
+
+def test_naive_float_noise_is_found_by_its_low_bits():
+    report = audit(float_laplace_sum(rng()), epsilon=1, pairs=PAIR, max_samples=2000)
+    assert report.violated
+    assert "lowest set bit" in report.witness.event or "exact" in report.witness.event
+
+
+# Outputs and defects of many kinds, each on its own pair, each with its correct twin.
+
+
+def tell(dataset):
+    return len(dataset) == 1
+
+
+def vector(shift):
+    return lambda d, n: (
+        on_grid(len(d) * shift) + on_grid(np.random.default_rng(len(d)).laplace(0, 2, (n, 20)))
+    )
+
+
+DEFECTS = {
+    "an exception": lambda d, r: 1 / 0 if tell(d) and r.random() < 0.05 else 1.0,
+    "another exception": lambda d, r: {}["a" if tell(d) else "b"] if r.random() < 0.2 else 0,
+    "None": lambda d, r: None if tell(d) and r.random() < 0.05 else on_grid(r.normal()),
+    "NaN": lambda d, r: math.nan if tell(d) and r.random() < 0.05 else on_grid(r.normal()),
+    "infinity": lambda d, r: math.inf if tell(d) and r.random() < 0.05 else on_grid(r.normal()),
+    "signed zero": lambda d, r: -0.0 if tell(d) else 0.0,
+    "a type": lambda d, r: int(r.random() < 0.5) if tell(d) else float(r.random() < 0.5),
+    "a word": lambda d, r: "yes" if r.random() < (0.9 if tell(d) else 0.2) else "no",
+    "a key": lambda d, r: {"n": on_grid(r.normal()), **({"m": 1} if tell(d) and r.random() < 0.1 else {})},
+    "a length": lambda d, r: [on_grid(r.normal())] * (3 if tell(d) and r.random() < 0.5 else 2),
+    "a group of a table": lambda d, r: {
+        "group": ["a", "b"] if tell(d) and r.random() < 0.1 else ["a"],
+        "n": [float(on_grid(r.normal())) for _ in range(2)],
+    },
+    "parity": lambda d, r: 2 * int(r.integers(500)) + (tell(d) and r.random() < 0.3),
+    "the place of the largest": lambda d, r: r.permutation(3).tolist() if tell(d) else [0, 1, 2],
+    "a joint event": lambda d, r: [
+        int(b := r.integers(2)),
+        int(b if tell(d) else r.integers(2)),
+        int(r.integers(9)),
+    ],
+    "a rare value": lambda d, r: 0.25 if tell(d) and r.random() < 0.02 else float(on_grid(r.normal())),
+    "both tails": lambda d, r: float(on_grid(r.laplace(0, 2 if tell(d) else 1))),
+    "a fixed seed": lambda d, r: float(on_grid(np.random.default_rng(1).laplace(len(d)))),
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_defects_of_many_kinds_are_found_and_named(defect):
+    draw, source = DEFECTS[defect], rng()
+    report = audit(lambda d: draw(d, source), epsilon=0.5, pairs=[([1.0], [])], max_samples=8000)
+    assert report.violated, report
+    assert report.witness.event
+    twin = audit(
+        lambda d: draw([1.0], source), epsilon=0.5, pairs=[([1.0], [])], max_samples=1000, alpha=SURE
+    )
+    assert not twin.violated
+
+
+def test_a_generator_of_16_bits_is_found():
+    source = rng()
+
+    def sixteen(d, n):
+        noise = stats.laplace.ppf((source.integers(0, 2**16, n) + 0.5) / 2**16)
+        return on_grid(noise + 0.3 * len(d))
+
+    report = audit(sixteen, epsilon=1, pairs=PAIR, max_samples=50_000)
+    assert report.violated
+    assert "memory" in report.witness.event
+
+
+def test_a_state_that_wears_off_is_no_violation():
+    calls = []
+
+    def exhausted(dataset):
+        calls.append(1)
+        if len(calls) > 1000:
+            raise RuntimeError("budget exhausted")
+        return 0.0
+
+    assert not audit(exhausted, epsilon=1, pairs=PAIR, max_samples=3000).violated
+    count = iter(range(10**9))
+    assert not audit(lambda dataset: float(next(count)), epsilon=1, pairs=PAIR, max_samples=3000).violated
+
+
+def test_small_shifts_of_many_coordinates_are_found_by_a_score():
+    """Each coordinate keeps epsilon = 0.2; all of them together do not keep 1."""
+    source = rng()
+
+    def shifted(d, n):
+        return on_grid(0.5 * len(d)) + on_grid(source.laplace(0, 2.5, (n, 50)))
+
+    report = audit(shifted, epsilon=1, pairs=PAIR, max_samples=8000)
+    assert report.violated
+    assert "score" in report.witness.event or "sum" in report.witness.event
+
+
+def test_a_tail_at_small_delta():
+    """A value that only one side gives, with probability 1%, where delta is 0.1%."""
+    source = rng()
+
+    def mechanism(d, n):
+        return np.where(source.random(n) < 0.01 * len(d), 7.0, 0.0)
+
+    assert audit(mechanism, epsilon=1, delta=0.001, pairs=PAIR, max_samples=20_000).violated
+    twin = audit(mechanism, epsilon=1, delta=0.01, pairs=PAIR, max_samples=20_000, alpha=SURE)
+    assert not twin.violated
+
+
+@pytest.mark.parametrize(
+    ("claim", "wrong"), [(gaussian(1), 0.7), (zcdp(0.5), 0.6), (curve([(0.5, 0.2385), (1, 0.127)]), 0.7)]
+)
+def test_curves_of_gaussian_noise(claim, wrong):
+    report = audit(gaussian_sum(rng(), wrong), claim=claim, pairs=PAIR, max_samples=4000)
+    assert report.violated
+    assert report.witness.replay.startswith(f"audit(mechanism, {claim.code}, pairs=[([")
+    assert not audit(gaussian_sum(rng()), claim=claim, pairs=PAIR, max_samples=1000, alpha=SURE).violated
+
+
+def test_change_one():
+    assert not audit(
+        randomized_response(rng()),
+        epsilon=1,
+        data=[[1.0], [0.0]],
+        neighbors="change-one",
+        max_samples=2000,
+        alpha=SURE,
+    ).violated
+    assert audit(
+        laplace_sum(rng(), 0.4), epsilon=1, data=[[1.0], [0.0]], neighbors="change-one", max_samples=2000
+    ).violated
+
+
+# The search over datasets.
+
+
+def test_the_default_datasets_find_what_only_odd_values_show():
+    source = rng()
+
+    def poisoned(dataset, size):
+        return on_grid(sum(min(max(x, 0.0), 1.0) for x in dataset)) + on_grid(source.laplace(0, 1, size))
+
+    report = audit(poisoned, epsilon=1)
+    assert report.violated
+    assert any(x != x for x in report.witness.dataset)
+    assert len(report.edges) > 30
+
+
+def test_the_default_datasets_pass_a_correct_sum():
+    report = audit(exact_laplace_sum(2), epsilon=1, max_samples=20_000, alpha=SURE)
+    assert not report.violated
+    assert sum(n for _, n in report.edges) == report.samples == 20_000
+    assert min(n for _, n in report.edges) > 0
+    assert str(report).startswith("nothing found")
+    assert "private" not in str(report)
+
+
+def test_user_level_pairs_find_units_with_many_rows():
+    source = rng()
+
+    def count(rows, size, bounded=True):
+        units_seen = {r["unit"] for r in rows if r["unit"] is not None}
+        exact = len(units_seen) if bounded else len(rows)
+        return exact + on_grid(source.laplace(0, 1, size))
+
+    found = audit(lambda rows, size: count(rows, size, bounded=False), epsilon=1, pairs=units())
+    assert found.violated
+    assert not audit(count, epsilon=1, pairs=units(), max_samples=5000, alpha=SURE).violated
+
+
+def test_samples_and_time_are_limits():
+    report = audit(laplace_sum(rng()), epsilon=1, max_samples=100)
+    assert report.samples == 100
+    assert any("not looked at" in note for note in report.notes)
+    assert audit(laplace_sum(rng()), epsilon=1, pairs=PAIR, seconds=1e-9).samples < 200
+
+
+def test_progress_is_told_after_each_batch():
+    told = []
+    report = audit(laplace_sum(rng(), 0.5), epsilon=1, pairs=PAIR, progress=told.append)
+    assert [p.samples for p in told] == [p.samples for p in report.trace]
+    assert told[-1].log10_wealth == report.trace[-1].log10_wealth >= told[-1].log10_needed > 6
+    assert told[0].edge == "given pair 1"
+
+
+def test_a_method_of_ones_own():
+    class Always:
+        def run(self, task):
+            assert task.datasets == tuple(task.datasets) and task.pairs
+            return task
+
+    task = audit(laplace_sum(rng()), epsilon=1, data=numbers(odd=False), method=Always())
+    assert task.claim == approximate(1) and len(task.datasets) == len(numbers(odd=False))
+
+
+# The report.
+
+
+@pytest.fixture(scope="module")
+def violated() -> Report:
+    return audit(laplace_sum(rng(), 0.5), epsilon=1, data=[[1.0, 0.5]])
+
+
+def test_the_witness_can_be_replayed(violated):
+    witness = violated.witness
+    again = eval(
+        witness.replay,
+        {"audit": audit, "mechanism": laplace_sum(rng(), 0.5), "nan": math.nan, "inf": math.inf},
+    )
+    assert again.violated
+    assert len(again.edges) == 1
+    assert witness.frequency > math.e * witness.neighbour_frequency
+    assert 1 < witness.observed_epsilon < 3.5
+    assert sorted(map(len, (witness.dataset, witness.neighbour))) == [1, 2]
+
+
+def test_the_witness_of_a_module_says_where_it_is():
+    from .boundary import clamped as named
+
+    def sure(dataset):
+        return named(dataset)
+
+    sure.__module__, sure.__qualname__ = "package.module", "sure"
+    report = audit(sure, epsilon=1, data=[[math.nan, 1.0]])
+    assert report.witness.replay.startswith(
+        "from package.module import sure as mechanism; audit(mechanism, epsilon=1.0"
+    )
+
+
+def test_whole_outputs_are_named_by_their_leaves():
+    source = rng()
+
+    def pairs_of_coins(dataset):
+        coin = bool(source.integers(2))
+        return [coin, coin if dataset else bool(source.integers(2)), None]
+
+    report = audit(pairs_of_coins, epsilon=0.2, pairs=PAIR, max_samples=20_000)
+    event = report.witness.event
+    assert event.startswith(("whole output", "kinds of all leaves", "score of a classifier"))
+    if not event.startswith("score"):
+        assert "[0] True" in event or "[0] False" in event
+
+
+def test_text_and_json(violated):
+    text = str(violated)
+    for part in ("VIOLATED", "epsilon = 1", "at least", "confidence", "draws a side", "replay", "1e-06"):
+        assert part in text
+    found = json.loads(violated.to_json())
+    assert found["violated"] is True
+    assert found["witness"]["event"] == violated.witness.event
+    assert len(found["trace"]) == len(violated.trace)
+    histogram = violated.witness.histogram
+    assert isinstance(histogram, Histogram)
+    assert len(histogram.boundaries) == len(histogram.counts) + 1 == len(histogram.neighbour_counts) + 1
+    assert sum(histogram.counts) <= histogram.samples
+    json.loads(audit(lambda d: "x", epsilon=1, pairs=PAIR, max_samples=100).to_json())
+
+
+def test_a_report_is_no_boolean(violated):
+    with pytest.raises(TypeError, match="report.violated"):
+        bool(violated)
+
+
+def test_assert_private(violated):
+    with pytest.raises(AssertionError, match=r"VIOLATED(.|\n)*replay"):
+        assert_private(laplace_sum(rng(), 0.5), epsilon=1, pairs=PAIR)
+    from sfumato.testing import assert_private as same
+
+    assert same is assert_private
+    assert not same(exact_laplace_sum(3), epsilon=1, pairs=PAIR, max_samples=500, alpha=SURE).violated
+
+
+def test_what_both_sides_always_raise_is_noted():
+    def mechanism(dataset):
+        if any(x != x for x in dataset):
+            raise ValueError("NaN")
+        return 0.0
+
+    report = audit(mechanism, epsilon=1, data=[[1.0], [math.nan, math.nan]], max_samples=3000)
+    assert not report.violated
+    assert any("both sides always raise (ValueError)" in note for note in report.notes)
+
+
+# What a pass excludes.
+
+
+def test_the_excess_bound_holds_and_shrinks():
+    """Laplace noise of scale 0.9: its true excess over epsilon = 1 is 1/2 (1 - e^(1 - 1/0.9))."""
+    truth = 0.5 * -math.expm1(1 - 1 / 0.9)
+    widths = []
+    for draws in (300, 10_000):
+        test = PairTest(Edge("", [1.0], []), Mechanism(laplace_sum(rng(), 0.9)), approximate(1))
+        while test.samples < draws:
+            test.advance(draws // 2)
+        widths.append(half_line_excess([test], 0.95))
+    assert truth < widths[1] < widths[0]
+    assert widths[1] < truth + 0.15
+
+
+def test_the_excess_bound_fails_without_its_error_bar(monkeypatch):
+    """Without the width of the band the bound would lie below the truth: the test above can fail."""
+    truth = 0.5 * -math.expm1(1 - 1 / 0.9)
+    below = 0
+    for seed in range(40):
+        test = PairTest(
+            Edge("", [1.0], []), Mechanism(laplace_sum(np.random.default_rng(seed), 0.9)), approximate(1)
+        )
+        test.advance(256)
+        x, y = (np.sort(d.numbers[:, 0]) for d in test.past)
+        seen = max((np.mean(x >= t) - math.e * np.mean(y >= t)) for t in np.concatenate([x, y]))
+        below += seen < truth
+        assert half_line_excess([test], 0.95) > truth
+    assert below > 0
+
+
+def test_what_is_in_sight_needs_as_many_draws_as_theory_says():
+    sight = [visible_epsilon(Pair(1.0), n, math.log(1e6)) for n in (236, 2704, 12829)]
+    # Of any noise, not of Laplace noise alone: a little less than 1/0.5, 1/0.8, 1/0.9.
+    for found, epsilon in zip(sight, (2, 1.25, 1 / 0.9), strict=True):
+        assert epsilon - 0.4 < found <= epsilon
+    assert visible_epsilon(Pair(1.0), 3, math.log(1e6)) == math.inf
+    assert visible_epsilon(Pair(1.0, 0.1), 10**6, 14) > 1
+
+
+def test_the_ladder_climbs_from_below_the_claim_to_far_above():
+    for epsilon in (0.0, 0.1, 1.0, 7.3):
+        steps = ladder(epsilon)
+        assert steps == sorted(set(steps))
+        assert epsilon in steps or epsilon == 0
+        assert steps[0] < (epsilon or 1) < steps[-1] / 5
+
+
+def test_the_lower_bound_goes_far_beyond_the_claim_where_it_should():
+    test = PairTest(Edge("", [1.0], []), Mechanism(lambda d, n: np.full(n, len(d))), approximate(0.1))
+    for _ in range(6):
+        test.advance(500)
+    pair, lower = epsilon_lower([test], 0.95)
+    assert pair.epsilon == 0.1
+    assert lower > 1.9
+    assert clamped([2.0, math.nan]) == [1.0]
+
+
+EXTREMES = [1e308, -1e308, math.inf, -math.inf, math.nan, 5e-324, -0.0, 2.0**60]
+
+
+@pytest.mark.parametrize("shape", ["scalars", "vectors", "mixed"])
+def test_extreme_outputs_do_no_harm(shape):
+    """Neither warnings nor errors, and no alarm where both sides are alike."""
+    source = rng()
+
+    def mechanism(dataset, size):
+        if shape == "vectors":
+            return source.choice(EXTREMES, (size, 7))
+        values = source.choice(EXTREMES, size)
+        return values if shape == "scalars" else [None if i % 3 else {"a": v} for i, v in enumerate(values)]
+
+    for claim in ({"epsilon": 0.1}, {"epsilon": 0, "delta": 1e-5}, {"epsilon": 800}, {"claim": zcdp(1e-4)}):
+        report = audit(mechanism, **claim, pairs=PAIR, max_samples=600, alpha=SURE)
+        assert not report.violated
+        str(report)
+        json.loads(report.to_json())

@@ -1,0 +1,230 @@
+"""Samples of a law pass, and planted defects in the sampler fail at the stated sample sizes.
+
+A right sample fails with probability at most 1e-9: each seed here is fixed, and was not chosen.
+"""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from sfumato.audit.closeness import closeness
+from sfumato.audit.closeness.counts import as_far, at_least, at_most
+from sfumato.audit.closeness.low_bits import repeats, residues
+from sfumato.errors import ParameterError
+from sfumato.noise import Gaussian, Laplace, SeededWords
+
+LAWS = [Laplace, Gaussian]
+FINE = 2**30  # a scale in grid steps, as a release has it
+N = 50_000
+
+
+def names(result):
+    return {check.name for check in result.failed}
+
+
+def sixteen_bits(size, seed=16):
+    """Laplace noise by inversion of 65,536 uniform numbers."""
+    uniform = (np.random.default_rng(seed).integers(0, 2**16, size) + 0.5) / 2**16 - 0.5
+    return -np.sign(uniform) * np.log1p(-2 * np.abs(uniform))
+
+
+# Right noise.
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("scale", ["0.4", 1, "3.3", 1000, FINE, 2**40])
+@pytest.mark.parametrize("size", [1, 1000, N])
+def test_rounded_noise_passes(law, scale, size):
+    result = closeness(law(scale).rounded(size, SeededWords(f"{size}")), law(scale), grid=1)
+    assert result.passed, str(result)
+
+
+def test_noise_on_a_grid_that_floats_cannot_hold_passes():
+    noise = Laplace(70).rounded(N, SeededWords("tenths")) * 0.1
+    assert closeness(noise, Laplace(7), grid="0.1").passed
+    assert names(closeness(noise + 0.01, Laplace(7), grid="0.1")) >= {"values"}
+
+
+def test_floats_pass():
+    generator = np.random.default_rng(1)
+    assert closeness(generator.laplace(0, 3, N), Laplace(3)).passed
+    assert closeness(generator.normal(0, 3, N), Gaussian(3)).passed
+
+
+@pytest.mark.parametrize("vectorised", [True, False])
+def test_a_given_distribution_function(vectorised):
+    def cdf(x):
+        return special.ndtr(x / 5) if vectorised else 0.5 * math.erfc(-x / 5 / math.sqrt(2))
+
+    noise = Gaussian(5).rounded(N, SeededWords("given"))
+    assert closeness(noise, cdf, grid=1).passed
+    assert closeness(np.random.default_rng(2).normal(0, 5, N), cdf).passed
+    assert names(closeness(Gaussian("4.75").rounded(N, SeededWords("given")), cdf, grid=1)) >= {"scale"}
+
+
+def test_a_given_law_that_is_not_symmetric():
+    generator = np.random.default_rng(3)
+    assert closeness(generator.exponential(2, N), stats.expon(scale=2).cdf).passed
+    assert not closeness(-generator.exponential(2, N), stats.expon(scale=2).cdf).passed
+
+
+def test_given_probabilities():
+    generator = np.random.default_rng(4)
+    coin = {"heads": 0.5, "tails": 0.5}
+    assert closeness(generator.choice(["heads", "tails"], N).tolist(), coin).passed
+    assert names(closeness(generator.choice(["heads", "tails"], N, p=[0.47, 0.53]).tolist(), coin)) == {
+        "cells"
+    }
+    assert names(closeness(["heads", "edge"], coin)) == {"values"}
+
+
+# Wrong noise, at the sample sizes that docs/audit.md states.
+
+
+@pytest.mark.parametrize(("law", "size"), [(Laplace, 50_000), (Gaussian, 30_000)])
+@pytest.mark.parametrize("factor", ["0.95", "1.05"])
+@pytest.mark.parametrize("scale", [5, FINE])
+def test_a_scale_that_is_off_by_5_percent_fails(law, size, factor, scale):
+    noise = law(Fraction(factor) * scale).rounded(size, SeededWords(f"off {factor} {scale}"))
+    assert "scale" in names(closeness(noise, law(scale), grid=1))
+
+
+@pytest.mark.parametrize(
+    ("law", "cut", "size"), [(Laplace, 4, 6_000), (Laplace, 6, 50_000), (Gaussian, 3, 50_000)]
+)
+def test_a_tail_that_is_cut_fails(law, cut, size):
+    noise = law(FINE).rounded(2 * size, SeededWords(f"cut at {cut}"))
+    redrawn = noise[np.abs(noise) <= cut * FINE][:size]
+    assert "tails" in names(closeness(redrawn, law(FINE), grid=1))
+    clipped = np.clip(noise[:size], -cut * FINE, cut * FINE)
+    assert {"repeats", "tails"} & names(closeness(clipped, law(FINE), grid=1))
+
+
+def test_bits_of_a_16_bit_generator_fail():
+    assert names(closeness(sixteen_bits(2_000), Laplace(1))) == {"repeats"}
+    assert names(closeness(np.rint(sixteen_bits(2_000) * FINE).astype(np.int64), Laplace(FINE), grid=1)) == {
+        "repeats"
+    }
+    assert "low bits" in names(closeness(np.rint(sixteen_bits(2_000) * 2**16) / 2**16, Laplace(1)))
+
+
+def test_low_bits_that_are_stuck_fail():
+    noise = Laplace(FINE).rounded(2_000, SeededWords("stuck"))
+    assert names(closeness(noise & ~1, Laplace(FINE), grid=1)) == {"low bits"}
+    assert names(closeness(noise & ~(1 << 12), Laplace(FINE), grid=1)) == {"low bits"}
+
+
+@pytest.mark.parametrize(
+    ("defect", "check"),
+    [
+        (lambda z: z * 0, "scale"),
+        (np.abs, "distance"),
+        (lambda z: z + FINE // 10, "distance"),
+        (lambda z: np.where(np.arange(len(z)) % 20, z, 0), "cells"),
+        (lambda z: np.where(np.arange(len(z)) % 2000, z, 40 * FINE), "tails"),
+        (lambda z: np.where(np.arange(len(z)) % 2000, z, np.nan), "values"),
+    ],
+)
+def test_other_defects_fail(defect, check):
+    noise = Laplace(FINE).rounded(N, SeededWords("other"))
+    assert check in names(closeness(defect(noise), Laplace(FINE), grid=1))
+
+
+def test_another_law_of_the_same_variance_fails():
+    noise = Gaussian(Fraction(math.sqrt(2)) * FINE).rounded(N, SeededWords("law"))
+    assert names(closeness(noise, Laplace(FINE), grid=1)) >= {"distance", "tails", "cells"}
+
+
+# The bounds are bounds.
+
+
+def test_counts_are_never_below_the_truth():
+    for n, p in [(1, 0.5), (10, 0.1), (100, 0.01), (1000, 0.5), (1000, 1e-6), (200, 1.0), (200, 0.0)]:
+        k = np.arange(n + 1)
+        truth = stats.binom(n, p)
+        assert (at_least(k, n, p) >= truth.sf(k - 1) * (1 - 1e-9)).all()
+        assert (at_most(k, n, p) >= truth.cdf(k) * (1 - 1e-9)).all()
+        # The law of the two-sided bound: it is below t with probability at most t.
+        far = as_far(k, n, p)
+        for t in (0.5, 0.1, 1e-3, 1e-9):
+            assert truth.pmf(k[far <= t]).sum() <= t * (1 + 1e-9)
+
+
+def test_repeats_are_bounded():
+    """365 equal values: the exact law of the number of repeats, by the chain of distinct values."""
+    days, n = 365, 40
+    distinct = np.zeros(n + 1)
+    distinct[0] = 1.0
+    for _ in range(n):
+        moved = distinct * (1 - np.arange(n + 1) / days)
+        distinct = distinct * np.arange(n + 1) / days
+        distinct[1:] += moved[:-1]
+    for k in range(n):
+        sample = np.arange(n)
+        sample[n - k :] = 0
+        assert repeats(sample, 1 / days)[1] >= distinct[: n - k + 1].sum() * (1 - 1e-9) or k == 0
+
+
+@pytest.mark.parametrize("scale", [40, 1000])
+def test_residues_of_rounded_laplace_are_within_their_bounds(scale):
+    """The probabilities that the bounds speak of, added up exactly enough."""
+    law = Laplace(scale)
+    m = np.arange(-60 * scale, 60 * scale + 1)
+    # pmf of the rounded law, from its cdf at half-integers.
+    upper = np.where(m + 0.5 > 0, 1 - 0.5 * np.exp(-(m + 0.5) / scale), 0.5 * np.exp((m + 0.5) / scale))
+    pmf = np.diff(upper, prepend=0.0)
+    for step in (1, 2, 4):
+        shares = np.bincount((m // step) % 16, weights=pmf, minlength=16)
+        assert np.abs(shares - 1 / 16).max() <= law.rounded_pmf(0) * step
+
+
+def test_probabilities_are_as_rare_as_they_say():
+    """Over 400 right samples each check's bound is below t about t of the time, or less.
+
+    400 coins of 1/10 give 74 or more ones with probability below 1e-6; there are 6 checks, whose bounds are loose.
+    """
+    words = SeededWords("rare")
+    below = {}
+    for _ in range(400):
+        for check in closeness(Laplace(300).rounded(500, words), Laplace(300), grid=1).checks:
+            below[check.name] = below.get(check.name, 0) + (check.probability <= 0.1)
+    assert set(below) == {"values", "distance", "cells", "tails", "scale", "repeats"}
+    assert max(below.values()) < 74
+
+
+def test_residues_need_a_fine_scale():
+    assert not list(residues(np.zeros(3), 0.5, 1.0, whole=True))
+
+
+# The result, and bad input.
+
+
+def test_the_text_names_what_fails():
+    result = closeness(Laplace(300).rounded(5000, SeededWords("text")), Laplace(200), grid=1)
+    assert "this is not the law: 5000 draws, false alarms with probability at most 1e-09" in str(result)
+    assert "1.5 times the scale is 10^" in str(result)
+    with pytest.raises(TypeError, match="ask result.passed"):
+        bool(result)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (([], Laplace(1), {}), "sample"),
+        ((["a"], Laplace(1), {}), "sample"),
+        (([[1.0]], Laplace(1), {}), "sample"),
+        (([1.0], Laplace(1), {"alpha": 0}), "alpha"),
+        (([1.0], Laplace(1), {"grid": 0}), "grid"),
+        (([1.0], lambda x: 0.5, {}), "law"),
+        (([1.0], {1.0: 0.5}, {}), "law"),
+        (([1.0], {1.0: 1.0}, {"grid": 1}), "grid"),
+    ],
+)
+def test_bad_input(arguments, name):
+    sample, law, options = arguments
+    with pytest.raises(ParameterError) as caught:
+        closeness(sample, law, **options)
+    assert caught.value.name == name

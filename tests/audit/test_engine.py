@@ -1,0 +1,128 @@
+"""Whole releases of this package, audited from outside at user level."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.audit import audit, units
+from sfumato.errors import RefusalError
+from sfumato.testing import noise_free, release_mechanism
+
+SCHEMA = pa.schema([("unit", pa.string()), ("group", pa.string()), ("value", pa.float64())])
+GROUPS = ["a", "b"]
+
+
+def table(rows):
+    return pa.Table.from_pylist(rows, SCHEMA)
+
+
+def pairs():
+    return units(groups=GROUPS, table=table)
+
+
+def people(data):
+    return sf.scan(data, privacy_unit="unit")
+
+
+def question(data, keys=GROUPS):
+    grouped = people(data).group_by("group", keys=keys) if keys else people(data).group_by("group")
+    return grouped.bound(groups=1, rows=1).agg(
+        n=sf.count(), total=sf.sum("value", lower=0, upper=1), mean=sf.mean("value", lower=0, upper=1)
+    )
+
+
+RELEASES = {
+    "Laplace, public groups": (lambda d: question(d).release(epsilon=1, noise="laplace"), {"epsilon": 1}),
+    "Gaussian, public groups": (
+        lambda d: question(d).release(epsilon=1, delta=1e-3, noise="gaussian"),
+        {"epsilon": 1, "delta": 1e-3},
+    ),
+    "private groups": (
+        lambda d: question(d, None).release(epsilon=1, delta=0.01),
+        {"epsilon": 1, "delta": 0.01},
+    ),
+    "one group, count": (
+        lambda d: people(d).bound(rows=2).agg(n=sf.count()).release(epsilon=1),
+        {"epsilon": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_releases_keep_their_claim(name):
+    """The false-alarm probability of each is 10^-10."""
+    ask, claim = RELEASES[name]
+    report = audit(release_mechanism(ask), **claim, pairs=pairs(), max_samples=2000, alpha=1e-10)
+    assert not report.violated, report
+    assert min(samples for _, samples in report.edges) > 0
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_releases_break_a_smaller_claim(name):
+    ask, claim = RELEASES[name]
+    smaller = {k: v / 8 for k, v in claim.items()}
+    crowd = [{"unit": f"u{i}", "group": "a", "value": 1.0} for i in range(41)]
+    one = [(table(crowd), table(crowd[:-1]))]
+    assert audit(release_mechanism(ask), **smaller, pairs=one, max_samples=60_000).violated
+
+
+def test_a_release_without_its_bound_is_found():
+    """Rows are told to be units: 40 rows of one unit then count 40 times."""
+
+    def unbounded(rows):
+        data = table(rows).append_column("row", pa.array(np.arange(len(rows))))
+        return sf.scan(data, privacy_unit="row").bound(rows=1).agg(n=sf.count()).release(epsilon=1)
+
+    assert audit(
+        release_mechanism(unbounded), epsilon=1, pairs=units(groups=GROUPS), max_samples=60_000
+    ).violated
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_bulk_draws_are_releases(name):
+    """Without noise, each draw in bulk is the release itself; two draws with noise differ."""
+    ask, _ = RELEASES[name]
+    data = table([{"unit": str(i), "group": GROUPS[i % 2], "value": i / 80} for i in range(80)])
+    with noise_free():
+        drawn = release_mechanism(ask)(data, 3)
+        expected = {}
+        for row in ask(data).to_arrow().to_pylist():
+            group = row.pop("group", "")
+            expected[repr(group)] = row
+    for draw in range(3):
+        if isinstance(drawn, dict):
+            one = {k: v[draw] for k, v in drawn.items()}
+        else:
+            one = {f"{g}.{n}": v for g, outputs in drawn[draw].items() for n, v in outputs.items()}
+        assert one == {
+            (f"{g}.{n}" if g != "''" else n): v for g, row in expected.items() for n, v in row.items()
+        }
+    noisy = release_mechanism(ask)(data, 60)
+    rows = noisy if isinstance(noisy, list) else [{k: v[i] for k, v in noisy.items()} for i in range(60)]
+    # Two whole noises of scale 1 or more are equal with probability at most 0.4: all 60, below 10^-23.
+    assert any(row != rows[0] for row in rows)
+
+
+def test_a_group_that_is_not_shown_leaves_no_trace():
+    ask, _ = RELEASES["private groups"]
+    drawn = release_mechanism(ask)(table([{"unit": "1", "group": "a", "value": 1.0}]), 200)
+    assert {} in drawn
+
+
+def test_too_many_groups_are_refused():
+    data = pa.table({"unit": np.arange(20_000), "group": np.arange(20_000)})
+    keys = pa.table({"group": np.arange(20_000)})
+    ask = release_mechanism(
+        lambda d: (
+            people(d)
+            .group_by("group", keys=keys)
+            .bound(groups=1, rows=1)
+            .agg(n=sf.count())
+            .release(epsilon=1)
+        )
+    )
+    with pytest.raises(RefusalError, match="10,000 groups"):
+        ask(data, 2)

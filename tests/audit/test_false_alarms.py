@@ -1,0 +1,148 @@
+"""On mechanisms that reach their claim exactly, false alarms stay within alpha; a bettor that peeks shows."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import sfumato.audit.pair_test as pair_test
+from sfumato.audit import Edge, Mechanism, approximate, audit, gaussian
+from sfumato.audit.betting import best_bet, log_factors
+from sfumato.audit.claims import Pair
+from sfumato.audit.outputs import Draws
+from sfumato.audit.pair_test import PairTest
+from sfumato.audit.wager import Wager
+
+from .boundary import gaussian_sum, geometric_count, laplace_sum, randomized_response
+
+ALPHA, RUNS = 0.01, 150
+# More alarms than this have probability below 1e-9 if each run alarms with probability ALPHA.
+MOST = int(stats.binom.isf(1e-9, RUNS, ALPHA))
+PAIR = [([1.0], [])]
+
+
+def alarms(make, claim, runs=RUNS, draws=400):
+    found = 0
+    for seed in range(runs):
+        test = PairTest(
+            Edge("", [1.0], []), Mechanism(make(np.random.default_rng(seed)), call_seconds=None), claim
+        )
+        while test.samples < draws and test.log_wealth < -math.log(ALPHA):
+            test.advance(48)
+        found += test.log_wealth >= -math.log(ALPHA)
+    return found
+
+
+@pytest.mark.parametrize("make", [laplace_sum, randomized_response, geometric_count])
+def test_false_alarms_stay_within_alpha(make):
+    assert alarms(make, approximate(1)) <= MOST
+
+
+def test_false_alarms_of_a_curve_stay_within_alpha():
+    assert alarms(gaussian_sum, gaussian(1), runs=60, draws=200) <= stats.binom.isf(1e-9, 60, ALPHA)
+
+
+def test_a_bettor_that_peeks_at_the_present_batch_is_found(monkeypatch):
+    choose = Wager._chosen
+
+    def peeking(self, batch):
+        counts, samples = self._counts, self._samples
+        self._counts, self._samples = batch, int(batch[0].sum())
+        try:
+            return choose(self, batch)
+        finally:
+            self._counts, self._samples = counts, samples
+
+    monkeypatch.setattr(Wager, "_chosen", peeking)
+    assert alarms(laplace_sum, approximate(1), runs=60, draws=400) > MOST
+
+
+def test_a_bettor_with_half_the_claim_is_found():
+    assert alarms(laplace_sum, approximate(0.5), runs=60, draws=1000) > MOST
+
+
+def test_the_lower_bound_on_epsilon_is_too_high_no_more_often_than_stated():
+    runs, confidence = 100, 0.9
+    wrong = sum(
+        audit(randomized_response(np.random.default_rng(seed)), epsilon=0.5, pairs=PAIR, max_samples=400,
+              alpha=1e-9, confidence=confidence).epsilon_lower > 1 + 1e-9
+        for seed in range(runs)
+    )  # fmt: skip
+    assert wrong <= stats.binom.isf(1e-9, runs, 1 - confidence)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6, 0.01, 0.3])
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 5.0, 40.0])
+def test_no_bet_gains_on_average_while_the_claim_holds(epsilon, delta):
+    """Expectation of one factor over all probabilities that the claim allows, whatever the bettor believes."""
+    claim = Pair(epsilon, delta)
+    rng = np.random.default_rng(3)
+    believed = rng.random((2, 400)) ** 3 * 0.998 + 0.001
+    c, s = best_bet(believed[0], believed[1], claim)
+    assert (s > 0).any() or epsilon > 10
+    for q in (0.0, 1e-9, 0.01, 0.2, 0.5, 1.0):
+        p = min(1.0, math.exp(epsilon) * q + delta)
+        one, none = np.ones_like(c), np.zeros_like(c)
+        # Four outcomes of the pair (X in A, Y in A).
+        expected = sum(
+            chance * np.exp(log_factors(c, s, claim, (x, y), 1))
+            for chance, x, y in (
+                (p * q, one, one), (p * (1 - q), one, none), ((1 - p) * q, none, one), ((1 - p) * (1 - q), none, none)
+            )
+        )  # fmt: skip
+        assert (expected <= 1 + 1e-12).all()
+
+
+def test_wealth_of_vectorised_calls_is_lost_when_one_raises():
+    calls = []
+
+    def mechanism(dataset, size):
+        calls.append(size)
+        if len(calls) > 9 and size > 1:
+            raise OverflowError("one of these")
+        return np.arange(size) % 7 + 10 * len(dataset)
+
+    test = PairTest(Edge("", [1.0], []), Mechanism(mechanism), approximate(1))
+    while len(calls) < 8:
+        test.advance(48)
+    assert test.log_wealth > 10
+    test.advance(48)
+    assert test.log_wealth == test.log_share == pytest.approx(math.log(1 - pair_test._VECTORISED))
+    assert "OverflowError" in test.notes[0]
+    test.advance(48)
+    assert set(calls[10:]) == {1}
+    assert test.log_wealth == test.log_share
+
+
+def test_a_mechanism_that_raises_at_once_loses_nothing():
+    def mechanism(dataset, size):
+        raise TypeError("no")
+
+    test = PairTest(Edge("", [1.0], []), Mechanism(mechanism), approximate(1))
+    test.advance(48)
+    test.advance(48)
+    assert test.samples == 48
+    assert test.only_raised == "TypeError"
+    assert test.log_wealth == 0
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_a_leaf_seen_first_in_a_batch_plays_no_part_in_bets_on_it(planted, monkeypatch):
+    """Which leaves have a column must be known from the past: the limit on columns would favour a side."""
+    rng = np.random.default_rng(0)
+
+    def keys(dataset):
+        return {f"k{rng.integers(10**9)}": float(rng.integers(2)) for _ in range(4)}
+
+    if planted:
+        monkeypatch.setattr(Draws, "narrow", lambda self, columns: self)
+    test = PairTest(Edge("", [1.0], []), Mechanism(keys), approximate(0))
+    highest = 0.0
+    for _ in range(12):
+        test.advance(48)
+        highest = max(highest, test.log_wealth)
+    assert len(test.reader.paths) == 1000
+    assert (highest > 10) == planted

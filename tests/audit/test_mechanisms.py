@@ -1,0 +1,198 @@
+"""How mechanisms are called, and what is said of those that cannot be judged."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from sfumato.audit import Mechanism, MechanismError, Raised, audit
+from sfumato.audit.mechanisms import BatchRaised, fingerprint, takes_size
+from sfumato.errors import ParameterError
+
+
+def counter():
+    """Each draw gives the number of draws before it."""
+    drawn = []
+
+    def mechanism(dataset):
+        drawn.append(1)
+        return len(drawn)
+
+    return mechanism
+
+
+class Callable:
+    def __call__(self, data, size):
+        return np.zeros(size)
+
+
+def test_the_signature_tells_how_a_mechanism_is_called():
+    assert takes_size(lambda data, size: 0) and takes_size(lambda data, size=1: 0) and takes_size(Callable())
+    assert not takes_size(lambda data: 0) and not takes_size(lambda data, scale=1: 0) and not takes_size(max)
+    assert Mechanism(lambda data, scale: 0, vectorised=False).vectorised is False
+
+
+def test_single_draws():
+    assert Mechanism(counter()).draw([1], 3) == [1, 2, 3]
+    assert Mechanism(counter(), call_seconds=None).draw([1], 3) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        np.arange(4),
+        list(range(4)),
+        pa.array(range(4)),
+        pd.Series(range(4)),
+        pl.Series(range(4)),
+    ],
+)
+def test_batches_of_outputs(outputs):
+    assert list(Mechanism(lambda data, size: outputs).draw([1], 4)) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("table", [pa.table, pd.DataFrame, pl.DataFrame, dict])
+def test_a_table_is_a_batch_of_rows(table):
+    drawn = Mechanism(lambda data, size: table({"n": np.arange(size), "m": np.zeros(size)})).draw([1], 4)
+    assert list(drawn) == ["n", "m"] and list(drawn["n"]) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("outputs", [np.zeros(3), [1.0], 2.5, "text", None, np.float64(1), {"a": [1, 2]}])
+def test_wrong_number_of_outputs(outputs):
+    with pytest.raises(MechanismError, match=r"asked for 4 outputs and returned"):
+        Mechanism(lambda data, size: outputs).draw([1], 4)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "change"),
+    [
+        ([0.5, 1.0], lambda d: d.sort(reverse=True)),
+        (np.zeros(3), lambda d: d.__setitem__(0, 1.0)),
+        ([{"unit": 1}], lambda d: d[0].pop("unit")),
+        (pd.DataFrame({"a": [1, 2]}), lambda d: d.__setitem__("b", 1)),
+        ([math.nan], lambda d: d.__setitem__(0, 1.0)),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_changed_dataset(dataset, change, size):
+    before = fingerprint(dataset)
+    with pytest.raises(MechanismError, match="changes its dataset"):
+        Mechanism(change).draw(dataset, size)
+    assert fingerprint(dataset) == before
+    assert len(Mechanism(lambda data: 0).draw(dataset, size)) == size
+
+
+def test_reading_a_data_frame_does_not_change_it():
+    frame = pd.DataFrame({"a": [1, 2], "b": [0.5, math.nan], "c": ["x", None]})
+    frame["d"] = [1, 2]
+
+    def mechanism(data):
+        return float(data.values.size + data.sort_values("a").iloc[0]["d"] + len(data.T))
+
+    assert Mechanism(mechanism).draw(frame, 2) == [13.0, 13.0]
+
+
+def test_a_call_that_hangs():
+    forever = threading.Event()
+    with pytest.raises(MechanismError, match=r"hangs: a call took more than 0\.05 s"):
+        Mechanism(lambda data: forever.wait(), call_seconds=0.05).draw([1], 2)
+    forever.set()
+
+
+def test_a_hanging_mechanism_has_no_verdict():
+    forever = threading.Event()
+
+    def mechanism(dataset):
+        if len(dataset) == 3:
+            forever.wait()
+        return 0.0
+
+    with pytest.raises(MechanismError, match="hangs"):
+        audit(Mechanism(mechanism, call_seconds=0.1), epsilon=1)
+    forever.set()
+
+
+def test_exceptions_are_outputs_of_single_draws():
+    def mechanism(dataset):
+        raise KeyError("income")
+
+    assert Mechanism(mechanism).draw([1], 2) == [Raised("KeyError", "'income'")] * 2
+
+
+def test_an_exit_is_an_output_too():
+    def mechanism(dataset):
+        raise SystemExit(3)
+
+    assert Mechanism(mechanism).draw([1], 1) == [Raised("SystemExit", "3")]
+
+
+def test_an_exception_of_a_batch_belongs_to_the_call():
+    def mechanism(dataset, size):
+        if size > 1:
+            raise ValueError("size")
+        return [1.0]
+
+    with pytest.raises(BatchRaised):
+        Mechanism(mechanism).draw([1], 3)
+    assert Mechanism(mechanism).draw([1], 3, singly=True) == [1.0, 1.0, 1.0]
+
+
+def test_a_mechanism_that_raises_always_has_no_verdict():
+    def mechanism(dataset):
+        raise TypeError("not a number")
+
+    with pytest.raises(MechanismError, match=r"raises always: TypeError, on all \d+ pairs"):
+        audit(mechanism, epsilon=1)
+
+
+def test_wrong_count_and_changes_have_no_verdict():
+    with pytest.raises(MechanismError, match="asked for"):
+        audit(lambda data, size: 1.0, epsilon=1)
+    with pytest.raises(MechanismError, match="changes its dataset"):
+        audit(lambda data: data.clear(), epsilon=1)
+
+
+@pytest.mark.parametrize("bad", [3, "laplace", None])
+def test_what_is_no_mechanism(bad):
+    with pytest.raises(ParameterError, match="mechanism"):
+        audit(bad, epsilon=1)
+
+
+def test_a_slow_mechanism_keeps_to_its_time():
+    calls = []
+
+    def slow(dataset):
+        calls.append(1)
+        threading.Event().wait(0.002)
+        return 0.0
+
+    report = audit(slow, epsilon=1, seconds=0.2)
+    assert not report.violated
+    assert len(calls) < 2000
+    assert any("not looked at" in note for note in report.notes)
+
+
+def test_a_dataset_that_cannot_be_copied_is_given_as_it_is():
+    lock = threading.Lock()
+    assert Mechanism(lambda data: data is lock).draw(lock, 2) == [True, True]
+
+
+def test_fingerprints_see_types_signs_and_nan():
+    values = [0, 0.0, -0.0, False, None, "0", math.nan, math.inf, [], (), {}, [0], np.zeros(1), b"0"]
+    prints = [repr(fingerprint(v)) for v in values]
+    assert len(set(prints)) == len(values)
+    assert prints == [repr(fingerprint(v)) for v in values]
+
+
+def test_the_auditor_is_imported_without_heavy_parts():
+    code = "import sys, sfumato.audit; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert not {"scipy", "pandas", "polars", "pyarrow", "duckdb", "matplotlib"} & set(run.stdout.split())
