@@ -25,6 +25,7 @@ from sfumato.measurements.selection import (
 )
 from sfumato.noise import Laplace
 from sfumato.query.engine import ExactQuery
+from sfumato.query.noising import Noising
 from sfumato.query.statistics import Requirements, requirements
 from sfumato.query.table import Question
 from sfumato.transformations import CountUnits, QuantileTree, bound_groups, per_group
@@ -78,6 +79,12 @@ class Plan:
         if self.selection is not None and not any(isinstance(s, CountUnits) for s in statistics):
             statistics = (CountUnits(), *statistics)
         return replace(self.question.exact(), statistics=statistics)
+
+    @property
+    def noising(self) -> Noising:
+        """What the release does with exact statistics, without the source that they come from."""
+        keys, statistics = tuple(self.question.table.keys), self.exact.statistics
+        return Noising(keys, self.requirements, statistics, self.steps, self.laws, self.selection)
 
     @property
     def score(self) -> float:
