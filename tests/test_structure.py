@@ -23,7 +23,7 @@ BELOW = {
     "transformations": {"errors", "exact", "framework"},
     "measurements": {"errors", "exact", "noise", "framework", "budget", "transformations"},
     "query": {"errors", "exact", "noise", "framework", "budget", "transformations", "measurements"},
-    "engines": {"errors", "exact", "framework", "transformations", "query"},
+    "engines": {"errors", "exact", "noise", "framework", "transformations", "measurements", "query"},
     "testing": {"errors", "exact", "noise", "budget", "query"},
     "cli": {"errors", "exact", "query", "engines"},
 }

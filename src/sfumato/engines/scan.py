@@ -28,6 +28,10 @@ def scan(source: Any, *, privacy_unit: str) -> Table:
     >>> scan(visits, privacy_unit="id").schema["visits"].kind.value
     'integer'
     """
+    if type(source).__module__.startswith("pyspark."):
+        from sfumato.engines.spark.engine import SparkEngine
+
+        return Table(SparkEngine(source), privacy_unit)
     from sfumato.engines.duckdb.engine import DuckDBEngine
 
     return Table(DuckDBEngine.open(source), privacy_unit)

@@ -14,7 +14,10 @@ from sfumato.engines.duckdb.expressions import Expressions, complete_columns
 from sfumato.engines.duckdb.sources import Source, connect, open_source
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import EngineError, QueryError
+from sfumato.noise import Words
 from sfumato.query.engine import Column, Derive, ExactQuery, Filter, Kind, Schema, Step
+from sfumato.query.plan import Plan
+from sfumato.query.release import Release
 
 _INTEGERS = {
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT",
@@ -130,6 +133,10 @@ class DuckDBEngine:
                 f"{self._source.name}: DuckDB stopped while it read the rows. The file may have changed or "
                 "be damaged, or memory or disk ran out"
             ) from None
+
+    def release(self, plan: Plan, *, unsafe_words: Words | None = None) -> Release:
+        """Return the release, whose noise is drawn when it is first looked at."""
+        return Release(plan, unsafe_words=unsafe_words)
 
     def progress(self) -> float | None:
         """Return the share of the running query that is done, for a display; None where unknown."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import duckdb
 import numpy as np
@@ -29,10 +29,12 @@ from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import EngineError
 from sfumato.measurements.wide import int64_values
 from sfumato.query.engine import ExactQuery, Schema
+from sfumato.transformations import QuantileTree
 
 ROWS = "source_rows"
 BATCH_ROWS = 1 << 16
 
+T = TypeVar("T")
 Types = tuple[tuple[str, str], ...]
 
 
@@ -85,6 +87,11 @@ class Stages:
         return StagedSql(self.query, ROWS, self.rows.names, self.schema, self.salt)
 
     @property
+    def has_trees(self) -> bool:
+        """Whether leaves of quantile trees are among the statistics."""
+        return any(isinstance(s, QuantileTree) for s in self.query.statistics)
+
+    @property
     def group_shards(self) -> int:
         """How many shards of groups there are: one where nothing is grouped by."""
         return self.shards if self.query.keys else 1
@@ -120,8 +127,10 @@ class Stages:
             _load(connection, TOTALS, self.total_types, payloads)
             return [p.data for p in _guarded(_payloads(connection, self._sql.joined_totals()))]
 
-    def merged(self, shard: int, payloads: Iterable[bytes], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield exact statistics of all groups of one shard, sorted by key; at least one batch."""
+    def merged(
+        self, shard: int | None, payloads: Iterable[bytes], batch_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield exact statistics of one shard (None: of all), sorted by key; at least one batch."""
         with self._connection(shard) as connection:
             yield from _guarded(self._merged(connection, payloads, batch_rows))
 
@@ -166,7 +175,7 @@ def _load(connection: duckdb.DuckDBPyConnection, table: str, types: Types, paylo
     """Make a table, which DuckDB may spill, of parts that come in one at a time."""
     columns = ", ".join(f"{identifier(name)} {kind}" for name, kind in types)
     connection.execute(f"CREATE TEMP TABLE {table} ({columns})")
-    for data in payloads:
+    for data in filter(None, payloads):
         with pa.ipc.open_stream(data) as stream:
             connection.register("arriving", stream)
             connection.execute(f"INSERT INTO {table} FROM arriving")
@@ -192,7 +201,7 @@ def _stream(batch: pa.RecordBatch) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _guarded(items: Iterator[Payload]) -> Iterator[Payload]:
+def _guarded(items: Iterator[T]) -> Iterator[T]:
     try:
         yield from items
     except (duckdb.Error, pa.ArrowException, OSError):
