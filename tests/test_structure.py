@@ -23,7 +23,17 @@ BELOW = {
     "transformations": {"errors", "exact", "framework"},
     "measurements": {"errors", "exact", "noise", "framework", "budget", "transformations"},
     "query": {"errors", "exact", "noise", "framework", "budget", "transformations", "measurements"},
-    "engines": {"errors", "exact", "noise", "framework", "transformations", "measurements", "query"},
+    "engines": {
+        "errors",
+        "exact",
+        "noise",
+        "framework",
+        "budget",
+        "transformations",
+        "measurements",
+        "query",
+    },
+    "beam": {"engines"},
     "testing": {"errors", "exact", "noise", "budget", "query"},
     "cli": {"errors", "exact", "query", "engines"},
 }
@@ -90,6 +100,8 @@ def test_import_is_cheap() -> None:
         "polars",
         "dp_accounting",
         "sqlglot",
+        "apache_beam",
+        "pyspark",
     }
     assert not slow & set(loaded)
 

@@ -12,9 +12,12 @@ sums add up. What one worker holds of a unit is bounded by the limit of groups, 
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
 from typing import NamedTuple, TypeVar
 
 import duckdb
@@ -147,9 +150,8 @@ class Stages:
             yield pa.RecordBatch.from_pylist([], schema=reader.schema)
 
     def _connection(self, shard: int | None = None) -> duckdb.DuckDBPyConnection:
-        """Open a database of this worker's own, with the public keys (of one shard of groups)."""
-        connection = connect()
-        connection.execute("SET threads = 1")
+        """Open a connection to this process's database, with the public keys (of one shard of groups)."""
+        connection = _database(os.getpid()).cursor()  # its temporary tables are its own
         if self.query.public_keys is not None:
             names = [f"k{i}" for i in range(len(self.query.keys))]
             connection.register("given_keys", self.query.public_keys.rename_columns(names))
@@ -171,15 +173,24 @@ class Stages:
         return tuple((row[0], row[1]) for row in described)
 
 
+@cache
+def _database(process: int) -> duckdb.DuckDBPyConnection:
+    """Open the database that all stages in a process share: opening one takes longer than a small stage."""
+    database = connect()
+    database.execute("SET threads = 1")
+    return database
+
+
 def _load(connection: duckdb.DuckDBPyConnection, table: str, types: Types, payloads: Iterable[bytes]) -> None:
     """Make a table, which DuckDB may spill, of parts that come in one at a time."""
     columns = ", ".join(f"{identifier(name)} {kind}" for name, kind in types)
     connection.execute(f"CREATE TEMP TABLE {table} ({columns})")
-    for data in filter(None, payloads):
-        with pa.ipc.open_stream(data) as stream:
-            connection.register("arriving", stream)
-            connection.execute(f"INSERT INTO {table} FROM arriving")
-            connection.unregister("arriving")
+    batches = (batch for data in filter(None, payloads) for batch in pa.ipc.open_stream(data))
+    # What was added up in parts may be of wider types than what was not.
+    for schema, alike in groupby(batches, key=lambda batch: batch.schema):
+        connection.register("arriving", pa.RecordBatchReader.from_batches(schema, alike))
+        connection.execute(f"INSERT INTO {table} FROM arriving")
+        connection.unregister("arriving")
 
 
 def _payloads(connection: duckdb.DuckDBPyConnection, text: str) -> Iterator[Payload]:
