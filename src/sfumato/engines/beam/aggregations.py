@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -84,13 +84,10 @@ class Aggregation(beam.PTransform):  # type: ignore[misc]
             )
         key, value, result = self._key, self._value, self._result
 
-        def columns(pair: tuple[str, Any]) -> Iterator[dict[str, Any]]:
+        def columns(pair: tuple[str, Any]) -> list[dict[str, Any]]:
             unit, row = pair
-            yield {
-                "unit": unit,
-                "key": None if key is None else written(key(row)),
-                "value": None if value is None else value(row),
-            }
+            text = None if key is None else written(key(row))
+            return [{"unit": unit, "key": text, "value": None if value is None else value(row)}]
 
         self._budget.spend(**self._spends)
         given = owned | "Keys and values" >> beam.FlatMap(forgiving(columns))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from sfumato.errors import ParameterError
@@ -15,12 +15,12 @@ def checked(name: str, function: Any) -> Callable[[Any], Any]:
     return function  # type: ignore[no-any-return]
 
 
-def forgiving(function: Callable[[Any], Iterable[Any]]) -> Callable[[Any], list[Any]]:
+def forgiving(function: Callable[[Any], list[Any]]) -> Callable[[Any], list[Any]]:
     """Drop what a function fails on: whether it fails depends on private rows, and an error would tell."""
 
     def tried(element: Any) -> list[Any]:
         try:
-            return list(function(element))
+            return function(element)
         except Exception:  # of a user's function, on one row
             return []
 

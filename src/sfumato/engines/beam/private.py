@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import apache_beam as beam
@@ -38,9 +38,9 @@ class MakePrivate(beam.PTransform):  # type: ignore[misc]
         check_collection(rows)
         unit = self._unit
 
-        def owned(row: Any) -> Iterator[Owned]:
-            if (owner := unit(row)) is not None:
-                yield written(owner), row
+        def owned(row: Any) -> list[Owned]:
+            owner = unit(row)
+            return [] if owner is None else [(written(owner), row)]
 
         return PrivateCollection(rows | "Units" >> beam.FlatMap(forgiving(owned)), self._budget)
 
@@ -85,10 +85,9 @@ class PrivateCollection:
         return self._owned | label >> inner.drawing_on(self._budget)
 
     def _each(self, function: Callable[[Any], Iterable[Any]], label: str) -> PrivateCollection:
-        def owned(pair: Owned) -> Iterator[Owned]:
+        def owned(pair: Owned) -> list[Owned]:
             unit, row = pair
-            for made in function(row):
-                yield unit, made
+            return [(unit, made) for made in function(row)]
 
         return PrivateCollection(self._owned | label >> beam.FlatMap(forgiving(owned)), self._budget)
 
