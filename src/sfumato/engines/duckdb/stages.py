@@ -13,8 +13,10 @@ sums add up. What one worker holds of a unit is bounded by the limit of groups, 
 from __future__ import annotations
 
 import secrets
+import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 import duckdb
@@ -56,6 +58,8 @@ class Stages:
         salt: for the order in which a unit's groups are kept, one for the whole release.
         shards: into how many parts units, and groups, are divided.
         partial_types, total_types: names and DuckDB types of what the first two stages give.
+        timezone: in which times with a zone are read, on every worker.
+        version: of DuckDB, whose hash divides units among workers.
     """
 
     query: ExactQuery
@@ -65,6 +69,8 @@ class Stages:
     shards: int
     partial_types: Types
     total_types: Types
+    timezone: str
+    version: str = duckdb.__version__
 
     @classmethod
     def of(cls, engine: DuckDBEngine, rows: pa.Schema, query: ExactQuery, shards: int) -> Stages:
@@ -76,11 +82,11 @@ class Stages:
             query: what to compute.
             shards: at least 1; more shards, smaller ones.
         """
-        bare = cls(query, rows, engine.schema(query.steps), secrets.randbits(64), shards, (), ())
+        schema, salt = engine.schema(query.steps), secrets.randbits(64)
+        bare = cls(query, rows, schema, salt, shards, (), (), engine.timezone)
         partial_types = bare._types(bare._sql.partials(shards), ())
-        half = cls(query, rows, bare.schema, bare.salt, shards, partial_types, ())
-        total_types = half._types(half._sql.totals(shards), ((PARTIALS, partial_types),))
-        return cls(query, rows, bare.schema, bare.salt, shards, partial_types, total_types)
+        half = replace(bare, partial_types=partial_types)
+        return replace(half, total_types=half._types(half._sql.totals(shards), ((PARTIALS, partial_types),)))
 
     @property
     def _sql(self) -> StagedSql:
@@ -99,7 +105,8 @@ class Stages:
     def partials(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Payload]:
         """Sum any part of the rows by unit and group."""
         with self._connection() as connection:
-            connection.register("arriving", pa.RecordBatchReader.from_batches(self.rows, batches))
+            typed = (_as_declared(batch, self.rows) for batch in batches)
+            connection.register("arriving", pa.RecordBatchReader.from_batches(self.rows, typed))
             yield from _guarded(self._partials(connection))
 
     def _partials(self, connection: duckdb.DuckDBPyConnection) -> Iterator[Payload]:
@@ -146,10 +153,20 @@ class Stages:
         if empty:
             yield pa.RecordBatch.from_pylist([], schema=reader.schema)
 
-    def _connection(self, shard: int | None = None) -> duckdb.DuckDBPyConnection:
+    @contextmanager
+    def _connection(self, shard: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
         """Open a database of this worker's own, with the public keys (of one shard of groups)."""
-        connection = connect()
-        connection.execute("SET threads = 1")
+        if duckdb.__version__ != self.version:
+            raise EngineError(
+                f"a worker has DuckDB {duckdb.__version__}, but the release was made with {self.version}; "
+                "install the same version everywhere, as its hash divides units among workers"
+            )
+        with tempfile.TemporaryDirectory(prefix="sfumato-") as spill, connect(self.timezone, spill) as opened:
+            opened.execute("SET threads = 1")
+            self._add_public_keys(opened, shard)
+            yield opened
+
+    def _add_public_keys(self, connection: duckdb.DuckDBPyConnection, shard: int | None) -> None:
         if self.query.public_keys is not None:
             names = [f"k{i}" for i in range(len(self.query.keys))]
             connection.register("given_keys", self.query.public_keys.rename_columns(names))
@@ -160,7 +177,6 @@ class Stages:
                 f"CREATE TEMP TABLE {PUBLIC_KEYS} AS FROM (SELECT {typed} FROM given_keys)"
                 + (mine if shard is not None else "")
             )
-        return connection
 
     def _types(self, text: str, tables: tuple[tuple[str, Types], ...]) -> Types:
         with self._connection() as connection:
@@ -169,6 +185,14 @@ class Stages:
                 _load(connection, name, types, ())
             described = connection.execute(f"DESCRIBE {text}").fetchall()
         return tuple((row[0], row[1]) for row in described)
+
+
+def _as_declared(batch: pa.RecordBatch, rows: pa.Schema) -> pa.RecordBatch:
+    """Return the batch under the declared schema: a time zone's name or a width of offsets may differ."""
+    if batch.schema.equals(rows):
+        return batch
+    columns = [c.cast(f.type) for c, f in zip(batch.columns, rows, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=rows)
 
 
 def _load(connection: duckdb.DuckDBPyConnection, table: str, types: Types, payloads: Iterable[bytes]) -> None:
