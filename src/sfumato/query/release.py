@@ -117,8 +117,7 @@ class Release:
         """
         target = output.checked_path(path)
         if confidence is not None:
-            _check_confidence(confidence)
-            _check_error_names(self.plan)
+            check_error_columns(self.plan, confidence)
         with self._lock:
             if confidence is not None and simultaneous and self._written is None:
                 confidence = self._each(confidence, self._draw_all())
@@ -170,13 +169,20 @@ class Release:
         return self.plan.noising.draw(batch, self._words)
 
 
-def _check_error_names(plan: Plan) -> None:
+def check_error_columns(plan: Plan, confidence: object) -> None:
+    """Check that error bars can stand beside the outputs, in columns named `<output>_error`.
+
+    Raises:
+        ParameterError: confidence is not in (0, 1).
+        QueryError: a name is taken.
+    """
+    _check_confidence(confidence)
     names = [*plan.question.table.keys, *plan.question.output_names]
     taken = {n.casefold() for n in names}
     for name in plan.question.output_names:
         if f"{name}_error".casefold() in taken:
             raise QueryError(
-                f"write: the error bars of {name!r} need the name {name + '_error'!r}, which is taken"
+                f"confidence: the error bars of {name!r} need the name {name + '_error'!r}, which is taken"
             )
 
 

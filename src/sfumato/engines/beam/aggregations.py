@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from sfumato.engines.beam.budget import Budget
 from sfumato.engines.beam.callables import checked, forgiving
-from sfumato.engines.beam.release import SHARDS, PlannedRelease
+from sfumato.engines.beam.engine import SHARDS
+from sfumato.engines.beam.release import PlannedRelease
 from sfumato.engines.beam.values import read, written
 from sfumato.engines.scan import scan
 from sfumato.errors import ParameterError, QueryError

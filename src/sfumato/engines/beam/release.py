@@ -17,7 +17,7 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
-from sfumato.engines.beam.engine import BeamEngine
+from sfumato.engines.beam.engine import SHARDS, BeamEngine
 from sfumato.engines.beam.rows import Columns
 from sfumato.engines.duckdb.stages import Payload, Stages
 from sfumato.engines.work import Work
@@ -27,7 +27,6 @@ from sfumato.query.explanation import Explanation
 from sfumato.query.plan import Plan
 from sfumato.query.table import Question
 
-SHARDS = 32
 # Rows wait as Python objects, then as Arrow columns, before DuckDB sums them.
 BATCH_ROWS, BUNDLE_ROWS = 1 << 16, 1 << 20
 # Parts of a shard are added up when so much came since the last time.
@@ -60,11 +59,8 @@ class PlannedRelease(beam.PTransform):  # type: ignore[misc]
                 f"Release: the question is about rows on {engine.name}; for rows of a pipeline begin with "
                 "sf.scan(pa.schema([...]), privacy_unit=...)"
             )
-        if confidence is not None and not 0 < confidence < 1:
-            raise ParameterError("confidence", confidence, "between 0 and 1, such as 0.95")
         self.plan = plan
-        stages = Stages.of(engine.local, engine.rows, plan.exact, positive_int(shards, "shards"))
-        self._work = Work.of(plan, stages, confidence)
+        self._work = engine.work(plan, confidence, positive_int(shards, "shards"))
         self._lock, self._applied = threading.Lock(), False
 
     def default_label(self) -> str:

@@ -129,14 +129,16 @@ def _cast(given: pa.Array, kind: pa.DataType) -> pa.Array:
         column = given.cast(kind)
     else:
         column = _column(given.to_pylist(), kind)
-    column.validate(full=True)
+    if any(kind_of(column.type) for kind_of in _TEXTS):
+        column.validate(full=True)  # bytes that are no text
     return column
 
 
+_TEXTS = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
 _ALIKE: tuple[Callable[[pa.DataType], bool], ...] = (
     pa.types.is_integer,
     pa.types.is_floating,
     pa.types.is_decimal,
     pa.types.is_timestamp,
-    lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind),
+    lambda kind: any(kind_of(kind) for kind_of in _TEXTS),
 )

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import os
 import secrets
+import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
 from typing import NamedTuple, TypeVar
@@ -59,6 +61,8 @@ class Stages:
         salt: for the order in which a unit's groups are kept, one for the whole release.
         shards: into how many parts units, and groups, are divided.
         partial_types, total_types: names and DuckDB types of what the first two stages give.
+        timezone: in which times with a zone are read, on every worker.
+        version: of DuckDB, whose hash divides units among workers.
     """
 
     query: ExactQuery
@@ -68,6 +72,8 @@ class Stages:
     shards: int
     partial_types: Types
     total_types: Types
+    timezone: str
+    version: str = duckdb.__version__
 
     @classmethod
     def of(cls, engine: DuckDBEngine, rows: pa.Schema, query: ExactQuery, shards: int) -> Stages:
@@ -79,11 +85,11 @@ class Stages:
             query: what to compute.
             shards: at least 1; more shards, smaller ones.
         """
-        bare = cls(query, rows, engine.schema(query.steps), secrets.randbits(64), shards, (), ())
+        schema, salt = engine.schema(query.steps), secrets.randbits(64)
+        bare = cls(query, rows, schema, salt, shards, (), (), engine.timezone)
         partial_types = bare._types(bare._sql.partials(shards), ())
-        half = cls(query, rows, bare.schema, bare.salt, shards, partial_types, ())
-        total_types = half._types(half._sql.totals(shards), ((PARTIALS, partial_types),))
-        return cls(query, rows, bare.schema, bare.salt, shards, partial_types, total_types)
+        half = replace(bare, partial_types=partial_types)
+        return replace(half, total_types=half._types(half._sql.totals(shards), ((PARTIALS, partial_types),)))
 
     @property
     def _sql(self) -> StagedSql:
@@ -102,7 +108,8 @@ class Stages:
     def partials(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Payload]:
         """Sum any part of the rows by unit and group."""
         with self._connection() as connection:
-            connection.register("arriving", pa.RecordBatchReader.from_batches(self.rows, batches))
+            typed = (_as_declared(batch, self.rows) for batch in batches)
+            connection.register("arriving", pa.RecordBatchReader.from_batches(self.rows, typed))
             yield from _guarded(self._partials(connection))
 
     def _partials(self, connection: duckdb.DuckDBPyConnection) -> Iterator[Payload]:
@@ -149,9 +156,19 @@ class Stages:
         if empty:
             yield pa.RecordBatch.from_pylist([], schema=reader.schema)
 
-    def _connection(self, shard: int | None = None) -> duckdb.DuckDBPyConnection:
-        """Open a connection to this process's database, with the public keys (of one shard of groups)."""
-        connection = _database(os.getpid()).cursor()  # its temporary tables are its own
+    @contextmanager
+    def _connection(self, shard: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Open a connection of its own, with the public keys (of one shard of groups)."""
+        if duckdb.__version__ != self.version:
+            raise EngineError(
+                f"a worker has DuckDB {duckdb.__version__}, but the release was made with {self.version}; "
+                "install the same version everywhere, as its hash divides units among workers"
+            )
+        with _database(os.getpid(), self.timezone)[0].cursor() as opened:
+            self._add_public_keys(opened, shard)
+            yield opened
+
+    def _add_public_keys(self, connection: duckdb.DuckDBPyConnection, shard: int | None) -> None:
         if self.query.public_keys is not None:
             names = [f"k{i}" for i in range(len(self.query.keys))]
             connection.register("given_keys", self.query.public_keys.rename_columns(names))
@@ -162,7 +179,6 @@ class Stages:
                 f"CREATE TEMP TABLE {PUBLIC_KEYS} AS FROM (SELECT {typed} FROM given_keys)"
                 + (mine if shard is not None else "")
             )
-        return connection
 
     def _types(self, text: str, tables: tuple[tuple[str, Types], ...]) -> Types:
         with self._connection() as connection:
@@ -174,11 +190,23 @@ class Stages:
 
 
 @cache
-def _database(process: int) -> duckdb.DuckDBPyConnection:
-    """Open the database that all stages in a process share: opening one takes longer than a small stage."""
-    database = connect()
+def _database(process: int, zone: str) -> tuple[duckdb.DuckDBPyConnection, tempfile.TemporaryDirectory[str]]:
+    """Open the database of this process: a new one for each stage takes longer than a small stage.
+
+    Its connections share memory and a folder, but no table; what one spilled goes when it is closed.
+    """
+    spill = tempfile.TemporaryDirectory(prefix="sfumato-")
+    database = connect(zone, spill.name)
     database.execute("SET threads = 1")
-    return database
+    return database, spill
+
+
+def _as_declared(batch: pa.RecordBatch, rows: pa.Schema) -> pa.RecordBatch:
+    """Return the batch under the declared schema: a time zone's name or a width of offsets may differ."""
+    if batch.schema.equals(rows):
+        return batch
+    columns = [c.cast(f.type) for c, f in zip(batch.columns, rows, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=rows)
 
 
 def _load(connection: duckdb.DuckDBPyConnection, table: str, types: Types, payloads: Iterable[bytes]) -> None:

@@ -7,25 +7,27 @@ Nothing is collected to the driver.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from sfumato.engines.duckdb.engine import DuckDBEngine
-from sfumato.engines.duckdb.stages import Payload, Stages
+from sfumato.engines.duckdb.stages import Stages
+from sfumato.engines.spark.columns import arrow_rows, spark_outputs
+from sfumato.engines.spark.tasks import PARTS, Merge, Partials, Totals, shipped
 from sfumato.engines.work import Work
+from sfumato.errors import EngineError, ParameterError
 from sfumato.query.engine import ExactQuery, Schema, Step
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sfumato.noise import Words
     from sfumato.query.plan import Plan
 
-_PARTS = "shard int, data binary"
-_PART_SCHEMA = pa.schema([("shard", pa.int32()), ("data", pa.binary())])
-
-Batches = Iterator[pa.RecordBatch]
+# A shard should fit in the memory of DuckDB with ease; what Spark's estimate of a size counts is compressed.
+SHARD_BYTES = 32 << 20
 
 
 class SparkEngine:
@@ -33,16 +35,21 @@ class SparkEngine:
 
     Args:
         frame: the rows; lazily, as everything here.
+    Raises:
+        EngineError: it is no classic batch frame, or has columns that cannot be told apart or passed on.
     """
 
     name = "Spark"
 
     def __init__(self, frame: DataFrame) -> None:
-        from pyspark.sql.pandas.types import to_arrow_schema
-
+        _check_frame(frame)
         self._frame = frame
-        self._rows: pa.Schema = to_arrow_schema(frame.schema, timezone=_timezone(frame))
-        self._local = DuckDBEngine.open(self._rows.empty_table())
+        self._rows = arrow_rows(frame)
+        zone = str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
+        try:
+            self._local = DuckDBEngine.open(self._rows.empty_table(), zone)
+        except EngineError as error:
+            raise EngineError(f"spark.sql.session.timeZone: {error}") from None
 
     def schema(self, steps: Sequence[Step] = ()) -> Schema:
         """Return the columns after the steps."""
@@ -52,34 +59,55 @@ class SparkEngine:
         """Return public keys with the key columns' types, sorted."""
         return self._local.public_keys(keys, values, steps)
 
-    def release(self, plan: Plan, *, confidence: float | None = None) -> DataFrame:
-        """Return the noisy table as a data frame, lazily: the same numbers however often it is computed."""
-        from pyspark.sql.pandas.types import from_arrow_schema
+    def release(
+        self, plan: Plan, *, confidence: float | None = None, unsafe_words: Words | None = None
+    ) -> DataFrame:
+        """Return the noisy table as a data frame, lazily: the same numbers however often it is computed.
 
-        work = Work.of(plan, self._stages(plan.exact), confidence)
+        Args:
+            plan: what to do.
+            confidence: also give error bars, in columns named `<output>_error`.
+            unsafe_words: refused here; the noise of a batch follows from a secret of the release.
+        """
+        if unsafe_words is not None:
+            raise ParameterError(
+                "unsafe_words", unsafe_words, "left out on Spark, whose workers draw the noise"
+            )
+        return self.released(self.work(plan, confidence))
 
-        columns = from_arrow_schema(work.schema)
-        return self._groups(work.stages).mapInArrow(_by_shard(work.released), columns)
+    def work(self, plan: Plan, confidence: float | None = None) -> Work:
+        """Return what the workers will do for one release; it holds the secret of the release."""
+        return Work.of(plan, self._stages(plan.exact), confidence)
 
-    def statistics(self, query: ExactQuery, batch_rows: int) -> Batches:
+    def released(self, work: Work) -> DataFrame:
+        """Return the data frame of a release."""
+        columns = spark_outputs(work, self.schema(work.stages.query.steps))
+        return self._groups(work.stages).mapInArrow(shipped(Merge(work)), columns)
+
+    def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield exact statistics on the driver, sorted by key: for tests, no release calls it."""
         stages = self._stages(query)
         totals = [bytes(row.data) for row in self._totals(stages).collect()]
         return stages.merged(None, totals, batch_rows)
 
     def _stages(self, query: ExactQuery) -> Stages:
-        return Stages.of(self._local, self._rows, query, self._shards())
+        rows = pa.schema([self._rows.field(name) for name in self._local.reads(query)])
+        return Stages.of(self._local, rows, query, self._shards())
 
     def _shards(self) -> int:
-        """Return a number that grows with the cluster and with the data."""
-        context = self._frame.sparkSession.sparkContext
-        return max(int(context.defaultParallelism), int(self._frame.rdd.getNumPartitions()))
+        """Return a number that grows with the cluster and with the data, within the session's own setting."""
+        session = self._frame.sparkSession
+        most = int(str(session.conf.get("spark.sql.shuffle.partitions")))
+        size = int(str(self._frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
+        return max(int(session.sparkContext.defaultParallelism), min(-(-size // SHARD_BYTES), most))
 
     def _totals(self, stages: Stages) -> DataFrame:
         """Return totals of groups, in parts, wherever their units were bounded."""
-        partials = self._frame.mapInArrow(_emitting(stages.partials), _PARTS)
-        units = partials.repartitionById(stages.shards, "shard")
-        return units.mapInArrow(_emitting(lambda batches: stages.totals(_data(batches))), _PARTS)
+        # Under plain names: Spark takes the dots of a name for a path, in its own mapInArrow too.
+        columns = [self._frame[_quoted(name)].alias(f"c{i}") for i, name in enumerate(stages.rows.names)]
+        used = self._frame.select(columns)
+        units = used.mapInArrow(shipped(Partials(stages)), PARTS).repartitionById(stages.shards, "shard")
+        return units.mapInArrow(shipped(Totals(stages)), PARTS)
 
     def _groups(self, stages: Stages) -> DataFrame:
         """Return parts of shards of groups, each shard in a partition of its own."""
@@ -89,37 +117,22 @@ class SparkEngine:
         return self._totals(stages).union(empty).repartitionById(stages.group_shards, "shard")
 
 
-def _emitting(stage: Callable[[Batches], Iterable[Payload]]) -> Callable[[Batches], Batches]:
-    """Turn a stage into what Spark calls for each partition."""
-
-    def function(batches: Batches) -> Batches:
-        for payload in stage(batches):
-            yield pa.RecordBatch.from_arrays(
-                [pa.array([payload.shard], pa.int32()), pa.array([payload.data], pa.binary())],
-                schema=_PART_SCHEMA,
-            )
-
-    return function
-
-
-def _by_shard(stage: Callable[[int, list[bytes]], Batches]) -> Callable[[Batches], Batches]:
-    """Turn a stage of whole shards into what Spark calls for each partition."""
-
-    def function(batches: Batches) -> Batches:
-        parts: dict[int, list[bytes]] = {}
-        for batch in batches:
-            for shard, data in zip(*(c.to_pylist() for c in batch.columns), strict=True):
-                parts.setdefault(shard, []).append(data)
-        for shard in sorted(parts):
-            yield from stage(shard, parts[shard])
-
-    return function
+def _check_frame(frame: DataFrame) -> None:
+    module = type(frame).__module__
+    if not module.startswith("pyspark.sql") or not hasattr(frame, "mapInArrow"):
+        raise EngineError(
+            f"scan: cannot read a {type(frame).__name__} of {module.partition('.')[0]}; pass a Spark data "
+            "frame (of pandas on Spark: frame.to_spark())"
+        )
+    if ".connect." in module:
+        raise EngineError(
+            "scan: the data frame is of Spark Connect, which is not supported; use a classic session"
+        )
+    if frame.isStreaming:
+        raise EngineError(
+            "scan: the data frame is a stream, which never ends; a release needs all rows of a unit"
+        )
 
 
-def _data(batches: Batches) -> Iterator[bytes]:
-    for batch in batches:
-        yield from (value.as_py() for value in batch.column("data"))
-
-
-def _timezone(frame: DataFrame) -> str:
-    return str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
