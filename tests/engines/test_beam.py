@@ -7,6 +7,7 @@ import math
 import pickle
 import random
 import secrets
+import signal
 import subprocess
 import sys
 import tempfile
@@ -442,6 +443,50 @@ def test_a_worker_that_fails_fails_the_pipeline_and_shows_nothing(stage, monkeyp
 
 class EngineErrorOfTest(Exception):
     pass
+
+
+RUN_AGAIN = """
+import logging, sys
+logging.disable(logging.WARNING)
+import apache_beam as beam
+from apache_beam.portability.api import beam_runner_api_pb2
+described = beam_runner_api_pb2.Pipeline.FromString(open(sys.argv[1], "rb").read())
+runner = beam.runners.runner.create_runner("FnApiRunner")
+beam.Pipeline.from_runner_api(described, runner, beam.options.pipeline_options.PipelineOptions([])).run()
+"""
+
+
+def test_a_killed_worker_leaves_nothing_that_looks_complete_and_the_next_draws_the_same_noise(tmp_path):
+    """A pipeline as a runner gets it is run by a process that is killed half-way, and by two that are not."""
+    fatal, folder = str(tmp_path / "fatal"), str(tmp_path)
+
+    def die_once(row):
+        import os
+        import signal
+
+        if row["place"] == "p4" and os.path.exists(fatal):
+            os.remove(fatal)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return repr(sorted(row.items()))
+
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    transform = question(keys=["p0", "p1", "p2", "p4"]).release(epsilon=0.1)
+    rows = pipeline | beam.Create(visits().to_batches(max_chunksize=300), reshuffle=False)
+    rows | transform | beam.Map(die_once) | beam.io.WriteToText(f"{folder}/out/released")
+    (tmp_path / "pipeline").write_bytes(pipeline.to_runner_api().SerializeToString())
+    (tmp_path / "fatal").touch()
+    outputs = []
+    for _ in range(3):
+        arguments = [sys.executable, "-c", RUN_AGAIN, str(tmp_path / "pipeline")]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+        files = sorted((tmp_path / "out").glob("released*"))
+        lines = sorted(line for file in files for line in file.read_text().splitlines())
+        outputs.append((done.returncode, lines))
+    killed, once, again = outputs
+    assert killed == (-signal.SIGKILL, [])
+    assert once == again
+    assert once[0] == 0
+    assert len(once[1]) == 4
 
 
 # Hot keys
