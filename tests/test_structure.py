@@ -24,7 +24,17 @@ BELOW = {
     "snapping": {"errors", "exact", "noise", "framework", "transformations"},
     "measurements": {"errors", "exact", "noise", "framework", "budget", "transformations"},
     "query": {"errors", "exact", "noise", "framework", "budget", "transformations", "measurements"},
-    "engines": {"errors", "exact", "framework", "transformations", "query"},
+    "engines": {
+        "errors",
+        "exact",
+        "noise",
+        "framework",
+        "budget",
+        "transformations",
+        "measurements",
+        "query",
+    },
+    "beam": {"engines"},
     "audit": {"errors", "exact", "noise"},
     "testing": {"errors", "exact", "noise", "budget", "transformations", "query", "audit"},
     "cli": {"errors", "exact", "query", "engines"},
@@ -92,6 +102,8 @@ def test_import_is_cheap() -> None:
         "polars",
         "dp_accounting",
         "sqlglot",
+        "pyspark",
+        "apache_beam",
     }
     assert not slow & set(loaded)
 

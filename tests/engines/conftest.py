@@ -1,49 +1,373 @@
-"""The engines that the suite holds to the framework: each opens typed rows as a source."""
+"""The engines that the suite holds to the framework: each opens typed rows as a source.
+
+One entry of `ENGINES` for each. What an engine has no type for is in its `lacks`; tests and strategies leave
+these types out. On an engine that starts a job for each evaluation a test marked `many` is skipped, and
+generated tests have fewer examples, unless SFUMATO_LONG is set.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+import pickle
+import random
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import count
+from pathlib import Path
+from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.stages import Payload, Stages
+from sfumato.engines.duckdb.text import identifier
+from sfumato.query.noising import NoisyBatch
+from sfumato.query.quantiles import NoisyTree
+from sfumato.query.release import Release
+
+Columns = Mapping[str, tuple[str, Sequence[str | None]]]
+LONG = bool(os.environ.get("SFUMATO_LONG"))
 
 
-def write_rows(path: str, columns: Mapping[str, tuple[str, Sequence[str | None]]]) -> None:
-    """Write a table `rows` to a DuckDB file: by column, its SQL type and its values as text."""
-    texts = pa.table({name: pa.array(list(values), pa.string()) for name, (_, values) in columns.items()})
-    quoted = {name: '"' + name.replace('"', '""') + '"' for name in columns}
-    typed = ", ".join(
-        f"CAST({quoted[name]} AS {kind}) AS {quoted[name]}" for name, (kind, _) in columns.items()
+def typed_rows(columns: Columns, connection: duckdb.DuckDBPyConnection) -> str:
+    """Return a SELECT of typed rows: by column, its SQL type and its values as text."""
+    connection.register(
+        "texts",
+        pa.table({name: pa.array(list(values), pa.string()) for name, (_, values) in columns.items()}),
     )
-    with duckdb.connect(path) as connection:
-        connection.register("texts", texts)
-        connection.execute(f"CREATE TABLE rows AS SELECT {typed} FROM texts")
+    typed = (f"CAST({identifier(n)} AS {kind}) AS {identifier(n)}" for n, (kind, _) in columns.items())
+    return f"SELECT {', '.join(typed)} FROM texts"
 
 
-def _duckdb(folder: str) -> Callable[..., DuckDBEngine]:
+def as_arrow(columns: Columns | pa.Table) -> pa.Table:
+    if isinstance(columns, pa.Table):
+        return columns
+    with duckdb.connect() as connection:
+        return connection.sql(typed_rows(columns, connection)).to_arrow_table()
+
+
+@dataclass(frozen=True)
+class Opener:
+    """Rows -> Engine. Rows are an Arrow table, or a SQL type and texts for each column.
+
+    Args:
+        open: what does it.
+        lacks: DuckDB types that sources of this engine cannot have.
+        slow: whether an evaluation takes about a second.
+        jobs: the jobs that were started so far, where there are such.
+    """
+
+    open: Callable[[Columns | pa.Table], Any]
+    lacks: frozenset[str] = frozenset()
+    slow: bool = False
+    jobs: Callable[[], Any] = lambda: None
+
+    def __call__(self, columns: Columns | pa.Table) -> Any:
+        if not isinstance(columns, pa.Table):
+            self.needs(*(kind for kind, _ in columns.values()))
+        return self.open(columns)
+
+    def needs(self, *kinds: str) -> None:
+        """Skip the test if sources of this engine cannot have one of the types."""
+        if missing := self.lacks & set(kinds):
+            pytest.skip(f"sources of this engine have no {', '.join(missing)}")
+
+    def few(self, examples: int) -> int:
+        """Return how many examples there is time for."""
+        return max(3, examples // 15) if self.slow else examples
+
+
+def on_duckdb(folder: str) -> Opener:
     numbers = count()
 
-    def open_rows(columns: Mapping[str, tuple[str, Sequence[str | None]]] | pa.Table) -> DuckDBEngine:
+    def open_rows(columns: Columns | pa.Table) -> DuckDBEngine:
         if isinstance(columns, pa.Table):
             return DuckDBEngine.open(columns)
         path = f"{folder}/{next(numbers)}.duckdb"
-        write_rows(path, columns)
+        with duckdb.connect(path) as connection:
+            connection.execute(f"CREATE TABLE rows AS {typed_rows(columns, connection)}")
         return DuckDBEngine.open(f"{path}/rows")
 
-    return open_rows
+    return Opener(open_rows)
 
 
-ENGINES = {"duckdb": _duckdb}
+class StagedEngine:
+    """The stages without a cluster: rows in random parts, some of them put together on the way."""
+
+    name = "stages"
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows, self._local = rows, DuckDBEngine.open(rows.schema.empty_table())
+        self.schema, self.public_keys = self._local.schema, self._local.public_keys
+        self._random = random.Random(rows.num_rows)
+
+    def release(self, plan, *, unsafe_words=None) -> Release:
+        return Release(plan, unsafe_words=unsafe_words)
+
+    def statistics(self, query, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        chance, read = self._random, self._local.reads(query)
+        rows = self._rows.select(read)
+        stages = Stages.of(self._local, rows.schema, query, chance.randint(1, 4))
+        stages = pickle.loads(pickle.dumps(stages))  # as workers get it
+        cuts = sorted(chance.choices(range(rows.num_rows + 1), k=chance.randint(0, 3)))
+        parts = [
+            rows.slice(start, end - start).to_batches(max_chunksize=max(1, rows.num_rows // 2))
+            for start, end in zip([0, *cuts], [*cuts, rows.num_rows], strict=True)
+        ]
+        units = self._shuffled([p for part in parts for p in stages.partials(part)], stages.joined_partials)
+        totals = [p for of_shard in units.values() for p in stages.totals(of_shard)]
+        assert {p.shard for p in totals} <= set(range(stages.group_shards))
+        groups = self._shuffled(totals, stages.joined_totals)
+        if stages.group_shards > 1 and query.public_keys is None and chance.random() < 0.5:
+            self._check_shards_are_disjoint(stages, groups, batch_rows)
+        return stages.merged(None, [data for of_shard in groups.values() for data in of_shard], batch_rows)
+
+    def _shuffled(self, payloads: list[Payload], joined: Callable[[list[bytes]], list[bytes]]):
+        by_shard: dict[int, list[bytes]] = {}
+        self._random.shuffle(payloads)
+        for payload in payloads:
+            by_shard.setdefault(payload.shard, []).append(payload.data)
+        for shard, parts in by_shard.items():
+            if self._random.random() < 0.5:  # some of the parts, once more or all at once
+                cut = self._random.randint(0, len(parts))
+                by_shard[shard] = [*joined(parts[:cut]), *parts[cut:]]
+        return by_shard
+
+    def _check_shards_are_disjoint(self, stages: Stages, groups: dict[int, list[bytes]], rows: int) -> None:
+        keys = [
+            repr(key)
+            for shard, parts in groups.items()
+            for batch in stages.merged(shard, parts, rows)
+            for key in zip(*(c.to_pylist() for c in batch.columns[: len(stages.query.keys)]), strict=True)
+        ]
+        assert len(set(keys)) == len(keys)
 
 
-@pytest.fixture(params=ENGINES, scope="session")
-def engine(request, tmp_path_factory):
-    """Rows -> Engine. Rows are an Arrow table, or a SQL type and texts for each column."""
-    return ENGINES[request.param](str(tmp_path_factory.mktemp("rows")))
+def in_stages(folder: str) -> Opener:
+    return Opener(lambda columns: StagedEngine(as_arrow(columns)), frozenset({"UHUGEINT"}))  # nor has Arrow
+
+
+@cache
+def spark_session():
+    """One session for all tests: two threads, two shards, a task that fails is tried again."""
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2, 4]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.default.parallelism", "2")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.log.level", "OFF")
+        .config("spark.eventLog.enabled", "true")
+        .config("spark.eventLog.compress", "false")
+        .config("spark.eventLog.dir", tempfile.mkdtemp(prefix="spark-events-"))
+        .getOrCreate()
+    )
+    return session
+
+
+def spark_frame(rows: pa.Table):
+    """Return rows as a Spark data frame of the same types."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return spark_session().createDataFrame(rows, from_arrow_schema(rows.schema, prefer_timestamp_ntz=True))
+
+
+@dataclass(frozen=True)
+class NoisyParts:
+    """The last task of a release, but for outputs: noisy batches themselves."""
+
+    work: Any
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from sfumato.engines.spark.tasks import _by_shard
+
+        for shard, parts in _by_shard(batches):
+            for batch in self.work.noisy(shard, parts):
+                yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(batch)])], names=["data"])
+
+
+class Collected(Release):
+    """A release whose noise is drawn by Spark's workers, as a table on the driver: for tests alone."""
+
+    def __init__(self, engine, plan, unsafe_words=None) -> None:
+        super().__init__(plan, unsafe_words)
+        self.engine, self.work = engine, engine.work(plan)
+        if unsafe_words is not None:
+            self.work = replace(self.work, secret=unsafe_words.take(4).tobytes())
+
+    def _draw(self):
+        from pyspark import cloudpickle
+
+        from sfumato.engines.spark.tasks import shipped
+
+        task = NoisyParts(self.work)
+        cloudpickle.register_pickle_by_value(__import__(NoisyParts.__module__, fromlist=["tests"]))
+        parts = self.engine._groups(self.work.stages).mapInArrow(shipped(task), "data binary")
+        yield in_order([pickle.loads(row.data) for row in parts.collect()], self.plan.question.table.keys)
+
+
+def in_order(batches: list[NoisyBatch], keys: Sequence[str]) -> NoisyBatch:
+    """Return all groups in one batch, sorted by key, as a release on one machine has them."""
+    if not keys:
+        (batch,) = batches
+        return NoisyBatch(batch.noising, pa.record_batch({"x": [0]}).select([]), batch.numbers)
+    table = pa.Table.from_batches([batch.keys for batch in batches])
+    with duckdb.connect() as connection:
+        connection.register(
+            "given", table.append_column("row number", pa.array(range(table.num_rows), pa.int64()))
+        )
+        by_key = f'SELECT "row number" FROM given ORDER BY {", ".join(map(identifier, keys))}'
+        order = connection.sql(by_key).to_arrow_table()["row number"]
+    rows, numbers = order.to_numpy(), [batch.numbers for batch in batches]
+
+    def gathered(column: Callable[[Any], Any]) -> Any:
+        return np.concatenate([column(n) for n in numbers])[rows]
+
+    first = numbers[0]
+    values = {name: gathered(lambda n, name=name: n.values[name]) for name in first.values}
+    trees = {
+        name: NoisyTree(
+            tree.ranks,
+            *(
+                gathered(lambda n, name=name, part=part: getattr(n.trees[name], part))
+                for part in ("values", "profile", "total")
+            ),
+        )
+        for name, tree in first.trees.items()
+    }
+    (sorted_keys,) = table.take(order).combine_chunks().to_batches() or [batches[0].keys]
+    return NoisyBatch(batches[0].noising, sorted_keys, replace(first, values=values, trees=trees))
+
+
+def jobs_of_spark() -> set[int]:
+    return set(spark_session().sparkContext.statusTracker().getJobIdsForGroup(None))
+
+
+def on_spark(folder: str) -> Opener:
+    from sfumato.engines.spark.engine import SparkEngine
+
+    class Engine(SparkEngine):
+        def release(self, plan, *, unsafe_words=None) -> Release:
+            return Collected(self, plan, unsafe_words)
+
+    # Spark's integers are signed and end at 64 bits, and it has no identifiers, enumerations or times of day.
+    lacks = {
+        "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT", "UHUGEINT", "UUID", "TIME", "BIT",
+    }  # fmt: skip
+    return Opener(
+        lambda columns: Engine(spark_frame(as_arrow(columns))), frozenset(lacks), not LONG, jobs_of_spark
+    )
+
+
+def results_on_beam(build: Callable[[Any], Any]) -> list[Any]:
+    """Run a pipeline; return what the collection that `build` makes of it holds, in the order of their texts."""
+    import apache_beam as beam
+
+    with tempfile.TemporaryDirectory() as folder:
+
+        def keep(element: Any) -> None:
+            Path(folder, uuid.uuid4().hex).write_bytes(pickle.dumps(element))
+
+        with beam.Pipeline(runner="FnApiRunner") as pipeline:
+            build(pipeline) | "Keep" >> beam.Map(keep)
+        return sorted((pickle.loads(file.read_bytes()) for file in Path(folder).iterdir()), key=repr)
+
+
+class CollectedOnBeam(Collected):
+    """A release whose noise is drawn by Beam's workers."""
+
+    def _draw(self):
+        import apache_beam as beam
+
+        work = self.work
+
+        def noisy(shard: int, parts: list[bytes]) -> list[NoisyBatch]:
+            return list(work.noisy(shard, parts))
+
+        batches = results_on_beam(lambda p: self.engine.parts(p, work.stages) | beam.FlatMapTuple(noisy))
+        yield in_order(batches, self.plan.question.table.keys)
+
+
+def on_beam(folder: str) -> Opener:
+    from sfumato.engines.beam.engine import BeamEngine
+
+    class Engine(BeamEngine):
+        """Brings rows along, in two batches."""
+
+        def __init__(self, rows: pa.Table) -> None:
+            super().__init__(rows.schema)
+            half = rows.num_rows // 2
+            self.batches = [rows.slice(0, half), *rows.slice(half).to_batches()]
+
+        def stages(self, query, shards=None) -> Stages:
+            return super().stages(query, 2)
+
+        def parts(self, pipeline, stages: Stages):
+            import apache_beam as beam
+
+            from sfumato.engines.beam.release import exact_parts
+
+            return exact_parts(pipeline | beam.Create(self.batches, reshuffle=False), stages)
+
+        def statistics(self, query, batch_rows: int) -> Iterator[pa.RecordBatch]:
+            stages = self.stages(query)
+            parts = [data for _, datas in results_on_beam(lambda p: self.parts(p, stages)) for data in datas]
+            return stages.merged(None, parts, batch_rows)
+
+        def release(self, plan, *, unsafe_words=None) -> Release:
+            return CollectedOnBeam(self, plan, unsafe_words)
+
+    return Opener(lambda columns: Engine(as_arrow(columns)), frozenset({"UHUGEINT"}), not LONG)
+
+
+ENGINES = {"duckdb": on_duckdb, "stages": in_stages, "spark": on_spark, "beam": on_beam}
+
+
+@pytest.fixture(scope="session")
+def openers(tmp_path_factory):
+    return cache(lambda name: ENGINES[name](str(tmp_path_factory.mktemp("rows"))))
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request, openers) -> Opener:
+    """Each engine in turn, as a function of rows."""
+    opener = openers(request.param)
+    if opener.slow and request.node.get_closest_marker("many"):
+        pytest.skip("too many evaluations for an engine that starts a job for each; set SFUMATO_LONG=1")
+    return opener
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """The session of all tests on Spark."""
+    return spark_session()
+
+
+@pytest.fixture(scope="session")
+def frame_of(spark):
+    """Arrow table -> Spark data frame of the same types."""
+    return spark_frame
+
+
+@pytest.fixture
+def collected():
+    """Engine, plan -> a release on Spark with all that a release on one machine offers, sorted by key."""
+    return Collected
+
+
+@pytest.fixture(scope="session")
+def run():
+    """A function of a pipeline to a collection -> what it holds."""
+    return results_on_beam
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -36,15 +36,30 @@ from sfumato.transformations import (
 from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT, LEAVES
 
 
-def generated(examples: int) -> settings:
-    return settings(
-        max_examples=examples,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate],
-    )
+def generated(examples: int, **strategies: Callable[[Any], Any]):
+    """Run a test of an engine on generated examples, fewer of them where an evaluation takes long.
+
+    Args:
+        examples: how many.
+        strategies: by argument of the test, a function of the engine to a strategy.
+    """
+
+    def decorate(test: Callable[..., None]):
+        def run(engine):
+            def one(**arguments: Any) -> None:
+                test(engine, **arguments)
+
+            chosen = settings(
+                max_examples=engine.few(examples), derandomize=True, database=None, deadline=None,
+                suppress_health_check=list(HealthCheck), phases=[Phase.generate],
+            )  # fmt: skip
+            chosen(given(**{name: of(engine) for name, of in strategies.items()})(one))()
+
+        run.__name__ = run.__qualname__ = test.__name__
+        run.__doc__ = test.__doc__
+        return run
+
+    return decorate
 
 
 NAN = "one NaN"  # NaN is one value in keys and units
@@ -169,13 +184,14 @@ def unit_sum(draw: st.DrawFn, label: str, column: str, whole: bool) -> UnitSum:
 
 
 @st.composite
-def cases(draw: st.DrawFn, binding: bool) -> Case:
+def cases(draw: st.DrawFn, engine: Any, binding: bool) -> Case:
     size = draw(st.integers(0, 40))
     made: dict[str, tuple[str, list[str | None]]] = {}
     values: dict[str, list[Any]] = {}
 
     def add(name: str, types: dict[str, tuple[list[str], Any]], fewest: int = 1) -> None:
-        kind, texts, read = draw(columns(types, size, fewest))
+        known = {kind: values for kind, values in types.items() if kind not in engine.lacks}
+        kind, texts, read = draw(columns(known, size, fewest))
         made[name], values[name] = (kind, texts), read
 
     add("unit", UNIT_TYPES)
@@ -276,8 +292,7 @@ def same(one: Result, other: Result) -> bool:
     return one == other
 
 
-@generated(90)
-@given(case=cases(binding=False))
+@generated(90, case=lambda engine: cases(engine, binding=False))
 def test_an_engine_computes_the_definition(engine, case):
     found = evaluated(engine(case.columns), case.query())
     assert same(found, definition(case))
@@ -335,12 +350,12 @@ def is_admissible(case: Case, found: Result) -> bool:
     return False
 
 
-@generated(50)
-@given(case=cases(binding=True))
+@generated(50, case=lambda engine: cases(engine, binding=True))
 def test_where_the_limit_of_groups_binds_the_answer_is_that_of_an_admissible_choice(engine, case):
     assert is_admissible(case, evaluated(engine(case.columns), case.query()))
 
 
+@pytest.mark.many
 def test_the_choice_of_groups_is_fresh_in_each_release_and_reaches_every_group(engine):
     table = pa.table({"unit": [1] * 6, "key 0": list(range(6))})
     rows = engine(table)
@@ -364,8 +379,7 @@ def test_a_planted_choice_of_too_few_or_too_many_groups_is_rejected(engine):
     assert not is_admissible(case, evaluated(engine(table), too_few.query()))
 
 
-@generated(20)
-@given(case=cases(binding=False), data=st.data())
+@generated(20, case=lambda engine: cases(engine, binding=False), data=lambda engine: st.data())
 def test_public_groups_are_all_there_and_rows_of_others_take_nothing(engine, case, data):
     if not case.keys:
         return
@@ -389,13 +403,12 @@ def test_public_groups_do_not_compete_with_other_groups(engine):
     table = pa.table({"unit": [1] * 50, "key 0": list(range(50))})
     opened = engine(table)
     public = opened.public_keys(("key 0",), [7, 99], ())
-    for _ in range(10):
+    for _ in range(engine.few(10)):
         query = ExactQuery((), "unit", ("key 0",), public, 1, (CountUnits(),))
         assert evaluated(opened, query) == {(7,): {"units": 1}, (99,): {}}
 
 
-@generated(10)
-@given(case=cases(binding=False), data=st.data())
+@generated(10, case=lambda engine: cases(engine, binding=False), data=lambda engine: st.data())
 def test_neither_the_order_of_rows_nor_batches_matter(engine, case, data):
     order = data.draw(st.permutations(range(len(case.rows))))
     shuffled = {n: (t, [texts[i] for i in order]) for n, (t, texts) in case.columns.items()}
@@ -466,6 +479,7 @@ def test_counting_values_of_a_text_column(engine):
     assert found == definition(Case(table, rows, (), query.statistics, 1))
 
 
+@pytest.mark.many
 def test_names_that_an_engine_might_use_itself(engine):
     names = ["u", "k0", "n", "v:u", "units", "rows", "leaf", "weight", "input", "pairs", "kept", "sums", "m",
              'q"uote', "semi;colon--", "SELECT", "é", "k0.tree", "public_keys", "counted", "nothing"]  # fmt: skip
@@ -502,6 +516,7 @@ def test_steps_come_before_the_bounds(engine):
     assert evaluated(engine(table), query) == expected
 
 
+@pytest.mark.many
 def test_every_choice_in_a_product_of_small_tables(engine):
     """All tables of two rows over two units and two groups, and every limit."""
     cells = list(product([None, 1, 2], ["a", None], [4]))

@@ -15,7 +15,8 @@ def scan(source: Any, *, privacy_unit: str) -> Table:
 
     Args:
         source: a path to Parquet (globs too), CSV or JSON; "file.duckdb/table" for a table or view
-            in a DuckDB file; a DuckDB relation; an Arrow table, a Polars or a pandas data frame.
+            in a DuckDB file; a DuckDB relation; an Arrow table, a Polars or a pandas data frame; an
+            Arrow schema, for rows that a Beam pipeline brings later.
         privacy_unit: the column that tells whose row it is. Rows where it is NULL are dropped.
     Returns:
         A Table, on which a question is built. No row is read yet.
@@ -28,6 +29,16 @@ def scan(source: Any, *, privacy_unit: str) -> Table:
     >>> scan(visits, privacy_unit="id").schema["visits"].kind.value
     'integer'
     """
+    if type(source).__module__.startswith("pyspark."):
+        from sfumato.engines.spark.engine import SparkEngine
+
+        return Table(SparkEngine(source), privacy_unit)
+    import pyarrow as pa
+
+    if isinstance(source, pa.Schema):
+        from sfumato.engines.beam.engine import BeamEngine
+
+        return Table(BeamEngine(source), privacy_unit)
     from sfumato.engines.duckdb.engine import DuckDBEngine
 
     return Table(DuckDBEngine.open(source), privacy_unit)

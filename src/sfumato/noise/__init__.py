@@ -3,11 +3,12 @@
 from sfumato.noise.bernoulli import bernoulli, bernoulli_each
 from sfumato.noise.law import Law
 from sfumato.noise.laws import Gaussian, Laplace
-from sfumato.noise.words import FixedWords, SecureWords, SeededWords, Words, default_words
+from sfumato.noise.words import FixedWords, KeyedWords, SecureWords, SeededWords, Words, default_words
 
 __all__ = [
     "FixedWords",
     "Gaussian",
+    "KeyedWords",
     "Laplace",
     "Law",
     "SecureWords",

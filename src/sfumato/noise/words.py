@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import os
 import threading
 from abc import ABC, abstractmethod
@@ -90,6 +91,32 @@ class SecureWords(_CounterWords):
             self._renew()
         self._left -= count
         return super().take(count)
+
+
+class KeyedWords(_CounterWords):
+    """Words that a secret key and a message determine: the same message, the same words.
+
+    What is drawn again for the same message, by a worker that repeats its work, is the same draw, and tells
+    nothing new; without the key the words of each message look fresh.
+
+    Args:
+        key: at least 32 secret random bytes.
+        message: what the words are for.
+
+    >>> one, other = (KeyedWords(bytes(32), b"a").take(2) for _ in range(2))
+    >>> bool((one == other).all()), bool((one == KeyedWords(bytes(32), b"b").take(2)).any())
+    (True, False)
+
+    Source:
+        HMAC-SHA-256 as a pseudorandom function (RFC 2104), then NIST SP 800-38A (counter mode).
+    """
+
+    secure = True
+
+    def __init__(self, key: bytes, message: bytes) -> None:
+        if len(key) < 32:
+            raise ParameterError("key", f"{len(key)} bytes", "at least 32 secret random bytes")
+        super().__init__(hmac.digest(key, message, "sha256"), bytes(16))
 
 
 class SeededWords(_CounterWords):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -119,5 +119,13 @@ class Engine(Protocol):
 
         int64 or decimal128(38, 0); a quantile tree's is a list of structs (leaf, weight) sorted by
         leaf. With public keys every key is present, absent ones with zeros.
+        """
+        ...
+
+    @property
+    def release(self) -> Callable[..., Any]:
+        """A function of a plan, and of what the engine offers besides by name, to the release of it.
+
+        In the form that suits the engine; nothing is read yet.
         """
         ...

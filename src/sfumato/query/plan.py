@@ -25,6 +25,7 @@ from sfumato.measurements.selection import (
 )
 from sfumato.noise import Laplace
 from sfumato.query.engine import ExactQuery
+from sfumato.query.noising import Noising
 from sfumato.query.statistics import Requirements, requirements
 from sfumato.query.table import Question
 from sfumato.transformations import CountUnits, QuantileTree, bound_groups, per_group
@@ -84,6 +85,12 @@ class Plan:
     def chain(self) -> Transformation:
         """Rows to exact statistics, whose map at 1 is what the release's noise must hide of one unit."""
         return _chain(self.question, self.noise, self.requirements, self.scales)
+
+    @property
+    def noising(self) -> Noising:
+        """What the release does with exact statistics, without the source that they come from."""
+        keys, statistics = tuple(self.question.table.keys), self.exact.statistics
+        return Noising(keys, self.requirements, statistics, self.steps, self.laws, self.selection)
 
     @property
     def score(self) -> float:

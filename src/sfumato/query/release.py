@@ -7,16 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
 from sfumato.errors import ParameterError, QueryError, RefusalError
-from sfumato.measurements.wide import WideIntegers, int64_values
 from sfumato.noise import Words
 from sfumato.query import output
-from sfumato.query.estimates import NoisyNumbers, arrow_column
+from sfumato.query.noising import NoisyBatch
 from sfumato.query.plan import Plan
-from sfumato.query.quantiles import LeafCounts, NoisyTree, noisy_tree
 from sfumato.transformations import QuantileTree
 
 if TYPE_CHECKING:
@@ -33,29 +30,6 @@ _NOT_KEPT = (
     "errors: this release was streamed to a file, and its noisy parts were not kept; call to_arrow() "
     "before write(), or write(..., confidence=0.95)"
 )
-
-
-class NoisyBatch:
-    """A batch of released groups: key columns, and the noisy numbers of each group."""
-
-    def __init__(self, plan: Plan, keys: pa.RecordBatch, numbers: NoisyNumbers) -> None:
-        self.plan, self.keys, self.numbers = plan, keys, numbers
-
-    def outputs(self) -> pa.RecordBatch:
-        """Return the keys and one column for each output."""
-        columns = [self.numbers.output(e) for e in self.plan.requirements.estimates]
-        return self._with_keys(columns)
-
-    def half_widths(self, confidence: float) -> pa.RecordBatch:
-        """Return the keys and the half-width of each output's error bar."""
-        estimates = self.plan.requirements.estimates
-        return self._with_keys([arrow_column(self.numbers.half_width(e, confidence)) for e in estimates])
-
-    def _with_keys(self, columns: list[pa.Array]) -> pa.RecordBatch:
-        names = [e.name for e in self.plan.requirements.estimates]
-        return pa.RecordBatch.from_arrays(
-            [*self.keys.columns, *columns], names=[*self.keys.schema.names, *names]
-        )
 
 
 class Release:
@@ -143,8 +117,7 @@ class Release:
         """
         target = output.checked_path(path)
         if confidence is not None:
-            _check_confidence(confidence)
-            _check_error_names(self.plan)
+            check_error_columns(self.plan, confidence)
         with self._lock:
             if confidence is not None and simultaneous and self._written is None:
                 confidence = self._each(confidence, self._draw_all())
@@ -155,7 +128,7 @@ class Release:
                 output.write(target, iter(output.read(self._written).to_batches()))
                 return
             source = iter(kept) if kept is not None else self._draw()
-            output.write(target, (_wide(batch, confidence) for batch in source))
+            output.write(target, (batch.outputs(confidence) for batch in source))
             if kept is None:
                 self._written = target
 
@@ -193,79 +166,26 @@ class Release:
             yield self._noisy(batch)
 
     def _noisy(self, batch: pa.RecordBatch) -> NoisyBatch:
-        plan, words = self.plan, self._words
-        keys = _keys_of(plan, batch)
-        exact = _Exact(plan, batch)
-        values: dict[str, WideIntegers] = {}
-        if plan.selection is not None:
-            units = int64_values(exact.column("units"))
-            kept, noisy = plan.selection.select(units, words=words)
-            shown = arrow_column(np.flatnonzero(kept).astype(np.int64))
-            keys, exact = keys.take(shown), _Exact(plan, batch.take(shown))
-            if noisy is not None:
-                values["units"] = WideIntegers.from_int64(noisy[kept])
-        trees: dict[str, NoisyTree] = {}
-        for statistic in plan.requirements.statistics:
-            if isinstance(statistic, QuantileTree):
-                name = statistic.coordinates[0]
-                ranks = tuple(dict.fromkeys(e.rank for e in plan.requirements.estimates if e.total == name))
-                counts = LeafCounts.from_arrow(exact.column(name))
-                trees[name] = noisy_tree(counts, plan.laws[name], ranks, words)
-                continue
-            for name in statistic.coordinates:
-                if name not in values:
-                    column = WideIntegers.from_arrow(exact.column(name))
-                    values[name] = column + plan.laws[name].rounded(len(column), words=words)
-        steps = plan.steps
-        floats = {name: value.scaled(steps[name]) for name, value in values.items()}
-        return NoisyBatch(plan, keys, NoisyNumbers(floats, trees, plan.laws, steps))
+        return self.plan.noising.draw(batch, self._words)
 
 
-def _check_error_names(plan: Plan) -> None:
+def check_error_columns(plan: Plan, confidence: object) -> None:
+    """Check that error bars can stand beside the outputs, in columns named `<output>_error`.
+
+    Raises:
+        ParameterError: confidence is not in (0, 1).
+        QueryError: a name is taken.
+    """
+    _check_confidence(confidence)
     names = [*plan.question.table.keys, *plan.question.output_names]
     taken = {n.casefold() for n in names}
     for name in plan.question.output_names:
         if f"{name}_error".casefold() in taken:
             raise QueryError(
-                f"write: the error bars of {name!r} need the name {name + '_error'!r}, which is taken"
+                f"confidence: the error bars of {name!r} need the name {name + '_error'!r}, which is taken"
             )
 
 
 def _check_confidence(confidence: object) -> None:
     if not isinstance(confidence, (int, float)) or not 0 < confidence < 1:
         raise ParameterError("confidence", confidence, "between 0 and 1, such as 0.95")
-
-
-class _Exact:
-    """Columns of a batch by coordinate; by position, because a key may have a coordinate's name."""
-
-    def __init__(self, plan: Plan, batch: pa.RecordBatch) -> None:
-        names = [
-            name for s in plan.exact.statistics if not isinstance(s, QuantileTree) for name in s.coordinates
-        ]
-        names += [
-            name for s in plan.exact.statistics if isinstance(s, QuantileTree) for name in s.coordinates
-        ]
-        first = len(plan.question.table.keys)
-        self._columns = dict(zip(names, batch.columns[first:], strict=False))
-
-    def column(self, name: str) -> pa.Array:
-        """Return a coordinate's exact integers."""
-        return self._columns[name]
-
-
-def _keys_of(plan: Plan, batch: pa.RecordBatch) -> pa.RecordBatch:
-    names = list(plan.question.table.keys)
-    if not names:
-        return batch.select([])
-    return pa.RecordBatch.from_arrays(batch.columns[: len(names)], names=names)
-
-
-def _wide(batch: NoisyBatch, confidence: float | None) -> pa.RecordBatch:
-    outputs = batch.outputs()
-    if confidence is None:
-        return outputs
-    widths = batch.half_widths(confidence)
-    keys = len(batch.keys.schema.names)
-    names = [*outputs.schema.names, *(f"{n}_error" for n in widths.schema.names[keys:])]
-    return pa.RecordBatch.from_arrays([*outputs.columns, *widths.columns[keys:]], names=names)

@@ -207,10 +207,9 @@ class Question:
         Raises:
             QueryError, BudgetError: before anything is read, spent or drawn.
         """
-        from sfumato.query.release import Release
-
-        unsafe_words = options.pop("unsafe_words", None)
-        return Release(self.plan(**options), unsafe_words=unsafe_words)
+        given = {name: options.pop(name) for name in ("unsafe_words", "confidence") if name in options}
+        release: Release = self.table.engine.release(self.plan(**options), **given)
+        return release
 
 
 def names_of(name: str, aggregate: Aggregate) -> tuple[str, ...]:

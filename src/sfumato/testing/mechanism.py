@@ -82,7 +82,9 @@ class _Tiles:
         shown = np.zeros((size, groups), np.bool_)
         found = np.full((size, groups, len(self.names)), np.nan)
         for batch in self.exact:
-            noisy = self.release._noisy(self._tiled(batch, size, groups)).outputs()
+            noisy = self.release.plan.noising.draw(
+                self._tiled(batch, size, groups), self.release._words
+            ).outputs()
             outputs = np.column_stack([_floats(c) for c in noisy.columns[self.keys :]])
             codes = np.asarray(noisy.column(0)) if self.keys else np.arange(size)
             found[codes // groups, codes % groups] = outputs

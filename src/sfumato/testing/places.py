@@ -17,8 +17,8 @@ from sfumato.testing.combined import NoiseSum
 from sfumato.testing.flakiness import log10_sum
 
 if TYPE_CHECKING:
+    from sfumato.query.noising import NoisyBatch
     from sfumato.query.plan import Plan
-    from sfumato.query.release import NoisyBatch
     from sfumato.query.statistics import Estimate
 
 _LOG2 = math.log10(2)

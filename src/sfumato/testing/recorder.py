@@ -174,7 +174,7 @@ def recording() -> Iterator[Recorder]:
     [{'n': 3}]
     """
     require_test("a record of true statistics")
-    from sfumato.query.release import Release, _Exact
+    from sfumato.query.release import Release
 
     recorder, original = Recorder(), Release._noisy
 
@@ -183,13 +183,13 @@ def recording() -> Iterator[Recorder]:
         if entry is None:
             entry = Recorded(self)
             recorder.releases.append(entry)
-        plain = Release(replace(self.plan, selection=None))
-        plain._words = NoiselessWords()
-        truth, exact = original(plain, batch).outputs(), _Exact(self.plan, batch)
+        noising = self.plan.noising
+        truth = replace(noising, selection=None).draw(batch, NoiselessWords()).outputs()
+        exact = noising.columns(batch)
         for e in self.plan.requirements.estimates:
             if e.kind == "quantile" and e.total is not None:
                 place = truth.schema.names.index(e.name)
-                truth = truth.set_column(place, e.name, exact.column(e.total))
+                truth = truth.set_column(place, e.name, exact[e.total])
         entry._batches.append(truth)
         return original(self, batch)
 

@@ -14,7 +14,10 @@ from sfumato.engines.duckdb.expressions import Expressions, complete_columns
 from sfumato.engines.duckdb.sources import Source, connect, open_source
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import EngineError, QueryError
+from sfumato.noise import Words
 from sfumato.query.engine import Column, Derive, ExactQuery, Filter, Kind, Schema, Step
+from sfumato.query.plan import Plan
+from sfumato.query.release import Release
 
 _INTEGERS = {
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT",
@@ -37,9 +40,23 @@ class DuckDBEngine:
         self._running: duckdb.DuckDBPyConnection | None = None
 
     @classmethod
-    def open(cls, source: Any) -> DuckDBEngine:
-        """Open a source as `sfumato.scan` takes it."""
-        return cls(open_source(source))
+    def open(cls, source: Any, timezone: str | None = None) -> DuckDBEngine:
+        """Open a source as `sfumato.scan` takes it; rows in memory perhaps in another time zone."""
+        return cls(open_source(source, timezone))
+
+    @property
+    def timezone(self) -> str:
+        """The time zone in which times with a zone are read as texts, dates and hours."""
+        rows = self._source.cursor().execute("SELECT current_setting('TimeZone')").fetchall()
+        return str(rows[0][0])
+
+    def reads(self, query: ExactQuery) -> list[str]:
+        """Return the source's columns that a query may read, in the source's order."""
+        values = [getattr(s, "column", None) for s in query.statistics]
+        named = {name.casefold() for name in [query.unit, *query.keys, *values] if name is not None}
+        for step in query.steps:
+            named |= self._expressions.columns(step.expression)
+        return [name for name in self.schema() if name.casefold() in named]
 
     def schema(self, steps: Sequence[Step] = ()) -> Schema:
         """Return the columns after the steps."""
@@ -80,7 +97,7 @@ class DuckDBEngine:
         """Return public keys with the key columns' types, sorted."""
         schema = self.schema(steps)
         table = _as_table(keys, values)
-        cursor = connect()
+        cursor = connect(self.timezone)
         cursor.register("given", table)
         casts = ", ".join(f"CAST({identifier(k)} AS {schema[k].type_name}) AS {identifier(k)}" for k in keys)
         try:
@@ -130,6 +147,10 @@ class DuckDBEngine:
                 f"{self._source.name}: DuckDB stopped while it read the rows. The file may have changed or "
                 "be damaged, or memory or disk ran out"
             ) from None
+
+    def release(self, plan: Plan, *, unsafe_words: Words | None = None) -> Release:
+        """Return the release, whose noise is drawn when it is first looked at."""
+        return Release(plan, unsafe_words=unsafe_words)
 
     def progress(self) -> float | None:
         """Return the share of the running query that is done, for a display; None where unknown."""

@@ -81,11 +81,19 @@ class ExactSql:
         ctes |= self._pairs(source)
         ctes["sums"] = self._sums(pairs)
         for index, tree in enumerate(self.trees):
-            ctes |= self._leaves(f"leaves{index}", tree, source, pairs)
-        # A CTE that is read twice is kept in memory by itself; rows are cheaper to read twice.
-        once = {"input": "NOT MATERIALIZED", "eligible": "NOT MATERIALIZED"}
-        written = ",\n".join(f"{name} AS {once.get(name, '')} (\n{body}\n)" for name, body in ctes.items())
-        return f"WITH {written}\n{self._output()}"
+            ctes |= self._leaves(f"leaves{index}", tree, self._leaves_of_rows(tree, source), pairs)
+        return f"WITH {written(ctes)}\n{self._output()}"
+
+    @property
+    def _pair_keys(self) -> str:
+        return ", ".join(["u", *self.keys])
+
+    @property
+    def _columns(self) -> str:
+        return "".join(f"{k}, " for k in self.keys)
+
+    def _same_pair(self, left: str, right: str) -> str:
+        return " AND ".join(f"{left}.{k} IS NOT DISTINCT FROM {right}.{k}" for k in ["u", *self.keys])
 
     @property
     def _limited(self) -> bool:
@@ -131,30 +139,36 @@ class ExactSql:
         grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
         return f"SELECT {columns} FROM {source}{grouping}"
 
-    def _leaves(self, name: str, tree: QuantileTree, source: str, pairs: str) -> dict[str, str]:
-        """Leaves of a tree, weighted by what their unit counts in the group."""
+    def _leaves_of_rows(self, tree: QuantileTree, source: str) -> str:
+        """Count each unit's rows in each leaf of a group."""
         value = self._number(tree.column)
         lower, upper = double(tree.lower), double(tree.upper)
         place = f"floor((least(greatest({value}, {lower}), {upper}) - {lower}) * {double(tree.factor)})"
-        match = " AND ".join(f"one.{k} IS NOT DISTINCT FROM pair.{k}" for k in ["u", *self.keys])
+        return (
+            f"SELECT {self._pair_keys}, least(CAST({place} AS BIGINT), {LEAVES - 1}) AS leaf, count(*) AS m "
+            f"FROM {source} WHERE {self._valued(tree.column)} GROUP BY ALL"
+        )
+
+    def _leaves(self, name: str, tree: QuantileTree, of_units: str, pairs: str) -> dict[str, str]:
+        """Leaves of a tree, weighted by what their unit counts in the group."""
         weight = _scaled(f"(m::HUGEINT * {1 << -tree.exponent})", tree.rows)
-        keys = "".join(f"{k}, " for k in self.keys)
-        grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
         return {
-            f"{name}_of_units": (
-                f"SELECT u, {keys}least(CAST({place} AS BIGINT), {LEAVES - 1}) AS leaf, count(*) AS m "
-                f"FROM {source} WHERE {self._valued(tree.column)} GROUP BY ALL"
-            ),
+            f"{name}_of_units": of_units,
             f"{name}_of_groups": (
                 f"SELECT {''.join(f'pair.{k}, ' for k in self.keys)}leaf, "
                 f"CAST(sum({weight}) AS BIGINT) AS weight "
-                f"FROM {name}_of_units AS one JOIN {pairs} AS pair ON ({match}) GROUP BY ALL"
+                f"FROM {name}_of_units AS one JOIN {pairs} AS pair ON ({self._same_pair('one', 'pair')}) "
+                "GROUP BY ALL"
             ),
-            name: (
-                f"SELECT {keys}list({{'leaf': leaf, 'weight': weight}} ORDER BY leaf) "
-                f"AS {identifier(tree.coordinates[0])} FROM {name}_of_groups{grouping}"
-            ),
+            name: self._listed(tree, f"{name}_of_groups"),
         }
+
+    def _listed(self, tree: QuantileTree, leaves: str) -> str:
+        grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
+        return (
+            f"SELECT {self._columns}list({{'leaf': leaf, 'weight': weight}} ORDER BY leaf) "
+            f"AS {identifier(tree.coordinates[0])} FROM {leaves}{grouping}"
+        )
 
     def _output(self) -> str:
         base = PUBLIC_KEYS if self.query.public_keys is not None else "sums"
@@ -246,6 +260,13 @@ class ExactSql:
         clamped = f"least(greatest({value}, {double(lower * step)}), {double(upper * step)})"
         rounded = f"CAST(round({clamped} * {double(2.0**-exponent)}) AS BIGINT)"
         return f"CASE WHEN {self._valued(column)} THEN {rounded} END"
+
+
+def written(ctes: Mapping[str, str]) -> str:
+    """Write common table expressions in their order."""
+    # A CTE that is read twice is kept in memory by itself; rows are cheaper to read twice.
+    once = {"input": "NOT MATERIALIZED", "eligible": "NOT MATERIALIZED"}
+    return ",\n".join(f"{name} AS {once.get(name, '')} (\n{body}\n)" for name, body in ctes.items())
 
 
 def canonical(column: str, schema: Mapping[str, Column]) -> str:

@@ -114,6 +114,11 @@ class Expressions:
                 )
         return tree
 
+    def columns(self, text: str) -> set[str]:
+        """Return what an admissible expression may read: the first parts of its names, case folded."""
+        nodes = _nodes(self._parse("", text))
+        return {n["column_names"][0].casefold() for n in nodes if n.get("class") == "COLUMN_REF"}
+
     def _parse(self, where: str, text: str) -> dict[str, Any]:
         (answer,) = self._run("SELECT json_serialize_sql(?)", [f"{_PREFIX}{text}\n)"])
         parsed = json.loads(answer)

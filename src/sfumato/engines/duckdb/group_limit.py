@@ -39,13 +39,9 @@ def kept_pairs(
         salt: 64 random bits, fresh in each release.
         aggregates: (expression over rows of one unit and group, its quoted name).
     """
-    named = ", ".join(keys)
-    # DuckDB folds arguments together by multiply and xor, so that one pass leaves the choices of two
-    # salts, or of two units, related; the second mixes them.
-    order = f"hash(hash({salt}::UBIGINT, u, {named}))"
+    named, order = ", ".join(keys), _order(keys, salt)
     sums = "".join(f", {expression} AS {name}" for expression, name in aggregates)
     names = "".join(f", {name}" for _, name in aggregates)
-    columns = f"u, {named}, n{names}"
     return {
         "cut": _cut(f"SELECT u, {order} AS h FROM {source}", limit),
         "near": (
@@ -54,12 +50,31 @@ def kept_pairs(
         ),
         "pairs": f"SELECT u, {named}, many, count(*) AS n{sums} FROM near GROUP BY u, {named}, many",
         "over": f"SELECT u FROM pairs WHERE many GROUP BY u HAVING count(*) > {limit}",
-        "kept": (
-            f"SELECT {columns} FROM pairs ANTI JOIN over USING (u) UNION ALL "
-            f"SELECT {columns} FROM pairs SEMI JOIN over USING (u) "
-            f"QUALIFY row_number() OVER (PARTITION BY u ORDER BY {order}, {named}) <= {limit}"
-        ),
+        "kept": _kept("pairs", f"u, {named}, n{names}", keys, limit, salt),
     }
+
+
+def first_pairs(pairs: str, keys: Sequence[str], limit: int, salt: int) -> dict[str, str]:
+    """Return the same choice from pairs that are built already: `over`, then `kept` with all columns."""
+    return {
+        "over": f"SELECT u FROM {pairs} GROUP BY u HAVING count(*) > {limit}",
+        "kept": _kept(pairs, "*", keys, limit, salt),
+    }
+
+
+def _kept(pairs: str, columns: str, keys: Sequence[str], limit: int, salt: int) -> str:
+    ranked = f"PARTITION BY u ORDER BY {_order(keys, salt)}, {', '.join(keys)}"
+    return (
+        f"SELECT {columns} FROM {pairs} ANTI JOIN over USING (u) UNION ALL "
+        f"SELECT {columns} FROM {pairs} SEMI JOIN over USING (u) "
+        f"QUALIFY row_number() OVER ({ranked}) <= {limit}"
+    )
+
+
+def _order(keys: Sequence[str], salt: int) -> str:
+    # DuckDB folds arguments together by multiply and xor, so that one pass leaves the choices of two
+    # salts, or of two units, related; the second mixes them.
+    return f"hash(hash({salt}::UBIGINT, u, {', '.join(keys)}))"
 
 
 def _cut(hashes: str, limit: int) -> str:

@@ -40,17 +40,30 @@ def _spill_folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="sfumato-")
 
 
-def connect() -> duckdb.DuckDBPyConnection:
-    """Open a database in memory that sees no Python variable and keeps what it spills to itself."""
-    return duckdb.connect(
+def connect(timezone: str | None = None, spill: str | None = None) -> duckdb.DuckDBPyConnection:
+    """Open a database in memory that sees no Python variable and keeps what it spills to itself.
+
+    Args:
+        timezone: in which times with a zone are read as texts, dates and hours; None for this machine's.
+        spill: a folder that only this user may enter; None for one of this process.
+    """
+    connection = duckdb.connect(
         config={
             "autoinstall_known_extensions": False,
             "memory_limit": MEMORY_LIMIT,
             "preserve_insertion_order": False,
             "python_enable_replacements": False,
-            "temp_directory": _spill_folder().name,
+            "temp_directory": spill or _spill_folder().name,
         }
     )
+    if timezone is not None:
+        try:
+            connection.execute(f"SET GLOBAL TimeZone = {literal(timezone)}")
+        except duckdb.Error:
+            raise EngineError(
+                f"the time zone {timezone!r} is not known; name one as 'Europe/Berlin' or 'UTC'"
+            ) from None
+    return connection
 
 
 @dataclass(frozen=True)
@@ -86,9 +99,12 @@ class Source:
             self.pending(cursor)
 
 
-def open_source(source: Any) -> Source:
+def open_source(source: Any, timezone: str | None = None) -> Source:
     """Open what `sfumato.scan` takes.
 
+    Args:
+        source: what to read.
+        timezone: of rows that are in memory; None for this machine's.
     Raises:
         EngineError: it is not there, or is of a kind that is not known.
     """
@@ -97,7 +113,7 @@ def open_source(source: Any) -> Source:
     if isinstance(source, duckdb.DuckDBPyRelation):
         return _open_relation(source)
     if isinstance(source, pa.Table):
-        return _open_arrow("Arrow table", lambda: source)
+        return _open_arrow("Arrow table", lambda: source, timezone)
     if isinstance(source, pa.RecordBatch):
         return _open_arrow("Arrow batch", lambda: pa.Table.from_batches([source]))
     module = type(source).__module__.partition(".")[0]
@@ -113,7 +129,7 @@ def open_source(source: Any) -> Source:
     )
 
 
-def _open_arrow(name: str, read: Callable[[], pa.Table]) -> Source:
+def _open_arrow(name: str, read: Callable[[], pa.Table], timezone: str | None = None) -> Source:
     try:
         table = read()
     except (pa.ArrowException, TypeError, ValueError):
@@ -121,7 +137,7 @@ def _open_arrow(name: str, read: Callable[[], pa.Table]) -> Source:
         raise EngineError(
             f"scan: the {name} has a column of mixed types; give each column one type"
         ) from None
-    return Source(name, "source_rows", connect(), _complete(table.schema), table)
+    return Source(name, "source_rows", connect(timezone), _complete(table.schema), table)
 
 
 def _open_relation(relation: duckdb.DuckDBPyRelation) -> Source:

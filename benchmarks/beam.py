@@ -1,0 +1,134 @@
+"""A release in a Beam pipeline, beside PipelineDP on the same runner.
+
+    python benchmarks/beam.py [--rows 1000000 10000000 30000000] [--pipelinedp PYTHON] [--peer-rows 1000000]
+
+The file and the job are those of benchmarks/query.py: count, sum and mean by group, at most 4 groups per
+unit. Both pipelines read the same Parquet row groups on Beam's FnApiRunner, in one process; ours as Arrow
+batches, as dictionaries, and through MakePrivate (each row an object, one aggregation), the peer as tuples. Each
+run is a process of its own; imports are not timed. The last lines release a hot file: one unit with a
+million rows, and one group with ten million.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from query import generate
+
+RUN = """
+import json, logging, resource, sys, time
+logging.disable(logging.WARNING)
+path, what = sys.argv[1], sys.argv[2]
+import apache_beam as beam, pyarrow as pa, pyarrow.parquet as pq
+def batches(group):
+    yield pq.ParquetFile(path).read_row_group(group)
+def dictionaries(group):
+    yield from pq.ParquetFile(path).read_row_group(group).to_pylist()
+def tuples(group):
+    # One row in a hundred has no x, which the peer cannot take.
+    yield from zip(*(c.to_pylist() for c in pq.ParquetFile(path).read_row_group(group).drop_null().columns))
+groups = range(pq.ParquetFile(path).num_row_groups)
+if what in ("batches", "dictionaries"):
+    import sfumato as sf, sfumato.beam
+    columns = pa.schema([("unit", pa.int64()), ("grp", pa.int64()), ("x", pa.float64())])
+    question = sf.scan(columns, privacy_unit="unit").group_by("grp").bound(groups=4, rows=1).agg(
+        n=sf.count(), total=sf.sum("x", lower=0, upper=50), mean=sf.mean("x", lower=0, upper=50))
+    start = time.perf_counter()
+    with beam.Pipeline(runner="FnApiRunner") as p:
+        rows = p | beam.Create(groups) | beam.FlatMap(globals()[what])
+        rows | question.release(epsilon=1, delta=1e-6) | beam.combiners.Count.Globally() | beam.Map(print)
+elif what == "private":
+    from sfumato.beam import Budget, MakePrivate, Sum
+    start = time.perf_counter()
+    with beam.Pipeline(runner="FnApiRunner") as p:
+        rows = p | beam.Create(groups) | beam.FlatMap(tuples)
+        private = rows | MakePrivate(budget=Budget(1, 1e-6), unit=lambda r: r[0])
+        sums = private | Sum(lambda r: r[2], key=lambda r: r[1], lower=0, upper=50, groups=4, epsilon=1, delta=1e-6)
+        sums | beam.combiners.Count.Globally() | beam.Map(print)
+elif what == "pipelinedp":
+    import pipeline_dp
+    start = time.perf_counter()
+    accountant = pipeline_dp.NaiveBudgetAccountant(total_epsilon=1, total_delta=1e-6)
+    engine = pipeline_dp.DPEngine(accountant, pipeline_dp.BeamBackend())
+    params = pipeline_dp.AggregateParams(
+        metrics=[pipeline_dp.Metrics.COUNT, pipeline_dp.Metrics.SUM, pipeline_dp.Metrics.MEAN],
+        max_partitions_contributed=4, max_contributions_per_partition=1, min_value=0, max_value=50)
+    extract = pipeline_dp.DataExtractors(
+        privacy_id_extractor=lambda r: r[0], partition_extractor=lambda r: r[1], value_extractor=lambda r: r[2])
+    with beam.Pipeline(runner="FnApiRunner") as p:
+        rows = p | beam.Create(groups) | beam.FlatMap(tuples)
+        result = engine.aggregate(rows, params, extract)
+        accountant.compute_budgets()
+        result | beam.combiners.Count.Globally() | beam.Map(print)
+seconds = time.perf_counter() - start
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(json.dumps({"seconds": seconds, "cpu": used.ru_utime + used.ru_stime, "mb": used.ru_maxrss / 1024}))
+"""
+
+HOT = """
+import sys
+import numpy as np, pyarrow as pa, pyarrow.parquet as pq
+path, rng = sys.argv[1], np.random.default_rng(1)
+writer = None
+for part in range(11):
+    n = 1_000_000
+    # Ten million rows of units in one group, then a million rows of one unit in a thousand groups.
+    unit = rng.integers(0, 3_000_000, n) if part < 10 else np.full(n, -1)
+    group = np.zeros(n, np.int64) if part < 10 else rng.integers(0, 1000, n)
+    table = pa.table({"unit": unit, "grp": group, "x": rng.normal(25, 15, n)})
+    writer = writer or pq.ParquetWriter(path, table.schema)
+    writer.write_table(table, row_group_size=245_760)
+writer.close()
+"""
+
+
+def run(python: str, path: Path, what: str) -> dict[str, float]:
+    done = subprocess.run(
+        [python, "-W", "ignore", "-c", RUN, str(path), what], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"{what} failed:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def report(name: str, rows: int, found: dict[str, float], peer: float | None) -> float:
+    rate = rows / found["seconds"]
+    ratio = f"{rate / peer:8.1f} x" if peer else ""
+    print(
+        f"{name:22} {rows:>12,} {found['seconds']:9.2f} s {rate:12,.0f} rows/s {found['cpu']:8.1f} s CPU "
+        f"{found['mb']:7.0f} MB  load {os.getloadavg()[0]:4.1f} {ratio}",
+        flush=True,
+    )
+    return rate
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000, 30_000_000])
+    parser.add_argument("--shapes", nargs="+", default=["batches", "dictionaries", "private"])
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--pipelinedp", metavar="PYTHON")
+    parser.add_argument("--peer-rows", type=int, default=1_000_000)
+    options = parser.parse_args()
+    peer = None
+    if options.pipelinedp:
+        path = generate(options.peer_rows, options.folder)
+        peer = report("PipelineDP", options.peer_rows, run(options.pipelinedp, path, "pipelinedp"), None)
+    for rows in options.rows:
+        path = generate(rows, options.folder)
+        for shape in options.shapes:
+            report(f"sfumato, {shape}", rows, run(sys.executable, path, shape), peer)
+    hot = options.folder / "rows_hot.parquet"
+    if not hot.exists():
+        subprocess.run([sys.executable, "-c", HOT, str(hot)], check=True)
+    report("sfumato, hot keys", 11_000_000, run(sys.executable, hot, "batches"), peer)
+
+
+if __name__ == "__main__":
+    main()

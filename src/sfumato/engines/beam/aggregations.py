@@ -1,0 +1,213 @@
+"""What can be asked of a private collection: `Count`, `Sum` and their kin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+
+from sfumato.engines.beam.budget import Budget
+from sfumato.engines.beam.callables import checked, forgiving
+from sfumato.engines.beam.engine import SHARDS
+from sfumato.engines.beam.release import PlannedRelease
+from sfumato.engines.beam.values import read, written
+from sfumato.engines.scan import scan
+from sfumato.errors import ParameterError, QueryError
+from sfumato.exact import positive_int
+from sfumato.query import aggregates
+from sfumato.query.aggregates import Aggregate, Number
+from sfumato.query.table import Question
+
+Extract = Callable[[Any], Any]
+
+# Keys and units are texts that tell equal values from others; `None` is a key like others.
+_COLUMNS = pa.schema(
+    [
+        pa.field("unit", pa.string(), nullable=False),
+        pa.field("key", pa.string(), nullable=False),
+        ("value", pa.float64()),
+    ]
+)
+
+
+class Aggregation(beam.PTransform):  # type: ignore[misc]
+    """An aggregation of a private collection: gives (key, result) pairs, or the result without a key.
+
+    Args:
+        key: the group of a row: text, an int or float, a truth value, bytes, a date, a UUID, None, or a
+            tuple of these. Rows for which it raises, or gives something else, are dropped. Without it
+            there is one group.
+        public_keys: the groups, where they are public knowledge; each is in the result. Without them,
+            groups are chosen privately, which needs delta.
+        groups: a unit counts in at most so many groups.
+        rows: a unit counts as at most so many rows in a group.
+        epsilon, delta: what it takes of the collection's budget, when it is applied.
+        noise: "auto" (the smaller error), "laplace" or "gaussian".
+        shards: into how many parts units, and groups, are divided.
+    Raises:
+        QueryError, BudgetError: when it is made, or applied; nothing is spent then.
+    """
+
+    _value: Extract | None = None
+
+    def __init__(
+        self,
+        *,
+        epsilon: Any,
+        delta: Any = 0,
+        key: Extract | None = None,
+        public_keys: Sequence[Any] | None = None,
+        groups: int | None = None,
+        rows: int | None = None,
+        noise: str = "auto",
+        shards: int = SHARDS,
+    ) -> None:
+        super().__init__()
+        self._key = key if key is None else checked("key", key)
+        self._spends = {"epsilon": epsilon, "delta": delta}
+        self._shards = positive_int(shards, "shards")
+        self._plan = self._question(public_keys, groups, rows).plan(**self._spends, noise=noise)
+        self._budget: Budget | None = None
+
+    def drawing_on(self, budget: Budget) -> Aggregation:
+        """Say what the aggregation is paid from."""
+        self._budget = budget
+        return self
+
+    def expand(self, owned: beam.PCollection) -> beam.PCollection:
+        """Spend, then aggregate."""
+        if self._budget is None:
+            raise QueryError(
+                f"{type(self).__name__} is of private collections alone; make one first: "
+                "rows | MakePrivate(budget=..., unit=...)"
+            )
+        key, value, result = self._key, self._value, self._result
+
+        def columns(pair: tuple[str, Any]) -> list[dict[str, Any]]:
+            unit, row = pair
+            text = None if key is None else written(key(row))
+            return [{"unit": unit, "key": text, "value": None if value is None else value(row)}]
+
+        self._budget.spend(**self._spends)
+        given = owned | "Keys and values" >> beam.FlatMap(forgiving(columns))
+        return given | PlannedRelease(self._plan, shards=self._shards) | "Results" >> beam.Map(result)
+
+    def _question(self, public_keys: Sequence[Any] | None, groups: int | None, rows: int | None) -> Question:
+        columns = _COLUMNS if self._key is not None else _COLUMNS.remove(1)
+        table = scan(columns, privacy_unit="unit")
+        if self._key is not None:
+            table = table.group_by("key", keys=_key_texts(public_keys))
+        elif public_keys is not None or groups is not None:
+            raise QueryError(
+                "public_keys and groups are of the groups of a key; give key=... too, or neither"
+            )
+        return table.bound(groups=groups, rows=rows).agg(**self._aggregates())
+
+    def _aggregates(self) -> dict[str, Aggregate]:
+        raise NotImplementedError
+
+    @staticmethod
+    def _result(row: dict[str, Any]) -> Any:
+        """Turn a released row into what the aggregation gives."""
+        *key, output = row.values()
+        return (read(key[0]), output) if key else output
+
+
+class Count(Aggregation):
+    """Count rows by key."""
+
+    def _aggregates(self) -> dict[str, Aggregate]:
+        return {"n": aggregates.count()}
+
+
+class CountUnits(Aggregation):
+    """Count units (people) by key; each counts once in each of its groups."""
+
+    def _aggregates(self) -> dict[str, Aggregate]:
+        return {"n": aggregates.count_units()}
+
+
+class SelectGroups(Aggregation):
+    """Choose keys that enough units have; gives the keys alone."""
+
+    def __init__(self, key: Extract, *, groups: int, epsilon: Any, delta: Any, shards: int = SHARDS) -> None:
+        super().__init__(key=key, groups=groups, epsilon=epsilon, delta=delta, shards=shards)
+
+    def _aggregates(self) -> dict[str, Aggregate]:
+        return {"n": aggregates.count_units()}
+
+    @staticmethod
+    def _result(row: dict[str, Any]) -> Any:
+        return read(row["key"])
+
+
+class _Bounded(Aggregation):
+    """An aggregation of values within bounds.
+
+    Args:
+        value: the number of a row; None, NaN and what is no number add nothing.
+        lower, upper: bounds that are known beforehand, not read from the data.
+        options: as for `Aggregation`.
+    """
+
+    def __init__(self, value: Extract, *, lower: Number, upper: Number, **options: Any) -> None:
+        self._value, self._bounds = checked("value", value), {"lower": lower, "upper": upper}
+        super().__init__(**options)
+
+
+class Sum(_Bounded):
+    """Add up values by key; the bounds are of what a unit adds to a group, or with per="row" of each row."""
+
+    def __init__(
+        self, value: Extract, *, lower: Number, upper: Number, per: str = "unit", **options: Any
+    ) -> None:
+        self._per = per
+        super().__init__(value, lower=lower, upper=upper, **options)
+
+    def _aggregates(self) -> dict[str, Aggregate]:
+        return {"n": aggregates.sum("value", per=self._per, **self._bounds)}
+
+
+class Mean(_Bounded):
+    """Average values by key; each is clamped to the bounds."""
+
+    def _aggregates(self) -> dict[str, Aggregate]:
+        return {"n": aggregates.mean("value", **self._bounds)}
+
+
+class Variance(_Bounded):
+    """Return the population variance of values by key; each is clamped to the bounds."""
+
+    def _aggregates(self) -> dict[str, Aggregate]:
+        return {"n": aggregates.variance("value", **self._bounds)}
+
+
+class Quantiles(_Bounded):
+    """Return a tuple of quantiles of values by key, at the given ranks."""
+
+    def __init__(
+        self, value: Extract, ranks: Sequence[float], *, lower: Number, upper: Number, **options: Any
+    ) -> None:
+        self._ranks = ranks
+        super().__init__(value, lower=lower, upper=upper, **options)
+
+    def _aggregates(self) -> dict[str, Aggregate]:
+        return {"n": aggregates.quantiles("value", list(self._ranks), **self._bounds)}
+
+    @staticmethod
+    def _result(row: dict[str, Any]) -> Any:
+        outputs = tuple(v for name, v in row.items() if name != "key")
+        return (read(row["key"]), outputs) if "key" in row else outputs
+
+
+def _key_texts(public_keys: Sequence[Any] | None) -> list[str] | None:
+    if public_keys is None:
+        return None
+    try:
+        return [written(k) for k in public_keys]
+    except (TypeError, ValueError):
+        raise ParameterError(
+            "public_keys", public_keys, "a list of texts, ints, floats, dates, or tuples of these"
+        ) from None

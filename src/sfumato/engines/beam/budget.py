@@ -1,0 +1,58 @@
+"""One budget for everything that a pipeline releases."""
+
+from __future__ import annotations
+
+import threading
+from fractions import Fraction
+from typing import Any, NoReturn
+
+from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+from sfumato.errors import BudgetError
+
+
+class Budget:
+    """An (epsilon, delta) that aggregations draw on when they are applied, and that cannot be overspent.
+
+    By basic composition: epsilons add up, deltas add up, exactly. From several threads too.
+
+    Args:
+        epsilon, delta: all that may be spent. A float is taken as exactly its binary value, and ten times
+            0.1 is then more than 1; texts ("0.1") and Fractions are what they say.
+
+    >>> budget = Budget(epsilon=1, delta="1e-6")
+    >>> budget.spend("0.75")
+    >>> budget.left
+    (0.25, 1e-06)
+    >>> budget.spend("0.5")
+    Traceback (most recent call last):
+    sfumato.errors.BudgetError: epsilon='0.5', delta=0 is more than is left of the budget: ...
+    """
+
+    def __init__(self, epsilon: Any, delta: Any = 0) -> None:
+        self._epsilon, self._delta = admissible_epsilon(epsilon), admissible_delta(delta)
+        self._lock = threading.Lock()
+
+    @property
+    def left(self) -> tuple[float, float]:
+        """What may still be spent."""
+        return float(self._epsilon), float(self._delta)
+
+    def spend(self, epsilon: Any, delta: Any = 0) -> None:
+        """Take a share.
+
+        Raises:
+            BudgetError: it is not admissible, or more than is left; nothing is taken then.
+        """
+        eps: Fraction = admissible_epsilon(epsilon)
+        dlt: Fraction = admissible_delta(delta)
+        with self._lock:
+            if eps > self._epsilon or dlt > self._delta:
+                left = ", ".join(map("{:.6g}".format, self.left))
+                raise BudgetError(
+                    f"epsilon={epsilon!r}, delta={delta!r} is more than is left of the budget: ({left}). "
+                    "Give the aggregations shares that add up to the budget, as texts or Fractions"
+                )
+            self._epsilon, self._delta = self._epsilon - eps, self._delta - dlt
+
+    def __reduce__(self) -> NoReturn:
+        raise BudgetError("a budget cannot be copied: what both copies spend would not be counted")

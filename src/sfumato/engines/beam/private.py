@@ -1,0 +1,96 @@
+"""Private collections: rows whose units are known to the collection, and not to what is done with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import apache_beam as beam
+
+from sfumato.engines.beam.aggregations import Aggregation
+from sfumato.engines.beam.budget import Budget
+from sfumato.engines.beam.callables import checked, forgiving
+from sfumato.engines.beam.release import check_collection
+from sfumato.engines.beam.values import written
+from sfumato.errors import ParameterError, QueryError
+
+# A unit as text, and what belongs to it.
+Owned = tuple[str, Any]
+
+
+class MakePrivate(beam.PTransform):  # type: ignore[misc]
+    """Make a collection private: `rows | MakePrivate(budget=Budget(...), unit=lambda row: row.user)`.
+
+    Args:
+        budget: what all aggregations of the private collection draw on; may be shared by several.
+        unit: tells whose a row is. Rows where it is None, or raises, or gives something other than text,
+            an int or float, bytes, a date, a UUID or a tuple of these, are dropped.
+    """
+
+    def __init__(self, *, budget: Budget, unit: Callable[[Any], Any]) -> None:
+        super().__init__()
+        if not isinstance(budget, Budget):
+            raise ParameterError("budget", budget, "a Budget(epsilon=..., delta=...)")
+        self._budget, self._unit = budget, checked("unit", unit)
+
+    def expand(self, rows: beam.PCollection) -> PrivateCollection:
+        """Return the private collection."""
+        check_collection(rows)
+        unit = self._unit
+
+        def owned(row: Any) -> list[Owned]:
+            owner = unit(row)
+            return [] if owner is None else [(written(owner), row)]
+
+        return PrivateCollection(rows | "Units" >> beam.FlatMap(forgiving(owned)), self._budget)
+
+
+class PrivateCollection:
+    """Rows that leave only through aggregations. Made by `MakePrivate`.
+
+    What is done to it is done to one row at a time, and does not see whose the row is. A callable must
+    depend on its row alone: one that counts rows, or that remembers them, undoes the guarantee. One that
+    raises drops its row.
+    """
+
+    def __init__(self, owned: beam.PCollection, budget: Budget) -> None:
+        self._owned, self._budget = owned, budget
+
+    def map(self, function: Callable[[Any], Any], label: str | None = None) -> PrivateCollection:
+        """Replace each row by what the function returns."""
+        checked("map", function)
+        return self._each(lambda row: (function(row),), label or _label("Map", function))
+
+    def filter(self, condition: Callable[[Any], bool], label: str | None = None) -> PrivateCollection:
+        """Keep the rows for which the function returns a true value."""
+        checked("filter", condition)
+        return self._each(lambda row: (row,) if condition(row) else (), label or _label("Filter", condition))
+
+    def flat_map(
+        self, function: Callable[[Any], Iterable[Any]], label: str | None = None
+    ) -> PrivateCollection:
+        """Replace each row by the rows that the function returns; all are of the same unit."""
+        checked("flat_map", function)
+        return self._each(function, label or _label("FlatMap", function))
+
+    def __or__(self, aggregation: Aggregation) -> beam.PCollection:
+        """Apply an aggregation; a label may be given as `private | "label" >> Count(...)`."""
+        label = getattr(aggregation, "label", None)
+        inner = getattr(aggregation, "transform", aggregation)
+        if not isinstance(inner, Aggregation):
+            raise QueryError(
+                f"a private collection does not give its rows to {aggregation!r}; apply Count, CountUnits, "
+                "Sum, Mean, Variance, Quantiles or SelectGroups, or use its map, filter and flat_map"
+            )
+        return self._owned | label >> inner.drawing_on(self._budget)
+
+    def _each(self, function: Callable[[Any], Iterable[Any]], label: str) -> PrivateCollection:
+        def owned(pair: Owned) -> list[Owned]:
+            unit, row = pair
+            return [(unit, made) for made in function(row)]
+
+        return PrivateCollection(self._owned | label >> beam.FlatMap(forgiving(owned)), self._budget)
+
+
+def _label(verb: str, function: Callable[..., Any]) -> str:
+    return f"{verb}({getattr(function, '__name__', type(function).__name__)})"

@@ -1,0 +1,120 @@
+"""The SQL of an exact query in stages, for engines that move data between machines.
+
+Rows give partial sums by unit and group; partial sums of whole units give bounded totals by group; totals
+of whole groups give the answer. What is computed before the limits are applied is sums, so it may be
+computed in parts and added up; and a group that is among the first of a unit's groups is among the first
+of those in each part, so a part may forget the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sfumato.engines.duckdb.exact_sql import ExactSql, written
+from sfumato.engines.duckdb.group_limit import first_pairs
+from sfumato.engines.duckdb.text import identifier
+from sfumato.transformations import QuantileTree
+
+PARTIALS, TOTALS = "partials", "totals"
+
+
+class StagedSql(ExactSql):
+    """Writes each stage of one exact query. The tables `partials` and `totals` hold what came in."""
+
+    def partials(self, shards: int) -> str:
+        """Return the first stage, from any part of the rows: shard of the unit, u, keys, n and sums."""
+        ctes = {"input": self._input()}
+        if self.query.public_keys is not None:
+            ctes["eligible"] = self._eligible()
+        source = "eligible" if "eligible" in ctes else "input"
+        pairs = "kept" if self._limited else "pairs"
+        ctes |= self._pairs(source)
+        columns = [_shard(["pair.u"], shards), "pair.*"]
+        joins = ""
+        for index, tree in enumerate(self.trees):
+            name, column = f"leaves{index}", identifier(tree.coordinates[0])
+            ctes[name] = (
+                f"SELECT {self._pair_keys}, list({{'leaf': leaf, 'm': m}}) AS {column} "
+                f"FROM ({self._leaves_of_rows(tree, source)}) GROUP BY {self._pair_keys}"
+            )
+            columns.append(f"{name}.{column}")
+            joins += f" LEFT JOIN {name} ON ({self._same_pair('pair', name)})"
+        return f"WITH {written(ctes)}\nSELECT {', '.join(columns)} FROM {pairs} AS pair{joins}"
+
+    def joined_partials(self) -> str:
+        """Return partial sums of one shard from several: in the first stage's columns, but fewer rows."""
+        ctes = self._joined_pairs()
+        pairs = list(ctes)[-1]
+        columns, joins = [f"(SELECT min(shard) FROM {PARTIALS}) AS shard", "pair.*"], ""
+        for index, tree in enumerate(self.trees):
+            name, column = f"leaves{index}", identifier(tree.coordinates[0])
+            ctes[name] = (
+                f"SELECT {self._pair_keys}, list({{'leaf': leaf, 'm': m}}) AS {column} "
+                f"FROM ({self._joined_leaves(tree)}) GROUP BY {self._pair_keys}"
+            )
+            columns.append(f"{name}.{column}")
+            joins += f" LEFT JOIN {name} ON ({self._same_pair('pair', name)})"
+        return f"WITH {written(ctes)}\nSELECT {', '.join(columns)} FROM {pairs} AS pair{joins}"
+
+    def totals(self, shards: int) -> str:
+        """Return the second stage, from all partial sums of some units: shard of the group, keys, totals."""
+        ctes = self._joined_pairs()
+        pairs = list(ctes)[-1]
+        ctes["sums"] = self._sums(pairs)
+        columns, joins = [_shard([f"sums.{k}" for k in self.keys], shards), "sums.*"], ""
+        for index, tree in enumerate(self.trees):
+            name, column = f"leaves{index}", identifier(tree.coordinates[0])
+            ctes |= self._leaves(name, tree, self._joined_leaves(tree), pairs)
+            columns.append(f"{name}.{column}")
+            joins += f" LEFT JOIN {name} ON ({self._match('sums', name)})"
+        return f"WITH {written(ctes)}\nSELECT {', '.join(columns)} FROM sums{joins}"
+
+    def _joined_pairs(self) -> dict[str, str]:
+        """Add up partial sums, and keep each unit in its first groups; the last expression holds them."""
+        sums = [
+            f"sum({identifier(p.coordinate)}) AS {identifier(p.coordinate)}" for p in self.parts if p.pair
+        ]
+        summed = ", ".join([self._pair_keys, "CAST(sum(n) AS BIGINT) AS n", *sums])
+        ctes = {"pairs": f"SELECT {summed} FROM {PARTIALS} GROUP BY {self._pair_keys}"}
+        if self._limited:
+            ctes |= first_pairs("pairs", self.keys, self.query.groups, self.salt)
+        return ctes
+
+    def _joined_leaves(self, tree: QuantileTree) -> str:
+        return (
+            f"SELECT {self._pair_keys}, leaf.leaf AS leaf, CAST(sum(leaf.m) AS BIGINT) AS m FROM "
+            f"(SELECT {self._pair_keys}, unnest({identifier(tree.coordinates[0])}) AS leaf FROM {PARTIALS}) "
+            "GROUP BY ALL"
+        )
+
+    def joined_totals(self) -> str:
+        """Return totals of one shard of groups from several: in the second stage's columns."""
+        columns = [f"(SELECT min(shard) FROM {TOTALS}) AS shard", "sums.*"]
+        ctes, joins = self._joined_totals(), ""
+        for index, tree in enumerate(self.trees):
+            columns.append(f"leaves{index}.{identifier(tree.coordinates[0])}")
+            joins += f" LEFT JOIN leaves{index} ON ({self._match('sums', f'leaves{index}')})"
+        return f"WITH {written(ctes)}\nSELECT {', '.join(columns)} FROM sums{joins}"
+
+    def merged(self) -> str:
+        """Return the last stage, from all totals of some groups, and their public keys: the answer."""
+        return f"WITH {written(self._joined_totals())}\n{self._output()}"
+
+    def _joined_totals(self) -> dict[str, str]:
+        sums = [f"sum({identifier(p.coordinate)}) AS {identifier(p.coordinate)}" for p in self.parts]
+        grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
+        columns = ", ".join([*self.keys, *sums]) or "count(*) AS nothing"
+        ctes = {"sums": f"SELECT {columns} FROM {TOTALS}{grouping}"}
+        for index, tree in enumerate(self.trees):
+            column = identifier(tree.coordinates[0])
+            leaves = (
+                f"SELECT {self._columns}leaf.leaf AS leaf, CAST(sum(leaf.weight) AS BIGINT) AS weight FROM "
+                f"(SELECT {self._columns}unnest({column}) AS leaf FROM {TOTALS}) GROUP BY ALL"
+            )
+            ctes[f"leaves{index}"] = self._listed(tree, f"({leaves})")
+        return ctes
+
+
+def _shard(columns: Sequence[str], shards: int) -> str:
+    where = f"CAST(hash({', '.join(columns)}) % {shards} AS INTEGER)" if columns else "0"
+    return f"{where} AS shard"

@@ -1,0 +1,248 @@
+"""An exact query in three stages with two shuffles between them, for rows on many machines.
+
+    rows --partials--> (shard of the unit, sums by unit and group)
+         --totals----> (shard of the group, bounded totals by group)
+         --merged----> exact statistics of whole groups, sorted by key
+
+Each stage runs DuckDB on what its worker holds, out of core, so an expression, a key and a limit mean on
+every engine what they mean on DuckDB. Between stages an engine moves `Payload`s to where their shard is
+put together, and never looks inside. A first stage may be repeated, or run on any split of the rows: its
+sums add up. What one worker holds of a unit is bounded by the limit of groups, not by its rows.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import groupby
+from typing import NamedTuple, TypeVar
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS
+from sfumato.engines.duckdb.sources import connect
+from sfumato.engines.duckdb.staged_sql import PARTIALS, TOTALS, StagedSql
+from sfumato.engines.duckdb.text import identifier
+from sfumato.errors import EngineError
+from sfumato.measurements.wide import int64_values
+from sfumato.query.engine import ExactQuery, Schema
+from sfumato.transformations import QuantileTree
+
+ROWS = "source_rows"
+BATCH_ROWS = 1 << 16
+
+T = TypeVar("T")
+Types = tuple[tuple[str, str], ...]
+
+
+class Payload(NamedTuple):
+    """A part of one shard on its way to the next stage: an Arrow stream."""
+
+    shard: int
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The stages of one release; made by the engine, sent to its workers.
+
+    Args:
+        query: what to compute.
+        rows: the Arrow schema of the rows.
+        schema: the columns after the query's steps.
+        salt: for the order in which a unit's groups are kept, one for the whole release.
+        shards: into how many parts units, and groups, are divided.
+        partial_types, total_types: names and DuckDB types of what the first two stages give.
+        timezone: in which times with a zone are read, on every worker.
+        version: of DuckDB, whose hash divides units among workers.
+    """
+
+    query: ExactQuery
+    rows: pa.Schema
+    schema: Schema
+    salt: int
+    shards: int
+    partial_types: Types
+    total_types: Types
+    timezone: str
+    version: str = duckdb.__version__
+
+    @classmethod
+    def of(cls, engine: DuckDBEngine, rows: pa.Schema, query: ExactQuery, shards: int) -> Stages:
+        """Prepare the stages.
+
+        Args:
+            engine: opened on an empty table with the rows' schema.
+            rows: that schema.
+            query: what to compute.
+            shards: at least 1; more shards, smaller ones.
+        """
+        schema, salt = engine.schema(query.steps), secrets.randbits(64)
+        bare = cls(query, rows, schema, salt, shards, (), (), engine.timezone)
+        partial_types = bare._types(bare._sql.partials(shards), ())
+        half = replace(bare, partial_types=partial_types)
+        return replace(half, total_types=half._types(half._sql.totals(shards), ((PARTIALS, partial_types),)))
+
+    @property
+    def _sql(self) -> StagedSql:
+        return StagedSql(self.query, ROWS, self.rows.names, self.schema, self.salt)
+
+    @property
+    def has_trees(self) -> bool:
+        """Whether leaves of quantile trees are among the statistics."""
+        return any(isinstance(s, QuantileTree) for s in self.query.statistics)
+
+    @property
+    def group_shards(self) -> int:
+        """How many shards of groups there are: one where nothing is grouped by."""
+        return self.shards if self.query.keys else 1
+
+    def partials(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Payload]:
+        """Sum any part of the rows by unit and group."""
+        with self._connection() as connection:
+            typed = (_as_declared(batch, self.rows) for batch in batches)
+            connection.register("arriving", pa.RecordBatchReader.from_batches(self.rows, typed))
+            yield from _guarded(self._partials(connection))
+
+    def _partials(self, connection: duckdb.DuckDBPyConnection) -> Iterator[Payload]:
+        connection.execute(f"CREATE TEMP TABLE {ROWS} AS FROM arriving")
+        yield from _payloads(connection, self._sql.partials(self.shards))
+
+    def totals(self, payloads: Iterable[bytes]) -> Iterator[Payload]:
+        """Bound whole units, of one shard or several, and sum them by group."""
+        with self._connection() as connection:
+            yield from _guarded(self._totals(connection, payloads))
+
+    def _totals(self, connection: duckdb.DuckDBPyConnection, payloads: Iterable[bytes]) -> Iterator[Payload]:
+        _load(connection, PARTIALS, self.partial_types, payloads)
+        yield from _payloads(connection, self._sql.totals(self.group_shards))
+
+    def joined_partials(self, payloads: Iterable[bytes]) -> list[bytes]:
+        """Add up partial sums of one shard that came in several parts."""
+        with self._connection() as connection:
+            _load(connection, PARTIALS, self.partial_types, payloads)
+            return [p.data for p in _guarded(_payloads(connection, self._sql.joined_partials()))]
+
+    def joined_totals(self, payloads: Iterable[bytes]) -> list[bytes]:
+        """Add up totals of one shard of groups that came in several parts."""
+        with self._connection() as connection:
+            _load(connection, TOTALS, self.total_types, payloads)
+            return [p.data for p in _guarded(_payloads(connection, self._sql.joined_totals()))]
+
+    def merged(
+        self, shard: int | None, payloads: Iterable[bytes], batch_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield exact statistics of one shard (None: of all), sorted by key; at least one batch."""
+        with self._connection(shard) as connection:
+            yield from _guarded(self._merged(connection, payloads, batch_rows))
+
+    def _merged(
+        self, connection: duckdb.DuckDBPyConnection, payloads: Iterable[bytes], batch_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        _load(connection, TOTALS, self.total_types, payloads)
+        reader = connection.sql(self._sql.merged()).to_arrow_reader(batch_rows)
+        empty = True
+        for batch in reader:
+            empty = False
+            yield batch
+        if empty:
+            yield pa.RecordBatch.from_pylist([], schema=reader.schema)
+
+    @contextmanager
+    def _connection(self, shard: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Open a connection of its own, with the public keys (of one shard of groups)."""
+        if duckdb.__version__ != self.version:
+            raise EngineError(
+                f"a worker has DuckDB {duckdb.__version__}, but the release was made with {self.version}; "
+                "install the same version everywhere, as its hash divides units among workers"
+            )
+        with _database(os.getpid(), self.timezone)[0].cursor() as opened:
+            self._add_public_keys(opened, shard)
+            yield opened
+
+    def _add_public_keys(self, connection: duckdb.DuckDBPyConnection, shard: int | None) -> None:
+        if self.query.public_keys is not None:
+            names = [f"k{i}" for i in range(len(self.query.keys))]
+            connection.register("given_keys", self.query.public_keys.rename_columns(names))
+            types = dict(self.total_types)
+            typed = ", ".join(f"CAST({n} AS {types[n]}) AS {n}" if n in types else n for n in names)
+            mine = f" WHERE hash({', '.join(names)}) % {self.group_shards} = {shard}"
+            connection.execute(
+                f"CREATE TEMP TABLE {PUBLIC_KEYS} AS FROM (SELECT {typed} FROM given_keys)"
+                + (mine if shard is not None else "")
+            )
+
+    def _types(self, text: str, tables: tuple[tuple[str, Types], ...]) -> Types:
+        with self._connection() as connection:
+            connection.register(ROWS, self.rows.empty_table())
+            for name, types in tables:
+                _load(connection, name, types, ())
+            described = connection.execute(f"DESCRIBE {text}").fetchall()
+        return tuple((row[0], row[1]) for row in described)
+
+
+@cache
+def _database(process: int, zone: str) -> tuple[duckdb.DuckDBPyConnection, tempfile.TemporaryDirectory[str]]:
+    """Open the database of this process: a new one for each stage takes longer than a small stage.
+
+    Its connections share memory and a folder, but no table; what one spilled goes when it is closed.
+    """
+    spill = tempfile.TemporaryDirectory(prefix="sfumato-")
+    database = connect(zone, spill.name)
+    database.execute("SET threads = 1")
+    return database, spill
+
+
+def _as_declared(batch: pa.RecordBatch, rows: pa.Schema) -> pa.RecordBatch:
+    """Return the batch under the declared schema: a time zone's name or a width of offsets may differ."""
+    if batch.schema.equals(rows):
+        return batch
+    columns = [c.cast(f.type) for c, f in zip(batch.columns, rows, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=rows)
+
+
+def _load(connection: duckdb.DuckDBPyConnection, table: str, types: Types, payloads: Iterable[bytes]) -> None:
+    """Make a table, which DuckDB may spill, of parts that come in one at a time."""
+    columns = ", ".join(f"{identifier(name)} {kind}" for name, kind in types)
+    connection.execute(f"CREATE TEMP TABLE {table} ({columns})")
+    batches = (batch for data in filter(None, payloads) for batch in pa.ipc.open_stream(data))
+    # What was added up in parts may be of wider types than what was not.
+    for schema, alike in groupby(batches, key=lambda batch: batch.schema):
+        connection.register("arriving", pa.RecordBatchReader.from_batches(schema, alike))
+        connection.execute(f"INSERT INTO {table} FROM arriving")
+        connection.unregister("arriving")
+
+
+def _payloads(connection: duckdb.DuckDBPyConnection, text: str) -> Iterator[Payload]:
+    """Run a query whose first column is the shard, and cut its rows by shard."""
+    for batch in connection.sql(text).to_arrow_reader(BATCH_ROWS):
+        shard = int64_values(batch.column(0))
+        order = np.argsort(shard, kind="stable")
+        sorted_batch = batch.take(pa.array(order))
+        starts = np.flatnonzero(np.diff(shard[order], prepend=-1))
+        for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
+            part = sorted_batch.slice(start, end - start)
+            yield Payload(int(shard[order[start]]), _stream(part))
+
+
+def _stream(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def _guarded(items: Iterator[T]) -> Iterator[T]:
+    try:
+        yield from items
+    except (duckdb.Error, pa.ArrowException, OSError):
+        # The library's own text may quote rows.
+        raise EngineError("a worker's DuckDB stopped; memory or disk ran out, or rows changed type") from None

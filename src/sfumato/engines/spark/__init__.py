@@ -1,0 +1,1 @@
+"""Releases on Apache Spark."""

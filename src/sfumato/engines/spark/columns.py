@@ -1,0 +1,71 @@
+"""Types of columns: Spark's to Arrow's on the way in, DuckDB's to Spark's on the way out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from sfumato.engines.work import Work
+from sfumato.errors import ColumnError, EngineError
+from sfumato.query.engine import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+# DuckDB's types of group keys that are the same values in Spark. Others (unsigned, 128-bit, time of day) lack
+# a type there, or lose values in the one that is nearest.
+_KEYS = {
+    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "VARCHAR", "DATE",
+    "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "UUID",
+}  # fmt: skip
+
+
+def arrow_rows(frame: DataFrame) -> pa.Schema:
+    """Return the schema in which workers are given the rows.
+
+    Raises:
+        EngineError: a column cannot be passed on, or two have one name.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    zone = str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
+    fields, seen = [], set()
+    for field in frame.schema:
+        if field.name.casefold() in seen:
+            raise EngineError(
+                f"scan: the data frame has two columns {field.name!r} (names are equal whatever their case); "
+                "rename or drop one"
+            )
+        seen.add(field.name.casefold())
+        try:
+            kind = to_arrow_type(field.dataType, timezone=zone)
+        except (PySparkException, AssertionError):
+            raise EngineError(
+                f"scan: the column {field.name!r} is {field.dataType.simpleString()}, which Spark cannot "
+                f"pass to Python's workers; drop it, or cast it: frame.withColumn({field.name!r}, ...)"
+            ) from None
+        fields.append(pa.field(field.name, kind, nullable=field.nullable))
+    if not fields:
+        raise EngineError("scan: the data frame has no columns")
+    return pa.schema(fields)
+
+
+def spark_outputs(work: Work, schema: Schema) -> StructType:
+    """Return Spark's schema of a release's outputs.
+
+    Raises:
+        ColumnError: a group key is of a type that Spark lacks.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    for key in work.stages.query.keys:
+        kind = schema[key].type_name
+        if kind not in _KEYS and not kind.startswith(("DECIMAL", "ENUM")):
+            raise ColumnError(
+                f"group_by: {key!r} is {kind}, which Spark has no type for; derive another first: "
+                f"with_columns({key}='CAST({key} AS VARCHAR)')"
+            )
+    return from_arrow_schema(work.schema, prefer_timestamp_ntz=True)

@@ -1,0 +1,138 @@
+"""Plans to releases on Apache Spark: two shuffles, and DuckDB inside the workers.
+
+Spark reads the rows, moves parts of shards between machines and keeps what is waiting; it never looks
+inside a part. What a row expression, a key or a limit means is settled once, in `engines.duckdb.stages`.
+Nothing is collected to the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.stages import Stages
+from sfumato.engines.spark.columns import arrow_rows, spark_outputs
+from sfumato.engines.spark.tasks import PARTS, Merge, Partials, Totals, shipped
+from sfumato.engines.work import Work
+from sfumato.errors import EngineError, ParameterError
+from sfumato.query.engine import ExactQuery, Schema, Step
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from sfumato.noise import Words
+    from sfumato.query.plan import Plan
+
+# A shard should fit in the memory of DuckDB with ease; what Spark's estimate of a size counts is compressed.
+SHARD_BYTES = 32 << 20
+
+
+class SparkEngine:
+    """Evaluates queries on a Spark data frame.
+
+    Args:
+        frame: the rows; lazily, as everything here.
+    Raises:
+        EngineError: it is no classic batch frame, or has columns that cannot be told apart or passed on.
+    """
+
+    name = "Spark"
+
+    def __init__(self, frame: DataFrame) -> None:
+        _check_frame(frame)
+        self._frame = frame
+        self._rows = arrow_rows(frame)
+        zone = str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
+        try:
+            self._local = DuckDBEngine.open(self._rows.empty_table(), zone)
+        except EngineError as error:
+            raise EngineError(f"spark.sql.session.timeZone: {error}") from None
+
+    def schema(self, steps: Sequence[Step] = ()) -> Schema:
+        """Return the columns after the steps."""
+        return self._local.schema(steps)
+
+    def public_keys(self, keys: Sequence[str], values: object, steps: Sequence[Step]) -> pa.Table:
+        """Return public keys with the key columns' types, sorted."""
+        return self._local.public_keys(keys, values, steps)
+
+    def release(
+        self, plan: Plan, *, confidence: float | None = None, unsafe_words: Words | None = None
+    ) -> DataFrame:
+        """Return the noisy table as a data frame, lazily: the same numbers however often it is computed.
+
+        Args:
+            plan: what to do.
+            confidence: also give error bars, in columns named `<output>_error`.
+            unsafe_words: refused here; the noise of a batch follows from a secret of the release.
+        """
+        if unsafe_words is not None:
+            raise ParameterError(
+                "unsafe_words", unsafe_words, "left out on Spark, whose workers draw the noise"
+            )
+        return self.released(self.work(plan, confidence))
+
+    def work(self, plan: Plan, confidence: float | None = None) -> Work:
+        """Return what the workers will do for one release; it holds the secret of the release."""
+        return Work.of(plan, self._stages(plan.exact), confidence)
+
+    def released(self, work: Work) -> DataFrame:
+        """Return the data frame of a release."""
+        columns = spark_outputs(work, self.schema(work.stages.query.steps))
+        return self._groups(work.stages).mapInArrow(shipped(Merge(work)), columns)
+
+    def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield exact statistics on the driver, sorted by key: for tests, no release calls it."""
+        stages = self._stages(query)
+        totals = [bytes(row.data) for row in self._totals(stages).collect()]
+        return stages.merged(None, totals, batch_rows)
+
+    def _stages(self, query: ExactQuery) -> Stages:
+        rows = pa.schema([self._rows.field(name) for name in self._local.reads(query)])
+        return Stages.of(self._local, rows, query, self._shards())
+
+    def _shards(self) -> int:
+        """Return a number that grows with the cluster and with the data, within the session's own setting."""
+        session = self._frame.sparkSession
+        most = int(str(session.conf.get("spark.sql.shuffle.partitions")))
+        size = int(str(self._frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
+        return max(int(session.sparkContext.defaultParallelism), min(-(-size // SHARD_BYTES), most))
+
+    def _totals(self, stages: Stages) -> DataFrame:
+        """Return totals of groups, in parts, wherever their units were bounded."""
+        # Under plain names: Spark takes the dots of a name for a path, in its own mapInArrow too.
+        columns = [self._frame[_quoted(name)].alias(f"c{i}") for i, name in enumerate(stages.rows.names)]
+        used = self._frame.select(columns)
+        units = used.mapInArrow(shipped(Partials(stages)), PARTS).repartitionById(stages.shards, "shard")
+        return units.mapInArrow(shipped(Totals(stages)), PARTS)
+
+    def _groups(self, stages: Stages) -> DataFrame:
+        """Return parts of shards of groups, each shard in a partition of its own."""
+        # A part for each shard, so that public groups appear where nothing arrives.
+        seeds = self._frame.sparkSession.range(stages.group_shards)
+        empty = seeds.selectExpr("CAST(id AS INT) AS shard", "CAST('' AS BINARY) AS data")
+        return self._totals(stages).union(empty).repartitionById(stages.group_shards, "shard")
+
+
+def _check_frame(frame: DataFrame) -> None:
+    module = type(frame).__module__
+    if not module.startswith("pyspark.sql") or not hasattr(frame, "mapInArrow"):
+        raise EngineError(
+            f"scan: cannot read a {type(frame).__name__} of {module.partition('.')[0]}; pass a Spark data "
+            "frame (of pandas on Spark: frame.to_spark())"
+        )
+    if ".connect." in module:
+        raise EngineError(
+            "scan: the data frame is of Spark Connect, which is not supported; use a classic session"
+        )
+    if frame.isStreaming:
+        raise EngineError(
+            "scan: the data frame is a stream, which never ends; a release needs all rows of a unit"
+        )
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

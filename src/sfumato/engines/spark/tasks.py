@@ -1,0 +1,94 @@
+"""What Spark's Python workers run: each stage, as a function of the batches of one partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+import pyarrow as pa
+
+from sfumato.engines.duckdb.stages import Payload, Stages
+from sfumato.engines.work import Work
+from sfumato.errors import EngineError
+
+PARTS = "shard int, data binary"
+_PART_SCHEMA = pa.schema([("shard", pa.int32()), ("data", pa.binary())])
+
+Batches = Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True)
+class Partials:
+    """Rows of any partition to parts of shards of units."""
+
+    stages: Stages
+
+    def __call__(self, batches: Batches) -> Batches:
+        """Run on one partition."""
+        return _emitted(self.stages.partials(batches))
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Parts of whole shards of units to parts of shards of groups."""
+
+    stages: Stages
+
+    def __call__(self, batches: Batches) -> Batches:
+        """Run on one partition."""
+        for _, parts in _by_shard(batches):
+            yield from _emitted(self.stages.totals(parts))
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Parts of whole shards of groups to outputs."""
+
+    work: Work
+
+    def __call__(self, batches: Batches) -> Batches:
+        """Run on one partition."""
+        for shard, parts in _by_shard(batches):
+            yield from self.work.released(shard, parts)
+
+
+def shipped(task: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:
+    """Return the task as a function that says what is missing, where a worker cannot run it."""
+    from pyspark import cloudpickle
+
+    data = cloudpickle.dumps(task)
+
+    # Sent by its code, not by its name, so that it comes to say so.
+    def function(batches):  # type: ignore[no-untyped-def]
+        import pickle
+
+        try:
+            task = pickle.loads(data)
+        except ImportError as error:
+            raise RuntimeError(
+                f"Spark's Python workers lack the module {error.name!r}; install sfumato and what it needs "
+                "where they run, or send a packed environment along (docs/spark.md)"
+            ) from None
+        yield from task(batches)
+
+    return function
+
+
+def _emitted(payloads: Iterable[Payload]) -> Batches:
+    for payload in payloads:
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([payload.shard], pa.int32()), pa.array([payload.data], pa.binary())],
+            schema=_PART_SCHEMA,
+        )
+
+
+def _by_shard(batches: Batches) -> Iterator[tuple[int, Iterator[bytes]]]:
+    """Yield each shard with its parts, one at a time; Spark brings one shard to a partition."""
+    rows = (row for batch in batches for row in zip(*(c.to_pylist() for c in batch.columns), strict=True))
+    seen: set[int] = set()
+    for shard, parts in groupby(rows, key=lambda row: row[0]):
+        if shard in seen:
+            raise EngineError("parts of one shard came apart; do not change the partitions inside a release")
+        seen.add(shard)
+        yield shard, (data for _, data in parts)

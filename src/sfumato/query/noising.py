@@ -1,0 +1,110 @@
+"""Exact statistics of a batch of groups to noisy ones: the same on one machine and on many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.measurements.noise import Law
+from sfumato.measurements.selection import GroupSelection
+from sfumato.measurements.wide import WideIntegers, int64_values
+from sfumato.noise import Words
+from sfumato.query.estimates import NoisyNumbers, arrow_column
+from sfumato.query.quantiles import LeafCounts, NoisyTree, noisy_tree
+from sfumato.query.statistics import Requirements
+from sfumato.transformations import QuantileTree, Statistic
+
+
+@dataclass(frozen=True)
+class Noising:
+    """What turns exact statistics into a release; small, and fit to be sent to a worker.
+
+    Args:
+        keys: names of the key columns.
+        requirements: statistics, and how the outputs are made of them.
+        statistics: what the engine computes, in order.
+        steps: the grid step of each coordinate, in its own unit.
+        laws: the laws of the noise, by coordinate, in grid steps.
+        selection: how private groups are chosen, or None.
+    """
+
+    keys: tuple[str, ...]
+    requirements: Requirements
+    statistics: tuple[Statistic, ...]
+    steps: Mapping[str, Fraction]
+    laws: Mapping[str, Law]
+    selection: GroupSelection | None
+
+    def draw(self, batch: pa.RecordBatch, words: Words | None = None) -> NoisyBatch:
+        """Select groups and add noise.
+
+        Args:
+            batch: as an engine's `statistics` gives it.
+            words: a source of random words; None for this thread's secure words.
+        """
+        keys, exact = self._keys_of(batch), self.columns(batch)
+        values: dict[str, WideIntegers] = {}
+        if self.selection is not None:
+            kept, noisy = self.selection.select(int64_values(exact["units"]), words=words)
+            shown = arrow_column(np.flatnonzero(kept).astype(np.int64))
+            keys, exact = keys.take(shown), self.columns(batch.take(shown))
+            if noisy is not None:
+                values["units"] = WideIntegers.from_int64(noisy[kept])
+        trees: dict[str, NoisyTree] = {}
+        for statistic in self.requirements.statistics:
+            if isinstance(statistic, QuantileTree):
+                name = statistic.coordinates[0]
+                ranks = tuple(dict.fromkeys(e.rank for e in self.requirements.estimates if e.total == name))
+                counts = LeafCounts.from_arrow(exact[name])
+                trees[name] = noisy_tree(counts, self.laws[name], ranks, words)
+                continue
+            for name in statistic.coordinates:
+                if name not in values:
+                    column = WideIntegers.from_arrow(exact[name])
+                    values[name] = column + self.laws[name].rounded(len(column), words=words)
+        floats = {name: value.scaled(self.steps[name]) for name, value in values.items()}
+        return NoisyBatch(self, keys, NoisyNumbers(floats, trees, self.laws, self.steps))
+
+    def _keys_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if not self.keys:
+            return batch.select([])
+        return pa.RecordBatch.from_arrays(batch.columns[: len(self.keys)], names=list(self.keys))
+
+    def columns(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+        """Return columns by coordinate; by position, because a key may have a coordinate's name."""
+        plain = [s for s in self.statistics if not isinstance(s, QuantileTree)]
+        trees = [s for s in self.statistics if isinstance(s, QuantileTree)]
+        names = [name for s in [*plain, *trees] for name in s.coordinates]
+        return dict(zip(names, batch.columns[len(self.keys) :], strict=False))
+
+
+class NoisyBatch:
+    """A batch of released groups: key columns, and the noisy numbers of each group."""
+
+    def __init__(self, noising: Noising, keys: pa.RecordBatch, numbers: NoisyNumbers) -> None:
+        self.noising, self.keys, self.numbers = noising, keys, numbers
+
+    def outputs(self, confidence: float | None = None) -> pa.RecordBatch:
+        """Return the keys and one column for each output; then, with a confidence, one for each error bar."""
+        estimates = self.noising.requirements.estimates
+        columns = {e.name: self.numbers.output(e) for e in estimates}
+        if confidence is not None:
+            columns |= {f"{name}_error": c for name, c in self._half_widths(confidence).items()}
+        return self._with_keys(columns)
+
+    def half_widths(self, confidence: float) -> pa.RecordBatch:
+        """Return the keys and the half-width of each output's error bar."""
+        return self._with_keys(self._half_widths(confidence))
+
+    def _half_widths(self, confidence: float) -> dict[str, pa.Array]:
+        estimates = self.noising.requirements.estimates
+        return {e.name: arrow_column(self.numbers.half_width(e, confidence)) for e in estimates}
+
+    def _with_keys(self, columns: dict[str, pa.Array]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(
+            [*self.keys.columns, *columns.values()], names=[*self.keys.schema.names, *columns]
+        )

