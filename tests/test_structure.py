@@ -19,13 +19,14 @@ BELOW = {
     "exact": {"errors"},
     "noise": {"errors", "exact"},
     "framework": {"errors", "exact"},
-    "budget": {"errors", "exact", "noise"},
+    "budget": {"errors", "exact", "noise", "framework"},
     "transformations": {"errors", "exact", "framework"},
+    "snapping": {"errors", "exact", "noise", "framework", "transformations"},
     "measurements": {"errors", "exact", "noise", "framework", "budget", "transformations"},
     "query": {"errors", "exact", "noise", "framework", "budget", "transformations", "measurements"},
     "engines": {"errors", "exact", "framework", "transformations", "query"},
     "audit": {"errors", "exact", "noise"},
-    "testing": {"errors", "exact", "noise", "budget", "query", "audit"},
+    "testing": {"errors", "exact", "noise", "budget", "transformations", "query", "audit"},
     "cli": {"errors", "exact", "query", "engines"},
 }
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sfumato.engines.scan import scan, sql
+    from sfumato.measurements.stratified.survey import StratifiedProportion, stratified_proportion
     from sfumato.query.aggregates import count, count_units, mean, quantiles, stddev, sum, variance
     from sfumato.query.release import Release
     from sfumato.query.table import Question, Table
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Question": "sfumato.query.table",
     "Release": "sfumato.query.release",
+    "StratifiedProportion": "sfumato.measurements.stratified.survey",
     "Table": "sfumato.query.table",
     "count": "sfumato.query.aggregates",
     "count_units": "sfumato.query.aggregates",
@@ -27,6 +29,7 @@ _HOMES = {
     "scan": "sfumato.engines.scan",
     "sql": "sfumato.engines.scan",
     "stddev": "sfumato.query.aggregates",
+    "stratified_proportion": "sfumato.measurements.stratified.survey",
     "sum": "sfumato.query.aggregates",
     "variance": "sfumato.query.aggregates",
 }
@@ -34,6 +37,7 @@ _HOMES = {
 __all__ = [
     "Question",
     "Release",
+    "StratifiedProportion",
     "Table",
     "count",
     "count_units",
@@ -42,6 +46,7 @@ __all__ = [
     "scan",
     "sql",
     "stddev",
+    "stratified_proportion",
     "sum",
     "variance",
 ]

@@ -71,6 +71,34 @@ def round_down(number: Fraction) -> float:
     return 0.0 - round_up(-number)
 
 
+def root_up(square: Fraction) -> Fraction:
+    """Return a rational that is not below the root of `square` >= 0, and at most 2^-128 above, relatively.
+
+    >>> root_up(Fraction(9, 4)) == Fraction(3, 2), root_up(Fraction(2)) ** 2 > 2
+    (True, True)
+    """
+    return _root(square, 1)
+
+
+def root_down(square: Fraction) -> Fraction:
+    """Return a rational that is not above the root of `square` >= 0, and at most 2^-128 below, relatively.
+
+    >>> root_down(Fraction(9, 4)) == Fraction(3, 2), root_down(Fraction(2)) ** 2 < 2
+    (True, True)
+    """
+    return _root(square, 0)
+
+
+def _root(square: Fraction, up: int) -> Fraction:
+    whole = Fraction(math.isqrt(square.numerator), math.isqrt(square.denominator))
+    if whole * whole == square:
+        return whole
+    size = square.numerator.bit_length() - square.denominator.bit_length()
+    shift = 130 - size // 2
+    scaled = square * Fraction(4) ** shift
+    return Fraction(math.isqrt(scaled.numerator // scaled.denominator) + up) / Fraction(2) ** shift
+
+
 def _to_float(number: Fraction) -> float:
     try:
         return float(number)

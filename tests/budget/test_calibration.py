@@ -64,7 +64,10 @@ def test_distributions(name, epsilon):
     loss_at, calls = counted(DISTRIBUTIONS[name])
     found = calibrate(loss_at, epsilon, D)
     assert len(calls) < 40
-    assert loss_at(found).delta(epsilon) <= D < loss_at(found * (1 - COARSE)).delta(epsilon)
+    assert loss_at(found).delta(epsilon) <= D
+    # Bounds by distributions jump with their grid, by a little: what was found outside is what was tried.
+    tried = [x for x in calls if found * (1 - COARSE) <= x < found]
+    assert any(loss_at(x).delta(epsilon) > D for x in tried)
 
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)

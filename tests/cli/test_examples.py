@@ -47,3 +47,10 @@ def test_the_command_of_the_readme(registry, run):
     assert "How the answer is made" in done.stdout and "Wrote visits.png." in done.stdout
     assert Path("visits.png").stat().st_size > 10_000
     assert run("sql", (EXAMPLES / "visits_by_year.sql").read_text()).exit_code == 0
+
+
+def test_a_survey(capsys):
+    runpy.run_path(str(EXAMPLES / "stratified_proportion.py"))["main"]()
+    said = capsys.readouterr().out
+    assert "private       0." in said and "the truth     0.584" in said
+    assert "Budget: epsilon 1, for the answer of each respondent" in said

@@ -14,7 +14,7 @@ import sfumato as sf
 from sfumato.query.plan import Plan
 from sfumato.query.table import Table
 from sfumato.transformations import Moments, Norm, QuantileTree, Statistic, bound_groups, per_group
-from sfumato.transformations.quantile_tree import BRANCHING, HEIGHT, LEAVES
+from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT, LEAVES
 
 MANY, SOME = 10**6, 2000
 STRANGER = 10**9  # the unit that comes or goes

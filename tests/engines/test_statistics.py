@@ -33,6 +33,7 @@ from sfumato.transformations import (
     bound_groups,
     per_group,
 )
+from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT, LEAVES
 
 
 def generated(examples: int) -> settings:
@@ -216,7 +217,7 @@ Result = dict[tuple[Any, ...], dict[Any, int]]
 
 
 def evaluated(engine, query: ExactQuery, batch_rows: int = 1000) -> Result:
-    """Return an engine's answer: by key, by coordinate or (tree, leaf), integers that are not zero."""
+    """Return an engine's answer: by key, by coordinate or node of a tree, integers that are not zero."""
     found: Result = {}
     batches = list(engine.statistics(query, batch_rows))
     assert batches, "at least one batch"
@@ -235,7 +236,11 @@ def evaluated(engine, query: ExactQuery, batch_rows: int = 1000) -> Result:
                 if name.endswith(".tree"):
                     leaves = [e["leaf"] for e in row[name] or []]
                     assert leaves == sorted(set(leaves))
-                    numbers |= {(name, e["leaf"]): e["weight"] for e in row[name] or [] if e["weight"]}
+                    for level in range(1, HEIGHT + 1):
+                        for e in row[name] or []:
+                            node = name, level, e["leaf"] // (LEAVES // BRANCHING**level)
+                            if e["weight"]:
+                                numbers[node] = numbers.get(node, 0) + e["weight"]
                 elif row[name]:
                     assert row[name] == int(row[name])
                     numbers[name] = int(row[name])

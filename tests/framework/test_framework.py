@@ -11,22 +11,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.errors import ParameterError, QueryError, SfumatoError
+from sfumato.exact import root_up
 from sfumato.framework import (
     ContributionDomain,
     GaussianDP,
     GroupedIntegers,
     L1Distance,
     L2Distance,
-    PairDistance,
+    PrivacyUnitDistance,
     PureDP,
     Transformation,
 )
-from sfumato.framework.spaces import root_up
 from sfumato.measurements import gaussian, laplace
 from sfumato.transformations import Count, CountUnits, Norm, Row, UnitSum, bound_groups, per_group
 
 steady = settings(derandomize=True, database=None, deadline=None, max_examples=200)
 units = st.sampled_from([None, 1, 2, 3, "1"])
+UNITS = GroupedIntegers(("units",))
 rows = st.lists(
     st.builds(Row, units, st.sampled_from("abcd"), st.fixed_dictionaries({"x": st.integers(-9, 9)})),
     max_size=25,
@@ -103,10 +104,12 @@ def test_a_chain_adds_up_exactly():
         two = bound_groups(groups) >> per_group(statistics, Norm.L2, scales, groups)
         exact = groups * (9 + Fraction(1, 4))
         assert exact <= two.map(1) ** 2 <= exact * (1 + Fraction(1, 2**120))
-        assert (one >> laplace(["units", "rows"], scales)).map(1) == one.map(1)
-        assert (two >> gaussian(["units", "rows"], scales)).map(1) == two.map(1)
-    assert (one >> laplace(["units", "rows"], scales)).output_measure == PureDP()
-    assert (two >> gaussian(["units", "rows"], scales)).output_measure == GaussianDP()
+        assert (one >> laplace(scales, GroupedIntegers(("units", "rows")), keys=["a"])).map(1) == one.map(1)
+        assert (two >> gaussian(scales, GroupedIntegers(("units", "rows")), keys=["a"])).map(1) == two.map(1)
+    assert (one >> laplace(scales, GroupedIntegers(("units", "rows")), keys=["a"])).output_measure == PureDP()
+    assert (
+        two >> gaussian(scales, GroupedIntegers(("units", "rows")), keys=["a"])
+    ).output_measure == GaussianDP()
 
 
 @pytest.mark.parametrize(
@@ -123,9 +126,9 @@ def test_spaces_must_meet():
     counted = bound_groups(2) >> per_group([CountUnits()], Norm.L1, scales, 2)
     mismatches = [
         lambda: bound_groups(2) >> per_group([CountUnits()], Norm.L1, scales, 3),  # another limit of groups
-        lambda: counted >> gaussian(["units"], scales),  # another norm
-        lambda: counted >> laplace(["rows"], scales),  # another coordinate
-        lambda: counted >> laplace(["units"], [Fraction(2)]),  # another scale
+        lambda: counted >> gaussian(scales, UNITS, keys=["a"]),  # another norm
+        lambda: counted >> laplace(scales, GroupedIntegers(("rows",)), keys=["a"]),  # another coordinate
+        lambda: counted >> laplace([Fraction(2)], UNITS, keys=["a"]),  # another scale
         lambda: counted >> bound_groups(2),
         lambda: per_group([CountUnits()], Norm.L1, scales, 2) >> bound_groups(2),
     ]
@@ -136,7 +139,7 @@ def test_spaces_must_meet():
 
 @pytest.mark.parametrize("value", [-1, nan, inf, "x", None, True, Fraction(-1, 10**9)])
 def test_a_distance_is_a_finite_number_of_at_least_zero(value):
-    for item in (bound_groups(1), laplace(["units"], [Fraction(1)])):
+    for item in (bound_groups(1), laplace([Fraction(1)], UNITS, keys=["a"])):
         with pytest.raises(ParameterError):
             item.map(value)
 
@@ -151,20 +154,22 @@ def test_a_limit_of_groups_is_a_whole_number(value):
 def test_noise_needs_a_positive_scale_for_each_coordinate(scales):
     for make in (laplace, gaussian):
         with pytest.raises(SfumatoError):
-            make(["units"], scales)
+            make(scales, UNITS, keys=["a"])
 
 
 def test_noise_is_fresh_and_exactly_added():
     for make in (laplace, gaussian):
-        noisy = make(["units"], [Fraction(2**40)])
+        noisy = make([Fraction(2**40)], UNITS, keys=["a"])
         draws = {noisy({"a": {"units": 5}})["a"]["units"] for _ in range(8)}
         assert len(draws) == 8
-        exact = make(["units", "rows"], [Fraction(1, 2**20)] * 2)({"a": {"units": 2**70}, "b": {}})
+        exact = make([Fraction(1, 2**20)] * 2, GroupedIntegers(("units", "rows")), keys=["a", "b"])(
+            {"a": {"units": 2**70}, "b": {}}
+        )
         assert exact == {"a": {"units": 2**70, "rows": 0}, "b": {"units": 0, "rows": 0}}
 
 
 def test_equal_spaces_are_equal_and_others_are_not():
-    spaces = [ContributionDomain(1), ContributionDomain(2), PairDistance(1), GroupedIntegers(("a",)),
-              GroupedIntegers(("b",)), L1Distance((Fraction(1),)), L2Distance((Fraction(1),)), L1Distance((Fraction(2),))]  # fmt: skip
+    spaces = [ContributionDomain(1), ContributionDomain(2), PrivacyUnitDistance(1), GroupedIntegers(("a",)),
+              GroupedIntegers(("b",)), L1Distance((("a", Fraction(1)),)), L2Distance((("a", Fraction(1)),)), L1Distance((("a", Fraction(2)),))]  # fmt: skip
     for (i, one), (j, other) in product(enumerate(spaces), repeat=2):
         assert (one == other) is (i == j)

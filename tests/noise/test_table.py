@@ -6,7 +6,7 @@ import pytest
 
 from sfumato.noise import SeededWords
 from sfumato.noise import quantile_table as qt
-from sfumato.noise.rounding import _Buffers
+from sfumato.noise.rounding import Buffers
 from sfumato.noise.standard import gaussian, laplace
 
 bits = 96
@@ -15,7 +15,7 @@ standards = [laplace, gaussian]
 
 
 def _approximations(standard, words):
-    buffers = _Buffers(len(words))
+    buffers = Buffers(len(words))
     buffers.magnitudes(standard, qt.table(standard), words)
     return buffers._room[4].copy(), buffers._room[0].copy()
 

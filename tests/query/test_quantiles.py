@@ -5,7 +5,7 @@ import pytest
 
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.query.quantiles import PROFILE, LeafCounts, noisy_tree
-from sfumato.transformations.quantile_tree import LEAVES
+from sfumato.transformations.statistics.quantile_tree import LEAVES
 
 RANKS = (0.04, 0.25, 0.5, 0.9)
 STEPS = 1 << 14

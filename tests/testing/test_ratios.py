@@ -171,21 +171,21 @@ VARIANCES = {
 def test_variance_measured(case):
     g = VARIANCES[case]
     distance = np.abs(noisy_variances(g) - raw_variance(g))
-    for k in (1, 3):
-        exact = variance_tolerance(k, **g, rule="exact")
-        assert exact.failure <= 10.0**-k + 1e-12 and exact <= variance_tolerance(k, **g)
+    for k in (1, 2, 3):
+        joint, exact = variance_tolerance(k, **g), variance_tolerance(k, **g, rule="exact")
+        assert exact.failure <= 10.0**-k + 1e-12 and exact <= joint
         assert abs((distance > exact).mean() - exact.failure) < threshold(exact.failure)
-    joint = variance_tolerance(2, **g)
-    for t in (joint, joint / 2, joint / 4):
-        p = variance_failure_probability(t, **g)
-        assert p.error <= 1e-9 * p + 1e-300
-        assert abs((distance > t).mean() - p) < threshold(p)
-    near = complementary_variance_tolerance(2, **g)
-    assert abs((distance < near).mean() - 0.01) < threshold(0.01)
+        for t in (joint, joint / 2):
+            p = variance_failure_probability(t, **g)
+            assert p.error <= 1e-9 * p + 1e-300
+            assert abs((distance > t).mean() - p) < threshold(p)
+        near = complementary_variance_tolerance(k, **g)
+        assert abs((distance < near).mean() - 10.0**-k) < threshold(10.0**-k)
 
 
-def test_variance_defects_are_found():
-    g = VARIANCES["all"]
+@pytest.mark.parametrize("case", ["all", "squares", "sum", "count"])
+def test_variance_defects_are_found(case):
+    g = VARIANCES[case]
     wide, near = variance_tolerance(1, **g, rule="exact"), complementary_variance_tolerance(2, **g)
     for factor in (0.0, 0.7, 1.4, 2.0):
         distance = np.abs(noisy_variances(g, factor, FEW) - raw_variance(g))
@@ -359,6 +359,13 @@ def test_rounded_variance_measured():
     for t in (0.77, 1.9, 2.8):
         p = variance_failure_probability(t, **v)
         assert abs((distance > t).mean() - p) < threshold(p)
+    for k in (1, 2, 3):
+        joint, exact = variance_tolerance(k, **v), variance_tolerance(k, **v, rule="exact")
+        assert exact <= joint and exact.failure <= 10.0**-k
+        assert abs((distance > exact).mean() - exact.failure) < threshold(exact.failure)
+        assert (distance > joint).mean() < variance_failure_probability(joint, **v) + threshold(10.0**-k)
+        near = complementary_variance_tolerance(k, **v)
+        assert (distance < near).mean() < 10.0**-k + threshold(10.0**-k)
 
 
 cases = st.fixed_dictionaries(
@@ -403,6 +410,11 @@ def test_nothing_to_tell():
     assert (
         mean_failure_probability(5, **clamped) == 0 and mean_failure_probability(5, **clamped).k == math.inf
     )
+
+
+def test_the_document_of_2020_has_no_rule_for_variances():
+    with pytest.raises(ParameterError, match="the document of 2020 has a rule for means alone"):
+        variance_tolerance(1, **VARIANCES["all"], rule="2020")
 
 
 def test_bad_input():

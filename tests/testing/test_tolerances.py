@@ -101,6 +101,10 @@ def test_gaussian_sigma_is_the_analytic_one(epsilon, delta):
     multiplier = multipliers(23)[0]
     for s in SENSITIVITIES:
         sigma = exact(gaussian_tolerance(23, s, epsilon, delta)) / multiplier
+        for k in KS:
+            outside, inside = multipliers(k)
+            assert off(gaussian_tolerance(k, s, epsilon, delta), outside * sigma) < 1e-15
+            assert off(complementary_gaussian_tolerance(k, s, epsilon, delta), inside * sigma) < 1e-15
         mu = exact(s) / sigma
         with mpmath.workdps(800):
             assert true_delta(exact(epsilon), mu * (1 - mpmath.mpf(10) ** -15)) <= exact(delta)

@@ -20,8 +20,8 @@ from sfumato.transformations import (
     UnitSum,
     ValueGrid,
 )
-from sfumato.transformations.quantile_tree import BRANCHING, HEIGHT, LEAVES
-from sfumato.transformations.statistic import weighted
+from sfumato.transformations.statistics.quantile_tree import HEIGHT, LEAVES
+from sfumato.transformations.statistics.statistic import weighted
 
 NORMS = [Norm.L1, Norm.L2]
 
@@ -36,12 +36,7 @@ def contributions(statistic: Statistic, values: Sequence[Any], most_rows: int) -
 def size(statistic: Statistic, added: dict[Any, int], norm: Norm, scales: Sequence[Fraction]) -> Fraction:
     """The weighted size of one contribution; of a tree, over all nodes that carry noise."""
     if isinstance(statistic, QuantileTree):
-        nodes: dict[tuple[int, int], int] = {}
-        for (_, leaf), weight in added.items():
-            for level in range(1, HEIGHT + 1):
-                node = level, leaf // (LEAVES // BRANCHING**level)
-                nodes[node] = nodes.get(node, 0) + weight
-        return weighted(norm, list(nodes.values()), [scales[0]] * len(nodes))
+        return weighted(norm, list(added.values()), [scales[0]] * len(added))
     return weighted(norm, [added.get(c, 0) for c in statistic.coordinates], scales)
 
 

@@ -45,6 +45,24 @@ def round_bits(number: Fraction, bits: int, *, up: bool) -> Fraction:
     return exactly(convert(number, upward(bits) if up else downward(bits)))
 
 
+def expm1_down(power: Fraction, bits: int = 64) -> Fraction:
+    """Return a number of `bits` bits at or below e^power - 1, within 2 of its last bits.
+
+    >>> float(expm1_down(Fraction(1)))
+    1.71828182845...
+    """
+    return exactly(downward(bits).expm1(convert(power, downward(bits))))
+
+
+def log1p_up(number: Fraction, bits: int = 128) -> Fraction:
+    """Return a number of `bits` bits at or above ln(1 + number), within 2 of its last bits.
+
+    >>> log1p_up(expm1_down(Fraction(1, 3))) <= Fraction(1, 3)
+    True
+    """
+    return exactly(upward(bits).log1p(convert(number, upward(bits))))
+
+
 def log2(number: Fraction) -> float:
     """Return the binary logarithm of a positive Fraction of any size, to float accuracy.
 

@@ -16,7 +16,7 @@ import math
 from fractions import Fraction
 from typing import Any
 
-from sfumato.budget.directed import convert, downward, exactly, log2, round_bits, upward
+from sfumato.budget.directed import convert, downward, exactly, expm1_down, log2, round_bits, upward
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.errors import BudgetError
 from sfumato.exact import positive, round_up
@@ -44,7 +44,7 @@ def gaussian_delta(epsilon: Fraction, mu_squared: Fraction) -> Fraction:
     0.126936737506...
     """
     if mu_squared == 0:
-        return -_expm1_down(epsilon) if epsilon < 0 else Fraction(0)
+        return -expm1_down(epsilon, 128) if epsilon < 0 else Fraction(0)
     bits = 128
     while True:
         up, down = upward(bits), downward(bits)
@@ -70,10 +70,6 @@ def _over_root_two(x: Any, bits: int, *, up: bool) -> Any:
     context = upward(bits) if up else downward(bits)
     divisor = downward(bits).sqrt(2) if (x > 0) == up else upward(bits).sqrt(2)
     return context.div(x, divisor)
-
-
-def _expm1_down(epsilon: Fraction) -> Fraction:
-    return exactly(downward(128).expm1(convert(epsilon, downward(128))))
 
 
 def gaussian_mu(epsilon: object, delta: object) -> Fraction:

@@ -5,31 +5,70 @@ lie `d_in` apart (its stability map). A `Measurement` adds noise and says what t
 privacy map). `>>` chains them after checking that the spaces meet.
 """
 
-from sfumato.framework.core import Measurement, Transformation
-from sfumato.framework.spaces import (
-    ApproximateDP,
+from sfumato.framework.combinators import compose, postprocess, product
+from sfumato.framework.core import Linear, Measurement, Transformation
+from sfumato.framework.domains import (
+    AtomDomain,
+    CategoryDomain,
     ContributionDomain,
-    GaussianDP,
+    Domain,
     GroupedIntegers,
+    ProductDomain,
+    Row,
+    RowsDomain,
+    TableDomain,
+    VectorDomain,
+)
+from sfumato.framework.falsifier.search import Falsification, falsify
+from sfumato.framework.measures import ApproximateDP, Filter, GaussianDP, Measure, PureDP, ZeroConcentratedDP
+from sfumato.framework.metrics import (
+    AbsoluteDistance,
+    ChangeOneDistance,
+    DiscreteDistance,
     L1Distance,
     L2Distance,
-    PairDistance,
+    LInfDistance,
+    Metric,
     PrivacyUnitDistance,
-    PureDP,
-    RowsDomain,
+    ProductMetric,
+    SymmetricDistance,
 )
+from sfumato.framework.odometer import Odometer
 
 __all__ = [
+    "AbsoluteDistance",
     "ApproximateDP",
+    "AtomDomain",
+    "CategoryDomain",
+    "ChangeOneDistance",
     "ContributionDomain",
+    "DiscreteDistance",
+    "Domain",
+    "Falsification",
+    "Filter",
     "GaussianDP",
     "GroupedIntegers",
     "L1Distance",
     "L2Distance",
+    "LInfDistance",
+    "Linear",
+    "Measure",
     "Measurement",
-    "PairDistance",
+    "Metric",
+    "Odometer",
     "PrivacyUnitDistance",
+    "ProductDomain",
+    "ProductMetric",
     "PureDP",
+    "Row",
     "RowsDomain",
+    "SymmetricDistance",
+    "TableDomain",
     "Transformation",
+    "VectorDomain",
+    "ZeroConcentratedDP",
+    "compose",
+    "falsify",
+    "postprocess",
+    "product",
 ]

@@ -9,6 +9,24 @@ from typing import Any, overload
 
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import as_fraction
+from sfumato.framework.domains import AtomDomain, Domain, VectorDomain
+from sfumato.framework.measures import Measure
+from sfumato.framework.metrics import ChangeOneDistance, Metric, SymmetricDistance
+
+
+@dataclass(frozen=True)
+class Linear:
+    """The map of a function that moves by at most `constant` times what its input moves by.
+
+    >>> Linear(Fraction(3))(Fraction(1, 2))
+    Fraction(3, 2)
+    """
+
+    constant: Fraction
+
+    def __call__(self, d_in: Fraction) -> Fraction:
+        """Return the largest distance of outputs."""
+        return self.constant * d_in
 
 
 @dataclass(frozen=True)
@@ -18,10 +36,11 @@ class Transformation:
     Args:
         name: the constructor's name, for errors and explanations.
         input_domain, output_domain: the spaces of `function`.
-        input_metric, output_metric: how distance is measured in each.
+        input_metric, output_metric: how distance is measured in each; each must admit its domain.
         function: the definition; engines compute the same at scale.
-        stability_map: d_in (a Fraction) to an upper bound of the distance of outputs.
+        stability_map: d_in (a Fraction) to an upper bound of the distance of outputs; never falling.
     Raises:
+        QueryError: a metric does not measure its domain.
         ParameterError: from `map`, for a negative or non-finite d_in.
 
     >>> from sfumato import transformations as t
@@ -33,12 +52,16 @@ class Transformation:
     """
 
     name: str
-    input_domain: Any
-    output_domain: Any
-    input_metric: Any
-    output_metric: Any
+    input_domain: Domain
+    output_domain: Domain
+    input_metric: Metric
+    output_metric: Metric
     function: Callable[[Any], Any]
     stability_map: Callable[[Fraction], Fraction]
+
+    def __post_init__(self) -> None:
+        _check_space(self.name, "input", self.input_metric, self.input_domain)
+        _check_space(self.name, "output", self.output_metric, self.output_domain)
 
     def __call__(self, value: Any) -> Any:
         """Apply the function."""
@@ -46,7 +69,7 @@ class Transformation:
 
     def map(self, d_in: object) -> Fraction:
         """Return an upper bound of the distance of outputs whose inputs are at most `d_in` apart."""
-        return self.stability_map(_distance(d_in))
+        return self.stability_map(distance_in(d_in))
 
     @overload
     def __rshift__(self, other: Transformation) -> Transformation: ...
@@ -63,7 +86,7 @@ class Transformation:
                 self.input_metric,
                 other.output_metric,
                 lambda value: other.function(self.function(value)),
-                lambda d_in: other.stability_map(self.stability_map(d_in)),
+                _chained(self.stability_map, other.stability_map),
             )
         return Measurement(
             name,
@@ -71,7 +94,7 @@ class Transformation:
             self.input_metric,
             other.output_measure,
             lambda value: other.function(self.function(value)),
-            lambda d_in: other.privacy_map(self.stability_map(d_in)),
+            _chained(self.stability_map, other.privacy_map),
         )
 
 
@@ -81,23 +104,28 @@ class Measurement:
 
     Args:
         name: the constructor's name.
-        input_domain, input_metric: what it takes.
-        output_measure: `PureDP`, `GaussianDP` or `ApproximateDP`.
+        input_domain, input_metric: what it takes; the metric must admit the domain.
+        output_measure: in what unit `privacy_map` states its loss, such as `PureDP()`.
         function: draws a release; each call draws fresh noise.
         privacy_map: d_in (a Fraction) to the loss in the measure's unit, never understated.
+    Raises:
+        QueryError: the metric does not measure the domain.
+        ParameterError: from `map`, for a negative or non-finite d_in.
 
-    >>> from fractions import Fraction
     >>> from sfumato import measurements as m
-    >>> m.laplace(["units"], [Fraction(4)]).map(1)
-    Fraction(1, 1)
+    >>> m.laplace(4).map(1)
+    Fraction(1, 4)
     """
 
     name: str
-    input_domain: Any
-    input_metric: Any
-    output_measure: Any
+    input_domain: Domain
+    input_metric: Metric
+    output_measure: Measure
     function: Callable[[Any], Any]
     privacy_map: Callable[[Fraction], Any]
+
+    def __post_init__(self) -> None:
+        _check_space(self.name, "input", self.input_metric, self.input_domain)
 
     def __call__(self, value: Any) -> Any:
         """Draw a release."""
@@ -105,23 +133,55 @@ class Measurement:
 
     def map(self, d_in: object) -> Any:
         """Return the privacy loss for inputs that are at most `d_in` apart."""
-        return self.privacy_map(_distance(d_in))
+        return self.privacy_map(distance_in(d_in))
 
 
-def _distance(d_in: object) -> Fraction:
+def distance_in(d_in: object) -> Fraction:
+    """Take a distance: a finite number of at least 0."""
     distance = as_fraction(d_in, "d_in")
     if distance < 0:
         raise ParameterError("d_in", d_in, "at least 0")
     return distance
 
 
+def _chained(first: Callable[[Fraction], Fraction], second: Callable[[Fraction], Any]) -> Any:
+    if isinstance(first, Linear) and isinstance(second, Linear):
+        return Linear(first.constant * second.constant)
+    return lambda d_in: second(first(d_in))
+
+
+def _check_space(name: str, side: str, metric: Metric, domain: Domain) -> None:
+    if not metric.admits(domain):
+        raise QueryError(f"{name}: the {side} metric {metric} does not measure the {side} domain {domain}")
+
+
 def _check_chain(first: Transformation, second: Transformation | Measurement) -> None:
-    for what, given, taken in (
-        ("domain", first.output_domain, second.input_domain),
-        ("metric", first.output_metric, second.input_metric),
-    ):
-        if given != taken:
-            raise QueryError(
-                f"cannot chain {second.name!r} after {first.name!r}: "
-                f"the first gives the {what} {given}, the second takes {taken}"
-            )
+    remedy = ""
+    if not second.input_domain.includes(first.output_domain):
+        what, given, taken = "domain", str(first.output_domain), str(second.input_domain)
+        remedy = _remedy(first, second)
+    elif second.input_metric != first.output_metric:
+        what, given, taken = "metric", str(first.output_metric), str(second.input_metric)
+    else:
+        return
+    raise QueryError(
+        f"cannot chain {second.name!r} after {first.name!r}: "
+        f"the first gives the {what} {given}, the second takes {taken}{remedy}"
+    )
+
+
+def _remedy(first: Transformation, second: Transformation | Measurement) -> str:
+    """Say what to put between two, where one step leads from the one towards the other."""
+    given, taken = first.output_domain, second.input_domain
+    records = isinstance(first.output_metric, (SymmetricDistance, ChangeOneDistance))
+    if records and isinstance(given, VectorDomain) and isinstance(taken, VectorDomain):
+        if taken.size not in (None, given.size):
+            return f"; give the first size={taken.size} too"
+        given, taken = given.element, taken.element
+    if not isinstance(given, AtomDomain) or not isinstance(taken, AtomDomain):
+        return ""
+    if not AtomDomain(taken.kind).includes(AtomDomain(given.kind)):
+        return "; put `cast` between them" if records else f"; make the second for {given}"
+    if given.nan > taken.nan or given.null > taken.null:
+        return "; put `impute` between them"
+    return "; put `clamp` between them, with the bounds of the second"

@@ -1,6 +1,35 @@
-"""Constructors of noisy releases: exactly rounded noise, and the private selection of groups."""
+"""Constructors of noisy releases: exactly rounded noise, selections, and what their losses are elsewhere."""
 
+from sfumato.budget.measure import PrivacyLoss
+from sfumato.measurements.conversions import convert
+from sfumato.measurements.groups import select_groups
 from sfumato.measurements.noise import NOISES, NoiseKind, gaussian, laplace
+from sfumato.measurements.noisy_max import exponential_mechanism, permute_and_flip
+from sfumato.measurements.randomized_response import estimate_shares, randomized_response
+from sfumato.measurements.selection import GaussianThreshold, LaplaceThreshold, TruncatedGeometric
+from sfumato.measurements.sparse_vector import AboveThreshold, above_threshold
+from sfumato.measurements.stratified import StratifiedProportion, stratified_estimate, stratified_proportion
 from sfumato.measurements.wide import WideIntegers
 
-__all__ = ["NOISES", "NoiseKind", "WideIntegers", "gaussian", "laplace"]
+__all__ = [
+    "NOISES",
+    "AboveThreshold",
+    "GaussianThreshold",
+    "LaplaceThreshold",
+    "NoiseKind",
+    "PrivacyLoss",
+    "StratifiedProportion",
+    "TruncatedGeometric",
+    "WideIntegers",
+    "above_threshold",
+    "convert",
+    "estimate_shares",
+    "exponential_mechanism",
+    "gaussian",
+    "laplace",
+    "permute_and_flip",
+    "randomized_response",
+    "select_groups",
+    "stratified_estimate",
+    "stratified_proportion",
+]

@@ -1,25 +1,41 @@
-"""Laplace and Gaussian noise on integers per group."""
+"""Laplace and Gaussian noise on exact numbers: alone, in vectors, and by group."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import ParameterError
+from sfumato.exact import positive, root_up
 from sfumato.framework import (
+    AbsoluteDistance,
+    AtomDomain,
+    Domain,
     GaussianDP,
     GroupedIntegers,
     L1Distance,
     L2Distance,
+    Linear,
+    Measure,
     Measurement,
+    Metric,
     PureDP,
+    VectorDomain,
 )
+from sfumato.framework.domains import check_length
 from sfumato.noise import Gaussian, Laplace
+from sfumato.noise.rounding import largest_scale
 from sfumato.transformations import Norm
+from sfumato.transformations.grid import Grid
 
 Law = Laplace | Gaussian
+Keys = Iterable[Hashable] | None
+Space = tuple[Metric, Callable[[Any], Any], Callable[[Fraction], Fraction]]
+
+INTEGERS = AtomDomain(int)
 
 
 @dataclass(frozen=True)
@@ -29,80 +45,144 @@ class NoiseKind:
     name: str
     norm: Norm
     law: Callable[[Fraction], Law]
-    measurement: Callable[[Sequence[str], Sequence[Fraction]], Measurement]
+    measure: Measure
+
+    def measurement(self, scale: Any, domain: Domain, keys: Keys = None) -> Measurement:
+        """Return noise of a scale (for integers by group, one for each coordinate, and the keys)."""
+        if isinstance(domain, GroupedIntegers) is (keys is None):
+            raise ParameterError(
+                "keys",
+                keys,
+                "the groups to show, public or chosen privately, and given for GroupedIntegers alone",
+            )
+        metric, function, privacy_map = self._space(scale, domain, tuple(keys or ()))
+        return Measurement(self.name, domain, metric, self.measure, function, privacy_map)
+
+    def _space(self, scale: Any, domain: Domain, keys: tuple[Hashable, ...]) -> Space:
+        vectors = L1Distance if self.norm is Norm.L1 else L2Distance
+        if isinstance(domain, GroupedIntegers):
+            scales = _scales(scale, domain)
+            laws = {name: self.law(s) for name, s in scales.items()}
+            return vectors(tuple(scales.items())), _adder(laws, keys), Linear(Fraction(1))
+        scale = positive(scale, "scale")
+        element = domain.element if isinstance(domain, VectorDomain) else domain
+        if not isinstance(element, AtomDomain) or not is_exact(element):
+            raise ParameterError(
+                "domain",
+                domain,
+                "of whole numbers, exact numbers or bounded floats, a vector of them, or integers by group",
+            )
+        whole = element.kind is int
+        step = Fraction(1) if whole else Grid.for_noise(scale).step
+        if scale / step > largest_scale:
+            raise ParameterError("scale", scale, "at most 2^57 for whole numbers")
+        law = self.law(scale / step)
+
+        def noisy(values: Sequence[Any]) -> list[Any]:
+            draws = law.rounded(len(values)).tolist()
+            # Halves round up, not to even: values a whole number of steps apart stay so.
+            nearest = (math.floor(Fraction(v) / step + Fraction(1, 2)) for v in values)
+            steps = [s + n for s, n in zip(nearest, draws, strict=True)]
+            return steps if whole else [s * step for s in steps]
+
+        if isinstance(domain, AtomDomain):
+            reach = Linear(1 / scale) if whole else lambda d_in: math.ceil(d_in / step) * step / scale
+            return AbsoluteDistance(), lambda value: noisy([value])[0], reach
+        size = domain.size if isinstance(domain, VectorDomain) else None
+
+        def noisy_vector(values: Sequence[Any]) -> list[Any]:
+            if size is not None:
+                check_length(values, size, self.name)
+            return noisy(values)
+
+        if whole:
+            return vectors(), noisy_vector, Linear(1 / scale)
+        if size is None:
+            raise ParameterError("domain", domain, "of a known size, or of whole numbers")
+        # Rounding to the grid moves each of the coordinates by at most half a step in each input.
+        moved = step * (size if self.norm is Norm.L1 else root_up(Fraction(size)))
+        return vectors(), noisy_vector, lambda d_in: (d_in + moved) / scale if d_in else Fraction(0)
 
 
-def laplace(coordinates: Sequence[str], scales: Sequence[Fraction]) -> Measurement:
-    """Add exactly rounded Laplace noise to each coordinate of each group.
+def laplace(scale: Any, domain: Domain = INTEGERS, *, keys: Keys = None) -> Measurement:
+    """Add exactly rounded Laplace noise.
 
     Args:
-        coordinates: names of the integers per group.
-        scales: Fraction > 0 for each, in grid steps.
+        scale: number greater than 0, in the unit of the values; for integers by group a sequence with
+            one for each coordinate, in grid steps.
+        domain: single numbers (int, Fraction, or float with two bounds), a `VectorDomain` of them, or
+            `GroupedIntegers`. Numbers that are not whole are put on a grid of about 2^-30 scales first.
+        keys: the groups of integers by group that are shown, each of them, empty or not; public, or
+            chosen privately beforehand: which groups hold anybody would itself tell of people.
     Returns:
-        A Measurement from `GroupedIntegers` under `L1Distance(scales)` to pure DP: epsilon is the
-        distance, which is already divided by the scales.
+        A Measurement to pure DP. Whole numbers: epsilon is the distance / scale. Others: the distance
+        after rounding to the grid / scale. Metric: absolute distance, L1 distance of vectors, or L1
+        distance with these scales.
     Raises:
-        ParameterError: a scale is not positive, or there is not one for each coordinate.
+        ParameterError: a scale is not positive, or there is not one for each coordinate; the domain
+            is another, or a vector of unknown size that is not of whole numbers.
 
-    >>> laplace(["units"], [Fraction(2)]).map(1)
-    Fraction(1, 1)
+    >>> laplace(2).map(1), laplace([Fraction(2)], GroupedIntegers(("units",)), keys=["a"]).map(1)
+    (Fraction(1, 2), Fraction(1, 1))
 
     Source:
         Dwork, McSherry, Nissim, Smith 2006, Laplace mechanism; rounding is post-processing, because
-        the statistic is a whole number of steps.
+        the statistic is a whole number of steps. Proof: docs/proofs/laplace.md.
     """
-    names, scales = tuple(coordinates), tuple(scales)
-    function = _adder(names, _laws(Laplace, names, scales))
-    domain, metric = GroupedIntegers(names), L1Distance(scales)
-    return Measurement("laplace", domain, metric, PureDP(), function, lambda distance: distance)
+    return NOISES["laplace"].measurement(scale, domain, keys)
 
 
-def gaussian(coordinates: Sequence[str], scales: Sequence[Fraction]) -> Measurement:
-    """Add exactly rounded Gaussian noise to each coordinate of each group.
+def gaussian(scale: Any, domain: Domain = INTEGERS, *, keys: Keys = None) -> Measurement:
+    """Add exactly rounded Gaussian noise.
 
     Args:
-        coordinates: names of the integers per group.
-        scales: standard deviation for each, in grid steps, Fraction > 0.
+        scale: the standard deviation, a number greater than 0, in the unit of the values; for integers
+            by group a sequence with one for each coordinate, in grid steps.
+        domain, keys: as of `laplace`.
     Returns:
-        A Measurement from `GroupedIntegers` under `L2Distance(scales)` to Gaussian DP: mu is the
-        distance.
+        A Measurement to Gaussian DP. mu is the distance / scale, after rounding to the grid where
+        numbers are not whole. Metric: absolute distance, L2 distance of vectors, or L2 distance with
+        these scales.
     Raises:
-        ParameterError: a scale is not positive, or there is not one for each coordinate.
+        ParameterError: as `laplace`.
 
-    >>> gaussian(["units"], [Fraction(2)]).map(1)
-    Fraction(1, 1)
+    >>> gaussian(2).map(1), gaussian([Fraction(2)], GroupedIntegers(("units",)), keys=["a"]).map(1)
+    (Fraction(1, 2), Fraction(1, 1))
 
     Source:
         Dong, Roth, Su 2022, "Gaussian differential privacy", theorem 2.7 (d-dimensional by rotation).
+        Proof: docs/proofs/gaussian.md.
     """
-    names, scales = tuple(coordinates), tuple(scales)
-    function = _adder(names, _laws(Gaussian, names, scales))
-    domain, metric = GroupedIntegers(names), L2Distance(scales)
-    return Measurement("gaussian", domain, metric, GaussianDP(), function, lambda distance: distance)
+    return NOISES["gaussian"].measurement(scale, domain, keys)
 
 
-def _laws(
-    law: Callable[[Fraction], Law], names: tuple[str, ...], scales: tuple[Fraction, ...]
-) -> dict[str, Law]:
-    if len(names) != len(scales):
-        raise ParameterError("scales", scales, f"one scale for each of {names}")
-    return {name: law(scale) for name, scale in zip(names, scales, strict=True)}
+def is_exact(element: AtomDomain) -> bool:
+    """Whether all members are finite numbers, with which arithmetic is exact."""
+    return element.is_number and (element.kind is not float or element.is_bounded)
+
+
+def _scales(scales: Any, domain: GroupedIntegers) -> dict[str, Fraction]:
+    names = domain.coordinates
+    if not isinstance(scales, Sequence) or len(scales) != len(names):
+        raise ParameterError("scale", scales, f"one scale for each of {names}")
+    return {name: positive(scale, f"scale of {name}") for name, scale in zip(names, scales, strict=True)}
 
 
 def _adder(
-    names: tuple[str, ...], laws: Mapping[str, Law]
-) -> Callable[[Mapping[Hashable, Mapping[Any, int]]], dict[Hashable, dict[str, int]]]:
-    def function(groups: Mapping[Hashable, Mapping[Any, int]]) -> dict[Hashable, dict[str, int]]:
-        drawn = {name: laws[name].rounded(len(groups)).tolist() for name in names}
+    laws: Mapping[str, Law], keys: tuple[Hashable, ...]
+) -> Callable[[Mapping[Any, Any]], dict[Any, dict[str, int]]]:
+    def function(groups: Mapping[Any, Mapping[Any, int]]) -> dict[Any, dict[str, int]]:
+        drawn = {name: law.rounded(len(keys)).tolist() for name, law in laws.items()}
+        empty: dict[Any, int] = {}
         return {
-            key: {name: int(total.get(name, 0)) + drawn[name][i] for name in names}
-            for i, (key, total) in enumerate(groups.items())
+            key: {name: int(groups.get(key, empty).get(name, 0)) + drawn[name][i] for name in laws}
+            for i, key in enumerate(keys)
         }
 
     return function
 
 
 NOISES = {
-    "laplace": NoiseKind("laplace", Norm.L1, Laplace, laplace),
-    "gaussian": NoiseKind("gaussian", Norm.L2, Gaussian, gaussian),
+    "laplace": NoiseKind("laplace", Norm.L1, Laplace, PureDP()),
+    "gaussian": NoiseKind("gaussian", Norm.L2, Gaussian, GaussianDP()),
 }

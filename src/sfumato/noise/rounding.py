@@ -55,7 +55,7 @@ class Sampler:
         """Return `count` draws as int64: a word for each, then more for those that need them, in order."""
         out = np.empty(count, np.int64)
         table = qt.table(self.standard)
-        buffers = _Buffers(min(block, count))
+        buffers = Buffers(min(block, count))
         undecided: list[tuple[int, int, float]] = []
         # A NaN is a draw without a row, which the exact path overwrites.
         with np.errstate(invalid="ignore"):
@@ -135,7 +135,7 @@ class Sampler:
             precision *= 2
 
 
-class _Buffers:
+class Buffers:
     """Room for one block, used again for each: every step is one pass over memory that is in the cache."""
 
     def __init__(self, size: int) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from fractions import Fraction
 from typing import Protocol
 
 import pyarrow as pa
 
+from sfumato.framework import AtomDomain
 from sfumato.transformations import Statistic
 
 
@@ -41,6 +43,15 @@ class Column:
     kind: Kind
     type_name: str
     missing: bool = True
+
+    @property
+    def values(self) -> AtomDomain:
+        """What a row may hold; integers of up to 128 bits. Of what is no number only NULL matters: text."""
+        if self.kind is Kind.INTEGER:
+            return AtomDomain(int, Fraction(-(2**127)), Fraction(2**128 - 1), null=self.missing)
+        if self.kind is Kind.REAL:
+            return AtomDomain(float, nan=self.missing, null=self.missing)
+        return AtomDomain(bool if self.kind is Kind.BOOLEAN else str, null=self.missing)
 
 
 Schema = dict[str, Column]

@@ -16,7 +16,7 @@ from sfumato.noise import Gaussian
 from sfumato.query.intervals import Floats, Interval, Noises, two_sided
 from sfumato.query.quantiles import PROFILE, NoisyTree
 from sfumato.query.statistics import Estimate
-from sfumato.transformations.quantile_tree import BRANCHING, HEIGHT
+from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT
 
 # A walk down the tree adds up at most so many noisy counts of nodes.
 _TREE_TERMS = HEIGHT * (BRANCHING - 1)

@@ -14,8 +14,8 @@ from typing import Any
 from sfumato.budget import Loss, calibrate, gaussian_mu, split_delta
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.errors import BudgetError, ParameterError, RefusalError
-from sfumato.exact import positive_int
-from sfumato.framework.spaces import root_up
+from sfumato.exact import positive_int, root_up
+from sfumato.framework import GroupedIntegers, RowsDomain, Transformation
 from sfumato.measurements.noise import NOISES, Law, NoiseKind
 from sfumato.measurements.selection import (
     GaussianThreshold,
@@ -30,7 +30,8 @@ from sfumato.query.table import Question
 from sfumato.transformations import CountUnits, QuantileTree, bound_groups, per_group
 
 SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**12), Fraction(10**6)
-MOST_SCALE_BITS = 57
+# Noise of this scale leaves 64-bit integers with probability below e^-8000.
+MOST_SCALE_BITS = 50
 SMALLEST_DELTA = Fraction(1, 10**300)
 SELECTIONS = ("truncated_geometric", "laplace", "gaussian")
 
@@ -78,6 +79,11 @@ class Plan:
         if self.selection is not None and not any(isinstance(s, CountUnits) for s in statistics):
             statistics = (CountUnits(), *statistics)
         return replace(self.question.exact(), statistics=statistics)
+
+    @property
+    def chain(self) -> Transformation:
+        """Rows to exact statistics, whose map at 1 is what the release's noise must hide of one unit."""
+        return _chain(self.question, self.noise, self.requirements, self.scales)
 
     @property
     def score(self) -> float:
@@ -265,15 +271,24 @@ def _scales(needed: Requirements, noise: NoiseKind, multiplier: Fraction) -> dic
     }
 
 
+def _chain(
+    question: Question, noise: NoiseKind, needed: Requirements, scales: Mapping[str, Fraction]
+) -> Transformation:
+    groups, schema = question.groups, question.table.schema
+    columns = sorted({c for s in needed.statistics if (c := getattr(s, "column", None)) is not None})
+    rows = RowsDomain(tuple((name, schema[name].values) for name in columns))
+    bounded = bound_groups(groups, domain=rows)
+    return bounded >> per_group(needed.statistics, noise.norm, list(scales.values()), groups)
+
+
 def _noise_loss(
     question: Question, noise: NoiseKind, needed: Requirements, scales: Mapping[str, Fraction]
 ) -> Loss:
     """Return the loss of all noise together, from the map of the chain that the release draws."""
     groups = question.groups
-    chain = (
-        bound_groups(groups)
-        >> per_group(needed.statistics, noise.norm, list(scales.values()), groups)
-        >> noise.measurement(needed.coordinates, list(scales.values()))
+    # The map is the same whichever groups are shown: public ones, or what the selection leaves.
+    chain = _chain(question, noise, needed, scales) >> noise.measurement(
+        list(scales.values()), GroupedIntegers(needed.coordinates), keys=()
     )
     reach: Fraction = chain.map(1)
     if noise.name == "gaussian":

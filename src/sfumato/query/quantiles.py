@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sfumato.measurements.noise import Law
 from sfumato.measurements.wide import int64_values
 from sfumato.noise import Words
-from sfumato.transformations.quantile_tree import BRANCHING, HEIGHT, LEAVES
+from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT, LEAVES
 
 # Children with less than this share of their siblings' total, and less than so many deviations of the
 # noise, are taken as empty: many small positive noises would pull ranks towards empty ranges.

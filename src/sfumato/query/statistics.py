@@ -30,7 +30,7 @@ from sfumato.transformations import (
     UnitSum,
     ValueGrid,
 )
-from sfumato.transformations.moments import SQUARES_SHIFT
+from sfumato.transformations.statistics.moments import SQUARES_SHIFT
 
 # Leaves are counted in steps of 2^-14 rows, so that 64 bits hold a tree of 2^49 rows.
 TREE_EXPONENT = -14

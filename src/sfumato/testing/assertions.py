@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.noise import Law
-from sfumato.testing.cells import ONLY, Cells, Group, difference, is_number, is_whole, label, number, read
-from sfumato.testing.combined import NoiseSum, log10_outside
-from sfumato.testing.flakiness import charge, charge_given, checked_k, note_uncounted, probability_text
-from sfumato.testing.releases import ReleasedCells, Residue, is_release
+from sfumato.testing.cells import (
+    Cells,
+    Group,
+    difference,
+    is_number,
+    is_whole,
+    label,
+    number,
+    numbers,
+    read,
+)
+from sfumato.testing.flakiness import charge, note_uncounted
+from sfumato.testing.limits import Given, Limits, Tolerance
+from sfumato.testing.messages import Off, group_differences, labels, report, too_near
+from sfumato.testing.places import Residue
+from sfumato.testing.releases import ReleasedCells, is_release
 from sfumato.testing.spread import check_spread
 from sfumato.testing.tolerances import per_partition_k
-
-# So many values are listed in a message; the others are counted.
-LISTED = 20
-
-Tolerance = Any
 
 
 def assert_approx_equal(
@@ -37,7 +43,8 @@ def assert_approx_equal(
         actual: a number, an array, a mapping by group, a table (Arrow, pandas, Polars), or a
             `Release`, from whose plan the tolerances follow.
         expected: the result without noise, in the same shape. For a release: a table or mapping by
-            group of all or some of its outputs, the statistics of the bounded contributions.
+            group of all or some of its outputs, the statistics of the bounded contributions; for a
+            quantile the group's own values, one for each row that counts, or a recorder's leaf counts.
         tolerance: how far is near enough: a number >= 0; a mapping by group or by output, or an
             array like `actual`; or a callable that takes the k of one value, such as
             `lambda k: laplace_tolerance(k, 1, 50)`. For a release: only for outputs that it names.
@@ -52,7 +59,7 @@ def assert_approx_equal(
             or shapes differ. The text names the groups, how far off they are in tolerances, and how
             probable that is where the law is known.
         ParameterError: k, tolerance or expected is not admissible, or keys is missing.
-        RefusalError: a quantile of a release has no tolerance of its own.
+        RefusalError: a number and no tolerance is given for a quantile of a release.
 
     >>> from sfumato.noise import Laplace
     >>> assert_approx_equal({"a": 103, "b": 98}, {"a": 100, "b": 100}, law=Laplace(scale=1), k=23)
@@ -69,20 +76,20 @@ def assert_approx_equal(
         _approx_release(actual, expected, tolerance, law, k, keys)
         return
     got, wanted, options = _pair(actual, expected, keys, "expected")
-    limits = _Limits(tolerance, law, k, len(wanted.values) * max(len(wanted.outputs), 1), whole=True)
+    limits = Limits(tolerance, law, k, len(wanted.values) * max(len(wanted.outputs), 1), whole=True)
     off = []
     for group, output in _present(got, wanted):
         value, truth = got.values[group][output], wanted.values[group][output]
         limit = limits.of(group, output, is_whole(value) and is_whole(truth))
         away = number(value)
         if away is None or not math.isfinite(away):
-            off.append(_Off(group, output, value, truth, limit))
+            off.append(Off(group, output, value, truth, limit))
             continue
         gap = difference(value, truth)
         if abs(gap) > limit:
             rounded = is_whole(value) and is_whole(truth)
-            off.append(_Off(group, output, value, truth, limit, gap, limits.log10_outside(abs(gap), rounded)))
-    _report(options, off, wanted, limits.stated)
+            off.append(Off(group, output, value, truth, limit, gap, limits.log10_outside(abs(gap), rounded)))
+    report(options, off, wanted, limits.stated)
 
 
 def assert_noisy(
@@ -97,7 +104,8 @@ def assert_noisy(
     """Fail where noise is missing, too narrow or too wide.
 
     A single value shows only that noise is missing. Many values show its spread: with a `law`, or
-    for a release, all of them are judged together too.
+    for a release, all of them are judged together too. A release's quantiles are passed over: where
+    one leaf holds nearly all rows they are the same with noise and without.
 
     Args:
         actual, keys: as for `assert_approx_equal`.
@@ -127,7 +135,7 @@ def assert_noisy(
         _noisy_release(actual, raw, tolerance, law, k, keys)
         return
     got, wanted, options = _pair(actual, raw, keys, "raw")
-    limits = _Limits(
+    limits = Limits(
         tolerance,
         law,
         k,
@@ -141,128 +149,19 @@ def assert_noisy(
         rounded = is_whole(value) and is_whole(truth)
         away = number(value)
         if away is None or not math.isfinite(away):
-            broken.append(_Off(group, output, value, truth, math.nan))
+            broken.append(Off(group, output, value, truth, math.nan))
             continue
         gap = difference(value, truth)
         limit = 0.0 if law is not None else limits.of(group, output, rounded)
         if abs(gap) < limit:
-            near.append(_Off(group, output, value, truth, limit, gap))
+            near.append(Off(group, output, value, truth, limit, gap))
         if law is not None:
             residues.append(Residue(group, output, abs(gap), 0.0, law, True, 0.5 if rounded else 0.0))
-    _report(options, broken, wanted, limits.stated)
+    report(options, broken, wanted, limits.stated)
     if near:
-        raise AssertionError(_too_near(near, len(wanted.values) * len(wanted.outputs), limits.stated))
+        raise AssertionError(too_near(near, len(wanted.values) * len(wanted.outputs), limits.stated))
     if law is not None:
         check_spread(residues, limits.k)
-
-
-@dataclass(frozen=True)
-class _Off:
-    """A value that is off, as a message tells of it."""
-
-    group: Group
-    output: str
-    actual: object
-    expected: object
-    tolerance: float
-    gap: float = math.nan
-    log10: float | None = None
-
-    def __str__(self) -> str:
-        where = label(self.group) if self.output == ONLY else f"{label(self.group)} {self.output}"
-        if math.isnan(self.gap):
-            kind = "missing" if self.actual is None else _text(self.actual)
-            return f"  {where}: {kind}, which no tolerance admits; expected {_text(self.expected)}"
-        units = f" = {abs(self.gap) / self.tolerance:.3g} tolerances" if self.tolerance > 0 else ""
-        chance = "" if self.log10 is None else f"; probability at most {probability_text(self.log10)}"
-        return (
-            f"  {where}: {_text(self.actual)}, expected {_text(self.expected)} within {self.tolerance:.6g}: "
-            f"off by {self.gap:+.6g}{units}{chance}"
-        )
-
-
-class _Limits:
-    """The tolerance of each value, from what the caller gave."""
-
-    def __init__(
-        self,
-        tolerance: Tolerance,
-        law: Law | None,
-        k: object,
-        values: int,
-        *,
-        whole: bool,
-        joint: bool = False,
-    ) -> None:
-        if (tolerance is None) == (law is None):
-            raise ParameterError(
-                "tolerance", tolerance, "given, or else law=..., a law of the noise, and not both"
-            )
-        if law is not None and not isinstance(law, Law):
-            raise ParameterError("law", law, "a law of sfumato.noise, such as Laplace(scale=2)")
-        self.tolerance, self.law, self._complementary = tolerance, law, not whole
-        if k is not None:
-            checked_k(k)
-        self.k = math.nan
-        self._of_law: dict[bool, float] = {}
-        derived = law is not None or callable(tolerance)
-        self._given = None if derived else _Given(tolerance)
-        if derived or k is not None:
-            self.k = charge(k)
-        else:
-            charge_given()
-        self.each = per_partition_k(self.k, max(values, 1)) if derived and not joint else math.nan
-        self.stated = "" if math.isnan(self.k) else f" (flakiness 10^-{self.k:.4g} in all)"
-
-    def of(self, group: Group, output: str, rounded: bool) -> float:
-        if self.law is not None:
-            if rounded not in self._of_law:
-                law, each = self.law, self.each
-                self._of_law[rounded] = float(law.rounded_tolerance(each)) if rounded else law.tolerance(each)
-            return self._of_law[rounded]
-        if callable(self.tolerance):
-            return _limit(self.tolerance(self.each))
-        assert self._given is not None
-        return self._given.of(group, output)
-
-    def log10_outside(self, gap: float, rounded: bool) -> float | None:
-        if self.law is None:
-            return None
-        return NoiseSum(((1.0, self.law),)).log10_tail(gap) if rounded else log10_outside(self.law, gap)
-
-
-class _Given:
-    """A tolerance that is a number, a mapping by group, by output or by both, or an array."""
-
-    def __init__(self, tolerance: Any) -> None:
-        self.by: Mapping[Group, Mapping[str, object]] = {}
-        self.one: float | None = None
-        if is_number(tolerance):
-            self.one = _limit(tolerance)
-        else:
-            self.by = read(tolerance, "tolerance", ()).values
-
-    def of(self, group: Group, output: str) -> float:
-        found = self.find(group, output)
-        if found is None:
-            raise ParameterError("tolerance", None, f"given for {label(group)} {output} too")
-        return found
-
-    def find(self, group: Group, output: str) -> float | None:
-        if self.one is not None:
-            return self.one
-        for place, name in ((group, output), (group, ONLY), ((output,), ONLY)):
-            row = self.by.get(place, {})
-            if name in row:
-                return _limit(row[name])
-        return None
-
-
-def _limit(value: object) -> float:
-    found = number(value)
-    if found is None or math.isnan(found) or found < 0:
-        raise ParameterError("tolerance", value, "a number of at least 0")
-    return found
 
 
 def _pair(actual: Any, other: Any, keys: Sequence[str] | None, name: str) -> tuple[Cells, Cells, str]:
@@ -273,7 +172,7 @@ def _pair(actual: Any, other: Any, keys: Sequence[str] | None, name: str) -> tup
     _check_expected(wanted, name)
     for cells, which in ((got, "actual"), (wanted, name)):
         if cells.twice:
-            raise AssertionError(f"{which} has groups twice: {_labels(cells.twice)}")
+            raise AssertionError(f"{which} has groups twice: {labels(cells.twice)}")
     if (got.kind != wanted.kind) and (
         "array" in got.kind + wanted.kind or "number" in (got.kind, wanted.kind)
     ):
@@ -281,32 +180,17 @@ def _pair(actual: Any, other: Any, keys: Sequence[str] | None, name: str) -> tup
     lacking = [o for o in wanted.outputs if o not in got.outputs]
     if lacking and got.values:
         raise AssertionError(f"shapes do not match: {name} has {', '.join(lacking)}, which actual lacks")
-    return got, wanted, _differences(got, wanted, name)
+    return got, wanted, group_differences(got, wanted, name)
 
 
-def _check_expected(wanted: Cells, name: str) -> None:
+def _check_expected(wanted: Cells, name: str, walks: Sequence[str] = ()) -> None:
     for group, row in wanted.values.items():
         for output, value in row.items():
             truth = number(value)
+            if truth is None and output in walks:
+                continue
             if truth is None or not math.isfinite(truth):
                 raise ParameterError(f"{name} of {label(group)} {output}", value, "a finite number")
-
-
-def _differences(got: Cells, wanted: Cells, name: str, forgiven: Sequence[Group] = ()) -> str:
-    """Tell missing from extra groups; empty where there are neither."""
-    missing = [g for g in wanted.values if g not in got.values and g not in forgiven]
-    extra = [g for g in got.values if g not in wanted.values]
-    lines = []
-    if missing:
-        lines.append(f"  missing, in {name} alone: {_labels(missing)}")
-    if extra:
-        lines.append(f"  extra, in actual alone: {_labels(extra)}")
-    return "\n".join(lines)
-
-
-def _labels(groups: Sequence[Group]) -> str:
-    shown = ", ".join(label(g) for g in groups[:LISTED])
-    return shown + (f" and {len(groups) - LISTED} more" if len(groups) > LISTED else "")
 
 
 def _present(got: Cells, wanted: Cells) -> Iterator[tuple[Group, str]]:
@@ -319,47 +203,6 @@ def _present(got: Cells, wanted: Cells) -> Iterator[tuple[Group, str]]:
                     raise AssertionError(f"shapes do not match: actual has no {output} for {label(group)}")
 
 
-def _report(differences: str, off: Sequence[_Off], wanted: Cells, stated: str) -> None:
-    """Raise if anything is off, the farthest first."""
-    if not off and not differences:
-        return
-    values = sum(len(row) for row in wanted.values.values())
-    lines = []
-    if off:
-        lines.append(f"{len(off)} of {values} values {'is' if len(off) == 1 else 'are'} off{stated}")
-        lines += [str(o) for o in sorted(off, key=_farthest)[:LISTED]]
-        if len(off) > LISTED:
-            lines.append(f"  and {len(off) - LISTED} more")
-    else:
-        lines.append("the groups differ")
-    if differences:
-        lines.append(differences)
-    raise AssertionError("\n".join(lines))
-
-
-def _farthest(off: _Off) -> float:
-    if math.isnan(off.gap):
-        return -math.inf
-    return -abs(off.gap) / off.tolerance if off.tolerance > 0 else -math.inf
-
-
-def _too_near(near: Sequence[_Off], values: int, stated: str) -> str:
-    lines = [f"noise is missing or too narrow in {len(near)} of {values} values{stated}"]
-    for o in near[:LISTED]:
-        where = label(o.group) if o.output == ONLY else f"{label(o.group)} {o.output}"
-        lines.append(
-            f"  {where}: {_text(o.actual)} is within {o.tolerance:.6g} of the raw {_text(o.expected)}: "
-            f"{o.gap:+.6g}"
-        )
-    if len(near) > LISTED:
-        lines.append(f"  and {len(near) - LISTED} more")
-    return "\n".join(lines)
-
-
-def _text(value: object) -> str:
-    return f"{value:.10g}" if isinstance(value, float) else str(value)
-
-
 def _approx_release(
     release: Any, expected: Any, tolerance: Tolerance, law: object, k: object, keys: Sequence[str] | None
 ) -> None:
@@ -370,25 +213,26 @@ def _approx_release(
     parts = outputs + (1 if released.private_groups else 0)
     each = per_partition_k(k, groups) + math.log10(parts)
     unlikely = _forgiven(released, wanted, each)
-    differences = _differences(released.cells, wanted, "expected", unlikely)
+    differences = group_differences(released.cells, wanted, "expected", unlikely)
     off = []
     for group, output in _present(released.cells, wanted):
-        row = {o: float(v) for o, v in wanted.values[group].items()}  # type: ignore[arg-type]
         actual, truth = released.cells.values[group][output], wanted.values[group][output]
+        if number(truth) is None:  # the values of a quantile
+            truth = truth.without_noise  # type: ignore[attr-defined]
         shown = number(actual)
         if shown is None or not math.isfinite(shown):
-            off.append(_Off(group, output, actual, truth, math.nan))
+            off.append(Off(group, output, actual, truth, math.nan))
             continue
         limit = None if given is None else given.find(group, output)
         gap = difference(actual, truth)
         if limit is not None:
             if abs(gap) > limit:
-                off.append(_Off(group, output, actual, truth, limit, gap))
+                off.append(Off(group, output, actual, truth, limit, gap))
             continue
-        judged = released.judge(group, output, row, shown, each)
+        judged = released.judge(group, output, wanted.values[group], shown, each)
         if abs(gap) > judged.tolerance:
-            off.append(_Off(group, output, actual, truth, judged.tolerance, gap, judged.log10_probability))
-    _report(differences, off, wanted, f" (flakiness 10^-{k:.4g} in all)")
+            off.append(Off(group, output, actual, truth, judged.tolerance, gap, judged.log10_probability))
+    report(differences, off, wanted, f" (flakiness 10^-{k:.4g} in all)")
 
 
 def _noisy_release(
@@ -398,27 +242,28 @@ def _noisy_release(
         raise ParameterError("tolerance", tolerance, "left out: a release knows its noise")
     released, wanted, _, k = _release_parts(release, raw, "raw", None, law, k, keys)
     missing = [g for g in wanted.values if g not in released.cells.values]
-    differences = _differences(released.cells, wanted, "raw", missing if released.private_groups else ())
+    differences = group_differences(released.cells, wanted, "raw", missing if released.private_groups else ())
     broken = [
-        _Off(g, o, released.cells.values[g][o], wanted.values[g][o], math.nan)
+        Off(g, o, released.cells.values[g][o], wanted.values[g][o], math.nan)
         for g, o in _present(released.cells, wanted)
         if not math.isfinite(number(released.cells.values[g][o]) or 0.0)
     ]
-    _report(differences, broken, wanted, "")
-    truth = {g: {o: float(v) for o, v in row.items()} for g, row in wanted.values.items()}  # type: ignore[arg-type]
+    report(differences, broken, wanted, "")
+    truth = {g: numbers(row) for g, row in wanted.values.items()}
     residues = list(released.residues(truth, complete=not missing))
     if not residues:
         raise RefusalError(
-            "no output here shows its noise: quantiles, variances without the mean beside them, values at "
-            "their bounds, and numbers of units that decided whether their group is shown, do not. Ask for a "
-            "count or a sum too, and give its raw value"
+            "no output here shows its noise: a quantile can be the same with noise and without; variances "
+            "without the mean beside them, values at their bounds, and numbers of units that decided "
+            "whether their group is shown, do not show it either. Ask for a count or a sum too, and give "
+            "its raw value"
         )
     check_spread(residues, k)
 
 
 def _release_parts(
     release: Any, other: Any, name: str, tolerance: Tolerance, law: object, k: object, keys: object
-) -> tuple[ReleasedCells, Cells, _Given | None, float]:
+) -> tuple[ReleasedCells, Cells, Given | None, float]:
     if law is not None:
         raise ParameterError("law", law, "left out: a release knows its noise")
     if keys is not None:
@@ -427,12 +272,12 @@ def _release_parts(
         raise ParameterError(
             "tolerance", tolerance, "a mapping by output, such as {'income_50': 2.0}, or left out"
         )
-    given = None if tolerance is None else _Given(tolerance)
+    given = None if tolerance is None else Given(tolerance)
     released = ReleasedCells(release)
     wanted = released.read_expected(other, name)
-    _check_expected(wanted, name)
+    _check_expected(wanted, name, released.quantiles)
     if wanted.twice:
-        raise AssertionError(f"{name} has groups twice: {_labels(wanted.twice)}")
+        raise AssertionError(f"{name} has groups twice: {labels(wanted.twice)}")
     if given is not None:
         note_uncounted()
     return released, wanted, given, charge(k)
@@ -444,7 +289,7 @@ def _forgiven(released: ReleasedCells, wanted: Cells, each: float) -> list[Group
         return []
     found, unknown = [], False
     for group, row in wanted.values.items():
-        chance = released.log10_missing(group, {o: float(v) for o, v in row.items()})  # type: ignore[arg-type]
+        chance = released.log10_missing(group, numbers(row))
         unknown |= chance is None
         if chance is not None and chance > -each and group not in released.cells.values:
             found.append(group)

@@ -122,6 +122,11 @@ def number(value: object) -> float | None:
     return float(value)  # type: ignore[arg-type]
 
 
+def numbers(row: Mapping[str, object]) -> dict[str, float]:
+    """Return those values of a row that are numbers, as floats."""
+    return {output: x for output, value in row.items() if (x := number(value)) is not None}
+
+
 def difference(value: object, other: object) -> float:
     """Return value - other, exactly for whole numbers."""
     if is_whole(value) and is_whole(other):

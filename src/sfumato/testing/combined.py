@@ -49,7 +49,7 @@ class NoiseSum:
             Laplace plus Laplace: by convolution, see docs/testing.md.
         """
         count = len(self.terms)
-        apart = sum(abs(w) * _rounded(law, k + math.log10(count)) for w, law in self.terms)
+        apart = sum(abs(w) * rounded_tolerance(law, k + math.log10(count)) for w, law in self.terms)
         if count == 1:
             return apart
         return min(apart, self._smooth(k) + self.rounding) * _SAFE
@@ -68,7 +68,7 @@ class NoiseSum:
         count = math.log10(len(self.terms))
 
         def within(k: float) -> bool:
-            return sum(abs(w) * _rounded(law, k + count) for w, law in self.terms) < t
+            return sum(abs(w) * rounded_tolerance(law, k + count) for w, law in self.terms) < t
 
         found = [k / 4 for k in range(1, 120) if within(k / 4)]
         return -found[-1] if found else 0.0
@@ -157,7 +157,8 @@ def log10_many(successes: int, tries: int, p: float) -> float:
 
 
 @lru_cache(1 << 12)
-def _rounded(law: Law, k: float) -> int:
+def rounded_tolerance(law: Law, k: float) -> int:
+    """Return `law.rounded_tolerance(k)`, computed once for all groups."""
     return law.rounded_tolerance(k)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NotRequired, TypedDict, Unpack
 
 import numpy as np
 
@@ -40,6 +41,19 @@ from sfumato.testing.tolerances import integer_tolerance, per_partition_k
 
 _rules = ("joint", "exact", "2020")
 _relative = 1e-10
+
+
+class MeanCase(TypedDict):
+    """A raw mean and its noises, as `mean_tolerance` describes them."""
+
+    normalized_sum: Number
+    count: int
+    sum_noise: Law
+    count_noise: Law
+    lower: NotRequired[Number | None]
+    upper: NotRequired[Number | None]
+    rounded: NotRequired[bool]
+    sum_step: NotRequired[Number]
 
 
 def mean_tolerance(
@@ -110,33 +124,15 @@ def mean_tolerance(
     return law.exactly(min(t, float(joint)), float(exact_k))
 
 
-def mean_failure_probability(
-    tolerance: Number,
-    *,
-    normalized_sum: Number,
-    count: int,
-    sum_noise: Law,
-    count_noise: Law,
-    lower: Number | None = None,
-    upper: Number | None = None,
-    rounded: bool = False,
-    sum_step: Number = 1,
-) -> Probability:
+def mean_failure_probability(tolerance: Number, **case: Unpack[MeanCase]) -> Probability:
     """Return P(|noisy mean - raw mean| > tolerance), the true flakiness of a test.
 
     Args:
         tolerance: at least 0, in the unit of the values.
-        normalized_sum: as for `mean_tolerance`, and so are the others.
-        count: see there.
-        sum_noise: see there.
-        count_noise: see there.
-        lower: see there.
-        upper: see there.
-        rounded: see there. A sum of up to four million noisy counts is exact, a longer one is enclosed
-            between two integrals; `error` says how widely.
-        sum_step: see there.
+        case: the raw numbers, noises and bounds, by name, as for `mean_tolerance`.
     Returns:
-        A float with its `error`, and `k`, -log10 of it.
+        A float with its `error`, and `k`, -log10 of it. With rounded noise a sum of up to four million
+        noisy counts is exact, a longer one is enclosed between two integrals; `error` says how widely.
     Raises:
         ParameterError: an argument is out of range.
     Source:
@@ -148,34 +144,16 @@ def mean_failure_probability(
     >>> p, p.error < 1e-12 * p
     (4.5522844...e-05, True)
     """
-    law = MeanLaw.of(normalized_sum, count, sum_noise, count_noise, lower, upper, rounded, sum_step)
+    law = MeanLaw.of(**case)
     return probability(law.integral, float(at_least_0(tolerance, "tolerance")), Event.outside)
 
 
-def complementary_mean_tolerance(
-    k: Number,
-    *,
-    normalized_sum: Number,
-    count: int,
-    sum_noise: Law,
-    count_noise: Law,
-    lower: Number | None = None,
-    upper: Number | None = None,
-    rounded: bool = False,
-    sum_step: Number = 1,
-) -> float:
+def complementary_mean_tolerance(k: Number, **case: Unpack[MeanCase]) -> float:
     """Return the largest t with P(|noisy mean - raw mean| < t) <= 10^-k: nearer means that noise is missing.
 
     Args:
         k: greater than 0; 10^-k is the chance that correct noise is taken for missing.
-        normalized_sum: as for `mean_tolerance`, and so are the others.
-        count: see there.
-        sum_noise: see there.
-        count_noise: see there.
-        lower: see there.
-        upper: see there.
-        rounded: see there.
-        sum_step: see there.
+        case: the raw numbers, noises and bounds, by name, as for `mean_tolerance`.
     Returns:
         t in the unit of the values, sound and within 1e-9 of the largest; 0 where the raw mean itself is more
         likely than 10^-k (as with rounded noise, or at a bound that means are clamped to), inf where
@@ -191,7 +169,7 @@ def complementary_mean_tolerance(
     >>> round(t, 12)
     1.04768e-07
     """
-    law = MeanLaw.of(normalized_sum, count, sum_noise, count_noise, lower, upper, rounded, sum_step)
+    law = MeanLaw.of(**case)
     start = law.sum_noise.unit / max(1, law.count)
     return largest_tolerance(law.integral, positive(k, "k"), start, _relative)
 
@@ -218,10 +196,10 @@ class MeanLaw:
         count: int,
         sum_noise: Law,
         count_noise: Law,
-        lower: Number | None,
-        upper: Number | None,
-        rounded: bool,
-        sum_step: Number,
+        lower: Number | None = None,
+        upper: Number | None = None,
+        rounded: bool = False,
+        sum_step: Number = 1,
     ) -> MeanLaw:
         """Check and take the arguments of the public functions."""
         total, n = as_fraction(normalized_sum, "normalized_sum"), whole_at_least_0(count, "count")
@@ -250,9 +228,9 @@ class MeanLaw:
         low = self.clamped(low_sum / (high_count if low_sum > 0 else low_count))
         high = self.clamped(high_sum / (low_count if high_sum > 0 else high_count))
         intervals = {
-            "sum": _interval(low_sum, self.total, high_sum),
+            "sum": Interval.of(low_sum, self.total, high_sum),
             "count": Interval(low_count, max(1, self.count), high_count),
-            "mean": _interval(low, self.raw, high),
+            "mean": Interval.of(low, self.raw, high),
         }
         t = round_up(max(high - self.raw, self.raw - low, Fraction(0)))
         return RatioTolerance(t, "joint", k, part_k, intervals)
@@ -263,9 +241,9 @@ class MeanLaw:
         low_count, high_count = max(1, self.count - of_count), max(1, self.count + of_count)
         ends = low_sum / high_count, high_sum / low_count
         intervals = {
-            "sum": _interval(low_sum, self.total, high_sum),
+            "sum": Interval.of(low_sum, self.total, high_sum),
             "count": Interval(low_count, max(1, self.count), high_count),
-            "mean": _interval(ends[0], self.raw, ends[1]),
+            "mean": Interval.of(ends[0], self.raw, ends[1]),
         }
         t = round_up(max(abs(end - self.raw) for end in ends))
         return RatioTolerance(t, "2020", k, part_k, intervals)
@@ -274,7 +252,7 @@ class MeanLaw:
         """Dress the result of rule "exact"."""
         ends = self.clamped(self.raw - Fraction(t)), self.clamped(self.raw + Fraction(t))
         failure = probability(self.integral, t, Event.outside)
-        return RatioTolerance(t, "exact", k, None, {"mean": _interval(ends[0], self.raw, ends[1])}, failure)
+        return RatioTolerance(t, "exact", k, None, {"mean": Interval.of(ends[0], self.raw, ends[1])}, failure)
 
     def jumps(self) -> list[Fraction]:
         """Return the tolerances beyond which clamping leaves nothing to fail on one side."""
@@ -365,7 +343,3 @@ class MeanLaw:
         value = self.sum_noise.chance(event, ends, centre, half, rounded)
         size = np.abs(drift) + abs(offset) + (0.0 if event is Event.inside else np.abs(half))
         return value, self.sum_noise.roundoff(event, ends, value, centre, half, size)
-
-
-def _interval(low: Fraction, raw: Fraction, high: Fraction) -> Interval:
-    return Interval(float(low), float(raw), float(high))

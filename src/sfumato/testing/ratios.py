@@ -34,6 +34,11 @@ class Interval(NamedTuple):
     raw: float
     high: float
 
+    @classmethod
+    def of(cls, low: Fraction, raw: Fraction, high: Fraction) -> Interval:
+        """Round exact ends to floats."""
+        return cls(float(low), float(raw), float(high))
+
 
 class Probability(float):
     """A probability with a bound on its error.

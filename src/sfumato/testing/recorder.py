@@ -100,7 +100,11 @@ class Recorded:
 
     @property
     def truth(self) -> pa.Table:
-        """The outputs without noise of all groups, also of those that were not selected, sorted by key."""
+        """The outputs without noise of all groups, also of those that were not selected, sorted by key.
+
+        In place of a quantile stand the group's exact leaf counts, from which the assertions find what a
+        release may show for it.
+        """
         return self._table(self._batches)
 
     @property
@@ -170,7 +174,7 @@ def recording() -> Iterator[Recorder]:
     [{'n': 3}]
     """
     require_test("a record of true statistics")
-    from sfumato.query.release import Release
+    from sfumato.query.release import Release, _Exact
 
     recorder, original = Recorder(), Release._noisy
 
@@ -181,7 +185,12 @@ def recording() -> Iterator[Recorder]:
             recorder.releases.append(entry)
         plain = Release(replace(self.plan, selection=None))
         plain._words = NoiselessWords()
-        entry._batches.append(original(plain, batch).outputs())
+        truth, exact = original(plain, batch).outputs(), _Exact(self.plan, batch)
+        for e in self.plan.requirements.estimates:
+            if e.kind == "quantile" and e.total is not None:
+                place = truth.schema.names.index(e.name)
+                truth = truth.set_column(place, e.name, exact.column(e.total))
+        entry._batches.append(truth)
         return original(self, batch)
 
     with _replaced(Release, "_noisy", recorded):

@@ -9,7 +9,7 @@ from sfumato.noise import Gaussian, Law
 from sfumato.testing.cells import ONLY, label
 from sfumato.testing.combined import log10_gamma_deviation, log10_many, log10_outside
 from sfumato.testing.flakiness import probability_text
-from sfumato.testing.releases import Residue
+from sfumato.testing.places import Residue
 from sfumato.testing.tolerances import per_partition_k
 
 # Each value by itself, values without noise, and the spread on either side.

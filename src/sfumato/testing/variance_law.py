@@ -58,29 +58,31 @@ class VarianceLaw:
         squares_noise: Law,
         sum_noise: Law,
         count_noise: Law,
-        ends: tuple[Number, Number],
-        rounded: bool,
-        steps: tuple[Number, Number],
+        lower: Number,
+        upper: Number,
+        rounded: bool = False,
+        squares_step: Number = 1,
+        sum_step: Number = 1,
     ) -> VarianceLaw:
         """Check and take the arguments of the public functions."""
         squares = at_least_0(normalized_squares, "normalized_squares")
         total, n = as_fraction(normalized_sum, "normalized_sum"), whole_at_least_0(count, "count")
-        low, high = bounds(*ends)
+        low, high = bounds(lower, upper)
         top = (high - low) ** 2 / 4
         divisor = max(1, n)
         raw = max(Fraction(0), min(top, squares / divisor - (total / divisor) ** 2))
-        squares_step = grid_step(steps[0], "squares_step", rounded)
-        sum_step = grid_step(steps[1], "sum_step", rounded)
+        of_squares = grid_step(squares_step, "squares_step", rounded)
+        of_sum = grid_step(sum_step, "sum_step", rounded)
         return cls(
             squares,
             total,
             n,
             raw,
             top,
-            squares_step,
-            sum_step,
-            Noise.of(squares_noise, "squares_noise", squares_step),
-            Noise.of(sum_noise, "sum_noise", sum_step),
+            of_squares,
+            of_sum,
+            Noise.of(squares_noise, "squares_noise", of_squares),
+            Noise.of(sum_noise, "sum_noise", of_sum),
             Noise.of(count_noise, "count_noise", Fraction(1)),
         )
 
@@ -106,12 +108,12 @@ class VarianceLaw:
         low = max(Fraction(0), min(self.top, low_square - high_squared))
         high = max(Fraction(0), min(self.top, high_square - low_squared))
         intervals = {
-            "squares": _interval(low_squares, self.squares, high_squares),
-            "sum": _interval(low_sum, self.total, high_sum),
+            "squares": Interval.of(low_squares, self.squares, high_squares),
+            "sum": Interval.of(low_sum, self.total, high_sum),
             "count": Interval(low_count, divisor, high_count),
-            "mean square": _interval(low_square, self.squares / divisor, high_square),
-            "squared mean": _interval(low_squared, (self.total / divisor) ** 2, high_squared),
-            "variance": _interval(low, self.raw, high),
+            "mean square": Interval.of(low_square, self.squares / divisor, high_square),
+            "squared mean": Interval.of(low_squared, (self.total / divisor) ** 2, high_squared),
+            "variance": Interval.of(low, self.raw, high),
         }
         t = round_up(max(high - self.raw, self.raw - low, Fraction(0)))
         return RatioTolerance(t, "joint", k, part_k, intervals)
@@ -120,7 +122,7 @@ class VarianceLaw:
         """Dress the result of rule "exact"."""
         low, high = max(Fraction(0), self.raw - Fraction(t)), min(self.top, self.raw + Fraction(t))
         failure = probability(self.integral, t, Event.outside)
-        return RatioTolerance(t, "exact", k, None, {"variance": _interval(low, self.raw, high)}, failure)
+        return RatioTolerance(t, "exact", k, None, {"variance": Interval.of(low, self.raw, high)}, failure)
 
     def integral(self, t: float, event: Event, cut: float) -> tuple[float, float]:
         """Return the logarithms of P(event) and of its error; noise beyond 10^-cut is left out."""
@@ -299,7 +301,3 @@ class _Conditional:
         else:
             high, low = centre + half - less - squares, centre - half + more + squares
         return (high + low) / 2, (high - low) / 2
-
-
-def _interval(low: Fraction, raw: Fraction, high: Fraction) -> Interval:
-    return Interval(float(low), float(raw), float(high))

@@ -6,6 +6,8 @@ count, all of distances from the midpoint. Its law is in `variance_law`.
 
 from __future__ import annotations
 
+from typing import NotRequired, TypedDict, Unpack
+
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, positive
 from sfumato.noise import Law
@@ -24,6 +26,22 @@ from sfumato.testing.variance_law import VarianceLaw
 
 _rules = ("joint", "exact")
 _search = 1e-6
+
+
+class VarianceCase(TypedDict):
+    """A raw variance and its noises, as `variance_tolerance` describes them."""
+
+    normalized_squares: Number
+    normalized_sum: Number
+    count: int
+    squares_noise: Law
+    sum_noise: Law
+    count_noise: Law
+    lower: Number
+    upper: Number
+    rounded: NotRequired[bool]
+    squares_step: NotRequired[Number]
+    sum_step: NotRequired[Number]
 
 
 def variance_tolerance(
@@ -45,7 +63,7 @@ def variance_tolerance(
     """Return t with P(|noisy variance - raw variance| > t) <= 10^-k.
 
     Rules: "joint", by interval arithmetic, where all three noises stay near but for 10^-k; "exact", the
-    smallest t, from the law of the noisy variance. (The rule of 2020 knows no variance.)
+    smallest t, from the law of the noisy variance. (The document of 2020 has a rule for means alone.)
 
     Args:
         k: greater than 0; 10^-k is the flakiness.
@@ -90,12 +108,15 @@ def variance_tolerance(
         squares_noise,
         sum_noise,
         count_noise,
-        (lower, upper),
+        lower,
+        upper,
         rounded,
-        (squares_step, sum_step),
+        squares_step,
+        sum_step,
     )
     if rule not in _rules:
-        raise ParameterError("rule", rule, f"one of {', '.join(map(repr, _rules))}")
+        why = "; the document of 2020 has a rule for means alone" if rule == "2020" else ""
+        raise ParameterError("rule", rule, f"one of {', '.join(map(repr, _rules))}{why}")
     part_k = per_partition_k(k, 3)
     joint = law.by_intervals(
         part_tolerance(squares_noise, part_k, rounded, law.squares_step),
@@ -110,39 +131,15 @@ def variance_tolerance(
     return law.exactly(min(t, float(joint)), float(exact_k))
 
 
-def variance_failure_probability(
-    tolerance: Number,
-    *,
-    normalized_squares: Number,
-    normalized_sum: Number,
-    count: int,
-    squares_noise: Law,
-    sum_noise: Law,
-    count_noise: Law,
-    lower: Number,
-    upper: Number,
-    rounded: bool = False,
-    squares_step: Number = 1,
-    sum_step: Number = 1,
-) -> Probability:
+def variance_failure_probability(tolerance: Number, **case: Unpack[VarianceCase]) -> Probability:
     """Return P(|noisy variance - raw variance| > tolerance), the true flakiness of a test.
 
     Args:
         tolerance: at least 0, in squared units.
-        normalized_squares: as for `variance_tolerance`, and so are the others.
-        normalized_sum: see there.
-        count: see there.
-        squares_noise: see there.
-        sum_noise: see there.
-        count_noise: see there.
-        lower: see there.
-        upper: see there.
-        rounded: see there. Up to four million noisy counts and sums are added up, more are enclosed
-            between two integrals; `error` says how widely.
-        squares_step: see there.
-        sum_step: see there.
+        case: the raw numbers, noises and bounds, by name, as for `variance_tolerance`.
     Returns:
-        A float with its `error`, and `k`, -log10 of it.
+        A float with its `error`, and `k`, -log10 of it. With rounded noise up to four million noisy counts
+        and sums are added up, more are enclosed between two integrals; `error` says how widely.
     Raises:
         ParameterError: an argument is out of range.
     Source:
@@ -155,50 +152,16 @@ def variance_failure_probability(
     >>> p.error < 1e-9 * p < p < 1e-4
     True
     """
-    law = VarianceLaw.of(
-        normalized_squares,
-        normalized_sum,
-        count,
-        squares_noise,
-        sum_noise,
-        count_noise,
-        (lower, upper),
-        rounded,
-        (squares_step, sum_step),
-    )
+    law = VarianceLaw.of(**case)
     return probability(law.integral, float(at_least_0(tolerance, "tolerance")), Event.outside)
 
 
-def complementary_variance_tolerance(
-    k: Number,
-    *,
-    normalized_squares: Number,
-    normalized_sum: Number,
-    count: int,
-    squares_noise: Law,
-    sum_noise: Law,
-    count_noise: Law,
-    lower: Number,
-    upper: Number,
-    rounded: bool = False,
-    squares_step: Number = 1,
-    sum_step: Number = 1,
-) -> float:
+def complementary_variance_tolerance(k: Number, **case: Unpack[VarianceCase]) -> float:
     """Return the largest t with P(|noisy variance - raw variance| < t) <= 10^-k.
 
     Args:
         k: greater than 0; 10^-k is the chance that correct noise is taken for missing.
-        normalized_squares: as for `variance_tolerance`, and so are the others.
-        normalized_sum: see there.
-        count: see there.
-        squares_noise: see there.
-        sum_noise: see there.
-        count_noise: see there.
-        lower: see there.
-        upper: see there.
-        rounded: see there.
-        squares_step: see there.
-        sum_step: see there.
+        case: the raw numbers, noises and bounds, by name, as for `variance_tolerance`.
     Returns:
         t in squared units, sound and within 1e-5 of the largest; 0 where the raw variance itself is more
         likely than 10^-k (as with rounded noise, or for a raw variance of 0), inf where every t will do.
@@ -214,16 +177,6 @@ def complementary_variance_tolerance(
     >>> 5e-8 < t < 2e-7
     True
     """
-    law = VarianceLaw.of(
-        normalized_squares,
-        normalized_sum,
-        count,
-        squares_noise,
-        sum_noise,
-        count_noise,
-        (lower, upper),
-        rounded,
-        (squares_step, sum_step),
-    )
+    law = VarianceLaw.of(**case)
     start = law.squares_noise.unit / max(1, law.count)
     return largest_tolerance(law.roughly, positive(k, "k"), start, _search)

@@ -3,15 +3,37 @@
 `bound_groups(...) >> per_group([...])` is the definition that every engine computes: bound what
 each unit contributes, then add up, per group, integers that each unit contributes. A statistic
 states the largest contribution of one unit to one group; nothing else knows a sensitivity.
+
+Where each record is a unit of its own, `records/` has the usual steps on vectors and tables, such as
+`impute(0) >> clamp(0, 1) >> bounded_sum(0, 1)`.
 """
 
-from sfumato.transformations.count import Count, CountUnits
+from sfumato.framework import Row
 from sfumato.transformations.grid import Grid, ValueGrid
-from sfumato.transformations.moments import Moments
-from sfumato.transformations.quantile_tree import QuantileTree
-from sfumato.transformations.rows import Row, bound_groups
-from sfumato.transformations.statistic import Norm, Statistic, per_group
-from sfumato.transformations.unit_sum import UnitSum
+from sfumato.transformations.records import (
+    bounded_sum,
+    cast,
+    clamp,
+    column,
+    count,
+    count_by_categories,
+    covariance,
+    histogram,
+    impute,
+    mean,
+    variance,
+)
+from sfumato.transformations.rows import bound_groups
+from sfumato.transformations.statistics.count import Count, CountUnits
+from sfumato.transformations.statistics.moments import Moments
+from sfumato.transformations.statistics.quantile_tree import QuantileTree
+from sfumato.transformations.statistics.statistic import Norm, Statistic, per_group
+from sfumato.transformations.statistics.unit_sum import UnitSum
+from sfumato.transformations.stratified import (
+    make_lipschitz_sized_proportion_ci_mean,
+    make_lipschitz_sized_proportion_ci_variance,
+    stratum_sums,
+)
 
 __all__ = [
     "Count",
@@ -25,5 +47,19 @@ __all__ = [
     "UnitSum",
     "ValueGrid",
     "bound_groups",
+    "bounded_sum",
+    "cast",
+    "clamp",
+    "column",
+    "count",
+    "count_by_categories",
+    "covariance",
+    "histogram",
+    "impute",
+    "make_lipschitz_sized_proportion_ci_mean",
+    "make_lipschitz_sized_proportion_ci_variance",
+    "mean",
     "per_group",
+    "stratum_sums",
+    "variance",
 ]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple
+from fractions import Fraction
+from typing import Any
 
 from sfumato.exact import positive_int
 from sfumato.framework import (
     ContributionDomain,
-    PairDistance,
+    Linear,
     PrivacyUnitDistance,
+    Row,
     RowsDomain,
     Transformation,
 )
@@ -18,19 +20,14 @@ from sfumato.framework import (
 Values = Mapping[str, Any]
 
 
-class Row(NamedTuple):
-    """One row: its privacy unit, its group key, and its values by column name."""
-
-    unit: Hashable
-    key: Hashable
-    values: Values
-
-
+ROWS = RowsDomain()
 Contributions = dict[Hashable, list[list[Values]]]
 
 
 def bound_groups(
-    groups: int, order: Callable[[Hashable, Hashable], Any] = lambda unit, key: hash((unit, key))
+    groups: int,
+    order: Callable[[Hashable, Hashable], Any] = lambda unit, key: hash((unit, key)),
+    domain: RowsDomain = ROWS,
 ) -> Transformation:
     """Keep each unit in at most `groups` groups, and drop the rows without a unit.
 
@@ -39,6 +36,7 @@ def bound_groups(
         order: (unit, key) to a sortable value, equal for no two keys of one unit; the smallest are
             kept. An engine passes an order that is salted afresh in each release. The stability
             holds for every order, because each unit is judged by its own rows alone.
+        domain: the rows, with their columns as far as they matter.
     Returns:
         A Transformation from rows to, per group, one list of values for each unit in it.
         Its map is the identity: a unit added or removed is one unit added or removed, in at
@@ -49,6 +47,10 @@ def bound_groups(
     >>> rows = [Row(1, "a", {}), Row(1, "b", {}), Row(None, "a", {}), Row(2, "b", {})]
     >>> bound_groups(1, order=lambda unit, key: key)(rows)
     {'a': [[{}]], 'b': [[{}]]}
+
+    Source:
+        Wilson et al. 2020, "Differentially private SQL with bounded user contribution". Proof:
+        docs/proofs/bound_groups.md.
     """
     groups = positive_int(groups, "groups")
 
@@ -65,10 +67,10 @@ def bound_groups(
 
     return Transformation(
         f"bound_groups({groups})",
-        RowsDomain(),
+        domain,
         ContributionDomain(groups),
         PrivacyUnitDistance(),
-        PairDistance(groups),
+        PrivacyUnitDistance(groups),
         function,
-        lambda d_in: d_in,
+        Linear(Fraction(1)),
     )

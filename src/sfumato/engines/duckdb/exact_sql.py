@@ -13,8 +13,8 @@ from sfumato.engines.duckdb.group_limit import kept_pairs
 from sfumato.engines.duckdb.text import double, identifier
 from sfumato.query.engine import Column, Derive, ExactQuery, Kind, Step
 from sfumato.transformations import Count, CountUnits, Moments, QuantileTree, Statistic, UnitSum
-from sfumato.transformations.quantile_tree import LEAVES
-from sfumato.transformations.unit_sum import HUGE_STEPS
+from sfumato.transformations.statistics.quantile_tree import LEAVES
+from sfumato.transformations.statistics.unit_sum import HUGE_STEPS
 
 PUBLIC_KEYS = "public_keys"
 _INT128_ZERO = "0::HUGEINT"

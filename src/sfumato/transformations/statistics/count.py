@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from sfumato.transformations.grid import Grid, has_value, scaled_down
 from sfumato.transformations.rows import Values
-from sfumato.transformations.statistic import Norm, Statistic, weighted
+from sfumato.transformations.statistics.statistic import Norm, Statistic, weighted
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,8 @@ class CountUnits(Statistic):
 
     >>> CountUnits().contribution([{}, {}])
     Counter({'units': 1})
+
+    Proof: docs/proofs/count_units.md.
     """
 
     @property
@@ -59,6 +61,8 @@ class Count(Statistic):
     Counter({'rows': 2})
     >>> Count(rows=1, column="x", exponent=-2).contribution([{"x": 1.0}, {"x": None}])
     Counter({'x.present': 2})
+
+    Proof: docs/proofs/count.md.
     """
 
     rows: int

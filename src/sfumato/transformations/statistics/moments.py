@@ -11,7 +11,7 @@ from typing import TypeVar
 from sfumato.errors import ParameterError
 from sfumato.transformations.grid import Grid, ValueGrid, scaled_down
 from sfumato.transformations.rows import Values
-from sfumato.transformations.statistic import Norm, Statistic
+from sfumato.transformations.statistics.statistic import Norm, Statistic
 
 T = TypeVar("T")
 
@@ -47,6 +47,8 @@ class Moments(Statistic):
     >>> grid = ValueGrid(0, 0, 30)
     >>> Moments("x", "x", 1, grid, True, 0, 0, 140).contribution([{"x": 20}])
     Counter({'x.sum': 5, 'x.absent': 0, 'x.squares': -115})
+
+    Proof: docs/proofs/moments.md.
     """
 
     label: str

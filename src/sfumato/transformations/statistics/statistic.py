@@ -10,15 +10,16 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any
 
+from sfumato.exact import root_up
 from sfumato.framework import (
     ContributionDomain,
     GroupedIntegers,
     L1Distance,
     L2Distance,
-    PairDistance,
+    Linear,
+    PrivacyUnitDistance,
     Transformation,
 )
-from sfumato.framework.spaces import root_up
 from sfumato.transformations.rows import Contributions, Values
 
 
@@ -87,6 +88,9 @@ def per_group(
     >>> count = bound_groups(2) >> per_group([Count(rows=1)], Norm.L1, [Fraction(1)], groups=2)
     >>> count([Row(1, "a", {}), Row(2, "a", {})]), count.map(1)
     ({'a': Counter({'rows': 2})}, Fraction(2, 1))
+
+    Source:
+        Triangle inequality, Pythagoras. Proof: docs/proofs/per_group.md.
     """
     statistics, scales = tuple(statistics), tuple(scales)
     names = tuple(name for s in statistics for name in s.coordinates)
@@ -105,18 +109,19 @@ def per_group(
         end = start + len(statistic.coordinates)
         total += statistic.sensitivity(norm, scales[start:end])
         start = end
-    metric: L1Distance | L2Distance = L1Distance(scales)
+    named = tuple(zip(names, scales, strict=True))
+    metric: L1Distance | L2Distance = L1Distance(named)
     reach = groups * total
     if norm is Norm.L2:
-        metric, reach = L2Distance(scales), root_up(reach)
+        metric, reach = L2Distance(named), root_up(reach)
     return Transformation(
         f"per_group({', '.join(names)})",
         ContributionDomain(groups),
         GroupedIntegers(names),
-        PairDistance(groups),
+        PrivacyUnitDistance(groups),
         metric,
         function,
-        lambda d_in: d_in * reach,
+        Linear(reach),
     )
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sfumato.framework.spaces import root_up
+from sfumato.exact import root_up
 from sfumato.transformations.grid import Grid, as_double, scaled_down
 from sfumato.transformations.rows import Values
-from sfumato.transformations.statistic import Norm, Statistic
+from sfumato.transformations.statistics.statistic import Norm, Statistic
 
 BRANCHING = 16
 HEIGHT = 4
@@ -22,7 +22,7 @@ LEAVES = 65_536  # BRANCHING ** HEIGHT
 class QuantileTree(Statistic):
     """Counts of values in the 65,536 leaves of [lower, upper] and in the three levels above them.
 
-    Only leaves are counted; a node above is the sum of its leaves. A row adds one to one node on
+    Engines count leaves alone; a node above is the sum of its leaves. A row adds one to one node on
     each of the four levels that carry noise (the root's total is not needed). A unit with n rows
     adds rows/n for each, cut to the grid.
 
@@ -34,7 +34,9 @@ class QuantileTree(Statistic):
 
     >>> tree = QuantileTree("x", "x", rows=1, lower=0.0, upper=65536.0, exponent=-1)
     >>> tree.contribution([{"x": 2.5}, {"x": 1e9}])
-    Counter({('x.tree', 2): 1, ('x.tree', 65535): 1})
+    Counter({('x.tree', 1, 0): 1, ('x.tree', 1, 15): 1, ('x.tree', 2, 0): 1, ('x.tree', 2, 255): 1, ...})
+
+    Proof: docs/proofs/quantile_tree.md.
     """
 
     label: str
@@ -67,16 +69,20 @@ class QuantileTree(Statistic):
         clamped = min(max(number, self.lower), self.upper)
         return min(int((clamped - self.lower) * self.factor), LEAVES - 1)
 
-    def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
-        """Return the unit's leaves, scaled down to the limit of rows."""
+    def leaves(self, rows: Sequence[Values]) -> Counter[int]:
+        """Return what a unit with these rows in a group adds to each leaf, scaled down to the limit."""
         leaves = Counter(leaf for r in rows if (leaf := self.leaf(r[self.column])) is not None)
-        name = self.coordinates[0]
         return Counter(
-            {
-                (name, leaf): scaled_down(n << -self.exponent, len(rows), self.rows)
-                for leaf, n in leaves.items()
-            }
+            {leaf: scaled_down(n << -self.exponent, len(rows), self.rows) for leaf, n in leaves.items()}
         )
+
+    def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
+        """Return what the unit adds to the nodes of all levels, as (coordinate, level, place)."""
+        name, nodes = self.coordinates[0], Counter[Hashable]()
+        for level in range(1, HEIGHT + 1):
+            for leaf, weight in self.leaves(rows).items():
+                nodes[name, level, leaf // (LEAVES // BRANCHING**level)] += weight
+        return nodes
 
     @property
     def largest(self) -> tuple[Fraction, ...]:

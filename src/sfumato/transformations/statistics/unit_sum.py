@@ -10,7 +10,7 @@ from typing import Any
 
 from sfumato.transformations.grid import Grid, as_double, round_half_away
 from sfumato.transformations.rows import Values
-from sfumato.transformations.statistic import Norm, Statistic, weighted
+from sfumato.transformations.statistics.statistic import Norm, Statistic, weighted
 
 # A row is clamped to this many steps before it is added up, so that a unit's own sum is exact in
 # 128 bits whatever its rows are: 2^62 steps times 2^64 rows.
@@ -32,6 +32,8 @@ class UnitSum(Statistic):
 
     >>> UnitSum("x", "x", 0, 0, 10, integer=True).contribution([{"x": 7}, {"x": 9}, {"x": None}])
     Counter({'x.total': 10})
+
+    Proof: docs/proofs/unit_sum.md.
     """
 
     label: str

@@ -1,0 +1,16 @@
+"""The documentation site: `sphinx-build -W docs site`."""
+
+from pygments.lexers.special import TextLexer
+from sphinx.highlighting import lexers
+
+import sfumato
+
+project = "sfumato"
+version = release = sfumato.__version__
+extensions = ["myst_parser", "sphinx.ext.mathjax"]
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+exclude_patterns = ["pictures/*.py"]
+html_theme = "furo"
+html_title = "sfumato"
+lexers["map"] = TextLexer()  # the formula of a map, which a test evaluates

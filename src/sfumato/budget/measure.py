@@ -1,0 +1,35 @@
+"""The measure whose losses are compositions of dominating pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sfumato.budget.loss import Loss
+from sfumato.framework.measures import Measure
+
+
+@dataclass(frozen=True)
+class PrivacyLoss(Measure):
+    """Dominating pairs: the map gives a `Loss`, from which delta at any epsilon follows.
+
+    Closed forms or privacy-loss distributions give the numbers, whichever is tighter. A budget is
+    (epsilon, delta).
+
+    >>> measure = PrivacyLoss()
+    >>> both = measure.total([Loss(gaussian=Fraction(1, 4)), Loss(laplace=((Fraction(1, 2), 1),))])
+    >>> measure.within(both, (Fraction(3), Fraction(1, 1000)))
+    True
+
+    Source:
+        Zhu, Dong and Wang 2022, "Optimal accounting of differential privacy via characteristic function".
+    """
+
+    def total(self, losses: Sequence[Loss]) -> Loss:
+        """Return the composed loss."""
+        return sum(losses, Loss())
+
+    def within(self, loss: Loss, budget: tuple[Fraction, Fraction]) -> bool:
+        """Whether the loss at the budget's epsilon has at most its delta."""
+        return loss.delta(budget[0]) <= budget[1]

@@ -1,0 +1,291 @@
+"""Domains: what a value may be."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from sfumato.errors import ParameterError, QueryError
+from sfumato.exact import as_fraction, positive_int
+
+Kind = type[bool] | type[int] | type[float] | type[Fraction] | type[str]
+NUMBERS = (int, float, Fraction)
+
+
+class Domain(ABC):
+    """A set of values."""
+
+    @abstractmethod
+    def contains(self, value: Any) -> bool:
+        """Whether a value is a member."""
+
+    def includes(self, other: Domain) -> bool:
+        """Whether every member of `other` is a member of this; a claim made here then holds there."""
+        return self == other
+
+
+@dataclass(frozen=True)
+class AtomDomain(Domain):
+    """Single values of one kind, between bounds where there are any.
+
+    Args:
+        kind: bool, int, float, str, or Fraction for exact numbers (which whole numbers are too).
+        lower, upper: bounds of a number, in its unit, or None. Without a bound on one side a float may
+            be infinite on that side.
+        nan: whether a float may be NaN.
+        null: whether None is a member: NULL.
+    Raises:
+        ParameterError: the parts do not fit together.
+
+    >>> ages = AtomDomain(int, lower=0, upper=120)
+    >>> ages.contains(30), ages.contains(-1), ages.contains(30.0), AtomDomain(float).contains(float("nan"))
+    (True, False, False, False)
+    >>> AtomDomain(int).includes(ages), ages.includes(AtomDomain(int))
+    (True, False)
+    """
+
+    kind: Kind
+    lower: Fraction | None = None
+    upper: Fraction | None = None
+    nan: bool = False
+    null: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind not in (bool, str, *NUMBERS):
+            raise ParameterError("kind", self.kind, "bool, int, float, Fraction or str")
+        if self.nan and self.kind is not float:
+            raise ParameterError("nan", True, "False, but for float")
+        for name in ("lower", "upper"):
+            bound = getattr(self, name)
+            if bound is not None:
+                if self.kind not in NUMBERS:
+                    raise ParameterError(name, bound, "None, but for numbers")
+                object.__setattr__(self, name, as_fraction(bound, name))
+        if self.lower is not None and self.upper is not None and self.lower > self.upper:
+            raise ParameterError("lower", self.lower, f"at most the upper bound, {self.upper}")
+
+    @property
+    def is_number(self) -> bool:
+        """Whether all members are numbers: neither NaN nor NULL nor text."""
+        return self.kind in NUMBERS and not self.nan and not self.null
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether all members lie between two bounds."""
+        return self.lower is not None and self.upper is not None
+
+    def contains(self, value: Any) -> bool:
+        """Whether a value is of the kind and within the bounds."""
+        if value is None:
+            return self.null
+        if isinstance(value, bool) or self.kind is bool:
+            return self.kind is bool and isinstance(value, bool)
+        if not isinstance(value, (int, Fraction) if self.kind is Fraction else self.kind):
+            return False
+        if isinstance(value, str):
+            return True
+        if isinstance(value, float) and math.isnan(value):
+            return self.nan
+        return (self.lower is None or value >= self.lower) and (self.upper is None or value <= self.upper)
+
+    def includes(self, other: Domain) -> bool:
+        """Whether every member of `other` is a member of this."""
+        if isinstance(other, CategoryDomain):
+            return all(map(self.contains, other.members))
+        return (
+            isinstance(other, AtomDomain)
+            and (self.kind is other.kind or (self.kind is Fraction and other.kind is int))
+            and (self.lower is None or (other.lower is not None and other.lower >= self.lower))
+            and (self.upper is None or (other.upper is not None and other.upper <= self.upper))
+            and self.nan >= other.nan
+            and self.null >= other.null
+        )
+
+
+@dataclass(frozen=True)
+class CategoryDomain(Domain):
+    """One of a few known values.
+
+    >>> CategoryDomain(("yes", "no")).contains("maybe")
+    False
+    """
+
+    members: tuple[Hashable, ...]
+
+    def __post_init__(self) -> None:
+        members = tuple(self.members)
+        if len(members) < 2 or len(set(members)) < len(members):
+            raise ParameterError("members", members, "at least two different values")
+        object.__setattr__(self, "members", members)
+
+    def contains(self, value: Any) -> bool:
+        """Whether a value is one of them."""
+        return any(type(value) is type(m) and value == m for m in self.members)
+
+
+@dataclass(frozen=True)
+class VectorDomain(Domain):
+    """Sequences of members of one domain, of any length or of a known one.
+
+    Args:
+        element: the domain of each entry.
+        size: the length, at least 1, or None.
+
+    >>> VectorDomain(AtomDomain(int), size=2).contains([3, 4])
+    True
+    """
+
+    element: Domain
+    size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.size is not None:
+            positive_int(self.size, "size")
+
+    def contains(self, value: Any) -> bool:
+        """Whether a value is a sequence of the length, of members."""
+        return (
+            isinstance(value, Sequence)
+            and not isinstance(value, (str, bytes))
+            and self.size in (None, len(value))
+            and all(map(self.element.contains, value))
+        )
+
+    def includes(self, other: Domain) -> bool:
+        """Whether every member of `other` is a member of this."""
+        return (
+            isinstance(other, VectorDomain)
+            and self.size in (None, other.size)
+            and self.element.includes(other.element)
+        )
+
+
+@dataclass(frozen=True)
+class ProductDomain(Domain):
+    """Sequences with an entry from each of several domains.
+
+    >>> ProductDomain((AtomDomain(int), AtomDomain(str))).contains((1, "a"))
+    True
+    """
+
+    parts: tuple[Domain, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(self.parts))
+        if not self.parts:
+            raise ParameterError("parts", self.parts, "at least one domain")
+
+    def contains(self, value: Any) -> bool:
+        """Whether a value has a member of each part, in their order."""
+        return (
+            isinstance(value, Sequence)
+            and not isinstance(value, (str, bytes))
+            and len(value) == len(self.parts)
+            and all(part.contains(v) for part, v in zip(self.parts, value, strict=True))
+        )
+
+    def includes(self, other: Domain) -> bool:
+        """Whether every member of `other` is a member of this."""
+        return (
+            isinstance(other, ProductDomain)
+            and len(self.parts) == len(other.parts)
+            and all(a.includes(b) for a, b in zip(self.parts, other.parts, strict=True))
+        )
+
+
+@dataclass(frozen=True)
+class TableDomain(Domain):
+    """Tables: sequences of records, each a mapping with a value for every column.
+
+    Args:
+        columns: pairs of a name and the domain of its values.
+        size: the number of records, or None.
+
+    >>> TableDomain((("age", AtomDomain(int)),)).contains([{"age": 30}, {"age": 41}])
+    True
+    """
+
+    columns: tuple[tuple[str, Domain], ...]
+    size: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(self.columns))
+        if self.size is not None:
+            positive_int(self.size, "size")
+
+    def contains(self, value: Any) -> bool:
+        """Whether a value is a sequence of such records."""
+        names = {name for name, _ in self.columns}
+        return (
+            isinstance(value, Sequence)
+            and self.size in (None, len(value))
+            and all(isinstance(r, Mapping) and set(r) == names for r in value)
+            and all(domain.contains(r[name]) for r in value for name, domain in self.columns)
+        )
+
+
+class Row(NamedTuple):
+    """One row: its privacy unit, its group key, and its values by column name."""
+
+    unit: Hashable
+    key: Hashable
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RowsDomain(Domain):
+    """Tables of personal rows: sequences of `Row`, each with a privacy unit, a group key and values.
+
+    Args:
+        columns: pairs of a name and the domain of its values, as far as they matter.
+    """
+
+    columns: tuple[tuple[str, Domain], ...] = ()
+
+    def contains(self, value: Any) -> bool:
+        """Whether a value is a sequence of rows with these columns."""
+        return isinstance(value, Sequence) and all(
+            hasattr(row, "unit") and all(d.contains(row.values[name]) for name, d in self.columns)
+            for row in value
+        )
+
+    def includes(self, other: Domain) -> bool:
+        """Whether the other's rows have these columns too."""
+        return isinstance(other, RowsDomain) and all(
+            any(name == n and domain.includes(d) for n, d in other.columns) for name, domain in self.columns
+        )
+
+
+@dataclass(frozen=True)
+class ContributionDomain(Domain):
+    """Per group, the rows of each unit that is kept in it; a unit is in at most `groups` groups."""
+
+    groups: int
+
+    def contains(self, value: Any) -> bool:
+        """Whether a value maps groups to lists of units' rows."""
+        return isinstance(value, Mapping) and all(isinstance(units, list) for units in value.values())
+
+
+@dataclass(frozen=True)
+class GroupedIntegers(Domain):
+    """Per group, a vector of exact integers, one for each named coordinate (in grid steps)."""
+
+    coordinates: tuple[str, ...]
+
+    def contains(self, value: Any) -> bool:
+        """Whether a value maps groups to integers by coordinate."""
+        return isinstance(value, Mapping) and all(
+            isinstance(total, Mapping) and all(isinstance(n, int) for n in total.values())
+            for total in value.values()
+        )
+
+
+def check_length(values: Sequence[Any], size: int, name: str) -> None:
+    """Refuse a value of a sized domain that has another length; `name` is the constructor's."""
+    if len(values) != size:
+        raise QueryError(f"{name}: the input has length {len(values)}, but must have length {size}")

@@ -1,0 +1,217 @@
+"""Pairs of values, of numbers, and of numbers side by side.
+
+A kind of pair has a state from which two inputs are built; the state can be drawn and changed a
+little, and whatever it is, the inputs lie within the room that they are built for. The falsifier
+trusts none of this: it measures each pair before it is judged.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sfumato.exact import root_down
+from sfumato.framework.domains import AtomDomain, Domain
+from sfumato.framework.falsifier.members import Draw, finite, member, near, pattern, some_size, to_float
+
+State = Any
+
+
+class Pairs(ABC):
+    """Pairs of one domain and metric."""
+
+    @abstractmethod
+    def drawn(self, draw: Draw, room: Fraction) -> State:
+        """Return the state of some pair."""
+
+    @abstractmethod
+    def changed(self, state: State, draw: Draw, room: Fraction) -> State:
+        """Return a state that differs a little."""
+
+    @abstractmethod
+    def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
+        """Return the two inputs, at most `room` apart."""
+
+
+@dataclass(frozen=True)
+class Values(Pairs):
+    """Any two values. The state is the two."""
+
+    domain: Domain
+    members: Sequence[Any] = ()
+    alone: bool = False
+
+    def drawn(self, draw: Draw, room: Fraction) -> State:
+        """Return two values."""
+        return self._one(draw), self._one(draw)
+
+    def changed(self, state: State, draw: Draw, room: Fraction) -> State:
+        """Exchange one of the two."""
+        return (self._one(draw), state[1]) if draw.once_in(2) else (state[0], self._one(draw))
+
+    def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
+        """Return the two."""
+        return state if self.alone or room >= 1 else (state[0], state[0])
+
+    def _one(self, draw: Draw) -> Any:
+        if self.alone or (self.members and draw.once_in(2)):
+            return draw.one_of(self.members)
+        return member(self.domain, draw)
+
+
+@dataclass(frozen=True)
+class Numbers(Pairs):
+    """Two numbers. The state is the first, and which share of the room is moved, with a sign."""
+
+    domain: AtomDomain
+    members: Sequence[Any] = ()
+
+    def drawn(self, draw: Draw, room: Fraction) -> State:
+        """Return a number, and most often a move by all of the room."""
+        one = draw.one_of(self.members) if self.members and draw.once_in(2) else member(self.domain, draw)
+        return one, self._share(draw, room)
+
+    def changed(self, state: State, draw: Draw, room: Fraction) -> State:
+        """Change the number or the move."""
+        one, share = state
+        if draw.once_in(3):
+            return one, self._share(draw, room)
+        return near(self.domain, one, draw), share
+
+    def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
+        """Return the number, and the number moved within its domain; the other way where a bound is met."""
+        one, share = state
+        for move in (share * room, -share * room):
+            other = self._moved(one, move)
+            if other != one:
+                break
+        return one, other
+
+    def _share(self, draw: Draw, room: Fraction) -> Fraction:
+        kind = draw.below(6)
+        if kind == 0:
+            return draw.sign() * draw.share()
+        if kind == 1:
+            return draw.sign() * Fraction(1, 2**64) * draw.share()
+        return Fraction(draw.sign())
+
+    def _moved(self, one: Any, move: Fraction) -> Any:
+        if not finite(one):
+            return one
+        low, high = self.domain.lower, self.domain.upper
+        goal = Fraction(one) + move
+        goal = goal if low is None else max(goal, low)
+        goal = goal if high is None else min(goal, high)
+        if self.domain.kind is Fraction:
+            return goal
+        if self.domain.kind is int:
+            return int(one) + math.trunc(goal - one)
+        other = to_float(goal)
+        too_far = not finite(other) or abs(Fraction(other) - Fraction(one)) > abs(goal - Fraction(one))
+        return math.nextafter(other, one) if too_far else other
+
+
+@dataclass(frozen=True)
+class Coordinates(Pairs):
+    """Values side by side. The state has for each its share of the room and its own state.
+
+    Args:
+        parts: pairs of each coordinate; a single one for vectors.
+        size: how many coordinates; None for any number.
+        norm: 1 or 2 where the shares, or their squares, add up to one; 0 where each has all of the room.
+        kind: list or tuple.
+    """
+
+    parts: Sequence[Pairs]
+    size: int | None
+    norm: int
+    kind: Callable[[list[Any]], Any]
+
+    def drawn(self, draw: Draw, room: Fraction) -> State:
+        """Return coordinates that are all alike, half and half, or each by itself."""
+        size = some_size(draw) if self.size is None else self.size
+        if len(self.parts) == 1:
+            part = self.parts[0]
+            states = pattern(lambda: part.drawn(draw, room), size, draw)
+        else:
+            states = [part.drawn(draw, room) for part in self.parts]
+        return tuple(zip(self._shares(size, draw, room), states, strict=True))
+
+    def changed(self, state: State, draw: Draw, room: Fraction) -> State:
+        """Change one coordinate, share the room anew, or (of any number) add or drop a coordinate."""
+        entries, kind = list(state), draw.below(8)
+        if self.size is None and (kind == 0 or not entries):
+            if entries and draw.once_in(2):
+                del entries[draw.below(len(entries))]
+            else:
+                part = self.parts[0].drawn(draw, room)
+                entries.insert(draw.below(len(entries) + 1), (Fraction(0), part))
+        elif kind == 1:
+            shares = self._shares(len(entries), draw, room)
+            entries = [(share, part) for share, (_, part) in zip(shares, entries, strict=True)]
+        elif kind == 2:
+            at, to = draw.below(len(entries)), draw.below(len(entries))
+            (one, a), (other, b) = entries[at], entries[to]
+            entries[at], entries[to] = (other, a), (one, b)
+        else:
+            at = draw.below(len(entries))
+            share, part = entries[at]
+            entries[at] = share, self._part(at).changed(part, draw, room * share)
+        return tuple(entries)
+
+    def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
+        """Return both vectors."""
+        both = [self._part(i).built(part, room * share) for i, (share, part) in enumerate(state)]
+        return self.kind([one for one, _ in both]), self.kind([other for _, other in both])
+
+    def _part(self, at: int) -> Pairs:
+        return self.parts[at if len(self.parts) > 1 else 0]
+
+    def _shares(self, size: int, draw: Draw, room: Fraction) -> list[Fraction]:
+        """Divide the room: all to one coordinate, to all alike, in whole units, or anyhow."""
+        if size == 0:
+            return []
+        if self.norm == 0:
+            return [Fraction(1)] * size
+        kind, at = draw.below(4), draw.below(size)
+        if kind <= 1:
+            return [Fraction(i == at) if kind == 0 else self._even(size) for i in range(size)]
+        if kind == 2 and room >= 1:
+            units = math.floor(room**self.norm)
+            return [1 / room if (i - at) % size < units else Fraction(0) for i in range(size)]
+        weights = [draw.share() for _ in range(size)]
+        total = sum((w**self.norm for w in weights), Fraction(0))
+        if total == 0:
+            return weights
+        return [w / total if self.norm == 1 else w * root_down(1 / total) for w in weights]
+
+    def _even(self, size: int) -> Fraction:
+        return Fraction(1, size) if self.norm == 1 else root_down(Fraction(1, size))
+
+
+class GroupedCoordinates(Coordinates):
+    """Integers by group and coordinate, each divided by its scale: two groups."""
+
+    def __init__(self, scales: Sequence[tuple[str, Fraction]], norm: int, members: Sequence[Any]) -> None:
+        numbers = [n for m in members for total in m.values() for n in total.values()]
+        self.names = [(group, name) for group in range(2) for name, _ in scales]
+        parts = [_Scaled(AtomDomain(int), numbers, scale) for _ in range(2) for _, scale in scales]
+        super().__init__(parts, len(parts), norm, self._grouped)
+
+    def _grouped(self, numbers: list[Any]) -> dict[Any, dict[str, Any]]:
+        found: dict[Any, dict[str, Any]] = {}
+        for (group, name), number in zip(self.names, numbers, strict=True):
+            found.setdefault(group, {})[name] = number
+        return found
+
+
+@dataclass(frozen=True)
+class _Scaled(Numbers):
+    scale: Fraction = Fraction(1)
+
+    def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
+        return super().built(state, room * self.scale)

@@ -1,0 +1,219 @@
+"""Pairs of multisets: of records, of privacy units with all their rows, of contributions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from sfumato.framework.domains import Domain, Row
+from sfumato.framework.falsifier.members import Draw, near_record, pattern, record, some_size
+from sfumato.framework.falsifier.number_pairs import Pairs, State
+
+MOST_ROWS = 192  # of a unit
+
+
+@dataclass(frozen=True)
+class Source:
+    """How records are made, and made anew from one that is there."""
+
+    new: Callable[[Draw], Any]
+    near: Callable[[Any, Draw], Any]
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The state of two multisets: what both have, what each has alone, and in which order they come."""
+
+    common: tuple[Any, ...]
+    one: tuple[Any, ...]
+    other: tuple[Any, ...]
+    orders: tuple[int, int] = (0, 0)
+
+
+class Records(Pairs):
+    """Two sequences of records that differ by records added, removed or replaced.
+
+    Args:
+        source: makes records.
+        size: how many; None for any number.
+        changes: a record replaced is at distance one (else a record added or removed).
+        members: sequences whose records to build on.
+    """
+
+    def __init__(self, source: Source, size: int | None, changes: bool, members: Sequence[Any]) -> None:
+        self.source, self.size, self.changes = source, size, changes
+        self.members = [tuple(m) for m in members]
+        self.pool = [r for m in self.members for r in m]
+
+    def drawn(self, draw: Draw, room: Fraction) -> State:
+        """Return records that are all alike, half and half, or each by itself, and a few that differ."""
+        if self.members and draw.once_in(2):
+            common = list(draw.one_of(self.members))
+        else:
+            size = self._size(draw) if self.size is None else self.size
+            common = pattern(lambda: self._new(draw), size, draw)
+        if draw.once_in(8):  # the same records in another order
+            return Mixture(tuple(common), (), (), (0, 1 + draw.below(1000)))
+        few = min(math.floor(room), 64)
+        one = pattern(lambda: self._new(draw), few, draw)
+        other = pattern(lambda: self._new(draw), few, draw)
+        if not self.changes and self.size is None:  # most often all of the room on one side
+            one, other = draw.one_of(((one, []), (one, []), ([], other), (one[: few // 2], other)))
+        return Mixture(tuple(common), tuple(one), tuple(other), self._orders(draw))
+
+    def changed(self, state: State, draw: Draw, room: Fraction) -> State:
+        """Change, repeat, add or drop a record, or change the order."""
+        kind = draw.below(8)
+        if kind == 0:
+            return replace(state, orders=self._orders(draw))
+        side = draw.one_of(("common", "common", "one", "other"))
+        found = list(getattr(state, side))
+        if not found or (kind == 1 and not (side == "common" and self.size)):
+            found.insert(draw.below(len(found) + 1), self._new(draw))
+        elif kind == 2 and not (side == "common" and self.size):
+            del found[draw.below(len(found))]
+        elif kind == 3:
+            found = [draw.one_of(found)] * len(found)
+        elif kind == 4:
+            found[draw.below(len(found))] = draw.one_of(found)
+        else:
+            at = draw.below(len(found))
+            found[at] = self.source.near(found[at], draw)
+        return replace(state, **{side: tuple(found)})
+
+    def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
+        """Return both sequences."""
+        common, one, other = self._split(state, math.floor(room))
+        return ordered(common + one, state.orders[0]), ordered(common + other, state.orders[1])
+
+    def _split(self, state: Mixture, most: int) -> tuple[list[Any], list[Any], list[Any]]:
+        one, other = list(state.one), list(state.other)
+        if self.changes or self.size is not None:
+            each = min(len(one), len(other), most if self.changes else most // 2, self.size or most)
+            one, other = one[:each], other[:each]
+        else:
+            one = one[:most]
+            other = other[: most - len(one)]
+        common = list(state.common)
+        if self.size is not None:
+            common = (common * self.size)[: self.size - len(one)]
+        return common, one, other
+
+    def _size(self, draw: Draw) -> int:
+        return some_size(draw)
+
+    def _new(self, draw: Draw) -> Any:
+        return draw.one_of(self.pool) if self.pool and draw.once_in(2) else self.source.new(draw)
+
+    def _orders(self, draw: Draw) -> tuple[int, int]:
+        return draw.early((0, 1, 2, draw.below(1000))), draw.early((0, 1, 2, draw.below(1000)))
+
+
+def ordered(items: list[Any], order: int) -> list[Any]:
+    """Return the items as they are, backwards, the last first, or shuffled."""
+    if order == 1:
+        return items[::-1]
+    if order == 2:
+        return items[-1:] + items[:-1]
+    return Draw(order).shuffled(items) if order else items
+
+
+class Units(Records):
+    """Two tables of rows that differ by all rows of some units, in any order; and by rows without a unit.
+
+    A record is a unit: a sequence of (key, values).
+    """
+
+    def __init__(self, columns: Sequence[tuple[str, Domain]], members: Sequence[Any]) -> None:
+        self.columns = columns
+        super().__init__(Source(self._unit, self._near), None, False, [_units(m) for m in members])
+
+    def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
+        """Return both tables."""
+        common, one, other = self._split(state, math.floor(room))
+        shared = _rows(common, 0)
+        # The first unit of the second table has a name of the first: a unit that changes is two.
+        both = (shared + _rows(one, 1000), shared + _rows(other, 1000))
+        strays = [Row(None, key, values) for unit in common[:1] for key, values in unit]
+        return ordered(both[0] + strays, state.orders[0]), ordered(both[1], state.orders[1])
+
+    def _size(self, draw: Draw) -> int:
+        return draw.early((0, 1, 2, 3))
+
+    def _unit(self, draw: Draw) -> tuple[Any, ...]:
+        """Return a unit with the same or different rows in one or many groups."""
+        keys, rows = draw.early((1, 2, 3, 4, 5, 8, 16)), draw.early((1, 2, 3, 5))
+        values = pattern(lambda: record(self.columns, draw), keys * rows, draw)
+        return tuple((i % keys, v) for i, v in enumerate(values))
+
+    def _near(self, unit: tuple[Any, ...], draw: Draw) -> tuple[Any, ...]:
+        """Change a row or all rows alike; repeat or drop rows, in a group more or less."""
+        rows, kind = list(unit), draw.below(6)
+        if not rows:
+            return self._unit(draw)
+        key, values = draw.one_of(rows)
+        if kind == 0:
+            rows.append((draw.one_of((key, 1 + max(k for k, _ in rows))), values))
+        elif kind == 1:
+            del rows[draw.below(len(rows))]
+        elif kind == 2:
+            values = near_record(self.columns, values, draw)
+            rows = [(k, values) for k, _ in rows]
+        elif kind == 3:
+            top = 1 + max(k for k, _ in rows)
+            rows = (rows + [(k + top, v) for k, v in rows])[:MOST_ROWS]
+        elif kind == 4:
+            rows = (rows + rows)[:MOST_ROWS]
+        else:
+            rows[draw.below(len(rows))] = key, near_record(self.columns, values, draw)
+        return tuple(rows)
+
+
+def _rows(units: Sequence[Any], first: int) -> list[Row]:
+    return [Row(first + i, key, values) for i, unit in enumerate(units) for key, values in unit]
+
+
+def _units(rows: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Gather the rows of each unit; keys become whole numbers, so that some may be added."""
+    keys: dict[Any, int] = {}
+    found: dict[Any, list[Any]] = {}
+    for row in rows:
+        if row.unit is not None:
+            found.setdefault(row.unit, []).append((keys.setdefault(row.key, len(keys)), row.values))
+    return [tuple(unit) for unit in found.values()]
+
+
+class Contributions(Records):
+    """Contributions of units by group that differ by some units.
+
+    A record is a unit: for each of its groups the list of its rows. Values come from the given members;
+    without any, rows have no columns.
+    """
+
+    def __init__(self, groups: int, members: Sequence[Any]) -> None:
+        self.groups = groups
+        self.lists = [list(rows) for m in members for units in m.values() for rows in units] or [[{}]]
+        super().__init__(Source(self._unit, lambda unit, draw: self._unit(draw)), None, False, [])
+
+    def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
+        """Return both mappings from groups to lists of units' rows."""
+        common, one, other = self._split(state, math.floor(room))
+        first, second = state.orders
+        return self._by_group(common + one, first), self._by_group(common + other, second)
+
+    def _unit(self, draw: Draw) -> tuple[Any, ...]:
+        keys = draw.one_of((self.groups, 1, 1 + draw.below(self.groups)))
+        first, times = draw.below(2), draw.early((1, 2, 3, 5))
+        rows = pattern(lambda: draw.one_of(self.lists) * times, keys, draw)
+        return tuple((first + i, r) for i, r in enumerate(rows))
+
+    @staticmethod
+    def _by_group(units: list[Any], order: int) -> Mapping[Any, list[Any]]:
+        found: dict[Any, list[Any]] = {}
+        for unit in ordered(units, order):
+            for key, rows in unit:
+                found.setdefault(key, []).append(ordered(rows, order))
+        return found

@@ -1,0 +1,294 @@
+"""The falsifier: looks for two inputs whose outputs lie further apart than a stability map allows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations, islice
+from typing import Any
+
+from sfumato.errors import ParameterError, QueryError
+from sfumato.exact import positive_int
+from sfumato.framework.core import Transformation, distance_in
+from sfumato.framework.falsifier.members import Draw
+from sfumato.framework.falsifier.neighbours import pairs_of
+from sfumato.framework.falsifier.number_pairs import Pairs, State
+from sfumato.framework.falsifier.replay import exact_outputs
+from sfumato.framework.metrics import Distance
+
+KEPT = 4  # pairs that are improved side by side
+GIVEN_PAIRS = 500  # of given members, at most so many pairs are tried as they are
+SHOWN = 160
+
+
+@dataclass(frozen=True)
+class Falsification:
+    """What a search for a counterexample found; `print` it.
+
+    Args:
+        name: of the transformation.
+        violated: whether the claim is broken.
+        failure: what is wrong: "distance" (outputs lie too far apart), "output" (an output is not in the
+            output domain), "error" (the function raised), or None.
+        inputs: the best pair found; for "output" and "error" the first of the two is to blame.
+        outputs: what the function gives for them.
+        d_in: the distance at which the claim is judged: the one that was asked; or the one between the
+            inputs, where that is smaller and what is claimed of it is broken.
+        distance: between the outputs; rounded down where it is not rational.
+        bound: what the map claims for `d_in`.
+        ratio: distance / bound; infinite where the bound is 0 and the distance is not.
+        exact_ratio: the ratio with floats replaced by exact rationals; None where the function cannot
+            compute with them.
+        evaluations: pairs that were judged.
+        seed: of the search.
+    """
+
+    name: str
+    violated: bool
+    failure: str | None
+    inputs: tuple[Any, Any]
+    outputs: tuple[Any, Any]
+    d_in: Fraction
+    distance: Distance
+    bound: Distance
+    ratio: Distance
+    exact_ratio: Distance | None = None
+    evaluations: int = 0
+    seed: int = 0
+
+    @property
+    def artefact(self) -> bool:
+        """Whether the claim is true of exact numbers, and broken by the function's floats alone."""
+        return self.failure == "distance" and self.exact_ratio is not None and self.exact_ratio <= 1
+
+    def __str__(self) -> str:
+        lines = [self._verdict()]
+        for label, value in zip(("one input", "the other"), self.inputs, strict=True):
+            lines.append(f"  {label}: {_short(value)}")
+        for label, value in zip(("output", "the other"), self.outputs, strict=True):
+            lines.append(f"  {label}: {_short(value)}")
+        if self.failure in (None, "distance"):
+            lines.append(f"  in exact rationals: {self._exactly()}")
+        lines.append(f"  {self.evaluations} pairs judged, seed {self.seed}")
+        return "\n".join(lines)
+
+    def _verdict(self) -> str:
+        if self.failure == "output":
+            return f"{self.name}: BROKEN: an output is not in the output domain"
+        if self.failure == "error":
+            return f"{self.name}: BROKEN: the function raises for a member of its domain"
+        state = "BROKEN" if self.violated else "not broken"
+        return (
+            f"{self.name}: {state}: at d_in = {_number(self.d_in)} outputs lie {_number(self.distance)} "
+            f"apart, the map claims at most {_number(self.bound)} (ratio {_number(self.ratio)})"
+        )
+
+    def _exactly(self) -> str:
+        if self.exact_ratio is None:
+            return "not replayed, the function computes with floats of its own"
+        verdict = "; the claim is broken by floats alone" if self.artefact else ""
+        return f"ratio {_number(self.exact_ratio)}{verdict}"
+
+    @property
+    def _rank(self) -> tuple[int, Distance]:
+        kind = {None: 0, "output": 2, "error": 2, "distance": 1 if self.artefact else 3}[self.failure]
+        return kind, self.ratio
+
+
+def falsify(
+    transformation: Transformation,
+    d_in: object,
+    *,
+    members: Sequence[Any] = (),
+    evaluations: int = 4000,
+    seed: int = 0,
+) -> Falsification:
+    """Look for two inputs, at most `d_in` apart, whose outputs lie further apart than the map says.
+
+    The first half of the evaluations goes to members of the domain that code trips over (bounds, zeros,
+    powers of two, NULL, NaN, nothing, one record, records that are all alike), in all orders; the second
+    to coordinate ascent: the best pairs are changed in one place at a time. Each pair is first checked to
+    lie in the domain and within `d_in`, in exact rationals. It is judged by what the map claims at `d_in`
+    and at the distance that actually lies between the two. No counterexample is not a proof.
+
+    Args:
+        transformation: what is claimed.
+        d_in: the largest distance of inputs, in the input metric's unit.
+        members: of the input domain, to build on: for domains that do not say what their values look like.
+        evaluations: pairs to try; once the claim is broken, at most a quarter of them to make it clearer.
+        seed: the same seed gives the same search.
+    Returns:
+        The best pair: the worst violation, or else the one that comes closest to the map.
+    Raises:
+        ParameterError: a parameter is not admissible; the error names it.
+        QueryError: no pair can be made in this domain and metric.
+
+    >>> from fractions import Fraction
+    >>> from sfumato.framework import AbsoluteDistance, AtomDomain, Linear
+    >>> numbers = AtomDomain(int, lower=0, upper=10)
+    >>> square = Transformation("square", numbers, AtomDomain(int), AbsoluteDistance(), AbsoluteDistance(),
+    ...     lambda x: x * x, Linear(Fraction(10)))
+    >>> print(falsify(square, 1))
+    square: BROKEN: at d_in = 1 outputs lie 19 apart, the map claims at most 10 (ratio 1.9)
+      one input: 10
+      the other: 9
+      output: 100
+      the other: 81
+      in exact rationals: ratio 1.9
+      1001 pairs judged, seed 0
+    """
+    if not isinstance(transformation, Transformation):
+        raise ParameterError("transformation", transformation, "a Transformation")
+    room, budget = distance_in(d_in), positive_int(evaluations, "evaluations")
+    members = list(members)
+    for index, given in enumerate(members):
+        if not transformation.input_domain.contains(given):
+            raise ParameterError(f"members[{index}]", given, f"in {transformation.input_domain}")
+    pairs = pairs_of(transformation.input_domain, transformation.input_metric, members)
+    search, draw = _Search(transformation, room, pairs, budget), Draw(seed)
+    for one, other in islice(combinations(members, 2), min(GIVEN_PAIRS, budget)):
+        search.try_pair(one, other)
+    while search.tried < min(budget, search.enough):
+        if 2 * search.tried < search.enough or not search.best:
+            search.draw(draw)
+        else:
+            search.improve(draw)
+    if not search.found:
+        raise QueryError(
+            f"falsify made no pair of inputs of {transformation.name!r} within d_in = {room}; pass some: "
+            "members=[one, other, ...]"
+        )
+    worst = max(f._rank for f in search.found)
+    found = min((f for f in search.found if f._rank == worst), key=lambda f: _size(f.inputs))
+    if found.failure is None:
+        found = replace(found, exact_ratio=search.replayed(found.inputs, found.bound))
+    return replace(found, evaluations=search.judged, seed=seed)
+
+
+class _Search:
+    """The best pairs so far, each with the state that it was built from."""
+
+    def __init__(self, transformation: Transformation, room: Fraction, pairs: Pairs, budget: int) -> None:
+        self.of, self.room, self.pairs, self.budget = transformation, room, pairs, budget
+        self.enough = budget  # pairs to try; fewer once a violation is found
+        self.best: list[tuple[State, Falsification]] = []
+        self.given: list[Falsification] = []
+        self.claims: dict[Fraction, Distance] = {}
+        self.tried = self.judged = 0
+
+    @property
+    def found(self) -> list[Falsification]:
+        return [*(f for _, f in self.best), *self.given]
+
+    def try_pair(self, one: Any, other: Any) -> None:
+        """Judge a pair as it is given."""
+        judged = self._judged(one, other)
+        if judged and (not self.given or judged._rank > self.given[0]._rank):
+            self.given = [judged]
+
+    def draw(self, draw: Draw) -> None:
+        """Judge a new pair, and keep it where it is among the best and not like one of them."""
+        state = self.pairs.drawn(draw, self.room)
+        judged = self._judged(*self.pairs.built(state, self.room))
+        if judged and all(judged._rank != f._rank for _, f in self.best):
+            self.best = sorted([*self.best, (state, judged)], key=lambda b: b[1]._rank, reverse=True)[:KEPT]
+
+    def improve(self, draw: Draw) -> None:
+        """Change one of the best pairs, and keep what is better, or as good and mostly not larger."""
+        at = draw.early(range(len(self.best)))
+        state, old = self.best[at]
+        for _ in range(draw.early((1, 2, 4))):
+            state = self.pairs.changed(state, draw, self.room)
+        judged = self._judged(*self.pairs.built(state, self.room))
+        if judged is None or judged._rank < old._rank:
+            return
+        if judged._rank > old._rank or draw.once_in(8) or _size(judged.inputs) <= _size(old.inputs):
+            self.best[at] = state, judged
+            self.best.sort(key=lambda b: b[1]._rank, reverse=True)
+
+    def _judged(self, one: Any, other: Any) -> Falsification | None:
+        """Measure a pair; None where it is not within the domain and the room."""
+        self.tried += 1
+        inside = self.of.input_domain.contains
+        if not (inside(one) and inside(other)):
+            return None
+        apart = self.of.input_metric.distance(one, other)
+        if not apart <= self.room:
+            return None
+        self.judged += 1
+        outputs: list[Any] = []
+        for value in (one, other):
+            swapped = (one, other) if value is one else (other, one)
+            try:
+                outputs.append(self.of(value))
+            except Exception as error:
+                return self._failed("error", swapped, (error, None))
+            if not self.of.output_domain.contains(outputs[-1]):
+                return self._failed("output", swapped, (outputs[-1], None))
+        distance = self.of.output_metric.distance(*outputs)
+        at, bound = self.room, self._claim(self.room)
+        if distance <= bound and apart < self.room and distance > self._claim(Fraction(apart)):
+            at, bound = Fraction(apart), self._claim(Fraction(apart))
+        broken = distance > bound
+        found = Falsification(
+            self.of.name,
+            broken,
+            "distance" if broken else None,
+            (one, other),
+            (outputs[0], outputs[1]),
+            at,
+            distance,
+            bound,
+            _ratio(distance, bound),
+            self.replayed((one, other), bound) if broken else None,
+        )
+        if broken and not found.artefact:  # what is broken is made clearer for a while
+            self.enough = min(self.enough, self.tried + self.budget // 4)
+        return found
+
+    def _failed(self, failure: str, inputs: tuple[Any, Any], outputs: tuple[Any, Any]) -> Falsification:
+        bound = self._claim(self.room)
+        return Falsification(
+            self.of.name, True, failure, inputs, outputs, self.room, math.inf, bound, math.inf
+        )
+
+    def _claim(self, d_in: Fraction) -> Distance:
+        if d_in not in self.claims:
+            self.claims[d_in] = self.of.map(d_in)
+        return self.claims[d_in]
+
+    def replayed(self, inputs: tuple[Any, Any], bound: Distance) -> Distance | None:
+        """Return the ratio in exact rationals; None where the function cannot compute with them."""
+        outputs = exact_outputs(self.of.function, inputs)
+        return None if outputs is None else _ratio(self.of.output_metric.distance(*outputs), bound)
+
+
+def _ratio(distance: Distance, bound: Distance) -> Distance:
+    if distance == 0 or bound == math.inf:
+        return Fraction(0)
+    return math.inf if distance == math.inf or bound == 0 else Fraction(distance) / Fraction(bound)
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return 1 + sum(map(_size, value)) if isinstance(value, (list, tuple)) else 1
+
+
+def _short(value: Any) -> str:
+    text = f"{type(value).__name__}: {value}" if isinstance(value, Exception) else repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+def _number(number: Any) -> str:
+    """Write a number with six digits; near 1, by how much it differs."""
+    if number == math.inf:
+        return "inf"
+    if 0 < abs(number - 1) < Fraction(1, 10**5):
+        return f"1 {'+' if number > 1 else '-'} {float(abs(number - 1)):.2g}"
+    if Fraction(1, 10**300) < abs(number) < 10**300 or number == 0:
+        return f"{float(number):.6g}"
+    numerator, denominator = Fraction(number).as_integer_ratio()
+    return f"about 10^{round((numerator.bit_length() - denominator.bit_length()) * math.log10(2))}"

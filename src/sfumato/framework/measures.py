@@ -1,0 +1,155 @@
+"""Privacy measures: in what unit a loss is stated, and how losses add up."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sfumato.errors import BudgetError, ParameterError
+from sfumato.exact import as_fraction, root_down, root_up
+
+
+class Measure(ABC):
+    """A unit of privacy loss."""
+
+    @abstractmethod
+    def total(self, losses: Sequence[Any]) -> Any:
+        """Return the loss of a composition, in which each part may depend on the outputs of those before.
+
+        Args:
+            losses: in this measure's unit, fixed beforehand; none for what reveals nothing.
+        """
+
+    @abstractmethod
+    def within(self, loss: Any, budget: Any) -> bool:
+        """Whether a loss is at most the budget."""
+
+
+class Filter(Measure):
+    """A measure in which losses may be chosen on the way, as long as their total stays within a budget.
+
+    `Measure.total` is about losses that are fixed beforehand. That the same total is a bound where each
+    *loss*, too, depends on the outputs before is a theorem of its own: a privacy filter. It holds for
+
+    - pure and approximate DP with sums: Rogers, Roth, Ullman and Vadhan 2016, "Privacy odometers and
+      filters"; Whitehouse, Ramdas, Rogers and Wu 2023, "Fully-adaptive composition in differential privacy";
+    - zCDP with sums: Feldman and Zrnic 2021, "Individual privacy accounting via a Renyi filter";
+    - Gaussian DP with sums of squares: Smith and Thakurta 2022, "Fully adaptive composition for Gaussian
+      differential privacy".
+
+    It fails for trade-off functions, hence for privacy loss distributions, in general.
+    """
+
+    @abstractmethod
+    def budget(self, value: Any) -> Any:
+        """Take a budget in this measure's unit, or raise a BudgetError."""
+
+    @abstractmethod
+    def remaining(self, spent: Any, budget: Any) -> Any:
+        """Return the largest loss that still fits, rounded down."""
+
+
+class _Sum(Filter):
+    def total(self, losses: Sequence[Fraction]) -> Fraction:
+        """Return the sum."""
+        return sum(losses, Fraction(0))
+
+    def within(self, loss: Fraction, budget: Fraction) -> bool:
+        """Whether it is at most the budget."""
+        return loss <= budget
+
+    def budget(self, value: Any) -> Fraction:
+        """Take a finite number of at least 0."""
+        return _amount(value, "budget")
+
+    def remaining(self, spent: Fraction, budget: Fraction) -> Fraction:
+        """Return the difference."""
+        return budget - spent
+
+
+@dataclass(frozen=True)
+class PureDP(_Sum):
+    """Pure differential privacy: the map gives epsilon, and epsilons add up.
+
+    >>> PureDP().total([Fraction(1, 3), Fraction(1, 2)])
+    Fraction(5, 6)
+    """
+
+
+@dataclass(frozen=True)
+class ZeroConcentratedDP(_Sum):
+    """Zero-concentrated differential privacy (Bun, Steinke 2016): the map gives rho, and rhos add up."""
+
+
+@dataclass(frozen=True)
+class ApproximateDP(Filter):
+    """Approximate differential privacy: the map gives (epsilon, delta); both add up.
+
+    >>> ApproximateDP().total([(Fraction(1), Fraction(1, 10)), (Fraction(2), Fraction(1, 10))])
+    (Fraction(3, 1), Fraction(1, 5))
+    """
+
+    def total(self, losses: Sequence[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fraction]:
+        """Return the sums: basic composition."""
+        return sum((e for e, _ in losses), Fraction(0)), sum((d for _, d in losses), Fraction(0))
+
+    def within(self, loss: tuple[Fraction, Fraction], budget: tuple[Fraction, Fraction]) -> bool:
+        """Whether both parts are at most the budget's."""
+        return loss[0] <= budget[0] and loss[1] <= budget[1]
+
+    def budget(self, value: Any) -> tuple[Fraction, Fraction]:
+        """Take a pair of an epsilon of at least 0 and a delta in [0, 1)."""
+        if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 2:
+            raise BudgetError(f"budget is {value!r}, but must be a pair (epsilon, delta)")
+        epsilon, delta = _amount(value[0], "epsilon"), _amount(value[1], "delta")
+        if delta >= 1:
+            raise BudgetError(f"delta is {value[1]!r}, but must be at least 0 and less than 1")
+        return epsilon, delta
+
+    def remaining(
+        self, spent: tuple[Fraction, Fraction], budget: tuple[Fraction, Fraction]
+    ) -> tuple[Fraction, Fraction]:
+        """Return the differences."""
+        return budget[0] - spent[0], budget[1] - spent[1]
+
+
+@dataclass(frozen=True)
+class GaussianDP(Filter):
+    """Gaussian differential privacy (Dong, Roth, Su 2022): the map gives mu; squares add up.
+
+    >>> GaussianDP().total([Fraction(3), Fraction(4)])
+    Fraction(5, 1)
+    """
+
+    def total(self, losses: Sequence[Fraction]) -> Fraction:
+        """Return the root of the sum of squares, rounded up."""
+        return root_up(sum((mu * mu for mu in losses), Fraction(0)))
+
+    def within(self, loss: Fraction, budget: Fraction) -> bool:
+        """Whether it is at most the budget."""
+        return loss <= budget
+
+    def budget(self, value: Any) -> Fraction:
+        """Take a finite number of at least 0."""
+        return _amount(value, "budget")
+
+    def remaining(self, spent: Fraction, budget: Fraction) -> Fraction:
+        """Return the root of the difference of squares, rounded down."""
+        rest = root_down(budget**2 - spent**2)
+        if self.within(self.total([spent, rest]), budget):
+            return rest
+        # Roots are rounded up by at most 2^-128 when losses are added up, which must fit too.
+        return root_down(max(Fraction(0), budget**2 * (1 - Fraction(1, 2**120)) - spent**2))
+
+
+def _amount(value: object, name: str) -> Fraction:
+    try:
+        number = as_fraction(value, name)
+    except ParameterError:
+        number = Fraction(-1)
+    if number < 0:
+        raise BudgetError(f"{name} is {value!r}, but must be a finite number of at least 0")
+    return number

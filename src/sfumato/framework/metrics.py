@@ -1,0 +1,293 @@
+"""Metrics: how far apart two values are.
+
+Distances are exact rationals, and `math.inf` where nothing leads from one value to the other. Where a
+root is taken it is rounded *down* by 2^-128 relative, so that a distance is never overstated and no
+claim is broken by rounding; maps, which must never understate, round their roots up.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sfumato.exact import root_down
+from sfumato.framework.domains import (
+    AtomDomain,
+    CategoryDomain,
+    ContributionDomain,
+    Domain,
+    GroupedIntegers,
+    ProductDomain,
+    RowsDomain,
+    TableDomain,
+    VectorDomain,
+)
+
+Distance = Fraction | float  # a float only as math.inf
+
+
+class Metric(ABC):
+    """A distance on the domains that it admits."""
+
+    @abstractmethod
+    def admits(self, domain: Domain) -> bool:
+        """Whether this measures all pairs of members of a domain."""
+
+    @abstractmethod
+    def distance(self, one: Any, other: Any) -> Distance:
+        """Return the distance of two members of an admitted domain."""
+
+
+@dataclass(frozen=True)
+class SymmetricDistance(Metric):
+    """The number of records to add or remove; their order does not count.
+
+    >>> SymmetricDistance().distance([1, 2, 2], [2, 3])
+    Fraction(3, 1)
+    """
+
+    def admits(self, domain: Domain) -> bool:
+        """Vectors and tables."""
+        return isinstance(domain, (VectorDomain, TableDomain))
+
+    def distance(self, one: Sequence[Any], other: Sequence[Any]) -> Distance:
+        """Return the size of the symmetric difference of two multisets."""
+        a, b = records(one), records(other)
+        return Fraction(sum(((a - b) + (b - a)).values()))
+
+
+@dataclass(frozen=True)
+class ChangeOneDistance(Metric):
+    """The number of records to replace; vectors of different length are infinitely far apart.
+
+    >>> ChangeOneDistance().distance([1, 2, 2], [2, 3, 1])
+    Fraction(1, 1)
+    """
+
+    def admits(self, domain: Domain) -> bool:
+        """Vectors and tables."""
+        return isinstance(domain, (VectorDomain, TableDomain))
+
+    def distance(self, one: Sequence[Any], other: Sequence[Any]) -> Distance:
+        """Return the number of records of one multiset that are not in the other."""
+        if len(one) != len(other):
+            return math.inf
+        return Fraction(sum((records(one) - records(other)).values()))
+
+
+@dataclass(frozen=True)
+class AbsoluteDistance(Metric):
+    """|one - other| of two numbers.
+
+    >>> AbsoluteDistance().distance(0.5, 2)
+    Fraction(3, 2)
+    """
+
+    def admits(self, domain: Domain) -> bool:
+        """Numbers that are neither NaN nor NULL."""
+        return isinstance(domain, AtomDomain) and domain.is_number
+
+    def distance(self, one: Any, other: Any) -> Distance:
+        """Return the exact distance."""
+        if one == other:
+            return Fraction(0)
+        if math.inf in (abs(one), abs(other)):
+            return math.inf
+        return abs(Fraction(one) - Fraction(other))
+
+
+@dataclass(frozen=True)
+class DiscreteDistance(Metric):
+    """0 for equal values, 1 for different ones."""
+
+    def admits(self, domain: Domain) -> bool:
+        """Single values."""
+        return isinstance(domain, (AtomDomain, CategoryDomain))
+
+    def distance(self, one: Any, other: Any) -> Distance:
+        """Return 0 or 1."""
+        return Fraction(record_key(one) != record_key(other))
+
+
+@dataclass(frozen=True)
+class _Norm(Metric):
+    scales: tuple[tuple[str, Fraction], ...] = ()
+
+    def admits(self, domain: Domain) -> bool:
+        """Numbers side by side, without scales; integers by group, with a scale for each coordinate."""
+        if isinstance(domain, GroupedIntegers):
+            return tuple(name for name, _ in self.scales) == domain.coordinates
+        number = AbsoluteDistance().admits
+        if isinstance(domain, ProductDomain):
+            return not self.scales and all(map(number, domain.parts))
+        return isinstance(domain, VectorDomain) and not self.scales and number(domain.element)
+
+    def differences(self, one: Any, other: Any) -> list[Distance]:
+        """Return all |differences|, each divided by its scale."""
+        if isinstance(one, Mapping):
+            return self._by_group(one, other)
+        if len(one) != len(other):
+            return [math.inf]
+        return [AbsoluteDistance().distance(a, b) for a, b in zip(one, other, strict=True)]
+
+    def _by_group(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> list[Distance]:
+        scales = dict(self.scales)
+        found: list[Distance] = []
+        for group in dict.fromkeys([*one, *other]):
+            a, b = one.get(group, {}), other.get(group, {})
+            for key in dict.fromkeys([*a, *b]):
+                name = key if isinstance(key, str) else key[0]  # a node of a tree is (name, level, place)
+                found.append(abs(Fraction(a.get(key, 0) - b.get(key, 0))) / scales[name])
+        return found
+
+
+@dataclass(frozen=True)
+class L1Distance(_Norm):
+    """The sum of |differences|, each divided by its scale.
+
+    Args:
+        scales: none for vectors; for integers by group a pair (coordinate, scale in grid steps) for each.
+
+    >>> L1Distance().distance([1, 2], [4, 0])
+    Fraction(5, 1)
+    """
+
+    def distance(self, one: Any, other: Any) -> Distance:
+        """Return the exact distance."""
+        return sum(self.differences(one, other), Fraction(0))
+
+
+@dataclass(frozen=True)
+class L2Distance(_Norm):
+    """The root of the sum of squared differences, each divided by its scale.
+
+    Args:
+        scales: none for vectors; for integers by group a pair (coordinate, scale in grid steps) for each.
+
+    >>> L2Distance().distance([1, 2], [4, 6])
+    Fraction(5, 1)
+    """
+
+    def distance(self, one: Any, other: Any) -> Distance:
+        """Return the distance, rounded down where it is not rational."""
+        parts = self.differences(one, other)
+        return (
+            math.inf if math.inf in parts else root_down(sum((Fraction(p) ** 2 for p in parts), Fraction(0)))
+        )
+
+
+@dataclass(frozen=True)
+class LInfDistance(_Norm):
+    """The largest |difference| of two vectors of one length.
+
+    >>> LInfDistance().distance([1, 2], [4, 6])
+    Fraction(4, 1)
+    """
+
+    def distance(self, one: Any, other: Any) -> Distance:
+        """Return the exact distance."""
+        return max(self.differences(one, other), default=Fraction(0))
+
+
+@dataclass(frozen=True)
+class ProductMetric(Metric):
+    """The sum of the distances of the parts of two members of a product.
+
+    Args:
+        inner: the metric of each part.
+
+    >>> ProductMetric(AbsoluteDistance()).distance((1, 2), (4, 0))
+    Fraction(5, 1)
+
+    Source:
+        "Lipschitz sized variance for proportion CI", definition 1.
+    """
+
+    inner: Metric
+
+    def admits(self, domain: Domain) -> bool:
+        """Products whose every part is admitted by the inner metric."""
+        return isinstance(domain, ProductDomain) and all(map(self.inner.admits, domain.parts))
+
+    def distance(self, one: Sequence[Any], other: Sequence[Any]) -> Distance:
+        """Return the sum."""
+        parts = (self.inner.distance(a, b) for a, b in zip(one, other, strict=True))
+        return sum(parts, Fraction(0))
+
+
+@dataclass(frozen=True)
+class PrivacyUnitDistance(Metric):
+    """The number of privacy units all of whose rows are added or removed.
+
+    Args:
+        groups: the most groups that a unit is in, or None for any number.
+
+    >>> from sfumato.transformations import Row
+    >>> PrivacyUnitDistance().distance([Row(1, "a", {}), Row(1, "b", {})], [Row(2, "a", {})])
+    Fraction(2, 1)
+    """
+
+    groups: int | None = None
+
+    def admits(self, domain: Domain) -> bool:
+        """Tables of personal rows without a limit; contributions with the same limit."""
+        if isinstance(domain, ContributionDomain):
+            return domain.groups == self.groups
+        return isinstance(domain, RowsDomain) and self.groups is None
+
+    def distance(self, one: Any, other: Any) -> Distance:
+        """Return the number of units that are in one of the two alone; a changed unit is two."""
+        if isinstance(one, Mapping):
+            return self._of_contributions(one, other)
+        a, b = _by_unit(one), _by_unit(other)
+        changed = [unit for unit in a.keys() & b.keys() if a[unit] != b[unit]]
+        return Fraction(len(a.keys() ^ b.keys()) + 2 * len(changed))
+
+    def _of_contributions(self, one: Mapping[Any, list[Any]], other: Mapping[Any, list[Any]]) -> Distance:
+        # Contributions carry no names: per group, units' rows that are in one alone. A unit that comes or
+        # goes is in at most `groups` groups, in each once, so at least this many have come, and gone.
+        come, gone = [0], [0]
+        for group in dict.fromkeys([*one, *other]):
+            a, b = _by_content(one.get(group, [])), _by_content(other.get(group, []))
+            gone.append((a - b).total())
+            come.append((b - a).total())
+        return Fraction(sum(max(*moved, -(-sum(moved) // (self.groups or 1))) for moved in (come, gone)))
+
+
+def record_key(record: Any) -> Any:
+    """Return a hashable stand-in that is equal for equal records: -0.0 is not 0.0, NaN is NaN.
+
+    >>> record_key(1) == record_key(True), record_key(float("nan")) == record_key(float("nan"))
+    (False, True)
+    """
+    if isinstance(record, float):
+        return "float", "nan" if math.isnan(record) else struct.pack("d", record)
+    if isinstance(record, Mapping):
+        return "record", tuple(sorted((name, record_key(v)) for name, v in record.items()))
+    if isinstance(record, (list, tuple)):
+        return "tuple", tuple(map(record_key, record))
+    return type(record).__name__, record
+
+
+def records(values: Iterable[Any]) -> Counter[Any]:
+    """Return the multiset of records."""
+    return Counter(map(record_key, values))
+
+
+def _by_content(units: Iterable[Sequence[Any]]) -> Counter[Any]:
+    """Count units by what their rows are, in any order."""
+    return Counter(frozenset(records(rows).items()) for rows in units)
+
+
+def _by_unit(rows: Iterable[Any]) -> dict[Any, Counter[Any]]:
+    found: dict[Any, Counter[Any]] = {}
+    for row in rows:
+        if row.unit is not None:
+            found.setdefault(record_key(row.unit), Counter())[record_key((row.key, row.values))] += 1
+    return found

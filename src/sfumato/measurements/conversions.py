@@ -1,0 +1,144 @@
+"""Conversions: what a loss in one measure is in another, rounded up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from sfumato.budget.directed import convert as to_mpfr
+from sfumato.budget.directed import downward, exactly, round_bits, upward
+from sfumato.budget.loss import Loss
+from sfumato.budget.measure import PrivacyLoss
+from sfumato.budget.parameters import admissible_delta
+from sfumato.errors import ParameterError, QueryError
+from sfumato.framework import (
+    ApproximateDP,
+    GaussianDP,
+    Measure,
+    Measurement,
+    PureDP,
+    ZeroConcentratedDP,
+)
+
+Pair = tuple[Fraction, Fraction]
+NOTHING = (Fraction(0), Fraction(0))
+
+
+def convert(measurement: Measurement, measure: Measure, delta: Any = None) -> Measurement:
+    """State the loss of a measurement in another measure.
+
+    From pure DP to all others but Gaussian DP; from Gaussian DP to zCDP, `PrivacyLoss` and approximate DP;
+    from approximate DP to `PrivacyLoss`; from zCDP and from `PrivacyLoss` to approximate DP.
+
+    Args:
+        measurement: what is released.
+        measure: the measure that is wanted.
+        delta: number in (0, 1), to approximate DP from Gaussian DP, zCDP and `PrivacyLoss`; else None.
+    Returns:
+        The same Measurement with a map in the wanted measure.
+    Raises:
+        QueryError: there is no such conversion.
+        BudgetError: delta is not in (0, 1); from `map`, where a `PrivacyLoss` does not reach it.
+        ParameterError: delta is missing, or given where it plays no part.
+
+    >>> from sfumato.measurements import gaussian, laplace
+    >>> convert(laplace(2), ZeroConcentratedDP()).map(1)
+    Fraction(1, 8)
+    >>> epsilon, delta = convert(gaussian(4), ApproximateDP(), delta="1e-6").map(1)
+    >>> f"{float(epsilon):.3f}", delta
+    ('1.061', Fraction(1, 1000000))
+
+    Source:
+        pure to zCDP: Bun and Steinke 2016, "Concentrated differential privacy", proposition 1.4. Gaussian DP
+        to approximate: Balle and Wang 2018, theorem 8. zCDP to approximate: Canonne, Kamath and Steinke
+        2020, "The discrete Gaussian for differential privacy", proposition 12.
+        Proof: docs/proofs/convert.md.
+    """
+    pair = (type(measurement.output_measure), type(measure))
+    if pair in WITHOUT_DELTA:
+        if delta is not None:
+            expected = f"left out: {pair[0].__name__} to {pair[1].__name__} needs none"
+            raise ParameterError("delta", delta, expected)
+        change = WITHOUT_DELTA[pair]
+    elif pair in WITH_DELTA:
+        if delta is None:
+            raise ParameterError("delta", delta, "a number in (0, 1)")
+        target, at_delta = admissible_delta(delta, zero=False), WITH_DELTA[pair]
+
+        def change(loss: Any) -> Pair:
+            return at_delta(loss, target)
+    else:
+        known = ", ".join(f"{a.__name__} to {b.__name__}" for a, b in (*WITHOUT_DELTA, *WITH_DELTA))
+        raise QueryError(
+            f"convert: {measurement.name} is in {measurement.output_measure}, which is not converted to "
+            f"{measure}; there is {known}"
+        )
+    return Measurement(
+        measurement.name,
+        measurement.input_domain,
+        measurement.input_metric,
+        measure,
+        measurement.function,
+        lambda d_in: change(measurement.privacy_map(d_in)),
+    )
+
+
+def _approximate_to_loss(loss: Pair) -> Loss:
+    epsilon, delta = loss
+    if epsilon == 0 or delta >= 1:
+        return Loss(failure=min(delta, Fraction(1)))
+    return Loss(approximate=((epsilon, delta, 1),))
+
+
+def _zcdp_to_approximate(rho: Fraction, delta: Fraction) -> Pair:
+    return (zcdp_epsilon(rho, delta), delta) if rho else NOTHING
+
+
+def _loss_to_approximate(loss: Loss, delta: Fraction) -> Pair:
+    return (loss.epsilon(delta), delta) if loss != Loss() else NOTHING
+
+
+def zcdp_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
+    """Return an epsilon at which rho-zCDP, rho > 0, is (epsilon, delta)-DP, rounded up.
+
+    Every order a > 1 gives a true bound, a rho + ln(1 - 1/a) + ln(1 / (a delta)) / (a - 1); the order
+    is searched in floats and the bound then computed at it, upwards.
+
+    >>> float(zcdp_epsilon(Fraction(1, 2), Fraction(1, 10**6)))
+    5.22153...
+    """
+    log_delta = math.log(delta.numerator) - math.log(delta.denominator)
+    rate = float(min(max(rho, Fraction(1, 2**1000)), Fraction(2**1000)))
+
+    def slope(excess: float) -> float:
+        # Of the bound, times excess^2, which grows with excess = a - 1.
+        return rate * excess * excess + log_delta + math.log1p(excess)
+
+    low, high = -500.0, 500.0  # log2 of the excess
+    for _ in range(64):
+        middle = (low + high) / 2
+        low, high = (middle, high) if slope(2.0**middle) < 0 else (low, middle)
+    excess = round_bits(Fraction(2.0**low), 53, up=True)
+    up, down = upward(128), downward(128)
+    order = 1 + excess
+    # ln(1 - 1/a) = -ln(1 + 1/excess); ln(1 / (a delta)) may have either sign.
+    gained = exactly(down.log1p(to_mpfr(1 / excess, down)))
+    leak = exactly(up.log(to_mpfr(1 / (order * delta), up)))
+    return max(Fraction(0), round_bits(order * rho - gained + leak / excess, 64, up=True))
+
+
+WITHOUT_DELTA: dict[tuple[type[Measure], type[Measure]], Callable[[Any], Any]] = {
+    (PureDP, ApproximateDP): lambda epsilon: (epsilon, Fraction(0)),
+    (PureDP, ZeroConcentratedDP): lambda epsilon: epsilon**2 / 2,
+    (PureDP, PrivacyLoss): lambda epsilon: _approximate_to_loss((epsilon, Fraction(0))),
+    (ApproximateDP, PrivacyLoss): _approximate_to_loss,
+    (GaussianDP, PrivacyLoss): lambda mu: Loss(gaussian=mu**2),
+    (GaussianDP, ZeroConcentratedDP): lambda mu: mu**2 / 2,
+}
+WITH_DELTA: dict[tuple[type[Measure], type[Measure]], Callable[[Any, Fraction], Pair]] = {
+    (GaussianDP, ApproximateDP): lambda mu, delta: _loss_to_approximate(Loss(gaussian=mu**2), delta),
+    (ZeroConcentratedDP, ApproximateDP): _zcdp_to_approximate,
+    (PrivacyLoss, ApproximateDP): _loss_to_approximate,
+}

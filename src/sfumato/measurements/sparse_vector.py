@@ -1,0 +1,145 @@
+"""The sparse vector technique: which of many values lie above a threshold, paid by the positive answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from threading import Lock
+from typing import Any
+
+import gmpy2
+
+from sfumato.errors import BudgetError, ParameterError
+from sfumato.exact import positive, positive_int
+from sfumato.framework import AtomDomain, Linear, LInfDistance, Measurement, PureDP, VectorDomain
+from sfumato.noise import Laplace, Words
+
+# Noise is drawn in 64-bit integers: up to this scale it reaches their end with probability below e^(-2^22).
+LARGEST_SCALE = 2**40
+
+
+class AboveThreshold:
+    """Say of one value after another whether it is above a threshold, until `positives` of them were.
+
+    All answers together are epsilon-DP, epsilon = distance / scale, where two inputs are as far apart as
+    the most that any of the values differs. Which value is asked for next may depend on the answers before.
+
+    Args:
+        scale: number greater than 0, in the unit of the values.
+        threshold: whole number, chosen without looking at the data.
+        positives: after how many positive answers nothing more is answered, at least 1.
+        words: source of random words; None for each thread's secure words.
+    Raises:
+        ParameterError: a parameter is not admissible; the error names it.
+
+    >>> above = AboveThreshold(scale=2, threshold=1000, positives=1)
+    >>> above.ask(-10**6), above.ask(10**6), above.left
+    (False, True, 0)
+    >>> above.ask(0)
+    Traceback (most recent call last):
+    sfumato.errors.BudgetError: AboveThreshold: all 1 positive answers are given; ...
+
+    Source:
+        Lyu, Su and Li 2017, "Understanding the sparse vector technique for differential privacy",
+        algorithm 7 without its numbers, its optimal split of epsilon. Proof: docs/proofs/above_threshold.md.
+    """
+
+    def __init__(self, scale: Any, threshold: int, positives: int = 1, *, words: Words | None = None) -> None:
+        self._threshold = _whole(threshold, "threshold", shown=threshold)
+        self.positives = positive_int(positives, "positives")
+        of_threshold, of_value = noise_scales(positive(scale, "scale"), self.positives)
+        self._law, self._words = Laplace(of_value), words
+        self._noisy_threshold = self._threshold + int(Laplace(of_threshold).rounded(1, words)[0])
+        self._left, self._lock = self.positives, Lock()
+
+    @property
+    def left(self) -> int:
+        """How many positive answers may still be given."""
+        return self._left
+
+    def ask(self, value: int) -> bool:
+        """Say whether a value with noise reaches the threshold with noise.
+
+        Args:
+            value: whole number.
+        Raises:
+            BudgetError: all positive answers are given.
+            ParameterError: value is not a whole number.
+        """
+        exact = _whole(value, "value", shown=type(value).__name__)
+        with self._lock:
+            if self._left == 0:
+                raise BudgetError(
+                    f"AboveThreshold: all {self.positives} positive answers are given; what more is asked "
+                    "needs a budget of its own"
+                )
+            above = exact + int(self._law.rounded(1, self._words)[0]) >= self._noisy_threshold
+            self._left -= above
+        return above
+
+
+def above_threshold(scale: Any, threshold: int, positives: int = 1) -> Measurement:
+    """Say which values of a vector are above a threshold, as far as the `positives`-th that is.
+
+    Args:
+        scale: number greater than 0, in the unit of the values; epsilon = distance / scale.
+        threshold: whole number, chosen without looking at the data.
+        positives: how many values may be said to be above, at least 1.
+    Returns:
+        A Measurement from vectors of whole numbers, under the largest difference of an entry, to pure DP.
+        It gives a list of bools, one for each value up to the `positives`-th True.
+    Raises:
+        ParameterError: a parameter is not admissible; the error names it.
+
+    >>> above = above_threshold(scale=2, threshold=1000)
+    >>> above([-10**6, 10**6, 5]), above.map(1)
+    ([False, True], Fraction(1, 2))
+
+    Source:
+        as `AboveThreshold`. Proof: docs/proofs/above_threshold.md.
+    """
+    width = positive(scale, "scale")
+    threshold = _whole(threshold, "threshold", shown=threshold)
+    noise_scales(width, positive_int(positives, "positives"))  # refuses what cannot be drawn
+
+    def function(values: Iterable[int]) -> list[bool]:
+        asked = AboveThreshold(width, threshold, positives)
+        answers = []
+        for value in values:
+            answers.append(asked.ask(value))
+            if not asked.left:
+                break
+        return answers
+
+    return Measurement(
+        "above_threshold",
+        VectorDomain(AtomDomain(int)),
+        LInfDistance(),
+        PureDP(),
+        function,
+        Linear(1 / width),
+    )
+
+
+def noise_scales(scale: Fraction, positives: int) -> tuple[Fraction, Fraction]:
+    """Return the scales of the threshold's and of each value's noise.
+
+    Privacy asks for 1/first + 2 positives/second = 1/scale. The difference of the two noises, which
+    decides, varies least where the parts of epsilon are as 1 to (2 positives)^(2/3).
+
+    >>> first, second = noise_scales(Fraction(1), 4)
+    >>> first, second
+    (Fraction(5, 1), Fraction(10, 1))
+    """
+    part = Fraction(int(gmpy2.iroot(gmpy2.mpz((2 * positives) ** 2) << 48, 3)[0]), 2**16)
+    scales = scale * (1 + part), 2 * positives * scale * (1 + part) / part
+    if max(scales) > LARGEST_SCALE:
+        raise ParameterError("scale", scale, "so small that no noise's scale is above 2^40")
+    return scales
+
+
+def _whole(value: Any, name: str, *, shown: object) -> int:
+    number = value.item() if hasattr(value, "item") else value
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise ParameterError(name, shown, "a whole number")
+    return number

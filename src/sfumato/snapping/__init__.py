@@ -1,0 +1,19 @@
+"""The snapping mechanism: Laplace noise on a lattice, safe from the least significant bits."""
+
+from sfumato.snapping.accuracy import epsilon_for_accuracy
+from sfumato.snapping.lattice import power_of_two_at_least, to_lattice
+from sfumato.snapping.mechanism import SecretAccuracy, SnappingMechanism
+from sfumato.snapping.statistics import BoundedStatistic, Histogram, Mean, SampleCovariance, SampleVariance
+
+__all__ = [
+    "BoundedStatistic",
+    "Histogram",
+    "Mean",
+    "SampleCovariance",
+    "SampleVariance",
+    "SecretAccuracy",
+    "SnappingMechanism",
+    "epsilon_for_accuracy",
+    "power_of_two_at_least",
+    "to_lattice",
+]

@@ -1,0 +1,399 @@
+"""SnappingMechanism: Laplace noise that floating point cannot betray, for one bounded statistic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+from math import isnan
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import ParameterError
+from sfumato.exact import Number, as_fraction, round_up
+from sfumato.framework import AbsoluteDistance, AtomDomain, Domain, Measurement, PureDP
+from sfumato.noise.words import Words, default_words
+from sfumato.snapping import accuracy as accuracies
+from sfumato.snapping import bias
+from sfumato.snapping.fast import FastPath
+from sfumato.snapping.lattice import Lattice
+from sfumato.snapping.parameters import parameters
+from sfumato.snapping.reference import Reference
+
+Floats = NDArray[np.float64]
+Values = NDArray[Any] | Sequence[float]
+Scalar = int | float | Fraction | Decimal
+EXACT = AtomDomain(Fraction)
+
+
+class SnappingMechanism:
+    """Release a real statistic on a lattice, with noise whose floating-point roundings are paid for.
+
+    A value v is clamped to [lower, upper]; to v - center, noise of the Laplace law with scale
+    sensitivity / epsilon_prime is added in p-bit arithmetic; the sum is rounded to the nearest multiple of
+    `lattice` and clamped to +-`bound`; what is released is center plus that.
+
+    Args:
+        epsilon: privacy loss of releasing two values that are `sensitivity` apart; above 0 (2 eta, where
+            eta shrinks as needed, to 2^-2048 at most) and at most 2^53.
+        sensitivity: greater than 0, in the statistic's unit.
+        lower, upper: bounds on the statistic; values outside are clamped.
+        gamma: probability, in (0, 1], with which the outer clamp may bind; it sets `bound`.
+            Numbers are taken exactly, as `sfumato.exact.as_fraction` does.
+    Raises:
+        ParameterError: a parameter is not admissible; it names the parameter and what is admissible.
+
+    >>> mechanism = SnappingMechanism(1, lower=0, upper=10)
+    >>> mechanism.center, mechanism.lattice, mechanism.precision
+    (Fraction(5, 1), Fraction(2, 1), 118)
+    >>> mechanism.epsilon_prime < 1                     # so lambda' > 1, and the next power of two is 2
+    True
+
+    Source:
+        Mironov 2012, section 5.2; Covington 2020, "Snapping Mechanism Notes"; docs/proofs/snapping.md.
+    """
+
+    def __init__(
+        self,
+        epsilon: Number,
+        *,
+        sensitivity: Number = 1.0,
+        lower: Number,
+        upper: Number,
+        gamma: Number = 0.05,
+    ) -> None:
+        self._found = parameters(epsilon, sensitivity=sensitivity, lower=lower, upper=upper, gamma=gamma)
+
+    @classmethod
+    def for_accuracy(
+        cls,
+        accuracy: Number,
+        alpha: Number,
+        *,
+        sensitivity: Number = 1.0,
+        lower: Number,
+        upper: Number,
+        gamma: Number = 0.05,
+    ) -> SnappingMechanism:
+        """Return the mechanism of the smallest epsilon whose `accuracy(alpha)` is at most `accuracy`.
+
+        Args, Raises:
+            as `epsilon_for_accuracy`.
+
+        >>> mechanism = SnappingMechanism.for_accuracy(3, 0.05, lower=0, upper=10)
+        >>> mechanism.accuracy(0.05) <= 3
+        True
+        """
+        epsilon = accuracies.epsilon_for_accuracy(
+            accuracy, alpha, sensitivity=sensitivity, lower=lower, upper=upper, gamma=gamma
+        )
+        return cls(epsilon, sensitivity=sensitivity, lower=lower, upper=upper, gamma=gamma)
+
+    epsilon_for_accuracy = staticmethod(accuracies.epsilon_for_accuracy)
+
+    def __repr__(self) -> str:
+        found = self._found
+        return (
+            f"SnappingMechanism({found.epsilon}, sensitivity={found.sensitivity}, "
+            f"lower={found.lower}, upper={found.upper}, gamma={found.gamma})"
+        )
+
+    # What follows from the parameters; all of it may be published.
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The budget that was given."""
+        return self._found.epsilon
+
+    @property
+    def sensitivity(self) -> Fraction:
+        """In the statistic's unit."""
+        return self._found.sensitivity
+
+    @property
+    def lower(self) -> Fraction:
+        """The lower bound on the statistic."""
+        return self._found.lower
+
+    @property
+    def upper(self) -> Fraction:
+        """The upper bound on the statistic."""
+        return self._found.upper
+
+    @property
+    def epsilon_prime(self) -> Fraction:
+        """(epsilon - 2 eta) / (1 + 12 B eta), rounded down to p bits; noise has scale sensitivity / this."""
+        return self._found.epsilon_prime
+
+    @property
+    def bound(self) -> Fraction:
+        """B, in the statistic's unit: releases lie in center +- bound."""
+        return self._found.bound * self._found.sensitivity
+
+    @property
+    def lattice(self) -> Fraction:
+        """Lambda', in the statistic's unit: the distance of neighbouring releases."""
+        return self._found.step * self._found.sensitivity
+
+    @property
+    def precision(self) -> int:
+        """p, where eta = 2^-p; arithmetic and U* carry two bits more."""
+        return self._found.precision
+
+    @property
+    def center(self) -> Fraction:
+        """The midpoint of lower and upper."""
+        return self._found.center
+
+    def privacy_loss(self, distance: Number | None = None) -> Fraction:
+        """Return the privacy loss for two values that are `distance` apart.
+
+        Args:
+            distance: at least 0, in the statistic's unit; None for the sensitivity.
+        Returns:
+            epsilon' (distance / sensitivity + 12 B eta) + 2 eta, exactly (B in sensitivities); 0 for 0.
+            At the sensitivity it is at most `epsilon`.
+        Raises:
+            ParameterError: distance is negative or not finite.
+
+        >>> 0.999 < SnappingMechanism(1, lower=0, upper=10).privacy_loss() <= 1
+        True
+        """
+        if distance is None:
+            return self._found.privacy_loss(Fraction(1))
+        exact = as_fraction(distance, "distance")
+        if exact < 0:
+            raise ParameterError("distance", distance, "at least 0")
+        return self._found.privacy_loss(exact / self._found.sensitivity)
+
+    def measurement(self, domain: Domain = EXACT) -> Measurement:
+        """Return the release of one number for the framework.
+
+        Args:
+            domain: numbers: exact ones, or floats without NaN.
+        Returns:
+            A Measurement from absolute distance to pure DP, whose map is `privacy_loss`.
+        Raises:
+            ParameterError: the domain is not of numbers.
+
+        >>> mechanism = SnappingMechanism(1, lower=0, upper=10)
+        >>> mechanism.measurement().map(1) == mechanism.privacy_loss(1)
+        True
+        """
+        if not AbsoluteDistance().admits(domain):
+            raise ParameterError("domain", domain, "of numbers, without NaN")
+        return Measurement("snapping", domain, AbsoluteDistance(), PureDP(), self.release, self.privacy_loss)
+
+    # Releases.
+
+    @overload
+    def release(self, value: Scalar, words: Words | None = None) -> float: ...
+    @overload
+    def release(self, value: Values, words: Words | None = None) -> Floats: ...
+    def release(self, value: Scalar | Values, words: Words | None = None) -> float | Floats:
+        """Release one value, or each element of an array, with independent noise.
+
+        Args:
+            value: a number, taken exactly, or an array of floats or integers of any shape. Each is a
+                statistic of its own: an array of n costs what its n distances cost together.
+            words: source of random words; None for this thread's secure words. A word is taken for each
+                element first, then those that single draws need beyond their first, in order.
+        Returns:
+            A float, or float64 in the shape of the array: the float nearest to a point of the lattice about
+            the centre, or nearest to center - bound or center + bound, where the outer clamp binds.
+        Raises:
+            ParameterError: a value is NaN, or not a number; before any randomness is drawn.
+
+        >>> from sfumato.noise import SeededWords
+        >>> mechanism = SnappingMechanism(1, lower=0, upper=10)
+        >>> mechanism.release(3.2, SeededWords(1))            # a seed for tests alone
+        3.0
+        >>> mechanism.release([[0.0, 5.0], [9.9, 1e300]], SeededWords(2)).shape
+        (2, 2)
+        """
+        source = words or default_words()
+        if np.ndim(value):  # type: ignore[arg-type]
+            values = self._array(value)
+            return self._fast.draw(values.ravel(), source).reshape(values.shape)
+        return self._lattice.point(self._draw(_scalar(value), source))
+
+    def _draw(self, value: Fraction | float, words: Words) -> int:
+        word = int(words.take(1).view(np.int64)[0])
+        return self._reference.draw(value, word, lambda: int(words.take(1)[0]))
+
+    def _array(self, value: object) -> Floats:
+        given = np.asarray(value)
+        if given.dtype.kind not in "iuf" or given.dtype.itemsize > 8:
+            raise ParameterError(
+                "value", given.dtype.name, "an array of floats of up to 64 bits, or of integers"
+            )
+        # A 64-bit integer beyond 2^53 is rounded on its way to a float: safe only where clamping follows.
+        wide = given.dtype.kind in "iu" and given.dtype.itemsize == 8
+        if wide and max(abs(self._found.lower), abs(self._found.upper)) > 2**53:
+            raise ParameterError("value", given.dtype.name, "floats, as the bounds are beyond 2**53")
+        values = given.astype(np.float64)
+        if np.isnan(values).any():
+            raise ParameterError("value", "an array with NaN", "numbers")
+        return values
+
+    @cached_property
+    def _reference(self) -> Reference:
+        return Reference(self._found)
+
+    @cached_property
+    def _lattice(self) -> Lattice:
+        return Lattice(self.center, self.lattice, self.bound)
+
+    @cached_property
+    def _fast(self) -> FastPath:
+        return FastPath(self._found, self._reference, self._lattice)
+
+    # What to expect of a release.
+
+    def accuracy(self, alpha: Number) -> float:
+        """Return the a with P(|release - statistic| > a) <= alpha, whatever the statistic within the bounds.
+
+        Args:
+            alpha: probability, in (0, 1].
+        Returns:
+            ln(1/alpha) / epsilon' + lattice / 2, at most 2 bound; in the statistic's unit, rounded up.
+        Raises:
+            ParameterError: alpha is not in (0, 1].
+
+        >>> round(SnappingMechanism(1, lower=0, upper=10).accuracy(0.05), 3)
+        3.996
+
+        Source:
+            Covington 2020, section 6.3, GetAccuracy2.
+        """
+        return accuracies.tight(self._found, accuracies.probability(alpha))
+
+    def accuracy_loose(self, alpha: Number) -> float:
+        """Return (1 + ln(1/alpha)) / epsilon', which is simpler than `accuracy`, and not below it.
+
+        Args, Raises:
+            as `accuracy`.
+
+        >>> mechanism = SnappingMechanism(3, lower=0, upper=10)
+        >>> mechanism.accuracy_loose(0.05) > mechanism.accuracy(0.05)
+        True
+        """
+        return accuracies.loose(self._found, accuracies.probability(alpha))
+
+    def accuracy_from_secret(self, value: Scalar, alpha: Number) -> SecretAccuracy:
+        """Return the accuracy at the secret statistic itself. It must never be released.
+
+        It depends on how far the statistic is from the centre: whoever sees it, with the public parameters,
+        can often compute that distance, without any noise. Nothing pays for that. It is for work on public
+        or invented data; for users, there is `accuracy`.
+
+        Args:
+            value: the statistic, within the bounds or clamped to them.
+            alpha: probability, in (0, 1].
+        Returns:
+            A `SecretAccuracy`, which no release takes as a number; its `leak()` gives the float, rounded up.
+        Raises:
+            ParameterError: value is NaN, or alpha is not in (0, 1].
+
+        >>> mechanism = SnappingMechanism(1, lower=0, upper=10)
+        >>> mechanism.accuracy_from_secret(10, 1e-6).leak() < mechanism.accuracy(1e-6)
+        True
+
+        Source:
+            Covington 2020, section 6.3 and appendix A, GetAccuracy, with its last case mended.
+        """
+        centred = self._reference.centred(_scalar(value))
+        exact = Fraction(int(centred.numerator), int(centred.denominator))
+        return SecretAccuracy(accuracies.at_value(self._found, exact, accuracies.probability(alpha)))
+
+    def bias_bound(self, guess: Number) -> float:
+        """Bound |E release - guess| if the statistic were `guess`.
+
+        Args:
+            guess: a number of your own, not the secret statistic.
+        Returns:
+            The bias by exact summation over the lattice, rounded up; in the statistic's unit.
+        Raises:
+            ParameterError: guess is not a finite number.
+
+        >>> mechanism = SnappingMechanism(1, lower=0, upper=10)
+        >>> mechanism.bias_bound(5) < 1e-30 < mechanism.bias_bound(10)
+        True
+
+        Source:
+            Covington 2020, section 6.4.
+        """
+        return round_up(self._bias_bound(as_fraction(guess, "guess")))
+
+    def largest_bias_bound(self) -> float:
+        """Bound the bias for every statistic within the bounds; in the statistic's unit.
+
+        >>> mechanism = SnappingMechanism(1, lower=0, upper=10)
+        >>> mechanism.largest_bias_bound() >= mechanism.bias_bound(10)
+        True
+        """
+        return round_up(bias.largest_bias_bound(self._found) * self._found.sensitivity)
+
+    def average_bias_bound(self, guesses: Sequence[Number], weights: Sequence[Number] | None = None) -> float:
+        """Average `bias_bound` over a grid, or over a distribution, of guesses.
+
+        Args:
+            guesses: at least one number.
+            weights: one for each guess, at least 0 and not all 0; None for equal ones. They are divided by
+                their sum.
+        Returns:
+            A bound of the average |bias|, and so of the |average bias|; in the statistic's unit, rounded up.
+        Raises:
+            ParameterError: guesses or weights are not as described.
+
+        >>> mechanism = SnappingMechanism(1, lower=0, upper=10)
+        >>> mechanism.average_bias_bound([0, 5, 10]) < mechanism.bias_bound(10)
+        True
+        """
+        exact = [as_fraction(guess, "guesses") for guess in guesses]
+        parts = (
+            [Fraction(1)] * len(exact) if weights is None else [as_fraction(w, "weights") for w in weights]
+        )
+        if not exact:
+            raise ParameterError("guesses", [], "at least one number")
+        if len(parts) != len(exact) or min(parts) < 0 or sum(parts) == 0:
+            raise ParameterError("weights", weights, f"{len(exact)} numbers of at least 0, not all 0")
+        total = sum((w * self._bias_bound(g) for g, w in zip(exact, parts, strict=True)), Fraction(0))
+        return round_up(total / sum(parts))
+
+    def _bias_bound(self, guess: Fraction) -> Fraction:
+        unit = self._found.sensitivity
+        return bias.bias_bound(self._found, (guess - self._found.center) / unit) * unit
+
+
+class SecretAccuracy:
+    """An accuracy that was computed from a secret value. It is not a number, so that no release takes it.
+
+    >>> SecretAccuracy(1.5)
+    SecretAccuracy(not shown: it tells of the secret)
+    """
+
+    def __init__(self, accuracy: float) -> None:
+        self._accuracy = accuracy
+
+    def __repr__(self) -> str:
+        return "SecretAccuracy(not shown: it tells of the secret)"
+
+    def leak(self) -> float:
+        """Return the number. It tells of the secret value, and nothing has paid for that."""
+        return self._accuracy
+
+
+def _scalar(value: object) -> Fraction | float:
+    if hasattr(value, "item") and not isinstance(value, (int, float)):
+        value = value.item()
+    if isinstance(value, float):
+        if isnan(value):
+            raise ParameterError("value", value, "a number, not NaN")
+        return value
+    if not isinstance(value, (int, Fraction, Decimal)):
+        raise ParameterError("value", value, "a number, or an array of them")
+    return as_fraction(value, "value")

@@ -1,0 +1,186 @@
+"""What follows from epsilon, sensitivity, bounds and gamma: every number of the mechanism, exact.
+
+All lengths here are in units of the sensitivity and about the centre; `SnappingMechanism` gives them back in
+the unit of the statistic.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import gmpy2
+
+from sfumato.errors import ParameterError
+from sfumato.exact import as_fraction, positive, round_up
+from sfumato.noise.standard import directed
+
+least_precision = 118
+most_precision = 2048
+# Arithmetic carries two bits more than eta claims: docs/proofs/snapping.md needs them for its constants.
+guard_bits = 2
+largest_epsilon = 2**53
+# The notes ask B eta <= 2^-52; with 2^-60 of everything, accuracy falls from each float epsilon to the next.
+_share = Fraction(1, 2**60)
+_log_bits = 256
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The numbers of one mechanism.
+
+    Args:
+        epsilon: privacy loss that two values `sensitivity` apart may cost, above 2 eta.
+        sensitivity: greater than 0, in the statistic's unit.
+        lower, upper: bounds on the statistic.
+        gamma: probability, in (0, 1], with which the outer clamp may bind.
+
+    Attributes:
+        center: midpoint of the bounds, in the statistic's unit.
+        reach: B', half the width of the bounds.
+        precision: p, with eta = 2^-p.
+        bound: B.
+        epsilon_prime: of the noise, rounded down to p bits; the noise's scale is lambda' = 1 / epsilon_prime.
+        step: Lambda', the smallest power of two that is not below lambda'.
+        step_exponent: its binary logarithm.
+
+    Source:
+        Covington 2020, sections 5 and 6.5.1; Mironov 2012, theorem 1.
+    """
+
+    epsilon: Fraction
+    sensitivity: Fraction
+    lower: Fraction
+    upper: Fraction
+    gamma: Fraction
+
+    center: Fraction
+    reach: Fraction
+    precision: int
+    bound: Fraction
+    epsilon_prime: Fraction
+    step: Fraction
+    step_exponent: int
+
+    @property
+    def eta(self) -> Fraction:
+        """2^-p."""
+        return Fraction(1, 2**self.precision)
+
+    def privacy_loss(self, distance: Fraction) -> Fraction:
+        """Return the loss for two values that are `distance` sensitivities apart."""
+        if distance == 0:
+            return Fraction(0)
+        return self.epsilon_prime * (distance + 12 * self.bound * self.eta) + 2 * self.eta
+
+
+def parameters(
+    epsilon: object, *, sensitivity: object, lower: object, upper: object, gamma: object
+) -> Parameters:
+    """Take a caller's numbers, check them, and derive the rest.
+
+    Raises:
+        ParameterError: a number is not admissible; it says which, and what is.
+    """
+    exact_epsilon = as_fraction(epsilon, "epsilon")
+    if exact_epsilon <= Fraction(2, 2**most_precision):
+        expected = (
+            f"above 2 eta, that is above 2**-{most_precision - 1}, as eta is 2**-{most_precision} at best"
+        )
+        raise ParameterError("epsilon", epsilon, expected)
+    if exact_epsilon > largest_epsilon:
+        raise ParameterError("epsilon", epsilon, "at most 2**53")
+    found = derive(exact_epsilon, *statistic(sensitivity, lower, upper, gamma))
+    if found.precision > most_precision or math.isinf(
+        round_up(abs(found.center) + found.bound * found.sensitivity)
+    ):
+        raise ParameterError("epsilon", epsilon, "larger: the noise for these bounds is beyond all floats")
+    return found
+
+
+def statistic(
+    sensitivity: object, lower: object, upper: object, gamma: object
+) -> tuple[Fraction, Fraction, Fraction, Fraction]:
+    """Take and check everything but epsilon."""
+    low, high = as_fraction(lower, "lower"), as_fraction(upper, "upper")
+    if low >= high:
+        raise ParameterError("lower", lower, f"below upper, which is {upper!r}")
+    part = as_fraction(gamma, "gamma")
+    if not 0 < part <= 1:
+        raise ParameterError("gamma", gamma, "above 0 and at most 1")
+    return positive(sensitivity, "sensitivity"), low, high, part
+
+
+def derive(
+    epsilon: Fraction, sensitivity: Fraction, lower: Fraction, upper: Fraction, gamma: Fraction
+) -> Parameters:
+    """Derive all that follows from admissible numbers."""
+    center, reach = (lower + upper) / 2, (upper - lower) / (2 * sensitivity)
+    precision = max(least_precision, _exponent_not_below(2 / (_share * epsilon)))
+    wanted = reach + _largest_step(epsilon, precision) / 2 * (1 + 2 * log_bounds(1 / gamma)[1])
+    bound = _to_float_step(center, wanted * sensitivity) / sensitivity
+    # Mironov's B < 2^(p-7) lambda' follows, as lambda' > 1 / epsilon.
+    precision = max(precision, _exponent_not_below(bound * max(Fraction(1), epsilon) / _share))
+    eta = Fraction(1, 2**precision)
+    epsilon_prime = _round_down((epsilon - 2 * eta) / (1 + 12 * bound * eta), precision)
+    exponent = _exponent_not_below(1 / epsilon_prime)
+    step = Fraction(2) ** exponent
+    return Parameters(
+        epsilon, sensitivity, lower, upper, gamma,
+        center, reach, precision, bound, epsilon_prime, step, exponent,
+    )  # fmt: skip
+
+
+def _largest_step(epsilon: Fraction, precision: int) -> Fraction:
+    """Return the notes' k, which is not below Lambda' and does not need B."""
+    return (2 + Fraction(24, 2**52)) / (epsilon - Fraction(2, 2**precision))
+
+
+def _to_float_step(center: Fraction, wanted: Fraction) -> Fraction:
+    """Round a bound up so that |center| + bound is a float, and nearly always the other end too."""
+    outer = round_up(abs(center) + wanted)
+    return wanted if math.isinf(outer) else Fraction(outer) - abs(center)
+
+
+def _exponent_not_below(number: Fraction) -> int:
+    """Return the smallest e with 2^e >= number > 0.
+
+    >>> [_exponent_not_below(x) for x in (Fraction(1), Fraction(9, 8), Fraction(1, 3))]
+    [0, 1, -1]
+    """
+    exponent = number.numerator.bit_length() - number.denominator.bit_length()
+    while Fraction(2) ** exponent >= number:
+        exponent -= 1
+    while Fraction(2) ** exponent < number:
+        exponent += 1
+    return exponent
+
+
+def _round_down(number: Fraction, bits: int) -> Fraction:
+    """Return the largest number of `bits` significant bits that is not above `number` > 0."""
+    shift = bits - number.numerator.bit_length() + number.denominator.bit_length()
+    scaled = number * Fraction(2) ** shift
+    whole = scaled.numerator // scaled.denominator
+    extra = max(0, whole.bit_length() - bits)
+    return Fraction(whole >> extra << extra) / Fraction(2) ** shift
+
+
+def log_bounds(number: Fraction) -> tuple[Fraction, Fraction]:
+    """Enclose ln(number) for number > 0, about 2^-256 of it wide.
+
+    >>> low, high = log_bounds(Fraction(2))
+    >>> float(low), high - low < Fraction(1, 2**250)
+    (0.6931471805599453, True)
+    """
+    if number == 1:
+        return Fraction(0), Fraction(0)
+    # Near 1 the logarithm is about number - 1, which takes more bits to tell from 0.
+    offset = abs(number - 1)
+    bits = _log_bits + max(0, offset.denominator.bit_length() - offset.numerator.bit_length())
+    ends = []
+    for context in directed(bits):
+        with gmpy2.context(context):
+            end = gmpy2.log(gmpy2.mpfr(gmpy2.mpq(number.numerator, number.denominator)))
+        ends.append(Fraction(*(int(i) for i in end.as_integer_ratio())))
+    return ends[0], ends[1]

@@ -1,0 +1,123 @@
+"""Values of one kind read as another, without a way to fail."""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+from typing import Any
+
+from sfumato.framework import AtomDomain, Metric, Transformation
+from sfumato.transformations.grid import has_value
+from sfumato.transformations.records.space import ADD_REMOVE, Kind, Number, Records, any_of, constant
+
+# ASCII alone: other scripts have digits that int() reads. What is written exactly is read exactly, so
+# its length is limited: 640 digits are what every Python reads, and 10^9999 is computed in no time.
+LONGEST = 640
+SPACE = " \t\n\r\f\v"
+DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+INFINITY = re.compile(r"([+-]?)inf(?:inity)?", re.IGNORECASE | re.ASCII)
+
+
+def cast(
+    kind: Kind,
+    default: object = None,
+    *,
+    given: Kind = str,
+    size: int | None = None,
+    metric: Metric = ADD_REMOVE,
+) -> Transformation:
+    """Read each record as another kind; what does not fit becomes NULL or a default.
+
+    It never raises because of a record. A number fits where the other kind has the same number; only a
+    float is rounded to, to the nearest. In detail:
+
+    - to int: whole numbers; 1.5 does not fit (nothing is cut off).
+    - to float: all numbers below 2^1024, rounded to the nearest; infinities stay.
+    - to Fraction: all finite numbers, exactly.
+    - to bool: 0 and 1; the texts true and false in any case.
+    - to str: as Python writes it; true and false; integers of up to 640 digits.
+    - from bool: 0 and 1.
+    - from str: ASCII decimals with sign, point and an exponent of up to 4 digits, of up to 640
+      characters, in ASCII space or none; inf and infinity with sign, to float.
+    - NaN and NULL never fit.
+
+    Args:
+        kind: what to read as: bool, int, float, Fraction or str.
+        default: a value of that kind for what does not fit, or None for NULL.
+        given: the kind of the records.
+        size: the number of records, or None.
+        metric: SymmetricDistance() or ChangeOneDistance().
+    Returns:
+        A Transformation from vectors of `given` (NaN and NULL too) to vectors of `kind` without NaN, and
+        without NULL where there is a default. Its map is the identity.
+    Raises:
+        ParameterError: a parameter is another.
+
+    >>> cast(float)([" 7 ", "1e3", "٣", "nan", "1e400", None])
+    [7.0, 1000.0, None, None, None, None]
+    >>> cast(int, default=0, given=float)([3.0, 1.5, float("inf")])
+    [3, 0, 0]
+
+    Source:
+        A function of one record at a time. Proof: docs/proofs/cast.md.
+    """
+    records = Records("cast", any_of("cast", given, "given"), size, metric)
+    any_of("cast", kind)
+    if default is not None:
+        default = constant("cast", "default", default, kind)
+
+    def read(record: Any) -> Any:
+        found = None
+        if has_value(record):
+            found = record if given is kind else converted(record, kind)
+        return default if found is None else found
+
+    return records.each(AtomDomain(kind, null=default is None), read)
+
+
+def converted(value: Any, kind: Kind) -> Any:
+    """Return a value as another kind, or None where it does not fit."""
+    if kind is str:
+        return _as_text(value)
+    if kind is bool and isinstance(value, str):
+        word = value.strip(SPACE).lower()
+        if word in ("true", "false"):
+            return word == "true"
+    number = _read_text(value) if isinstance(value, str) else value
+    if number is None:
+        return None
+    if isinstance(number, float) and math.isinf(number):
+        return number if kind is float else None
+    return _fit(Fraction(number), kind)
+
+
+def _fit(number: Fraction, kind: Kind) -> Any:
+    if kind is int:
+        return number.numerator if number.denominator == 1 else None
+    if kind is bool:
+        return bool(number) if number in (0, 1) else None
+    if kind is float:
+        try:
+            return float(number)
+        except OverflowError:
+            return None
+    return number
+
+
+def _read_text(text: str) -> Number | None:
+    text = text.strip(SPACE)
+    if len(text) <= LONGEST and DECIMAL.fullmatch(text):
+        return Fraction(text)
+    infinity = INFINITY.fullmatch(text)
+    if infinity:
+        return -math.inf if infinity[1] == "-" else math.inf
+    return None
+
+
+def _as_text(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, float) and max(abs(value.numerator), value.denominator) >= 10**LONGEST:
+        return None
+    return str(value)

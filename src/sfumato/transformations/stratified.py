@@ -1,0 +1,244 @@
+"""Stratified samples: yes-counts of the strata, the proportion that they estimate, and its variance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sfumato.errors import ParameterError
+from sfumato.exact import as_fraction, positive_int
+from sfumato.framework import (
+    AbsoluteDistance,
+    AtomDomain,
+    ChangeOneDistance,
+    Domain,
+    L1Distance,
+    L2Distance,
+    Linear,
+    Metric,
+    ProductDomain,
+    ProductMetric,
+    Transformation,
+    VectorDomain,
+)
+
+SIDE_BY_SIDE = ProductMetric(AbsoluteDistance())
+
+
+@dataclass(frozen=True)
+class StratifiedDesign:
+    """What is public of a stratified sample: how many were asked, and how many there are.
+
+    Args:
+        sample_sizes: whole numbers n_i of at least `least`, one for each stratum.
+        strat_sizes: whole numbers N_i of at least n_i.
+        where: who asks, for errors.
+        least: the smallest sample that is admissible: 2 where a variance is estimated, else 1.
+        names: what the strata are called, for errors; None for their places, from 0.
+    Raises:
+        ParameterError: another number; it names the stratum.
+
+    >>> StratifiedDesign([10, 20], [100, 300]).weights
+    (Fraction(1, 4), Fraction(3, 4))
+    """
+
+    sample_sizes: Sequence[int]
+    strat_sizes: Sequence[int]
+    where: str = "stratified sample"
+    least: int = 2
+    names: tuple[Hashable, ...] | None = None
+
+    def __post_init__(self) -> None:
+        samples = self._sizes("sample_sizes")
+        strata = self._sizes("strat_sizes")
+        if len(samples) != len(strata):
+            expected = f"as many as there are sample_sizes, {len(samples)}"
+            raise ParameterError(f"{self.where}: number of strat_sizes", len(strata), expected)
+        for i, (n, size) in enumerate(zip(samples, strata, strict=True)):
+            if n < self.least:
+                why = " (a variance takes two)" if self.least > 1 else ""
+                raise ParameterError(self._label("sample_sizes", i), n, f"at least {self.least}{why}")
+            if n > size:
+                expected = f"at most strat_sizes, the {size} that there are"
+                raise ParameterError(self._label("sample_sizes", i), n, expected)
+
+    def _sizes(self, name: str) -> tuple[int, ...]:
+        given = getattr(self, name)
+        if isinstance(given, (str, bytes)) or not hasattr(given, "__len__") or len(given) == 0:
+            raise ParameterError(f"{self.where}: {name}", given, "a list with one whole number per stratum")
+        sizes = tuple(positive_int(n, self._label(name, i)) for i, n in enumerate(given))
+        object.__setattr__(self, name, sizes)
+        return sizes
+
+    def _label(self, name: str, i: int) -> str:
+        return f"{self.where}: {name}[{self.names[i]!r}]" if self.names else f"{self.where}: {name}[{i}]"
+
+    @property
+    def weights(self) -> tuple[Fraction, ...]:
+        """The share c_i of each stratum in the population."""
+        total = sum(self.strat_sizes)
+        return tuple(Fraction(size, total) for size in self.strat_sizes)
+
+    @property
+    def steps(self) -> tuple[Fraction, ...]:
+        """What one yes in each stratum adds to the estimated proportion: c_i / n_i."""
+        return tuple(c / n for c, n in zip(self.weights, self.sample_sizes, strict=True))
+
+    @property
+    def variance_weights(self) -> tuple[Fraction, ...]:
+        """What p_i (1 - p_i) counts in the variance: c_i^2 (N_i - n_i) / (N_i (n_i - 1)); n_i above 1."""
+        sizes = zip(self.weights, self.sample_sizes, self.strat_sizes, strict=True)
+        return tuple(c * c * Fraction(size - n, size * (n - 1)) for c, n, size in sizes)
+
+    def checked(self, values: Sequence[Any]) -> list[Fraction]:
+        """Take one number for each stratum, exactly."""
+        if len(values) != len(self.sample_sizes):
+            expected = f"{len(self.sample_sizes)}, one for each stratum"
+            raise ParameterError(f"{self.where}: number of sums", len(values), expected)
+        return [Fraction(v) for v in values]
+
+
+def stratum_sums(sample_sizes: Sequence[int], metric: Metric = SIDE_BY_SIDE) -> Transformation:
+    """Count the yes-answers of each stratum.
+
+    Args:
+        sample_sizes: how many were asked in each stratum, at least 1: public.
+        metric: how counts are compared: `ProductMetric(AbsoluteDistance())` for the constructors below,
+            `L1Distance()` for Laplace noise, `L2Distance()` for Gaussian noise.
+    Returns:
+        A Transformation from one vector of answers per stratum (True, False, or None for an answer that
+        is missing and counts as no) to whole numbers from 0 to n_i. Distance of inputs: answers
+        changed. Map: d_in.
+    Raises:
+        ParameterError: a size is not a whole number of at least 1, or another metric; when called,
+            another number of strata.
+
+    >>> count = stratum_sums([3, 2])
+    >>> count([[True, None, True], [False, True]]), count.map(1)
+    ([2, 1], Fraction(1, 1))
+
+    Source:
+        Proof: docs/proofs/stratum_sums.md.
+    """
+    design = StratifiedDesign(sample_sizes, sample_sizes, "stratum_sums", least=1)
+    sizes = design.sample_sizes
+    if metric == SIDE_BY_SIDE:
+        counts: Domain = _counts(int, sizes)
+    elif metric in (L1Distance(), L2Distance()):
+        counts = VectorDomain(AtomDomain(int, Fraction(0), Fraction(max(sizes))), len(sizes))
+    else:
+        expected = "ProductMetric(AbsoluteDistance()), L1Distance() or L2Distance()"
+        raise ParameterError("stratum_sums: metric", metric, expected)
+
+    def function(answers: Sequence[Sequence[bool | None]]) -> list[int]:
+        if len(answers) != len(sizes):
+            raise ParameterError(
+                "stratum_sums: number of strata", len(answers), f"{len(sizes)}, as in sample_sizes"
+            )
+        return [sum(answer is True for answer in stratum) for stratum in answers]
+
+    return Transformation(
+        "stratum_sums",
+        ProductDomain(tuple(VectorDomain(AtomDomain(bool, null=True), n) for n in sizes)),
+        counts,
+        ProductMetric(ChangeOneDistance()),
+        metric,
+        function,
+        Linear(Fraction(1)),
+    )
+
+
+def make_lipschitz_sized_proportion_ci_mean(
+    sample_sizes: Sequence[int], strat_sizes: Sequence[int]
+) -> Transformation:
+    """Estimate a population's proportion from the yes-counts of its strata: sum(c_i v_i / n_i).
+
+    Args:
+        sample_sizes: n_i, how many were asked in each stratum: whole numbers of at least 1.
+        strat_sizes: N_i, how many there are, at least n_i; c_i is N_i / sum(N_i).
+    Returns:
+        A Transformation from exact numbers v_i in [0, n_i], one for each stratum, to an exact number
+        (Fraction). Map: d_in * max(c_i / n_i), exact.
+    Raises:
+        ParameterError: a size out of range, which names the stratum; lists of different length; when called,
+            another number of sums.
+
+    >>> mean = make_lipschitz_sized_proportion_ci_mean([10, 20], [100, 300])
+    >>> mean([5, 20]), mean.map(1)
+    (Fraction(7, 8), Fraction(3, 80))
+
+    Source:
+        Cochran 1977, "Sampling techniques", section 5.10.
+        Proof: docs/proofs/make_lipschitz_sized_proportion_ci_mean.md.
+    """
+    name = "make_lipschitz_sized_proportion_ci_mean"
+    design = StratifiedDesign(sample_sizes, strat_sizes, name, least=1)
+    steps = design.steps
+
+    def function(sums: Sequence[Any]) -> Fraction:
+        parts = zip(steps, design.checked(sums), strict=True)
+        return sum((step * v for step, v in parts), Fraction(0))
+
+    return _estimator(name, design, function, max(steps))
+
+
+def make_lipschitz_sized_proportion_ci_variance(
+    sample_sizes: Sequence[int], strat_sizes: Sequence[int], mean_scale: Any
+) -> Transformation:
+    """Estimate the variance of a stratified proportion whose mean is released with noise.
+
+    The function is sum(c_i^2 (N_i - n_i) / N_i * p_i (1 - p_i) / (n_i - 1)) + mean_scale^2 with
+    p_i = v_i / n_i. A stratum that was asked completely (n_i = N_i) adds nothing.
+
+    Args:
+        sample_sizes: n_i, how many were asked in each stratum: whole numbers of at least 2.
+        strat_sizes: N_i, how many there are, at least n_i; c_i is N_i / sum(N_i).
+        mean_scale: standard deviation of the noise that the mean gets: a finite number of at least 0.
+    Returns:
+        A Transformation from exact numbers v_i in [0, n_i], one for each stratum, to an exact number
+        (Fraction). Map: d_in * max(c_i^2 (N_i - n_i) / (N_i (n_i - 1) n_i)), exact.
+    Raises:
+        ParameterError: a size or the scale out of range, which names the stratum; lists of different
+            length; when called, another number of sums.
+
+    >>> variance = make_lipschitz_sized_proportion_ci_variance([10] * 10, [100] * 10, mean_scale=1)
+    >>> float(variance([5] * 10)), variance.map(1)
+    (1.0025, Fraction(1, 10000))
+
+    Source:
+        "Lipschitz sized variance for proportion CI", 2022, theorem 2.1, on the domain that its proof takes.
+        Proof: docs/proofs/make_lipschitz_sized_proportion_ci_variance.md.
+    """
+    name = "make_lipschitz_sized_proportion_ci_variance"
+    design = StratifiedDesign(sample_sizes, strat_sizes, name)
+    scale = as_fraction(mean_scale, f"{name}: mean_scale")
+    if scale < 0:
+        raise ParameterError(f"{name}: mean_scale", mean_scale, "at least 0")
+    weights, sizes = design.variance_weights, design.sample_sizes
+
+    def function(sums: Sequence[Any]) -> Fraction:
+        parts = zip(weights, sizes, design.checked(sums), strict=True)
+        return sum((w * (v / n) * (1 - v / n) for w, n, v in parts), scale * scale)
+
+    constant = max(w / n for w, n in zip(weights, sizes, strict=True))
+    return _estimator(name, design, function, constant)
+
+
+def _counts(kind: type[int] | type[Fraction], sizes: Sequence[int]) -> ProductDomain:
+    return ProductDomain(tuple(AtomDomain(kind, Fraction(0), Fraction(n)) for n in sizes))
+
+
+def _estimator(
+    name: str, design: StratifiedDesign, function: Callable[[Sequence[Any]], Fraction], constant: Fraction
+) -> Transformation:
+    return Transformation(
+        name,
+        _counts(Fraction, design.sample_sizes),
+        AtomDomain(Fraction),
+        SIDE_BY_SIDE,
+        AbsoluteDistance(),
+        function,
+        Linear(constant),
+    )

@@ -1,0 +1,132 @@
+"""Every public transformation withstands the falsifier, and every tight map is reached."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import pytest
+
+from sfumato import transformations as t
+from sfumato.framework import (
+    AbsoluteDistance,
+    AtomDomain,
+    ChangeOneDistance,
+    L1Distance,
+    L2Distance,
+    ProductMetric,
+    RowsDomain,
+    SymmetricDistance,
+    TableDomain,
+    Transformation,
+    falsify,
+)
+
+TABLE = (("age", AtomDomain(int, 0, 120, null=True)), ("x", AtomDomain(float, nan=True)))
+ROWS = RowsDomain((("x", AtomDomain(float, nan=True, null=True)), ("n", AtomDomain(int, -(2**63), 2**63))))
+STATISTICS = [
+    t.CountUnits(),
+    t.Count(2),
+    t.Count(2, "x", -3),
+    t.UnitSum("n", "n", 0, -3, 9, True, 3),
+    t.UnitSum("x", "x", -4, -3, 9, False),
+    t.Moments("x", "x", 2, t.ValueGrid(-6, -200, 300), True, -8, 0, 39_000),
+    t.Moments("n", "n", 2, t.ValueGrid(0, 2, 8), False),
+    t.QuantileTree("x", "x", 2, 0.0, 16.0, -2),
+]
+
+
+def cases() -> Iterator[tuple[str, Any, Transformation]]:
+    """A name, a distance at which the map is reached, and the transformation."""
+    for metric, size in product((SymmetricDistance(), ChangeOneDistance()), (None, 5)):
+        of: dict[str, Any] = {"metric": metric, "size": size}
+        d_in = 2 if size and metric == SymmetricDistance() else 1
+        at = f"{type(metric).__name__}, size {size}"
+        for kind in (int, float, Fraction):
+            of["kind"] = kind
+            yield f"clamp {kind.__name__}, {at}", 2 * d_in, t.clamp("-5/2", "11/10", **of)
+            yield f"bounded_sum {kind.__name__}, {at}", 3 * d_in, t.bounded_sum("-5/2", "11/10", **of)
+            yield f"histogram {kind.__name__}, {at}", d_in, t.histogram([0, 2], **of)
+            if size:
+                yield f"mean {kind.__name__}, {at}", d_in, t.mean(-3, 10, **of)
+                yield f"variance {kind.__name__}, {at}", d_in, t.variance(-3, 10, **of)
+                yield f"covariance {kind.__name__}, {at}", d_in, t.covariance((-3, 10), (0, 1), **of)
+        of["kind"] = float
+        yield f"impute, {at}", d_in, t.impute(0, **of)
+        yield f"count, {at}", d_in, t.count(**of)
+        yield f"histogram in L2, {at}", d_in, t.histogram([0, 2], norm=t.Norm.L2, **of)
+        if size:
+            yield f"largest variance, {at}", 4 * d_in, t.variance(0, 1, 5, metric=metric)
+            yield f"largest covariance, {at}", 10, t.covariance((0, 1), (0, 1), 5, metric=metric)
+        del of["kind"]
+        for norm in t.Norm:
+            yield (
+                f"count_by_categories {norm.name}, {at}",
+                d_in,
+                t.count_by_categories(["a", "b"], norm=norm, **of),
+            )
+        for given, kind in product((bool, int, float, Fraction, str) if size is None else (), repeat=2):
+            yield f"cast {given.__name__} to {kind.__name__}, {at}", d_in, t.cast(kind, given=given, **of)
+        table = TableDomain(TABLE, size)
+        yield f"column, {at}", d_in, t.column("age", table, metric=metric)
+        yield f"columns, {at}", d_in, t.column(["age", "x"], table, metric=metric)
+    sizes = [10, 4], [100, 9]
+    yield "make_lipschitz_sized_proportion_ci_mean", 1, t.make_lipschitz_sized_proportion_ci_mean(*sizes)
+    # The slope at the end of the range is the map; d of n away from it the ratio is 1 - d/n.
+    yield (
+        "make_lipschitz_sized_proportion_ci_variance",
+        Fraction(1, 1000),
+        t.make_lipschitz_sized_proportion_ci_variance(*sizes, 1),
+    )
+    for metric in (L1Distance(), L2Distance(), ProductMetric(AbsoluteDistance())):
+        yield f"stratum_sums {type(metric).__name__}", 1, t.stratum_sums([3, 2], metric)
+    yield "clamp a number", Fraction(1, 3), t.clamp(0, 1, metric=AbsoluteDistance())
+    chain = t.impute(0) >> t.clamp(0, 10) >> t.bounded_sum(0, 10)
+    yield "a chain", 2, chain
+    yield "bound_groups", 2, t.bound_groups(3, domain=ROWS)
+    for norm, statistic in product(t.Norm, STATISTICS):
+        both = t.bound_groups(2, domain=ROWS) >> t.per_group([statistic], norm, statistic.shares(norm), 2)
+        yield f"per_group {norm.name} {statistic.coordinates[0]}", 2, both
+
+
+CASES = {name: (d_in, made) for name, d_in, made in cases()}
+FREE = {
+    "count, ChangeOneDistance, size None",
+    "count, ChangeOneDistance, size 5",
+    "count, SymmetricDistance, size 5",
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_claim_is_broken_and_all_are_reached(name):
+    d_in, made = CASES[name]
+    found = falsify(made, d_in, evaluations=3000 if "largest" in name else 800 if "sum" in name else 400)
+    assert not found.violated, str(found)
+    assert (found.bound == 0) is (name in FREE)
+    assert found.bound == 0 or found.ratio >= Fraction(99, 100), str(found)
+
+
+def test_no_public_transformation_is_left_out():
+    made = " ".join(CASES)
+    for name in t.__all__:
+        item = getattr(t, name)
+        if inspect.isfunction(item) and inspect.signature(item).return_annotation == "Transformation":
+            assert name in made
+    statistics = {type(s).__name__ for s in STATISTICS} | {"Statistic"}
+    public = {
+        n for n in t.__all__ if inspect.isclass(getattr(t, n)) and issubclass(getattr(t, n), t.Statistic)
+    }
+    assert public == statistics
+
+
+@pytest.mark.parametrize("name", ["bounded_sum int, SymmetricDistance, size 5", "clamp float, ChangeOneDistance, size None",
+    "histogram in L2, ChangeOneDistance, size None", "mean float, ChangeOneDistance, size 5", "variance int, SymmetricDistance, size 5",
+    "covariance Fraction, ChangeOneDistance, size 5", "bound_groups", "per_group L2 x.sum", "per_group L1 x.tree", "a chain"])  # fmt: skip
+def test_a_claim_of_two_percent_less_is_broken(name):
+    d_in, made = CASES[name]
+    less = replace(made, stability_map=lambda d: made.map(d) * Fraction(98, 100))
+    assert falsify(less, d_in, evaluations=1500).violated

@@ -1,0 +1,268 @@
+"""The odometer: what it adds up, what it refuses, and that nothing is drawn or spent where it does."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction as F
+from threading import Barrier
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sfumato.errors import BudgetError, ParameterError, QueryError
+from sfumato.framework import (
+    AbsoluteDistance,
+    ApproximateDP,
+    AtomDomain,
+    Filter,
+    GaussianDP,
+    L1Distance,
+    Linear,
+    Measure,
+    Measurement,
+    Odometer,
+    PureDP,
+    Transformation,
+    VectorDomain,
+    ZeroConcentratedDP,
+)
+from sfumato.measurements import PrivacyLoss, convert, gaussian, laplace
+
+steady = settings(derandomize=True, database=None, deadline=None, max_examples=100)
+WHOLE, DISTANCE = AtomDomain(int), AbsoluteDistance()
+
+
+def odometer(measure, budget, **more):
+    return Odometer(10**6, WHOLE, DISTANCE, measure, budget, **more)
+
+
+def claimed(measure, loss, function=lambda value: "drawn"):
+    """A measurement with a loss of one's own at distance 1."""
+    return Measurement("claimed", WHOLE, DISTANCE, measure, function, lambda d_in: loss)
+
+
+def never(value):
+    raise AssertionError("drawn")
+
+
+@pytest.mark.parametrize(
+    "measure, budget, losses, spent, remaining, too_much",
+    [
+        (PureDP(), "1", [F(1, 3), F(1, 3)], F(2, 3), F(1, 3), F(1, 3) + F(1, 10**30)),
+        (ZeroConcentratedDP(), F(1, 2), [F(1, 8)] * 3, F(3, 8), F(1, 8), F(1, 7)),
+        (GaussianDP(), 5, [F(3)], F(3), F(4), F(4) + F(1, 10**30)),
+        (ApproximateDP(), (1, "1e-6"), [(F(1, 2), F("4e-7"))], (F(1, 2), F("4e-7")), (F(1, 2), F("6e-7")), (F(1, 4), F("7e-7"))),
+        (ApproximateDP(), (1, 0), [(F(1, 2), F(0))], (F(1, 2), 0), (F(1, 2), 0), (F(2, 3), F(0))),
+    ],
+)  # fmt: skip
+def test_what_is_spent_left_and_refused(measure, budget, losses, spent, remaining, too_much):
+    ledger = odometer(measure, budget)
+    for loss in losses:
+        assert ledger.ask(claimed(measure, loss)) == "drawn"
+    assert (ledger.spent, ledger.remaining) == (spent, remaining)
+    for _ in range(2):
+        with pytest.raises(BudgetError, match="claimed would lose .* is left of the budget"):
+            ledger.ask(claimed(measure, too_much, never))
+        assert (ledger.spent, ledger.remaining) == (spent, remaining)
+    assert ledger.ask(claimed(measure, remaining)) == "drawn"  # to the last bit
+    nothing = measure.total([])
+    assert ledger.remaining == nothing
+    assert ledger.ask(claimed(measure, nothing)) == "drawn"  # what costs nothing always fits
+    with pytest.raises(BudgetError):
+        ledger.ask(claimed(measure, losses[0], never))
+
+
+MEASURES = [PureDP(), ZeroConcentratedDP(), GaussianDP()]
+
+
+@steady
+@given(st.sampled_from(MEASURES), st.fractions(0, 5), st.lists(st.fractions(0, 2), max_size=12))
+def test_what_was_released_never_exceeds_the_budget(measure, budget, losses):
+    """The total of all that was drawn, added up at the end; and what was refused would have exceeded it."""
+    ledger, drawn = odometer(measure, budget), []
+    exact = (lambda parts: sum(p * p for p in parts)) if measure == GaussianDP() else sum
+    limit = budget**2 if measure == GaussianDP() else budget
+    for loss in losses:
+        try:
+            ledger.ask(claimed(measure, loss))
+            drawn.append(loss)
+        except BudgetError:
+            assert exact([*drawn, loss]) > limit * (1 - F(1, 2**120))
+    assert exact(drawn) <= limit
+
+
+@steady
+@given(st.fractions(F(1, 100), 100), st.fractions(0, 1))
+def test_what_is_left_of_a_mu_fits_and_little_more_does(budget, share):
+    measure = GaussianDP()
+    spent = budget * share
+    rest = measure.remaining(spent, budget)
+    assert measure.within(measure.total([spent, rest]), budget)
+    assert not measure.within(measure.total([spent, rest + budget * F(1, 2**50)]), budget)
+
+
+class Forgetful(Odometer):
+    """An odometer that compares each loss with the budget, not the total."""
+
+    def ask(self, measurement):
+        self._spent = self._measure.total([])
+        return super().ask(measurement)
+
+
+class OldTotal(Odometer):
+    """An odometer that takes the largest loss instead of the sum."""
+
+    @property
+    def _spent(self):
+        return F(0)
+
+    @_spent.setter
+    def _spent(self, value):
+        pass
+
+
+@pytest.mark.parametrize("defect, holds", [(Odometer, True), (Forgetful, False), (OldTotal, False)])
+def test_an_odometer_that_composes_wrongly_is_found(defect, holds):
+    """smartnoise-sdk had one that did."""
+    ledger, drawn = defect(0, WHOLE, DISTANCE, PureDP(), 1), F(0)
+    for _ in range(10):
+        try:
+            ledger.ask(laplace(2))
+            drawn += F(1, 2)
+        except BudgetError:
+            pass
+    assert (drawn <= 1) is holds
+
+
+def test_losses_are_taken_at_the_distance_of_neighbours():
+    ledger = odometer(PureDP(), 1, d_in=3)
+    ledger.ask(laplace(6))
+    assert ledger.spent == F(1, 2)
+    with pytest.raises(
+        BudgetError, match="laplace would lose 3/5 at distance 3: 1/2 is left of the budget 1"
+    ):
+        ledger.ask(laplace(5))
+
+
+def test_chains_and_subsets_of_domains_may_be_asked():
+    double = Transformation("double", WHOLE, WHOLE, DISTANCE, DISTANCE, lambda x: 2 * x, Linear(F(2)))
+    ages = Odometer(30, AtomDomain(int, 0, 120), DISTANCE, PureDP(), 10)
+    assert abs(ages.ask(laplace(1)) - 30) < 60
+    assert abs(ages.ask(double >> laplace("0.25")) - 60) < 60
+    assert ages.spent == 1 + 8
+    assert abs(odometer(GaussianDP(), 1).ask(gaussian(2)) - 10**6) < 60
+    zcdp = odometer(ZeroConcentratedDP(), 1)
+    zcdp.ask(convert(laplace(2), ZeroConcentratedDP()))
+    zcdp.ask(convert(gaussian(2), ZeroConcentratedDP()))
+    assert zcdp.spent == F(1, 4)
+
+
+@pytest.mark.parametrize(
+    "asked, what",
+    [
+        (laplace(1, VectorDomain(WHOLE)), "domain"), (laplace(1, AtomDomain(int, 0, 9)), "domain"),
+        (gaussian(1), "measure"), (convert(laplace(1), ApproximateDP()), "measure"),
+    ],
+)  # fmt: skip
+def test_other_spaces_are_refused(asked, what):
+    ledger = odometer(PureDP(), 100)
+    with pytest.raises(QueryError, match=f"has the {what} .*, but the odometer has"):
+        ledger.ask(asked)
+    assert ledger.spent == 0
+
+
+def test_another_metric_is_refused():
+    vectors = VectorDomain(WHOLE, 2)
+    ledger = Odometer([1, 2], vectors, L1Distance(), GaussianDP(), 1)
+    with pytest.raises(QueryError, match="has the metric"):
+        ledger.ask(gaussian(1, vectors))
+
+
+def test_a_loss_below_nothing_is_refused():
+    for measure, loss in ((PureDP(), F(-1)), (ApproximateDP(), (F(1), F(-1, 10))), (PureDP(), math.nan)):
+        ledger = odometer(measure, 1 if measure == PureDP() else (1, 0))
+        with pytest.raises(BudgetError, match="none is below 0"):
+            ledger.ask(claimed(measure, loss, never))
+
+
+def test_a_draw_that_fails_has_been_paid():
+    def fail(value):
+        raise OSError("the source is gone")
+
+    ledger = odometer(PureDP(), 1)
+    with pytest.raises(OSError):
+        ledger.ask(claimed(PureDP(), F(1), fail))
+    assert ledger.remaining == 0
+
+
+def test_threads_cannot_overspend():
+    """16 threads start together and ask for a tenth of the budget each, again and again."""
+    ledger, start = odometer(PureDP(), 1), Barrier(16)
+
+    def ask(_):
+        start.wait()
+        granted = 0
+        for _ in range(20):
+            try:
+                ledger.ask(claimed(PureDP(), F(1, 10)))
+                granted += 1
+            except BudgetError:
+                pass
+        return granted
+
+    with ThreadPoolExecutor(16) as pool:
+        assert sum(pool.map(ask, range(16))) == 10
+    assert ledger.spent == 1
+
+
+def test_two_asks_cannot_use_the_same_remainder():
+    """One ask stops in the middle of its comparison, while another comes: the other waits."""
+    inside = []
+
+    class Slow(type(PureDP())):
+        def within(self, loss, budget):
+            if loss > 0 and budget == 1 and not inside:
+                inside.append(True)
+                with ThreadPoolExecutor(1) as pool:
+                    other = pool.submit(ledger._lock.acquire, blocking=False)
+                    assert other.result() is False
+            return super().within(loss, budget)
+
+    ledger = odometer(Slow(), 1)
+    assert ledger.ask(claimed(Slow(), F(1))) == "drawn"
+    assert inside
+
+
+@pytest.mark.parametrize("measure", [PrivacyLoss(), None, "PureDP", PureDP])
+def test_measures_without_a_filter_are_refused(measure):
+    with pytest.raises(QueryError, match="must be fixed beforehand, with compose; .* GaussianDP"):
+        odometer(measure, (1, "1e-6"))
+    assert issubclass(PrivacyLoss, Measure) and not issubclass(PrivacyLoss, Filter)
+
+
+@pytest.mark.parametrize("budget", [-1, math.nan, math.inf, None, "x", True, (1, 0)])
+def test_bad_budgets(budget):
+    for measure in MEASURES:
+        with pytest.raises(BudgetError, match="budget"):
+            odometer(measure, budget)
+
+
+@pytest.mark.parametrize(
+    "budget", [1, None, "ab", (1,), (1, 2, 3), (-1, 0), (1, -1), (1, 1), (math.nan, 0), (1, math.inf)]
+)
+def test_bad_pairs(budget):
+    with pytest.raises(BudgetError, match="budget|epsilon|delta"):
+        odometer(ApproximateDP(), budget)
+
+
+@pytest.mark.parametrize("d_in", [-1, math.nan, math.inf, None, "x"])
+def test_bad_distances(d_in):
+    with pytest.raises(ParameterError, match="d_in"):
+        odometer(PureDP(), 1, d_in=d_in)
+
+
+def test_a_metric_that_does_not_measure_the_domain():
+    with pytest.raises(QueryError, match="Odometer: the metric L1Distance.* does not measure"):
+        Odometer(0, WHOLE, L1Distance(), PureDP(), 1)

@@ -1,0 +1,375 @@
+"""Quantiles of a release, judged by a group's own values: the interval of walks, and the assertions on it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sfumato as sf
+from sfumato.errors import ParameterError, RefusalError
+from sfumato.noise import Gaussian, Laplace, SeededWords
+from sfumato.query.quantiles import LeafCounts, noisy_tree
+from sfumato.testing import assert_approx_equal, assert_noisy, recording
+from sfumato.testing.combined import rounded_tolerance
+from sfumato.testing.quantiles import NOISES, Walk
+from sfumato.testing.tolerances import per_partition_k
+from sfumato.transformations.statistics.quantile_tree import BRANCHING, LEAVES
+
+K = 23
+LAWS = {"laplace": Laplace, "gaussian": Gaussian}
+STEP = 1 << 14
+
+
+def counts_of(leaves: dict[int, int], groups: int = 1) -> LeafCounts:
+    """The same counts by leaf in each of many groups, in steps."""
+    places, weights = sorted(leaves), [leaves[leaf] for leaf in sorted(leaves)]
+    position = np.arange(groups)[:, None] * LEAVES + np.array(places, np.int64)
+    before = np.concatenate([[0], np.cumsum(np.tile(weights, groups))])
+    return LeafCounts(position.ravel().astype(np.int64), before.astype(np.int64), groups)
+
+
+class Chosen:
+    """A law whose noise a test chooses: the same 16 values in each node of a level."""
+
+    def __init__(self, deviation: float, levels: list[list[int]]) -> None:
+        self.standard_deviation, self.levels = deviation, iter(levels)
+
+    def rounded(self, count: int, words=None) -> np.ndarray:
+        return np.tile(np.array(next(self.levels), np.int64), count // BRANCHING)
+
+
+def walked(walk: Walk, levels: list[list[int]]) -> float:
+    """What the walk itself finds with this noise."""
+    tree = noisy_tree(walk.counts, Chosen(walk.law.standard_deviation, levels), (walk.rank,))
+    return walk.lower + float(tree.values[0, 0]) * (walk.upper - walk.lower)
+
+
+# The interval.
+
+# Many small counts; counts beside which others look empty, or nearly; and huge ones.
+trees = st.one_of(
+    st.dictionaries(
+        st.sampled_from([0, 1, 40, 300, 5000, 9000, 40_000, 65_000]), st.integers(0, 300) | st.just(10**5)
+    ),
+    st.dictionaries(st.integers(0, LEAVES - 1), st.integers(0, 60), max_size=25),
+    st.dictionaries(st.sampled_from([0, 1, 15, 16, 17, 4095, 4096, LEAVES - 1]), st.integers(0, 2**40)),
+)
+ranks = st.sampled_from([0.0, 1.0, 0.5, 0.1, 0.3, 1 / 3, 1e-18, 1 - 2**-53]) | st.floats(0, 1)
+
+
+@given(trees, ranks, st.integers(0, 40), st.floats(0.01, 100), st.data())
+@settings(max_examples=120, deadline=None)
+def test_no_noise_within_reach_leaves_the_interval(leaves, rank, t, deviation, data):
+    """Any noise in [-t, t], among it the extremes, at small counts and at large ones."""
+    walk = Walk(counts_of(leaves), Gaussian(deviation), rank, -3.0, 7.0)
+    low, high = walk.ends(t)
+    assert low <= walk.without_noise <= high
+    noise = st.lists(st.sampled_from([-t, t]) | st.integers(-t, t), min_size=16, max_size=16)
+    for _ in range(4):
+        levels = [data.draw(noise) for _ in range(4)]
+        assert low <= walked(walk, levels) <= high, levels
+    for levels in ([[t] * 16] * 4, [[-t] * 16] * 4, [[0] * 16] * 4):
+        assert low <= walked(walk, levels) <= high
+
+
+def test_ties_that_floats_decide():
+    """A rank of j/n beside j of n rows: the walk's floats may land on either side of the gap."""
+    sides = set()
+    for n in range(2, 50):
+        for j in range(1, n):
+            walk = Walk(counts_of({0: j, LEAVES - 1: n - j}), Gaussian("0.1"), j / n, 0.0, 1.0)
+            low, high = walk.ends(0)
+            assert low <= walk.without_noise <= high
+            sides.add((Fraction(j / n) < Fraction(j, n), walk.without_noise > 0.5))
+    assert len(sides) >= 3
+
+
+@pytest.mark.parametrize("deviation", [1, 40, 150, 600])
+def test_children_that_may_look_empty(deviation):
+    """The first child with rows is where rank 0 is, and a small one may be dropped beside a large one."""
+    for small, t in itertools.product((5, 30, 60, 130, 310, 700, 800), (4, 20, 60)):
+        walk = Walk(counts_of({0: small, LEAVES - 1: 100_000}), Gaussian(deviation), 0.0, 0.0, 1.0)
+        low, high = walk.ends(t)
+        for noise in range(-t, t + 1):
+            for others in (-t, t):
+                found = walked(walk, [[noise] + [-t] * 14 + [others]] * 4)
+                assert low <= found <= high, (small, t, noise)
+
+
+def patterns(rng, t: int) -> list[list[int]]:
+    """On each level, all up to some child pulled one way and all behind it the other."""
+    levels = []
+    for _ in range(4):
+        turn, side, own = rng.integers(0, 16), rng.choice([-1, 1]), rng.choice([-1, 1])
+        signs = np.where(np.arange(16) < turn, side, -side)
+        signs[turn] = own
+        levels.append((t * signs).tolist())
+    return levels
+
+
+NORMAL = np.random.default_rng(0).normal(30_000, 4_000, 5_000).astype(int)
+WIDE = {
+    "uniform": {i * 64: 30 * STEP for i in range(1024)},
+    "normal": {int(leaf): int((leaf == NORMAL).sum()) * STEP for leaf in np.unique(NORMAL)},
+    "point": {30_000: 5_000 * STEP},
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+@pytest.mark.parametrize("rank", [0.1, 0.5, 0.9])
+def test_the_interval_is_not_much_wider_than_what_noise_reaches(name, rank):
+    """Noise of a thousand coarse patterns covers more than half of it, and mostly nine tenths."""
+    rng, t = np.random.default_rng(100), 100 * STEP
+    walk = Walk(counts_of(WIDE[name]), Gaussian(t / 10), rank, 0.0, 1.0)
+    low, high = walk.ends(t)
+    seen = [walked(walk, patterns(rng, t)) for _ in range(1000)]
+    assert low <= min(seen) <= max(seen) <= high
+    assert max(seen) - min(seen) >= 0.5 * (high - low)
+
+
+def test_ends_by_hand():
+    """Three quarters of the rows are in leaf 0, the others in the last; ten rows of noise each way."""
+    walk = Walk(counts_of({0: 75 * STEP, LEAVES - 1: 25 * STEP}), Gaussian(1), 0.5, 0.0, float(LEAVES))
+    low, high = walk.ends(10 * STEP)
+    # At the least, 85 rows in child 0 and 15 behind it: half of 100 is at 50/85 of it, and nothing in it
+    # is left of its child 0. At the most, 65 rows in child 0 and 65 in children 12 to 15: a tie, and child 12,
+    # which may hold its rows in its last leaf.
+    assert low == pytest.approx(50 / 85) and high == pytest.approx(13 * LEAVES / 16 - 1)
+    # With noise of all rows, and with none.
+    low, high = walk.ends(100 * STEP)
+    assert low == pytest.approx(0.5) and high == pytest.approx(LEAVES - 0.5)
+    assert walk.ends(0) == (pytest.approx(walk.without_noise), pytest.approx(walk.without_noise))
+    # A rank between the two: both sides of the gap, however little the noise.
+    gap = Walk(walk.counts, walk.law, 0.75, 0.0, float(LEAVES))
+    assert gap.ends(0) == (pytest.approx(1.0), pytest.approx(LEAVES - 1))
+    # No rows and no noise: the rank itself.
+    empty = Walk(counts_of({}), Gaussian(1), 0.25, 0.0, 8.0)
+    assert empty.ends(0) == (pytest.approx(2.0), pytest.approx(2.0)) and empty.without_noise == 2.0
+
+
+# As often as stated: the bound is far from tight, so the rates are compared from above.
+
+RNG = np.random.default_rng(3)
+VALUES = {
+    "uniform": RNG.random(2000),
+    "point mass": np.full(1000, 0.46),
+    "two clusters": np.concatenate([RNG.normal(0.1, 0.01, 600), RNG.normal(0.9, 0.01, 600)]),
+    "almost empty": np.array([0.3, 0.31, 0.8]),
+    "empty": np.array([]),
+    "outside": RNG.normal(0.9, 0.3, 1500),
+}
+RANKS = (0.0, 0.1, 0.5, 0.9, 1.0)
+GROUPS = 1000
+
+
+class Wider:
+    """The right law's deviation, and noise that is wider by a factor."""
+
+    def __init__(self, law, factor: int) -> None:
+        self.standard_deviation, self.law = law.standard_deviation, type(law)(law.unit * factor)
+
+    def rounded(self, count: int, words=None) -> np.ndarray:
+        return self.law.rounded(count, words)
+
+
+def failures(leaves, law, factor: int) -> dict[tuple[float, int], int]:
+    """How many of the groups leave the interval of k, by rank and k."""
+    tree = noisy_tree(counts_of(leaves, GROUPS), Wider(law, factor), RANKS, SeededWords(repr(law)))
+    found = {}
+    for i, rank in enumerate(RANKS):
+        walk = Walk(counts_of(leaves), law, rank, 0.0, 1.0)
+        for k in (1, 2, 3):
+            low, high = walk.ends(rounded_tolerance(law, per_partition_k(k, NOISES)))
+            found[rank, k] = int(((tree.values[:, i] < low) | (tree.values[:, i] > high)).sum())
+    return found
+
+
+@pytest.mark.parametrize("law", [Laplace(8 * STEP), Gaussian(6 * STEP)], ids=["laplace", "gaussian"])
+@pytest.mark.parametrize("name", VALUES)
+def test_failure_rates(name, law):
+    """At most 10^-k, here 0 of 1000; for noise ten times as wide more."""
+    places = np.clip(VALUES[name] * LEAVES, 0, LEAVES - 1).astype(int)
+    leaves = {
+        int(leaf): int(n) * STEP for leaf, n in zip(*np.unique(places, return_counts=True), strict=True)
+    }
+    for (_, k), failed in failures(leaves, law, 1).items():
+        allowed = GROUPS * 10**-k
+        assert failed <= allowed + 7 * math.sqrt(allowed) + 7
+    if name == "point mass":
+        wide = failures(leaves, law, 10)
+        assert all(wide[0.1, k] > GROUPS * 10**-k + 7 * math.sqrt(GROUPS * 10**-k) + 7 for k in (2, 3))
+
+
+# Releases.
+
+
+def columns(n: int = 4000) -> tuple[np.ndarray, np.ndarray]:
+    """Two groups of the same size whose values differ by two deviations."""
+    rng, group = np.random.default_rng(11), np.arange(n) % 2
+    return group, np.clip(rng.normal(np.where(group, 60.0, 35.0), 10.0), 0, 100)
+
+
+def asked(group, x, upper: float = 100) -> sf.GroupedTable:
+    table = pa.table({"id": np.arange(len(x)), "g": group, "x": x})
+    chosen = sf.scan(table, privacy_unit="id").group_by("g", keys=[0, 1]).bound(groups=1, rows=1)
+    return chosen.agg(n=sf.count(), q=sf.quantiles("x", [0.25, 0.5, 0.75], lower=0, upper=upper))
+
+
+def released(question, noise: str, seed: object = 1, **options) -> sf.Release:
+    return question.release(
+        epsilon=8, delta=1e-6, noise=noise, unsafe_words=SeededWords(repr(seed)), **options
+    )
+
+
+def expected_of(group, x) -> dict[int, dict[str, object]]:
+    return {g: {q: x[group == g] for q in ("q_25", "q_50", "q_75")} for g in (0, 1)}
+
+
+def text_of(call, *args, **options) -> str:
+    with pytest.raises(AssertionError) as caught:
+        call(*args, **options)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("noise", LAWS)
+def test_a_groups_own_values_in_all_shapes(noise):
+    group, x = columns()
+    release, expected = released(asked(group, x), noise), expected_of(group, x)
+    lists = [{"g": g, "n": 2000} | {q: v.tolist() for q, v in row.items()} for g, row in expected.items()]
+    shapes = [expected, lists, pa.Table.from_pylist(lists), pd.DataFrame(lists), pl.DataFrame(lists)]
+    shapes.append({g: {q: pa.array(v) for q, v in row.items()} for g, row in expected.items()})
+    shapes.append({g: {q: pl.Series(v) for q, v in row.items()} for g, row in expected.items()})
+    shapes.append({g: {q: [*v, None, math.nan] for q, v in row.items()} for g, row in expected.items()})
+    for shape in shapes:
+        assert_approx_equal(release, shape, k=K)
+    assert_approx_equal(release, {g: {"q_50": row["q_50"]} for g, row in expected.items()}, k=K)
+    assert_approx_equal(release, expected, k=K, tolerance={"q_50": 5, "q_25": 5})
+    assert "4 of 6 values are off" in text_of(
+        assert_approx_equal, release, expected, k=K, tolerance=dict.fromkeys(("q_25", "q_50"), 0)
+    )
+
+
+@pytest.mark.parametrize("noise", LAWS)
+def test_what_must_fail(noise):
+    group, x = columns()
+    right, expected = asked(group, x), expected_of(group, x)
+    assert_approx_equal(released(right, noise), expected, k=K)
+    swapped = {0: expected[1], 1: expected[0]}
+    text = text_of(assert_approx_equal, released(right, noise), swapped, k=K)
+    assert "6 of 6 values are off" in text and "tolerances; probability at most" in text
+    # A column that is shifted by one deviation, or scaled.
+    for wrong in (x + 10, x * 0.7):
+        assert "off" in text_of(assert_approx_equal, released(asked(group, wrong), noise), expected, k=K)
+    # The quantiles of two ranks exchanged.
+    plan = right.plan(epsilon=8, delta=1e-6, noise=noise)
+    turned = {0.25: 0.75, 0.5: 0.5, 0.75: 0.25}
+    text = text_of(assert_approx_equal, tampered(plan, lambda e: {"rank": turned[e.rank]}), expected, k=K)
+    assert "4 of 6" in text and "q_50" not in text
+    # Values mapped to other bounds than those of the plan.
+    text = text_of(assert_approx_equal, tampered(plan, lambda e: {"upper": 130.0}), expected, k=K)
+    assert "off by +" in text
+
+
+def tampered(plan, change) -> sf.Release:
+    """A release that computes its quantiles otherwise than its plan says."""
+    from dataclasses import replace
+
+    estimates = tuple(
+        replace(e, **change(e)) if e.kind == "quantile" else e for e in plan.requirements.estimates
+    )
+    release = sf.Release(
+        replace(plan, requirements=replace(plan.requirements, estimates=estimates)),
+        unsafe_words=SeededWords(1),
+    )
+    release.to_arrow()
+    release.plan = plan
+    return release
+
+
+@pytest.mark.parametrize("noise", LAWS)
+def test_mistaken_bounds_must_fail(noise):
+    """A test clamps to the bounds that it means; other ones in the question are noticed either way."""
+    group, x = columns()
+    text = text_of(assert_approx_equal, released(asked(group, x, 50), noise), expected_of(group, x), k=K)
+    assert "and the release's bounds are [0, 50]: clamp the values" in text
+    clamped = expected_of(group, np.minimum(x, 50))
+    assert_approx_equal(released(asked(group, x, 50), noise), clamped, k=K)
+    assert "1 q_50" in text_of(assert_approx_equal, released(asked(group, x), noise), clamped, k=K)
+
+
+def test_a_message_tells_distance_and_probability():
+    table = sf.scan(pa.table({"id": range(3000), "x": np.arange(3000) / 30}), privacy_unit="id")
+    question = table.bound(rows=1).agg(q=sf.quantiles("x", [0.5], lower=0, upper=100))
+    release = released(question, "laplace")
+    assert_approx_equal(release, {"q_50": np.arange(3000) / 30}, k=K)
+    text = text_of(assert_approx_equal, release, {"q_50": np.arange(3000) / 60}, k=K)
+    found = text.splitlines()[1].split()
+    # all q_50: 49.9, expected 25 within 9.9: off by +24.9 = 2.5 tolerances; probability at most ...
+    assert float(found[4]) == pytest.approx(25, abs=0.05)
+    within, off, units = float(found[6].rstrip(":")), float(found[9]), float(found[11])
+    assert off == pytest.approx(25, abs=1) and units == pytest.approx(off / within, rel=0.01)
+    walk = Walk(
+        counts_of({int(v / 100 * LEAVES): STEP for v in np.arange(3000) / 60}),
+        release.plan.laws[release.plan.requirements.estimates[0].total], 0.5, 0.0, 100.0,
+    )  # fmt: skip
+    actual = release.to_arrow()["q_50"][0].as_py()
+    judged = walk.judge(actual, 23)
+    # The probability is that of a k at which the interval just holds it.
+    wide = walk.judge(actual, -judged.log10_probability * 1.05).tolerance
+    narrow = walk.judge(actual, -judged.log10_probability * 0.95).tolerance
+    assert narrow < actual - walk.without_noise <= wide
+    assert walk.judge(100.5, 23).log10_probability == -math.inf
+
+
+@pytest.mark.parametrize("noise", LAWS)
+def test_a_recorder_keeps_leaf_counts(noise):
+    """Rows over the limit, missing and infinite values, values outside, private groups: as the engine counts."""
+    rng, units = np.random.default_rng(5), 3000
+    ids = np.repeat(np.arange(units), 3)
+    x = rng.normal(50, 40, 3 * units)
+    values = [None if i % 11 == 0 else math.inf if i % 13 == 0 else v for i, v in enumerate(x.tolist())]
+    table = sf.scan(pa.table({"id": ids, "g": ids % 2, "x": values}), privacy_unit="id")
+    question = table.group_by("g").bound(groups=1, rows=2).agg(
+        u=sf.count_units(), q=sf.quantiles("x", [0.25, 0.5, 0.75], lower=0, upper=100)
+    )  # fmt: skip
+    with recording() as recorder:
+        release = released(question, noise)
+        recorded = recorder[release]
+    assert recorded.truth.num_rows == 2 == recorded.kept.num_rows
+    assert {"leaf", "weight"} == set(recorded.truth["q_50"][0].as_py()[0])
+    for truth in (recorded.truth, recorded.kept, recorded.truth.to_pylist()):
+        assert_approx_equal(release, truth, k=K)
+    assert_noisy(release, recorded.truth, k=K)
+
+
+def test_only_quantiles_show_no_noise():
+    _, x = columns()
+    table = sf.scan(pa.table({"id": range(4000), "x": x}), privacy_unit="id")
+    release = released(table.bound(rows=1).agg(q=sf.quantiles("x", [0.5], lower=0, upper=100)), "laplace")
+    with pytest.raises(RefusalError, match="a quantile can be the same with noise and without"):
+        assert_noisy(release, {"q_50": x}, k=K)
+
+
+def test_what_is_no_groups_values_is_named():
+    group, x = columns()
+    release = released(asked(group, x), "laplace")
+    with pytest.raises(RefusalError, match="q_50 is a quantile.*Pass the group's own values.*tolerance="):
+        assert_approx_equal(release, {0: {"q_50": 35.0}, 1: {"q_50": 60.0}}, k=K)
+    with pytest.raises(RefusalError, match="q_50 is a quantile"):
+        assert_approx_equal(release, {0: {"q_50": x[group == 0]}, 1: {"q_50": 60.0}}, k=K)
+    bad = ["abc", None, math.nan, ["a"], [[1.0]], {"leaf": 1}, [{"leaf": 1}], [{"leaf": LEAVES, "weight": 1}]]
+    bad += [[{"leaf": 1, "weight": -1}], [{"leaf": 1.5, "weight": 1}], 5 + 2j, object()]
+    for wrong in bad:
+        with pytest.raises(ParameterError, match="^expected of 0 q_50 is"):
+            assert_approx_equal(release, {0: {"q_50": wrong}}, k=K)
+    text = text_of(assert_approx_equal, release, {0: {"q_50": [5, Fraction(201, 2)]}}, k=K)
+    assert "expected of 0 q_50 has the value 201/2" in text
