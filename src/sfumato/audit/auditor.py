@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -152,7 +152,13 @@ def audit(
         progress,
     )
     report: Report = chosen.run(task)
-    return report
+    settings = (
+        ("neighbors", neighbors if pairs is None else "pairs given by the caller"),
+        ("datasets", f"{len(task.datasets):,}" if pairs is None else "none but those of the pairs"),
+        ("max_samples", f"{max_samples:,}"),
+        ("seconds", f"{seconds:g}"),
+    )
+    return replace(report, settings=settings)
 
 
 def _method(method: Any) -> Any:
@@ -211,7 +217,9 @@ class Betting:
         if not violated:
             _check_outputs(tests, task.mechanism)
         pair, lower = epsilon_lower(tests, task.confidence)
-        found = witness(max(tests, key=lambda t: t.log_wealth)) if violated else None
+        told = [t for t in tests if t.wagered]
+        most = max(told, key=lambda t: t.log_wealth if violated else t.samples, default=None)
+        found = None if most is None else witness(most)
         excluded = None if violated else _excluded(tests, task, lower, needed)
         return Report(
             mechanism=task.mechanism.name,
@@ -221,13 +229,14 @@ class Betting:
             delta=pair.delta,
             confidence=task.confidence,
             alpha=task.alpha,
-            witness=found,
+            witness=found if violated else None,
             samples=spent,
             seconds=time.monotonic() - started,
             edges=tuple((t.edge.name, t.samples) for t in tests),
             excluded=excluded,
             trace=tuple(trace),
             notes=_notes(tests),
+            closest=None if violated else found,
         )
 
 
