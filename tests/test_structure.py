@@ -27,7 +27,7 @@ BELOW = {
     "engines": {"errors", "exact", "framework", "transformations", "query"},
     "audit": {"errors", "exact", "noise"},
     "testing": {"errors", "exact", "noise", "budget", "transformations", "query", "audit"},
-    "cli": {"errors", "exact", "query", "engines"},
+    "cli": {"errors", "exact", "query", "engines", "audit"},
 }
 
 

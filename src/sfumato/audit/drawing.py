@@ -129,7 +129,10 @@ def direction(bars: Bars, claim: Pair, name: str, sides: tuple[str, str]) -> Fig
         np.array(bars.counts), np.array(bars.others), claim, samples=bars.samples, confidence=_CONFIDENCE
     )
     over, surely = p > bound, compared.failing
-    top = float(max(p.max(), min(bound.max(), _CUT * p.max()))) or min(float(bound.max()), 1.0) or 1.0
+    top = (
+        float(min(max(p.max(), min(bound.max(), _CUT * p.max())), 1.0)) or min(float(bound.max()), 1.0) or 1.0
+    )
+    named = len(bars.labels) == len(p)
     frame = _Frame(len(p), top * 1.06)
     marks = "".join(
         frame.box(i, float(bound[i]), float(p[i]), "sure" if surely[i] else "over")
@@ -137,7 +140,7 @@ def direction(bars: Bars, claim: Pair, name: str, sides: tuple[str, str]) -> Fig
     )
     marks += "".join(frame.flag(i, float(p[i])) for i in np.flatnonzero(surely).tolist())
     body = [
-        frame.axes(_ticks(0.0, top), bars.labels, len(bars.labels) == len(p), bars.what),
+        frame.axes(_ticks(0.0, top), bars.labels, named, "" if named else bars.what),
         frame.steps(p.tolist(), "seen", closed=True),
         marks,
         frame.steps(p.tolist(), "outline"),

@@ -124,8 +124,8 @@ def _event(report: Report, witness: Witness) -> str:
         f"<table><caption>Share of {witness.samples:,} draws on each side that are in the event. The pair: "
         f"{escaped(witness.edge)}.</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>\n"
         f"<p>With epsilon = {number(witness.epsilon)} and delta = {number(witness.delta)}, the claim permits "
-        f"the first share up to {number(min(permitted, 1.0))}, sampling error aside. The shares by themselves "
-        f"say epsilon = {number(witness.observed_epsilon)}.</p>\n"
+        f"the first share up to {number(min(permitted, 1.0))}, sampling error aside. The shares by "
+        f"themselves say epsilon = {number(witness.observed_epsilon)}.</p>\n"
         f"<p>To audit this pair again, after <code>from sfumato.audit import *</code>:</p>\n"
         f'<pre class="replay"><code>{escaped(witness.replay)}</code></pre>'
     )

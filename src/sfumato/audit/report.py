@@ -191,11 +191,11 @@ class Report:
         path.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8", errors="replace")
 
 
-def written_suffix(path: Path) -> str:
-    """Return how a report's path ends, if a report can be written so."""
+def written_suffix(path: Path, name: str = "path") -> str:
+    """Return how the path ends that a report is written to; `name` is the parameter that it came by."""
     suffix = path.suffix.lower()
     if suffix not in (".html", ".json", ".txt"):
-        raise ParameterError("path", str(path), "a name that ends in .html, .json or .txt")
+        raise ParameterError(name, str(path), "a name that ends in .html, .json or .txt")
     return suffix
 
 
