@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import threading
 from dataclasses import replace
 from fractions import Fraction
 from html.parser import HTMLParser
@@ -80,6 +81,9 @@ AUDITS = {
         lambda d: "yes" if d else None, epsilon=1, method="histogram", pairs=PAIR
     ),
     "epsilon beyond floats": lambda: audit(noisy_sum(1), epsilon=800, pairs=PAIR, max_samples=500),
+    "datasets that cannot be copied": lambda: audit(
+        lambda d: str(type(d)), epsilon=1, pairs=[(threading.Lock(), threading.RLock())]
+    ),
     "lone surrogate": lambda: audit(lambda d: "\ud800" if d else "", epsilon=1, pairs=PAIR),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -83,6 +83,17 @@ class Task:
     seconds: float
     progress: Callable[[Progress], None] | None
 
+    @property
+    def settings(self) -> tuple[tuple[str, str], ...]:
+        """What a report says of the options."""
+        given = not self.datasets
+        return (
+            ("neighbors", "pairs given by the caller" if given else self.neighbors),
+            ("datasets", "those of the pairs" if given else f"{len(self.datasets):,}"),
+            ("max_samples", f"{self.max_samples:,}"),
+            ("seconds", f"{self.seconds:g}"),
+        )
+
 
 def audit(
     mechanism: Callable[..., Any] | Mechanism,
@@ -152,13 +163,7 @@ def audit(
         progress,
     )
     report: Report = chosen.run(task)
-    settings = (
-        ("neighbors", neighbors if pairs is None else "pairs given by the caller"),
-        ("datasets", f"{len(task.datasets):,}" if pairs is None else "none but those of the pairs"),
-        ("max_samples", f"{max_samples:,}"),
-        ("seconds", f"{seconds:g}"),
-    )
-    return replace(report, settings=settings)
+    return report
 
 
 def _method(method: Any) -> Any:
@@ -237,6 +242,7 @@ class Betting:
             trace=tuple(trace),
             notes=_notes(tests),
             closest=None if violated else found,
+            settings=task.settings,
         )
 
 

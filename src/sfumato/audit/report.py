@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -157,12 +157,16 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as numbers, texts, lists and mappings; datasets as Python code."""
-        found = asdict(self)
-        for name, witness in (("witness", self.witness), ("closest", self.closest)):
-            if witness is not None:
-                found[name]["dataset"] = literal(witness.dataset)
-                found[name]["neighbour"] = literal(witness.neighbour)
-                found[name]["observed_epsilon"] = witness.observed_epsilon
+        # Datasets first: some, such as a connection's tables, cannot be copied.
+        witnesses = {"witness": self.witness, "closest": self.closest}
+        as_code = {
+            name: replace(w, dataset=literal(w.dataset), neighbour=literal(w.neighbour))
+            for name, w in witnesses.items()
+            if w is not None
+        }
+        found = asdict(replace(self, **as_code))  # type: ignore[arg-type]
+        for name, witness in as_code.items():
+            found[name]["observed_epsilon"] = witness.observed_epsilon
         plain: dict[str, Any] = _finite(found)
         return plain
 
