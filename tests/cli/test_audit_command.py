@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import shlex
 import subprocess
 import sys
+import textwrap
+from pathlib import Path
 
 import pytest
+import typer
 from rich.console import Console
 
 from sfumato.audit import Progress
+from sfumato.cli.main import app
 from sfumato.cli.meter import Meter
 
 MODULE = """
@@ -220,6 +226,36 @@ def test_help_is_quick():
     options = "epsilon delta zcdp gaussian alpha neighbors method seconds max-samples data pairs output"
     for option in options.split(" "):
         assert f"--{option}" in done.stdout
+
+
+def test_the_example_of_the_docs(folder, run):
+    """The module and the command of docs/cli.md; its noise comes from the operating system."""
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    section = page.partition("## Audit a mechanism")[2]
+    blocks = [
+        textwrap.dedent(b) for b in re.findall(r"(?:^    .*\n|^\n)+", section, re.MULTILINE) if b.strip()
+    ]
+    module, shell = blocks[0], blocks[1].strip().splitlines()
+    (folder / "counts.py").write_text(module)
+    try:
+        done = run(*shlex.split(shell[0])[2:])
+    finally:
+        sys.modules.pop("counts", None)
+    assert shell[0].startswith("$ sfumato audit") and done.exit_code == 1, done.output
+    said = done.stdout.splitlines()
+    assert (said[0], said[-1]) == (shell[1], shell[-1])
+    assert {line[:13] for line in shell[1:]} <= {line[:13] for line in said}
+    assert (folder / "report.html").exists()
+
+
+def test_the_options_of_the_docs_are_those_of_the_command():
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    table = page.partition("## Audit a mechanism")[2].partition("exit code")[0]
+    told = {
+        o for line in table.splitlines() if line.startswith("| `-") for o in re.findall(r"`(--[\w-]+)", line)
+    }
+    command = typer.main.get_command(app).commands["audit"]
+    assert told == {o for p in command.params for o in p.opts if o.startswith("--")} - {"--help"}
 
 
 # Live progress.
