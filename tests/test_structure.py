@@ -37,7 +37,7 @@ BELOW = {
     "beam": {"engines"},
     "audit": {"errors", "exact", "noise"},
     "testing": {"errors", "exact", "noise", "budget", "transformations", "query", "audit"},
-    "cli": {"errors", "exact", "query", "engines"},
+    "cli": {"errors", "exact", "query", "engines", "audit"},
 }
 
 

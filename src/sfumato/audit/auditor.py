@@ -83,6 +83,17 @@ class Task:
     seconds: float
     progress: Callable[[Progress], None] | None
 
+    @property
+    def settings(self) -> tuple[tuple[str, str], ...]:
+        """What a report says of the options."""
+        given = not self.datasets
+        return (
+            ("neighbors", "pairs given by the caller" if given else self.neighbors),
+            ("datasets", "those of the pairs" if given else f"{len(self.datasets):,}"),
+            ("max_samples", f"{self.max_samples:,}"),
+            ("seconds", f"{self.seconds:g}"),
+        )
+
 
 def audit(
     mechanism: Callable[..., Any] | Mechanism,
@@ -211,7 +222,9 @@ class Betting:
         if not violated:
             _check_outputs(tests, task.mechanism)
         pair, lower = epsilon_lower(tests, task.confidence)
-        found = witness(max(tests, key=lambda t: t.log_wealth)) if violated else None
+        told = [t for t in tests if t.wagered]
+        most = max(told, key=lambda t: t.log_wealth if violated else t.samples, default=None)
+        found = None if most is None else witness(most)
         excluded = None if violated else _excluded(tests, task, lower, needed)
         return Report(
             mechanism=task.mechanism.name,
@@ -221,13 +234,15 @@ class Betting:
             delta=pair.delta,
             confidence=task.confidence,
             alpha=task.alpha,
-            witness=found,
+            witness=found if violated else None,
             samples=spent,
             seconds=time.monotonic() - started,
             edges=tuple((t.edge.name, t.samples) for t in tests),
             excluded=excluded,
             trace=tuple(trace),
             notes=_notes(tests),
+            closest=None if violated else found,
+            settings=task.settings,
         )
 
 

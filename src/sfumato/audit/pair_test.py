@@ -107,6 +107,11 @@ class PairTest:
         self.log_wealth = self.log_share + float(np.logaddexp.reduce([*reserved, *totals]))
         self._learn()
 
+    @property
+    def wagered(self) -> bool:
+        """Whether a bet was made."""
+        return any(w.log_wealth is not None for w in self.wagers)
+
     def best(self) -> tuple[Wager, Place]:
         """Return the bet with the most wealth: its feature, and (direction, family, criterion, pair)."""
         wager = max((w for w in self.wagers if w.log_wealth is not None), key=lambda w: w.total)

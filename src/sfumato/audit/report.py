@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from sfumato.audit.literals import literal
+from sfumato.errors import ParameterError
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,9 @@ class Report:
         trace: wealth over samples.
         method: "betting" or "histogram".
         notes: what a reader should know, such as pairs on which both sides always raise.
+        closest: where nothing was found, the pair that was looked at most and the event with the most
+            evidence there; None if violated, or if there was nothing to bet on.
+        settings: options of the audit and their values, in words.
     """
 
     mechanism: str
@@ -139,6 +144,8 @@ class Report:
     trace: tuple[Point, ...] = field(default=(), repr=False)
     method: str = "betting"
     notes: tuple[str, ...] = ()
+    closest: Witness | None = field(default=None, repr=False)
+    settings: tuple[tuple[str, str], ...] = ()
 
     def __bool__(self) -> bool:
         raise TypeError("a Report is neither true nor false: ask report.violated")
@@ -150,17 +157,50 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as numbers, texts, lists and mappings; datasets as Python code."""
-        found = asdict(self)
-        if self.witness is not None:
-            found["witness"]["dataset"] = literal(self.witness.dataset)
-            found["witness"]["neighbour"] = literal(self.witness.neighbour)
-            found["witness"]["observed_epsilon"] = self.witness.observed_epsilon
+        # Datasets first: some, such as a connection's tables, cannot be copied.
+        witnesses = {"witness": self.witness, "closest": self.closest}
+        as_code = {
+            name: replace(w, dataset=literal(w.dataset), neighbour=literal(w.neighbour))
+            for name, w in witnesses.items()
+            if w is not None
+        }
+        found = asdict(replace(self, **as_code))  # type: ignore[arg-type]
+        for name, witness in as_code.items():
+            found[name]["observed_epsilon"] = witness.observed_epsilon
         plain: dict[str, Any] = _finite(found)
         return plain
 
     def to_json(self) -> str:
         """Return the report as JSON; infinities are the texts "inf" and "-inf"."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+    def to_html(self) -> str:
+        """Return the report as a page with pictures, which needs no other file, no network and no script."""
+        from sfumato.audit.page import page
+
+        return page(self)
+
+    def write(self, path: str | Path) -> None:
+        """Write the report to a file.
+
+        Args:
+            path: ends in .html (a page with pictures), .json or .txt; a file of that name is replaced.
+        Raises:
+            ParameterError: the path ends otherwise.
+            OSError: the file cannot be written.
+        """
+        writers = {".html": self.to_html, ".json": self.to_json, ".txt": self.__str__}
+        path = Path(path)
+        text = writers[written_suffix(path)]()
+        path.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8", errors="replace")
+
+
+def written_suffix(path: Path, name: str = "path") -> str:
+    """Return how the path ends that a report is written to; `name` is the parameter that it came by."""
+    suffix = path.suffix.lower()
+    if suffix not in (".html", ".json", ".txt"):
+        raise ParameterError(name, str(path), "a name that ends in .html, .json or .txt")
+    return suffix
 
 
 def _finite(value: Any) -> Any:

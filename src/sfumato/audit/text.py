@@ -33,16 +33,9 @@ def text(report: Report) -> str:
         _line("epsilon", f"at least {report.epsilon_lower:.3g}{at}, with {report.confidence:.3g} confidence")
     )
     if excluded is not None:
-        if math.isfinite(excluded.excess):
-            lines.append(
-                _line(
-                    "excluded",
-                    f"P(A) - e^epsilon Q(A) - delta above {excluded.excess:.3g}, for all half-lines A of "
-                    "each number in the outputs, on all pairs of datasets that were looked at, with "
-                    f"{report.confidence:.3g} confidence",
-                )
-            )
-        lines.append(_line("in sight", _sight(excluded.visible_epsilon)))
+        if excluded.excess < 1:  # else it says nothing
+            lines.append(_line("excluded", excess(report)))
+        lines.append(_line("in sight", sight(excluded.visible_epsilon)))
     looked = sum(1 for _, samples in report.edges if samples)
     pairs = "1 pair" if looked == 1 else f"{looked} pairs"
     lines.append(
@@ -72,7 +65,18 @@ def _ratio(observed: float, delta: float) -> str:
     return f": epsilon {observed:.3g} by themselves" + (f" at delta = {delta:g}" if delta else "")
 
 
-def _sight(visible: float) -> str:
+def excess(report: Report) -> str:
+    """Say what a pass excludes."""
+    assert report.excluded is not None
+    return (
+        f"P(A) - e^epsilon Q(A) - delta above {report.excluded.excess:.3g}, for all half-lines A of each "
+        "number in the outputs, on all pairs of datasets that were looked at, with "
+        f"{report.confidence:.3g} confidence"
+    )
+
+
+def sight(visible: float) -> str:
+    """Say what could have been found."""
     if visible == math.inf:
         return "nothing: too few draws for any epsilon"
     return f"epsilon above {visible:.3g}: with so many draws, less could not be expected to be found"

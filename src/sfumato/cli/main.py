@@ -1,6 +1,7 @@
-"""`sfumato`: ask in SQL, get a noisy table, error bars, an explanation and a chart.
+"""`sfumato sql`: ask in SQL, get a noisy table, error bars, an explanation and a chart.
 
-Whatever takes long to import is imported by a command when it runs: `sfumato --help` answers at once.
+The other commands join it here. Whatever takes long to import is imported by a command when it runs:
+`sfumato --help` answers at once.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sfumato import __version__
+from sfumato.cli.audit import audit
 from sfumato.errors import EngineError, ParameterError, QueryError, SfumatoError
 
 if TYPE_CHECKING:
@@ -53,6 +55,12 @@ def _root(
     ] = False,
 ) -> None:
     """Ask a table of personal rows; get noisy numbers that are safe to publish."""
+
+
+app.command(
+    epilog="Exit codes: 0 nothing found; 1 violated; 2 the command line must be mended, or the mechanism "
+    "cannot be judged."
+)(audit)
 
 
 @app.command(

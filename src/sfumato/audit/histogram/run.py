@@ -100,6 +100,7 @@ class Run:
             edges=tuple(self.compared),
             method="histogram",
             notes=tuple(self.notes),
+            settings=self.task.settings,
         )
 
     def _tell(self, name: str) -> None:

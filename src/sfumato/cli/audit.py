@@ -1,0 +1,222 @@
+"""`sfumato audit`: look for what breaks a mechanism's claim of privacy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sfumato.errors import ParameterError, QueryError, SfumatoError
+
+if TYPE_CHECKING:
+    from sfumato.audit import Claim, Report
+
+
+class Verdict(IntEnum):
+    """What the shell is told."""
+
+    NOTHING_FOUND = 0
+    VIOLATED = 1
+    NONE = 2  # the command line must be mended, or the mechanism cannot be judged
+    STOPPED = 130  # by the keyboard: no verdict either
+
+
+def audit(
+    mechanism: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:NAME",
+            help="A function mechanism(dataset, size) or mechanism(dataset), such as package.module:name. "
+            "Modules of the current folder are found too.",
+            show_default=False,
+        ),
+    ],
+    epsilon: Annotated[
+        str | None, typer.Option("--epsilon", metavar="NUMBER", help="The claim.", show_default=False)
+    ] = None,
+    delta: Annotated[
+        str | None,
+        typer.Option("--delta", metavar="NUMBER", help="Of the claim; 0 if left out.", show_default=False),
+    ] = None,
+    zcdp: Annotated[
+        str | None,
+        typer.Option(
+            "--zcdp", metavar="RHO", help="A claim of zCDP, in place of --epsilon.", show_default=False
+        ),
+    ] = None,
+    gaussian: Annotated[
+        str | None,
+        typer.Option(
+            "--gaussian",
+            metavar="MU",
+            help="A claim of Gaussian DP, in place of --epsilon.",
+            show_default=False,
+        ),
+    ] = None,
+    alpha: Annotated[
+        float, typer.Option("--alpha", metavar="NUMBER", help="Bound on the probability of a false alarm.")
+    ] = 1e-6,
+    neighbors: Annotated[
+        str, typer.Option("--neighbors", metavar="KIND", help="add-remove or change-one.")
+    ] = "add-remove",
+    method: Annotated[
+        str, typer.Option("--method", metavar="NAME", help="betting or histogram.")
+    ] = "betting",
+    seconds: Annotated[float, typer.Option("--seconds", metavar="NUMBER", help="Limit on time.")] = 60.0,
+    max_samples: Annotated[
+        int, typer.Option("--max-samples", metavar="N", help="Limit on the draws a side, over all pairs.")
+    ] = 1_000_000,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data",
+            metavar="MODULE:NAME",
+            help="Datasets to make neighbours from: a list, or a function that returns one.",
+            show_default=False,
+        ),
+    ] = None,
+    pairs: Annotated[
+        str | None,
+        typer.Option(
+            "--pairs",
+            metavar="MODULE:NAME",
+            help="Pairs (dataset, neighbour): a list, or a function that returns one.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="PATH",
+            help="Write the report to .html, .json or .txt. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Look for datasets and an event that break a mechanism's claim of privacy.
+
+    An audit that finds nothing is no proof. Without --data and --pairs, the datasets are lists of numbers.
+    """
+    from sfumato.cli.terminal import forgiving, print_error
+
+    forgiving()
+    paths = tuple(output or ())
+    try:
+        _check_paths(paths)
+        found = _run(
+            mechanism,
+            _claim(epsilon, delta, zcdp, gaussian),
+            _listed(data, "--data"),
+            _listed(pairs, "--pairs"),
+            alpha=alpha,
+            neighbors=neighbors,
+            method=method,
+            seconds=seconds,
+            max_samples=max_samples,
+        )
+        _tell(found, paths)
+    except SfumatoError as error:
+        print_error(str(error))
+        raise typer.Exit(Verdict.NONE) from None
+    except OSError as error:
+        print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        raise typer.Exit(Verdict.NONE) from None
+    except KeyboardInterrupt:
+        print_error("stopped before the audit ended: there is no verdict")
+        raise typer.Exit(Verdict.STOPPED) from None
+    raise typer.Exit(Verdict.VIOLATED if found.violated else Verdict.NOTHING_FOUND)
+
+
+def _run(target: str, claim: Claim, data: Any, pairs: Any, **options: Any) -> Report:
+    from sfumato.audit import audit
+    from sfumato.cli.meter import Meter
+
+    if options["method"] not in ("betting", "histogram"):
+        raise ParameterError("--method", options["method"], "betting or histogram")
+    mechanism = _mechanism(target)
+    with Meter(options["method"] == "betting") as meter:
+        return audit(mechanism, claim=claim, data=data, pairs=pairs, progress=meter, **options)
+
+
+def _tell(report: Report, paths: tuple[Path, ...]) -> None:
+    from rich.text import Text
+
+    from sfumato.cli.terminal import printer, visible
+
+    console = printer()
+    text = Text(visible(str(report), lines=True))
+    text.highlight_regex(r"^VIOLATED", "bold red")
+    # Before any file: a full disk must not cost the verdict.
+    console.print(text, soft_wrap=True)
+    for path in paths:
+        report.write(path)
+    if paths:
+        console.print(Text(f"Wrote {', '.join(map(str, paths))}."), soft_wrap=True)
+
+
+def _mechanism(target: str) -> Any:
+    from sfumato.audit import Mechanism
+    from sfumato.cli.named import find
+
+    found = find(target, "MODULE:NAME")
+    if not callable(found) and not isinstance(found, Mechanism):
+        kind = type(found).__name__
+        raise QueryError(
+            f"MODULE:NAME: {target} is of type {kind}, which cannot be called; name a function "
+            "mechanism(dataset, size), which returns size outputs, or mechanism(dataset), which returns one"
+        )
+    return found
+
+
+def _claim(epsilon: str | None, delta: str | None, zcdp: str | None, gaussian: str | None) -> Claim:
+    from sfumato.audit import claims
+
+    given = {"--epsilon": epsilon, "--zcdp": zcdp, "--gaussian": gaussian}
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) != 1:
+        what = f"it is given {len(named)} times, by {' and '.join(named)}" if named else "it is missing"
+        raise QueryError(f"The claim: {what}; write one of --epsilon 1, --zcdp 0.5, --gaussian 1")
+    if delta is not None and epsilon is None:
+        raise QueryError(f"--delta belongs to --epsilon; leave it out with {named[0]}")
+    if epsilon is not None:
+        return claims.approximate(epsilon, delta or 0)
+    return claims.zcdp(zcdp) if zcdp is not None else claims.gaussian(gaussian or "")
+
+
+def _listed(target: str | None, option: str) -> list[Any] | None:
+    """Return the list that a name stands for, or the one that a function of that name returns."""
+    from sfumato.cli.named import find
+
+    if target is None:
+        return None
+    found = find(target, option)
+    if callable(found):
+        try:
+            found = found()
+        except Exception as error:  # anybody's function may raise whatever it likes
+            raise QueryError(f"{option}: {target}() failed: {type(error).__name__}: {error}") from error
+    if not isinstance(found, Iterable) or isinstance(found, (str, bytes, dict)):
+        kind = type(found).__name__
+        raise QueryError(
+            f"{option}: {target} gives a {kind}; it must be a list, or a function that returns one"
+        )
+    return list(found)
+
+
+def _check_paths(paths: tuple[Path, ...]) -> None:
+    """Refuse what could not be written, before anything is drawn."""
+    from sfumato.audit.report import written_suffix
+
+    for path in paths:
+        written_suffix(path, "--output")
+        if not path.absolute().parent.is_dir():
+            raise QueryError(
+                f"--output: {str(path)!r}: there is no folder {str(path.parent)!r}; make it first"
+            )
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise QueryError("--output: a file is named twice; give each its own name")
