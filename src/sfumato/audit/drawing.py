@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sfumato.audit.buckets import Comparison
 from sfumato.audit.claims import Pair
+from sfumato.audit.histogram.buckets import Comparison
 from sfumato.audit.report import Histogram, Point, Witness
 
 # All pictures have one size, chosen so that their text can still be read on a telephone.
