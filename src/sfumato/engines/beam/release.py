@@ -30,9 +30,9 @@ from sfumato.query.table import Question
 # Rows wait as Python objects, then as Arrow columns, before DuckDB sums them.
 BATCH_ROWS, BUNDLE_ROWS = 1 << 16, 1 << 20
 # Parts of a shard are added up when so much came since the last time.
-JOIN_BYTES, JOIN_PARTS = 1 << 23, 1 << 10
+JOIN_BYTES, JOIN_PARTS = 1 << 24, 1 << 10
 # Before a shuffle less is worth it.
-SHUFFLE_BYTES = 1 << 17
+SHUFFLE_BYTES = 1 << 20
 
 Part = tuple[int, bytes]
 
