@@ -15,7 +15,7 @@ def scan(source: Any, *, privacy_unit: str) -> Table:
 
     Args:
         source: a path to Parquet (globs too), CSV or JSON; "file.duckdb/table" for a table or view
-            in a DuckDB file; a DuckDB relation; an Arrow table, a Polars or a pandas data frame.
+            in a DuckDB file; a DuckDB relation; an Arrow table, a Polars, pandas or Spark data frame.
         privacy_unit: the column that tells whose row it is. Rows where it is NULL are dropped.
     Returns:
         A Table, on which a question is built. No row is read yet.
