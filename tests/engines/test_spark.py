@@ -506,3 +506,14 @@ def test_a_heavy_unit_and_a_heavy_group(spark, fixed_salt):
     found = pa.Table.from_batches(list(asked.engine.statistics(plan.exact, 1000))).to_pydict()
     units = dict(zip(found["g"], found["units"], strict=True))
     assert units.pop(7) >= 900_000 and set(units.values()) <= {1} and len(units) <= 2
+
+
+def test_the_example(spark, tmp_path, monkeypatch, capsys):
+    import runpy
+
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(Path(__file__).parents[2] / "examples" / "spark_release.py"))["main"]()
+    said = capsys.readouterr().out
+    assert (
+        "Read with Spark" in said and "ratings_error" in said and said.count("|   ") + said.count("| ") >= 10
+    )

@@ -15,7 +15,7 @@ def scan(source: Any, *, privacy_unit: str) -> Table:
 
     Args:
         source: a path to Parquet (globs too), CSV or JSON; "file.duckdb/table" for a table or view
-            in a DuckDB file; a DuckDB relation; an Arrow table, a Polars or a pandas data frame; an
+            in a DuckDB file; a DuckDB relation; an Arrow table, a Polars, pandas or Spark data frame; an
             Arrow schema, for rows that a Beam pipeline brings later.
         privacy_unit: the column that tells whose row it is. Rows where it is NULL are dropped.
     Returns:

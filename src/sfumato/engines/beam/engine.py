@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sfumato.query.plan import Plan
 
 
-SHARDS = 32
+SHARDS = 16
 
 
 class BeamEngine:

@@ -28,11 +28,11 @@ from sfumato.query.plan import Plan
 from sfumato.query.table import Question
 
 # Rows wait as Python objects, then as Arrow columns, before DuckDB sums them.
-BATCH_ROWS, BUNDLE_ROWS = 1 << 16, 1 << 20
+BATCH_ROWS, WAITING_BYTES = 1 << 16, 1 << 25
 # Parts of a shard are added up when so much came since the last time.
-JOIN_BYTES, JOIN_PARTS = 1 << 23, 1 << 10
+JOIN_BYTES, JOIN_PARTS = 1 << 24, 1 << 10
 # Before a shuffle less is worth it.
-SHUFFLE_BYTES = 1 << 17
+SHUFFLE_BYTES = 1 << 20
 
 Part = tuple[int, bytes]
 
@@ -160,7 +160,7 @@ class SumRows(beam.DoFn):  # type: ignore[misc]
             if len(self._rows) < BATCH_ROWS:
                 return ()
             self._gather()
-        return self._summed() if self._waiting >= BUNDLE_ROWS else ()
+        return self._summed() if self._waiting >= WAITING_BYTES else ()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """Sum what is left."""
@@ -179,7 +179,7 @@ class SumRows(beam.DoFn):  # type: ignore[misc]
 
     def _add(self, batch: pa.RecordBatch) -> None:
         self._batches.append(batch)
-        self._waiting += batch.num_rows
+        self._waiting += batch.nbytes
 
     def _summed(self) -> list[Part]:
         batches, self._batches, self._waiting = self._batches, [], 0

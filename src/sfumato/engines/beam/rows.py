@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import reduce
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ class Columns:
 
 def _values(rows: Sequence[Any], name: str) -> list[Any]:
     """Return what each row has under a name, or None."""
-    for read in (lambda row: row[name], attrgetter(name), lambda row: _value(row, name)):
+    for read in (itemgetter(name), attrgetter(name), lambda row: _value(row, name)):
         try:
             return list(map(read, rows))
         except Exception:  # of a row that is of another kind, or lacks the name

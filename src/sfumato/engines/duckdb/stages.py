@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -213,30 +213,38 @@ def _load(connection: duckdb.DuckDBPyConnection, table: str, types: Types, paylo
     """Make a table, which DuckDB may spill, of parts that come in one at a time."""
     columns = ", ".join(f"{identifier(name)} {kind}" for name, kind in types)
     connection.execute(f"CREATE TEMP TABLE {table} ({columns})")
-    batches = (batch for data in filter(None, payloads) for batch in pa.ipc.open_stream(data))
-    # What was added up in parts may be of wider types than what was not.
+    batches = (batch for data in payloads if data for batch in pa.ipc.open_stream(data))
+    # Sums that were added up on the way are wider.
     for schema, alike in groupby(batches, key=lambda batch: batch.schema):
-        connection.register("arriving", pa.RecordBatchReader.from_batches(schema, alike))
+        reader = pa.RecordBatchReader.from_batches(schema, alike)
+        connection.register("arriving", reader)
         connection.execute(f"INSERT INTO {table} FROM arriving")
         connection.unregister("arriving")
 
 
 def _payloads(connection: duckdb.DuckDBPyConnection, text: str) -> Iterator[Payload]:
     """Run a query whose first column is the shard, and cut its rows by shard."""
-    for batch in connection.sql(text).to_arrow_reader(BATCH_ROWS):
+    # In order of shards, as a stream has a head of its own: many shards would be many small parts.
+    waiting: list[pa.RecordBatch] = []
+    of = -1
+    for batch in connection.sql(f"FROM ({text}) ORDER BY shard").to_arrow_reader(BATCH_ROWS):
         shard = int64_values(batch.column(0))
-        order = np.argsort(shard, kind="stable")
-        sorted_batch = batch.take(pa.array(order))
-        starts = np.flatnonzero(np.diff(shard[order], prepend=-1))
-        for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
-            part = sorted_batch.slice(start, end - start)
-            yield Payload(int(shard[order[start]]), _stream(part))
+        starts = np.flatnonzero(np.diff(shard, prepend=-1))
+        for start, end in zip(starts, [*starts[1:], len(shard)], strict=True):
+            if waiting and (shard[start] != of or sum(map(len, waiting)) >= BATCH_ROWS):
+                yield Payload(of, _stream(waiting))
+                waiting = []
+            of = int(shard[start])
+            waiting.append(batch.slice(start, end - start))
+    if waiting:
+        yield Payload(of, _stream(waiting))
 
 
-def _stream(batch: pa.RecordBatch) -> bytes:
+def _stream(batches: Sequence[pa.RecordBatch]) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
     return bytes(sink.getvalue())
 
 

