@@ -220,10 +220,12 @@ def in_order(batches: list[NoisyBatch], keys: Sequence[str]) -> NoisyBatch:
         return NoisyBatch(batch.noising, pa.record_batch({"x": [0]}).select([]), batch.numbers)
     table = pa.Table.from_batches([batch.keys for batch in batches])
     with duckdb.connect() as connection:
-        connection.register("given", table.append_column("row number", pa.array(range(table.num_rows))))
+        connection.register(
+            "given", table.append_column("row number", pa.array(range(table.num_rows), pa.int64()))
+        )
         by_key = f'SELECT "row number" FROM given ORDER BY {", ".join(map(identifier, keys))}'
         order = connection.sql(by_key).to_arrow_table()["row number"]
-    rows, numbers = order.to_numpy(), [batch.numbers for batch in batches]
+    rows, numbers = order.to_numpy().astype(np.int64), [batch.numbers for batch in batches]
 
     def gathered(column: Callable[[Any], Any]) -> Any:
         return np.concatenate([column(n) for n in numbers])[rows]
