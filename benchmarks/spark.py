@@ -7,7 +7,7 @@ groups per unit, of units with a heavy tail. Plain Spark SQL keeps 4 groups of e
 xxhash64 and adds up, without noise. Every run is a process of its own, with a session that has already run the
 query on a small file; seconds are of the query alone, to a result on the driver. PipelineDP (`--pipelinedp`: a
 Python that has pipeline-dp and pyspark) runs on a tenth of the rows and is compared row by row. `--growth` adds
-1, 3, 10 and 30 million rows.
+1, 3, 10 and 30 million rows, `--hot` a table in which one unit has a million rows and one group ten million.
 """
 
 from __future__ import annotations
@@ -83,7 +83,17 @@ def pipelinedp(path):
     accountant.compute_budgets()
     result.collect()
 
-run = {"plain": plain, "ours": ours, "pipelinedp": pipelinedp}[what]
+def hot(path):
+    # A unit with a million rows in 100,000 groups, and a group with ten million units.
+    import sfumato as sf
+    size = 11_000_000 if path != small else 11_000
+    frame = spark.range(size).selectExpr(
+        "IF(id % 11 = 0, -1, id) AS unit", "IF(id % 11 = 0, id % 100000, -7) AS grp", "CAST(id % 50 AS DOUBLE) AS x")
+    question = sf.scan(frame, privacy_unit="unit").group_by("grp").bound(groups=4, rows=1).agg(
+        n=sf.count(), total=sf.sum("x", lower=0, upper=50), mean=sf.mean("x", lower=0, upper=50))
+    question.release(epsilon=1, delta=1e-6).collect()
+
+run = {"plain": plain, "ours": ours, "pipelinedp": pipelinedp, "hot": hot}[what]
 run(small)
 threading.Thread(target=watch, daemon=True).start()
 start = time.perf_counter()
@@ -119,11 +129,12 @@ def report(name: str, runs: list[dict[str, float]], rows: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000])
+    parser.add_argument("--rows", type=int, nargs="*", default=[1_000_000, 10_000_000])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--pipelinedp", metavar="PYTHON")
     parser.add_argument("--growth", action="store_true")
+    parser.add_argument("--hot", action="store_true")
     options = parser.parse_args()
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
     small = generate(10_000, options.folder)
@@ -148,6 +159,8 @@ def main() -> None:
             report(
                 "sfumato release", [run(sys.executable, generate(rows, options.folder), small, "ours")], rows
             )
+    if options.hot:
+        report("a hot unit and a hot group", [run(sys.executable, Path("hot"), small, "hot")], 11_000_000)
     print(f"load average {os.getloadavg()[0]:.1f}")
 
 

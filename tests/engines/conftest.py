@@ -227,7 +227,7 @@ def in_order(batches: list[NoisyBatch], keys: Sequence[str]) -> NoisyBatch:
         )
         by_key = f'SELECT "row number" FROM given ORDER BY {", ".join(map(identifier, keys))}'
         order = connection.sql(by_key).to_arrow_table()["row number"]
-    rows, numbers = order.to_numpy(), [batch.numbers for batch in batches]
+    rows, numbers = order.to_numpy().astype(np.int64), [batch.numbers for batch in batches]
 
     def gathered(column: Callable[[Any], Any]) -> Any:
         return np.concatenate([column(n) for n in numbers])[rows]

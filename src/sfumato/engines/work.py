@@ -13,14 +13,15 @@ import hashlib
 import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.noise import KeyedWords
 from sfumato.query.noising import Noising, NoisyBatch
+from sfumato.query.output import regular
 from sfumato.query.plan import Plan
 from sfumato.query.release import BATCH_GROUPS, BATCH_TREES, check_error_columns
 
@@ -60,7 +61,8 @@ class Work:
     def noisy(self, shard: int, payloads: Iterable[bytes]) -> Iterator[NoisyBatch]:
         """Yield all groups of one shard with their noise; at least one batch."""
         rows = BATCH_TREES if self.stages.has_trees else BATCH_GROUPS
-        for batch in self.stages.merged(shard, payloads, rows):
+        # Noise goes by batches, so where one ends must not depend on how they were computed.
+        for batch in regular(self.stages.merged(shard, payloads, rows), rows):
             yield self.noising.draw(batch, KeyedWords(self.secret, digest(batch)))
 
     @property
@@ -73,17 +75,32 @@ def digest(batch: pa.RecordBatch) -> bytes:
     """Return what is equal for equal batches, and for no others: of values, not of how they lie in memory."""
     hashed = hashlib.sha256()
     for column in batch.columns:
-        # What lies under a NULL, and in the unused bits of booleans, is not determined.
-        present = column.is_valid().cast(pa.uint8())
-        values = column.drop_null()
-        for part in (present, _bytewise(values)):
-            sink = pa.BufferOutputStream()
-            single: Any = pa.RecordBatch.from_arrays([part], names=["values"])
-            with pa.ipc.new_stream(sink, single.schema) as writer:
-                writer.write_batch(single)
-            hashed.update(sink.getvalue())
+        for part in _encoded(column):
+            hashed.update(part)
     return hashed.digest()
 
 
-def _bytewise(values: pa.Array) -> pa.Array:
-    return pc.cast(values, pa.uint8()) if pa.types.is_boolean(values.type) else values
+def _encoded(column: pa.Array) -> Iterator[bytes]:
+    """Yield a column's type, length and values; each part says how long the next is."""
+    yield f"{column.type} {len(column)}\n".encode()
+    # What lies under a NULL, before and behind a slice, and in the unused bits of booleans is not determined.
+    yield column.is_valid().to_numpy(zero_copy_only=False).tobytes()
+    values = column.drop_null()
+    kind, start, end = values.type, values.offset, values.offset + len(values)
+    if not len(values):
+        return
+    if pa.types.is_boolean(kind):
+        yield values.to_numpy(zero_copy_only=False).tobytes()
+    elif pa.types.is_list(kind):
+        yield pc.list_value_length(values).to_numpy(zero_copy_only=False).tobytes()
+        yield from _encoded(values.flatten())
+    elif pa.types.is_struct(kind):
+        for field in values.flatten():
+            yield from _encoded(field)
+    elif pa.types.is_string(kind) or pa.types.is_binary(kind):
+        yield pc.binary_length(values).to_numpy(zero_copy_only=False).tobytes()
+        offsets = np.frombuffer(values.buffers()[1], np.int32)[start : end + 1]
+        yield values.buffers()[2].slice(offsets[0], offsets[-1] - offsets[0]).to_pybytes()
+    else:
+        width = kind.bit_width // 8
+        yield values.buffers()[1].slice(start * width, (end - start) * width).to_pybytes()

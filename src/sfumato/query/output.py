@@ -41,22 +41,23 @@ def write(path: Path, batches: Iterator[pa.RecordBatch]) -> None:
         part.unlink(missing_ok=True)
 
 
-def regular(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Cut batches anew, into a fixed number of rows.
+def regular(batches: Iterator[pa.RecordBatch], rows: int | None = None) -> Iterator[pa.RecordBatch]:
+    """Cut batches anew, into a fixed number of rows: those of a row group, unless others are asked for.
 
     A batch of a release holds the groups that were selected among a fixed number of exact ones:
     its length, seen in a file's row groups, would tell how many there were.
     """
+    each = ROW_GROUP if rows is None else rows
     waiting: list[pa.RecordBatch] = []
     size, schema = 0, None
     for batch in batches:
         schema = batch.schema
         waiting.append(batch)
         size += batch.num_rows
-        if size >= ROW_GROUP:
+        if size >= each:
             table = pa.Table.from_batches(waiting).combine_chunks()
-            whole = size - size % ROW_GROUP
-            yield from table.slice(0, whole).to_batches(max_chunksize=ROW_GROUP)
+            whole = size - size % each
+            yield from table.slice(0, whole).to_batches(max_chunksize=each)
             waiting, size = table.slice(whole).to_batches(), size - whole
     if schema is not None:
         rest = pa.Table.from_batches(waiting, schema=schema).combine_chunks().to_batches()

@@ -203,7 +203,8 @@ class Question:
             group_selection: "auto" (keeps most), "truncated_geometric", "laplace" or "gaussian".
             pre_threshold: private groups with fewer units than this are never shown.
         Returns:
-            A Release; its noise is drawn once, however often it is looked at.
+            A Release; its noise is drawn once, however often it is looked at. Of a Spark data
+            frame a Spark data frame, computed when looked at; it takes `confidence` too (docs/spark.md).
         Raises:
             QueryError, BudgetError: before anything is read, spent or drawn.
         """
