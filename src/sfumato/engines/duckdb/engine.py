@@ -13,7 +13,7 @@ from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
 from sfumato.engines.duckdb.expressions import Expressions, complete_columns
 from sfumato.engines.duckdb.sources import Source, connect, open_source
 from sfumato.engines.duckdb.text import identifier
-from sfumato.errors import EngineError, QueryError
+from sfumato.errors import EngineError, ParameterError, QueryError
 from sfumato.noise import Words
 from sfumato.query.engine import Column, Derive, ExactQuery, Filter, Kind, Schema, Step
 from sfumato.query.plan import Plan
@@ -148,8 +148,13 @@ class DuckDBEngine:
                 "be damaged, or memory or disk ran out"
             ) from None
 
-    def release(self, plan: Plan, *, unsafe_words: Words | None = None) -> Release:
+    def release(
+        self, plan: Plan, *, unsafe_words: Words | None = None, confidence: object = None
+    ) -> Release:
         """Return the release, whose noise is drawn when it is first looked at."""
+        if confidence is not None:
+            expected = "left out here: ask the release, release.errors(confidence) or write(..., confidence=...)"
+            raise ParameterError("confidence", confidence, expected)
         return Release(plan, unsafe_words=unsafe_words)
 
     def progress(self) -> float | None:
