@@ -148,12 +148,12 @@ class DuckDBEngine:
                 "be damaged, or memory or disk ran out"
             ) from None
 
-    def release(
-        self, plan: Plan, *, unsafe_words: Words | None = None, confidence: object = None
-    ) -> Release:
+    def release(self, plan: Plan, *, unsafe_words: Words | None = None, confidence: object = None) -> Release:
         """Return the release, whose noise is drawn when it is first looked at."""
         if confidence is not None:
-            expected = "left out here: ask the release, release.errors(confidence) or write(..., confidence=...)"
+            expected = (
+                "left out here: ask the release, release.errors(confidence) or write(..., confidence=...)"
+            )
             raise ParameterError("confidence", confidence, expected)
         return Release(plan, unsafe_words=unsafe_words)
 
