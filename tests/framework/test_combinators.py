@@ -102,7 +102,7 @@ def test_another_number_of_parts_is_refused(values):
 def test_parts_must_agree():
     with pytest.raises(QueryError, match="product: all must have the same input metric"):
         product([times(1), bound_groups(1)])
-    with pytest.raises(QueryError, match=r"same output metric, .*groups=1\) and .*groups=2\)"):
+    with pytest.raises(QueryError, match=r"same output metric, .*groups=1, .*groups=2, "):
         product([bound_groups(1), bound_groups(2)])
     assert product([bound_groups(2)] * 2).output_metric == ProductMetric(PrivacyUnitDistance(2))
     with pytest.raises(QueryError, match="compose: all must have the same output measure, but 'laplace'"):

@@ -88,6 +88,9 @@ def cases() -> Iterator[tuple[str, Any, Transformation]]:
     chain = t.impute(0) >> t.clamp(0, 10) >> t.bounded_sum(0, 10)
     yield "a chain", 2, chain
     yield "bound_groups", 2, t.bound_groups(3, domain=ROWS)
+    yield "bound_rows", 2, t.bound_groups(3, domain=ROWS) >> t.bound_rows(2, 3)
+    limited = t.per_group([t.Count(5)], t.Norm.L1, [Fraction(5)], 2, rows=5)
+    yield "per_group after bound_rows", 2, t.bound_groups(2, domain=ROWS) >> t.bound_rows(5, 2) >> limited
     for norm, statistic in product(t.Norm, STATISTICS):
         both = t.bound_groups(2, domain=ROWS) >> t.per_group([statistic], norm, statistic.shares(norm), 2)
         yield f"per_group {norm.name} {statistic.coordinates[0]}", 2, both

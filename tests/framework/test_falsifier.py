@@ -236,6 +236,7 @@ SPACES = [
     (RowsDomain(), PrivacyUnitDistance()),
     (RowsDomain((("x", ATOMS[7]), ("y", ATOMS[3]))), PrivacyUnitDistance()),
     (ContributionDomain(3), PrivacyUnitDistance(3)),
+    (ContributionDomain(3, 2), PrivacyUnitDistance(3, 2)),
 ]  # fmt: skip
 
 

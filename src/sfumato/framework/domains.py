@@ -262,13 +262,22 @@ class RowsDomain(Domain):
 
 @dataclass(frozen=True)
 class ContributionDomain(Domain):
-    """Per group, the rows of each unit that is kept in it; a unit is in at most `groups` groups."""
+    """Per group, the rows of each unit that is kept in it.
+
+    Args:
+        groups: a unit is in at most so many groups.
+        rows: with at most so many rows in each, or None for any number.
+    """
 
     groups: int
+    rows: int | None = None
 
     def contains(self, value: Any) -> bool:
         """Whether a value maps groups to lists of units' rows."""
-        return isinstance(value, Mapping) and all(isinstance(units, list) for units in value.values())
+        return isinstance(value, Mapping) and all(
+            isinstance(units, list) and all(self.rows is None or len(unit) <= self.rows for unit in units)
+            for units in value.values()
+        )
 
 
 @dataclass(frozen=True)

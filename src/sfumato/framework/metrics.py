@@ -227,6 +227,7 @@ class PrivacyUnitDistance(Metric):
 
     Args:
         groups: the most groups that a unit is in, or None for any number.
+        rows: the most rows of a unit in a group, or None for any number.
 
     >>> from sfumato.transformations import Row
     >>> PrivacyUnitDistance().distance([Row(1, "a", {}), Row(1, "b", {})], [Row(2, "a", {})])
@@ -234,12 +235,13 @@ class PrivacyUnitDistance(Metric):
     """
 
     groups: int | None = None
+    rows: int | None = None
 
     def admits(self, domain: Domain) -> bool:
-        """Tables of personal rows without a limit; contributions with the same limit."""
+        """Tables of personal rows without limits; contributions with the same limits."""
         if isinstance(domain, ContributionDomain):
-            return domain.groups == self.groups
-        return isinstance(domain, RowsDomain) and self.groups is None
+            return (domain.groups, domain.rows) == (self.groups, self.rows)
+        return isinstance(domain, RowsDomain) and self.groups is self.rows is None
 
     def distance(self, one: Any, other: Any) -> Distance:
         """Return the number of units that are in one of the two alone; a changed unit is two."""

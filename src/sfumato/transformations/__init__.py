@@ -23,7 +23,7 @@ from sfumato.transformations.records import (
     mean,
     variance,
 )
-from sfumato.transformations.rows import bound_groups
+from sfumato.transformations.rows import bound_groups, bound_rows
 from sfumato.transformations.statistics.count import Count, CountUnits
 from sfumato.transformations.statistics.moments import Moments
 from sfumato.transformations.statistics.quantile_tree import QuantileTree
@@ -47,6 +47,7 @@ __all__ = [
     "UnitSum",
     "ValueGrid",
     "bound_groups",
+    "bound_rows",
     "bounded_sum",
     "cast",
     "clamp",

@@ -1,4 +1,4 @@
-"""Rows of a table, and the bound on how many groups a unit may be in."""
+"""Rows of a table, and the bounds on how many groups a unit is in, and with how many rows in each."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from sfumato.framework import (
     RowsDomain,
     Transformation,
 )
+from sfumato.framework.metrics import record_key
 
 Values = Mapping[str, Any]
 
@@ -71,6 +72,49 @@ def bound_groups(
         ContributionDomain(groups),
         PrivacyUnitDistance(),
         PrivacyUnitDistance(groups),
+        function,
+        Linear(Fraction(1)),
+    )
+
+
+def bound_rows(
+    rows: int, groups: int, order: Callable[[Values], Any] = lambda values: repr(record_key(values))
+) -> Transformation:
+    """Keep at most `rows` rows of each unit in each group.
+
+    The engine's statistics scale a unit's rows down instead, which loses less; this is for functions of
+    whole rows.
+
+    Args:
+        rows: the limit, at least 1.
+        groups: the limit that `bound_groups` enforced.
+        order: a row's values to a sortable value, equal for no two different rows; the smallest are kept.
+            It may be salted afresh in each release, but must not depend on rows of other units.
+    Returns:
+        A Transformation from contributions to contributions with the limit. Its map is the identity.
+    Raises:
+        ParameterError: a limit is not a whole number of at least 1.
+
+    >>> both = bound_groups(2) >> bound_rows(1, groups=2)
+    >>> both([Row(1, "a", {"x": 5}), Row(1, "a", {"x": 3})])
+    {'a': [[{'x': 3}]]}
+
+    Source:
+        as `bound_groups`. Proof: docs/proofs/bound_rows.md.
+    """
+    rows, groups = positive_int(rows, "rows"), positive_int(groups, "groups")
+
+    def function(contributions: Contributions) -> Contributions:
+        return {
+            key: [sorted(unit, key=order)[:rows] for unit in units] for key, units in contributions.items()
+        }
+
+    return Transformation(
+        f"bound_rows({rows})",
+        ContributionDomain(groups),
+        ContributionDomain(groups, rows),
+        PrivacyUnitDistance(groups),
+        PrivacyUnitDistance(groups, rows),
         function,
         Linear(Fraction(1)),
     )

@@ -93,5 +93,5 @@ def _of_records(domain: Domain, metric: Metric, members: Sequence[Any]) -> Pairs
     if isinstance(metric, PrivacyUnitDistance) and isinstance(domain, RowsDomain):
         return Units(domain.columns, members)
     if isinstance(metric, PrivacyUnitDistance) and isinstance(domain, ContributionDomain):
-        return Contributions(domain.groups, members)
+        return Contributions(domain.groups, members, domain.rows)
     return None

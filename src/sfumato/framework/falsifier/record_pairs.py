@@ -193,8 +193,8 @@ class Contributions(Records):
     without any, rows have no columns.
     """
 
-    def __init__(self, groups: int, members: Sequence[Any]) -> None:
-        self.groups = groups
+    def __init__(self, groups: int, members: Sequence[Any], rows: int | None) -> None:
+        self.groups, self.rows = groups, rows
         self.lists = [list(rows) for m in members for units in m.values() for rows in units] or [[{}]]
         super().__init__(Source(self._unit, lambda unit, draw: self._unit(draw)), None, False, [])
 
@@ -207,7 +207,7 @@ class Contributions(Records):
     def _unit(self, draw: Draw) -> tuple[Any, ...]:
         keys = draw.one_of((self.groups, 1, 1 + draw.below(self.groups)))
         first, times = draw.below(2), draw.early((1, 2, 3, 5))
-        rows = pattern(lambda: draw.one_of(self.lists) * times, keys, draw)
+        rows = pattern(lambda: (draw.one_of(self.lists) * times)[: self.rows], keys, draw)
         return tuple((first + i, r) for i, r in enumerate(rows))
 
     @staticmethod

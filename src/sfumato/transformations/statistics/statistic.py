@@ -70,7 +70,11 @@ class Statistic(ABC):
 
 
 def per_group(
-    statistics: Sequence[Statistic], norm: Norm, scales: Sequence[Fraction], groups: int
+    statistics: Sequence[Statistic],
+    norm: Norm,
+    scales: Sequence[Fraction],
+    groups: int,
+    rows: int | None = None,
 ) -> Transformation:
     """Add up statistics per group.
 
@@ -79,6 +83,7 @@ def per_group(
         norm: L1 before Laplace noise, L2 before Gaussian noise.
         scales: one noise scale for each coordinate of all statistics, in grid steps.
         groups: the limit that `bound_groups` enforced.
+        rows: the limit that `bound_rows` enforced, or None without it: statistics scale rows down.
     Returns:
         A Transformation from contributions to integers per group. A unit changes at most `groups`
         groups, in each by one contribution: L1 sensitivities add over statistics and groups,
@@ -99,9 +104,9 @@ def per_group(
         totals: dict[Hashable, Counter[Any]] = {}
         for key, units in contributions.items():
             total = totals.setdefault(key, Counter())
-            for rows in units:
+            for unit in units:
                 for statistic in statistics:
-                    total.update(statistic.contribution(rows))
+                    total.update(statistic.contribution(unit))
         return totals
 
     total, start = Fraction(0), 0
@@ -116,9 +121,9 @@ def per_group(
         metric, reach = L2Distance(named), root_up(reach)
     return Transformation(
         f"per_group({', '.join(names)})",
-        ContributionDomain(groups),
+        ContributionDomain(groups, rows),
         GroupedIntegers(names),
-        PrivacyUnitDistance(groups),
+        PrivacyUnitDistance(groups, rows),
         metric,
         function,
         Linear(reach),
