@@ -112,7 +112,7 @@ def test_less_noise_or_none_is_seen(engine, everybody, noise, factor):
     """30% less is beyond the thresholds by more than ten standard deviations."""
     opened, table = public(engine)
     plan = table.agg(**ASKED).plan(epsilon=0.05, delta=1e-6, noise=noise)
-    for name in plan.laws:
+    for name in list(plan.laws)[: 1 if engine.slow else None]:
         laws = {**plan.laws, name: type(plan.laws[name])(plan.laws[name].unit * factor)}
         drawn = noises(opened, opened.release(replace(plan, laws=laws)))
         assert [n for n, law in plan.laws.items() if not fits(drawn[n], law)] == [name]
