@@ -1,8 +1,8 @@
 """The engines that the suite holds to the framework: each opens typed rows as a source.
 
 One entry of `ENGINES` for each. What an engine has no type for is in its `lacks`; tests and strategies leave
-these types out. On an engine that starts a job for each evaluation a test marked `many` is skipped, and
-generated tests have fewer examples, unless SFUMATO_LONG is set.
+these types out. On an engine that starts a job for each evaluation generated tests have fewer examples, unless
+SFUMATO_LONG is set.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sfumato.engines.duckdb.engine import DuckDBEngine
@@ -181,6 +182,10 @@ def spark_frame(rows: pa.Table):
     """Return rows as a Spark data frame of the same types."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    if rows.num_rows > 100_000:  # from a file: rows given to the driver would stay in its memory
+        path = tempfile.mkdtemp(prefix="spark-rows-") + "/rows.parquet"
+        pq.write_table(rows, path)
+        return spark_session().read.parquet(path)
     return spark_session().createDataFrame(rows, from_arrow_schema(rows.schema, prefer_timestamp_ntz=True))
 
 
@@ -300,16 +305,26 @@ class CollectedOnBeam(Collected):
         yield in_order(batches, self.plan.question.table.keys)
 
 
+def batches_of(path: str) -> list[pa.RecordBatch | pa.Table]:
+    """Return the rows of a file in batches; the first one as a table."""
+    with pa.OSFile(path) as file, pa.ipc.open_file(file) as reader:
+        batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
+        return [pa.Table.from_batches(batches[:1], reader.schema), *batches[1:]]
+
+
 def on_beam(folder: str) -> Opener:
     from sfumato.engines.beam.engine import BeamEngine
 
+    numbers = count()
+
     class Engine(BeamEngine):
-        """Brings rows along, in two batches."""
+        """Keeps rows in a file: Beam would compress them into the pipeline's description."""
 
         def __init__(self, rows: pa.Table) -> None:
             super().__init__(rows.schema)
-            half = rows.num_rows // 2
-            self.batches = [rows.slice(0, half), *rows.slice(half).to_batches()]
+            self.path = f"{folder}/{next(numbers)}.arrow"
+            with pa.OSFile(self.path, "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
+                writer.write_table(rows, max_chunksize=max(1, rows.num_rows // 2))
 
         def stages(self, query, shards=None) -> Stages:
             return super().stages(query, 2)
@@ -319,7 +334,7 @@ def on_beam(folder: str) -> Opener:
 
             from sfumato.engines.beam.release import exact_parts
 
-            return exact_parts(pipeline | beam.Create(self.batches, reshuffle=False), stages)
+            return exact_parts(pipeline | beam.Create([self.path]) | beam.FlatMap(batches_of), stages)
 
         def statistics(self, query, batch_rows: int) -> Iterator[pa.RecordBatch]:
             stages = self.stages(query)
@@ -343,10 +358,7 @@ def openers(tmp_path_factory):
 @pytest.fixture(params=ENGINES)
 def engine(request, openers) -> Opener:
     """Each engine in turn, as a function of rows."""
-    opener = openers(request.param)
-    if opener.slow and request.node.get_closest_marker("many"):
-        pytest.skip("too many evaluations for an engine that starts a job for each; set SFUMATO_LONG=1")
-    return opener
+    return openers(request.param)
 
 
 @pytest.fixture(scope="session")

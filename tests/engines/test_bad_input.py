@@ -125,7 +125,6 @@ EXTREME = [(0, 2**1000), (-(2**1000), 2**1000), (0, 1e300), (0, 1e-310), (0, 5e-
            (1, Fraction(1) + Fraction(1, 2**200)), (1e300, math.nextafter(1e300, math.inf))]  # fmt: skip
 
 
-@pytest.mark.many
 @pytest.mark.parametrize("column", ["docvis", "income"])
 @pytest.mark.parametrize("kind", ["sum", "row sum", "mean", "variance", "quantiles"])
 def test_admissible_extremes_are_answered_or_refused_in_words(engine, column, kind):
@@ -386,7 +385,6 @@ def test_confidence(engine, confidence):
         release.errors(confidence)
 
 
-@pytest.mark.many
 @pytest.mark.parametrize("epsilon", ["1e-30", 1e-12, 1e-6, 1e4, 1e9, 10**30])
 @pytest.mark.parametrize("groups", [1, 100, 10**6])
 @pytest.mark.parametrize("noise", ["auto", "gaussian", "laplace"])

@@ -1,5 +1,9 @@
 """Every kind of source gives the same answer, and a release is drawn once."""
 
+import signal
+import subprocess
+import sys
+
 import duckdb
 import pandas
 import polars
@@ -144,6 +148,33 @@ def test_a_release_that_failed_is_not_drawn_again(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         release.write(tmp_path / "out.csv")
     assert not list(tmp_path.iterdir())
+
+
+KILLED = """
+import os, signal, sys
+import pyarrow as pa
+import pyarrow.parquet as pq
+import sfumato as sf
+rows = pa.table({"id": range(200_000), "g": range(200_000)})
+question = sf.scan(rows, privacy_unit="id").group_by("g", keys=list(range(200_000))).bound(groups=1, rows=1)
+release = question.agg(n=sf.count()).release(epsilon=1)
+written = pq.ParquetWriter.write_batch
+def write_batch(self, batch):
+    written(self, batch)
+    os.kill(os.getpid(), signal.SIGKILL)
+pq.ParquetWriter.write_batch = write_batch
+release.write(sys.argv[1] + "/out.parquet")
+"""
+
+
+def test_a_killed_process_leaves_nothing_that_looks_complete(tmp_path):
+    """The file has its name only when all groups are in it; what a first part shows cannot be read."""
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    (part,) = tmp_path.iterdir()
+    assert part.name == "out.parquet.part"
+    with pytest.raises(pa.ArrowInvalid):
+        pq.read_table(part)
 
 
 def test_row_groups_do_not_tell_how_many_groups_there_were(monkeypatch):
