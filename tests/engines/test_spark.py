@@ -392,6 +392,13 @@ def test_frames_of_other_kinds(spark, no_job):
             sf.scan(frame, privacy_unit="id")
 
 
+def test_frames_of_an_older_spark():
+    session = types.SimpleNamespace(version="4.0.1")
+    members = {"__module__": "pyspark.sql.dataframe", "mapInArrow": None, "sparkSession": session}
+    with pytest.raises(EngineError, match="is of Spark 4.0.1, but 4.1 or newer"):
+        sf.scan(type("DataFrame", (), members)(), privacy_unit="id")
+
+
 def test_a_time_zone_that_is_not_known(spark, frame_of, no_job):
     spark.conf.set("spark.sql.session.timeZone", "+01:00")
     try:

@@ -48,18 +48,20 @@ def says(version: str) -> str:
     )
 
 
-def test_the_module_is_there_without_pyspark():
+@pytest.mark.parametrize("missing", ["pyspark", "pandas"])
+def test_the_module_is_there_without_what_it_needs(missing):
     program = (
-        "import sys; sys.modules['pyspark'] = None\n"
+        f"import sys; sys.modules[{missing!r}] = None\n"
         "import importlib.util as u; found = u.find_spec\n"
-        "u.find_spec = lambda name, package=None: None if name == 'pyspark' else found(name, package)\n"
+        f"u.find_spec = lambda name, package=None: None if name == {missing!r} else found(name, package)\n"
         "import sfumato.spark\n"
         "sfumato.spark.session()"
     )
     ran = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
     last = ran.stderr.strip().splitlines()[-1]
     assert last == (
-        "sfumato.errors.EngineError: pyspark is not installed; install it with: pip install 'sfumato[spark]'"
+        f"sfumato.errors.EngineError: {missing} is not installed; "
+        "install it with: pip install 'sfumato[spark]'"
     )
 
 

@@ -128,6 +128,10 @@ def _check_frame(frame: DataFrame) -> None:
         raise EngineError(
             "scan: the data frame is of Spark Connect, which is not supported; use a classic session"
         )
+    if not hasattr(frame, "repartitionById"):
+        raise EngineError(
+            f"scan: the data frame is of Spark {frame.sparkSession.version}, but 4.1 or newer is needed"
+        )
     if frame.isStreaming:
         raise EngineError(
             "scan: the data frame is a stream, which never ends; a release needs all rows of a unit"

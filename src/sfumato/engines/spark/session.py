@@ -33,14 +33,15 @@ def session(name: str = "sfumato", config: Mapping[str, object] | None = None) -
     Returns:
         A classic session. One that runs already is given the settings that can still be changed.
     Raises:
-        EngineError: pyspark or Java is missing or too old, or the session would be of Spark Connect; before
-            anything is started.
+        EngineError: pyspark, the pandas that it asks for, or Java 17 is missing, or the session would be one
+            of Spark Connect; before anything is started.
 
     >>> session(config={"spark.remote": "sc://cluster"})
     Traceback (most recent call last):
     sfumato.errors.EngineError: spark.remote asks for Spark Connect, which is not supported; ...
     """
-    require("pyspark", "spark")
+    for module in ("pyspark", "pandas"):  # without pandas pyspark runs no function of Python
+        require(module, "spark")
     settings = {"spark.app.name": name, "spark.api.mode": "classic", **(config or {})}
     _check_classic(settings)
     from pyspark.sql import SparkSession
@@ -74,9 +75,9 @@ def _check_classic(settings: Mapping[str, object]) -> None:
 
 def _check_java() -> None:
     """Look for Java where bin/spark-class does: in JAVA_HOME, else on the path."""
-    home = os.environ.get("JAVA_HOME")
-    if not home and _site_settings():
+    if _site_settings():
         return  # they may say where Java is
+    home = os.environ.get("JAVA_HOME")
     java = shutil.which(os.path.join(home, "bin", "java") if home else "java")
     if java is None:
         nowhere = f"JAVA_HOME is {home!r}, which has no bin/java"
@@ -92,9 +93,8 @@ def _check_java() -> None:
 
 def _site_settings() -> bool:
     """Return whether Spark's launcher will run a script of the site's before it looks for Java."""
-    home = os.environ.get("SPARK_HOME")
-    folder = os.environ.get("SPARK_CONF_DIR") or (home and os.path.join(home, "conf"))
-    return bool(folder) and os.path.isfile(os.path.join(folder, "spark-env.sh"))
+    folder = os.environ.get("SPARK_CONF_DIR") or f"{os.environ.get('SPARK_HOME') or os.devnull}/conf"
+    return os.path.isfile(f"{folder}/spark-env.sh")
 
 
 def _no_java(found: str) -> EngineError:
