@@ -392,10 +392,11 @@ def test_frames_of_other_kinds(spark, no_job):
             sf.scan(frame, privacy_unit="id")
 
 
-def test_frames_of_an_older_spark():
-    session = types.SimpleNamespace(version="4.0.1")
+@pytest.mark.parametrize("version", ["3.5.6-amzn-2", "4.1.4"])
+def test_frames_of_an_older_spark(version):
+    session = types.SimpleNamespace(version=version)
     members = {"__module__": "pyspark.sql.dataframe", "mapInArrow": None, "sparkSession": session}
-    with pytest.raises(EngineError, match="is of Spark 4.0.1, but 4.1 or newer"):
+    with pytest.raises(EngineError, match=f"is of Spark {version}, but 4.2 or newer is needed"):
         sf.scan(type("DataFrame", (), members)(), privacy_unit="id")
 
 
