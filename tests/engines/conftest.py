@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import pickle
 import random
-import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -158,24 +157,23 @@ def in_stages(folder: str) -> Opener:
 @cache
 def spark_session():
     """One session for all tests: two threads, two shards, a task that fails is tried again."""
-    from pyspark.sql import SparkSession
+    from sfumato.spark import session
 
-    # Workers run this Python, and not the first one on the path.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    session = (
-        SparkSession.builder.master("local[2, 4]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.default.parallelism", "2")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.log.level", "OFF")
-        .config("spark.eventLog.enabled", "true")
-        .config("spark.eventLog.compress", "false")
-        .config("spark.eventLog.dir", tempfile.mkdtemp(prefix="spark-events-"))
-        .getOrCreate()
+    return session(
+        "tests",
+        {
+            "spark.master": "local[2, 4]",
+            "spark.ui.enabled": False,
+            "spark.ui.showConsoleProgress": False,
+            "spark.default.parallelism": 2,
+            "spark.sql.shuffle.partitions": 2,
+            "spark.sql.session.timeZone": "UTC",
+            "spark.log.level": "OFF",
+            "spark.eventLog.enabled": True,
+            "spark.eventLog.compress": False,
+            "spark.eventLog.dir": tempfile.mkdtemp(prefix="spark-events-"),
+        },
     )
-    return session
 
 
 def spark_frame(rows: pa.Table):

@@ -392,6 +392,14 @@ def test_frames_of_other_kinds(spark, no_job):
             sf.scan(frame, privacy_unit="id")
 
 
+@pytest.mark.parametrize("version", ["3.5.6-amzn-2", "4.1.4"])
+def test_frames_of_an_older_spark(version):
+    session = types.SimpleNamespace(version=version)
+    members = {"__module__": "pyspark.sql.dataframe", "mapInArrow": None, "sparkSession": session}
+    with pytest.raises(EngineError, match=f"is of Spark {version}, but 4.2 or newer is needed"):
+        sf.scan(type("DataFrame", (), members)(), privacy_unit="id")
+
+
 def test_a_time_zone_that_is_not_known(spark, frame_of, no_job):
     spark.conf.set("spark.sql.session.timeZone", "+01:00")
     try:

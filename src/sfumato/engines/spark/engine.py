@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # A shard should fit in the memory of DuckDB with ease; what Spark's estimate of a size counts is compressed.
 SHARD_BYTES = 32 << 20
+# The first whose shuffle takes a shard's number for the partition's, and whose Arrow types name a time zone.
+_OLDEST = "4.2"
 
 
 class SparkEngine:
@@ -128,10 +130,17 @@ def _check_frame(frame: DataFrame) -> None:
         raise EngineError(
             "scan: the data frame is of Spark Connect, which is not supported; use a classic session"
         )
+    version = frame.sparkSession.version
+    if _numbers(version) < _numbers(_OLDEST):
+        raise EngineError(f"scan: the data frame is of Spark {version}, but {_OLDEST} or newer is needed")
     if frame.isStreaming:
         raise EngineError(
             "scan: the data frame is a stream, which never ends; a release needs all rows of a unit"
         )
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in version.split(".")[:2]]
 
 
 def _quoted(name: str) -> str:
