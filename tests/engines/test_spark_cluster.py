@@ -9,13 +9,15 @@ standalone cluster of two workers, on two names of this machine, and the file is
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
-import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Thread
 
 import pyarrow as pa
 import pytest
@@ -27,14 +29,6 @@ LONG, LONGEST = 120, 400
 # Little compiling, and one thread that collects: quick to start on a small machine.
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LOCAL = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
-
-
-def came(there) -> bool:
-    """Wait for something, within bounds."""
-    end = time.monotonic() + LONG
-    while not there() and time.monotonic() < end:
-        time.sleep(0.05)
-    return there()
 
 
 # The program on the cluster.
@@ -52,6 +46,7 @@ def keeping(place: str, event: str):
 
         released = list(batches)
         task, mine = TaskContext.get(), executor()
+        others = os.open(Path(place, f"{task.partitionId()}.others"), os.O_RDWR)
         numbers = [row for batch in released for row in batch.to_pylist()]
         part = Path(place, f"{task.partitionId()}-{task.taskAttemptId()}-{mine}.part")
         part.write_text(repr(numbers))
@@ -59,14 +54,14 @@ def keeping(place: str, event: str):
         try:
             os.close(os.open(Path(place, "first"), os.O_CREAT | os.O_EXCL))
         except FileExistsError:
-            pass
+            os.write(others, b"!")
         else:
             if event == "killed":
                 os.kill(mine, signal.SIGKILL)
                 os._exit(1)
-            of_both = f"{task.partitionId()}-*.numbers"
-            if not came(lambda: len(list(Path(place).glob(of_both))) > 1):
+            if not select.select([others], [], [], LONG)[0]:
                 Path(place, "alone").touch()
+        os.close(others)
         yield from released
 
     return attempt
@@ -105,6 +100,8 @@ def main(master: str, folder: str) -> None:
             frame = engine.released(work)
             place = Path(folder, f"{kind}-{event}")
             place.mkdir()
+            for partition in range(2):
+                os.mkfifo(place / f"{partition}.others")
             rows = frame.mapInArrow(keeping(str(place), event), frame.schema).toArrow()
             (place / "result").write_text(repr(rows.to_pylist()))
     session.stop()
@@ -112,36 +109,48 @@ def main(master: str, folder: str) -> None:
 
 # The cluster, and what came of it.
 @contextmanager
-def daemon(log: Path, what: str, *arguments: str):
-    """Run a part of the cluster, which writes to a log."""
+def daemon(what: str, *arguments: str, says: str):
+    """Run a part of the cluster; give the rest of the first line that says something."""
     import pyspark
 
     program = Path(pyspark.__file__).parent / "bin" / "spark-class"
     command = [program, f"org.apache.spark.deploy.{what}", "--webui-port", "0", *arguments]
     options = f"{JAVA} -Dspark.master.rest.enabled=false"
-    with log.open("w") as out:
-        process = subprocess.Popen(
-            command, env=LOCAL | {"SPARK_DAEMON_JAVA_OPTS": options}, stdout=out, stderr=out
-        )
+    with subprocess.Popen(
+        command,
+        env=LOCAL | {"SPARK_DAEMON_JAVA_OPTS": options},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        lines = iter(process.stdout.readline, "")
+        before = []
+        for line in lines:
+            before.append(line)
+            if says in line:
+                break
+        rest = Thread(target=deque, args=(lines, 0))  # a full pipe would stop the process
+        rest.start()
         try:
-            yield
+            assert says in before[-1], "".join(before)
+            yield before[-1].partition(says)[2].split()[0]
         finally:
             process.terminate()
-            process.wait()
+            rest.join()
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory) -> Path:
     """The folder in which the program has left what its attempts held."""
     folder = tmp_path_factory.mktemp("cluster")
-    log, said = folder / "master.log", "Starting Spark master at "
-    with ExitStack() as stack:
-        stack.enter_context(daemon(log, "master.Master", "--host", "127.0.0.1", "--port", "0"))
-        assert came(lambda: said in log.read_text()), f"no master: {log.read_text()}"
-        master = log.read_text().partition(said)[2].split()[0]
+    with ExitStack() as cluster:
+        where = ("master.Master", "--host", "127.0.0.1", "--port", "0")
+        master = cluster.enter_context(daemon(*where, says="Starting Spark master at "))
         for host in ("127.0.0.1", "localhost"):
             size = ("--host", host, "--cores", "1", "--memory", "1g", "--work-dir", str(folder / host))
-            stack.enter_context(daemon(folder / f"{host}.log", "worker.Worker", *size, master))
+            cluster.enter_context(
+                daemon("worker.Worker", *size, master, says="Successfully registered with master ")
+            )
         command = [sys.executable, __file__, master, str(folder)]
         environment = LOCAL | {"PYSPARK_PYTHON": sys.executable}
         ran = subprocess.run(
