@@ -329,7 +329,7 @@ def test_a_vector_of_another_length_is_refused_before_anything_is_drawn(make, la
     monkeypatch.setattr(law, "rounded", None)
     for values in ([], [1], [1, 1, 1]):
         with pytest.raises(
-            QueryError, match=f"{make.__name__}: the input has length {len(values)}, but must have length 2"
+            QueryError, match=f"{make.__name__}: length of the input is {len(values)}, but must be 2$"
         ):
             made(values)
 

@@ -237,7 +237,7 @@ SIZED = {
 @pytest.mark.parametrize("name", SIZED)
 @pytest.mark.parametrize("length", [0, 1, 3])
 def test_a_known_size_is_checked_at_every_call(name, length):
-    with pytest.raises(QueryError, match=rf"^{name}: it takes 2 records \(size=2\), but {length} are given"):
+    with pytest.raises(QueryError, match=f"^{name}: length of the input is {length}, but must be 2$"):
         SIZED[name]([0.5] * length)
 
 

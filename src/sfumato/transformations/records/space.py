@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sfumato.errors import ParameterError, QueryError
+from sfumato.errors import ParameterError
 from sfumato.exact import as_fraction, positive_int, round_up
 from sfumato.framework import (
     AbsoluteDistance,
@@ -22,6 +22,7 @@ from sfumato.framework import (
     Transformation,
     VectorDomain,
 )
+from sfumato.framework.domains import check_length
 
 Map = Callable[[Fraction], Fraction]
 Number = int | float | Fraction
@@ -85,7 +86,7 @@ class Records:
             VectorDomain(output, size),
             self.metric,
             self.metric,
-            lambda values: list(map(function, check_length(where, size, values))),
+            lambda values: list(map(function, check_length(values, size, where))),
             Linear(Fraction(1)),
         )
 
@@ -104,7 +105,7 @@ class Records:
             output,
             self.metric,
             metric,
-            lambda values: function(check_length(where, size, values)),
+            lambda values: function(check_length(values, size, where)),
             stability_map,
         )
 
@@ -164,13 +165,6 @@ def listed(where: str, name: str, values: object) -> tuple[Any, ...]:
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise ParameterError(f"{where}: {name}", values, "a list or tuple")
     return tuple(values)
-
-
-def check_length(where: str, size: int | None, values: Sequence[Any]) -> Sequence[Any]:
-    """Refuse a vector of another length than the domain's."""
-    if size is not None and len(values) != size:
-        raise QueryError(f"{where}: it takes {size} records (size={size}), but {len(values)} are given")
-    return values
 
 
 def check_metric(where: str, metric: object) -> None:
