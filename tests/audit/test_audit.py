@@ -7,6 +7,15 @@ import math
 
 import numpy as np
 import pytest
+from boundary import (
+    clamped,
+    exact_laplace_sum,
+    float_laplace_sum,
+    gaussian_sum,
+    laplace_sum,
+    on_grid,
+    randomized_response,
+)
 from scipy import stats
 
 from sfumato.audit import (
@@ -26,16 +35,6 @@ from sfumato.audit.bounds import epsilon_lower, half_line_excess, ladder, visibl
 from sfumato.audit.claims import Pair
 from sfumato.audit.mechanisms import Mechanism
 from sfumato.audit.pair_test import PairTest
-
-from .boundary import (
-    clamped,
-    exact_laplace_sum,
-    float_laplace_sum,
-    gaussian_sum,
-    laplace_sum,
-    on_grid,
-    randomized_response,
-)
 
 PAIR = [([1.0], [])]
 # On correct mechanisms the tests below fail with probability at most this, each.
@@ -281,7 +280,7 @@ def test_the_witness_can_be_replayed(violated):
 
 
 def test_the_witness_of_a_module_says_where_it_is():
-    from .boundary import clamped as named
+    from boundary import clamped as named
 
     def sure(dataset):
         return named(dataset)
