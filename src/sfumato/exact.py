@@ -104,17 +104,3 @@ def _to_float(number: Fraction) -> float:
         return float(number)
     except OverflowError:
         return math.inf if number > 0 else -float.fromhex("0x1.fffffffffffffp+1023")
-
-
-def sqrt_up(number: Fraction) -> float:
-    """Return a float that is not below the square root of `number` >= 0, at most one step above.
-
-    >>> sqrt_up(Fraction(4)), sqrt_up(Fraction(2)) ** 2 >= 2
-    (2.0, True)
-    """
-    root = math.sqrt(_to_float(number))
-    while Fraction(root) ** 2 < number:
-        root = math.nextafter(root, math.inf)
-    while root > 0 and Fraction(math.nextafter(root, 0.0)) ** 2 >= number:
-        root = math.nextafter(root, 0.0)
-    return root

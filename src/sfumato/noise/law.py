@@ -26,7 +26,6 @@ from sfumato.noise.values import (
     floor_bits,
     power_of_ten,
     small_fraction,
-    whole,
     whole_count,
     working_bits,
 )
@@ -283,23 +282,6 @@ class Law(ABC):
         0.3829
         """
         return each_whole(self._pmf, m)
-
-    def rounded_tail_up(self, m: int, bits: int = 64) -> Fraction:
-        """Return a fraction that is not below P(R > m) = P(Z > m + 1/2), and above it by about 2^-bits of it.
-
-        Args:
-            m: whole number.
-            bits: as for `tail_bounds`.
-        Returns:
-            The upper bound: what a privacy proof must use for the chance to pass a threshold.
-        Raises:
-            ParameterError: m is not whole, or bits not a whole number of at least 1.
-
-        >>> from sfumato.noise import Laplace
-        >>> Laplace(scale=1).rounded_tail_up(4) >= Laplace(scale=1).tail_bounds("4.5")[0]
-        True
-        """
-        return self.tail_bounds(whole(m) + Fraction(1, 2), bits)[1]
 
     def rounded_tolerance(self, k: Number) -> int:
         """Return the smallest whole t with P(|R| > t) <= 10^-k.

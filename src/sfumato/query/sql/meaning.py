@@ -227,14 +227,14 @@ class _Reading:
     def _aggregates(self) -> dict[str, Aggregate]:
         for position, item in enumerate(self.statement.items, 1):
             if isinstance(item.value, Call):
-                aggregate = self._aggregate(item.value, item)
+                aggregate = self._aggregate(item.value)
                 name = item.alias or self._default_name(item.value, aggregate, position)
                 if name.casefold() in (n.casefold() for n in self.named):
                     raise self._twice(name, item)
                 self.named[name] = (item, aggregate)
         return {name: aggregate for name, (_, aggregate) in self.named.items()}
 
-    def _aggregate(self, call: Call, item: Item) -> Aggregate:
+    def _aggregate(self, call: Call) -> Aggregate:
         function = call.function
         if function.startswith("ANON_") != self.anonymization:
             other = _twins.get(function) or function.removeprefix("ANON_")
