@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import statistics
 from fractions import Fraction
@@ -239,6 +240,14 @@ SIZED = {
 def test_a_known_size_is_checked_at_every_call(name, length):
     with pytest.raises(QueryError, match=f"^{name}: length of the input is {length}, but must be 2$"):
         SIZED[name]([0.5] * length)
+
+
+def test_what_all_constructors_take():
+    for name in SIZED:
+        taken = set(inspect.signature(getattr(t, name)).parameters)
+        assert "metric" in taken
+        assert ("size" in taken) is (name != "column")
+        assert ("kind" in taken) is (name not in ("column", "count_by_categories"))
 
 
 REFUSED = {
