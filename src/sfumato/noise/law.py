@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
-from sfumato.exact import Number, as_fraction, positive, positive_int
+from sfumato.exact import Number, as_fraction, positive, positive_int, whole_number
 from sfumato.noise.rounding import largest_scale, sampler
 from sfumato.noise.standard import Standard, directed, nearest
 from sfumato.noise.values import (
@@ -26,7 +26,6 @@ from sfumato.noise.values import (
     floor_bits,
     power_of_ten,
     small_fraction,
-    whole_count,
     working_bits,
 )
 from sfumato.noise.words import Words, default_words
@@ -217,7 +216,7 @@ class Law(ABC):
         Source:
             design, "One idea"; docs/noise.md.
         """
-        count = whole_count(n, "n")
+        count = whole_number(n, "n", 0)
         if self.unit > largest_scale:
             expected = "at most 2**57 grid steps to be drawn in 64-bit integers: use a coarser grid"
             raise ParameterError(self.unit_name, self.unit, expected)

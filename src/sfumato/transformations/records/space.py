@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import ParameterError
-from sfumato.exact import as_fraction, positive_int, round_up
+from sfumato.exact import as_fraction, as_int, positive_int, round_up
 from sfumato.framework import (
     AbsoluteDistance,
     AtomDomain,
@@ -149,11 +149,8 @@ class Bounds:
 
 def known_size(where: str, size: object, least: int = 1) -> int:
     """Take the length of vectors where a constructor needs one."""
-    try:
-        found = positive_int(size, "size")
-    except ParameterError:
-        found = 0
-    if found < least:
+    found = as_int(size)
+    if found is None or found < least:
         raise ParameterError(
             f"{where}: size", size, f"the number of records, a whole number of at least {least}"
         )
