@@ -13,46 +13,30 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
+import sys
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "zoo"))
+
 import numpy as np
+from boundary import (
+    float_laplace_sum,
+    gaussian_sum,
+    geometric_count,
+    laplace_sum,
+    on_grid,
+    peeking,
+    randomized_response,
+)
 
 from sfumato.audit import approximate, audit, gaussian
 from sfumato.audit.wager import Wager
 
 PAIR = [([1.0], [])]
-
-
-def on_grid(x: Any) -> Any:
-    return np.round(np.asarray(x) * 2**20) / 2**20
-
-
-def total(data: Any) -> Any:
-    return on_grid(sum(min(max(float(x), 0.0), 1.0) for x in data if x == x))
-
-
-def laplace(scale: float) -> Callable[..., Any]:
-    return lambda rng: lambda data, size: total(data) + on_grid(rng.laplace(0, scale, size))
-
-
-def naive_laplace(rng: np.random.Generator) -> Callable[..., Any]:
-    return lambda data, size: sum(data) + rng.laplace(0, 1, size)
-
-
-def gaussian_noise(sigma: float) -> Callable[..., Any]:
-    return lambda rng: lambda data, size: total(data) + on_grid(rng.normal(0, sigma, size))
-
-
-def randomized_response(rng: np.random.Generator) -> Callable[..., Any]:
-    keep = math.e / (1 + math.e)
-    return lambda data, size: np.where(rng.random(size) < keep, len(data), 1 - len(data))
-
-
-def geometric(rng: np.random.Generator) -> Callable[..., Any]:
-    p = -math.expm1(-1)
-    return lambda data, size: len(data) + rng.geometric(p, size) - rng.geometric(p, size)
 
 
 def rare_value(rng: np.random.Generator) -> Callable[..., Any]:
@@ -68,26 +52,30 @@ def wide(rng: np.random.Generator) -> Callable[..., Any]:
 
 STRENGTH = {
     # name: (mechanism, claim, limit of the issue)
-    "Laplace, half the scale": (laplace(0.5), approximate(1), 1_000),
-    "Laplace, 0.8 of the scale": (laplace(0.8), approximate(1), 10_000),
-    "Laplace, 0.9 of the scale": (laplace(0.9), approximate(1), 60_000),
-    "Laplace, 0.95 of the scale": (laplace(0.95), approximate(1), None),
-    "naive float64 Laplace": (naive_laplace, approximate(1), 2_000),
+    "Laplace, half the scale": (partial(laplace_sum, scale=0.5), approximate(1), 1_000),
+    "Laplace, 0.8 of the scale": (partial(laplace_sum, scale=0.8), approximate(1), 10_000),
+    "Laplace, 0.9 of the scale": (partial(laplace_sum, scale=0.9), approximate(1), 60_000),
+    "Laplace, 0.95 of the scale": (partial(laplace_sum, scale=0.95), approximate(1), None),
+    "naive float64 Laplace": (float_laplace_sum, approximate(1), 2_000),
     "value of probability 0.001": (rare_value, approximate(1), None),
     "100 coordinates, one claim": (wide, approximate(1), None),
-    "Gaussian, 0.8 of sigma, mu = 1": (gaussian_noise(0.8), gaussian(1), None),
-    "Gaussian, sigma 1, delta 1e-5, epsilon 1": (gaussian_noise(1), approximate(1, "1e-5"), None),
+    "Gaussian, 0.8 of sigma, mu = 1": (partial(gaussian_sum, sigma=0.8), gaussian(1), None),
+    "Gaussian, sigma 1, delta 1e-5, epsilon 1": (gaussian_sum, approximate(1, "1e-5"), None),
 }
 BOUNDARY = {
-    "Laplace": (laplace(1), approximate(1)),
+    "Laplace": (laplace_sum, approximate(1)),
     "randomized response": (randomized_response, approximate(1)),
-    "geometric": (geometric, approximate(1)),
-    "Gaussian, curve": (gaussian_noise(1), gaussian(1)),
+    "geometric": (geometric_count, approximate(1)),
+    "Gaussian, curve": (gaussian_sum, gaussian(1)),
 }
 
 
 SEARCHED = {
-    f"Laplace, {scale} of the scale, default datasets": (laplace(scale), approximate(1), None)
+    f"Laplace, {scale} of the scale, default datasets": (
+        partial(laplace_sum, scale=scale),
+        approximate(1),
+        None,
+    )
     for scale in (0.5, 0.8, 0.9)
 }
 
@@ -115,18 +103,10 @@ def false_alarms(runs: int, alpha: float = 0.01) -> None:
         print(f"{name:42} {alarms(make, claim, count, alpha)} (alpha {alpha:g})")
     choose = Wager._chosen
 
-    def peeking(self: Wager, batch: Any) -> Any:
-        counts, samples = self._counts, self._samples
-        self._counts, self._samples = batch, int(batch[0].sum())
-        try:
-            return choose(self, batch)
-        finally:
-            self._counts, self._samples = counts, samples
-
-    Wager._chosen = peeking  # type: ignore[method-assign]
+    Wager._chosen = peeking(choose)  # type: ignore[method-assign]
     try:
         with np.errstate(invalid="ignore"):
-            found = alarms(laplace(1), approximate(1), runs // 5, alpha)
+            found = alarms(laplace_sum, approximate(1), runs // 5, alpha)
         print(f"{'Laplace, a bettor that peeks':42} {found}")
     finally:
         Wager._chosen = choose  # type: ignore[method-assign]
@@ -147,7 +127,7 @@ def speed() -> None:
     cases: dict[str, dict[str, Any]] = {"one pair": {"pairs": PAIR}, "default datasets": {}}
     for name, options in cases.items():
         started = time.perf_counter()
-        report = audit(laplace(1)(rng), epsilon=1, max_samples=200_000, **options)
+        report = audit(laplace_sum(rng), epsilon=1, max_samples=200_000, **options)
         spent = time.perf_counter() - started
         print(
             f"{name:42} {report.samples / spent:12,.0f} draws a side and second; violated: {report.violated}"

@@ -12,14 +12,13 @@ million rows, and one group with ten million.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from query import generate
+from _runs import generate, run
 
 RUN = """
 import json, logging, resource, sys, time
@@ -35,10 +34,9 @@ def tuples(group):
     yield from zip(*(c.to_pylist() for c in pq.ParquetFile(path).read_row_group(group).drop_null().columns))
 groups = range(pq.ParquetFile(path).num_row_groups)
 if what in ("batches", "dictionaries"):
-    import sfumato as sf, sfumato.beam
+    import sfumato.beam
     columns = pa.schema([("unit", pa.int64()), ("grp", pa.int64()), ("x", pa.float64())])
-    question = sf.scan(columns, privacy_unit="unit").group_by("grp").bound(groups=4, rows=1).agg(
-        n=sf.count(), total=sf.sum("x", lower=0, upper=50), mean=sf.mean("x", lower=0, upper=50))
+    question = ask(columns)
     start = time.perf_counter()
     with beam.Pipeline(runner="FnApiRunner") as p:
         rows = p | beam.Create(groups) | beam.FlatMap(globals()[what])
@@ -54,17 +52,9 @@ elif what == "private":
 elif what == "pipelinedp":
     import pipeline_dp
     start = time.perf_counter()
-    accountant = pipeline_dp.NaiveBudgetAccountant(total_epsilon=1, total_delta=1e-6)
-    engine = pipeline_dp.DPEngine(accountant, pipeline_dp.BeamBackend())
-    params = pipeline_dp.AggregateParams(
-        metrics=[pipeline_dp.Metrics.COUNT, pipeline_dp.Metrics.SUM, pipeline_dp.Metrics.MEAN],
-        max_partitions_contributed=4, max_contributions_per_partition=1, min_value=0, max_value=50)
-    extract = pipeline_dp.DataExtractors(
-        privacy_id_extractor=lambda r: r[0], partition_extractor=lambda r: r[1], value_extractor=lambda r: r[2])
     with beam.Pipeline(runner="FnApiRunner") as p:
         rows = p | beam.Create(groups) | beam.FlatMap(tuples)
-        result = engine.aggregate(rows, params, extract)
-        accountant.compute_budgets()
+        result = pipelinedp(pipeline_dp.BeamBackend(), rows)
         result | beam.combiners.Count.Globally() | beam.Map(print)
 seconds = time.perf_counter() - start
 used = resource.getrusage(resource.RUSAGE_SELF)
@@ -86,15 +76,6 @@ for part in range(11):
     writer.write_table(table, row_group_size=245_760)
 writer.close()
 """
-
-
-def run(python: str, path: Path, what: str) -> dict[str, float]:
-    done = subprocess.run(
-        [python, "-W", "ignore", "-c", RUN, str(path), what], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise SystemExit(f"{what} failed:\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def report(name: str, rows: int, found: dict[str, float], peer: float | None) -> float:
@@ -119,15 +100,15 @@ def main() -> None:
     peer = None
     if options.pipelinedp:
         path = generate(options.peer_rows, options.folder)
-        peer = report("PipelineDP", options.peer_rows, run(options.pipelinedp, path, "pipelinedp"), None)
+        peer = report("PipelineDP", options.peer_rows, run(options.pipelinedp, RUN, path, "pipelinedp"), None)
     for rows in options.rows:
         path = generate(rows, options.folder)
         for shape in options.shapes:
-            report(f"sfumato, {shape}", rows, run(sys.executable, path, shape), peer)
+            report(f"sfumato, {shape}", rows, run(sys.executable, RUN, path, shape), peer)
     hot = options.folder / "rows_hot.parquet"
     if not hot.exists():
         subprocess.run([sys.executable, "-c", HOT, str(hot)], check=True)
-    report("sfumato, hot keys", 11_000_000, run(sys.executable, hot, "batches"), peer)
+    report("sfumato, hot keys", 11_000_000, run(sys.executable, RUN, hot, "batches"), peer)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,11 @@ must not grow with the number of groups.
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from _runs import run
 
 RUN = """
 import json, resource, sys, time
@@ -41,10 +41,7 @@ def main() -> None:
     parser.add_argument("--groups", type=int, nargs="+", default=[1_000_000, 3_000_000, 10_000_000])
     with tempfile.TemporaryDirectory() as folder:
         for groups in parser.parse_args().groups:
-            done = subprocess.run(
-                [sys.executable, "-c", RUN, str(groups), folder], check=True, capture_output=True, text=True
-            )
-            r = json.loads(done.stdout.splitlines()[-1])
+            r = run(sys.executable, RUN, groups, folder)
             print(
                 f"{groups:12,} groups  {r['seconds']:7.1f} s  peak {r['mb']:6.0f} MB (before {r['before']:.0f})  {r['rows']:,} shown"
             )

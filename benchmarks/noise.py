@@ -9,14 +9,13 @@ Repetitions of all contestants take turns, so that a busy machine slows them ali
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
-import subprocess
 import time
 from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
+from _runs import run
 
 from sfumato.noise import Gaussian, Laplace, SecureWords
 from sfumato.noise.rounding import Sampler
@@ -70,12 +69,12 @@ print(json.dumps(found))
 def interleaved(contestants: dict[str, Callable[[], object]], repetitions: int) -> dict[str, float]:
     """Return the median seconds of each contestant, all taking turns."""
     times: dict[str, list[float]] = {name: [] for name in contestants}
-    for run in contestants.values():
-        run()
+    for contestant in contestants.values():
+        contestant()
     for _ in range(repetitions):
-        for name, run in contestants.items():
+        for name, contestant in contestants.items():
             start = time.perf_counter()
-            run()
+            contestant()
             times[name].append(time.perf_counter() - start)
     return {name: statistics.median(t) for name, t in times.items()}
 
@@ -133,13 +132,8 @@ def main() -> None:
     if given.peers:
         if not given.python:
             parser.error("--peers needs --python PATH")
-        run = subprocess.run(
-            [given.python, "-W", "ignore", "-c", _peers, "5000"], capture_output=True, text=True, check=False
-        )
-        if run.returncode:
-            raise SystemExit(run.stderr)
         print("\npeers, ns per draw\n")
-        for name, nanoseconds in json.loads(run.stdout).items():
+        for name, nanoseconds in run(given.python, _peers, 5000).items():
             print(f"{name:60}" + ("not measured" if nanoseconds is None else f"{nanoseconds:>12,.0f}"))
 
 

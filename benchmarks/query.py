@@ -13,30 +13,12 @@ tenth of the rows.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-GENERATE = """
-import sys
-import numpy as np, pyarrow as pa, pyarrow.parquet as pq
-rows, path = int(sys.argv[1]), sys.argv[2]
-rng = np.random.default_rng(1)
-units = rows // 10
-# Rows per unit by Pareto's law with tail index 1.1, cut at 10,000.
-size = np.minimum((rng.pareto(1.1, units) + 1) * 1.6, 12_000)
-size = np.clip(np.round(size * (rows / size.sum())), 1, 10_000).astype(int)
-unit = rng.permutation(np.repeat(np.arange(units), size))[:rows]
-unit = rng.permutation(np.concatenate([unit, rng.integers(0, units, rows - len(unit))]))
-group, x = rng.integers(0, 1000, rows), rng.normal(25, 15, rows)
-print(f"{rows:,} rows, {len(np.unique(unit)):,} units (largest {size.max():,}; {(size == 10_000).sum()} of 10,000), "
-      f"{len(np.unique(unit * 1000 + group)):,} (unit, group) pairs")
-table = pa.table({"unit": unit, "grp": group, "x": pa.array(x, mask=rng.random(rows) < 0.01)})
-pq.write_table(table, path, row_group_size=245_760)
-"""
+from _runs import generate, run
 
 RUN = """
 import json, resource, sys, time
@@ -52,25 +34,14 @@ if what == "floor":
 elif what == "release":
     import sfumato as sf, sfumato.engines.duckdb.engine, sfumato.query.plan, sfumato.query.release
     start = time.perf_counter()
-    question = sf.scan(path, privacy_unit="unit").group_by("grp").bound(groups=4, rows=1).agg(
-        n=sf.count(), total=sf.sum("x", lower=0, upper=50), mean=sf.mean("x", lower=0, upper=50))
-    question.release(epsilon=1, delta=1e-6).to_arrow()
+    ask(path).release(epsilon=1, delta=1e-6).to_arrow()
 elif what == "pipelinedp":
     import pandas, pipeline_dp
     from pipeline_dp import pipeline_backend
     frame = pandas.read_parquet(path).dropna()
     rows = list(frame.itertuples(index=False, name=None))
     start = time.perf_counter()
-    accountant = pipeline_dp.NaiveBudgetAccountant(total_epsilon=1, total_delta=1e-6)
-    engine = pipeline_dp.DPEngine(accountant, pipeline_backend.LocalBackend())
-    params = pipeline_dp.AggregateParams(
-        metrics=[pipeline_dp.Metrics.COUNT, pipeline_dp.Metrics.SUM, pipeline_dp.Metrics.MEAN],
-        max_partitions_contributed=4, max_contributions_per_partition=1, min_value=0, max_value=50)
-    extract = pipeline_dp.DataExtractors(
-        privacy_id_extractor=lambda r: r[0], partition_extractor=lambda r: r[1], value_extractor=lambda r: r[2])
-    result = engine.aggregate(rows, params, extract)
-    accountant.compute_budgets()
-    list(result)
+    list(pipelinedp(pipeline_backend.LocalBackend(), rows))
 elif what == "opendp":
     import opendp.prelude as dp, polars as pl
     dp.enable_features("contrib", "floating-point", "honest-but-curious")
@@ -90,22 +61,6 @@ print(json.dumps({"seconds": seconds, "mb": resource.getrusage(resource.RUSAGE_S
 """
 
 
-def run(python: str, path: Path, what: str) -> dict[str, float]:
-    done = subprocess.run(
-        [python, "-W", "ignore", "-c", RUN, str(path), what], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise SystemExit(f"{what} failed:\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def generate(rows: int, folder: Path) -> Path:
-    path = folder / f"rows_{rows}.parquet"
-    if not path.exists():
-        subprocess.run([sys.executable, "-c", GENERATE, str(rows), str(path)], check=True)
-    return path
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000_000)
@@ -117,8 +72,8 @@ def main() -> None:
     path = generate(options.rows, options.folder)
     floors, releases = [], []
     for _ in range(options.repeats):
-        floors.append(run(sys.executable, path, "floor"))
-        releases.append(run(sys.executable, path, "release"))
+        floors.append(run(sys.executable, RUN, path, "floor"))
+        releases.append(run(sys.executable, RUN, path, "release"))
     ratios = sorted(r["seconds"] / f["seconds"] for r, f in zip(releases, floors, strict=True))
     report("floor (group only)", floors, options.rows)
     report("sfumato release", releases, options.rows)
@@ -126,10 +81,12 @@ def main() -> None:
     if options.pipelinedp:
         tenth = generate(options.rows // 10, options.folder)
         report(
-            "PipelineDP local, 1/10 rows", [run(options.pipelinedp, tenth, "pipelinedp")], options.rows // 10
+            "PipelineDP local, 1/10 rows",
+            [run(options.pipelinedp, RUN, tenth, "pipelinedp")],
+            options.rows // 10,
         )
     if options.opendp:
-        report("OpenDP Polars", [run(options.opendp, path, "opendp")], options.rows)
+        report("OpenDP Polars", [run(options.opendp, RUN, path, "opendp")], options.rows)
 
 
 def report(name: str, runs: list[dict[str, float]], rows: int) -> None:

@@ -13,16 +13,13 @@ Python that has pipeline-dp and pyspark) runs on a tenth of the rows and is comp
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-from query import generate
+from _runs import generate, run
 
 RUN = """
 import glob, json, os, sys, threading, time, warnings
@@ -63,37 +60,20 @@ def plain(path):
             )) WHERE place <= 4 GROUP BY grp''').collect()
 
 def ours(path):
-    import sfumato as sf
-    question = sf.scan(spark.read.parquet(path), privacy_unit="unit").group_by("grp").bound(groups=4, rows=1).agg(
-        n=sf.count(), total=sf.sum("x", lower=0, upper=50), mean=sf.mean("x", lower=0, upper=50))
-    question.release(epsilon=1, delta=1e-6).collect()
+    ask(spark.read.parquet(path)).release(epsilon=1, delta=1e-6).collect()
 
-def pipelinedp(path):
+def peer(path):
     import pipeline_dp
-    backend = pipeline_dp.SparkRDDBackend(spark.sparkContext)
-    rows = spark.read.parquet(path).dropna().rdd
-    accountant = pipeline_dp.NaiveBudgetAccountant(total_epsilon=1, total_delta=1e-6)
-    engine = pipeline_dp.DPEngine(accountant, backend)
-    params = pipeline_dp.AggregateParams(
-        metrics=[pipeline_dp.Metrics.COUNT, pipeline_dp.Metrics.SUM, pipeline_dp.Metrics.MEAN],
-        max_partitions_contributed=4, max_contributions_per_partition=1, min_value=0, max_value=50)
-    extract = pipeline_dp.DataExtractors(
-        privacy_id_extractor=lambda r: r[0], partition_extractor=lambda r: r[1], value_extractor=lambda r: r[2])
-    result = engine.aggregate(rows, params, extract)
-    accountant.compute_budgets()
-    result.collect()
+    pipelinedp(pipeline_dp.SparkRDDBackend(spark.sparkContext), spark.read.parquet(path).dropna().rdd).collect()
 
 def hot(path):
     # A unit with a million rows in 100,000 groups, and a group with ten million units.
-    import sfumato as sf
     size = 11_000_000 if path != small else 11_000
     frame = spark.range(size).selectExpr(
         "IF(id % 11 = 0, -1, id) AS unit", "IF(id % 11 = 0, id % 100000, -7) AS grp", "CAST(id % 50 AS DOUBLE) AS x")
-    question = sf.scan(frame, privacy_unit="unit").group_by("grp").bound(groups=4, rows=1).agg(
-        n=sf.count(), total=sf.sum("x", lower=0, upper=50), mean=sf.mean("x", lower=0, upper=50))
-    question.release(epsilon=1, delta=1e-6).collect()
+    ask(frame).release(epsilon=1, delta=1e-6).collect()
 
-run = {"plain": plain, "ours": ours, "pipelinedp": pipelinedp, "hot": hot}[what]
+run = {"plain": plain, "ours": ours, "pipelinedp": peer, "hot": hot}[what]
 run(small)
 threading.Thread(target=watch, daemon=True).start()
 start = time.perf_counter()
@@ -103,18 +83,8 @@ spark.stop()
 """
 
 
-def run(python: str, path: Path, small: Path, what: str) -> dict[str, float]:
-    environment = {**os.environ, "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
-    done = subprocess.run(
-        [python, "-W", "ignore", "-c", RUN, str(path), str(small), what],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
-    if done.returncode:
-        raise SystemExit(f"{what} failed:\n{done.stderr[-3000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+def timed(python: str, path: Path, small: Path, what: str) -> dict[str, float]:
+    return run(python, RUN, path, small, what, PYSPARK_PYTHON=python, PYSPARK_DRIVER_PYTHON=python)
 
 
 def report(name: str, runs: list[dict[str, float]], rows: int) -> float:
@@ -142,8 +112,8 @@ def main() -> None:
         path = generate(rows, options.folder)
         plains, releases = [], []
         for _ in range(options.repeats):
-            plains.append(run(sys.executable, path, small, "plain"))
-            releases.append(run(sys.executable, path, small, "ours"))
+            plains.append(timed(sys.executable, path, small, "plain"))
+            releases.append(timed(sys.executable, path, small, "ours"))
         ratios = sorted(r["seconds"] / p["seconds"] for r, p in zip(releases, plains, strict=True))
         report("plain Spark SQL, no noise", plains, rows)
         ours = report("sfumato release", releases, rows)
@@ -151,16 +121,18 @@ def main() -> None:
         if options.pipelinedp:
             tenth = generate(rows // 10, options.folder)
             peer = report(
-                "PipelineDP on Spark", [run(options.pipelinedp, tenth, small, "pipelinedp")], rows // 10
+                "PipelineDP on Spark", [timed(options.pipelinedp, tenth, small, "pipelinedp")], rows // 10
             )
             print(f"PipelineDP / release, by row: {10 * peer / ours:.1f}")
     if options.growth:
         for rows in (1_000_000, 3_000_000, 10_000_000, 30_000_000):
             report(
-                "sfumato release", [run(sys.executable, generate(rows, options.folder), small, "ours")], rows
+                "sfumato release",
+                [timed(sys.executable, generate(rows, options.folder), small, "ours")],
+                rows,
             )
     if options.hot:
-        report("a hot unit and a hot group", [run(sys.executable, Path("hot"), small, "hot")], 11_000_000)
+        report("a hot unit and a hot group", [timed(sys.executable, Path("hot"), small, "hot")], 11_000_000)
     print(f"load average {os.getloadavg()[0]:.1f}")
 
 

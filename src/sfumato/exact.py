@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
@@ -47,13 +48,32 @@ def positive(value: object, name: str) -> Fraction:
     return number
 
 
+def as_int(value: object) -> int | None:
+    """Return a whole number, of Python or NumPy, as an int; None for all else, a truth value included.
+
+    >>> import numpy
+    >>> as_int(numpy.int8(3)), as_int(3.0), as_int(True), as_int(numpy.True_), as_int(numpy.array([3]))
+    (3, None, None, None, None)
+    """
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def whole_number(value: object, name: str, least: int) -> int:
+    """Take a whole number of at least `least`."""
+    number = as_int(value)
+    if number is None or number < least:
+        raise ParameterError(name, value, f"a whole number of at least {least}")
+    return number
+
+
 def positive_int(value: object, name: str) -> int:
     """Take a whole number of at least 1."""
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ParameterError(name, value, "a whole number of at least 1")
-    return value
+    return whole_number(value, name, 1)
 
 
 def round_up(number: Fraction) -> float:
@@ -104,17 +124,3 @@ def _to_float(number: Fraction) -> float:
         return float(number)
     except OverflowError:
         return math.inf if number > 0 else -float.fromhex("0x1.fffffffffffffp+1023")
-
-
-def sqrt_up(number: Fraction) -> float:
-    """Return a float that is not below the square root of `number` >= 0, at most one step above.
-
-    >>> sqrt_up(Fraction(4)), sqrt_up(Fraction(2)) ** 2 >= 2
-    (2.0, True)
-    """
-    root = math.sqrt(_to_float(number))
-    while Fraction(root) ** 2 < number:
-        root = math.nextafter(root, math.inf)
-    while root > 0 and Fraction(math.nextafter(root, 0.0)) ** 2 >= number:
-        root = math.nextafter(root, 0.0)
-    return root

@@ -7,6 +7,15 @@ import math
 
 import numpy as np
 import pytest
+from boundary import (
+    clamped,
+    exact_laplace_sum,
+    float_laplace_sum,
+    gaussian_sum,
+    laplace_sum,
+    on_grid,
+    randomized_response,
+)
 from scipy import stats
 
 from sfumato.audit import (
@@ -26,16 +35,6 @@ from sfumato.audit.bounds import epsilon_lower, half_line_excess, ladder, visibl
 from sfumato.audit.claims import Pair
 from sfumato.audit.mechanisms import Mechanism
 from sfumato.audit.pair_test import PairTest
-
-from .boundary import (
-    clamped,
-    exact_laplace_sum,
-    float_laplace_sum,
-    gaussian_sum,
-    laplace_sum,
-    on_grid,
-    randomized_response,
-)
 
 PAIR = [([1.0], [])]
 # On correct mechanisms the tests below fail with probability at most this, each.
@@ -241,6 +240,40 @@ def test_samples_and_time_are_limits():
     assert audit(laplace_sum(rng()), epsilon=1, pairs=PAIR, seconds=1e-9).samples < 200
 
 
+def test_every_second_batch_goes_to_the_pair_that_was_drawn_from_least():
+    """The pairs whose sides always gave one and the same output count 16 times what they were drawn."""
+    silent = [([0.5], [0.5]), ([0.25], [0.25])]
+
+    def mechanism(dataset, size):
+        return np.zeros(size) if len(dataset) == 1 and dataset[0] < 1 else laplace(dataset, size)
+
+    laplace = laplace_sum(rng())
+    given = [*silent, ([1.0], []), ([1.0, 1.0], [1.0]), ([1.0, 1.0], [])]
+    report = audit(mechanism, claim=approximate(2), pairs=given, max_samples=100_000, alpha=SURE)
+    drawn, before = [0] * len(given), 0
+    for batch, point in enumerate(report.trace):
+        if batch < len(given):
+            assert point.edge == batch
+        elif batch % 2 == 0:
+            assert point.edge == min(range(len(given)), key=lambda e: drawn[e] * (16 if e < 2 else 1))
+        drawn[point.edge] += point.samples - before
+        before = point.samples
+    assert not report.violated and len(report.trace) > 40
+    assert drawn == [samples for _, samples in report.edges]
+    # The most promising pair is not the one that is given the same each time.
+    assert max(drawn) > 2 * sorted(drawn)[2]
+
+
+def test_a_cache_is_a_mechanism_without_noise():
+    laplace, known = laplace_sum(rng()), {}
+
+    def mechanism(dataset):
+        return known.setdefault(repr(dataset), laplace(dataset, 1)[0])
+
+    assert audit(mechanism, epsilon=1, pairs=PAIR, max_samples=2000).violated
+    assert not audit(lambda d: laplace(d, 1)[0], epsilon=1, pairs=PAIR, max_samples=2000, alpha=SURE).violated
+
+
 def test_progress_is_told_after_each_batch():
     told = []
     report = audit(laplace_sum(rng(), 0.5), epsilon=1, pairs=PAIR, progress=told.append)
@@ -281,7 +314,7 @@ def test_the_witness_can_be_replayed(violated):
 
 
 def test_the_witness_of_a_module_says_where_it_is():
-    from .boundary import clamped as named
+    from boundary import clamped as named
 
     def sure(dataset):
         return named(dataset)

@@ -65,6 +65,22 @@ def test_a_given_distribution_function(vectorised):
     assert names(closeness(Gaussian("4.75").rounded(N, SeededWords("given")), cdf, grid=1)) >= {"scale"}
 
 
+def test_checks_share_alpha_and_a_given_function_has_none_of_density():
+    noise = Gaussian(2**20).rounded(N, SeededWords("shared"))
+    found = [check.name for check in closeness(noise, Gaussian(2**20), grid=1).checks]
+    assert found == ["values", "distance", "cells", "tails", "scale", "repeats", "low bits"]
+
+    def wider(x):
+        return special.ndtr(x / 2**20 / 1.04)
+
+    given = closeness(noise, wider, grid=1)
+    assert [check.name for check in given.checks] == found[:5]
+    least = min(check.probability for check in given.checks)
+    assert 1e-30 < least < 0.1
+    assert closeness(noise, wider, grid=1, alpha=4.9 * least).passed
+    assert not closeness(noise, wider, grid=1, alpha=5.1 * least).passed
+
+
 def test_a_given_law_that_is_not_symmetric():
     generator = np.random.default_rng(3)
     assert closeness(generator.exponential(2, N), stats.expon(scale=2).cdf).passed

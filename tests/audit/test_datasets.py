@@ -97,6 +97,7 @@ def test_user_level_pairs_differ_by_one_unit(table):
 
 def test_user_level_pairs_hold_many_rows_groups_and_nulls():
     found = units(groups=("a", "b"))
+    assert len(found) == 27
     added = [[r for r in e.dataset if r["unit"] == "new"] for e in found]
     assert max(map(len, added)) >= 40
     assert any({r["group"] for r in rows} >= {"a", "b"} for rows in added)

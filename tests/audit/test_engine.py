@@ -106,6 +106,20 @@ def test_bulk_draws_are_releases(name):
     assert any(row != rows[0] for row in rows)
 
 
+def test_the_engine_adds_up_each_table_once():
+    asked = []
+
+    def ask(data):
+        asked.append(data.num_rows)
+        return RELEASES["one group, count"][0](data)
+
+    mechanism = release_mechanism(ask)
+    for rows in (1, 2, 1, 2):
+        data = table([{"unit": str(i), "group": "a", "value": 1.0} for i in range(rows)])
+        assert len(mechanism(data, 5)["n"]) == 5
+    assert asked == [1, 2]
+
+
 def test_a_group_that_is_not_shown_leaves_no_trace():
     ask, _ = RELEASES["private groups"]
     drawn = release_mechanism(ask)(table([{"unit": "1", "group": "a", "value": 1.0}]), 200)

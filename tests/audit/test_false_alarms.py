@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from boundary import gaussian_sum, geometric_count, laplace_sum, peeking, randomized_response
 from scipy import stats
 
 import sfumato.audit.pair_test as pair_test
@@ -15,8 +16,6 @@ from sfumato.audit.claims import Pair
 from sfumato.audit.outputs import Draws
 from sfumato.audit.pair_test import PairTest
 from sfumato.audit.wager import Wager
-
-from .boundary import gaussian_sum, geometric_count, laplace_sum, randomized_response
 
 ALPHA, RUNS = 0.01, 150
 # More alarms than this have probability below 1e-9 if each run alarms with probability ALPHA.
@@ -46,17 +45,7 @@ def test_false_alarms_of_a_curve_stay_within_alpha():
 
 
 def test_a_bettor_that_peeks_at_the_present_batch_is_found(monkeypatch):
-    choose = Wager._chosen
-
-    def peeking(self, batch):
-        counts, samples = self._counts, self._samples
-        self._counts, self._samples = batch, int(batch[0].sum())
-        try:
-            return choose(self, batch)
-        finally:
-            self._counts, self._samples = counts, samples
-
-    monkeypatch.setattr(Wager, "_chosen", peeking)
+    monkeypatch.setattr(Wager, "_chosen", peeking(Wager._chosen))
     assert alarms(laplace_sum, approximate(1), runs=60, draws=400) > MOST
 
 

@@ -166,6 +166,8 @@ def test_the_default_datasets_are_halton_points():
     assert report.edges[0][0] == "[0.5, 0.3333333333333333, 0.2] without [0.5]"
     assert not report.violated
     assert any("the limits were met" in note for note in report.notes)
+    assert any("of 600 in all" in note for note in report.notes)
+    assert 30 <= method.tolerated_edges * 600 < 31
 
 
 @pytest.mark.parametrize("buckets", [None, 50])

@@ -145,6 +145,9 @@ def test_a_page_is_balanced_and_needs_nothing_beside_it(reports, name):
         assert not any(key.startswith("on") for key in attributes)
     (style,) = [data for where, data in found.pieces if where[-1:] == ("style",)]
     assert "url(" not in style and "@import" not in style and "//" not in style
+    # Dark screens, paper, telephones.
+    assert "@media (prefers-color-scheme: dark)" in style and "@media print" in style
+    assert {"name": "viewport", "content": "width=device-width, initial-scale=1"} in found.of("meta")
 
 
 @pytest.mark.parametrize("name", AUDITS)

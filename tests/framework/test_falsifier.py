@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -38,6 +39,7 @@ from sfumato.framework import (
 )
 from sfumato.framework.falsifier.members import Draw, member, near
 from sfumato.framework.falsifier.neighbours import pairs_of
+from sfumato.framework.falsifier.search import _Search
 from sfumato.transformations import Count, Norm, UnitSum, per_group
 
 from .defects import ABSOLUTE, CASES, FLOAT, claim, total, vectors
@@ -203,6 +205,86 @@ def test_a_domain_without_members_is_said_to_be_empty():
     nothing = AtomDomain(int, Fraction(1, 4), Fraction(3, 4))
     with pytest.raises(QueryError, match="no member"):
         falsify(claim("f", nothing, ABSOLUTE, lambda x: x, 1), 1)
+
+
+def looked_at(domain: Domain, metric: Metric, d_in: Any = 1) -> list[Any]:
+    """What an honest function is called with, two inputs for each pair."""
+    seen: list[Any] = []
+
+    def constant(value: Any) -> int:
+        seen.append(value)
+        return 0
+
+    assert not falsify(claim("constant", domain, metric, constant, 0), d_in, evaluations=2 * ENOUGH).violated
+    return seen
+
+
+def test_numbers_that_code_trips_over_are_tried():
+    seen = looked_at(AtomDomain(float, nan=True, null=True), DiscreteDistance())
+    bounded = looked_at(AtomDomain(float, 1, 3), ABSOLUTE)
+    tried = {repr(x) for x in seen}
+    powers = [2.0**31, 2.0**53, 2.0**63, 2.0**64]
+    expected = [*powers, *(p + 1 for p in powers), *(p - 1 for p in powers), 0.0, -0.0, 5e-324, -5e-324]
+    assert {repr(x) for x in [*expected, sys.float_info.max, math.inf, -math.inf, math.nan, None]} <= tried
+    assert {1.0, math.nextafter(1.0, 2), 2.0, math.nextafter(3.0, 2), 3.0} <= set(bounded)
+    whole = looked_at(AtomDomain(int), ABSOLUTE)
+    assert {2**bits + more for bits in (31, 53, 63, 64) for more in (-1, 0, 1)} <= set(whole)
+
+
+def test_shapes_of_vectors_that_code_trips_over_are_tried():
+    seen = looked_at(vectors(0, 9), SymmetricDistance(), 2)
+    assert {0, 1} <= {len(v) for v in seen}
+    long = [v for v in seen if len(v) >= 16]
+    assert any(len(set(v)) == 1 for v in long)
+    assert any(len(set(v)) == 2 and v == [v[0]] * v.count(v[0]) + [v[-1]] * v.count(v[-1]) for v in long)
+    assert any(len(set(v[::2])) == len(set(v[1::2])) == 1 and v[0] != v[1] for v in long)
+    pairs = list(zip(seen[::2], seen[1::2], strict=True))
+    assert any(one != other and sorted(one) == sorted(other) for one, other in pairs)
+    # All of the room on one record or coordinate, and spread.
+    spread = looked_at(VectorDomain(AtomDomain(int), 4), L1Distance(), 8)
+    moved = [
+        [abs(a - b) for a, b in zip(*pair, strict=True)]
+        for pair in zip(spread[::2], spread[1::2], strict=True)
+    ]
+    assert [8, 0, 0, 0] in map(lambda m: sorted(m, reverse=True), moved) and [2, 2, 2, 2] in moved
+
+
+def test_tables_of_privacy_units_that_code_trips_over_are_tried():
+    seen = looked_at(RowsDomain(), PrivacyUnitDistance(), 2)
+    assert any(row.unit is None for rows in seen for row in rows)
+    for rows in seen:
+        of = [row for row in rows if row.unit == rows[0].unit]
+        if len({row.key for row in of}) >= 8 and len(of) >= 40:
+            break
+    else:
+        raise AssertionError("no unit with many rows in many groups")
+
+    def own(rows: Any, unit: Any) -> list[Any]:
+        return sorted((row.key, sorted(row.values)) for row in rows if row.unit == unit)
+
+    changing = (
+        {row.unit for row in one}
+        & {row.unit for row in other if own(one, row.unit) != own(other, row.unit)} - {None}
+        for one, other in zip(seen[::2], seen[1::2], strict=True)
+    )
+    assert any(changing)
+
+
+def test_half_of_the_evaluations_go_to_new_pairs_and_half_to_better_ones(monkeypatch):
+    calls = {"draw": 0, "improve": 0}
+    for name in calls:
+        original = getattr(_Search, name)
+
+        def counted(self, draw, name=name, original=original):
+            calls[name] += 1
+            return original(self, draw)
+
+        monkeypatch.setattr(_Search, name, counted)
+    falsify(claim("twice", AtomDomain(int, 0, 10), ABSOLUTE, lambda x: 2 * x, 2), 1)
+    assert calls == {"draw": 2000, "improve": 2000}
+    calls.update(draw=0, improve=0)
+    falsify(claim("twice", AtomDomain(int, 0, 10), ABSOLUTE, lambda x: 2 * x, 1), 1)
+    assert 1000 < sum(calls.values()) < 1100  # broken at once, and a quarter to make it clearer
 
 
 ATOMS = [

@@ -155,6 +155,12 @@ def test_floats_are_the_numbers_that_they_are(silent):
     assert wide(1e308) == F(1e308) and wide(2.0**53) == 2**53 and isinstance(wide(0.5), F)
 
 
+@KINDS
+def test_parameters_are_taken_exactly(make, law):
+    assert make("0.1").map(1) == 10
+    assert make(0.1).map(1) == 1 / F(0.1) != 10
+
+
 def test_whole_numbers_are_not_rounded(silent):
     for kind in silent:
         assert kind.measurement("0.1", AtomDomain(int))(2**200 + 1) == 2**200 + 1
@@ -329,7 +335,7 @@ def test_a_vector_of_another_length_is_refused_before_anything_is_drawn(make, la
     monkeypatch.setattr(law, "rounded", None)
     for values in ([], [1], [1, 1, 1]):
         with pytest.raises(
-            QueryError, match=f"{make.__name__}: the input has length {len(values)}, but must have length 2"
+            QueryError, match=f"{make.__name__}: length of the input is {len(values)}, but must be 2$"
         ):
             made(values)
 

@@ -260,6 +260,6 @@ def test_bad_domains(make, domain):
 @pytest.mark.parametrize("scores", [[], [1], [1, 2, 3]])
 def test_another_number_of_scores_is_refused(make, scores):
     with pytest.raises(
-        QueryError, match=f"{make.__name__}: the input has length {len(scores)}, but must have length 2"
+        QueryError, match=f"{make.__name__}: length of the input is {len(scores)}, but must be 2$"
     ):
         make(1, VectorDomain(AtomDomain(int), 2))(scores)

@@ -10,12 +10,6 @@ from sfumato.noise import FixedWords, Laplace, SecureWords, SeededWords, default
 from sfumato.noise import words as module
 
 
-def test_only_secure_words_are_secure():
-    assert SecureWords().secure
-    assert not SeededWords(1).secure
-    assert not FixedWords([1]).secure
-
-
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 16383, 16384, 16385, 50001])
 def test_take_gives_what_is_asked(count):
     words = SecureWords().take(count)

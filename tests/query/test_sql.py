@@ -754,8 +754,15 @@ def test_not_a_text(text: object) -> None:
 @pytest.mark.parametrize("name", [*PRIVATE, *NOT_PRIVATE])
 def test_no_aggregate_hides_in_a_row_expression(name: str) -> None:
     for inner in (f"1 + {name}(x)", f"[{name.lower()} (x)]", f"CASE WHEN {name}(x) THEN 1 END"):
-        refused(dp(f"COUNT({inner})", ""))
-        refused(dp("COUNT(*)", f"WHERE {inner}"))
+        written = name.lower() if inner.startswith("[") else name
+        assert refused(dp(f"COUNT({inner})", "")) == (
+            f"{name} inside COUNT(...): an aggregate takes an expression of one row",
+            written,
+        )
+        assert refused(dp("COUNT(*)", f"WHERE {inner}")) == (
+            f"{name} in WHERE: it sees single rows, before they are grouped",
+            written,
+        )
 
 
 # Garbage in, SqlError out.

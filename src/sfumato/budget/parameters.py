@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from sfumato.errors import BudgetError, ParameterError
-from sfumato.exact import as_fraction
+from sfumato.exact import as_fraction, as_int
 
 
 def _number(value: object, name: str, admissible: str) -> Fraction:
@@ -69,7 +69,7 @@ def admissible_amount(value: object, name: str) -> Fraction:
 
 def admissible_count(value: object, name: str) -> int:
     """Take how many times a mechanism runs: a whole number of at least 1."""
-    value = value.item() if hasattr(value, "item") else value
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    number = as_int(value)
+    if number is None or number < 1:
         raise BudgetError(f"{name} is {value!r}, but must be a whole number of at least 1")
-    return value
+    return number

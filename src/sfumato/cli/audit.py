@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfumato.cli.options import check_distinct, fail, optional, outputs, tell_written
 from sfumato.errors import ParameterError, QueryError, SfumatoError
 
 if TYPE_CHECKING:
@@ -34,27 +35,18 @@ def audit(
             show_default=False,
         ),
     ],
-    epsilon: Annotated[
-        str | None, typer.Option("--epsilon", metavar="NUMBER", help="The claim.", show_default=False)
-    ] = None,
+    epsilon: Annotated[str | None, optional("--epsilon", metavar="NUMBER", help="The claim.")] = None,
     delta: Annotated[
         str | None,
-        typer.Option("--delta", metavar="NUMBER", help="Of the claim; 0 if left out.", show_default=False),
+        optional("--delta", metavar="NUMBER", help="Of the claim; 0 if left out."),
     ] = None,
     zcdp: Annotated[
         str | None,
-        typer.Option(
-            "--zcdp", metavar="RHO", help="A claim of zCDP, in place of --epsilon.", show_default=False
-        ),
+        optional("--zcdp", metavar="RHO", help="A claim of zCDP, in place of --epsilon."),
     ] = None,
     gaussian: Annotated[
         str | None,
-        typer.Option(
-            "--gaussian",
-            metavar="MU",
-            help="A claim of Gaussian DP, in place of --epsilon.",
-            show_default=False,
-        ),
+        optional("--gaussian", metavar="MU", help="A claim of Gaussian DP, in place of --epsilon."),
     ] = None,
     alpha: Annotated[
         float, typer.Option("--alpha", metavar="NUMBER", help="Bound on the probability of a false alarm.")
@@ -71,38 +63,30 @@ def audit(
     ] = 1_000_000,
     data: Annotated[
         str | None,
-        typer.Option(
+        optional(
             "--data",
             metavar="MODULE:NAME",
             help="Datasets to make neighbours from: a list, or a function that returns one.",
-            show_default=False,
         ),
     ] = None,
     pairs: Annotated[
         str | None,
-        typer.Option(
+        optional(
             "--pairs",
             metavar="MODULE:NAME",
             help="Pairs (dataset, neighbour): a list, or a function that returns one.",
-            show_default=False,
         ),
     ] = None,
     output: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="PATH",
-            help="Write the report to .html, .json or .txt. May be repeated.",
-            show_default=False,
-        ),
+        outputs("the report to .html, .json or .txt"),
     ] = None,
 ) -> None:
     """Look for datasets and an event that break a mechanism's claim of privacy.
 
     An audit that finds nothing is no proof. Without --data and --pairs, the datasets are lists of numbers.
     """
-    from sfumato.cli.terminal import forgiving, print_error
+    from sfumato.cli.terminal import forgiving
 
     forgiving()
     paths = tuple(output or ())
@@ -120,15 +104,10 @@ def audit(
             max_samples=max_samples,
         )
         _tell(found, paths)
-    except SfumatoError as error:
-        print_error(str(error))
-        raise typer.Exit(Verdict.NONE) from None
-    except OSError as error:
-        print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-        raise typer.Exit(Verdict.NONE) from None
+    except (SfumatoError, OSError) as error:
+        fail(error, Verdict.NONE)
     except KeyboardInterrupt:
-        print_error("stopped before the audit ended: there is no verdict")
-        raise typer.Exit(Verdict.STOPPED) from None
+        fail("stopped before the audit ended: there is no verdict", Verdict.STOPPED)
     raise typer.Exit(Verdict.VIOLATED if found.violated else Verdict.NOTHING_FOUND)
 
 
@@ -155,8 +134,7 @@ def _tell(report: Report, paths: tuple[Path, ...]) -> None:
     console.print(text, soft_wrap=True)
     for path in paths:
         report.write(path)
-    if paths:
-        console.print(Text(f"Wrote {', '.join(map(str, paths))}."), soft_wrap=True)
+    tell_written(console, paths)
 
 
 def _mechanism(target: str) -> Any:
@@ -218,5 +196,4 @@ def _check_paths(paths: tuple[Path, ...]) -> None:
             raise QueryError(
                 f"--output: {str(path)!r}: there is no folder {str(path.parent)!r}; make it first"
             )
-    if len({path.resolve() for path in paths}) < len(paths):
-        raise QueryError("--output: a file is named twice; give each its own name")
+    check_distinct(paths)

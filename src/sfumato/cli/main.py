@@ -14,6 +14,7 @@ import typer
 
 from sfumato import __version__
 from sfumato.cli.audit import audit
+from sfumato.cli.options import check_distinct, fail, flag, optional, outputs, tell_written
 from sfumato.errors import EngineError, ParameterError, QueryError, SfumatoError
 
 if TYPE_CHECKING:
@@ -78,73 +79,51 @@ def sql(
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", "-f", metavar="PATH", help="Read the SQL from a file.", show_default=False),
+        optional("--file", "-f", metavar="PATH", help="Read the SQL from a file."),
     ] = None,
     table: Annotated[
         list[str] | None,
-        typer.Option(
+        optional(
             "--table",
             "-t",
             metavar="NAME=PATH",
             help="The file that a name in FROM stands for. May be repeated.",
-            show_default=False,
         ),
     ] = None,
     explain: Annotated[
         bool,
-        typer.Option(
-            "--explain", metavar=" ", help="Show each step, with bounds, noise and share of the budget."
-        ),
+        flag("--explain", help="Show each step, with bounds, noise and share of the budget."),
     ] = False,
     dry_run: Annotated[
         bool,
-        typer.Option(
-            "--dry-run", metavar=" ", help="Only plan and explain: no row is read, nothing is spent."
-        ),
+        flag("--dry-run", help="Only plan and explain: no row is read, nothing is spent."),
     ] = False,
     output: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="PATH",
-            help="Write the table to .parquet, .csv or .json. May be repeated.",
-            show_default=False,
-        ),
+        outputs("the table to .parquet, .csv or .json"),
     ] = None,
     errors: Annotated[
         bool,
-        typer.Option(
-            "--errors", metavar=" ", help="Write error bars to --output too, as NAME_error columns."
-        ),
+        flag("--errors", help="Write error bars to --output too, as NAME_error columns."),
     ] = False,
     plot: Annotated[
         Path | None,
-        typer.Option(
-            "--plot",
-            "-p",
-            metavar="PATH",
-            help="Draw bars with error bars to .png or .svg.",
-            show_default=False,
-        ),
+        optional("--plot", "-p", metavar="PATH", help="Draw bars with error bars to .png or .svg."),
     ] = None,
     confidence: Annotated[
         float, typer.Option("--confidence", metavar="NUMBER", help="Of the error bars.")
     ] = 0.95,
     simultaneous: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--simultaneous",
-            metavar=" ",
             help="Let the confidence hold for all numbers at once, not for each by itself.",
         ),
     ] = False,
     show: Annotated[int, typer.Option("--show", metavar="N", help="Print at most N groups.")] = 40,
     quiet: Annotated[
         bool,
-        typer.Option(
-            "--quiet", "-q", metavar=" ", help="Print no table. A single --output is then streamed."
-        ),
+        flag("--quiet", "-q", help="Print no table. A single --output is then streamed."),
     ] = False,
 ) -> None:
     """Ask in SQL, and print the noisy table with its error bars.
@@ -171,11 +150,10 @@ def sql(
             show,
             quiet,
         ).run(printer())
+    except (EngineError, OSError) as error:
+        fail(error, ExitCode.ENGINE)
     except SfumatoError as error:
-        _fail(str(error), ExitCode.ENGINE if isinstance(error, EngineError) else ExitCode.QUESTION)
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        _fail(f"{where}{error.strerror or error}", ExitCode.ENGINE)
+        fail(error, ExitCode.QUESTION)
 
 
 class _Job:
@@ -239,9 +217,7 @@ class _Job:
 
         for path in self.outputs:
             checked_path(path)
-        named = [path.resolve() for path in (*self.outputs, *filter(None, [self.plot]))]
-        if len(set(named)) < len(named):
-            raise QueryError("--output: a file is named twice; give each its own name")
+        check_distinct([*self.outputs, *filter(None, [self.plot])])
         if self.plot is not None:
             from sfumato.cli.plot import checked_plot
 
@@ -266,11 +242,8 @@ class _Job:
                 bar_chart(release, self.plot, confidence=self.confidence, simultaneous=self.simultaneous)
 
     def _report(self, console: Console) -> None:
-        from rich.text import Text
-
-        paths = [*self.outputs, *([self.plot] if self.plot else [])]
-        if paths and not self.quiet:
-            console.print(Text(f"Wrote {', '.join(map(str, paths))}."), soft_wrap=True)
+        if not self.quiet:
+            tell_written(console, [*self.outputs, *filter(None, [self.plot])])
 
 
 def _check(confidence: float, show: int, quiet: bool, wanted: bool) -> None:
@@ -321,10 +294,3 @@ def _sources(given: list[str]) -> dict[str, str]:
             raise QueryError(f"--table: {name!r} is given twice; keep one")
         sources[name] = path
     return sources
-
-
-def _fail(message: str, code: ExitCode) -> None:
-    from sfumato.cli.terminal import print_error
-
-    print_error(message)
-    raise typer.Exit(code)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from sfumato.errors import ParameterError, QueryError
+from sfumato.errors import ParameterError
 from sfumato.exact import as_fraction, positive_int
 
 Kind = type[bool] | type[int] | type[float] | type[Fraction] | type[str]
 NUMBERS = (int, float, Fraction)
+Entries = TypeVar("Entries", bound=Sized)
 
 
 class Domain(ABC):
@@ -294,7 +295,8 @@ class GroupedIntegers(Domain):
         )
 
 
-def check_length(values: Sequence[Any], size: int, name: str) -> None:
-    """Refuse a value of a sized domain that has another length; `name` is the constructor's."""
-    if len(values) != size:
-        raise QueryError(f"{name}: the input has length {len(values)}, but must have length {size}")
+def check_length(values: Entries, size: int | None, name: str, what: str = "the input") -> Entries:
+    """Take a value of a sized domain, where None is any length; `name` is the constructor's."""
+    if size is not None and len(values) != size:
+        raise ParameterError(f"{name}: length of {what}", len(values), f"{size}")
+    return values

@@ -91,9 +91,7 @@ class NoiseKind:
         size = domain.size if isinstance(domain, VectorDomain) else None
 
         def noisy_vector(values: Sequence[Any]) -> list[Any]:
-            if size is not None:
-                check_length(values, size, self.name)
-            return noisy(values)
+            return noisy(check_length(values, size, self.name))
 
         if whole:
             return vectors(), noisy_vector, Linear(1 / scale)

@@ -10,7 +10,7 @@ from typing import Any
 import gmpy2
 
 from sfumato.errors import BudgetError, ParameterError
-from sfumato.exact import positive, positive_int
+from sfumato.exact import as_int, positive, positive_int
 from sfumato.framework import AtomDomain, Linear, LInfDistance, Measurement, PureDP, VectorDomain
 from sfumato.noise import Laplace, Words
 
@@ -139,7 +139,7 @@ def noise_scales(scale: Fraction, positives: int) -> tuple[Fraction, Fraction]:
 
 
 def _whole(value: Any, name: str, *, shown: object) -> int:
-    number = value.item() if hasattr(value, "item") else value
-    if isinstance(number, bool) or not isinstance(number, int):
+    number = as_int(value)
+    if number is None:
         raise ParameterError(name, shown, "a whole number")
     return number

@@ -29,8 +29,8 @@ class WideIntegers:
     function of statistic plus noise and of nothing else.
 
     >>> column = WideIntegers.from_arrow(pa.array([2**62, -1], pa.int64()))
-    >>> (column + np.array([2**62, 1])).to_ints()
-    [9223372036854775808, 0]
+    >>> (column + np.array([2**62, 1])).scaled(Fraction(1)).tolist()
+    [9.223372036854776e+18, 0.0]
     """
 
     high: NDArray[np.int64]
@@ -66,7 +66,3 @@ class WideIntegers:
         narrow = self.high == (self.low.view(np.int64) >> 63)
         wide = self.high.astype(np.float64) * 2.0**64 + self.low.astype(np.float64)
         return np.where(narrow, self.low.view(np.int64).astype(np.float64), wide) * float(step)
-
-    def to_ints(self) -> list[int]:
-        """Return Python integers."""
-        return [int(h) << 64 | int(lo) for h, lo in zip(self.high, self.low, strict=True)]

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import ParameterError
-from sfumato.exact import Number, as_fraction
-from sfumato.noise.values import whole_count
+from sfumato.exact import Number, as_fraction, whole_number
 from sfumato.noise.words import Words, default_words
 
 Enclosures = Callable[[int], tuple[Fraction, Fraction]]
@@ -42,7 +41,7 @@ def bernoulli(p: Probability, n: int | None = None, words: Words | None = None) 
     Source:
         U < p for a uniform U, compared bit by bit: the first word decides all but one coin in 2^64.
     """
-    index = np.zeros(1 if n is None else whole_count(n, "n"), np.intp)
+    index = np.zeros(1 if n is None else whole_number(n, "n", 0), np.intp)
     coins = _toss([_enclosures(p, "p")], index, words)
     return bool(coins[0]) if n is None else coins
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
-from sfumato.exact import Number, as_fraction, positive, positive_int
+from sfumato.exact import Number, as_fraction, positive, positive_int, whole_number
 from sfumato.noise.rounding import largest_scale, sampler
 from sfumato.noise.standard import Standard, directed, nearest
 from sfumato.noise.values import (
@@ -26,8 +26,6 @@ from sfumato.noise.values import (
     floor_bits,
     power_of_ten,
     small_fraction,
-    whole,
-    whole_count,
     working_bits,
 )
 from sfumato.noise.words import Words, default_words
@@ -218,7 +216,7 @@ class Law(ABC):
         Source:
             design, "One idea"; docs/noise.md.
         """
-        count = whole_count(n, "n")
+        count = whole_number(n, "n", 0)
         if self.unit > largest_scale:
             expected = "at most 2**57 grid steps to be drawn in 64-bit integers: use a coarser grid"
             raise ParameterError(self.unit_name, self.unit, expected)
@@ -283,23 +281,6 @@ class Law(ABC):
         0.3829
         """
         return each_whole(self._pmf, m)
-
-    def rounded_tail_up(self, m: int, bits: int = 64) -> Fraction:
-        """Return a fraction that is not below P(R > m) = P(Z > m + 1/2), and above it by about 2^-bits of it.
-
-        Args:
-            m: whole number.
-            bits: as for `tail_bounds`.
-        Returns:
-            The upper bound: what a privacy proof must use for the chance to pass a threshold.
-        Raises:
-            ParameterError: m is not whole, or bits not a whole number of at least 1.
-
-        >>> from sfumato.noise import Laplace
-        >>> Laplace(scale=1).rounded_tail_up(4) >= Laplace(scale=1).tail_bounds("4.5")[0]
-        True
-        """
-        return self.tail_bounds(whole(m) + Fraction(1, 2), bits)[1]
 
     def rounded_tolerance(self, k: Number) -> int:
         """Return the smallest whole t with P(|R| > t) <= 10^-k.

@@ -57,10 +57,6 @@ class Standard(ABC):
         """Enclose T(y), y >= 0, with an absolute width of about 2^-bits, and faster."""
 
     @abstractmethod
-    def tail_near(self, y: Real, bits: int) -> Real:
-        """Return T(y) to within a few units of 2^-bits relative."""
-
-    @abstractmethod
     def quantile(self, outside: Real, inside: Real, bits: int) -> Real:
         """Return Q(outside) to nearly `bits` bits; inside = 1 - outside may be the more precise one."""
 
@@ -100,10 +96,6 @@ class _Laplace(Standard):
         # y exp(-y) < 1, so that no magnified error is above the unit of the precision.
         return _exp_of_minus(y, *directed(bits + 3))
 
-    def tail_near(self, y: Real, bits: int) -> Real:
-        context = nearest(bits)
-        return context.exp(context.minus(y))
-
     def quantile(self, outside: Real, inside: Real, bits: int) -> Real:
         context = nearest(bits)
         return context.abs(context.log(outside) if outside < 0.5 else context.log1p(context.minus(inside)))
@@ -137,10 +129,6 @@ class _Gaussian(Standard):
             up.div(up.div(y.numerator, y.denominator), small),
             contexts,
         )
-
-    def tail_near(self, y: Real, bits: int) -> Real:
-        context = nearest(bits)
-        return context.erfc(context.div(y, context.sqrt(2)))
 
     def quantile(self, outside: Real, inside: Real, bits: int) -> Real:
         """Solve by the cubic Taylor step of Q itself, from a float or an asymptotic start."""

@@ -56,28 +56,12 @@ def each(function: Callable[[Any], float], x: Values | Scalar) -> float | Floats
 
 def each_whole(function: Callable[[int], float], m: Wholes | int) -> float | Floats:
     """Apply to one whole number, or to each element of an array of them."""
+    if isinstance(m, bool):
+        raise ParameterError("m", m, "a whole number")
     if isinstance(m, int):
-        return function(whole(m))
+        return function(m)
     values = np.asarray(m)
     if values.size and not np.issubdtype(values.dtype, np.integer):
         raise ParameterError("m", values.dtype.name, "a whole number, or an array of them")
     results = np.array([function(v) for v in values.ravel().tolist()], np.float64)
     return results.reshape(values.shape) if values.ndim else float(results[0])
-
-
-def whole(m: object) -> int:
-    """Take a whole number."""
-    if hasattr(m, "item"):
-        m = m.item()
-    if isinstance(m, bool) or not isinstance(m, int):
-        raise ParameterError("m", m, "a whole number")
-    return m
-
-
-def whole_count(count: object, name: str) -> int:
-    """Take a number of draws."""
-    if hasattr(count, "item"):
-        count = count.item()
-    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-        raise ParameterError(name, count, "a whole number of at least 0")
-    return count

@@ -33,12 +33,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Words(ABC):
-    """A stream of independent, uniformly random 64-bit words.
-
-    `secure` says whether the words may guard a release.
-    """
-
-    secure: bool = False
+    """A stream of independent, uniformly random 64-bit words."""
 
     @abstractmethod
     def take(self, count: int) -> Words64:
@@ -75,8 +70,6 @@ class SecureWords(_CounterWords):
         NIST SP 800-38A (counter mode).
     """
 
-    secure = True
-
     def __init__(self) -> None:
         self._renew()
 
@@ -110,8 +103,6 @@ class KeyedWords(_CounterWords):
     Source:
         HMAC-SHA-256 as a pseudorandom function (RFC 2104), then NIST SP 800-38A (counter mode).
     """
-
-    secure = True
 
     def __init__(self, key: bytes, message: bytes) -> None:
         if len(key) < 32:

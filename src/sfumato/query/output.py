@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -85,33 +85,30 @@ def require(module: str, extra: str) -> None:
 
 
 def _write_parquet(path: Path, batches: Iterator[pa.RecordBatch]) -> None:
-    import pyarrow.parquet
+    from pyarrow.parquet import ParquetWriter, write_table
 
-    writer: Any = None
-    try:
-        for batch in batches:
-            writer = writer or pyarrow.parquet.ParquetWriter(path, batch.schema)
-            writer.write_batch(batch)
-        if writer is None:
-            pyarrow.parquet.write_table(pa.table({}), path)
-    finally:
-        if writer is not None:
-            writer.close()
+    if not _written(path, batches, ParquetWriter):
+        write_table(pa.table({}), path)
 
 
 def _write_csv(path: Path, batches: Iterator[pa.RecordBatch]) -> None:
-    import pyarrow.csv
+    from pyarrow.csv import CSVWriter
 
+    if not _written(path, batches, CSVWriter):
+        path.touch()
+
+
+def _written(path: Path, batches: Iterator[pa.RecordBatch], make: Callable[[Path, pa.Schema], Any]) -> bool:
+    """Write batches by a writer of the first one's schema; False where there is no batch."""
     writer: Any = None
     try:
         for batch in batches:
-            writer = writer or pyarrow.csv.CSVWriter(path, batch.schema)
+            writer = writer or make(path, batch.schema)
             writer.write_batch(batch)
-        if writer is None:
-            path.touch()
     finally:
         if writer is not None:
             writer.close()
+    return writer is not None
 
 
 def _write_json(path: Path, batches: Iterator[pa.RecordBatch]) -> None:

@@ -165,7 +165,7 @@ def make_plan(
     candidates, refusals = [], []
     for n in noises:
         for s in selections:
-            if _worth_trying(question, noise, group_selection, n, s):
+            if _worth_trying(question, group_selection, n, s):
                 try:
                     candidates.append(_candidate(question, eps, dlt, NOISES[n], s, pre_threshold))
                 except RefusalError as refusal:  # a rule that cannot work at this budget
@@ -210,7 +210,7 @@ def _gaussian_is_ahead(question: Question, epsilon: Fraction, delta: Fraction) -
     return deviations["laplace"] > 1.25 * deviations["gaussian"]
 
 
-def _worth_trying(question: Question, noise: str, asked: str, kind: str, selection: str | None) -> bool:
+def _worth_trying(question: Question, asked: str, kind: str, selection: str | None) -> bool:
     """Skip what cannot be, a threshold on the other noise, and what costs time and was never seen to
     win: truncated geometric selection beside Gaussian noise where a unit is in many groups."""
     if selection is None or asked != "auto":

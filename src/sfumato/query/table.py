@@ -142,7 +142,7 @@ class Question:
                     f"agg: {name} is {aggregate!r}, which is not a private aggregate; there are count, "
                     "count_units, sum, mean, variance, stddev and quantiles"
                 )
-            _check_column(name, aggregate, schema, table.unit)
+            _check_column(name, aggregate, schema)
         _check_names([*table.keys, *self.output_names])
         if table.keys and table.groups is None:
             raise QueryError(
@@ -226,7 +226,7 @@ def _needs_rows(aggregate: Aggregate) -> bool:
     )
 
 
-def _check_column(name: str, aggregate: Aggregate, schema: Schema, unit: str) -> None:
+def _check_column(name: str, aggregate: Aggregate, schema: Schema) -> None:
     column = getattr(aggregate, "column", None)
     if column is None:
         return

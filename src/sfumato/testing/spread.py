@@ -14,7 +14,6 @@ from sfumato.testing.tolerances import per_partition_k
 
 # Each value by itself, values without noise, and the spread on either side.
 _CHECKS = 4
-_LN10 = math.log(10)
 
 
 def check_spread(residues: Sequence[Residue], k: float) -> None:

@@ -10,19 +10,14 @@ Where each record is a unit of its own, `records/` has the usual steps on vector
 
 from sfumato.framework import Row
 from sfumato.transformations.grid import Grid, ValueGrid
-from sfumato.transformations.records import (
-    bounded_sum,
-    cast,
-    clamp,
-    column,
-    count,
-    count_by_categories,
-    covariance,
-    histogram,
-    impute,
-    mean,
-    variance,
-)
+from sfumato.transformations.records.bounded_sum import bounded_sum
+from sfumato.transformations.records.cast import cast
+from sfumato.transformations.records.clamp import clamp
+from sfumato.transformations.records.column import column
+from sfumato.transformations.records.count import count, count_by_categories, histogram
+from sfumato.transformations.records.impute import impute
+from sfumato.transformations.records.mean import mean
+from sfumato.transformations.records.variance import covariance, variance
 from sfumato.transformations.rows import bound_groups, bound_rows
 from sfumato.transformations.statistics.count import Count, CountUnits
 from sfumato.transformations.statistics.moments import Moments

@@ -23,8 +23,10 @@ from sfumato.framework import (
     Transformation,
     VectorDomain,
 )
+from sfumato.framework.domains import check_length
 
 SIDE_BY_SIDE = ProductMetric(AbsoluteDistance())
+PER_STRATUM = "the input, which has one entry for each stratum,"
 
 
 @dataclass(frozen=True)
@@ -94,10 +96,7 @@ class StratifiedDesign:
 
     def checked(self, values: Sequence[Any]) -> list[Fraction]:
         """Take one number for each stratum, exactly."""
-        if len(values) != len(self.sample_sizes):
-            expected = f"{len(self.sample_sizes)}, one for each stratum"
-            raise ParameterError(f"{self.where}: number of sums", len(values), expected)
-        return [Fraction(v) for v in values]
+        return [Fraction(v) for v in check_length(values, len(self.sample_sizes), self.where, PER_STRATUM)]
 
 
 def stratum_sums(sample_sizes: Sequence[int], metric: Metric = SIDE_BY_SIDE) -> Transformation:
@@ -133,11 +132,8 @@ def stratum_sums(sample_sizes: Sequence[int], metric: Metric = SIDE_BY_SIDE) -> 
         raise ParameterError("stratum_sums: metric", metric, expected)
 
     def function(answers: Sequence[Sequence[bool | None]]) -> list[int]:
-        if len(answers) != len(sizes):
-            raise ParameterError(
-                "stratum_sums: number of strata", len(answers), f"{len(sizes)}, as in sample_sizes"
-            )
-        return [sum(answer is True for answer in stratum) for stratum in answers]
+        strata = check_length(answers, len(sizes), "stratum_sums", PER_STRATUM)
+        return [sum(answer is True for answer in stratum) for stratum in strata]
 
     return Transformation(
         "stratum_sums",

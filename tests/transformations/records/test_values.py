@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import statistics
 from fractions import Fraction
@@ -237,8 +238,16 @@ SIZED = {
 @pytest.mark.parametrize("name", SIZED)
 @pytest.mark.parametrize("length", [0, 1, 3])
 def test_a_known_size_is_checked_at_every_call(name, length):
-    with pytest.raises(QueryError, match=rf"^{name}: it takes 2 records \(size=2\), but {length} are given"):
+    with pytest.raises(QueryError, match=f"^{name}: length of the input is {length}, but must be 2$"):
         SIZED[name]([0.5] * length)
+
+
+def test_what_all_constructors_take():
+    for name in SIZED:
+        taken = set(inspect.signature(getattr(t, name)).parameters)
+        assert "metric" in taken
+        assert ("size" in taken) is (name != "column")
+        assert ("kind" in taken) is (name not in ("column", "count_by_categories"))
 
 
 REFUSED = {

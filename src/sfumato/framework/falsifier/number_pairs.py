@@ -73,13 +73,13 @@ class Numbers(Pairs):
     def drawn(self, draw: Draw, room: Fraction) -> State:
         """Return a number, and most often a move by all of the room."""
         one = draw.one_of(self.members) if self.members and draw.once_in(2) else member(self.domain, draw)
-        return one, self._share(draw, room)
+        return one, self._share(draw)
 
     def changed(self, state: State, draw: Draw, room: Fraction) -> State:
         """Change the number or the move."""
         one, share = state
         if draw.once_in(3):
-            return one, self._share(draw, room)
+            return one, self._share(draw)
         return near(self.domain, one, draw), share
 
     def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
@@ -91,7 +91,7 @@ class Numbers(Pairs):
                 break
         return one, other
 
-    def _share(self, draw: Draw, room: Fraction) -> Fraction:
+    def _share(self, draw: Draw) -> Fraction:
         kind = draw.below(6)
         if kind == 0:
             return draw.sign() * draw.share()

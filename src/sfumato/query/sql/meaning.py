@@ -1,7 +1,8 @@
 """SQL text -> question: what `SELECT WITH DIFFERENTIAL_PRIVACY ...` means.
 
-The form is read in `parser`; here each part gets its meaning, or a refusal with its place. The
-meaning, and where it differs from BigQuery's, is written for users in docs/sql.md.
+The form is read in `parser`, what OPTIONS (...) say in `options`; here each other part gets its meaning,
+or a refusal with its place. The meaning, and where it differs from BigQuery's, is written for users in
+docs/sql.md.
 """
 
 from __future__ import annotations
@@ -13,30 +14,13 @@ from fractions import Fraction
 from sfumato.errors import QueryError, SqlError, nearest
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate, CountPrivacyUnits, Sum
+from sfumato.query.sql.options import read_options
 from sfumato.query.sql.parser import read
 from sfumato.query.sql.question import SqlQuery
-from sfumato.query.sql.syntax import Call, Expression, Item, Literal, Place, Statement, refusal
+from sfumato.query.sql.syntax import Call, Expression, Item, Place, Statement, positive, refusal
 from sfumato.query.table import names_of
 
 _most_boundaries = 1000
-_noises = ("auto", "laplace", "gaussian")
-_selections = ("auto", "truncated_geometric", "laplace", "gaussian")
-_canonical = {
-    "kappa": "max_groups_contributed",
-    "noise_kind": "noise",
-    "pre_threshold": "min_privacy_units_per_group",
-    "group_selection_strategy": "group_selection",
-}
-_options = (
-    *("epsilon", "delta", "privacy_unit_column", "max_groups_contributed", "max_rows_per_group", "noise"),
-    *("group_selection", "min_privacy_units_per_group", *_canonical),
-)
-_refused_options = {
-    "k_threshold": "set delta instead, or min_privacy_units_per_group for a least size of groups",
-    "max_rows_contributed": "set max_groups_contributed and max_rows_per_group instead",
-    "group_selection_epsilon": "the budget is divided by itself; leave it out",
-    "anonymization_userid_column": "write privacy_unit_column = column",
-}
 
 
 def parse(text: str) -> SqlQuery:
@@ -70,22 +54,20 @@ def parse(text: str) -> SqlQuery:
 
 
 class _Reading:
-    """One pass over a statement, from its options to its groups."""
+    """One pass over a statement, from its groups to its aggregates."""
 
     def __init__(self, statement: Statement) -> None:
         self.statement = statement
         self.anonymization = statement.clause == "ANONYMIZATION"
-        self.options: dict[str, tuple[Literal, Literal]] = {}
+        self.options = read_options(statement)
         self.rows: tuple[int, Place] | None = None
         self.derived: dict[tuple[str, ...], tuple[str, str]] = {}
         self.named: dict[str, tuple[Item, Aggregate]] = {}
         self.notes: list[str] = []
-        self.unit = ""
         self.words = frozenset(re.findall(r"\w+", statement.text.casefold()))
 
     def query(self) -> SqlQuery:
-        statement = self.statement
-        self._read_options()
+        statement, options = self.statement, self.options
         keys, derived_keys = self._keys()
         aggregates = self._aggregates()
         if not aggregates:
@@ -95,17 +77,12 @@ class _Reading:
         self._check_names(keys)
         groups = self._groups(bool(keys))
         rows = self._rows(aggregates.values())
-        delta = self._number("delta", "0")
-        if "delta" not in self.options:
+        if options.delta is None:
             self.notes.append("delta was not given: 0 is taken.")
-        selection = self._selection()
-        threshold = self._whole("min_privacy_units_per_group")
-        for name in ("group_selection", "min_privacy_units_per_group"):
-            if name in self.options and not keys:
-                raise self._refuse(
-                    self.options[name][0].place,
-                    "without GROUP BY no group is selected; leave this option out",
-                )
+        if options.selecting is not None and not keys:
+            raise self._refuse(
+                options.selecting, "without GROUP BY no group is selected; leave this option out"
+            )
         return SqlQuery(
             source=statement.source,
             alias=statement.alias,
@@ -113,104 +90,21 @@ class _Reading:
             derived=(*derived_keys, *self.derived.values()),
             keys=tuple(keys),
             aggregates=tuple(aggregates.items()),
-            epsilon=self._number("epsilon", ""),
-            delta=delta,
-            privacy_unit_column=self.unit,
+            epsilon=options.epsilon,
+            delta=options.delta or "0",
+            privacy_unit_column=options.unit,
             groups=groups,
             rows=rows,
-            noise=self._choice("noise", _noises),
-            group_selection=selection,
-            pre_threshold=threshold,
+            noise=options.noise,
+            group_selection=options.selection,
+            pre_threshold=options.threshold,
             notes=tuple(self.notes),
         )
 
-    # Options.
-
-    def _read_options(self) -> None:
-        for name, value in self.statement.options:
-            key = _canonical.get(name.text, name.text)
-            if name.text in _refused_options:
-                raise self._refuse(
-                    name.place, f"{name.text} is not known here: {_refused_options[name.text]}"
-                )
-            if name.text not in _options:
-                near = nearest(name.text, _options)
-                listed = ", ".join(n for n in _options if n not in _canonical)
-                hint = f"did you mean {near}? " if near else ""
-                raise self._refuse(
-                    name.place, f"there is no option {name.text}; {hint}The options are: {listed}"
-                )
-            if key in self.options:
-                other = self.options[key][0].text
-                also = "" if name.text == other else f" ({name.text} is the same as {other})"
-                raise self._refuse(name.place, f"{name.text} is given twice{also}; keep one")
-            self.options[key] = (name, value)
-        for key, example in (("epsilon", "1"), ("privacy_unit_column", "id")):
-            if key not in self.options:
-                raise self._refuse(
-                    self.statement.clause_place, f"{key} is missing: write OPTIONS ({key} = {example}, ...)"
-                )
-        unit = self.options["privacy_unit_column"][1]
-        if unit.kind == "number" or not unit.text.strip():
-            raise self._refuse(unit.place, "privacy_unit_column names the column that tells whose a row is")
-        self.unit = unit.text
-        epsilon, delta = self._number("epsilon", "1"), self._number("delta", "0")
-        if Fraction(epsilon) <= 0:
-            raise self._refuse(self.options["epsilon"][1].place, "epsilon must be greater than 0")
-        if not 0 <= Fraction(delta) < 1:
-            raise self._refuse(self.options["delta"][1].place, "delta must be at least 0 and below 1")
-
-    def _number(self, key: str, default: str) -> str:
-        if key not in self.options:
-            return default
-        name, value = self.options[key]
-        if value.kind != "number":
-            raise self._refuse(value.place, f"{name.text} must be a number, written without quotes")
-        return value.text
-
-    def _whole(self, key: str) -> int | None:
-        if key not in self.options:
-            return None
-        name, value = self.options[key]
-        if value.text.upper() == "NULL":
-            raise self._refuse(value.place, f"{name.text} = NULL: without a limit no noise is enough")
-        return self._positive(value, name.text)
-
-    def _positive(self, value: Literal, what: str) -> int:
-        if value.kind != "number" or not value.text.isdigit() or not 0 < int(value.text) < 2**63:
-            raise self._refuse(value.place, f"{what} must be a whole number of at least 1")
-        return int(value.text)
-
-    def _choice(self, key: str, choices: tuple[str, ...]) -> str | None:
-        if key not in self.options:
-            return None
-        name, value = self.options[key]
-        choice = value.text.lower()
-        if choice not in choices:
-            near = nearest(choice, choices)
-            hint = f"; did you mean {near}?" if near else ""
-            raise self._refuse(value.place, f"{name.text} must be one of {', '.join(choices)}{hint}")
-        return choice
-
-    def _selection(self) -> str | None:
-        name, value = self.options.get("group_selection", (None, None))
-        if name is None or value is None or name.text != "group_selection_strategy":
-            return self._choice("group_selection", _selections)
-        if value.text.upper() == "PUBLIC_GROUPS":
-            raise self._refuse(
-                value.place,
-                "public groups are not asked for in SQL; in Python, give them with group_by(..., keys=[...])",
-            )
-        if value.text.upper() != "LAPLACE_THRESHOLD":
-            raise self._refuse(
-                value.place,
-                "group_selection_strategy must be LAPLACE_THRESHOLD; or write group_selection = "
-                + " | ".join(_selections),
-            )
-        return "laplace"
+    # Limits of contribution.
 
     def _groups(self, grouped: bool) -> int | None:
-        groups = self._whole("max_groups_contributed")
+        groups = self.options.groups
         if not grouped:
             return None
         if groups is None:
@@ -221,7 +115,7 @@ class _Reading:
         return groups or 1
 
     def _rows(self, asked: Iterable[Aggregate]) -> int | None:
-        rows = self._whole("max_rows_per_group")
+        rows = self.options.rows
         if self.rows is not None:
             if rows is not None and rows != self.rows[0]:
                 raise self._refuse(
@@ -255,10 +149,10 @@ class _Reading:
             column = statement.column(item.value)
             if id(item) not in chosen:
                 raise self._refuse(item.place, self._not_a_key(item.value))
-            if column is not None and column.casefold() == self.unit.casefold():
+            if column is not None and column.casefold() == self.options.unit.casefold():
                 raise self._refuse(item.place, "a group for each privacy unit is not private")
             name = item.alias or column or f"key_{position}"
-            if name.casefold() == self.unit.casefold():
+            if name.casefold() == self.options.unit.casefold():
                 raise self._refuse(item.alias_place, f"{name} is the privacy unit; give the key another name")
             if column is None or name.casefold() != column.casefold():
                 derived.append((name, statement.spell(item.value)))
@@ -296,7 +190,7 @@ class _Reading:
         same = [i for i in items if isinstance(i.value, Expression) and statement.shape(i.value) == shape]
         for item in [*(i for i in named if not isinstance(i.value, Call)), *same, *named]:
             return item
-        if column is not None and column.casefold() == self.unit.casefold():
+        if column is not None and column.casefold() == self.options.unit.casefold():
             raise self._refuse(expression.place, "a group for each privacy unit is not private")
         raise self._refuse(
             expression.place, f"the group key {written} is not selected; add it to the SELECT list"
@@ -333,14 +227,14 @@ class _Reading:
     def _aggregates(self) -> dict[str, Aggregate]:
         for position, item in enumerate(self.statement.items, 1):
             if isinstance(item.value, Call):
-                aggregate = self._aggregate(item.value, item)
+                aggregate = self._aggregate(item.value)
                 name = item.alias or self._default_name(item.value, aggregate, position)
                 if name.casefold() in (n.casefold() for n in self.named):
                     raise self._twice(name, item)
                 self.named[name] = (item, aggregate)
         return {name: aggregate for name, (_, aggregate) in self.named.items()}
 
-    def _aggregate(self, call: Call, item: Item) -> Aggregate:
+    def _aggregate(self, call: Call) -> Aggregate:
         function = call.function
         if function.startswith("ANON_") != self.anonymization:
             other = _twins.get(function) or function.removeprefix("ANON_")
@@ -385,12 +279,12 @@ class _Reading:
             raise self._refuse(call.ranks[0].place, f"{call.function} takes one expression, and bounds")
         if call.distinct:
             column = None if call.argument is None else self.statement.column(call.argument)
-            if column is None or column.casefold() != self.unit.casefold():
+            if column is None or column.casefold() != self.options.unit.casefold():
                 place = call.argument.place if call.argument else call.name_place
                 raise self._refuse(
                     place,
                     "distinct values are not counted privately here, only privacy units: "
-                    f"{call.function}(DISTINCT {self.unit})",
+                    f"{call.function}(DISTINCT {self.options.unit})",
                 )
             if bounds is not None and [Fraction(bounds.lower.text), Fraction(bounds.upper.text)] != [0, 1]:
                 raise self._refuse(
@@ -404,7 +298,7 @@ class _Reading:
                 )
             if Fraction(bounds.lower.text) != 0:
                 raise self._refuse(bounds.lower.place, "the lower bound of a count must be 0")
-            rows = self._positive(bounds.upper, "the upper bound of a count")
+            rows = positive(self.statement.text, bounds.upper, "the upper bound of a count")
             if self.rows is not None and self.rows[0] != rows:
                 raise self._refuse(
                     bounds.upper.place,
@@ -446,7 +340,7 @@ class _Reading:
             place = ranks[0].place if ranks else call.name_place
             raise self._refuse(place, f"the second argument of {function} is written {second}")
         if boundaries:
-            number = self._positive(ranks[0], f"the number of quantiles of {function}")
+            number = positive(self.statement.text, ranks[0], f"the number of quantiles of {function}")
             if number > _most_boundaries:
                 raise self._refuse(
                     ranks[0].place, f"at most {_most_boundaries} quantiles can be asked at once"

@@ -125,6 +125,13 @@ class Statement:
         )
 
 
+def positive(text: str, value: Literal, what: str) -> int:
+    """Return a whole number of at least 1, or refuse `what` at its place in the text."""
+    if value.kind != "number" or not value.text.isdigit() or not 0 < int(value.text) < 2**63:
+        raise refusal(text, value.place, f"{what} must be a whole number of at least 1")
+    return int(value.text)
+
+
 def refusal(text: str, place: Place, message: str) -> SqlError:
     """Make an error that shows the line and marks the place.
 

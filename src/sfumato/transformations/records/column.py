@@ -8,7 +8,8 @@ from typing import Any
 
 from sfumato.errors import ColumnError, ParameterError
 from sfumato.framework import Domain, Linear, Metric, ProductDomain, TableDomain, Transformation, VectorDomain
-from sfumato.transformations.records.space import ADD_REMOVE, check_length, check_metric, listed
+from sfumato.framework.domains import check_length
+from sfumato.transformations.records.space import ADD_REMOVE, check_metric, listed
 
 
 def column(name: str | Sequence[str], domain: TableDomain, *, metric: Metric = ADD_REMOVE) -> Transformation:
@@ -56,6 +57,6 @@ def column(name: str | Sequence[str], domain: TableDomain, *, metric: Metric = A
         VectorDomain(element, size),
         metric,
         metric,
-        lambda rows: [taken(row) for row in check_length("column", size, rows)],
+        lambda rows: [taken(row) for row in check_length(rows, size, "column")],
         Linear(Fraction(1)),
     )

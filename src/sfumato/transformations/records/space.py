@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sfumato.errors import ParameterError, QueryError
-from sfumato.exact import as_fraction, positive_int, round_up
+from sfumato.errors import ParameterError
+from sfumato.exact import as_fraction, as_int, positive_int, round_up
 from sfumato.framework import (
     AbsoluteDistance,
     AtomDomain,
@@ -22,6 +22,7 @@ from sfumato.framework import (
     Transformation,
     VectorDomain,
 )
+from sfumato.framework.domains import check_length
 
 Map = Callable[[Fraction], Fraction]
 Number = int | float | Fraction
@@ -85,7 +86,7 @@ class Records:
             VectorDomain(output, size),
             self.metric,
             self.metric,
-            lambda values: list(map(function, check_length(where, size, values))),
+            lambda values: list(map(function, check_length(values, size, where))),
             Linear(Fraction(1)),
         )
 
@@ -104,7 +105,7 @@ class Records:
             output,
             self.metric,
             metric,
-            lambda values: function(check_length(where, size, values)),
+            lambda values: function(check_length(values, size, where)),
             stability_map,
         )
 
@@ -148,11 +149,8 @@ class Bounds:
 
 def known_size(where: str, size: object, least: int = 1) -> int:
     """Take the length of vectors where a constructor needs one."""
-    try:
-        found = positive_int(size, "size")
-    except ParameterError:
-        found = 0
-    if found < least:
+    found = as_int(size)
+    if found is None or found < least:
         raise ParameterError(
             f"{where}: size", size, f"the number of records, a whole number of at least {least}"
         )
@@ -164,13 +162,6 @@ def listed(where: str, name: str, values: object) -> tuple[Any, ...]:
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise ParameterError(f"{where}: {name}", values, "a list or tuple")
     return tuple(values)
-
-
-def check_length(where: str, size: int | None, values: Sequence[Any]) -> Sequence[Any]:
-    """Refuse a vector of another length than the domain's."""
-    if size is not None and len(values) != size:
-        raise QueryError(f"{where}: it takes {size} records (size={size}), but {len(values)} are given")
-    return values
 
 
 def check_metric(where: str, metric: object) -> None:

@@ -1,4 +1,4 @@
-"""Mechanisms for tests of the auditor: right ones at their exact boundary, and wrong ones."""
+"""What tests of the auditor look at: mechanisms at the exact boundary of their claim, wrong ones, a bettor that peeks."""
 
 from __future__ import annotations
 
@@ -65,3 +65,17 @@ def gaussian_sum(rng, sigma=1.0):
         return on_grid(sum(clamped(dataset))) + on_grid(rng.normal(0, sigma, size))
 
     return mechanism
+
+
+def peeking(choose):
+    """A defect for `Wager._chosen`: bets are chosen from the batch on which they are made."""
+
+    def chosen(self, batch):
+        counts, samples = self._counts, self._samples
+        self._counts, self._samples = batch, int(batch[0].sum())
+        try:
+            return choose(self, batch)
+        finally:
+            self._counts, self._samples = counts, samples
+
+    return chosen

@@ -1,0 +1,55 @@
+"""What commands share: the form of their options, the files that --output names, and how they end badly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
+
+from sfumato.errors import QueryError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def optional(*names: str, metavar: str, help: str) -> Any:
+    """Declare an option that may be left out, with nothing in its place."""
+    return typer.Option(*names, metavar=metavar, help=help, show_default=False)
+
+
+def flag(*names: str, help: str) -> Any:
+    """Declare an option without a value."""
+    return typer.Option(*names, metavar=" ", help=help)
+
+
+def outputs(what: str) -> Any:
+    """Declare --output; `what` is written, and the endings of the files it may be written to."""
+    return optional("--output", "-o", metavar="PATH", help=f"Write {what}. May be repeated.")
+
+
+def check_distinct(paths: Sequence[Path]) -> None:
+    """Refuse a file that is named twice."""
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise QueryError("--output: a file is named twice; give each its own name")
+
+
+def tell_written(console: Console, paths: Sequence[Path]) -> None:
+    """Say which files there are now."""
+    from rich.text import Text
+
+    if paths:
+        console.print(Text(f"Wrote {', '.join(map(str, paths))}."), soft_wrap=True)
+
+
+def fail(error: Exception | str, code: IntEnum) -> NoReturn:
+    """Print what was wrong, and end the command."""
+    from sfumato.cli.terminal import print_error
+
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        error = f"{where}{error.strerror or error}"
+    print_error(str(error))
+    raise typer.Exit(code)

@@ -1,0 +1,168 @@
+"""The OPTIONS (...) of a differentially private SELECT: each by its own name, in its own type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sfumato.errors import SqlError, nearest
+from sfumato.query.sql.syntax import Literal, Place, Statement, positive, refusal
+
+_noises = ("auto", "laplace", "gaussian")
+_selections = ("auto", "truncated_geometric", "laplace", "gaussian")
+_canonical = {
+    "kappa": "max_groups_contributed",
+    "noise_kind": "noise",
+    "pre_threshold": "min_privacy_units_per_group",
+    "group_selection_strategy": "group_selection",
+}
+_known = (
+    *("epsilon", "delta", "privacy_unit_column", "max_groups_contributed", "max_rows_per_group", "noise"),
+    *("group_selection", "min_privacy_units_per_group", *_canonical),
+)
+_refused = {
+    "k_threshold": "set delta instead, or min_privacy_units_per_group for a least size of groups",
+    "max_rows_contributed": "set max_groups_contributed and max_rows_per_group instead",
+    "group_selection_epsilon": "the budget is divided by itself; leave it out",
+    "anonymization_userid_column": "write privacy_unit_column = column",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a statement's options say; None where one is not given.
+
+    Args:
+        epsilon, delta: the budget, as written.
+        unit: the column that tells whose a row is.
+        groups, rows: limits of contribution, at least 1.
+        noise, selection, threshold: kind of noise, rule for groups, and their least number of units.
+        selecting: the place of an option that only matters where groups are selected.
+    """
+
+    epsilon: str
+    delta: str | None
+    unit: str
+    groups: int | None
+    rows: int | None
+    noise: str | None
+    selection: str | None
+    threshold: int | None
+    selecting: Place | None
+
+
+def read_options(statement: Statement) -> Options:
+    """Read the options of a statement.
+
+    Raises:
+        SqlError: an option is unknown, given twice, missing or of no admissible value.
+    """
+    given = _Given(statement)
+    return Options(
+        unit=given.unit(),
+        epsilon=given.epsilon(),
+        delta=given.delta(),
+        groups=given.whole("max_groups_contributed"),
+        rows=given.whole("max_rows_per_group"),
+        noise=given.choice("noise", _noises),
+        selection=given.selection(),
+        threshold=given.whole("min_privacy_units_per_group"),
+        selecting=given.place("group_selection") or given.place("min_privacy_units_per_group"),
+    )
+
+
+class _Given:
+    """Name and value of each option, as written, by its canonical name."""
+
+    def __init__(self, statement: Statement) -> None:
+        self.text = statement.text
+        self.pairs: dict[str, tuple[Literal, Literal]] = {}
+        for name, value in statement.options:
+            self._add(name, value)
+        for key, example in (("epsilon", "1"), ("privacy_unit_column", "id")):
+            if key not in self.pairs:
+                message = f"{key} is missing: write OPTIONS ({key} = {example}, ...)"
+                raise self._refuse(statement.clause_place, message)
+
+    def _add(self, name: Literal, value: Literal) -> None:
+        if name.text in _refused:
+            raise self._refuse(name.place, f"{name.text} is not known here: {_refused[name.text]}")
+        if name.text not in _known:
+            near = nearest(name.text, _known)
+            listed = ", ".join(n for n in _known if n not in _canonical)
+            hint = f"did you mean {near}? " if near else ""
+            raise self._refuse(name.place, f"there is no option {name.text}; {hint}The options are: {listed}")
+        key = _canonical.get(name.text, name.text)
+        if key in self.pairs:
+            other = self.pairs[key][0].text
+            also = "" if name.text == other else f" ({name.text} is the same as {other})"
+            raise self._refuse(name.place, f"{name.text} is given twice{also}; keep one")
+        self.pairs[key] = (name, value)
+
+    def place(self, key: str) -> Place | None:
+        return self.pairs[key][0].place if key in self.pairs else None
+
+    def unit(self) -> str:
+        value = self.pairs["privacy_unit_column"][1]
+        if value.kind == "number" or not value.text.strip():
+            raise self._refuse(value.place, "privacy_unit_column names the column that tells whose a row is")
+        return value.text
+
+    def epsilon(self) -> str:
+        value = self._number("epsilon")
+        if Fraction(value.text) <= 0:
+            raise self._refuse(value.place, "epsilon must be greater than 0")
+        return value.text
+
+    def delta(self) -> str | None:
+        if "delta" not in self.pairs:
+            return None
+        value = self._number("delta")
+        if not 0 <= Fraction(value.text) < 1:
+            raise self._refuse(value.place, "delta must be at least 0 and below 1")
+        return value.text
+
+    def _number(self, key: str) -> Literal:
+        name, value = self.pairs[key]
+        if value.kind != "number":
+            raise self._refuse(value.place, f"{name.text} must be a number, written without quotes")
+        return value
+
+    def whole(self, key: str) -> int | None:
+        if key not in self.pairs:
+            return None
+        name, value = self.pairs[key]
+        if value.text.upper() == "NULL":
+            raise self._refuse(value.place, f"{name.text} = NULL: without a limit no noise is enough")
+        return positive(self.text, value, name.text)
+
+    def choice(self, key: str, choices: tuple[str, ...]) -> str | None:
+        if key not in self.pairs:
+            return None
+        name, value = self.pairs[key]
+        choice = value.text.lower()
+        if choice not in choices:
+            near = nearest(choice, choices)
+            hint = f"; did you mean {near}?" if near else ""
+            raise self._refuse(value.place, f"{name.text} must be one of {', '.join(choices)}{hint}")
+        return choice
+
+    def selection(self) -> str | None:
+        name, value = self.pairs.get("group_selection", (None, None))
+        if name is None or value is None or name.text != "group_selection_strategy":
+            return self.choice("group_selection", _selections)
+        if value.text.upper() == "PUBLIC_GROUPS":
+            raise self._refuse(
+                value.place,
+                "public groups are not asked for in SQL; in Python, give them with group_by(..., keys=[...])",
+            )
+        if value.text.upper() != "LAPLACE_THRESHOLD":
+            raise self._refuse(
+                value.place,
+                "group_selection_strategy must be LAPLACE_THRESHOLD; or write group_selection = "
+                + " | ".join(_selections),
+            )
+        return "laplace"
+
+    def _refuse(self, place: Place, message: str) -> SqlError:
+        return refusal(self.text, place, message)
