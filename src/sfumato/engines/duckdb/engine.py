@@ -134,13 +134,7 @@ class DuckDBEngine:
         ).text()
         try:
             self._source.load(cursor)
-            reader = cursor.sql(text).to_arrow_reader(batch_rows)
-            empty = True
-            for batch in reader:
-                empty = False
-                yield batch
-            if empty:
-                yield pa.RecordBatch.from_pylist([], schema=reader.schema)
+            yield from batches(cursor, text, batch_rows)
         except (duckdb.Error, pa.ArrowException, OSError):
             # The library's own text may quote rows.
             raise EngineError(
@@ -161,6 +155,13 @@ class DuckDBEngine:
         """Return the share of the running query that is done, for a display; None where unknown."""
         percent = -1.0 if self._running is None else self._running.query_progress()
         return percent / 100 if percent >= 0 else None
+
+
+def batches(connection: duckdb.DuckDBPyConnection, text: str, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield what a query gives; at least one batch, be it empty."""
+    reader = connection.sql(text).to_arrow_reader(batch_rows)
+    yield next(reader, pa.RecordBatch.from_pylist([], schema=reader.schema))
+    yield from reader
 
 
 def _column(type_name: str, missing: bool) -> Column:

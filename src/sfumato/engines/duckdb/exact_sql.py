@@ -73,16 +73,19 @@ class ExactSql:
 
     def text(self) -> str:
         """Return the whole statement."""
-        ctes = {"input": self._input()}
-        if self.query.public_keys is not None:
-            ctes["eligible"] = self._eligible()
-        source = "eligible" if "eligible" in ctes else "input"
-        pairs = "kept" if self._limited else "pairs"
-        ctes |= self._pairs(source)
+        ctes, source, pairs = self._bounded()
         ctes["sums"] = self._sums(pairs)
         for index, tree in enumerate(self.trees):
             ctes |= self._leaves(f"leaves{index}", tree, self._leaves_of_rows(tree, source), pairs)
         return f"WITH {written(ctes)}\n{self._output()}"
+
+    def _bounded(self) -> tuple[dict[str, str], str, str]:
+        """Return the first expressions, and which of them are the rows that count and the pairs kept."""
+        ctes = {"input": self._input()}
+        if self.query.public_keys is not None:
+            ctes["eligible"] = self._eligible()
+        source, pairs = list(ctes)[-1], "kept" if self._limited else "pairs"
+        return ctes | self._pairs(source), source, pairs
 
     @property
     def _pair_keys(self) -> str:

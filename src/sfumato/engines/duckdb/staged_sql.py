@@ -8,7 +8,7 @@ of those in each part, so a part may forget the others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from sfumato.engines.duckdb.exact_sql import ExactSql, written
 from sfumato.engines.duckdb.group_limit import first_pairs
@@ -23,51 +23,52 @@ class StagedSql(ExactSql):
 
     def partials(self, shards: int) -> str:
         """Return the first stage, from any part of the rows: shard of the unit, u, keys, n and sums."""
-        ctes = {"input": self._input()}
-        if self.query.public_keys is not None:
-            ctes["eligible"] = self._eligible()
-        source = "eligible" if "eligible" in ctes else "input"
-        pairs = "kept" if self._limited else "pairs"
-        ctes |= self._pairs(source)
-        columns = [_shard(["pair.u"], shards), "pair.*"]
-        joins = ""
+        ctes, source, pairs = self._bounded()
         for index, tree in enumerate(self.trees):
-            name, column = f"leaves{index}", identifier(tree.coordinates[0])
-            ctes[name] = (
-                f"SELECT {self._pair_keys}, list({{'leaf': leaf, 'm': m}}) AS {column} "
-                f"FROM ({self._leaves_of_rows(tree, source)}) GROUP BY {self._pair_keys}"
-            )
-            columns.append(f"{name}.{column}")
-            joins += f" LEFT JOIN {name} ON ({self._same_pair('pair', name)})"
-        return f"WITH {written(ctes)}\nSELECT {', '.join(columns)} FROM {pairs} AS pair{joins}"
+            ctes[f"leaves{index}"] = self._listed_by_pair(tree, self._leaves_of_rows(tree, source))
+        return self._gathered(ctes, _shard(["u"], shards), pairs, self._same_pair)
 
     def joined_partials(self) -> str:
         """Return partial sums of one shard from several: in the first stage's columns, but fewer rows."""
         ctes = self._joined_pairs()
         pairs = list(ctes)[-1]
-        columns, joins = [f"(SELECT min(shard) FROM {PARTIALS}) AS shard", "pair.*"], ""
         for index, tree in enumerate(self.trees):
-            name, column = f"leaves{index}", identifier(tree.coordinates[0])
-            ctes[name] = (
-                f"SELECT {self._pair_keys}, list({{'leaf': leaf, 'm': m}}) AS {column} "
-                f"FROM ({self._joined_leaves(tree)}) GROUP BY {self._pair_keys}"
-            )
-            columns.append(f"{name}.{column}")
-            joins += f" LEFT JOIN {name} ON ({self._same_pair('pair', name)})"
-        return f"WITH {written(ctes)}\nSELECT {', '.join(columns)} FROM {pairs} AS pair{joins}"
+            ctes[f"leaves{index}"] = self._listed_by_pair(tree, self._joined_leaves(tree))
+        return self._gathered(ctes, f"(SELECT min(shard) FROM {PARTIALS})", pairs, self._same_pair)
 
     def totals(self, shards: int) -> str:
         """Return the second stage, from all partial sums of some units: shard of the group, keys, totals."""
         ctes = self._joined_pairs()
         pairs = list(ctes)[-1]
         ctes["sums"] = self._sums(pairs)
-        columns, joins = [_shard([f"sums.{k}" for k in self.keys], shards), "sums.*"], ""
         for index, tree in enumerate(self.trees):
-            name, column = f"leaves{index}", identifier(tree.coordinates[0])
-            ctes |= self._leaves(name, tree, self._joined_leaves(tree), pairs)
-            columns.append(f"{name}.{column}")
-            joins += f" LEFT JOIN {name} ON ({self._match('sums', name)})"
-        return f"WITH {written(ctes)}\nSELECT {', '.join(columns)} FROM sums{joins}"
+            ctes |= self._leaves(f"leaves{index}", tree, self._joined_leaves(tree), pairs)
+        return self._gathered(ctes, _shard(self.keys, shards), "sums", self._match)
+
+    def joined_totals(self) -> str:
+        """Return totals of one shard of groups from several: in the second stage's columns."""
+        shard = f"(SELECT min(shard) FROM {TOTALS})"
+        return self._gathered(self._joined_totals(), shard, "sums", self._match)
+
+    def merged(self) -> str:
+        """Return the last stage, from all totals of some groups, and their public keys: the answer."""
+        return f"WITH {written(self._joined_totals())}\n{self._output()}"
+
+    def _gathered(
+        self, ctes: Mapping[str, str], shard: str, sums: str, match: Callable[[str, str], str]
+    ) -> str:
+        """Put the shard before the sums and the leaves of each tree behind them; `match` joins the tables."""
+        columns, joins = [f"{shard} AS shard", "base.*"], ""
+        for index, tree in enumerate(self.trees):
+            columns.append(f"leaves{index}.{identifier(tree.coordinates[0])}")
+            joins += f" LEFT JOIN leaves{index} ON ({match('base', f'leaves{index}')})"
+        return f"WITH {written(ctes)}\nSELECT {', '.join(columns)} FROM {sums} AS base{joins}"
+
+    def _listed_by_pair(self, tree: QuantileTree, leaves: str) -> str:
+        return (
+            f"SELECT {self._pair_keys}, list({{'leaf': leaf, 'm': m}}) AS {identifier(tree.coordinates[0])} "
+            f"FROM ({leaves}) GROUP BY {self._pair_keys}"
+        )
 
     def _joined_pairs(self) -> dict[str, str]:
         """Add up partial sums, and keep each unit in its first groups; the last expression holds them."""
@@ -87,19 +88,6 @@ class StagedSql(ExactSql):
             "GROUP BY ALL"
         )
 
-    def joined_totals(self) -> str:
-        """Return totals of one shard of groups from several: in the second stage's columns."""
-        columns = [f"(SELECT min(shard) FROM {TOTALS}) AS shard", "sums.*"]
-        ctes, joins = self._joined_totals(), ""
-        for index, tree in enumerate(self.trees):
-            columns.append(f"leaves{index}.{identifier(tree.coordinates[0])}")
-            joins += f" LEFT JOIN leaves{index} ON ({self._match('sums', f'leaves{index}')})"
-        return f"WITH {written(ctes)}\nSELECT {', '.join(columns)} FROM sums{joins}"
-
-    def merged(self) -> str:
-        """Return the last stage, from all totals of some groups, and their public keys: the answer."""
-        return f"WITH {written(self._joined_totals())}\n{self._output()}"
-
     def _joined_totals(self) -> dict[str, str]:
         sums = [f"sum({identifier(p.coordinate)}) AS {identifier(p.coordinate)}" for p in self.parts]
         grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
@@ -116,5 +104,4 @@ class StagedSql(ExactSql):
 
 
 def _shard(columns: Sequence[str], shards: int) -> str:
-    where = f"CAST(hash({', '.join(columns)}) % {shards} AS INTEGER)" if columns else "0"
-    return f"{where} AS shard"
+    return f"CAST(hash({', '.join(f'base.{c}' for c in columns)}) % {shards} AS INTEGER)" if columns else "0"

@@ -26,7 +26,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.engine import DuckDBEngine, batches
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS
 from sfumato.engines.duckdb.sources import connect
 from sfumato.engines.duckdb.staged_sql import PARTIALS, TOTALS, StagedSql
@@ -148,13 +148,7 @@ class Stages:
         self, connection: duckdb.DuckDBPyConnection, payloads: Iterable[bytes], batch_rows: int
     ) -> Iterator[pa.RecordBatch]:
         _load(connection, TOTALS, self.total_types, payloads)
-        reader = connection.sql(self._sql.merged()).to_arrow_reader(batch_rows)
-        empty = True
-        for batch in reader:
-            empty = False
-            yield batch
-        if empty:
-            yield pa.RecordBatch.from_pylist([], schema=reader.schema)
+        yield from batches(connection, self._sql.merged(), batch_rows)
 
     @contextmanager
     def _connection(self, shard: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:

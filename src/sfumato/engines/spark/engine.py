@@ -7,18 +7,18 @@ Nothing is collected to the driver.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.distributed import DistributedEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.spark.columns import arrow_rows, spark_outputs
 from sfumato.engines.spark.tasks import PARTS, Merge, Partials, Totals, shipped
 from sfumato.engines.work import Work
-from sfumato.errors import EngineError, ParameterError
-from sfumato.query.engine import ExactQuery, Schema, Step
+from sfumato.errors import EngineError
+from sfumato.query.engine import ExactQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,7 +32,7 @@ SHARD_BYTES = 32 << 20
 _OLDEST = "4.2"
 
 
-class SparkEngine:
+class SparkEngine(DistributedEngine):
     """Evaluates queries on a Spark data frame.
 
     Args:
@@ -46,20 +46,11 @@ class SparkEngine:
     def __init__(self, frame: DataFrame) -> None:
         _check_frame(frame)
         self._frame = frame
-        self._rows = arrow_rows(frame)
-        zone = str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
+        rows, zone = arrow_rows(frame), str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
         try:
-            self._local = DuckDBEngine.open(self._rows.empty_table(), zone)
+            super().__init__(rows, zone)
         except EngineError as error:
             raise EngineError(f"spark.sql.session.timeZone: {error}") from None
-
-    def schema(self, steps: Sequence[Step] = ()) -> Schema:
-        """Return the columns after the steps."""
-        return self._local.schema(steps)
-
-    def public_keys(self, keys: Sequence[str], values: object, steps: Sequence[Step]) -> pa.Table:
-        """Return public keys with the key columns' types, sorted."""
-        return self._local.public_keys(keys, values, steps)
 
     def release(
         self, plan: Plan, *, confidence: float | None = None, unsafe_words: Words | None = None
@@ -71,10 +62,7 @@ class SparkEngine:
             confidence: also give error bars, in columns named `<output>_error`.
             unsafe_words: refused here; the noise of a batch follows from a secret of the release.
         """
-        if unsafe_words is not None:
-            raise ParameterError(
-                "unsafe_words", unsafe_words, "left out on Spark, whose workers draw the noise"
-            )
+        self._refuse(unsafe_words)
         return self.released(self.work(plan, confidence))
 
     def work(self, plan: Plan, confidence: float | None = None) -> Work:
@@ -93,8 +81,7 @@ class SparkEngine:
         return stages.merged(None, totals, batch_rows)
 
     def _stages(self, query: ExactQuery) -> Stages:
-        rows = pa.schema([self._rows.field(name) for name in self._local.reads(query)])
-        return Stages.of(self._local, rows, query, self._shards())
+        return self.stages(query, self._shards())
 
     def _shards(self) -> int:
         """Return a number that grows with the cluster and with the data, within the session's own setting."""

@@ -1,0 +1,49 @@
+"""What engines have in common whose rows are on many machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.stages import Stages
+from sfumato.errors import ParameterError
+from sfumato.noise import Words
+from sfumato.query.engine import ExactQuery, Schema, Step
+
+
+class DistributedEngine:
+    """Knows the columns of rows that workers hold: what a step or a key means, DuckDB says on an empty table.
+
+    Args:
+        rows: the columns, with their Arrow types.
+        timezone: in which times with a zone are read; this machine's without it.
+    Raises:
+        EngineError: a column, or the time zone, cannot be passed on.
+    """
+
+    name: str
+
+    def __init__(self, rows: pa.Schema, timezone: str | None = None) -> None:
+        self._rows = rows
+        self._local = DuckDBEngine.open(rows.empty_table(), timezone)
+
+    def schema(self, steps: Sequence[Step] = ()) -> Schema:
+        """Return the columns after the steps."""
+        return self._local.schema(steps)
+
+    def public_keys(self, keys: Sequence[str], values: object, steps: Sequence[Step]) -> pa.Table:
+        """Return public keys with the key columns' types, sorted."""
+        return self._local.public_keys(keys, values, steps)
+
+    def stages(self, query: ExactQuery, shards: int) -> Stages:
+        """Prepare what workers compute; they are given the columns that are read, and no others."""
+        read = pa.schema([self._rows.field(name) for name in self._local.reads(query)])
+        return Stages.of(self._local, read, query, shards)
+
+    def _refuse(self, unsafe_words: Words | None) -> None:
+        """Refuse words for noise: that of a batch follows from a secret of the release."""
+        if unsafe_words is not None:
+            expected = f"left out on {self.name}, whose workers draw the noise"
+            raise ParameterError("unsafe_words", unsafe_words, expected)
