@@ -107,7 +107,7 @@ def test_dictionaries_batches_and_private_rows_agree_with_one_machine(workers, r
         private = pipeline | beam.Create(shapes["dictionaries"])
         private |= MakePrivate(budget=Budget(BIG["epsilon"], "1e-6"), unit=lambda row: row["id"])
         counted = private.filter(lambda row: row["x"] < 10) | Count(
-            key=lambda row: row["place"], groups=7, rows=900, **BIG
+            key=lambda row: row["place"], groups=7, rows=10, **BIG
         )
         told = beam.MapTuple(lambda key, count: ("private", os.getpid(), (key, count)))
         return (*found, counted | told) | beam.Flatten()
@@ -118,7 +118,7 @@ def test_dictionaries_batches_and_private_rows_agree_with_one_machine(workers, r
         found = sorted((row for name, _, row in told if name == shape), key=lambda row: row["place"])
         assert [{**row, "total": 0} for row in found] == [{**row, "total": 0} for row in expected]
         totals = [row["total"] for row in expected]
-        assert [row["total"] for row in found] == pytest.approx(totals, abs=0.1)
+        assert [row["total"] for row in found] == pytest.approx(totals, abs=1)
     few = [row["place"] for row in rows.to_pylist() if row["x"] < 10]
     assert {kv for name, _, kv in told if name == "private"} == {(p, few.count(p)) for p in set(few)}
 
