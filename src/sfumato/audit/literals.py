@@ -20,8 +20,10 @@ def literal(value: Any) -> str:
     >>> literal(pa.table({"unit": [1, 2], "x": [0.5, None]}))
     "pyarrow.table({'unit': [1, 2], 'x': [0.5, None]})"
     """
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) and not isinstance(value.item(), np.generic):
         return literal(value.item())
+    if isinstance(value, str):
+        return repr(value)
     if isinstance(value, float) and not math.isfinite(value):
         return f"float({str(value)!r})"
     if type(value) is list:
@@ -46,7 +48,11 @@ def literal(value: Any) -> str:
 
 def shown(value: Any, limit: int = 200) -> str:
     """Return a value as code, cut to a length."""
-    text = literal(value)
+    return cut(literal(value), limit)
+
+
+def cut(text: str, limit: int = 200) -> str:
+    """Return a text cut to a length."""
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
