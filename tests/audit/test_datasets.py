@@ -109,6 +109,7 @@ def test_user_level_pairs_hold_many_rows_groups_and_nulls():
     "value",
     [
         [0.5, math.nan, -math.inf, 2**70, None, True, "a'b"],
+        ["two  spaces", "a\nb\t", {" x  y ": "\u2028"}],
         ((1,), (), [[]], {"a": {1: math.nan}}),
         np.array([[1.0, math.nan]]),
         np.arange(3),
@@ -126,3 +127,7 @@ def test_datasets_can_be_written_as_code(value):
     assert repr(fingerprint(again)) == repr(fingerprint(value)) or not isinstance(
         value, (list, tuple, np.ndarray)
     )
+
+
+def test_numbers_that_python_lacks_are_written_too():
+    assert "1.5" in literal([np.longdouble(1.5)])
