@@ -29,9 +29,7 @@ def text(report: Report) -> str:
             _line("shares", f"{shares} of {witness.samples:,} draws each{ratio}"),
         ]
     at = "" if report.delta == 0 else f" at delta = {report.delta:g}"
-    lines.append(
-        _line("epsilon", f"at least {report.epsilon_lower:.3g}{at}, with {report.confidence:.3g} confidence")
-    )
+    lines.append(_line("epsilon", f"at least {report.epsilon_lower:.3g}{at}, {certainty(report)}"))
     if excluded is not None:
         if excluded.excess < 1:  # else it says nothing
             lines.append(_line("excluded", excess(report)))
@@ -65,13 +63,19 @@ def _ratio(observed: float, delta: float) -> str:
     return f": epsilon {observed:.3g} by themselves" + (f" at delta = {delta:g}" if delta else "")
 
 
+def certainty(report: Report) -> str:
+    """Say how far the lower bound on epsilon is to be trusted."""
+    if math.isnan(report.confidence):
+        return "by approximate intervals for one pair of datasets at a time"
+    return f"with {report.confidence:.4g} confidence"
+
+
 def excess(report: Report) -> str:
     """Say what a pass excludes."""
     assert report.excluded is not None
     return (
         f"P(A) - e^epsilon Q(A) - delta above {report.excluded.excess:.3g}, for all half-lines A of each "
-        "number in the outputs, on all pairs of datasets that were looked at, with "
-        f"{report.confidence:.3g} confidence"
+        f"number in the outputs, on all pairs of datasets that were looked at, {certainty(report)}"
     )
 
 
