@@ -65,7 +65,9 @@ def test_a_table_is_a_batch_of_rows(table):
     assert list(drawn) == ["n", "m"] and list(drawn["n"]) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("outputs", [np.zeros(3), [1.0], 2.5, "text", None, np.float64(1), {"a": [1, 2]}])
+@pytest.mark.parametrize(
+    "outputs", [np.zeros(3), [1.0], 2.5, "text", None, np.float64(1), {"a": [1, 2]}, {"a": 1.0}, {}]
+)
 def test_wrong_number_of_outputs(outputs):
     with pytest.raises(MechanismError, match=r"asked for 4 outputs and returned"):
         Mechanism(lambda data, size: outputs).draw([1], 4)

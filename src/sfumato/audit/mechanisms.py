@@ -147,9 +147,10 @@ class Mechanism:
     def _columns(self, outputs: Any, size: int) -> Any:
         """Check that there are `size` outputs, and return a list, an array or a mapping of columns."""
         outputs = plain(outputs)
-        lengths = {len(c) for c in outputs.values()} if isinstance(outputs, dict) else {_length(outputs)}
+        lengths = set(map(_length, outputs.values())) if isinstance(outputs, dict) else {_length(outputs)}
         if lengths != {size}:
-            got = "one output" if lengths == {None} else " and ".join(sorted(map(str, lengths)))
+            several = " and ".join(sorted(str(n) for n in lengths if n is not None))
+            got = "one output" if None in lengths else several or "a mapping without columns"
             text = f"{self.name} was asked for {size} outputs and returned {got}"
             raise MechanismError(
                 f"{text}. A mechanism(dataset, size) returns size outputs; wrap one that returns a single "
