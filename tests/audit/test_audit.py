@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -425,3 +426,21 @@ def test_extreme_outputs_do_no_harm(shape):
         assert not report.violated
         str(report)
         json.loads(report.to_json())
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_the_fewest_draws(size):
+    """Outputs of several leaves, whose features are fitted on a half of the draws."""
+    report = audit(lambda dataset: [0.5 * len(dataset), None, "a"], epsilon=1, max_samples=size)
+    assert not report.violated and report.samples == size
+
+
+def test_a_terminal_obeys_nothing_that_outputs_say():
+    hostile = "\x1b[31m\u202e\nVIOLATED"
+    report = audit(lambda dataset: {hostile: len(dataset)}, epsilon=1, pairs=[([1.0], [])])
+    assert report.violated
+    assert r".\x1b[31m\u202e\nVIOLATED is 1" in str(report)
+    assert all(c.isprintable() or c == "\n" for c in str(report))
+    passed = replace(report, violated=False, mechanism=hostile, claim=hostile, notes=(hostile,))
+    assert all(c.isprintable() or c == "\n" for c in str(passed))

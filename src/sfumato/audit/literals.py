@@ -56,5 +56,14 @@ def cut(text: str, limit: int = 200) -> str:
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
+def visible(text: str) -> str:
+    """Return a text with what cannot be seen as escapes: a terminal obeys some of that.
+
+    >>> visible("a" + chr(0))
+    'a\\\\x00'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
 def _joined(values: Any) -> str:
     return ", ".join(map(literal, values))

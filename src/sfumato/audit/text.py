@@ -6,7 +6,7 @@ import math
 import textwrap
 from typing import TYPE_CHECKING
 
-from sfumato.audit.literals import shown
+from sfumato.audit.literals import shown, visible
 
 if TYPE_CHECKING:
     from sfumato.audit.report import Report
@@ -16,8 +16,8 @@ _LABEL = 11
 
 
 def text(report: Report) -> str:
-    """Return the report as a few lines for a terminal or a failed test."""
-    lines = [_violated(report) if report.violated else _passed(report)]
+    """Return the report as a few lines for a terminal, which obeys nothing in them, or a failed test."""
+    lines = [visible(_violated(report) if report.violated else _passed(report))]
     witness, excluded = report.witness, report.excluded
     if witness is not None:
         shares = f"{witness.frequency:.4g} and {witness.neighbour_frequency:.4g}"
@@ -87,7 +87,7 @@ def sight(visible: float) -> str:
 
 
 def _line(label: str, words: str, *, wrap: bool = True) -> str:
-    first = f"  {label:<{_LABEL}}"
+    first, words = f"  {label:<{_LABEL}}", visible(words)
     if not wrap:
         return first + words
     return textwrap.fill(
