@@ -67,7 +67,7 @@ def test_curves():
         {}, {"epsilon": 1, "claim": zcdp(1)}, {"epsilon": 1, "alpha": 0}, {"epsilon": 1, "alpha": 1}, {"epsilon": 1, "confidence": 2},
         {"epsilon": 1, "seconds": 0}, {"epsilon": 1, "max_samples": 0}, {"epsilon": 1, "neighbors": "replace"}, {"epsilon": 1, "method": "guess"},
         {"epsilon": 1, "pairs": []}, {"epsilon": 1, "pairs": [1]}, {"epsilon": 1, "data": [[]]}, {"epsilon": 1, "data": [[1]], "pairs": [(1, 2)]},
-        {"epsilon": 1, "data": [3]},
+        {"epsilon": 1, "data": [3]}, {"claim": "epsilon = 1"}, {"claim": zcdp(1), "delta": 0.1},
     ],
 )  # fmt: skip
 def test_bad_parameters_come_before_any_draw(options):
