@@ -56,8 +56,10 @@ def test_numbers_lie_in_their_bounds():
     for dataset in numbers(-5, 3, odd=False):
         assert all(-5 <= x <= 3 for x in dataset)
     assert [-5.0] in numbers(-5, 3) and [3.0] in numbers(-5, 3)
-    with pytest.raises(ParameterError):
-        numbers(1, 1)
+    assert all(abs(x) <= 1e308 for dataset in numbers(-1e308, 1e308, odd=False) for x in dataset)
+    for bounds in ((1, 1), (0, math.inf), (-math.inf, 0), (math.nan, 1)):
+        with pytest.raises(ParameterError):
+            numbers(*bounds)
 
 
 @pytest.mark.parametrize(
