@@ -294,6 +294,15 @@ def test_the_witness_of_a_module_says_where_it_is():
     )
 
 
+def test_the_witness_of_a_module_is_called_as_it_was():
+    def sure(dataset, size=3):
+        return len(dataset) * size
+
+    sure.__module__, sure.__qualname__ = "package.module", "sure"
+    report = audit(Mechanism(sure, vectorised=False), epsilon=1, pairs=PAIR)
+    assert "; audit(Mechanism(mechanism, vectorised=False), epsilon=1.0" in report.witness.replay
+
+
 def test_whole_outputs_are_named_by_their_leaves():
     source = rng()
 
@@ -444,3 +453,15 @@ def test_a_terminal_obeys_nothing_that_outputs_say():
     assert all(c.isprintable() or c == "\n" for c in str(report))
     passed = replace(report, violated=False, mechanism=hostile, claim=hostile, notes=(hostile,))
     assert all(c.isprintable() or c == "\n" for c in str(passed))
+
+
+@pytest.mark.parametrize("method", ["betting", "histogram"])
+def test_arrays_without_a_number_are_outputs(method):
+    report = audit(
+        lambda dataset, size: np.zeros((size, 0)), epsilon=1, pairs=PAIR, method=method, max_samples=100
+    )
+    assert not report.violated
+    report = audit(
+        lambda dataset, size: np.zeros((size, len(dataset))), epsilon=1, pairs=PAIR, max_samples=1000
+    )
+    assert report.violated

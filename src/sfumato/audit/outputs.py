@@ -296,7 +296,8 @@ def _named(items: Any) -> Iterator[tuple[str, Any]]:
 
 def _numeric(outputs: Any) -> NDArray[Any] | None:
     if isinstance(outputs, np.ndarray):
-        return outputs if outputs.dtype.kind in "fiub" and outputs.ndim >= 1 else None
+        # Without a number in it, an array of arrays is told by its length alone, as a list is.
+        return outputs if outputs.dtype.kind in "fiub" and outputs.size else None
     if not isinstance(outputs, list) or not outputs:
         return None
     kinds = set(map(type, outputs))
