@@ -389,6 +389,18 @@ def test_the_excess_bound_fails_without_its_error_bar(monkeypatch):
     assert below > 0
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "ways"), [(lambda dataset, size: np.zeros(size), 2), (lambda dataset: 0.0, 1)]
+)
+def test_the_excess_bound_of_a_constant(mechanism, ways):
+    """Nothing is seen, so that all is the bands' width; calls and single draws are two samples that may be judged."""
+    test = PairTest(Edge("", [1.0], []), Mechanism(mechanism), approximate(1))
+    test.advance(100)  # of which the first 2^6 count
+    level = 0.05 / 2 / ways / 2 / (7 * 8)
+    width = (1 + math.e) * math.sqrt(math.log(2 / level) / 2 / 64)
+    assert half_line_excess([test], 0.95) == pytest.approx(width, rel=1e-9)
+
+
 def test_what_is_in_sight_needs_as_many_draws_as_theory_says():
     sight = [visible_epsilon(Pair(1.0), n, math.log(1e6)) for n in (236, 2704, 12829)]
     # Of any noise, not of Laplace noise alone: a little less than 1/0.5, 1/0.8, 1/0.9.

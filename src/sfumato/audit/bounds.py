@@ -122,8 +122,9 @@ def half_line_excess(tests: Sequence[PairTest], confidence: float) -> float:
     """Bound the largest P(A) - e^epsilon Q(A) - delta over half-lines A of all numbers in the outputs.
 
     By the Dvoretzky-Kiefer-Wolfowitz inequality with Massart's constant, on the first 2^k draws of each pair,
-    with an error probability for each k and column, so that it holds whenever the audit stopped. What is not
-    a number counts as the largest.
+    with an error probability for each k and column, so that it holds whenever the audit stopped; and for both
+    samples that a vectorised mechanism may give, by large calls and, if one raised, by single draws. What is
+    not a number counts as the largest.
 
     Returns:
         The bound, with probability at least `confidence`; infinity where there are no numbers.
@@ -138,7 +139,8 @@ def half_line_excess(tests: Sequence[PairTest], confidence: float) -> float:
         for column in range(x.numbers.shape[1]):
             if not (np.isfinite(x.numbers[:, column]).any() or np.isfinite(y.numbers[:, column]).any()):
                 continue
-            shares = len(tests) * (column + 1) * (column + 2) * (k + 1) * (k + 2)
+            samples = 2 if test.mechanism.vectorised else 1
+            shares = len(tests) * samples * (column + 1) * (column + 2) * (k + 1) * (k + 2)
             level = (1 - confidence) / (2 * shares)
             error = math.sqrt(math.log(2 / level) / (2 * n))
             below_x, below_y = _cdfs(x.numbers[:n, column], y.numbers[:n, column])
