@@ -17,6 +17,7 @@ from sfumato.audit import (
     approximate,
     assert_private,
     audit,
+    bounds,
     curve,
     gaussian,
     numbers,
@@ -416,6 +417,26 @@ def test_the_ladder_climbs_from_below_the_claim_to_far_above():
         assert steps == sorted(set(steps))
         assert epsilon in steps or epsilon == 0
         assert steps[0] < (epsilon or 1) < steps[-1] / 5
+
+
+def test_a_pair_whose_calls_raised_has_no_more_in_the_lower_bound_than_it_kept():
+    def moody(dataset, size):
+        if size > 100:
+            raise ValueError
+        return np.zeros(size)
+
+    other = PairTest(Edge("", [1.0], []), Mechanism(moody), approximate(1))
+    other.advance(50)
+    other.advance(200)
+    kept = math.exp(other.log_wealth)
+    assert kept == pytest.approx(0.1)
+    test = PairTest(Edge("", [1.0], []), Mechanism(laplace_sum(rng(), 0.5)), approximate(1))
+    for time in range(4):
+        test.advance(50, time)
+    claims = [Pair(k / 10) for k in range(5, 25)]
+    alone, both = (np.exp(bounds._highest(tests, 0, claims)) for tests in ([test], [test, other]))
+    assert (alone > 2).any()
+    np.testing.assert_allclose(both, np.maximum((alone + kept) / 2, 1))
 
 
 def test_the_lower_bound_goes_far_beyond_the_claim_where_it_should():

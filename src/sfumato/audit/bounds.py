@@ -64,7 +64,8 @@ def _climb(tests: Sequence[PairTest], j: int, needed: float) -> float:
 def _highest(tests: Sequence[PairTest], j: int, claims: list[Pair]) -> Floats:
     """Replay all bets against other claims, and return the highest log wealth of each."""
     moments = sorted((time, e, i) for e, t in enumerate(tests) for i, (time, _) in enumerate(t.history))
-    of_edge = np.zeros((len(tests), len(claims)))
+    # Before its first bet a pair has what was kept for it: less than 1 if calls raised and were forgotten.
+    of_edge = np.repeat([[t.log_share] for t in tests], len(claims), axis=1)
     of_bets = [_Accounts(t, j, claims) for t in tests]
     best = np.zeros(len(claims))
     for _, e, i in moments:
