@@ -129,6 +129,29 @@ def test_exceptions_are_outputs_of_single_draws():
     assert Mechanism(mechanism).draw([1], 2) == [Raised("KeyError", "'income'")] * 2
 
 
+@pytest.mark.parametrize("limit", [None, 60.0])
+def test_an_exception_that_has_no_text_is_an_output(limit):
+    class Silent(Exception):
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    def mechanism(dataset):
+        raise Silent
+
+    assert Mechanism(mechanism, call_seconds=limit).draw([1], 2) == [Raised("Silent")] * 2
+
+
+@pytest.mark.parametrize("limit", [None, 60.0])
+def test_the_keyboard_stops_a_mechanism_in_its_thread_too(limit):
+    def mechanism(dataset):
+        raise KeyboardInterrupt
+
+    given = Mechanism(mechanism, call_seconds=limit)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            given.draw([1], 2)
+
+
 def test_an_exit_is_an_output_too():
     def mechanism(dataset):
         raise SystemExit(3)

@@ -48,6 +48,15 @@ def test_different_outputs_stay_different(one, other):
     assert draws.whole[0] == draws.whole[2] != draws.whole[1]
 
 
+def test_an_output_that_cannot_be_written_is_told_by_its_type():
+    class Silent:
+        def __repr__(self):
+            raise RuntimeError("no text")
+
+    reader = Reader()
+    assert reader.words(reader.read([Silent()])) == "(value a Silent)"
+
+
 def test_the_same_leaf_has_the_same_column_in_every_batch():
     reader = Reader()
     first = reader.read([{"a": 1.0}, {"b": 2.0}])

@@ -41,7 +41,11 @@ class Raised:
     @classmethod
     def of(cls, error: BaseException) -> Raised:
         """Describe an exception."""
-        return cls(type(error).__name__, str(error)[:200])
+        try:
+            text = str(error)
+        except Exception:  # its text is the mechanism's code too
+            text = ""
+        return cls(type(error).__name__, text[:200])
 
 
 class BatchRaised(Exception):
@@ -241,7 +245,7 @@ class _Calls:
     def __init__(self, call: Callable[[], Any], count: int) -> None:
         self.call, self.count = call, count
         self.outputs: list[Any] = []
-        self.error: MechanismError | None = None
+        self.error: MechanismError | KeyboardInterrupt | None = None
         self.started = time.monotonic()
         self.done = threading.Event()
 
@@ -250,7 +254,7 @@ class _Calls:
             for _ in range(self.count):
                 self.started = time.monotonic()
                 self.outputs.append(self._output())
-        except MechanismError as error:
+        except (MechanismError, KeyboardInterrupt) as error:
             self.error = error
         finally:
             self.done.set()

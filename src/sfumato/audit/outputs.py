@@ -316,7 +316,10 @@ def _all_floats(columns: Iterable[Any]) -> bool:
 def _word(value: Any) -> str:
     if isinstance(value, Raised):
         return RAISES + value.kind
-    return repr(value)[:200]
+    try:
+        return repr(value)[:200]
+    except Exception:  # its text is the mechanism's code too
+        return f"a {type(value).__name__}"
 
 
 def _odd_word(value: float) -> str:
