@@ -77,6 +77,13 @@ def test_a_given_distribution_function_with_steps():
     assert not closeness(generator.poisson(3.3, N), stats.poisson(3).cdf).passed
 
 
+def test_values_that_a_given_law_never_takes():
+    coin = stats.bernoulli(0.5).cdf
+    assert closeness([0, 1] * 100, coin).passed
+    result = closeness([0, 1, 2] * 100, coin)
+    assert names(result) >= {"cells"} and "nan" not in str(result)
+
+
 def repeated(sample, law, grid):
     (check,) = (c for c in closeness(sample, law, grid=grid).checks if c.name == "repeats")
     return check

@@ -193,6 +193,8 @@ def _tails(values: NDArray[Any], reference: Reference, n: int) -> Check:
 def _scale(counts: NDArray[Any], reference: Reference) -> Check:
     """The mean of likelihood ratios is at least x with probability at most 1/x, as its expectation is 1."""
     ratios = {}
+    # What has no probability at all tells nothing about the scale.
+    counts = np.where(reference.cells > 0, counts, 0)
     for factor, cells in reference.scaled.items():
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.where(counts > 0, counts * (np.log(cells) - np.log(reference.cells)), 0.0)
