@@ -478,6 +478,17 @@ def test_the_fewest_draws(size):
     assert not report.violated and report.samples == size
 
 
+def test_bounds_are_written_on_the_safe_side():
+    report = audit(laplace_sum(rng()), epsilon=1, pairs=PAIR, max_samples=300)
+    excluded = replace(report.excluded, excess=0.123412)
+    report = replace(report, epsilon_lower=1.17561, excluded=excluded)
+    for words in (str(report), report.to_html()):
+        assert "at least 1.175," in words and "above 0.1235," in words
+    report = replace(report, epsilon_lower=0.0, excluded=replace(excluded, excess=-0.123451))
+    for words in (str(report), report.to_html()):
+        assert "at least 0," in words and "above -0.1234," in words
+
+
 def test_a_terminal_obeys_nothing_that_outputs_say():
     hostile = "\x1b[31m\u202e\nVIOLATED"
     report = audit(lambda dataset: {hostile: len(dataset)}, epsilon=1, pairs=[([1.0], [])])

@@ -11,7 +11,7 @@ from sfumato.audit.drawing import Bars, Figure, direction, escaped, number, uppe
 from sfumato.audit.literals import shown
 from sfumato.audit.report import Report, Witness
 from sfumato.audit.style import STYLE
-from sfumato.audit.text import certainty, excess, sight
+from sfumato.audit.text import excess, lower_bound, sight
 
 _LONGEST_DATASET = 600
 # A longer table of pairs has a scroll bar, but on paper.
@@ -86,12 +86,11 @@ def _header(report: Report) -> str:
 
 
 def _facts(report: Report) -> str:
-    at = f" at delta = {number(report.delta)}" if report.delta else ""
     rows = [
         ("Claim", escaped(report.claim)),
         (
             "True epsilon",
-            f"at least {number(report.epsilon_lower)}{at}, {certainty(report)}",
+            escaped(lower_bound(report)),
         ),
     ]
     if report.excluded is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import TYPE_CHECKING
 
 from sfumato.audit.literals import shown, visible
@@ -28,8 +29,7 @@ def text(report: Report) -> str:
             _line("event", witness.event),
             _line("shares", f"{shares} of {witness.samples:,} draws each{ratio}"),
         ]
-    at = "" if report.delta == 0 else f" at delta = {report.delta:g}"
-    lines.append(_line("epsilon", f"at least {report.epsilon_lower:.3g}{at}, {certainty(report)}"))
+    lines.append(_line("epsilon", lower_bound(report)))
     if excluded is not None:
         if excluded.excess < 1:  # else it says nothing
             lines.append(_line("excluded", excess(report)))
@@ -63,8 +63,13 @@ def _ratio(observed: float, delta: float) -> str:
     return f": epsilon {observed:.3g} by themselves" + (f" at delta = {delta:g}" if delta else "")
 
 
-def certainty(report: Report) -> str:
-    """Say how far the lower bound on epsilon is to be trusted."""
+def lower_bound(report: Report) -> str:
+    """Say what the true epsilon is at least."""
+    at = "" if report.delta == 0 else f" at delta = {report.delta:.4g}"
+    return f"at least {_digits(report.epsilon_lower, ROUND_FLOOR)}{at}, {_certainty(report)}"
+
+
+def _certainty(report: Report) -> str:
     if math.isnan(report.confidence):
         return "by approximate intervals for one pair of datasets at a time"
     return f"with {report.confidence:.4g} confidence"
@@ -73,10 +78,19 @@ def certainty(report: Report) -> str:
 def excess(report: Report) -> str:
     """Say what a pass excludes."""
     assert report.excluded is not None
+    bound = _digits(report.excluded.excess, ROUND_CEILING)
     return (
-        f"P(A) - e^epsilon Q(A) - delta above {report.excluded.excess:.3g}, for all half-lines A of each "
-        f"number in the outputs, on all pairs of datasets that were looked at, {certainty(report)}"
+        f"P(A) - e^epsilon Q(A) - delta above {bound}, for all half-lines A of each number in the outputs, "
+        f"on all pairs of datasets that were looked at, {_certainty(report)}"
     )
+
+
+def _digits(bound: float, rounding: str) -> str:
+    """Write a bound with four digits, rounded so that it still holds."""
+    if not math.isfinite(bound):
+        return str(bound)
+    written = Decimal(repr(bound))
+    return f"{float(written.quantize(Decimal(1).scaleb(written.adjusted() - 3), rounding)):.4g}"
 
 
 def sight(visible: float) -> str:
