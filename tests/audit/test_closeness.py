@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from sfumato.audit.closeness import closeness
+from sfumato.audit.closeness import Check, Closeness, closeness
 from sfumato.audit.closeness.counts import as_far, at_least, at_most
 from sfumato.audit.closeness.low_bits import repeats, residues
 from sfumato.errors import ParameterError
@@ -252,6 +252,11 @@ def test_the_text_names_what_fails():
     assert "1.5 times the scale is 10^" in str(result)
     with pytest.raises(TypeError, match="ask result.passed"):
         bool(result)
+
+
+def test_a_probability_is_written_on_the_safe_side():
+    check = Check("cells", 0.001234, "something")
+    assert "(probability at most 0.0013)" in str(Closeness(True, 1e-9, 1, (check,)))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,19 @@ def visible(text: str) -> str:
     'a\\\\x00'
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def digits(bound: float, rounding: str, count: int = 4) -> str:
+    """Write a bound with so many digits, rounded as the `decimal` module calls it, so that it still holds.
+
+    >>> digits(0.12341, "ROUND_CEILING"), digits(1.35, "ROUND_FLOOR")
+    ('0.1235', '1.35')
+    """
+    if not math.isfinite(bound):
+        return str(bound)
+    written = Decimal(repr(float(bound)))
+    last = Decimal(1).scaleb(written.adjusted() - count + 1)
+    return f"{float(written.quantize(last, rounding)):.{count}g}"
 
 
 def _joined(values: Any) -> str:

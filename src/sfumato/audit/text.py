@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import textwrap
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR
 from typing import TYPE_CHECKING
 
-from sfumato.audit.literals import shown, visible
+from sfumato.audit.literals import digits, shown, visible
 
 if TYPE_CHECKING:
     from sfumato.audit.report import Report
@@ -66,7 +66,7 @@ def _ratio(observed: float, delta: float) -> str:
 def lower_bound(report: Report) -> str:
     """Say what the true epsilon is at least."""
     at = "" if report.delta == 0 else f" at delta = {report.delta:.4g}"
-    return f"at least {_digits(report.epsilon_lower, ROUND_FLOOR)}{at}, {_certainty(report)}"
+    return f"at least {digits(report.epsilon_lower, ROUND_FLOOR)}{at}, {_certainty(report)}"
 
 
 def _certainty(report: Report) -> str:
@@ -78,19 +78,11 @@ def _certainty(report: Report) -> str:
 def excess(report: Report) -> str:
     """Say what a pass excludes."""
     assert report.excluded is not None
-    bound = _digits(report.excluded.excess, ROUND_CEILING)
+    bound = digits(report.excluded.excess, ROUND_CEILING)
     return (
         f"P(A) - e^epsilon Q(A) - delta above {bound}, for all half-lines A of each number in the outputs, "
         f"on all pairs of datasets that were looked at, {_certainty(report)}"
     )
-
-
-def _digits(bound: float, rounding: str) -> str:
-    """Write a bound with four digits, rounded so that it still holds."""
-    if not math.isfinite(bound):
-        return str(bound)
-    written = Decimal(repr(bound))
-    return f"{float(written.quantize(Decimal(1).scaleb(written.adjusted() - 3), rounding)):.4g}"
 
 
 def sight(visible: float) -> str:

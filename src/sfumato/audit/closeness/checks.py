@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING
 from fractions import Fraction
 from typing import Any
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from sfumato.audit.closeness.counts import as_far
 from sfumato.audit.closeness.low_bits import repeats, residues
 from sfumato.audit.closeness.reference import FLOAT_ATOM, Cdf, Reference, of_cdf, of_law
+from sfumato.audit.literals import digits
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, positive
 from sfumato.noise import Law
@@ -65,9 +67,8 @@ class Closeness:
         lines = [f"{verdict}: {self.samples} draws, false alarms with probability at most {self.alpha:g}"]
         for check in self.checks:
             mark = "FAILS" if check in self.failed else "passes"
-            lines.append(
-                f"  {check.name:9} {mark:6}  {check.finding} (probability at most {check.probability:.2g})"
-            )
+            most = digits(check.probability, ROUND_CEILING, 2)
+            lines.append(f"  {check.name:9} {mark:6}  {check.finding} (probability at most {most})")
         return "\n".join(lines)
 
 
