@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from sfumato.audit import (
     approximate,
     assert_private,
     audit,
+    bounds,
     curve,
     gaussian,
     numbers,
@@ -326,6 +328,15 @@ def test_the_witness_of_a_module_says_where_it_is():
     )
 
 
+def test_the_witness_of_a_module_is_called_as_it_was():
+    def sure(dataset, size=3):
+        return len(dataset) * size
+
+    sure.__module__, sure.__qualname__ = "package.module", "sure"
+    report = audit(Mechanism(sure, vectorised=False), epsilon=1, pairs=PAIR)
+    assert "; audit(Mechanism(mechanism, vectorised=False), epsilon=1.0" in report.witness.replay
+
+
 def test_whole_outputs_are_named_by_their_leaves():
     source = rng()
 
@@ -412,6 +423,18 @@ def test_the_excess_bound_fails_without_its_error_bar(monkeypatch):
     assert below > 0
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "ways"), [(lambda dataset, size: np.zeros(size), 2), (lambda dataset: 0.0, 1)]
+)
+def test_the_excess_bound_of_a_constant(mechanism, ways):
+    """Nothing is seen, so that all is the bands' width; calls and single draws are two samples that may be judged."""
+    test = PairTest(Edge("", [1.0], []), Mechanism(mechanism), approximate(1))
+    test.advance(100)  # of which the first 2^6 count
+    level = 0.05 / 2 / ways / 2 / (7 * 8)
+    width = (1 + math.e) * math.sqrt(math.log(2 / level) / 2 / 64)
+    assert half_line_excess([test], 0.95) == pytest.approx(width, rel=1e-9)
+
+
 def test_what_is_in_sight_needs_as_many_draws_as_theory_says():
     sight = [visible_epsilon(Pair(1.0), n, math.log(1e6)) for n in (236, 2704, 12829)]
     # Of any noise, not of Laplace noise alone: a little less than 1/0.5, 1/0.8, 1/0.9.
@@ -427,6 +450,26 @@ def test_the_ladder_climbs_from_below_the_claim_to_far_above():
         assert steps == sorted(set(steps))
         assert epsilon in steps or epsilon == 0
         assert steps[0] < (epsilon or 1) < steps[-1] / 5
+
+
+def test_a_pair_whose_calls_raised_has_no_more_in_the_lower_bound_than_it_kept():
+    def moody(dataset, size):
+        if size > 100:
+            raise ValueError
+        return np.zeros(size)
+
+    other = PairTest(Edge("", [1.0], []), Mechanism(moody), approximate(1))
+    other.advance(50)
+    other.advance(200)
+    kept = math.exp(other.log_wealth)
+    assert kept == pytest.approx(0.1)
+    test = PairTest(Edge("", [1.0], []), Mechanism(laplace_sum(rng(), 0.5)), approximate(1))
+    for time in range(4):
+        test.advance(50, time)
+    claims = [Pair(k / 10) for k in range(5, 25)]
+    alone, both = (np.exp(bounds._highest(tests, 0, claims)) for tests in ([test], [test, other]))
+    assert (alone > 2).any()
+    np.testing.assert_allclose(both, np.maximum((alone + kept) / 2, 1))
 
 
 def test_the_lower_bound_goes_far_beyond_the_claim_where_it_should():
@@ -458,3 +501,44 @@ def test_extreme_outputs_do_no_harm(shape):
         assert not report.violated
         str(report)
         json.loads(report.to_json())
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_the_fewest_draws(size):
+    """Outputs of several leaves, whose features are fitted on a half of the draws."""
+    report = audit(lambda dataset: [0.5 * len(dataset), None, "a"], epsilon=1, max_samples=size)
+    assert not report.violated and report.samples == size
+
+
+def test_bounds_are_written_on_the_safe_side():
+    report = audit(laplace_sum(rng()), epsilon=1, pairs=PAIR, max_samples=300)
+    excluded = replace(report.excluded, excess=0.123412)
+    report = replace(report, epsilon_lower=1.17561, excluded=excluded)
+    for words in (str(report), report.to_html()):
+        assert "at least 1.175," in words and "above 0.1235," in words
+    report = replace(report, epsilon_lower=0.0, excluded=replace(excluded, excess=-0.123451))
+    for words in (str(report), report.to_html()):
+        assert "at least 0," in words and "above -0.1234," in words
+
+
+def test_a_terminal_obeys_nothing_that_outputs_say():
+    hostile = "\x1b[31m\u202e\nVIOLATED"
+    report = audit(lambda dataset: {hostile: len(dataset)}, epsilon=1, pairs=[([1.0], [])])
+    assert report.violated
+    assert r".\x1b[31m\u202e\nVIOLATED is 1" in str(report)
+    assert all(c.isprintable() or c == "\n" for c in str(report))
+    passed = replace(report, violated=False, mechanism=hostile, claim=hostile, notes=(hostile,))
+    assert all(c.isprintable() or c == "\n" for c in str(passed))
+
+
+@pytest.mark.parametrize("method", ["betting", "histogram"])
+def test_arrays_without_a_number_are_outputs(method):
+    report = audit(
+        lambda dataset, size: np.zeros((size, 0)), epsilon=1, pairs=PAIR, method=method, max_samples=100
+    )
+    assert not report.violated
+    report = audit(
+        lambda dataset, size: np.zeros((size, len(dataset))), epsilon=1, pairs=PAIR, max_samples=1000
+    )
+    assert report.violated

@@ -67,7 +67,7 @@ def test_curves():
         {}, {"epsilon": 1, "claim": zcdp(1)}, {"epsilon": 1, "alpha": 0}, {"epsilon": 1, "alpha": 1}, {"epsilon": 1, "confidence": 2},
         {"epsilon": 1, "seconds": 0}, {"epsilon": 1, "max_samples": 0}, {"epsilon": 1, "neighbors": "replace"}, {"epsilon": 1, "method": "guess"},
         {"epsilon": 1, "pairs": []}, {"epsilon": 1, "pairs": [1]}, {"epsilon": 1, "data": [[]]}, {"epsilon": 1, "data": [[1]], "pairs": [(1, 2)]},
-        {"epsilon": 1, "data": [3]},
+        {"epsilon": 1, "data": [3]}, {"claim": "epsilon = 1"}, {"claim": zcdp(1), "delta": 0.1},
     ],
 )  # fmt: skip
 def test_bad_parameters_come_before_any_draw(options):
@@ -80,3 +80,13 @@ def test_bad_parameters_come_before_any_draw(options):
         zcdp(0)
     with pytest.raises(ParameterError):
         gaussian(-1)
+
+
+@pytest.mark.parametrize("mu", [10, 17, 20, 100, 1000])
+def test_gaussian_claims_of_little_privacy(mu):
+    """Deltas that are 1 as floats say nothing, and are left out."""
+    assert all(pair.delta < 1 for pair in gaussian(mu).pairs)
+
+
+def test_a_curve_leaves_out_deltas_that_are_1_as_floats():
+    assert len(curve([(0, Fraction(2**70 - 1, 2**70)), (1, 0.5)]).pairs) == 1

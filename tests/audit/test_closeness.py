@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from sfumato.audit.closeness import closeness
+from sfumato.audit.closeness import Check, Closeness, closeness
 from sfumato.audit.closeness.counts import as_far, at_least, at_most
 from sfumato.audit.closeness.low_bits import repeats, residues
 from sfumato.errors import ParameterError
@@ -85,6 +85,50 @@ def test_a_given_law_that_is_not_symmetric():
     generator = np.random.default_rng(3)
     assert closeness(generator.exponential(2, N), stats.expon(scale=2).cdf).passed
     assert not closeness(-generator.exponential(2, N), stats.expon(scale=2).cdf).passed
+
+
+def test_a_given_distribution_function_with_steps():
+    generator = np.random.default_rng(5)
+    assert closeness(generator.poisson(3, N), stats.poisson(3).cdf).passed
+    assert not closeness(generator.poisson(3.3, N), stats.poisson(3).cdf).passed
+
+
+def test_values_that_a_given_law_never_takes():
+    coin = stats.bernoulli(0.5).cdf
+    assert closeness([0, 1] * 100, coin).passed
+    result = closeness([0, 1, 2] * 100, coin)
+    assert names(result) >= {"cells"} and "nan" not in str(result)
+
+
+def repeated(sample, law, grid):
+    (check,) = (c for c in closeness(sample, law, grid=grid).checks if c.name == "repeats")
+    return check
+
+
+def test_whole_numbers_that_floats_cannot_tell_apart_are_no_repeats():
+    assert repeated(2**60 + np.arange(100), Laplace(2**57), 1).probability == 1
+
+
+def test_floats_on_a_grid_that_is_finer_than_they_are_may_repeat():
+    """Near 1, float64 rounds 32 grid steps to one number: so often does a right sample repeat a value."""
+    assert repeated(np.array([1.0, 1.0]), Laplace(1), Fraction(1, 2**57)).probability >= 2.0**-54
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.uint64])
+def test_whole_numbers_of_any_width(kind):
+    """Of noise at 2^30 steps only small numbers fit into a byte: they are judged as all others are."""
+    sample = np.array([7, 7, 100], kind)
+    assert str(closeness(sample, Laplace(FINE), grid=1)) == str(
+        closeness(sample.astype(np.int64), Laplace(FINE), grid=1)
+    )
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", [1e30, -1e300, math.inf, math.nan])
+def test_numbers_beyond_all_noise_are_told(value):
+    assert names(closeness(np.array([value] * 20), Laplace(1000), grid=1)) >= {
+        "tails" if math.isfinite(value) else "values"
+    }
 
 
 def test_given_probabilities():
@@ -226,6 +270,11 @@ def test_the_text_names_what_fails():
         bool(result)
 
 
+def test_a_probability_is_written_on_the_safe_side():
+    check = Check("cells", 0.001234, "something")
+    assert "(probability at most 0.0013)" in str(Closeness(True, 1e-9, 1, (check,)))
+
+
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [
@@ -237,6 +286,10 @@ def test_the_text_names_what_fails():
         (([1.0], lambda x: 0.5, {}), "law"),
         (([1.0], {1.0: 0.5}, {}), "law"),
         (([1.0], {1.0: 1.0}, {"grid": 1}), "grid"),
+        (([1.0], {1.0: math.nan, 2.0: 1.0}, {}), "law"),
+        (([1.0], {1.0: 1.5, 2.0: -0.5}, {}), "law"),
+        (([1.0], {}, {}), "law"),
+        (([1.0], Laplace(1), {"grid": Fraction(1, 2**58)}), "grid"),
     ],
 )
 def test_bad_input(arguments, name):

@@ -56,8 +56,10 @@ def test_numbers_lie_in_their_bounds():
     for dataset in numbers(-5, 3, odd=False):
         assert all(-5 <= x <= 3 for x in dataset)
     assert [-5.0] in numbers(-5, 3) and [3.0] in numbers(-5, 3)
-    with pytest.raises(ParameterError):
-        numbers(1, 1)
+    assert all(abs(x) <= 1e308 for dataset in numbers(-1e308, 1e308, odd=False) for x in dataset)
+    for bounds in ((1, 1), (0, math.inf), (-math.inf, 0), (math.nan, 1)):
+        with pytest.raises(ParameterError):
+            numbers(*bounds)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +112,7 @@ def test_user_level_pairs_hold_many_rows_groups_and_nulls():
     "value",
     [
         [0.5, math.nan, -math.inf, 2**70, None, True, "a'b"],
+        ["two  spaces", "a\nb\t", {" x  y ": "\u2028"}],
         ((1,), (), [[]], {"a": {1: math.nan}}),
         np.array([[1.0, math.nan]]),
         np.arange(3),
@@ -127,3 +130,7 @@ def test_datasets_can_be_written_as_code(value):
     assert repr(fingerprint(again)) == repr(fingerprint(value)) or not isinstance(
         value, (list, tuple, np.ndarray)
     )
+
+
+def test_numbers_that_python_lacks_are_written_too():
+    assert "1.5" in literal([np.longdouble(1.5)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from boundary import gaussian_sum, geometric_count, laplace_sum, peeking, randomized_response
 from scipy import stats
@@ -38,6 +39,40 @@ def alarms(make, claim, runs=RUNS, draws=400):
 @pytest.mark.parametrize("make", [laplace_sum, randomized_response, geometric_count])
 def test_false_alarms_stay_within_alpha(make):
     assert alarms(make, approximate(1)) <= MOST
+
+
+def rare_none(rng, batch):
+    """None is rare on both sides, at a ratio that epsilon 1 allows; `batch` makes a call's output of a list."""
+
+    def drawn(dataset, size):
+        missing = rng.random(size) < (0.02 if dataset else 0.05)
+        return batch([None if none else float(rng.integers(5)) for none in missing])
+
+    return drawn
+
+
+BATCHES = {
+    "lists": lambda draws: [[0.5, v] for v in draws],
+    "array": lambda draws: np.array([v if v is None else int(v) for v in draws]),
+    "width": lambda draws: np.zeros((len(draws), 3 if None in draws else 2)),
+    "whole columns": lambda draws: pd.DataFrame({"a": [v if v is None else int(v) for v in draws]}),
+    "columns": lambda draws: {"a": np.zeros(len(draws)), "b": np.array(draws)},
+    "names": lambda draws: {"a": [0.5] * len(draws)} | ({"b": draws} if None in draws else {}),
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_one_draw_does_not_tell_of_the_others_in_its_call(name):
+    """The type of an array, its width or its columns depend on all draws of a call: that is no event of one."""
+    assert alarms(lambda rng: rare_none(rng, BATCHES[name]), approximate(1), runs=60) <= MOST
+
+
+def test_lists_of_single_draws_are_read_one_by_one():
+    def make(rng):
+        mechanism = rare_none(rng, BATCHES["lists"])
+        return lambda dataset: mechanism(dataset, 1)[0]
+
+    assert alarms(make, approximate(1), runs=60) <= MOST
 
 
 def test_false_alarms_of_a_curve_stay_within_alpha():

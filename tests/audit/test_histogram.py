@@ -261,13 +261,24 @@ def test_the_report_says_that_its_verdict_has_no_exact_level():
     report = audit(noisy(len, 0.5), epsilon=1.0, method=HistogramMethod(datasets=2))
     assert math.isnan(report.alpha)
     assert report.method == "histogram"
-    assert "no exact false-alarm rate" in " ".join(report.notes)
+    assert "no exact error rate" in " ".join(report.notes)
     assert "(false alarms over the whole audit: no exact rate)" in str(report)
     assert 'method="histogram"' in report.witness.replay
     assert json.loads(report.to_json())["alpha"] == "nan"
     picture = report.witness.histogram
     assert len(picture.boundaries) == len(picture.counts) + 1 == len(picture.neighbour_counts) + 1
     assert report.samples % 5_000 == 0
+
+
+def test_its_lower_bound_claims_no_confidence():
+    """The largest of many approximate bounds, chosen by the draws that it is made of, is above 1 too often."""
+    method = HistogramMethod(datasets=10, samples=2000)
+    reports = [audit(noisy(len, 1, seed), epsilon=1.0, method=method) for seed in range(12)]
+    assert sum(r.epsilon_lower > 1 for r in reports) > 1
+    for report in reports:
+        assert math.isnan(report.confidence)
+        assert "by approximate intervals" in str(report) and "0.95 confidence" not in str(report)
+        assert "by approximate intervals" in report.to_html() and "nan" not in report.to_html()
 
 
 def test_progress_is_told_after_each_edge():

@@ -65,7 +65,9 @@ def test_a_table_is_a_batch_of_rows(table):
     assert list(drawn) == ["n", "m"] and list(drawn["n"]) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("outputs", [np.zeros(3), [1.0], 2.5, "text", None, np.float64(1), {"a": [1, 2]}])
+@pytest.mark.parametrize(
+    "outputs", [np.zeros(3), [1.0], 2.5, "text", None, np.float64(1), {"a": [1, 2]}, {"a": 1.0}, {}]
+)
 def test_wrong_number_of_outputs(outputs):
     with pytest.raises(MechanismError, match=r"asked for 4 outputs and returned"):
         Mechanism(lambda data, size: outputs).draw([1], 4)
@@ -125,6 +127,29 @@ def test_exceptions_are_outputs_of_single_draws():
         raise KeyError("income")
 
     assert Mechanism(mechanism).draw([1], 2) == [Raised("KeyError", "'income'")] * 2
+
+
+@pytest.mark.parametrize("limit", [None, 60.0])
+def test_an_exception_that_has_no_text_is_an_output(limit):
+    class Silent(Exception):
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    def mechanism(dataset):
+        raise Silent
+
+    assert Mechanism(mechanism, call_seconds=limit).draw([1], 2) == [Raised("Silent")] * 2
+
+
+@pytest.mark.parametrize("limit", [None, 60.0])
+def test_the_keyboard_stops_a_mechanism_in_its_thread_too(limit):
+    def mechanism(dataset):
+        raise KeyboardInterrupt
+
+    given = Mechanism(mechanism, call_seconds=limit)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            given.draw([1], 2)
 
 
 def test_an_exit_is_an_output_too():

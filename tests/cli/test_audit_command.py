@@ -58,6 +58,15 @@ def colours(dataset):
     return "\\x1b[31m" if dataset else "no"
 
 
+class Odd:
+    @property
+    def gone(self):
+        raise OSError("no server")
+
+
+odd = Odd()
+
+
 def interrupted(dataset):
     raise KeyboardInterrupt
 
@@ -74,6 +83,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "audited_mechanisms.py").write_text(MODULE)
     (tmp_path / "broken_mechanisms.py").write_text("x = 1\nimport surely_not_installed\n")
     (tmp_path / "leaving_mechanisms.py").write_text("raise SystemExit(3)\n")
+    (tmp_path / "folder.html").mkdir()
     yield tmp_path
     for name in ("audited_mechanisms", "broken_mechanisms", "leaving_mechanisms"):
         sys.modules.pop(name, None)
@@ -158,6 +168,17 @@ MISTAKES = {
         ("audited_mechanisms:half_nose", "--epsilon", "1"),
         "did you mean 'half_noise'? It defines: ",
     ),
+    "no name like it": (("math:zzz", "--epsilon", "1"), "the module 'math' has no 'zzz'"),
+    "no name, and no hint": (
+        ("audited_mechanisms:zzz", "--epsilon", "1"),
+        "has no 'zzz'. It defines: ",
+    ),
+    "an odd object": (("audited_mechanisms:odd.zzz", "--epsilon", "1"), "the Odd has no 'zzz'"),
+    "an odd attribute": (
+        ("audited_mechanisms:odd.gone", "--epsilon", "1"),
+        "audited_mechanisms:odd.gone cannot be read: OSError: no server",
+    ),
+    "a folder for a file": ((*HALF, "--output", "folder.html"), "'folder.html' is a folder"),
     "not callable": (("audited_mechanisms:steps", "--epsilon", "1"), "of type int, which cannot be called"),
     "a module within": (("broken_mechanisms:f", "--epsilon", "1"), "broken_mechanisms.py, line 2"),
     "a script": (("leaving_mechanisms:f", "--epsilon", "1"), "SystemExit: 3"),
@@ -185,10 +206,10 @@ def test_mistakes_and_mechanisms_that_cannot_be_judged_are_exit_code_2(folder, r
 
 
 def test_a_file_that_cannot_be_written_does_not_cost_the_verdict(folder, run):
-    (folder / "report.html").mkdir()
+    (folder / "report.html").symlink_to(folder / "gone" / "report.html")
     done = run("audit", *HALF, "--output", "report.html")
     assert done.exit_code == 2
-    assert done.stdout.startswith("VIOLATED") and "report.html: Is a directory" in done.stderr
+    assert done.stdout.startswith("VIOLATED") and "report.html: No such file" in done.stderr
 
 
 def test_outputs_cannot_command_the_terminal(folder, run):
@@ -196,12 +217,8 @@ def test_outputs_cannot_command_the_terminal(folder, run):
     assert done.exit_code == 1 and "\x1b" not in done.stdout
 
 
-def test_stopped_by_hand_is_no_verdict(folder, run, monkeypatch):
-    def stop(*arguments, **options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("sfumato.audit.audit", stop)
-    done = run("audit", *HALF)
+def test_stopped_by_hand_is_no_verdict(folder, run):
+    done = run("audit", "audited_mechanisms:interrupted", "--epsilon", "1")
     assert done.exit_code == 130 and "no verdict" in done.stderr and done.stdout == ""
 
 

@@ -263,6 +263,10 @@ def _task(
     """Check everything before a draw is made."""
     if (epsilon is None) == (claim is None):
         raise ParameterError("epsilon", epsilon, "given, or claim= in its place (one of the two)")
+    if claim is not None and not isinstance(claim, Claim):
+        raise ParameterError("claim", claim, "zcdp(rho), gaussian(mu) or curve(pairs)")
+    if claim is not None and delta != 0:
+        raise ParameterError("delta", delta, "left out where claim is given: it belongs to epsilon")
     for name, value in (("alpha", alpha), ("confidence", confidence)):
         if not isinstance(value, (int, float)) or not 0 < value < 1:
             raise ParameterError(name, value, "between 0 and 1")

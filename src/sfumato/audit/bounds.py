@@ -64,7 +64,8 @@ def _climb(tests: Sequence[PairTest], j: int, needed: float) -> float:
 def _highest(tests: Sequence[PairTest], j: int, claims: list[Pair]) -> Floats:
     """Replay all bets against other claims, and return the highest log wealth of each."""
     moments = sorted((time, e, i) for e, t in enumerate(tests) for i, (time, _) in enumerate(t.history))
-    of_edge = np.zeros((len(tests), len(claims)))
+    # Before its first bet a pair has what was kept for it: less than 1 if calls raised and were forgotten.
+    of_edge = np.repeat([[t.log_share] for t in tests], len(claims), axis=1)
     of_bets = [_Accounts(t, j, claims) for t in tests]
     best = np.zeros(len(claims))
     for _, e, i in moments:
@@ -122,8 +123,9 @@ def half_line_excess(tests: Sequence[PairTest], confidence: float) -> float:
     """Bound the largest P(A) - e^epsilon Q(A) - delta over half-lines A of all numbers in the outputs.
 
     By the Dvoretzky-Kiefer-Wolfowitz inequality with Massart's constant, on the first 2^k draws of each pair,
-    with an error probability for each k and column, so that it holds whenever the audit stopped. What is not
-    a number counts as the largest.
+    with an error probability for each k and column, so that it holds whenever the audit stopped; and for both
+    samples that a vectorised mechanism may give, by large calls and, if one raised, by single draws. What is
+    not a number counts as the largest.
 
     Returns:
         The bound, with probability at least `confidence`; infinity where there are no numbers.
@@ -138,7 +140,8 @@ def half_line_excess(tests: Sequence[PairTest], confidence: float) -> float:
         for column in range(x.numbers.shape[1]):
             if not (np.isfinite(x.numbers[:, column]).any() or np.isfinite(y.numbers[:, column]).any()):
                 continue
-            shares = len(tests) * (column + 1) * (column + 2) * (k + 1) * (k + 2)
+            samples = 2 if test.mechanism.vectorised else 1
+            shares = len(tests) * samples * (column + 1) * (column + 2) * (k + 1) * (k + 2)
             level = (1 - confidence) / (2 * shares)
             error = math.sqrt(math.log(2 / level) / (2 * n))
             below_x, below_y = _cdfs(x.numbers[:n, column], y.numbers[:n, column])

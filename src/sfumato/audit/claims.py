@@ -97,7 +97,7 @@ def curve(pairs: Iterable[tuple[Number, Number]] | Callable[[float], float]) -> 
     10
     """
     given = [(e, pairs(e)) for e in _EPSILONS] if callable(pairs) else list(pairs)
-    kept = tuple(Pair(e, d) for e, d in given if as_fraction(d, "delta") < 1)  # type: ignore[arg-type]
+    kept = _kept((e, as_fraction(d, "delta")) for e, d in given)
     if not kept:
         raise ParameterError("claim", given, "a curve with at least one delta below 1")
     code = ", ".join(f"({p.epsilon!r}, {p.delta!r})" for p in kept)
@@ -153,8 +153,9 @@ def exp_up(epsilon: float) -> float:
     return _float_up(_UP.exp(gmpy2.mpfr(epsilon, 53)))
 
 
-def _kept(pairs: Iterable[tuple[Fraction, Fraction]]) -> tuple[Pair, ...]:
-    return tuple(Pair(e, d) for e, d in pairs if d < 1)  # type: ignore[arg-type]
+def _kept(pairs: Iterable[tuple[Number, Fraction]]) -> tuple[Pair, ...]:
+    """Leave out what says nothing: a delta of 1, be it by rounding."""
+    return tuple(Pair(e, d) for e, d in pairs if round_up(d) < 1)  # type: ignore[arg-type]
 
 
 def _gaussian_delta(mu: Fraction, epsilon: Fraction) -> Fraction:

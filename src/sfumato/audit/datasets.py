@@ -78,18 +78,22 @@ def numbers(
         odd: add the datasets of `odd_numbers`.
     Returns:
         Datasets as lists of numbers, the telling ones first.
+    Raises:
+        ParameterError: the bounds are not finite, or not in order.
 
     >>> numbers(count=2, odd=False)
     [[1.0], [0.0], [0.0, 1.0], [1.0, 1.0, 1.0], [0.5], [0.25, 0.666...]]
     """
     low, high = float(lower), float(upper)
-    if not low < high:
-        raise ParameterError("lower", lower, f"below upper, which is {upper!r}")
+    if not -inf < low < high < inf:
+        raise ParameterError(
+            "lower", lower, f"finite, and below upper, which is {upper!r} and must be finite"
+        )
     found = [[high], [low], [low, high], [high] * 3]
     for i in range(count):
         size = i % positive_int(largest, "largest") + 1
         (point,) = halton(1, size, start=i + 1)
-        found.append([low + (high - low) * x for x in point])
+        found.append([low * (1 - x) + high * x for x in point])
     return found + (odd_numbers(low, high) if odd else [])
 
 
@@ -102,7 +106,7 @@ def odd_numbers(lower: float = 0.0, upper: float = 1.0) -> list[list[float]]:
     >>> [d[1:] for d in odd_numbers()][:3]
     [[nan], [inf], [-inf]]
     """
-    middle = (lower + upper) / 2
+    middle = lower / 2 + upper / 2
     alone: list[list[float]] = [
         [nan],
         [inf],

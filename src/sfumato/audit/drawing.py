@@ -10,6 +10,7 @@ import numpy as np
 
 from sfumato.audit.claims import Pair
 from sfumato.audit.histogram.buckets import Comparison
+from sfumato.audit.literals import visible
 from sfumato.audit.report import Histogram, Point, Witness
 
 # All pictures have one size, chosen so that their text can still be read on a telephone.
@@ -29,9 +30,8 @@ def escaped(text: object) -> str:
     >>> escaped("<b>" + chr(0))
     '&lt;b&gt;\\\\x00'
     """
-    seen = (c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
     marks = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"}
-    return "".join(marks.get(c, c) for c in seen)
+    return "".join(marks.get(c, c) for c in visible(str(text)))
 
 
 def number(value: float, digits: int = 4) -> str:

@@ -103,9 +103,13 @@ def _of_column(reader: Reader, column: int, x: Draws, y: Draws) -> list[Feature]
 def _of_whole(reader: Reader, x: Draws, y: Draws) -> list[Feature]:
     """Features of outputs with several leaves."""
     found = []
+    measured = np.array([not path.startswith("len(") for path in reader.paths])
 
     def present(draws: Draws) -> NDArray[np.bool_]:
-        return np.isfinite(draws.numbers)
+        inside: NDArray[np.bool_] = np.isfinite(draws.numbers)
+        known = min(inside.shape[1], len(measured))
+        inside[:, :known] &= measured[:known]
+        return inside
 
     def total(draws: Draws) -> Floats:
         return np.asarray(np.where(present(draws), draws.numbers, 0.0).sum(axis=1))

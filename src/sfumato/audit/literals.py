@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,10 @@ def literal(value: Any) -> str:
     >>> literal(pa.table({"unit": [1, 2], "x": [0.5, None]}))
     "pyarrow.table({'unit': [1, 2], 'x': [0.5, None]})"
     """
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) and not isinstance(value.item(), np.generic):
         return literal(value.item())
+    if isinstance(value, str):
+        return repr(value)
     if isinstance(value, float) and not math.isfinite(value):
         return f"float({str(value)!r})"
     if type(value) is list:
@@ -46,8 +49,34 @@ def literal(value: Any) -> str:
 
 def shown(value: Any, limit: int = 200) -> str:
     """Return a value as code, cut to a length."""
-    text = literal(value)
+    return cut(literal(value), limit)
+
+
+def cut(text: str, limit: int = 200) -> str:
+    """Return a text cut to a length."""
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def visible(text: str) -> str:
+    """Return a text with what cannot be seen as escapes: a terminal obeys some of that.
+
+    >>> visible("a" + chr(0))
+    'a\\\\x00'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def digits(bound: float, rounding: str, count: int = 4) -> str:
+    """Write a bound with so many digits, rounded as the `decimal` module calls it, so that it still holds.
+
+    >>> digits(0.12341, "ROUND_CEILING"), digits(1.35, "ROUND_FLOOR")
+    ('0.1235', '1.35')
+    """
+    if not math.isfinite(bound):
+        return str(bound)
+    written = Decimal(repr(float(bound)))
+    last = Decimal(1).scaleb(written.adjusted() - count + 1)
+    return f"{float(written.quantize(last, rounding)):.{count}g}"
 
 
 def _joined(values: Any) -> str:

@@ -41,7 +41,11 @@ class Raised:
     @classmethod
     def of(cls, error: BaseException) -> Raised:
         """Describe an exception."""
-        return cls(type(error).__name__, str(error)[:200])
+        try:
+            text = str(error)
+        except Exception:  # its text is the mechanism's code too
+            text = ""
+        return cls(type(error).__name__, text[:200])
 
 
 class BatchRaised(Exception):
@@ -147,9 +151,10 @@ class Mechanism:
     def _columns(self, outputs: Any, size: int) -> Any:
         """Check that there are `size` outputs, and return a list, an array or a mapping of columns."""
         outputs = plain(outputs)
-        lengths = {len(c) for c in outputs.values()} if isinstance(outputs, dict) else {_length(outputs)}
+        lengths = set(map(_length, outputs.values())) if isinstance(outputs, dict) else {_length(outputs)}
         if lengths != {size}:
-            got = "one output" if lengths == {None} else " and ".join(sorted(map(str, lengths)))
+            several = " and ".join(sorted(str(n) for n in lengths if n is not None))
+            got = "one output" if None in lengths else several or "a mapping without columns"
             text = f"{self.name} was asked for {size} outputs and returned {got}"
             raise MechanismError(
                 f"{text}. A mechanism(dataset, size) returns size outputs; wrap one that returns a single "
@@ -240,7 +245,7 @@ class _Calls:
     def __init__(self, call: Callable[[], Any], count: int) -> None:
         self.call, self.count = call, count
         self.outputs: list[Any] = []
-        self.error: MechanismError | None = None
+        self.error: MechanismError | KeyboardInterrupt | None = None
         self.started = time.monotonic()
         self.done = threading.Event()
 
@@ -249,7 +254,7 @@ class _Calls:
             for _ in range(self.count):
                 self.started = time.monotonic()
                 self.outputs.append(self._output())
-        except MechanismError as error:
+        except (MechanismError, KeyboardInterrupt) as error:
             self.error = error
         finally:
             self.done.set()

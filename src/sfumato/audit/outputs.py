@@ -19,6 +19,7 @@ Codes = NDArray[np.int64]
 
 MISSING = 1
 RAISES = "exception "
+LENGTH = "len(value)"
 MOST_COLUMNS = 1000
 _MOST_TOKENS = 100_000
 _MOST_WORDS = 10
@@ -109,7 +110,10 @@ def joined(batches: list[Draws], columns: int) -> Draws:
 
 
 class Reader:
-    """Turns outputs into columns; the same leaf gets the same column in every batch."""
+    """Turns outputs into columns; the same leaf gets the same column in every batch.
+
+    What it reads of a draw depends on no other draw, in calls that return outputs of one `form`.
+    """
 
     def __init__(self) -> None:
         self.vocabulary = Vocabulary()
@@ -122,7 +126,16 @@ class Reader:
         if array is not None:
             scalar = array.ndim == 1
             flat = array.reshape(len(array), -1)[:, :MOST_COLUMNS]
-            return self._array(flat, ["value"] if scalar else [f"[{i}]" for i in range(flat.shape[1])])
+            names = ["value"] if scalar else [f"[{i}]" for i in range(flat.shape[1])]
+            if scalar or not isinstance(outputs, list):
+                return self._array(flat, names)
+            # A list is read as `leaves` reads it, whatever the other lists of the batch hold.
+            length = self._column(LENGTH)
+            draws = self._array(flat, names)
+            if length is not None:
+                told = self._leaves([array.shape[1]])
+                draws.numbers[:, length], draws.tokens[:, length], draws.low[:, length] = told
+            return draws
         if isinstance(outputs, dict) and _all_floats(outputs.values()):
             return self._array(np.column_stack(list(outputs.values())), [f".{name}" for name in outputs])
         cells: dict[int, list[Any]] = {}
@@ -196,10 +209,11 @@ class Reader:
         numbers = np.full(len(values), np.nan)
         tokens = np.zeros(len(values), np.int64)
         low = np.full(len(values), NO_BITS)
+        floats = np.zeros(len(values), np.bool_)
         for i, given in enumerate(values):
             value = given.item() if isinstance(given, np.generic) else given
             if isinstance(value, float):
-                numbers[i] = value
+                numbers[i], floats[i] = value, True
                 if not math.isfinite(value) or (value == 0 and math.copysign(1, value) < 0):
                     tokens[i] = self.vocabulary.code(_odd_word(value))
             elif isinstance(value, int):
@@ -211,9 +225,25 @@ class Reader:
                 low[i] = (value & -value).bit_length() - 1 if value else ZERO_BITS
             else:
                 tokens[i] = self.vocabulary.code(_word(value))
-        floats = tokens == 0
         low[floats] = _low_of_floats(numbers[floats])
         return numbers, tokens, low
+
+
+def form(outputs: Any) -> str:
+    """Return what the outputs of one call have in common by how they were returned, in words.
+
+    It is told of a whole call, not of one draw: one None among a thousand numbers makes another array.
+
+    >>> form(np.zeros((5, 2))), form([0.5, None]), form({"n": np.arange(3), "m": [1, 2, 3]})
+    ('an array of floats, 2 of each draw', 'a list', 'columns n (an array of int64), m (a list)')
+    """
+    if isinstance(outputs, dict):
+        return f"columns {', '.join(f'{name} ({form(column)})' for name, column in outputs.items())}"
+    if not isinstance(outputs, np.ndarray) or outputs.dtype.kind not in "fiub":
+        return "a list"
+    kind = "floats" if outputs.dtype.kind == "f" else outputs.dtype.name
+    width = f", {' x '.join(map(str, outputs.shape[1:]))} of each draw" if outputs.ndim > 1 else ""
+    return f"an array of {kind}{width}"
 
 
 def leaves(output: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -266,7 +296,8 @@ def _named(items: Any) -> Iterator[tuple[str, Any]]:
 
 def _numeric(outputs: Any) -> NDArray[Any] | None:
     if isinstance(outputs, np.ndarray):
-        return outputs if outputs.dtype.kind in "fiub" and outputs.ndim >= 1 else None
+        # Without a number in it, an array of arrays is told by its length alone, as a list is.
+        return outputs if outputs.dtype.kind in "fiub" and outputs.size else None
     if not isinstance(outputs, list) or not outputs:
         return None
     kinds = set(map(type, outputs))
@@ -285,7 +316,10 @@ def _all_floats(columns: Iterable[Any]) -> bool:
 def _word(value: Any) -> str:
     if isinstance(value, Raised):
         return RAISES + value.kind
-    return repr(value)[:200]
+    try:
+        return repr(value)[:200]
+    except Exception:  # its text is the mechanism's code too
+        return f"a {type(value).__name__}"
 
 
 def _odd_word(value: float) -> str:

@@ -11,7 +11,7 @@ from sfumato.audit.drawing import Bars, Figure, direction, escaped, number, uppe
 from sfumato.audit.literals import shown
 from sfumato.audit.report import Report, Witness
 from sfumato.audit.style import STYLE
-from sfumato.audit.text import excess, sight
+from sfumato.audit.text import excess, lower_bound, sight
 
 _LONGEST_DATASET = 600
 # A longer table of pairs has a scroll bar, but on paper.
@@ -86,12 +86,11 @@ def _header(report: Report) -> str:
 
 
 def _facts(report: Report) -> str:
-    at = f" at delta = {number(report.delta)}" if report.delta else ""
     rows = [
         ("Claim", escaped(report.claim)),
         (
             "True epsilon",
-            f"at least {number(report.epsilon_lower)}{at}, with {number(report.confidence)} confidence",
+            escaped(lower_bound(report)),
         ),
     ]
     if report.excluded is not None:
@@ -183,11 +182,15 @@ def _notes(notes: Sequence[str]) -> str:
 def _settings(report: Report) -> str:
     rows = [
         ("method", escaped(report.method)),
-        ("alpha", "none" if math.isnan(report.alpha) else number(report.alpha)),
-        ("confidence", number(report.confidence)),
+        ("alpha", _or_none(report.alpha)),
+        ("confidence", _or_none(report.confidence)),
         *((escaped(name), escaped(value)) for name, value in report.settings),
     ]
     return f"<h2>Settings</h2>\n{_table(rows)}"
+
+
+def _or_none(value: float) -> str:
+    return "none" if math.isnan(value) else number(value)
 
 
 def _table(rows: Iterable[tuple[str, str]]) -> str:

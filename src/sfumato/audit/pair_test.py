@@ -9,8 +9,9 @@ import numpy as np
 from sfumato.audit.claims import Claim
 from sfumato.audit.datasets import Edge
 from sfumato.audit.features import bank, most_different
-from sfumato.audit.mechanisms import BatchRaised, Mechanism, Raised
-from sfumato.audit.outputs import RAISES, Draws, Reader, joined
+from sfumato.audit.literals import cut
+from sfumato.audit.mechanisms import BatchRaised, Mechanism
+from sfumato.audit.outputs import RAISES, Draws, Reader, form, joined
 from sfumato.audit.wager import RELEARN, Place, Step, Wager
 
 LEAST_BATCH = 48
@@ -44,6 +45,7 @@ class PairTest:
     def _begin(self) -> None:
         self.reader = Reader()
         self.samples = 0
+        self._form = ""  # of what vectorised calls return
         self.wagers: list[Wager] = []
         self.log_wealth = 0.0  # its natural logarithm
         self._looked_at = 0
@@ -130,15 +132,21 @@ class PairTest:
             order = (0, 1) if len(self.history) % 2 == 0 else (1, 0)
             drawn = {i: self.mechanism.draw(sides[i], size, singly=self._singly) for i in order}
         except BatchRaised as error:
-            self._go_singly(error.raised)
+            self._go_singly(f"a call raised {error.raised.kind}")
             return None
+        if not self._singly:
+            self._form = self._form or form(drawn[0])
+            for found in (form(drawn[0]), form(drawn[1])):
+                if found != self._form:
+                    self._go_singly(f"calls returned {cut(self._form)}, and {cut(found)}")
+                    return None
         return drawn[0], drawn[1]
 
-    def _go_singly(self, raised: Raised) -> None:
+    def _go_singly(self, why: str) -> None:
         """Forget what vectorised calls gave, their wealth too, and call for single draws from now on."""
         self.log_share = 0.0 if not self.samples else np.log(1 - _VECTORISED)
         self._singly = True
-        self.notes.append(f"{self.edge.name}: a call raised {raised.kind}; from then on one draw a call")
+        self.notes.append(f"{self.edge.name}: {why}; from then on one draw a call")
         self._begin()
         self.log_wealth = self.log_share
 

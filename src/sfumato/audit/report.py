@@ -114,7 +114,7 @@ class Report:
             `alpha`, whatever the data and whenever the audit stopped. False: nothing was found.
         epsilon_lower: a lower bound on the true epsilon at `delta`, with probability at least `confidence`.
         delta: the delta that `epsilon_lower` is about.
-        confidence: of `epsilon_lower` and `excluded`.
+        confidence: of `epsilon_lower` and `excluded`; NaN where the method has none.
         alpha: bound on the false-alarm probability; NaN where the method has none.
         witness: what broke the claim; None if nothing did.
         samples: draws a side, over all pairs of datasets.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import textwrap
+from decimal import ROUND_CEILING, ROUND_FLOOR
 from typing import TYPE_CHECKING
 
-from sfumato.audit.literals import shown
+from sfumato.audit.literals import digits, shown, visible
 
 if TYPE_CHECKING:
     from sfumato.audit.report import Report
@@ -16,8 +17,8 @@ _LABEL = 11
 
 
 def text(report: Report) -> str:
-    """Return the report as a few lines for a terminal or a failed test."""
-    lines = [_violated(report) if report.violated else _passed(report)]
+    """Return the report as a few lines for a terminal, which obeys nothing in them, or a failed test."""
+    lines = [visible(_violated(report) if report.violated else _passed(report))]
     witness, excluded = report.witness, report.excluded
     if witness is not None:
         shares = f"{witness.frequency:.4g} and {witness.neighbour_frequency:.4g}"
@@ -28,10 +29,7 @@ def text(report: Report) -> str:
             _line("event", witness.event),
             _line("shares", f"{shares} of {witness.samples:,} draws each{ratio}"),
         ]
-    at = "" if report.delta == 0 else f" at delta = {report.delta:g}"
-    lines.append(
-        _line("epsilon", f"at least {report.epsilon_lower:.3g}{at}, with {report.confidence:.3g} confidence")
-    )
+    lines.append(_line("epsilon", lower_bound(report)))
     if excluded is not None:
         if excluded.excess < 1:  # else it says nothing
             lines.append(_line("excluded", excess(report)))
@@ -65,13 +63,25 @@ def _ratio(observed: float, delta: float) -> str:
     return f": epsilon {observed:.3g} by themselves" + (f" at delta = {delta:g}" if delta else "")
 
 
+def lower_bound(report: Report) -> str:
+    """Say what the true epsilon is at least."""
+    at = "" if report.delta == 0 else f" at delta = {report.delta:.4g}"
+    return f"at least {digits(report.epsilon_lower, ROUND_FLOOR)}{at}, {_certainty(report)}"
+
+
+def _certainty(report: Report) -> str:
+    if math.isnan(report.confidence):
+        return "by approximate intervals for one pair of datasets at a time"
+    return f"with {report.confidence:.4g} confidence"
+
+
 def excess(report: Report) -> str:
     """Say what a pass excludes."""
     assert report.excluded is not None
+    bound = digits(report.excluded.excess, ROUND_CEILING)
     return (
-        f"P(A) - e^epsilon Q(A) - delta above {report.excluded.excess:.3g}, for all half-lines A of each "
-        "number in the outputs, on all pairs of datasets that were looked at, with "
-        f"{report.confidence:.3g} confidence"
+        f"P(A) - e^epsilon Q(A) - delta above {bound}, for all half-lines A of each number in the outputs, "
+        f"on all pairs of datasets that were looked at, {_certainty(report)}"
     )
 
 
@@ -83,7 +93,7 @@ def sight(visible: float) -> str:
 
 
 def _line(label: str, words: str, *, wrap: bool = True) -> str:
-    first = f"  {label:<{_LABEL}}"
+    first, words = f"  {label:<{_LABEL}}", visible(words)
     if not wrap:
         return first + words
     return textwrap.fill(

@@ -87,7 +87,8 @@ class Wager:
 
     def learn(self, x: Draws, y: Draws) -> None:
         """Learn from all past draws, where they have grown enough."""
-        if len(x) < RELEARN * self._learned_at:
+        # A half of one draw is none.
+        if len(x) < max(2, RELEARN * self._learned_at):
             return
         self._learned_at = len(x)
         self._columns = x.numbers.shape[1]

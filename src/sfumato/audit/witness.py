@@ -9,7 +9,7 @@ import numpy as np
 from sfumato.audit.cells import Quantiles
 from sfumato.audit.claims import Claim
 from sfumato.audit.literals import literal
-from sfumato.audit.mechanisms import Mechanism
+from sfumato.audit.mechanisms import Mechanism, takes_size
 from sfumato.audit.outputs import Draws, Floats
 from sfumato.audit.pair_test import PairTest
 from sfumato.audit.report import Histogram, Witness
@@ -60,7 +60,10 @@ def replay(mechanism: Mechanism, claim: Claim, dataset: Any, neighbour: Any, mor
     """Return a line of Python that audits one pair again; `more` are further keywords."""
     name = import_of(mechanism)
     pairs = f"pairs=[({literal(dataset)}, {literal(neighbour)})]"
-    code = f"audit(mechanism, {claim.code}, {pairs}{', ' * bool(more)}{more})"
+    given = "mechanism"
+    if name and mechanism.vectorised != takes_size(mechanism.function):
+        given = f"Mechanism(mechanism, vectorised={mechanism.vectorised})"
+    code = f"audit({given}, {claim.code}, {pairs}{', ' * bool(more)}{more})"
     return f"{name}; {code}" if name else code
 
 

@@ -192,6 +192,8 @@ def _check_paths(paths: tuple[Path, ...]) -> None:
 
     for path in paths:
         written_suffix(path, "--output")
+        if path.is_dir():
+            raise QueryError(f"--output: {str(path)!r} is a folder; name a file")
         if not path.absolute().parent.is_dir():
             raise QueryError(
                 f"--output: {str(path)!r}: there is no folder {str(path.parent)!r}; make it first"

@@ -20,7 +20,7 @@ def find(target: str, option: str) -> Any:
         target: `package.module:name`; the name may have dots, as in `module:engine.count`.
         option: of the command line, for errors.
     Raises:
-        QueryError: there is no such module or name, or the module cannot be imported.
+        QueryError: there is no such module or name, the module cannot be imported, or the name not read.
 
     >>> find("math:pi", "--data")
     3.141592653589793
@@ -36,9 +36,13 @@ def find(target: str, option: str) -> Any:
         raise QueryError(f"{option}: {target!r} must be package.module:name, such as mechanisms:noisy_count")
     found: Any = _module(module, option)
     for part in name.split("."):
-        if not hasattr(found, part):
-            raise QueryError(_unknown(found, part, option))
-        found = getattr(found, part)
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise QueryError(_unknown(found, part, option)) from None
+        except Exception as error:  # a property may raise whatever it likes
+            what = f"{type(error).__name__}: {error}"
+            raise QueryError(f"{option}: {target} cannot be read: {what}") from error
     return found
 
 
@@ -76,14 +80,15 @@ def _failing(name: str, error: BaseException, option: str) -> str:
 
 
 def _unknown(owner: Any, name: str, option: str) -> str:
-    what = (
-        f"the module {owner.__name__!r}" if isinstance(owner, ModuleType) else f"the {type(owner).__name__}"
-    )
+    module = isinstance(owner, ModuleType)
+    what = f"the module {owner.__name__!r}" if module else f"the {type(owner).__name__}"
     names = [n for n in dir(owner) if not n.startswith("_")]
     near = nearest(name, names)
-    own = [
-        n for n in names if getattr(getattr(owner, n), "__module__", None) == getattr(owner, "__name__", "")
-    ]
+    own = (
+        [n for n in names if getattr(vars(owner).get(n), "__module__", None) == owner.__name__]
+        if module
+        else []
+    )
     listed = ", ".join(own[:20]) + (", ..." if len(own) > 20 else "")
-    hint = f"; did you mean {near!r}?" if near else ""
+    hint = f"; did you mean {near!r}?" if near else "."
     return f"{option}: {what} has no {name!r}{hint}" + (f" It defines: {listed}" if listed else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 
 from sfumato.audit.closeness.counts import as_far
 from sfumato.audit.closeness.low_bits import repeats, residues
-from sfumato.audit.closeness.reference import Cdf, Reference, of_cdf, of_law
+from sfumato.audit.closeness.reference import FLOAT_ATOM, Cdf, Reference, of_cdf, of_law
+from sfumato.audit.literals import digits
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, positive
 from sfumato.noise import Law
@@ -65,9 +67,8 @@ class Closeness:
         lines = [f"{verdict}: {self.samples} draws, false alarms with probability at most {self.alpha:g}"]
         for check in self.checks:
             mark = "FAILS" if check in self.failed else "passes"
-            lines.append(
-                f"  {check.name:9} {mark:6}  {check.finding} (probability at most {check.probability:.2g})"
-            )
+            most = digits(check.probability, ROUND_CEILING, 2)
+            lines.append(f"  {check.name:9} {mark:6}  {check.finding} (probability at most {most})")
         return "\n".join(lines)
 
 
@@ -124,7 +125,9 @@ def _numbers(sample: Any) -> NDArray[Any]:
     values = np.asarray(sample)
     if values.ndim != 1 or values.dtype.kind not in "iuf":
         raise ParameterError("sample", f"of {values.dtype} in {values.ndim} dimensions", "a row of numbers")
-    return values
+    if values.dtype.kind == "f":
+        return values
+    return values.astype(np.int64 if values.max() < 2**63 else np.float64)
 
 
 def _of_numbers(values: NDArray[Any], law: Law | Cdf, grid: Fraction | None, alpha: float) -> Iterator[Check]:
@@ -132,11 +135,12 @@ def _of_numbers(values: NDArray[Any], law: Law | Cdf, grid: Fraction | None, alp
     known = isinstance(law, Law)
     reference = of_law(law, grid, n, alpha) if isinstance(law, Law) else of_cdf(law, grid, n, alpha)
     wrong = ~np.isfinite(values)
-    if grid is not None:
-        steps = values if values.dtype.kind in "iu" and grid == 1 else values / float(grid)
-        # A multiple of a grid such as 0.1 is a float near it, and so is the quotient.
-        wrong |= np.abs(steps - np.rint(steps)) > 2.0**-50 * np.abs(steps)
+    if grid is not None and not (grid == 1 and values.dtype.kind in "iu"):
+        steps = values / float(grid)
         values = np.rint(steps)
+        # A multiple of a grid such as 0.1 is a float near it, and so is the quotient.
+        with np.errstate(invalid="ignore"):
+            wrong |= np.abs(steps - values) > 2.0**-50 * np.abs(steps)
     bad = int(wrong.sum())
     where = "finite" if grid is None else "finite multiples of the grid"
     yield Check("values", 0.0 if bad else 1.0, f"{n - bad} of {n} are {where}")
@@ -175,13 +179,13 @@ def _cells(counts: NDArray[Any], reference: Reference, n: int) -> Check:
 
 def _tails(values: NDArray[Any], reference: Reference, n: int) -> Check:
     beyond = np.array(
-        [(values > t.bound).sum() if t.upper else (values < t.bound).sum() for t in reference.tails]
+        [(values > t.bound).sum() if t.upper else (values <= t.bound).sum() for t in reference.tails]
     )
     found = as_far(beyond, n, np.array([t.probability for t in reference.tails]))
     worst = int(np.argmin(found))
     tail = reference.tails[worst]
     text = (
-        f"{beyond[worst]} draws {'above' if tail.upper else 'below'} {tail.bound:.6g}, "
+        f"{beyond[worst]} draws {'above' if tail.upper else 'up to'} {tail.bound:.6g}, "
         f"where {n * tail.probability:.3g} are expected"
     )
     return Check("tails", min(1.0, float(found[worst]) * len(found)), text)
@@ -190,6 +194,8 @@ def _tails(values: NDArray[Any], reference: Reference, n: int) -> Check:
 def _scale(counts: NDArray[Any], reference: Reference) -> Check:
     """The mean of likelihood ratios is at least x with probability at most 1/x, as its expectation is 1."""
     ratios = {}
+    # What has no probability at all tells nothing about the scale.
+    counts = np.where(reference.cells > 0, counts, 0)
     for factor, cells in reference.scaled.items():
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.where(counts > 0, counts * (np.log(cells) - np.log(reference.cells)), 0.0)
@@ -205,7 +211,9 @@ def _bits(values: NDArray[Any], reference: Reference, *, whole: bool) -> Iterato
     assert reference.most is not None
     assert reference.density is not None
     assert reference.unit is not None
-    repeated, probability = repeats(values, reference.most)
+    # Floats on a fine grid are rounded once more: to so many bits, whatever the grid.
+    most = reference.most if values.dtype.kind in "iu" else max(reference.most, FLOAT_ATOM)
+    repeated, probability = repeats(values, most)
     yield Check("repeats", probability, f"{repeated} of {len(values)} draws repeat an earlier value")
     density = reference.most if whole else reference.density
     found = list(residues(values, density, reference.unit, whole=whole))
@@ -216,8 +224,11 @@ def _bits(values: NDArray[Any], reference: Reference, *, whole: bool) -> Iterato
 
 def _of_values(values: list[Any], law: Mapping[Any, float]) -> Iterator[Check]:
     """Each possible value is a cell."""
+    wrong = {value: p for value, p in law.items() if not 0 <= p <= 1}
+    if wrong:
+        raise ParameterError("law", wrong, "a mapping to probabilities from 0 to 1")
     total = math.fsum(law.values())
-    if not law or min(law.values()) < 0 or abs(total - 1) > 1e-9:
+    if abs(total - 1) > 1e-9:
         raise ParameterError("law", f"a mapping whose probabilities sum to {total:g}", "one whose sum is 1")
     n = len(values)
     found = dict.fromkeys(law, 0)

@@ -61,9 +61,8 @@ def residues(
     if whole:
         step = max(step, 1.0)
     while density * step < 0.01 / RESIDUES:
-        steps = (
-            np.floor(np.asarray(values) / step) if not whole else np.asarray(values, np.int64) // int(step)
-        )
+        # Exact: floats are divided by a power of two, whole numbers that floats cannot hold as such.
+        steps = values // int(step) if values.dtype.kind in "iu" else np.floor(values / step)
         found = np.bincount((steps % RESIDUES).astype(np.int64), minlength=RESIDUES)
         least, most = 1 / RESIDUES - density * step, 1 / RESIDUES + density * step
         bounds = at_most(found, len(steps), least), at_least(found, len(steps), most)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
 from sfumato.noise import Gaussian, Law
+from sfumato.noise.rounding import largest_scale
 
 Floats = NDArray[np.float64]
 Cdf = Callable[[Any], Any]
@@ -29,7 +30,7 @@ _TRUSTED = 1e-9
 
 @dataclass(frozen=True)
 class Tail:
-    """P(value > bound), or P(value < bound) for the lower one."""
+    """P(value > bound), or P(value <= bound) for the lower one."""
 
     bound: float
     upper: bool
@@ -65,6 +66,8 @@ class Reference:
 def of_law(law: Law, grid: Fraction | None, samples: int, alpha: float) -> Reference:
     """Take the probabilities from a law of `sfumato.noise`, whose values are correctly rounded."""
     if grid is not None:
+        if law.unit / grid > largest_scale:
+            raise ParameterError("grid", grid, f"at least 2^-57 times the law's scale, {law.unit}")
         law = _scaled(law, 1 / grid)
     levels = np.arange(1, CELLS) / CELLS
     unit = float(law.unit)
@@ -83,11 +86,10 @@ def of_law(law: Law, grid: Fraction | None, samples: int, alpha: float) -> Refer
             unit=unit,
         )
     whole = np.unique(np.rint(law.quantile(levels)))
-    tails = [
-        Tail(side * math.floor(t), side > 0, law.rounded_sf(math.floor(t)))
-        for _, t in thresholds
-        for side in (1, -1)
-    ]
+    tails = []
+    for t in (math.floor(t) for _, t in thresholds):
+        probability = law.rounded_sf(t)
+        tails += [Tail(t, True, probability), Tail(-t - 1, False, probability)]
 
     def cdf(m: Floats) -> Floats:
         return law.rounded_cdf([int(i) for i in m])
@@ -99,7 +101,7 @@ def of_law(law: Law, grid: Fraction | None, samples: int, alpha: float) -> Refer
 
 
 def of_cdf(cdf: Cdf, grid: Fraction | None, samples: int, alpha: float) -> Reference:
-    """Take the probabilities from a distribution function of a real variable, which may be vectorised.
+    """Take the probabilities from a distribution function P(X <= x), which may be vectorised.
 
     Its quantiles are found by bisection. With a grid, values are its roundings to grid steps.
     """
@@ -120,8 +122,7 @@ def of_cdf(cdf: Cdf, grid: Fraction | None, samples: int, alpha: float) -> Refer
         places = np.rint(places)
     boundaries = np.unique(places[: CELLS - 1])
     lower, upper = places[CELLS - 1 : CELLS - 1 + len(outer)], places[CELLS - 1 + len(outer) :]
-    below_lower = below(lower - 1 if grid is not None else lower)
-    tails = [Tail(float(x), False, float(p)) for x, p in zip(lower, below_lower, strict=True)]
+    tails = [Tail(float(x), False, float(p)) for x, p in zip(lower, below(lower), strict=True)]
     tails += [Tail(float(x), True, float(1 - p)) for x, p in zip(upper, below(upper), strict=True)]
     return _reference(below, boundaries, tails, scaled)
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from sfumato.audit.histogram import HistogramMethod
 
 NO_EXACT_RATE = (
-    "the verdict of the histogram method has no exact false-alarm rate: its intervals are approximate, and "
-    "hold for one pair of datasets at a time"
+    "the verdict and the lower bound of the histogram method have no exact error rate: its intervals are "
+    "approximate, and hold for one pair of datasets at a time"
 )
 
 
@@ -92,7 +92,7 @@ class Run:
             violated=witness is not None,
             epsilon_lower=self.epsilon_lower,
             delta=self.delta,
-            confidence=self.method.confidence,
+            confidence=math.nan,
             alpha=math.nan,
             witness=witness,
             samples=self.drawn // 2,

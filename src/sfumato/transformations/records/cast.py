@@ -33,7 +33,7 @@ def cast(
     float is rounded to, to the nearest. In detail:
 
     - to int: whole numbers; 1.5 does not fit (nothing is cut off).
-    - to float: all numbers below 2^1024, rounded to the nearest; infinities stay.
+    - to float: all numbers whose nearest float is below 2^1024, as that float; infinities stay.
     - to Fraction: all finite numbers, exactly.
     - to bool: 0 and 1; the texts true and false in any case.
     - to str: as Python writes it; true and false; integers of up to 640 digits.
