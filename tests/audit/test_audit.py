@@ -429,9 +429,23 @@ def test_the_excess_bound_fails_without_its_error_bar(monkeypatch):
 def test_the_excess_bound_of_a_constant(mechanism, ways):
     """Nothing is seen, so that all is the bands' width; calls and single draws are two samples that may be judged."""
     test = PairTest(Edge("", [1.0], []), Mechanism(mechanism), approximate(1))
-    test.advance(100)  # of which the first 2^6 count
-    level = 0.05 / 2 / ways / 2 / (7 * 8)
-    width = (1 + math.e) * math.sqrt(math.log(2 / level) / 2 / 64)
+    test.advance(100)  # after the first one 2^(26/4) count
+    level = 0.05 / 2 / ways / 2 / (27 * 28)
+    width = (1 + math.e) * math.sqrt(math.log(2 / level) / 2 / 90)
+    assert half_line_excess([test], 0.95) == pytest.approx(width, rel=1e-9)
+
+
+def test_a_number_that_came_late_is_judged_by_later_draws_alone():
+    """Which number of a column it got, and so its share of the error, was told by the draws before."""
+    late = iter([*[{"a": 0.0}] * 150, *[{"b": 0.0, "a": 0.0}] * 1000])
+    test = PairTest(Edge("", [1.0], []), Mechanism(lambda dataset: next(late)), approximate(1))
+    for size in (50, 50, 100):
+        test.advance(size)
+    known = dict(zip(test.reader.paths, test.known, strict=True))
+    assert known == {".keys": 1, ".a": 1, ".b": 100}
+    # In the second batch one side has it and the other has not; in the third, which counts, both have it.
+    level = 0.05 / 2 / (known_as := test.reader.paths.index(".b") + 1) / (known_as + 1) / (27 * 28)
+    width = (1 + math.e) * math.sqrt(math.log(2 / level) / 2 / 90)
     assert half_line_excess([test], 0.95) == pytest.approx(width, rel=1e-9)
 
 

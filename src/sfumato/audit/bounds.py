@@ -13,6 +13,8 @@ from sfumato.audit.events import estimates
 from sfumato.audit.pair_test import PairTest
 
 _CHUNK = 8
+# Numbers of draws that a band is made for: so many from one power of two to the next.
+_GRID = 4
 
 
 def ladder(epsilon: float) -> list[float]:
@@ -122,10 +124,10 @@ class _Accounts:
 def half_line_excess(tests: Sequence[PairTest], confidence: float) -> float:
     """Bound the largest P(A) - e^epsilon Q(A) - delta over half-lines A of all numbers in the outputs.
 
-    By the Dvoretzky-Kiefer-Wolfowitz inequality with Massart's constant, on the first 2^k draws of each pair,
-    with an error probability for each k and column, so that it holds whenever the audit stopped; and for both
-    samples that a vectorised mechanism may give, by large calls and, if one raised, by single draws. What is
-    not a number counts as the largest.
+    By the Dvoretzky-Kiefer-Wolfowitz inequality with Massart's constant, on the first 2^(k/4) draws of each
+    pair after those that settled a column's number, with an error probability for each k and number, so that
+    it holds whenever the audit stopped; and for both samples that a vectorised mechanism may give, by large
+    calls and, if one raised, by single draws. What is not a number counts as the largest.
 
     Returns:
         The bound, with probability at least `confidence`; infinity where there are no numbers.
@@ -135,16 +137,19 @@ def half_line_excess(tests: Sequence[PairTest], confidence: float) -> float:
         if not test.samples:
             return math.inf
         x, y = test.past
-        k = int(math.log2(len(x)))
-        n = 2**k
-        for column in range(x.numbers.shape[1]):
+        for column, start in enumerate(test.known):
             if not (np.isfinite(x.numbers[:, column]).any() or np.isfinite(y.numbers[:, column]).any()):
                 continue
+            if len(x) <= start:
+                return math.inf
+            k = int(_GRID * math.log2(len(x) - start))
+            n = int(2 ** (k / _GRID))
             samples = 2 if test.mechanism.vectorised else 1
             shares = len(tests) * samples * (column + 1) * (column + 2) * (k + 1) * (k + 2)
             level = (1 - confidence) / (2 * shares)
             error = math.sqrt(math.log(2 / level) / (2 * n))
-            below_x, below_y = _cdfs(x.numbers[:n, column], y.numbers[:n, column])
+            drawn = slice(start, start + n)
+            below_x, below_y = _cdfs(x.numbers[drawn, column], y.numbers[drawn, column])
             for pair in test.claim.pairs:
                 for p, q in ((below_x, below_y), (below_y, below_x)):
                     seen = max((p - pair.factor * q).max(), ((1 - p) - pair.factor * (1 - q)).max())

@@ -11,7 +11,7 @@ from sfumato.audit.datasets import Edge
 from sfumato.audit.features import bank, most_different
 from sfumato.audit.literals import cut
 from sfumato.audit.mechanisms import BatchRaised, Mechanism
-from sfumato.audit.outputs import RAISES, Draws, Reader, form, joined
+from sfumato.audit.outputs import MISSING, RAISES, Draws, Reader, form, joined
 from sfumato.audit.wager import RELEARN, Place, Step, Wager
 
 LEAST_BATCH = 48
@@ -45,6 +45,7 @@ class PairTest:
     def _begin(self) -> None:
         self.reader = Reader()
         self.samples = 0
+        self.known: list[int] = []  # of each column: after how many draws a side its number was settled
         self._form = ""  # of what vectorised calls return
         self.wagers: list[Wager] = []
         self.log_wealth = 0.0  # its natural logarithm
@@ -95,6 +96,9 @@ class PairTest:
             return
         x, y = (self.reader.read(outputs) for outputs in drawn)
         x = x.wide(len(self.reader.paths))
+        if not self.samples:  # what the very first draw holds was numbered by it alone
+            self.known += [1] * int((x.tokens[0] != MISSING).sum())
+        self.known += [self.samples + size] * (len(self.reader.paths) - len(self.known))
         steps = [w.bet(i, x, y) for i, w in enumerate(self.wagers)]
         self.history.append((time, [s for s in steps if s is not None]))
         self.samples += size
