@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from sfumato.audit.auditor import Progress, Task, assert_private, audit
+from sfumato.audit.auditor import assert_private, audit
 from sfumato.audit.claims import Claim, Pair, approximate, curve, gaussian, zcdp
 from sfumato.audit.closeness import Check, Closeness, closeness
 from sfumato.audit.datasets import Edge, edges, halton, numbers, odd_numbers, units, without
 from sfumato.audit.histogram import HistogramMethod
 from sfumato.audit.mechanisms import Mechanism, MechanismError, Raised
 from sfumato.audit.report import Excluded, Histogram, Point, Report, Witness
+from sfumato.audit.task import Progress, Task
 
 __all__ = [
     "Check",

@@ -5,21 +5,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from sfumato.audit.bounds import epsilon_lower, half_line_excess, visible_epsilon
-from sfumato.audit.claims import Claim, approximate
-from sfumato.audit.datasets import NEIGHBORS, Edge, edges, numbers
+from sfumato.audit.claims import Claim
 from sfumato.audit.histogram import HistogramMethod
 from sfumato.audit.mechanisms import Mechanism, MechanismError
 from sfumato.audit.pair_test import LEAST_BATCH, PairTest
 from sfumato.audit.report import Excluded, Point, Report
+from sfumato.audit.task import Progress, Task, checked_task
 from sfumato.audit.witness import witness
 from sfumato.errors import ParameterError
-from sfumato.exact import positive_int
 
 _LN10 = math.log(10)
 # Rounding of float64 sums of logarithms is far below this.
@@ -30,69 +28,6 @@ _SHARE_OF_TIME = 0.25
 _FIRST_BATCH = 12
 # A mechanism that did nothing but raise up to here is not audited further.
 _CHECKED_AT = 1000
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far an audit is.
-
-    Args:
-        samples: draws a side up to now.
-        max_samples: limit on that.
-        seconds: elapsed.
-        max_seconds: limit on that.
-        log10_wealth: evidence up to now.
-        log10_needed: evidence at which the claim is rejected.
-        edge: the pair of datasets that was drawn from, in words.
-    """
-
-    samples: int
-    max_samples: int
-    seconds: float
-    max_seconds: float
-    log10_wealth: float
-    log10_needed: float
-    edge: str
-
-
-@dataclass(frozen=True)
-class Task:
-    """One audit to do, with everything checked: what each method of auditing is given.
-
-    Args:
-        mechanism: to be audited.
-        claim: its pairs hold in both directions.
-        datasets: the roots of the search, in order; empty if the caller gave pairs.
-        neighbors: "add-remove" or "change-one".
-        pairs: the pairs of neighbours that the betting method looks at, derived from the roots or given.
-        alpha: bound on the false-alarm probability.
-        confidence: of `epsilon_lower`.
-        max_samples: draws a side, over all pairs.
-        seconds: limit on time.
-        progress: called after each batch, or None.
-    """
-
-    mechanism: Mechanism
-    claim: Claim
-    datasets: tuple[Any, ...]
-    neighbors: str
-    pairs: tuple[Edge, ...]
-    alpha: float
-    confidence: float
-    max_samples: int
-    seconds: float
-    progress: Callable[[Progress], None] | None
-
-    @property
-    def settings(self) -> tuple[tuple[str, str], ...]:
-        """What a report says of the options."""
-        given = not self.datasets
-        return (
-            ("neighbors", "pairs given by the caller" if given else self.neighbors),
-            ("datasets", "those of the pairs" if given else f"{len(self.datasets):,}"),
-            ("max_samples", f"{self.max_samples:,}"),
-            ("seconds", f"{self.seconds:g}"),
-        )
 
 
 def audit(
@@ -148,7 +83,7 @@ def audit(
     chosen = _method(method)
     if data is None and pairs is None and hasattr(chosen, "data"):
         data = chosen.data()
-    task = _task(
+    task = checked_task(
         mechanism,
         epsilon,
         delta,
@@ -244,67 +179,6 @@ class Betting:
             closest=None if violated else found,
             settings=task.settings,
         )
-
-
-def _task(
-    mechanism: Any,
-    epsilon: Any,
-    delta: Any,
-    claim: Claim | None,
-    neighbors: str,
-    data: Iterable[Any] | None,
-    pairs: Iterable[Any] | None,
-    alpha: float,
-    confidence: float,
-    max_samples: int,
-    seconds: float,
-    progress: Callable[[Progress], None] | None,
-) -> Task:
-    """Check everything before a draw is made."""
-    if (epsilon is None) == (claim is None):
-        raise ParameterError("epsilon", epsilon, "given, or claim= in its place (one of the two)")
-    if claim is not None and not isinstance(claim, Claim):
-        raise ParameterError("claim", claim, "zcdp(rho), gaussian(mu) or curve(pairs)")
-    if claim is not None and delta != 0:
-        raise ParameterError("delta", delta, "left out where claim is given: it belongs to epsilon")
-    for name, value in (("alpha", alpha), ("confidence", confidence)):
-        if not isinstance(value, (int, float)) or not 0 < value < 1:
-            raise ParameterError(name, value, "between 0 and 1")
-    if not seconds > 0:
-        raise ParameterError("seconds", seconds, "greater than 0")
-    if neighbors not in NEIGHBORS:
-        expected = f"one of {', '.join(map(repr, NEIGHBORS))}; for user level, give pairs=units(...)"
-        raise ParameterError("neighbors", neighbors, expected)
-    if data is not None and pairs is not None:
-        raise ParameterError("pairs", "given", "left out where data is given")
-    roots: list[Any] = []
-    if pairs is None:
-        roots = numbers() if data is None else list(data)
-        found = edges(roots, neighbors)
-    else:
-        found = [_edge(i, p) for i, p in enumerate(pairs)]
-        if not found:
-            raise ParameterError("pairs", [], "at least one pair (dataset, neighbour)")
-    return Task(
-        mechanism=mechanism if isinstance(mechanism, Mechanism) else Mechanism(mechanism),
-        claim=claim if claim is not None else approximate(epsilon, delta),
-        datasets=tuple(roots),
-        neighbors=neighbors,
-        pairs=tuple(found),
-        alpha=alpha,
-        confidence=confidence,
-        max_samples=positive_int(max_samples, "max_samples"),
-        seconds=seconds,
-        progress=progress,
-    )
-
-
-def _edge(number: int, pair: Any) -> Edge:
-    if isinstance(pair, Edge):
-        return pair
-    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-        raise ParameterError(f"pairs[{number}]", pair, "a pair (dataset, neighbour) or an Edge")
-    return Edge(f"given pair {number + 1}", pair[0], pair[1])
 
 
 def _next(tests: list[PairTest], batch: int) -> int:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sfumato.audit.datasets import halton
 from sfumato.audit.histogram.run import Run
+from sfumato.audit.report import Report
+from sfumato.audit.task import Task
 from sfumato.errors import ParameterError
 from sfumato.exact import positive_int
-
-if TYPE_CHECKING:
-    from sfumato.audit.auditor import Task
-    from sfumato.audit.report import Report
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from sfumato.audit.literals import shown
 from sfumato.audit.mechanisms import BatchRaised, MechanismError
 from sfumato.audit.outputs import RAISES, Draws, Reader
 from sfumato.audit.report import Histogram, Report, Witness
+from sfumato.audit.task import Progress, Task
 from sfumato.audit.witness import replay
 
 if TYPE_CHECKING:
-    from sfumato.audit.auditor import Task
     from sfumato.audit.claims import Pair
     from sfumato.audit.histogram import HistogramMethod
 
@@ -104,8 +104,6 @@ class Run:
         )
 
     def _tell(self, name: str) -> None:
-        from sfumato.audit.auditor import Progress  # which knows of this method
-
         task, seconds = self.task, time.monotonic() - self.started
         if task.progress is not None:
             needed = -math.log10(task.alpha)
