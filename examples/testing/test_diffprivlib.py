@@ -1,6 +1,6 @@
 """Results of diffprivlib, held to tolerances and to the presence of their noise.
 
-pip install "diffprivlib>=0.6.6,<0.7" "scikit-learn<1.9" sfumato pytest
+pip install "diffprivlib>=0.6.6,<0.7" "scikit-learn<1.9" ../.. pytest
 pytest test_diffprivlib.py
 """
 

@@ -1,6 +1,6 @@
 """Results of OpenDP, held to tolerances and to the presence of their noise.
 
-pip install "opendp>=0.16,<0.17" sfumato pytest
+pip install "opendp>=0.16,<0.17" ../.. pytest
 pytest test_opendp.py
 """
 

@@ -1,6 +1,6 @@
 """Results of PipelineDP, held to tolerances and to the presence of their noise.
 
-pip install "pipeline-dp>=0.3.1,<0.4" sfumato pytest
+pip install "pipeline-dp>=0.3.1,<0.4" ../.. pytest
 pytest test_pipelinedp.py
 """
 
