@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from sfumato.audit import Mechanism, MechanismError, Raised, audit
+from sfumato.audit import Mechanism, MechanismError, Raised, audit, gaussian
 from sfumato.audit.mechanisms import BatchRaised, fingerprint, takes_size
 from sfumato.errors import ParameterError
 
@@ -189,6 +189,30 @@ def test_wrong_count_and_changes_have_no_verdict():
 def test_what_is_no_mechanism(bad):
     with pytest.raises(ParameterError, match="mechanism"):
         audit(bad, epsilon=1)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [lambda: 1.0, lambda *, dataset: 1.0, lambda dataset, size, scale: 1.0, lambda dataset, *, scale: 1.0],
+)
+def test_what_cannot_be_called_with_a_dataset(bad):
+    with pytest.raises(ParameterError, match=r"mechanism is 'mechanism\(.*\)', but must be callable as"):
+        Mechanism(bad)
+
+
+def test_what_can_be_called_with_a_dataset():
+    for good in (lambda *given: 1.0, lambda dataset, scale=2: 1.0, len, dict, max):
+        assert not Mechanism(good).vectorised
+    assert Mechanism(lambda dataset, size, scale=2: 1.0).vectorised
+
+
+def test_a_claim_is_given_once():
+    for options, text in (
+        ({}, "given, or claim="),
+        ({"epsilon": 1, "claim": gaussian(1)}, "left out where claim"),
+    ):
+        with pytest.raises(ParameterError, match=text):
+            audit(len, **options)
 
 
 def test_a_slow_mechanism_keeps_to_its_time():

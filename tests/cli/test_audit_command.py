@@ -67,6 +67,18 @@ class Odd:
 odd = Odd()
 
 
+def many_pairs():
+    return [([float(i) for i in range(300)], [])]
+
+
+def raising(dataset):
+    raise ValueError("no")
+
+
+def without_a_dataset():
+    return 0.0
+
+
 def interrupted(dataset):
     raise KeyboardInterrupt
 
@@ -122,6 +134,16 @@ def test_reports_are_written(folder, run):
     assert told["violated"] and dict(told["settings"])["neighbors"] == "add-remove"
     assert (folder / "report.txt").read_text() in done.stdout
     assert (folder / "report.html").read_text().startswith("<!doctype html>")
+
+
+def test_large_datasets_do_not_fill_the_screen(folder, run):
+    named = ("audited_mechanisms:half_noise", "--epsilon", "0.01", "--pairs", "audited_mechanisms:many_pairs")
+    done = run("audit", *named, "--output", "report.txt")
+    assert done.exit_code == 1, done.output
+    assert (
+        max(map(len, done.stdout.splitlines())) < 300 and "write them with --output report.txt" in done.stdout
+    )
+    assert "299.0" in (folder / "report.txt").read_text()
 
 
 @pytest.mark.parametrize(
@@ -192,6 +214,11 @@ MISTAKES = {
     "folder": ((*HALF, "--output", "nowhere/report.html"), "there is no folder 'nowhere'"),
     "one file twice": ((*HALF, "-o", "r.html", "-o", "./r.html"), "a file is named twice"),
     "a wrong number of outputs": (("audited_mechanisms:too_few", "--epsilon", "1"), "returned 1"),
+    "a mechanism of nothing": (
+        ("audited_mechanisms:without_a_dataset", "--epsilon", "1"),
+        "'without_a_dataset()', but must be callable as mechanism(dataset, size) or mechanism(dataset)",
+    ),
+    "nothing but errors": (("audited_mechanisms:raising", "--epsilon", "1"), "--data MODULE:NAME"),
     "a changed dataset": (("audited_mechanisms:changes", "--epsilon", "1"), "changes its dataset"),
 }
 

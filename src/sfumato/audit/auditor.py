@@ -12,7 +12,7 @@ import numpy as np
 from sfumato.audit.bounds import epsilon_lower, half_line_excess, visible_epsilon
 from sfumato.audit.claims import Claim
 from sfumato.audit.histogram import HistogramMethod
-from sfumato.audit.mechanisms import Mechanism, MechanismError
+from sfumato.audit.mechanisms import Mechanism
 from sfumato.audit.pair_test import LEAST_BATCH, PairTest
 from sfumato.audit.report import Excluded, Point, Report
 from sfumato.audit.task import Progress, Task, checked_task
@@ -198,8 +198,7 @@ def _check_outputs(tests: list[PairTest], mechanism: Mechanism) -> None:
     raising = [t.only_raised for t in tests if t.samples]
     if raising and None not in raising:
         kinds = ", ".join(sorted({str(r) for r in raising}))
-        text = f"{mechanism.name} raises always: {kinds}, on all {len(raising)} pairs of datasets"
-        raise MechanismError(f"{text}. Give data= that it takes, such as data=[[...], ...]")
+        raise mechanism.raises_always(kinds, f"{len(raising)} pairs of datasets")
 
 
 def _notes(tests: list[PairTest]) -> tuple[str, ...]:

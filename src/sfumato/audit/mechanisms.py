@@ -18,6 +18,8 @@ from sfumato.audit.literals import shown
 from sfumato.errors import ParameterError, SfumatoError
 from sfumato.exact import positive_int
 
+_CALLED = "callable as mechanism(dataset, size) or mechanism(dataset)"
+
 
 class MechanismError(SfumatoError):
     """A mechanism cannot be judged: it returns the wrong number of outputs, changes its dataset, or hangs.
@@ -67,7 +69,7 @@ class Mechanism:
         call_seconds: a call that takes longer ends the audit; None calls without a limit, in the caller's
             own thread.
     Raises:
-        ParameterError: the function cannot be called, or the limit is not positive.
+        ParameterError: the function cannot be called so, or the limit is not positive.
 
     Calls are made in one thread of the mechanism's own. Python cannot end a thread, so a call that hangs
     goes on in the background while the audit ends with a `MechanismError`; the thread does not keep the
@@ -86,11 +88,13 @@ class Mechanism:
         call_seconds: float | None = 60.0,
     ) -> None:
         if not callable(function):
-            raise ParameterError("mechanism", function, "callable as mechanism(dataset, size) or (dataset)")
+            raise ParameterError("mechanism", function, _CALLED)
         if call_seconds is not None and not call_seconds > 0:
             raise ParameterError("call_seconds", call_seconds, "greater than 0, or None")
         self.function = function
         self.vectorised = takes_size(function) if vectorised is None else vectorised
+        if vectorised is None:
+            self._check_signature()
         self.call_seconds = call_seconds
         self._worker: _Worker | None = None
 
@@ -99,6 +103,23 @@ class Mechanism:
         """What the mechanism is called in reports."""
         found = getattr(self.function, "__qualname__", type(self.function).__qualname__)
         return "mechanism" if "<" in found else str(found)
+
+    def raises_always(self, kinds: str, where: str) -> MechanismError:
+        """Return the error of a mechanism that never gave an output."""
+        return MechanismError(
+            f"{self.name} raises always: {kinds}, on all {where}. Give datasets that it takes, by "
+            "data=[[...], ...] or, on the command line, --data MODULE:NAME"
+        )
+
+    def _check_signature(self) -> None:
+        try:
+            signature = inspect.signature(self.function)
+        except (TypeError, ValueError):  # some compiled functions do not tell
+            return
+        try:
+            signature.bind(*([None, 1] if self.vectorised else [None]))
+        except TypeError:
+            raise ParameterError("mechanism", f"{self.name}{signature}", _CALLED) from None
 
     def draw(self, dataset: Any, size: int, *, singly: bool = False) -> Any:
         """Draw `size` independent outputs.

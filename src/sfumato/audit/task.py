@@ -91,10 +91,12 @@ def checked_task(
     progress: Callable[[Progress], None] | None,
 ) -> Task:
     """Check what `audit` was given, before a draw is made."""
-    if (epsilon is None) == (claim is None):
-        raise ParameterError("epsilon", epsilon, "given, or claim= in its place (one of the two)")
+    if epsilon is None and claim is None:
+        raise ParameterError("epsilon", None, "given, or claim= in its place")
     if claim is not None and not isinstance(claim, Claim):
         raise ParameterError("claim", claim, "zcdp(rho), gaussian(mu) or curve(pairs)")
+    if claim is not None and epsilon is not None:
+        raise ParameterError("epsilon", epsilon, "left out where claim is given: it takes its place")
     if claim is not None and delta != 0:
         raise ParameterError("delta", delta, "left out where claim is given: it belongs to epsilon")
     for name, value in (("alpha", alpha), ("confidence", confidence)):

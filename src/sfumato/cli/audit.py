@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from sfumato.audit import Claim, Report
 
 
+_LONGEST_LINE = 500
+
+
 class Verdict(IntEnum):
     """What the shell is told."""
 
@@ -128,13 +131,20 @@ def _tell(report: Report, paths: tuple[Path, ...]) -> None:
     from sfumato.cli.terminal import printer, visible
 
     console = printer()
-    text = Text(visible(str(report), lines=True))
+    text = Text("\n".join(map(_shortened, visible(str(report), lines=True).split("\n"))))
     text.highlight_regex(r"^VIOLATED", "bold red")
     # Before any file: a full disk must not cost the verdict.
     console.print(text, soft_wrap=True)
     for path in paths:
         report.write(path)
     tell_written(console, paths)
+
+
+def _shortened(line: str) -> str:
+    """Cut a line that would fill the screen: large datasets, as code."""
+    if len(line) <= _LONGEST_LINE:
+        return line
+    return f"{line[:200].rstrip()} ... ({len(line):,} characters: write them with --output report.txt)"
 
 
 def _mechanism(target: str) -> Any:

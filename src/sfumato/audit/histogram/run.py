@@ -14,7 +14,7 @@ import numpy as np
 from sfumato.audit.histogram.buckets import Buckets, Codes, Column, Comparison
 from sfumato.audit.histogram.search_graph import SearchGraph
 from sfumato.audit.literals import shown
-from sfumato.audit.mechanisms import BatchRaised, MechanismError
+from sfumato.audit.mechanisms import BatchRaised
 from sfumato.audit.outputs import RAISES, Draws, Reader
 from sfumato.audit.report import Histogram, Report, Witness
 from sfumato.audit.task import Progress, Task
@@ -116,8 +116,7 @@ class Run:
         words = [self.reader.vocabulary.words[t] for t in sorted(self.kinds)]
         if words and all(w.startswith(RAISES) for w in words):
             kinds = ", ".join(w.removeprefix(RAISES) for w in words)
-            text = f"{self.task.mechanism.name} raises always: {kinds}, on all datasets"
-            raise MechanismError(f"{text}. Give data= that it takes, such as data=[[...], ...]")
+            raise self.task.mechanism.raises_always(kinds, "datasets")
 
     def _graphs(self) -> Iterator[SearchGraph[Side]]:
         if self.task.neighbors == "add-remove":
