@@ -48,9 +48,9 @@ class ColumnError(QueryError):
         """Name the nearest column and list what there is."""
         columns = list(columns)
         near = nearest(name, columns)
-        hint = f"did you mean {near!r}? " if near else ""
+        hint = f"; did you mean {near!r}?" if near else "."
         listed = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
-        return cls(f"{where}: there is no column {name!r}; {hint}The columns are: {listed}")
+        return cls(f"{where}: there is no column {name!r}{hint} The columns are: {listed}")
 
 
 class SqlError(QueryError):

@@ -108,7 +108,7 @@ class StagedEngine:
         self.schema, self.public_keys = self._local.schema, self._local.public_keys
         self._random = random.Random(rows.num_rows)
 
-    def release(self, plan, *, unsafe_words=None) -> Release:
+    def release(self, plan, *, confidence=None, unsafe_words=None) -> Release:
         return Release(plan, unsafe_words=unsafe_words)
 
     def statistics(self, query, batch_rows: int) -> Iterator[pa.RecordBatch]:
@@ -262,7 +262,7 @@ def on_spark(folder: str) -> Opener:
     from sfumato.engines.spark.engine import SparkEngine
 
     class Engine(SparkEngine):
-        def release(self, plan, *, unsafe_words=None) -> Release:
+        def release(self, plan, *, confidence=None, unsafe_words=None) -> Release:
             return Collected(self, plan, unsafe_words)
 
     # Spark's integers are signed and end at 64 bits, and it has no identifiers, enumerations or times of day.
@@ -342,7 +342,7 @@ def on_beam(folder: str) -> Opener:
             parts = [data for _, datas in results_on_beam(lambda p: self.parts(p, stages)) for data in datas]
             return stages.merged(None, parts, batch_rows)
 
-        def release(self, plan, *, unsafe_words=None) -> Release:
+        def release(self, plan, *, confidence=None, unsafe_words=None) -> Release:
             return CollectedOnBeam(self, plan, unsafe_words)
 
     return Opener(lambda columns: Engine(as_arrow(columns)), frozenset({"UHUGEINT"}), not LONG)

@@ -19,9 +19,10 @@ from sfumato.errors import (
     QueryError,
     RefusalError,
     SfumatoError,
+    SqlError,
 )
 from sfumato.noise import law as noise_law
-from sfumato.query.table import Table
+from sfumato.query.table import Question, Table
 
 ROWS = pa.table(
     {
@@ -84,7 +85,7 @@ def test_an_unknown_column_is_named_with_the_nearest(people, where):
 def test_no_near_name_no_guess(people):
     with pytest.raises(ColumnError) as caught:
         people.group_by("zzzzzz")
-    assert "did you mean" not in str(caught.value) and "id, year, docvis, name, income" in str(caught.value)
+    assert str(caught.value).endswith("'zzzzzz'. The columns are: id, year, docvis, name, income")
 
 
 MISSING = {
@@ -93,10 +94,11 @@ MISSING = {
     "both": (lambda t: sf.quantiles("docvis", 0.5), "lower and upper missing"),
     "variance": (lambda t: sf.variance("docvis"), "lower and upper missing"),
     "stddev": (lambda t: sf.stddev("docvis", lower=0), "upper missing"),
-    "groups": (lambda t: t.group_by("year").bound(rows=1).agg(n=sf.count()), "groups is missing"),
+    "groups": (lambda t: t.group_by("year").bound(rows=1).agg(n=sf.count()), "groups is missing: "),
     "rows": (lambda t: t.group_by("year").bound(groups=1).agg(n=sf.count()), "rows is missing"),
     "rows of the whole": (lambda t: t.agg(m=sf.mean("docvis", lower=0, upper=1)), "rows is missing"),
     "aggregates": (lambda t: t.bound(rows=1).agg(), "nothing is asked"),
+    "a name": (lambda t: t.bound(rows=1).agg(sf.count()), "agg(n=sf.count())"),
 }
 
 
@@ -191,6 +193,10 @@ def test_options_must_be_known(people):
             )
     with pytest.raises(ParameterError, match="unsafe_words"):
         count_by_year(people).release(epsilon=1, delta=1e-6, unsafe_words=np.random.default_rng())
+    for options, name in (({}, "epsilon"), ({"epsilon": 1, "shards": 4}, "shards")):
+        for ask in (Question.release, Question.plan):  # they name themselves
+            with pytest.raises(TypeError, match=rf"Question\.{ask.__name__}\(\) .*'{name}'"):
+                ask(count_by_year(people), **options)
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.0, 2.5, "3", True, math.nan, Fraction(2), [1]])
@@ -231,8 +237,25 @@ def test_an_enormous_limit_of_groups(engine, groups):
 
 def test_bounds_on_texts(people):
     for ask in (sf.sum, sf.mean, sf.variance, sf.stddev):
-        with pytest.raises(ColumnError, match="name.*VARCHAR"):
+        with pytest.raises(ColumnError, match=r"name.*VARCHAR; use try_cast\(name AS DOUBLE\) in its place"):
             people.bound(rows=1).agg(s=ask("name", lower=0, upper=1))
+
+
+def test_columns_whose_values_do_not_compare():
+    nested = pa.table({"id": [1], "a place": [{"x": 1}], "bytes": [b"a"]})
+    with pytest.raises(ColumnError, match=r'use CAST\("a place" AS VARCHAR\), or a field .* before scan'):
+        sf.scan(nested, privacy_unit="a place")
+    table = sf.scan(nested, privacy_unit="id")
+    for column, texts in (
+        ("a place", ['CAST("a place" AS VARCHAR)', '"a place".x']),
+        ("bytes", ["CAST(bytes AS VARCHAR)"]),
+    ):
+        with pytest.raises(ColumnError, match="do not compare") as caught:
+            table.group_by(column)
+        assert "with_columns" in str(caught.value)
+        for text in texts:  # what the error says can be done
+            assert text in str(caught.value)
+            table.with_columns(x=text).group_by("x")
 
 
 def test_names_of_outputs_are_distinct(people):
@@ -330,6 +353,25 @@ def test_expressions(people, expression):
 
 
 @pytest.mark.parametrize(
+    ("expression", "why", "marked"),
+    [
+        ("docvis >", "ends too early", " >"),
+        ("docvis >\n", "ends too early", ""),
+        ("docvis > (3", "ends too early", "(3"),
+        ("docvis) > 3", "has a ) too many", " > 3"),
+        ("docvis 3", 'is not SQL: syntax error at or near "3"', "docvis "),
+        ("name = 'é' 3", 'is not SQL: syntax error at or near "3"', "name = 'é' "),
+        ("name = 'é' OR foo(3)", "uses foo", "name = 'é' OR "),
+    ],
+)
+def test_expressions_are_marked_where_they_fail(people, expression, why, marked):
+    with pytest.raises(QueryError) as caught:
+        people.filter(expression)
+    first, line, marks = str(caught.value).split("\n")
+    assert why in first and line[: marks.index("^")].endswith(marked)
+
+
+@pytest.mark.parametrize(
     "keys",
     [[], 5, "2020", [2020, 2020], ["x"], [(2020, 1)], [()], pa.table({"other": [1]}), [2020, "x"], [{"a": 1}], [[2020]], {2020: 1}, [2020.5], [1e300]],
     ids=str,
@@ -370,6 +412,17 @@ def test_what_is_not_there(tmp_path):
     for source in (None, 3, [1, 2], {"id": [1]}):
         with pytest.raises(EngineError, match="cannot read a"):
             sf.scan(source, privacy_unit="id")
+
+
+def test_tables_have_names():
+    text = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id) COUNT(*) FROM "
+    with pytest.raises(QueryError, match=r"tables is a DataFrame, but must give each table a name"):
+        sf.sql(f"{text} visits", tables=ROWS.to_pandas())
+    for name in ("visits", "`project.visits`"):
+        with pytest.raises(SqlError, match=r"FROM names .*visits', .* tables=\{.*visits': \.\.\.\}"):
+            sf.sql(text + name)
+    with pytest.raises(EngineError, match="there is no file 'visits.csv.gz'"):
+        sf.sql(f"{text} 'visits.csv.gz'")
 
 
 @pytest.mark.parametrize("unit", [None, 3, "", ["id"]])

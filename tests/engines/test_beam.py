@@ -372,9 +372,9 @@ def test_rows_that_lack_what_is_declared_complete_are_dropped():
         (lambda: MakePrivate(budget=1, unit=len), ParameterError, "Budget"),
         (lambda: MakePrivate(budget=Budget(1), unit="user"), ParameterError, "function"),
         (lambda: Count(epsilon=1, key="movie", groups=1, rows=1, delta=1e-6), ParameterError, "function"),
-        (lambda: Count(epsilon=1, key=len, rows=1, delta=1e-6), QueryError, "groups is missing"),
-        (lambda: Count(epsilon=1, key=len, groups=1, delta=1e-6), QueryError, "rows"),
-        (lambda: Count(epsilon=1, key=len, groups=1, rows=1), BudgetError, "delta is 0"),
+        (lambda: Count(epsilon=1, key=len, rows=1, delta=1e-6), QueryError, "Give groups=..., in a question as"),
+        (lambda: Count(epsilon=1, key=len, groups=1, delta=1e-6), QueryError, "Give rows=..., in a question as"),
+        (lambda: Count(epsilon=1, key=len, groups=1, rows=1), BudgetError, "delta is 0.* public_keys="),
         (lambda: Count(epsilon=1, groups=1, rows=1), QueryError, "key"),
         (lambda: Count(epsilon=1, key=len, public_keys=[object()], groups=1, rows=1), ParameterError, "public_keys"),
         (lambda: Sum(len, lower=None, upper=1, epsilon=1), QueryError, "lower missing"),
@@ -695,6 +695,18 @@ def test_a_budget_is_not_overspent_and_a_refusal_spends_nothing():
     assert budget.left == (0.0, 1e-6)
     with pytest.raises(BudgetError):
         budget.spend("1e-9")
+
+
+def test_floats_that_are_more_than_they_look_like():
+    budget, tenths = Budget(1), Budget("0.1")
+    for _ in range(9):
+        budget.spend(0.1)
+    for left, said in (
+        (budget, "0.1, so that 5.55112e-17 is lacking"),
+        (tenths, "0.1, so that 5.55112e-18 is"),
+    ):
+        with pytest.raises(BudgetError, match=f"epsilon=0.1 is more than is left of the budget: {said}"):
+            left.spend(0.1)
 
 
 def test_one_aggregation_applied_twice_pays_twice_and_draws_twice(run):

@@ -358,15 +358,16 @@ def test_default_names() -> None:
 
 def test_notes() -> None:
     text = (
-        "SELECT WITH ANONYMIZATION OPTIONS (epsilon = 1, privacy_unit_column = id) "
+        "SELECT WITH ANONYMIZATION OPTIONS (epsilon = 1, delta = 1e-6, privacy_unit_column = id) "
         "ANON_AVG(docvis CLAMPED BETWEEN 0 AND 30), city FROM people GROUP BY city"
     )
     assert parse(text).question(open_people).table.notes == (
         "ANON_AVG clamps each row; ZetaSQL clamps the average of each privacy unit.",
         "max_groups_contributed was not given: a privacy unit counts in at most 1 group (BigQuery's default).",
         "max_rows_per_group was not given: a privacy unit counts as at most 1 row in a group.",
-        "delta was not given: 0 is taken.",
     )
+    whole = text.replace("delta = 1e-6, ", "").replace(", city FROM people GROUP BY city", " FROM people")
+    assert parse(whole).notes[-1] == "delta was not given: 0 is taken."
     given = dp(
         "COUNT(*), STDDEV(docvis, contribution_bounds_per_row => (0, 3))", "", "max_rows_per_group = 1"
     )
@@ -452,7 +453,7 @@ def test_refused_texts(text: str, says: str, marked: str) -> None:
     ("options", "says", "marked"),
     [
         ("epsilom = 1", "did you mean epsilon?", "epsilom"),
-        ("colour = 1", "there is no option colour; The options are: epsilon", "colour"),
+        ("colour = 1", "there is no option colour. The options are: epsilon", "colour"),
         ("epsilon = 2", "given twice", "epsilon"),
         ("kappa = 2, max_groups_contributed = 2", "the same", "max_groups_contributed"),
         ("max_groups_contributed = 0", "whole number of at least 1", "0"),
@@ -490,6 +491,8 @@ def test_refused_options(options: str, says: str, marked: str) -> None:
         ("epsilon = 1", "epsilon = 1e999999999", "out of all range", "1e999999999"),
         ("delta = 1e-6", "delta = 1", "below 1", "1"),
         ("delta = 1e-6", "delta = -0.1", "at least 0", "-0.1"),
+        ("delta = 1e-6", "delta = 0.0", "OPTIONS (delta = 1e-6, ...)", "DIFFERENTIAL_PRIVACY"),
+        ("delta = 1e-6, ", "", "OPTIONS (delta = 1e-6, ...)", "DIFFERENTIAL_PRIVACY"),
         ("privacy_unit_column = id", "privacy_unit_column = 3", "names the column", "3"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sfumato.errors import SqlError, nearest
+from sfumato.errors import QueryError, SqlError, nearest
 from sfumato.query.release import Release
 from sfumato.query.table import Table
 
@@ -64,11 +64,23 @@ def sql(text: str, *, tables: Mapping[str, Any] | None = None) -> Release:
     >>> release.spent
     (1.0, 0.0)
     """
+    from sfumato.engines.duckdb.sources import is_path
     from sfumato.query.sql import parse
 
     query = parse(text)
+    if not isinstance(tables, Mapping | None):
+        kind = type(tables).__name__  # its text would show rows
+        raise QueryError(
+            f"sql: tables is a {kind}, but must give each table a name: tables={{'visits': ...}}"
+        )
     sources = dict(tables or {})
-    if sources and query.source not in sources and (near := nearest(query.source, sources)):
-        raise SqlError(f"FROM names {query.source!r}, which is no key of tables; did you mean {near!r}?")
+    if query.source not in sources:
+        near = nearest(query.source, sources)
+        if near or not is_path(query.source):
+            hint = f"; did you mean {near!r}?" if near else "."
+            raise SqlError(
+                f"FROM names {query.source!r}, which is no path of a file and no table{hint} Say what it "
+                f"is: tables={{{query.source!r}: ...}}, on the command line --table {query.source}=PATH"
+            )
     question = query.question(lambda name, unit: scan(sources.get(name, name), privacy_unit=unit))
     return question.release(**query.release_options)

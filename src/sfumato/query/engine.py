@@ -124,8 +124,8 @@ class Engine(Protocol):
 
     @property
     def release(self) -> Callable[..., Any]:
-        """A function of a plan, and of what the engine offers besides by name, to the release of it.
+        """A function of a plan, and of `confidence` and `unsafe_words` by name, to the release of it.
 
-        In the form that suits the engine; nothing is read yet.
+        In the form that suits the engine, which refuses what it does not offer; nothing is read yet.
         """
         ...

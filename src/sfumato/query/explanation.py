@@ -81,11 +81,15 @@ class Explanation:
             )
         rows = limits["rows_per_unit_and_group"]
         lines.append(f"{len(lines)}. Let each unit count as at most {rows} row{'s' * (rows > 1)} in a group.")
-        lines.append(f"{len(lines)}. Add exactly rounded {told['noise'].capitalize()} noise:")
+        lines.append(
+            f"{len(lines)}. Add exactly rounded {told['noise'].capitalize()} noise, of standard deviation σ:"
+        )
         for s in told["statistics"]:
             bounds = f", values in [{s['lower']:g}, {s['upper']:g}]" if "lower" in s else ""
             share = "free" if s["share"] == 0 else f"{s['share']:.1%} of the budget"
-            lines.append(f"     {s['name']}: {s['what']}{bounds}; noise {s['noise_deviation']:.4g}; {share}")
+            lines.append(
+                f"     {s['name']}: {s['what']}{bounds}; noise σ {s['noise_deviation']:.4g}; {share}"
+            )
         if told["selection"]:
             lines.append(f"{len(lines) - len(told['statistics'])}. {told['selection']['text']}")
         lines += [f"Note: {note}" for note in told["notes"]]

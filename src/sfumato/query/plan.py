@@ -154,11 +154,13 @@ def make_plan(
         if None not in selections:
             raise BudgetError(
                 "delta is 0, but private groups need more: showing that a group exists is never free. "
-                "Pass delta=1e-6 (well below one over the number of units), or make the groups public "
-                "with group_by(..., keys=[...])"
+                "Give a delta well below one over the number of units, such as 1e-6; or the groups, where "
+                "they are public knowledge: group_by(..., keys=[...]), in a Beam aggregation public_keys=..."
             )
         if noises == ("gaussian",):
-            raise BudgetError("delta is 0, but Gaussian noise needs more; pass delta=1e-6 or noise='laplace'")
+            raise BudgetError(
+                "delta is 0, but Gaussian noise needs more; give a delta such as 1e-6, or Laplace noise"
+            )
         noises = ("laplace",)
     if noises == tuple(NOISES) and _gaussian_is_ahead(question, eps, dlt):
         noises = ("gaussian",)

@@ -13,10 +13,13 @@ from sfumato.query.aggregates import Aggregate, BoundedAggregate, CountPrivacyUn
 from sfumato.query.engine import Derive, Engine, ExactQuery, Filter, Kind, Schema, Step
 
 if TYPE_CHECKING:
+    from sfumato.noise import Words
     from sfumato.query.plan import Plan
     from sfumato.query.release import Release
 
 LARGEST_LIMIT = 10**9
+# Where an expression goes that takes the place of a column, whichever way a question is asked.
+_IN_PLACE = "in its place (in Python, as a column that with_columns derives first)"
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Table:
         if self.unit not in schema:
             raise ColumnError.unknown(self.unit, schema, "privacy_unit")
         if schema[self.unit].type_name not in ("BLOB", "BIT"):  # those compare well, but print badly
-            _check_flat("privacy_unit", self.unit, schema)
+            _check_flat("privacy_unit", self.unit, schema, "in the source, before scan")
 
     @property
     def schema(self) -> Schema:
@@ -91,7 +94,7 @@ class Table:
                 raise ParameterError("group_by", key, "names of columns, as text")
             if key not in schema:
                 raise ColumnError.unknown(key, schema, "group_by")
-            _check_flat("group_by", key, schema)
+            _check_flat("group_by", key, schema, _IN_PLACE)
             if key == self.unit:
                 raise QueryError(
                     f"group_by: {key!r} is the privacy unit; a group for each unit is not private"
@@ -115,8 +118,14 @@ class Table:
         given = {n: _limit(v, n) for n, v in (("groups", groups), ("rows", rows)) if v is not None}
         return replace(self, **given)  # type: ignore[arg-type]
 
-    def agg(self, /, **aggregates: Aggregate) -> Question:
-        """Say what is asked of each group; the names are those of the output's columns."""
+    def agg(self, /, *unnamed: Aggregate, **aggregates: Aggregate) -> Question:
+        """Say what is asked of each group; the names are those of the output's columns.
+
+        Raises:
+            QueryError: an aggregate has no name, cannot be asked of its column, or lacks a limit.
+        """
+        if unnamed:
+            raise QueryError("agg: give each aggregate a name, such as agg(n=sf.count())")
         return Question(self, tuple(aggregates.items()))
 
     def _with_step(self, step: Step) -> Table:
@@ -146,13 +155,13 @@ class Question:
         _check_names([*table.keys, *self.output_names])
         if table.keys and table.groups is None:
             raise QueryError(
-                "bound: groups is missing. Say in how many groups one privacy unit may count at most: "
-                ".bound(groups=..., rows=...) after group_by"
+                "groups is missing: in how many groups may one privacy unit count at most? "
+                "Give groups=..., in a question as .bound(groups=..., rows=...)"
             )
         if table.rows is None and any(_needs_rows(a) for _, a in self.aggregates):
             raise QueryError(
-                "bound: rows is missing. Say as how many rows one privacy unit may count in a group at "
-                "most: .bound(rows=...)"
+                "rows is missing: as how many rows may one privacy unit count in a group at most? "
+                "Give rows=..., in a question as .bound(rows=...)"
             )
 
     @property
@@ -184,16 +193,41 @@ class Question:
         table = self.table
         return ExactQuery(table.steps, table.unit, table.keys, table.public_keys, self.groups)
 
-    def plan(self, **options: Any) -> Plan:
+    def plan(
+        self,
+        *,
+        epsilon: Any,
+        delta: Any = 0,
+        noise: str = "auto",
+        group_selection: str = "auto",
+        pre_threshold: int = 1,
+    ) -> Plan:
         """Say what a release with these options would do and cost, without reading a row.
 
         Takes the options of `release`.
         """
         from sfumato.query.plan import make_plan
 
-        return make_plan(self, **options)
+        return make_plan(
+            self,
+            epsilon=epsilon,
+            delta=delta,
+            noise=noise,
+            group_selection=group_selection,
+            pre_threshold=pre_threshold,
+        )
 
-    def release(self, **options: Any) -> Release:
+    def release(
+        self,
+        *,
+        epsilon: Any,
+        delta: Any = 0,
+        noise: str = "auto",
+        group_selection: str = "auto",
+        pre_threshold: int = 1,
+        confidence: float | None = None,
+        unsafe_words: Words | None = None,
+    ) -> Release:
         """Release the answer: noisy numbers, safe to publish.
 
         Args:
@@ -202,14 +236,23 @@ class Question:
             noise: "auto" (the smaller error), "laplace" or "gaussian".
             group_selection: "auto" (keeps most), "truncated_geometric", "laplace" or "gaussian".
             pre_threshold: private groups with fewer units than this are never shown.
+            confidence: on Spark and Beam, also give error bars, in columns named `<output>_error`; on
+                DuckDB the release itself is asked for them.
+            unsafe_words: on DuckDB, a source of random words for tests; the result is not private.
         Returns:
             A Release; its noise is drawn once, however often it is looked at. Of a Spark data
-            frame a Spark data frame, computed when looked at; it takes `confidence` too (docs/spark.md).
+            frame a Spark data frame, computed when looked at (docs/spark.md).
         Raises:
             QueryError, BudgetError: before anything is read, spent or drawn.
         """
-        given = {name: options.pop(name) for name in ("unsafe_words", "confidence") if name in options}
-        release: Release = self.table.engine.release(self.plan(**options), **given)
+        plan = self.plan(
+            epsilon=epsilon,
+            delta=delta,
+            noise=noise,
+            group_selection=group_selection,
+            pre_threshold=pre_threshold,
+        )
+        release: Release = self.table.engine.release(plan, confidence=confidence, unsafe_words=unsafe_words)
         return release
 
 
@@ -237,7 +280,7 @@ def _check_column(name: str, aggregate: Aggregate, schema: Schema) -> None:
     if isinstance(aggregate, BoundedAggregate) and not schema[column].kind.numeric:
         raise ColumnError(
             f"agg: {name} asks for numbers of column {column!r}, which is {schema[column].type_name}; "
-            "derive a number first: with_columns(x='try_cast(... AS DOUBLE)')"
+            f"use try_cast({_spelled(column)} AS DOUBLE) {_IN_PLACE}"
         )
 
 
@@ -248,12 +291,18 @@ def _limit(value: object, name: str) -> int:
     return number
 
 
-def _check_flat(where: str, column: str, schema: Schema) -> None:
+def _check_flat(where: str, column: str, schema: Schema, place: str) -> None:
     if schema[column].kind is Kind.OPAQUE:
+        name, type_name = _spelled(column), schema[column].type_name
+        field = f", or a field such as {name}.x," if type_name.startswith("STRUCT") else ""
         raise ColumnError(
-            f"{where}: {column!r} is {schema[column].type_name}, whose values do not compare alike "
-            "everywhere; derive a plain one first: with_columns(x='...')"
+            f"{where}: {column!r} is {type_name}, whose values do not compare alike everywhere; "
+            f"use CAST({name} AS VARCHAR){field} {place}"
         )
+
+
+def _spelled(column: str) -> str:
+    return column if column.isidentifier() else '"' + column.replace('"', '""') + '"'
 
 
 def _check_names(names: list[str]) -> None:

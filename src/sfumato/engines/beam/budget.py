@@ -25,7 +25,7 @@ class Budget:
     (0.25, 1e-06)
     >>> budget.spend("0.5")
     Traceback (most recent call last):
-    sfumato.errors.BudgetError: epsilon='0.5', delta=0 is more than is left of the budget: ...
+    sfumato.errors.BudgetError: epsilon='0.5' is more than is left of the budget: 0.25, so that 0.25 is...
     """
 
     def __init__(self, epsilon: Any, delta: Any = 0) -> None:
@@ -46,12 +46,16 @@ class Budget:
         eps: Fraction = admissible_epsilon(epsilon)
         dlt: Fraction = admissible_delta(delta)
         with self._lock:
-            if eps > self._epsilon or dlt > self._delta:
-                left = ", ".join(map("{:.6g}".format, self.left))
-                raise BudgetError(
-                    f"epsilon={epsilon!r}, delta={delta!r} is more than is left of the budget: ({left}). "
-                    "Give the aggregations shares that add up to the budget, as texts or Fractions"
-                )
+            for name, given, asked, left in (
+                ("epsilon", epsilon, eps, self._epsilon),
+                ("delta", delta, dlt, self._delta),
+            ):
+                if asked > left:
+                    raise BudgetError(
+                        f"{name}={given!r} is more than is left of the budget: {float(left):g}, so that "
+                        f"{float(asked - left):g} is lacking. A float is taken as exactly its binary value: "
+                        "give shares that add up to the budget as texts ('0.1') or Fractions"
+                    )
             self._epsilon, self._delta = self._epsilon - eps, self._delta - dlt
 
     def __reduce__(self) -> NoReturn:

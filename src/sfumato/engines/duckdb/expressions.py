@@ -123,7 +123,11 @@ class Expressions:
         (answer,) = self._run("SELECT json_serialize_sql(?)", [f"{_PREFIX}{text}\n)"])
         parsed = json.loads(answer)
         if parsed.get("error"):
-            raise QueryError(f"{where}: {text!r} is not a SQL expression: {parsed.get('error_message', '')}")
+            at = int(parsed.get("position", 0)) - len(_PREFIX)
+            why = f"is not SQL: {parsed.get('error_message', '')}"
+            if at > len(text.encode()):  # what is read there is the end of our own parentheses
+                why = "ends too early, or has a ) too many"
+            raise QueryError(_marked(where, text, at, why))
         statements = parsed["statements"]
         node = statements[0]["node"] if len(statements) == 1 else {}
         selected = node.get("select_list", [])
@@ -214,8 +218,8 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def _marked(where: str, text: str, at: int, why: str) -> str:
-    at = min(max(at, 0), len(text))
+    at = len(text.encode()[: max(at, 0)].decode(errors="ignore"))  # DuckDB counts bytes
     line = text[:at].count("\n")
     start = text.rfind("\n", 0, at) + 1
-    shown = text.splitlines()[line] if text else ""
+    shown = text.split("\n")[line]
     return f"{where}: the expression {why}\n    {shown}\n    {' ' * (at - start)}^"

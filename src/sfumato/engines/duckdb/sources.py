@@ -129,6 +129,12 @@ def open_source(source: Any, timezone: str | None = None) -> Source:
     )
 
 
+def is_path(text: str) -> bool:
+    """Whether a text reads as the path of a file, there or not, rather than as the name of a table."""
+    stem = text.lower().removesuffix(".gz").removesuffix(".zst")
+    return "/" in text or stem.endswith((*READERS, *DATABASES))
+
+
 def _open_arrow(name: str, read: Callable[[], pa.Table], timezone: str | None = None) -> Source:
     try:
         table = read()

@@ -75,6 +75,12 @@ class _Reading:
                 statement.items[0].place, "nothing is asked of the groups; add an aggregate such as COUNT(*)"
             )
         self._check_names(keys)
+        if keys and not Fraction(options.delta or 0):
+            raise self._refuse(
+                statement.clause_place,
+                "groups are chosen privately, which needs a delta: showing that a group exists is never "
+                "free. Write OPTIONS (delta = 1e-6, ...), well below one over the number of units",
+            )
         groups = self._groups(bool(keys))
         rows = self._rows(aggregates.values())
         if options.delta is None:

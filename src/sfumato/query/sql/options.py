@@ -90,8 +90,8 @@ class _Given:
         if name.text not in _known:
             near = nearest(name.text, _known)
             listed = ", ".join(n for n in _known if n not in _canonical)
-            hint = f"did you mean {near}? " if near else ""
-            raise self._refuse(name.place, f"there is no option {name.text}; {hint}The options are: {listed}")
+            hint = f"; did you mean {near}?" if near else "."
+            raise self._refuse(name.place, f"there is no option {name.text}{hint} The options are: {listed}")
         key = _canonical.get(name.text, name.text)
         if key in self.pairs:
             other = self.pairs[key][0].text
