@@ -172,7 +172,7 @@ class TestErrors:
             ([COUNT.replace("year", "yaer")], 2, "did you mean 'year'"),
             ([COUNT.replace("1e-6", "0")], 2, "Write OPTIONS (delta = 1e-6, ...)"),
             ([COUNT.replace("'visits.parquet'", "visits")], 2, "--table visits=PATH"),
-            ([COUNT.replace("'visits.parquet'", "visitz"), "-t", "visits=x.csv"], 2, "did you mean 'visits'? Say"),
+            ([COUNT.replace("'visits.parquet'", "visitz"), "-t", "visits=x.csv"], 2, "did you mean 'visits'?"),
             ([COUNT.replace("visits.parquet", "none.parquet")], 1, "there is no file 'none.parquet'"),
             ([COUNT, "-o", "out.xlsx"], 2, ".parquet, .csv or .json"),
             ([COUNT, "-o", "no/such/out.csv"], 2, "in a folder that exists"),

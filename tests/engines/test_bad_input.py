@@ -421,8 +421,10 @@ def test_tables_have_names():
     for name in ("visits", "`project.visits`"):
         with pytest.raises(SqlError, match=r"FROM names .*visits', .* tables=\{.*visits': \.\.\.\}"):
             sf.sql(text + name)
-    with pytest.raises(EngineError, match="there is no file 'visits.csv.gz'"):
-        sf.sql(f"{text} 'visits.csv.gz'")
+    with pytest.raises(SqlError, match="did you mean 'visits'"):
+        sf.sql(f"{text} visist", tables={"visits": ROWS})
+    with pytest.raises(EngineError, match="there is no file 'visits.csv.gz'"):  # though a name is near
+        sf.sql(f"{text} 'visits.csv.gz'", tables={"visits": ROWS})
 
 
 @pytest.mark.parametrize("unit", [None, 3, "", ["id"]])

@@ -74,13 +74,10 @@ def sql(text: str, *, tables: Mapping[str, Any] | None = None) -> Release:
             f"sql: tables is a {kind}, but must give each table a name: tables={{'visits': ...}}"
         )
     sources = dict(tables or {})
-    if query.source not in sources:
+    if query.source not in sources and not is_path(query.source):
         near = nearest(query.source, sources)
-        if near or not is_path(query.source):
-            hint = f"; did you mean {near!r}?" if near else "."
-            raise SqlError(
-                f"FROM names {query.source!r}, which is no path of a file and no table{hint} Say what it "
-                f"is: tables={{{query.source!r}: ...}}, on the command line --table {query.source}=PATH"
-            )
+        given = f"tables={{{query.source!r}: ...}}, on the command line --table {query.source}=PATH"
+        remedy = f"did you mean {near!r}?" if near else f"say what it is: {given}"
+        raise SqlError(f"FROM names {query.source!r}, which is no path of a file and no table; {remedy}")
     question = query.question(lambda name, unit: scan(sources.get(name, name), privacy_unit=unit))
     return question.release(**query.release_options)
