@@ -1,6 +1,6 @@
 """How many draws `closeness` needs until it sees a defect of noise.
 
-    python benchmarks/closeness.py                       # everything, some minutes
+    python benchmarks/closeness.py                       # everything, ten minutes
     python benchmarks/closeness.py --runs 20 --only tail
 
 For each defect and law: the least sample size, to two digits, at which 95% of `--runs` samples fail at alpha 1e-9;
