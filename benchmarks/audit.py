@@ -5,7 +5,8 @@
 
 Strength: fixed neighbours [1.0] and [], claim epsilon = 1, alpha = 1e-6; medians over repeats. False alarms:
 mechanisms that reach epsilon = 1 exactly, alpha = 0.01; the last line plants a defect in the bettor (it sees
-the batch that it bets on), which the same count must show.
+the batch that it bets on), which the same count must show. The histogram method: on the same neighbours, and on
+a correct count with all of its own 600 edges.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ from boundary import (
     randomized_response,
 )
 
-from sfumato.audit import approximate, audit, gaussian
+from sfumato.audit import HistogramMethod, approximate, audit, gaussian
 from sfumato.audit.wager import Wager
+from sfumato.noise import Laplace, SeededWords
 
 PAIR = [([1.0], [])]
 
@@ -51,7 +53,7 @@ def wide(rng: np.random.Generator) -> Callable[..., Any]:
 
 
 STRENGTH = {
-    # name: (mechanism, claim, limit of the issue)
+    # name: (mechanism, claim, most draws that it should take)
     "Laplace, half the scale": (partial(laplace_sum, scale=0.5), approximate(1), 1_000),
     "Laplace, 0.8 of the scale": (partial(laplace_sum, scale=0.8), approximate(1), 10_000),
     "Laplace, 0.9 of the scale": (partial(laplace_sum, scale=0.9), approximate(1), 60_000),
@@ -62,6 +64,12 @@ STRENGTH = {
     "Gaussian, 0.8 of sigma, mu = 1": (partial(gaussian_sum, sigma=0.8), gaussian(1), None),
     "Gaussian, sigma 1, delta 1e-5, epsilon 1": (gaussian_sum, approximate(1, "1e-5"), None),
 }
+HISTOGRAM = [
+    "Laplace, half the scale",
+    "Laplace, 0.8 of the scale",
+    "Laplace, 0.9 of the scale",
+    "naive float64 Laplace",
+]
 BOUNDARY = {
     "Laplace": (laplace_sum, approximate(1)),
     "randomized response": (randomized_response, approximate(1)),
@@ -122,6 +130,41 @@ def alarms(make: Callable[..., Any], claim: Any, runs: int, alpha: float) -> str
     return f"{found} alarms in {runs} runs = {found / runs:.4f}"
 
 
+def histogram_method(repeats: int) -> None:
+    """The published tester: what it finds on one pair, and how often it is wrong about a correct count."""
+    for name in HISTOGRAM:
+        make, claim, _ = STRENGTH[name]
+        found = []
+        for samples in (1_000, 10_000, 100_000):
+            method = HistogramMethod(samples=samples)
+            reports = [
+                audit(make(np.random.default_rng(seed)), claim=claim, pairs=PAIR, method=method)
+                for seed in range(repeats)
+            ]
+            found.append(f"{sum(r.violated for r in reports)} at {samples:,}")
+        print(f"{name:42} found in {', '.join(found)} draws a side, of {repeats} audits")
+    failed = []
+    for seed in range(repeats):
+        # So tolerant that all edges are compared: 600, each of which reaches its claim.
+        report = audit(
+            correct_count(seed),
+            epsilon=1,
+            max_samples=2_000_000,
+            method=HistogramMethod(tolerated_edges=0.999),
+        )
+        failed.append(int(report.notes[-1].split()[0]))
+    wrong = sum(f > 0 for f in failed)
+    print(
+        f"{'a correct count':42} {sum(failed)} of {600 * repeats:,} edges failed; "
+        f"in {wrong} of {repeats} runs at least one, at most {max(failed)}"
+    )
+
+
+def correct_count(seed: int) -> Callable[..., Any]:
+    words = SeededWords(seed)
+    return lambda data, size: len(data) + Laplace(scale=2**20).rounded(size, words) / 2**20
+
+
 def speed() -> None:
     rng = np.random.default_rng(1)
     cases: dict[str, dict[str, Any]] = {"one pair": {"pairs": PAIR}, "default datasets": {}}
@@ -142,6 +185,8 @@ def main() -> None:
     strength(options.repeats)
     print("\nfalse alarms")
     false_alarms(options.runs)
+    print("\nthe histogram method")
+    histogram_method(options.repeats)
     print("\nspeed")
     speed()
 

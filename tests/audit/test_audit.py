@@ -449,6 +449,30 @@ def test_a_number_that_came_late_is_judged_by_later_draws_alone():
     assert half_line_excess([test], 0.95) == pytest.approx(width, rel=1e-9)
 
 
+def test_the_excess_bound_leaves_out_pairs_without_draws_but_not_their_share_of_the_error():
+    """Which pairs are drawn from may follow from what was seen, so the number of all of them counts."""
+    tests = [PairTest(Edge("", [1.0], []), Mechanism(lambda dataset: 0.0), approximate(1)) for _ in range(3)]
+    assert half_line_excess(tests, 0.95) == math.inf
+    tests[1].advance(100)
+    level = 0.05 / 2 / len(tests) / 2 / (27 * 28)
+    width = (1 + math.e) * math.sqrt(math.log(2 / level) / 2 / 90)
+    assert half_line_excess(tests, 0.95) == pytest.approx(width, rel=1e-9)
+    assert half_line_excess(tests[1:2], 0.95) < width * 0.99
+
+
+def test_a_pass_says_what_it_excludes_on_the_pairs_that_it_looked_at():
+    """The first pair's only call raises, which leaves no draw of it: the excess is that of the other."""
+
+    def mechanism(dataset, size):
+        return np.zeros(size) if dataset != [2.0] else 1 / 0
+
+    report = audit(mechanism, epsilon=0, pairs=[([2.0], []), ([1.0], [])], max_samples=60)
+    assert [samples for _, samples in report.edges] == [0, 48]
+    assert 0 < report.excluded.excess < 1
+    text = " ".join(str(report).split())
+    assert "on all pairs of datasets that were looked at" in text and "on 1 pair of datasets" in text
+
+
 def test_what_is_in_sight_needs_as_many_draws_as_theory_says():
     sight = [visible_epsilon(Pair(1.0), n, math.log(1e6)) for n in (236, 2704, 12829)]
     # Of any noise, not of Laplace noise alone: a little less than 1/0.5, 1/0.8, 1/0.9.

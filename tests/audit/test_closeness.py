@@ -1,4 +1,4 @@
-"""Samples of a law pass, and planted defects in the sampler fail at the stated sample sizes.
+"""Samples of a law pass, and planted defects in the sampler fail at stated sample sizes.
 
 A right sample fails with probability at most 1e-9: each seed here is fixed, and was not chosen.
 """
@@ -141,7 +141,7 @@ def test_given_probabilities():
     assert names(closeness(["heads", "edge"], coin)) == {"values"}
 
 
-# Wrong noise, at the sample sizes that docs/audit.md states.
+# Wrong noise, at sample sizes not below those that docs/audit.md states.
 
 
 @pytest.mark.parametrize(("law", "size"), [(Laplace, 50_000), (Gaussian, 30_000)])

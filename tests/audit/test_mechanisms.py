@@ -81,6 +81,7 @@ def test_wrong_number_of_outputs(outputs):
         ([{"unit": 1}], lambda d: d[0].pop("unit")),
         (pd.DataFrame({"a": [1, 2]}), lambda d: d.__setitem__("b", 1)),
         ([math.nan], lambda d: d.__setitem__(0, 1.0)),
+        ([0.5], lambda d: d.append(d)),
     ],
 )
 @pytest.mark.parametrize("size", [1, 3])

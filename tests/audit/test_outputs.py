@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.audit import Raised
+from sfumato.audit import Raised, audit
 from sfumato.audit.outputs import MISSING, ZERO_BITS, Reader, joined, leaves
 
 
@@ -55,6 +55,58 @@ def test_an_output_that_cannot_be_written_is_told_by_its_type():
 
     reader = Reader()
     assert reader.words(reader.read([Silent()])) == "(value a Silent)"
+
+
+def in_itself(*beside):
+    found = [*beside]
+    found.append(found)
+    return found
+
+
+def in_its_array():
+    found = np.array([0.5, None])
+    found[1] = found
+    return found
+
+
+def deep(levels):
+    found = 0.5
+    for _ in range(levels):
+        found = [found]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("output", "columns"),
+    [
+        (in_itself(0.5), {"len(value)": "2", "[0]": "0.5", "[1]": "Ellipsis"}),
+        ({"n": 3, "all": in_itself()}, {".n": "3", "len(.all)": "1", ".all[0]": "Ellipsis"}),
+        (in_its_array(), {"len(value)": "2", "[0]": "0.5", "[1]": "Ellipsis"}),
+        (deep(100_000), {"len(value)": "1", "[0]" * 50: "Ellipsis"}),
+    ],
+)
+def test_an_output_that_contains_itself_or_lies_deep_is_an_output(output, columns):
+    reader = Reader()
+    draws = reader.read([output])
+    read = {path: reader.word(draws, c) for c, path in enumerate(reader.paths)}
+    assert read.items() >= columns.items()
+
+
+@pytest.mark.parametrize("method", ["betting", "histogram"])
+def test_a_mechanism_whose_output_contains_itself_is_judged(method):
+    """By what stands beside the knot; a mapping that is its own column is an output of size 1 too."""
+    pairs = [([1.0], [])]
+    told = audit(lambda data: in_itself(float(len(data))), epsilon=1, pairs=pairs, method=method)
+    assert told.violated
+    knot = {}
+    knot["all"] = knot
+    hidden = audit(lambda data, size: knot, epsilon=1, pairs=pairs, method=method, max_samples=1)
+    assert not hidden.violated
+
+
+def test_one_part_in_two_places_does_not_contain_itself():
+    part = [0.5]
+    assert dict(leaves([part, part]))["[1][0]"] == 0.5
 
 
 def test_the_same_leaf_has_the_same_column_in_every_batch():

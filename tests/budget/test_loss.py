@@ -291,6 +291,16 @@ def test_the_float_error_is_included():
     assert 0 < error < 1e-9 and delta > error
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "count", "least", "most"),
+    [(F(1), 3, 1e-12, 3e-12), (F(1), 300, 1e-9, 2e-9), (F(1, 100), 3, 5e-11, 8e-11)],
+)
+def test_the_float_error_is_as_docs_say(epsilon, count, least, most):
+    """docs/budget.md, for noises that share epsilon evenly."""
+    _, error = pld_deltas([epsilon], epsilon, [(epsilon / count, count)], F(0))
+    assert least < error < most
+
+
 def test_mixture_weights_are_a_distribution_rounded_up():
     atoms = mixture([(F(1, 3), 4), (F(1, 7), 2)], 256)
     assert len(atoms) == 15

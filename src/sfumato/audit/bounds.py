@@ -127,15 +127,19 @@ def half_line_excess(tests: Sequence[PairTest], confidence: float) -> float:
     By the Dvoretzky-Kiefer-Wolfowitz inequality with Massart's constant, on the first 2^(k/4) draws of each
     pair after those that settled a column's number, with an error probability for each k and number, so that
     it holds whenever the audit stopped; and for both samples that a vectorised mechanism may give, by large
-    calls and, if one raised, by single draws. What is not a number counts as the largest.
+    calls and, if one raised, by single draws. What is not a number counts as the largest. It is a bound over
+    the pairs that were drawn from; the others have their share of the error probability all the same.
 
+    Args:
+        tests: all pairs of datasets of the audit, those without a draw too.
+        confidence: in (0, 1).
     Returns:
         The bound, with probability at least `confidence`; infinity where there are no numbers.
     """
     worst = -math.inf
     for test in tests:
         if not test.samples:
-            return math.inf
+            continue
         x, y = test.past
         for column, start in enumerate(test.known):
             if not (np.isfinite(x.numbers[:, column]).any() or np.isfinite(y.numbers[:, column]).any()):

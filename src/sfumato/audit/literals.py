@@ -48,8 +48,12 @@ def literal(value: Any) -> str:
 
 
 def shown(value: Any, limit: int = 200) -> str:
-    """Return a value as code, cut to a length."""
-    return cut(literal(value), limit)
+    """Return a value as code, cut to a length; one that contains itself as Python's own text of it."""
+    try:
+        code = literal(value)
+    except RecursionError:
+        code = repr(value)
+    return cut(code, limit)
 
 
 def cut(text: str, limit: int = 200) -> str:

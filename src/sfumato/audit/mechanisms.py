@@ -225,18 +225,25 @@ def fingerprint(value: Any) -> Any:
     >>> fingerprint([float("nan"), 0.0]) == fingerprint([float("nan"), 0.0]) != fingerprint([0.0, -0.0])
     True
     """
+    try:
+        return _fingerprint(value)
+    except RecursionError:  # it contains itself; its text has an ellipsis there
+        return type(value), repr(value)
+
+
+def _fingerprint(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        return type(value), tuple(map(fingerprint, value))
+        return type(value), tuple(map(_fingerprint, value))
     if isinstance(value, dict):
-        return dict, tuple((fingerprint(k), fingerprint(v)) for k, v in value.items())
+        return dict, tuple((_fingerprint(k), _fingerprint(v)) for k, v in value.items())
     if isinstance(value, np.ndarray):
         if value.dtype == object:
-            return value.shape, tuple(map(fingerprint, value.ravel()))
+            return value.shape, tuple(map(_fingerprint, value.ravel()))
         return value.shape, value.dtype.str, value.tobytes()
     if hasattr(value, "iloc") and hasattr(value, "columns"):
         # A data frame may reorder its blocks when it is read: its columns tell.
-        columns = tuple((str(c), fingerprint(np.asarray(value[c]))) for c in value.columns)
-        return type(value), fingerprint(np.asarray(value.index)), columns
+        columns = tuple((str(c), _fingerprint(np.asarray(value[c]))) for c in value.columns)
+        return type(value), _fingerprint(np.asarray(value.index)), columns
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
         return type(value), repr(value)
     try:

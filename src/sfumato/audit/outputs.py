@@ -23,6 +23,8 @@ LENGTH = "len(value)"
 MOST_COLUMNS = 1000
 _MOST_TOKENS = 100_000
 _MOST_WORDS = 10
+# What lies deeper in an output is one leaf.
+_DEEPEST = 50
 # Valuations of what has no lowest set bit.
 NO_BITS, ZERO_BITS = 2000, 1100
 
@@ -238,7 +240,9 @@ def form(outputs: Any) -> str:
     ('an array of floats, 2 of each draw', 'a list', 'columns n (an array of int64), m (a list)')
     """
     if isinstance(outputs, dict):
-        return f"columns {', '.join(f'{name} ({form(column)})' for name, column in outputs.items())}"
+        # A mapping within one is no column of numbers, and may be the outer one again.
+        columns = {n: "a mapping" if isinstance(c, dict) else form(c) for n, c in outputs.items()}
+        return f"columns {', '.join(f'{name} ({column})' for name, column in columns.items())}"
     if not isinstance(outputs, np.ndarray) or outputs.dtype.kind not in "fiub":
         return "a list"
     kind = "floats" if outputs.dtype.kind == "f" else outputs.dtype.name
@@ -246,12 +250,23 @@ def form(outputs: Any) -> str:
     return f"an array of {kind}{width}"
 
 
-def leaves(output: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(output: Any, path: str = "", around: tuple[int, ...] = ()) -> Iterator[tuple[str, Any]]:
     """Take an output apart into its leaves, each with its place.
+
+    A part that contains itself, or lies 50 levels deep, is one leaf: an ellipsis.
+
+    Args:
+        output: of any kind.
+        path: its place.
+        around: identities of the parts that it lies in.
 
     >>> list(leaves({"n": 3, "mean": [0.5, None]}))
     [('.keys', "('n', 'mean')"), ('.n', 3), ('len(.mean)', 2), ('.mean[0]', 0.5), ('.mean[1]', None)]
     """
+    if id(output) in around or len(around) == _DEEPEST:
+        yield path, ...
+        return
+    around = (*around, id(output))
     output = plain(output)
     if isinstance(output, np.ndarray):
         output = output.tolist()
@@ -261,15 +276,15 @@ def leaves(output: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     elif isinstance(output, dict):
         lists = [v for v in output.values() if isinstance(v, (list, np.ndarray))]
         if output and len(lists) == len(output) and len({len(v) for v in lists}) == 1:
-            yield from leaves(rows(output), path)
+            yield from leaves(rows(output), path, around)
             return
         yield f"{path}.keys", str(tuple(output))
         for key, value in output.items():
-            yield from leaves(value, f"{path}.{key}")
+            yield from leaves(value, f"{path}.{key}", around)
     elif isinstance(output, (list, tuple)):
         yield f"len({path or 'value'})", len(output)
         for place, value in _named(output):
-            yield from leaves(value, f"{path}[{place}]")
+            yield from leaves(value, f"{path}[{place}]", around)
     elif isinstance(output, (str, bytes)):
         yield path or "value", output
         yield f"len({path or 'value'})", len(output)

@@ -77,7 +77,7 @@ class Excluded:
     Args:
         epsilon_lower: true epsilon (at `delta`) is at least this, with the report's confidence.
         excess: with the report's confidence, P(A) <= e^epsilon Q(A) + delta + excess for all half-lines A of
-            every recorded number, for all audited pairs of datasets, in both directions.
+            every recorded number, for all pairs of datasets that were drawn from, in both directions.
         visible_epsilon: the least epsilon (at the first delta of the claim) that could be expected to be
             found with so many samples on one pair of datasets, if its event were the most telling one
             possible. Less was out of sight.
