@@ -165,9 +165,8 @@ def test_a_session_that_runs_says_what_it_can_no_longer_take(spark):
     threads = spark.sparkContext.master
     sfumato.spark.session("again", {"spark.master": threads, "spark.ui.enabled": False})
     for _ in range(2):
-        with pytest.warns(UserWarning, match="a session runs already.* spark.driver.memory; stop it first"):
-            sfumato.spark.session("again", {"spark.driver.memory": "7g", "spark.sql.shuffle.partitions": 2})
-    spark.conf.unset("spark.driver.memory")
+        with pytest.warns(UserWarning, match="a session runs already.* spark.ui.port; stop it first"):
+            sfumato.spark.session("again", {"spark.ui.port": 4999, "spark.sql.shuffle.partitions": 2})
 
 
 def test_a_session_of_connect_in_this_process_is_told(machine):
