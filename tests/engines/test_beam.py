@@ -42,7 +42,7 @@ from sfumato.engines.beam import release as release_module
 from sfumato.engines.beam.release import Joined, SumRows
 from sfumato.engines.beam.rows import Columns
 from sfumato.engines.beam.values import read, written
-from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError
+from sfumato.errors import BudgetError, EngineError, ParameterError, QueryError, RefusalError
 
 SCHEMA = pa.schema([("id", pa.int64()), ("place", pa.string()), ("x", pa.float64())])
 BIG = {"epsilon": 10**5, "delta": 1e-6}  # noise that rounds away
@@ -356,11 +356,15 @@ def test_rows_that_lack_what_is_declared_complete_are_dropped():
 # Before a pipeline runs
 
 
+def counted(public_keys) -> Count:
+    return Count(epsilon=1, key=len, public_keys=public_keys, groups=1, rows=1)
+
+
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        (lambda: sf.scan(pa.schema([]), privacy_unit="id"), QueryError, "at least one"),
-        (lambda: sf.scan(pa.schema([("a", pa.int8()), ("a", pa.int8())]), privacy_unit="a"), QueryError, "each once"),
+        (lambda: sf.scan(pa.schema([]), privacy_unit="id"), EngineError, "at least the one"),
+        (lambda: sf.scan(pa.schema([("a", pa.int8()), ("a", pa.int8())]), privacy_unit="a"), EngineError, "two columns 'a'"),
         (lambda: sf.scan(SCHEMA, privacy_unit="user"), QueryError, "no column 'user'"),
         (lambda: question().release(epsilon=1), BudgetError, "delta is 0"),
         (lambda: question().release(epsilon=0, delta=1e-6), BudgetError, "greater than 0"),
@@ -376,7 +380,13 @@ def test_rows_that_lack_what_is_declared_complete_are_dropped():
         (lambda: Count(epsilon=1, key=len, groups=1, delta=1e-6), QueryError, "Give rows=..., in a question as"),
         (lambda: Count(epsilon=1, key=len, groups=1, rows=1), BudgetError, "delta is 0.* public_keys="),
         (lambda: Count(epsilon=1, groups=1, rows=1), QueryError, "key"),
-        (lambda: Count(epsilon=1, key=len, public_keys=[object()], groups=1, rows=1), ParameterError, "public_keys"),
+        (lambda: counted([object()]), QueryError, "public_keys holds <object.*bytes.*None"),
+        (lambda: counted([["a"]]), QueryError, "public_keys holds .'a'.,"),
+        (lambda: counted("pool"), ParameterError, "public_keys is 'pool', but must be a list"),
+        (lambda: counted({"a": 1}), ParameterError, "public_keys is .*a list"),
+        (lambda: counted(5), ParameterError, "public_keys is 5"),
+        (lambda: counted([]), QueryError, "public_keys is empty"),
+        (lambda: counted(["a", 1, 1.0]), QueryError, "public_keys names 1 twice"),
         (lambda: Sum(len, lower=None, upper=1, epsilon=1), QueryError, "lower missing"),
         (lambda: Mean(len, lower=2, upper=1, rows=1, epsilon=1), ParameterError, "below upper"),
         (lambda: Quantiles(len, [2], lower=0, upper=1, rows=1, epsilon=1), ParameterError, "ranks"),

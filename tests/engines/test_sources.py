@@ -150,6 +150,26 @@ def test_a_release_that_failed_is_not_drawn_again(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+WITHOUT = """
+import importlib.util as u
+find = u.find_spec
+u.find_spec = lambda name, *rest: None if name == "pandas" else find(name, *rest)
+import pyarrow as pa
+import sfumato as sf
+release = sf.scan(pa.table({"id": [1]}), privacy_unit="id").agg(n=sf.count_units()).release(epsilon=1)
+try:
+    release.to_pandas()
+finally:
+    print(release._started)
+"""
+
+
+def test_without_pandas_the_error_says_what_to_install_before_noise_is_drawn():
+    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
+    assert done.stdout == "False\n"
+    assert done.stderr.strip().endswith("install it with: pip install 'sfumato[pandas]'")
+
+
 KILLED = """
 import os, signal, sys
 import pyarrow as pa

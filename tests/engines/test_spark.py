@@ -390,6 +390,8 @@ def test_frames_of_other_kinds(spark, no_job):
         frame = type("DataFrame", (), {"__module__": module, "mapInArrow": None})()
         with pytest.raises(EngineError, match=expected):
             sf.scan(frame, privacy_unit="id")
+    with pytest.raises(EngineError, match="cannot read a Column"):
+        sf.scan(spark.range(3).id, privacy_unit="id")
 
 
 @pytest.mark.parametrize("version", ["3.5.6-amzn-2", "4.1.4"])
@@ -403,7 +405,7 @@ def test_frames_of_an_older_spark(version):
 def test_a_time_zone_that_is_not_known(spark, frame_of, no_job):
     spark.conf.set("spark.sql.session.timeZone", "+01:00")
     try:
-        with pytest.raises(EngineError, match="spark.sql.session.timeZone.*Europe/Berlin"):
+        with pytest.raises(EngineError, match="Europe/Berlin.*spark.sql.session.timeZone"):
             sf.scan(spark.range(3), privacy_unit="id")
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
@@ -437,10 +439,16 @@ def test_refused_before_a_job(unreadable, no_job, what):
 @pytest.mark.parametrize(
     "derived", ["CAST(t AS TIME)", "CAST(g AS UBIGINT)", "CAST(g AS HUGEINT)", "CAST(g AS UTINYINT)"]
 )
-def test_keys_that_spark_has_no_type_for(unreadable, no_job, derived):
+def test_keys_that_are_not_given_back_to_spark(unreadable, no_job, derived):
     asked = sf.scan(unreadable, privacy_unit="id").with_columns(k=derived).group_by("k").bound(groups=1)
-    with pytest.raises(ColumnError, match="'k'.*CAST"):
+    with pytest.raises(ColumnError, match="'k'.* is not given back to Spark.*CAST"):
         asked.agg(u=sf.count_units()).release(**BUDGET)
+
+
+def test_a_void_key_is_not_given_back_to_spark(spark, no_job):
+    asked = sf.scan(spark.range(3).selectExpr("id", "NULL AS v"), privacy_unit="id")
+    with pytest.raises(ColumnError, match="'v' is .*NULL.* not given back to Spark"):
+        asked.group_by("v").bound(groups=1).agg(u=sf.count_units()).release(**BUDGET)
 
 
 def test_planning_starts_no_job(unreadable, no_job):

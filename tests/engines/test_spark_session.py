@@ -159,3 +159,17 @@ def test_a_session_that_runs_is_given_again(spark):
         assert spark.conf.get("spark.sql.shuffle.partitions") == "7"
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", shuffles)
+
+
+def test_a_session_that_runs_says_what_it_can_no_longer_take(spark):
+    threads = spark.sparkContext.master
+    sfumato.spark.session("again", {"spark.master": threads, "spark.ui.enabled": False})
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="a session runs already.* spark.ui.port; stop it first"):
+            sfumato.spark.session("again", {"spark.ui.port": 4999, "spark.sql.shuffle.partitions": 2})
+
+
+def test_a_session_of_connect_in_this_process_is_told(machine):
+    machine.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
+    with pytest.raises(EngineError, match="A session of Spark Connect that was started.*another process"):
+        sfumato.spark.session()

@@ -20,14 +20,14 @@ class DistributedEngine:
         rows: the columns, with their Arrow types.
         timezone: in which times with a zone are read; this machine's without it.
     Raises:
-        EngineError: a column, or the time zone, cannot be passed on.
+        EngineError: a column cannot be read, or the time zone is not known.
     """
 
     name: str
 
     def __init__(self, rows: pa.Schema, timezone: str | None = None) -> None:
         self._rows = rows
-        self._local = DuckDBEngine.open(rows.empty_table(), timezone)
+        self._local = DuckDBEngine.open(rows, timezone)
 
     def schema(self, steps: Sequence[Step] = ()) -> Schema:
         """Return the columns after the steps."""

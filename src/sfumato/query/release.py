@@ -73,6 +73,7 @@ class Release:
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return the released table as a pandas data frame."""
+        output.require("pandas", "pandas")
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> polars.DataFrame:

@@ -83,8 +83,8 @@ class Table:
         Args:
             columns: the columns to group by. None at all asks about the whole table.
             keys: the groups, where they are public knowledge: a list of values for one column, a
-                list of tuples for several, or a table (Arrow, pandas, Polars). Each is in the
-                output, also without rows. Without it, groups are chosen privately.
+                list of tuples for several, or an array or table of Arrow, NumPy, pandas or
+                Polars. Each is in the output, also without rows. Without it, groups are chosen privately.
         Raises:
             QueryError: unknown column, the privacy unit as a key, or keys that do not fit.
         """

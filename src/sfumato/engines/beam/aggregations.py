@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -13,7 +14,7 @@ from sfumato.engines.beam.budget import Budget
 from sfumato.engines.beam.callables import checked, forgiving
 from sfumato.engines.beam.engine import SHARDS
 from sfumato.engines.beam.release import PlannedRelease
-from sfumato.engines.beam.values import read, written
+from sfumato.engines.beam.values import KINDS, read, written
 from sfumato.engines.scan import scan
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import positive_int
@@ -37,9 +38,9 @@ class Aggregation(beam.PTransform, ABC):  # type: ignore[misc]
     """An aggregation of a private collection: gives (key, result) pairs, or the result without a key.
 
     Args:
-        key: the group of a row: text, an int or float, a truth value, bytes, a date, a UUID, None, or a
-            tuple of these. Rows for which it raises, or gives something else, are dropped. Without it
-            there is one group.
+        key: the group of a row: text, an int or float, a truth value, bytes, a date, a datetime, a UUID,
+            None, or a tuple of these. Rows for which it raises, or gives something else, are dropped.
+            Without it there is one group.
         public_keys: the groups, where they are public knowledge; each is in the result. Without them,
             groups are chosen privately, which needs delta.
         groups: a unit counts in at most so many groups.
@@ -59,7 +60,7 @@ class Aggregation(beam.PTransform, ABC):  # type: ignore[misc]
         epsilon: Any,
         delta: Any = 0,
         key: Extract | None = None,
-        public_keys: Sequence[Any] | None = None,
+        public_keys: Iterable[Any] | None = None,
         groups: int | None = None,
         rows: int | None = None,
         noise: str = "auto",
@@ -95,7 +96,7 @@ class Aggregation(beam.PTransform, ABC):  # type: ignore[misc]
         given = owned | "Keys and values" >> beam.FlatMap(forgiving(columns))
         return given | PlannedRelease(self._plan, shards=self._shards) | "Results" >> beam.Map(result)
 
-    def _question(self, public_keys: Sequence[Any] | None, groups: int | None, rows: int | None) -> Question:
+    def _question(self, public_keys: Iterable[Any] | None, groups: int | None, rows: int | None) -> Question:
         columns = _COLUMNS if self._key is not None else _COLUMNS.remove(1)
         table = scan(columns, privacy_unit="unit")
         if self._key is not None:
@@ -204,12 +205,20 @@ class Quantiles(_Bounded):
         return (read(row["key"]), outputs) if "key" in row else outputs
 
 
-def _key_texts(public_keys: Sequence[Any] | None) -> list[str] | None:
+def _key_texts(public_keys: Iterable[Any] | None) -> list[str] | None:
     if public_keys is None:
         return None
-    try:
-        return [written(k) for k in public_keys]
-    except (TypeError, ValueError):
-        raise ParameterError(
-            "public_keys", public_keys, "a list of texts, ints, floats, dates, or tuples of these"
-        ) from None
+    if not isinstance(public_keys, Iterable) or isinstance(public_keys, (str, bytes, Mapping)):
+        raise ParameterError("public_keys", public_keys, "a list of keys")
+    texts: list[str] = []
+    for key in public_keys:
+        try:
+            texts.append(written(key))
+        except (TypeError, ValueError):
+            raise QueryError(f"public_keys holds {key!r}, but a key is {KINDS}") from None
+    if not texts:
+        raise QueryError("public_keys is empty; name at least one key, or leave it out")
+    for text, times in Counter(texts).items():
+        if times > 1:
+            raise QueryError(f"public_keys names {read(text)!r} twice")
+    return texts

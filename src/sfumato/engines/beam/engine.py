@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sfumato.engines.distributed import DistributedEngine
 from sfumato.engines.work import Work
-from sfumato.errors import QueryError, RefusalError
+from sfumato.errors import RefusalError
 from sfumato.query.engine import ExactQuery
 
 if TYPE_CHECKING:
@@ -29,11 +29,6 @@ class BeamEngine(DistributedEngine):
     """
 
     name = "Beam"
-
-    def __init__(self, rows: pa.Schema) -> None:
-        if len(set(rows.names)) < len(rows) or not len(rows):
-            raise QueryError(f"scan: the schema names the columns {rows.names}; name at least one, each once")
-        super().__init__(rows)
 
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Refuse: there are no rows here."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+KINDS = "text, an int or float, a truth value, bytes, a date, a datetime, a UUID, None, or a tuple of these"
 _READ: dict[str, Callable[[str], Any]] = {
     "bytes": bytes.fromhex,
     "date": date.fromisoformat,

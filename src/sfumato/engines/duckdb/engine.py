@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
 from sfumato.engines.duckdb.expressions import Expressions, complete_columns
-from sfumato.engines.duckdb.sources import Source, connect, open_source
+from sfumato.engines.duckdb.sources import NO_ARROW, Source, connect, open_source
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import EngineError, ParameterError, QueryError
 from sfumato.noise import Words
@@ -98,26 +98,33 @@ class DuckDBEngine:
         schema = self.schema(steps)
         table = _as_table(keys, values)
         cursor = connect(self.timezone)
-        cursor.register("given", table)
-        casts = ", ".join(f"CAST({identifier(k)} AS {schema[k].type_name}) AS {identifier(k)}" for k in keys)
         try:
-            typed = cursor.sql(f"SELECT {casts} FROM given ORDER BY ALL").to_arrow_table()
-            changed = " OR ".join(
-                f"CAST({name} AS DOUBLE) <> CAST(CAST({name} AS {schema[k].type_name}) AS DOUBLE)"
-                for k, name in ((k, identifier(k)) for k in keys)
-                if schema[k].kind in (Kind.INTEGER, Kind.REAL)
-            )
-            if changed and cursor.sql(f"SELECT 1 FROM given WHERE {changed}").fetchall():
-                raise QueryError("group_by: keys= holds a number that its column cannot hold exactly")
-            distinct = cursor.sql(f"SELECT count(*) FROM (SELECT DISTINCT {casts} FROM given)").fetchall()
+            cursor.register("given", table)
         except duckdb.Error:
-            types = ", ".join(f"{k} ({schema[k].type_name})" for k in keys)
-            raise QueryError(f"group_by: keys= holds a value that does not fit {types}") from None
-        if typed.num_rows == 0:
+            types = ", ".join(map(str, table.schema.types))
+            raise QueryError(f"group_by: keys= is of type {types}, which cannot be read; cast it") from None
+        if table.num_rows == 0:
             raise QueryError("group_by: keys= is empty; name at least one group, or leave it out")
-        if distinct[0][0] < typed.num_rows:
-            raise QueryError("group_by: keys= names a group twice")
-        return typed
+        casts = []
+        for key in keys:
+            name, column = identifier(key), schema[key]
+            cast = f"TRY_CAST({name} AS {column.type_name})"
+            changed = f"{name} IS NOT NULL AND {cast} IS NULL"
+            if column.kind.numeric:
+                changed += f" OR TRY_CAST({name} AS DOUBLE) <> TRY_CAST({cast} AS DOUBLE)"
+            odd = f"SELECT CAST({name} AS VARCHAR) FROM given WHERE {changed} LIMIT 1"
+            for (value,) in cursor.sql(odd).fetchall():
+                raise QueryError(
+                    f"group_by: keys= holds {value!r}, which does not fit {key} ({column.type_name})"
+                )
+            casts.append(f"{cast} AS {name}")
+        cursor.sql(f"SELECT {', '.join(casts)} FROM given").create("typed")
+        names = [identifier(key) for key in keys]
+        texts = ", ".join(f"CAST({name} AS VARCHAR)" for name in names)
+        again = f"SELECT {texts} FROM typed GROUP BY {', '.join(names)} HAVING count(*) > 1 LIMIT 1"
+        for group in cursor.sql(again).fetchall():
+            raise QueryError(f"group_by: keys= names {(group[0] if len(group) == 1 else group)!r} twice")
+        return cursor.sql("FROM typed ORDER BY ALL").to_arrow_table()
 
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield exact statistics, sorted by key."""
@@ -175,21 +182,39 @@ def _column(type_name: str, missing: bool) -> Column:
     return Column(Kind.OPAQUE if opaque else Kind.OTHER, type_name, missing)
 
 
-def _as_table(keys: Sequence[str], values: object) -> pa.Table:
-    if hasattr(values, "to_arrow"):
+def _as_table(keys: Sequence[str], values: Any) -> pa.Table:
+    module = type(values).__module__.partition(".")[0]
+    if module == "polars" and hasattr(values, "to_arrow"):
         values = values.to_arrow()
-    elif type(values).__module__.partition(".")[0] == "pandas":
-        values = pa.Table.from_pandas(values, preserve_index=False)
+    elif module == "pandas" and hasattr(values, "columns"):
+        columns = [_key_column(name, column) for name, column in values.items()]
+        values = pa.Table.from_arrays(columns, [*map(str, values.columns)])
+    elif module in ("pandas", "numpy") and getattr(values, "ndim", 0) == 1:
+        values = _key_column(keys[0], values)
+    if isinstance(values, (pa.Array, pa.ChunkedArray)) and len(keys) == 1:
+        return pa.table({keys[0]: values})
     if isinstance(values, pa.Table):
-        if set(values.column_names) != set(keys):
+        if sorted(values.column_names) != sorted(keys):
             raise QueryError(f"group_by: keys= has the columns {values.column_names}, but needs {list(keys)}")
         return values.select(list(keys))
     if not isinstance(values, (list, tuple, set, range)):
-        raise QueryError("group_by: keys= must be a list of values, a list of tuples, or a table")
+        raise QueryError(
+            "group_by: keys= must be a list of values, a list of tuples, or an array or table of Arrow, "
+            "NumPy, pandas or Polars"
+        )
     rows = [v if isinstance(v, tuple) else (v,) for v in values]
     if any(len(row) != len(keys) for row in rows):
         raise QueryError(f"group_by: each of keys= must give one value for each of {list(keys)}")
+    return pa.table({k: _key_column(k, [row[i] for row in rows]) for i, k in enumerate(keys)})
+
+
+def _key_column(name: str, values: Any) -> pa.Array:
     try:
-        return pa.table({k: pa.array([row[i] for row in rows]) for i, k in enumerate(keys)})
-    except pa.ArrowException:
-        raise QueryError("group_by: keys= mixes types in one column") from None
+        # NaN is what pandas has for a value that is missing, and a key of its own elsewhere.
+        return pa.array(values, from_pandas=type(values).__module__.startswith("pandas"))
+    except NO_ARROW:
+        types = " and ".join(sorted({type(value).__name__ for value in values}))
+        raise QueryError(
+            f"group_by: keys= has values of the Python type {types} for {name!r}; give them one type that a "
+            "column can have"
+        ) from None

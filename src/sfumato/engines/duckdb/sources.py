@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -32,6 +32,8 @@ DATABASES = (".duckdb", ".db", ".ddb")
 # DuckDB spills beyond this. The whole process then stays below 1 GB, however many groups there are; a
 # release of 10 million rows is as fast as with all memory.
 MEMORY_LIMIT = "600MB"
+# What Arrow raises on Python values that it makes no column of; the text may quote them.
+NO_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 @cache
@@ -61,7 +63,8 @@ def connect(timezone: str | None = None, spill: str | None = None) -> duckdb.Duc
             connection.execute(f"SET GLOBAL TimeZone = {literal(timezone)}")
         except duckdb.Error:
             raise EngineError(
-                f"the time zone {timezone!r} is not known; name one as 'Europe/Berlin' or 'UTC'"
+                f"the time zone {timezone!r} is not known; name one as 'Europe/Berlin' or 'UTC' (on Spark: "
+                "spark.sql.session.timeZone)"
             ) from None
     return connection
 
@@ -103,29 +106,31 @@ def open_source(source: Any, timezone: str | None = None) -> Source:
     """Open what `sfumato.scan` takes.
 
     Args:
-        source: what to read.
+        source: what to read; of an Arrow schema no rows, but what they would be.
         timezone: of rows that are in memory; None for this machine's.
     Raises:
-        EngineError: it is not there, or is of a kind that is not known.
+        EngineError: it is not there, is of a kind that is not known, or has a column that cannot be read.
     """
     if isinstance(source, (str, os.PathLike)):
         return _open_path(os.fspath(source))
     if isinstance(source, duckdb.DuckDBPyRelation):
         return _open_relation(source)
+    if isinstance(source, pa.Schema):
+        return _open_arrow("Arrow schema", source, timezone)
     if isinstance(source, pa.Table):
-        return _open_arrow("Arrow table", lambda: source, timezone)
+        return _open_arrow("Arrow table", source, timezone)
     if isinstance(source, pa.RecordBatch):
-        return _open_arrow("Arrow batch", lambda: pa.Table.from_batches([source]))
-    module = type(source).__module__.partition(".")[0]
-    if module == "polars" and hasattr(source, "collect"):
-        return _open_arrow("Polars frame", lambda: source.collect().to_arrow())
-    if module == "polars":
-        return _open_arrow("Polars frame", source.to_arrow)
-    if module == "pandas":
-        return _open_arrow("pandas frame", lambda: pa.Table.from_pandas(source, preserve_index=False))
+        return _open_arrow("Arrow batch", pa.Table.from_batches([source]))
+    match type(source).__module__.partition(".")[0], type(source).__name__:
+        case "polars", "LazyFrame":
+            return open_source(source.collect())
+        case "polars", "DataFrame":
+            return _open_frame("Polars frame", source, lambda frame: frame.to_arrow())
+        case "pandas", "DataFrame":
+            return _open_frame("pandas frame", source, _of_pandas)
     raise EngineError(
-        f"scan: cannot read a {type(source).__name__}; pass a path, a DuckDB relation, an Arrow table, "
-        "a Polars or a pandas data frame"
+        f"scan: cannot read a {type(source).__name__}; pass a path, a DuckDB relation, an Arrow table, a "
+        "Polars, pandas or Spark data frame, or the Arrow schema of rows that a Beam pipeline brings"
     )
 
 
@@ -135,15 +140,63 @@ def is_path(text: str) -> bool:
     return "/" in text or stem.endswith((*READERS, *DATABASES))
 
 
-def _open_arrow(name: str, read: Callable[[], pa.Table], timezone: str | None = None) -> Source:
+def _open_frame(name: str, frame: Any, read: Callable[[Any], pa.Table]) -> Source:
+    _check_names([str(column) for column in frame.columns])
     try:
-        table = read()
-    except (pa.ArrowException, TypeError, ValueError):
-        # The library's own text quotes values.
-        raise EngineError(
-            f"scan: the {name} has a column of mixed types; give each column one type"
-        ) from None
-    return Source(name, "source_rows", connect(timezone), _complete(table.schema), table)
+        table = read(frame)
+    except NO_ARROW:
+        for column in frame.columns:
+            try:
+                read(frame[[column]])
+            except NO_ARROW:
+                raise EngineError(
+                    f"scan: the column {column!r} of the {name} ({frame[column].dtype}) mixes types, or is "
+                    "of one that Arrow lacks; make it numbers, text or dates, or drop it"
+                ) from None
+        raise EngineError(f"scan: the {name} cannot be passed to Arrow") from None
+    return _open_arrow(name, table)
+
+
+def _of_pandas(frame: Any) -> pa.Table:
+    return pa.Table.from_pandas(frame, preserve_index=False)
+
+
+def _open_arrow(name: str, rows: pa.Table | pa.Schema, timezone: str | None = None) -> Source:
+    schema = rows if isinstance(rows, pa.Schema) else rows.schema
+    _check_names(schema.names)
+    connection = connect(timezone)
+    if not _readable(connection, rows):
+        for i, field in enumerate(schema):
+            if not _readable(connection, pa.schema([field]) if rows is schema else rows.select([i])):
+                raise EngineError(
+                    f"scan: the column {field.name!r} is {field.type}, which cannot be read; cast it to "
+                    "another type, such as double or string, or drop it"
+                )
+    table = schema.empty_table() if rows is schema else rows
+    return Source(name, "source_rows", connection, _complete(schema), table)
+
+
+def _readable(connection: duckdb.DuckDBPyConnection, rows: pa.Table | pa.Schema) -> bool:
+    try:
+        none = rows.empty_table() if isinstance(rows, pa.Schema) else rows.slice(0, 0)
+        connection.register("declared", none)
+    except (duckdb.Error, pa.ArrowException):
+        return False
+    connection.unregister("declared")
+    return True
+
+
+def _check_names(names: Sequence[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name.casefold() in seen:
+            raise EngineError(
+                f"scan: there are two columns {name!r} (names are equal whatever their case); rename or "
+                "drop one"
+            )
+        seen.add(name.casefold())
+    if not names:
+        raise EngineError("scan: there are no columns; give at least the one of the privacy unit")
 
 
 def _open_relation(relation: duckdb.DuckDBPyRelation) -> Source:
@@ -182,6 +235,10 @@ def _open_path(path: str) -> Source:
     suffix = Path(path).suffix.lower()
     if suffix in (".gz", ".zst"):
         suffix = Path(Path(path).stem).suffix.lower()
+    if Path(path).is_dir():
+        ending = suffix if suffix in READERS else ".parquet"
+        inside = os.path.join(path, f"*{ending}")
+        raise EngineError(f"scan: {path!r} is a folder; name the files in it, such as {inside!r}")
     files = sorted(glob.glob(path, recursive=True)) if glob.has_magic(path) else [path]
     if not files or not all(Path(f).is_file() for f in files):
         raise EngineError(f"scan: there is no file {path!r} (looked in {os.getcwd()!r})")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 # DuckDB's types of group keys that are the same values in Spark. Others (unsigned, 128-bit, time of day) lack
-# a type there, or lose values in the one that is nearest.
+# a type there or in the oldest Spark that we run on, or lose values in the one that is nearest.
 _KEYS = {
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "VARCHAR", "DATE",
     "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "UUID",
@@ -26,20 +26,14 @@ def arrow_rows(frame: DataFrame) -> pa.Schema:
     """Return the schema in which workers are given the rows.
 
     Raises:
-        EngineError: a column cannot be passed on, or two have one name.
+        EngineError: a column cannot be passed on.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_type
 
     zone = str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
-    fields, seen = [], set()
+    fields = []
     for field in frame.schema:
-        if field.name.casefold() in seen:
-            raise EngineError(
-                f"scan: the data frame has two columns {field.name!r} (names are equal whatever their case); "
-                "rename or drop one"
-            )
-        seen.add(field.name.casefold())
         try:
             kind = to_arrow_type(field.dataType, timezone=zone)
         except (PySparkException, AssertionError):
@@ -48,8 +42,6 @@ def arrow_rows(frame: DataFrame) -> pa.Schema:
                 f"pass to Python's workers; drop it, or cast it: frame.withColumn({field.name!r}, ...)"
             ) from None
         fields.append(pa.field(field.name, kind, nullable=field.nullable))
-    if not fields:
-        raise EngineError("scan: the data frame has no columns")
     return pa.schema(fields)
 
 
@@ -57,7 +49,7 @@ def spark_outputs(work: Work, schema: Schema) -> StructType:
     """Return Spark's schema of a release's outputs.
 
     Raises:
-        ColumnError: a group key is of a type that Spark lacks.
+        ColumnError: a group key is of a type that is not given back.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -65,7 +57,7 @@ def spark_outputs(work: Work, schema: Schema) -> StructType:
         kind = schema[key].type_name
         if kind not in _KEYS and not kind.startswith(("DECIMAL", "ENUM")):
             raise ColumnError(
-                f"group_by: {key!r} is {kind}, which Spark has no type for; derive another first: "
+                f"group_by: {key!r} is {kind}, which is not given back to Spark; derive another first: "
                 f"with_columns({key}='CAST({key} AS VARCHAR)')"
             )
     return from_arrow_schema(work.schema, prefer_timestamp_ntz=True)

@@ -47,10 +47,7 @@ class SparkEngine(DistributedEngine):
         _check_frame(frame)
         self._frame = frame
         rows, zone = arrow_rows(frame), str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
-        try:
-            super().__init__(rows, zone)
-        except EngineError as error:
-            raise EngineError(f"spark.sql.session.timeZone: {error}") from None
+        super().__init__(rows, zone)
 
     def release(
         self, plan: Plan, *, confidence: float | None = None, unsafe_words: Words | None = None
@@ -108,7 +105,8 @@ class SparkEngine(DistributedEngine):
 
 def _check_frame(frame: DataFrame) -> None:
     module = type(frame).__module__
-    if not module.startswith("pyspark.sql") or not hasattr(frame, "mapInArrow"):
+    # A column of Spark has whatever attribute it is asked for.
+    if not module.startswith("pyspark.sql") or type(frame).__name__ != "DataFrame":
         raise EngineError(
             f"scan: cannot read a {type(frame).__name__} of {module.partition('.')[0]}; pass a Spark data "
             "frame (of pandas on Spark: frame.to_spark())"

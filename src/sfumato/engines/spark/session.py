@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,8 @@ def session(name: str = "sfumato", config: Mapping[str, object] | None = None) -
         config: Spark's settings by name, such as "spark.sql.shuffle.partitions". Without "spark.master" it is
             spark-submit's, or else that of Spark's configuration files, or else this machine, "local[*]".
     Returns:
-        A classic session. One that runs already is given the settings that can still be changed.
+        A classic session. One that runs already is given the settings that can still be changed, and a
+        warning names the others.
     Raises:
         EngineError: pyspark, the pandas that it asks for, or Java 17 is missing, or the session would be one
             of Spark Connect; before anything is started.
@@ -47,7 +49,9 @@ def session(name: str = "sfumato", config: Mapping[str, object] | None = None) -
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.config(map=settings)
-    if SparkSession.getActiveSession() is not None:
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        _warn_of_late(running, config or {})
         return builder.getOrCreate()
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit, which is Java, has started this program
         _check_java()
@@ -60,6 +64,21 @@ def session(name: str = "sfumato", config: Mapping[str, object] | None = None) -
     return started
 
 
+def _warn_of_late(running: SparkSession, config: Mapping[str, object]) -> None:
+    started = running.sparkContext.getConf()
+    late = [
+        name
+        for name, value in config.items()
+        if not running.conf.isModifiable(name) and (started.get(name) or "").lower() != str(value).lower()
+    ]
+    if late:
+        warnings.warn(
+            f"a session runs already, and may no longer take {', '.join(late)}; stop it first, "
+            "SparkSession.getActiveSession().stop(), or leave this out",
+            stacklevel=3,
+        )
+
+
 def _check_classic(settings: Mapping[str, object]) -> None:
     asked = [name for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED") if name in os.environ]
     if "spark.remote" in settings:
@@ -69,7 +88,8 @@ def _check_classic(settings: Mapping[str, object]) -> None:
     if asked:
         raise EngineError(
             f"{' and '.join(asked)} asks for Spark Connect, which is not supported; leave it out, and name a "
-            "cluster in spark.master"
+            "cluster in spark.master. (A session of Spark Connect that was started in this process sets "
+            "SPARK_CONNECT_MODE_ENABLED: use another process.)"
         )
 
 
