@@ -540,16 +540,31 @@ def test_a_unit_and_a_group_with_very_many_rows_are_small_on_the_way(monkeypatch
     assert [row["units"] for row in rows] == [20_000]
 
 
-def test_an_accumulator_is_at_most_what_was_added_up_and_as_much_again(monkeypatch):
+@pytest.mark.parametrize("pairs", [50, 200, 10**6])
+@pytest.mark.parametrize("merged", [False, True])
+def test_an_accumulator_is_small_and_little_is_added_up_twice(monkeypatch, pairs, merged):
+    """Of a shard whose own pairs have so many bytes."""
     monkeypatch.setattr(release_module, "JOIN_BYTES", 100)
-    fn, seen = Joined(lambda parts: [b"+" * (len(b"".join(parts)) // 2)]), []
+    joins, sizes = [], []
+
+    def join(parts: list[bytes]) -> list[bytes]:
+        joins.append(sum(map(len, parts)))
+        return [b"+" * min(joins[-1], pairs)]
+
+    fn = Joined(join)
     accumulator = fn.create_accumulator()
     for _ in range(1000):
-        accumulator = fn.merge_accumulators([accumulator, [0, 0, [b"x" * 10]]])
+        part = b"x" * 10
+        if merged:
+            accumulator = fn.merge_accumulators([accumulator, fn.add_input(fn.create_accumulator(), part)])
+        else:
+            accumulator = fn.add_input(accumulator, part)
         added_up, fresh, parts = accumulator
-        seen.append(sum(map(len, parts)))
-        assert seen[-1] == added_up + fresh
-    assert max(seen) <= 220
+        sizes.append(sum(map(len, parts)))
+        assert sizes[-1] == added_up + fresh
+    fn.compact(accumulator)
+    assert max(sizes) <= 3 * pairs + 100 and joins
+    assert sum(joins) <= 2 * 10 * 1000
 
 
 # Private collections

@@ -30,7 +30,7 @@ from sfumato.query.table import Question
 # Rows wait as Python objects, then as Arrow columns, before DuckDB sums them.
 BATCH_ROWS, WAITING_BYTES = 1 << 16, 1 << 25
 # Parts of a shard are added up when so much came since the last time.
-JOIN_BYTES, JOIN_PARTS = 1 << 24, 1 << 10
+JOIN_BYTES, JOIN_PARTS = 1 << 25, 1 << 10
 # Before a shuffle less is worth it.
 SHUFFLE_BYTES = 1 << 20
 
@@ -189,8 +189,9 @@ class SumRows(beam.DoFn):  # type: ignore[misc]
 class Joined(beam.CombineFn):  # type: ignore[misc]
     """Puts the parts of a shard together; many small ones become few.
 
-    An accumulator is [bytes that were added up, bytes since then, parts]. It is never larger than the
-    shard's own pairs, or groups, and as much again, or `JOIN_BYTES`.
+    An accumulator is [bytes that were added up, bytes since then, parts]. Parts are added up again when twice
+    as much came since, so that all that is ever added up is at most twice what came; an accumulator is never
+    larger than three times the shard's own pairs, or groups, or these and `JOIN_BYTES`.
 
     Args:
         join: adds parts up.
@@ -208,16 +209,17 @@ class Joined(beam.CombineFn):  # type: ignore[misc]
         return self._with(accumulator, [part])
 
     def merge_accumulators(self, accumulators: Iterable[list[Any]]) -> list[Any]:
-        """Take the parts of others."""
-        merged = self.create_accumulator()
-        for _, _, parts in accumulators:
+        """Take the parts of others, into the first."""
+        others = iter(accumulators)
+        merged = next(others, self.create_accumulator())
+        for _, _, parts in others:
             merged = self._with(merged, parts)
         return merged
 
     def compact(self, accumulator: list[Any]) -> list[Any]:
         """Add up what is to be shuffled, where that is worth it."""
-        _, fresh, parts = accumulator
-        return self._added_up(parts) if len(parts) > 1 and fresh > SHUFFLE_BYTES else accumulator
+        joined, fresh, parts = accumulator
+        return self._added_up(parts) if len(parts) > 1 and fresh > max(SHUFFLE_BYTES, joined) else accumulator
 
     def extract_output(self, accumulator: list[Any]) -> list[bytes]:
         """Return the parts."""
@@ -228,7 +230,7 @@ class Joined(beam.CombineFn):  # type: ignore[misc]
         joined, fresh, held = accumulator
         held.extend(filter(None, parts))
         fresh += sum(map(len, parts))
-        if fresh > max(JOIN_BYTES, joined) or len(held) > JOIN_PARTS:
+        if fresh > max(JOIN_BYTES, 2 * joined) or len(held) > JOIN_PARTS:
             return self._added_up(held)
         return [joined, fresh, held]
 
