@@ -167,7 +167,9 @@ class DuckDBEngine:
 def batches(connection: duckdb.DuckDBPyConnection, text: str, batch_rows: int) -> Iterator[pa.RecordBatch]:
     """Yield what a query gives; at least one batch, be it empty."""
     reader = connection.sql(text).to_arrow_reader(batch_rows)
-    yield next(reader, pa.RecordBatch.from_pylist([], schema=reader.schema))
+    first = next(reader, None)
+    # Arrow imports pandas to make a batch of a list, which takes longer than a small query.
+    yield pa.RecordBatch.from_pylist([], schema=reader.schema) if first is None else first
     yield from reader
 
 
