@@ -567,6 +567,14 @@ def test_an_accumulator_is_small_and_little_is_added_up_twice(monkeypatch, pairs
     assert sum(joins) <= 2 * 10 * 1000
 
 
+def test_an_accumulator_that_is_merged_twice_counts_once_in_each():
+    """More would be counted than a unit has, and noise made for less."""
+    fn = Joined(lambda parts: [b"".join(parts)])
+    first, other = (fn.add_input(fn.create_accumulator(), part) for part in (b"a", b"b"))
+    for _ in range(2):
+        assert fn.extract_output(fn.merge_accumulators([first, other])) == [b"a", b"b"]
+
+
 # Private collections
 
 

@@ -209,9 +209,10 @@ class Joined(beam.CombineFn):  # type: ignore[misc]
         return self._with(accumulator, [part])
 
     def merge_accumulators(self, accumulators: Iterable[list[Any]]) -> list[Any]:
-        """Take the parts of others, into the first."""
+        """Take the parts of others into a copy of the first, as a runner may merge it once more."""
         others = iter(accumulators)
-        merged = next(others, self.create_accumulator())
+        joined, fresh, held = next(others, self.create_accumulator())
+        merged = [joined, fresh, [*held]]
         for _, _, parts in others:
             merged = self._with(merged, parts)
         return merged
