@@ -123,9 +123,8 @@ DERIVED = {
     "remainder": "n % 0",
     "root": "sqrt(n)",
     "logarithm": "log(n)",
-    "shift": "n << 70",
     "power": "n ** n",
-    "pattern": "regexp_extract(s, s)",
+    "pattern": "regexp_extract(s, '(a)|b', 1)",
     "place": "s[n:n]",
     "field": "json_extract(s, '$.a')",
     "part": "list_value(n)[n]",
@@ -225,7 +224,7 @@ REFUSED = [
     "now() > TIMESTAMP '2020-01-01'", "today() > DATE '2020-01-01'", "current_localtime() > TIME '12:00:00'",
     "current_localtimestamp() > TIMESTAMP '2020-01-01 12:00:00'",
     "read_text('x') = s", "x > 1; DROP TABLE source_rows", "x > 1) OR (SELECT true", "list_transform([n], a -> a) = [1]",
-    "main.lower(s) = 'a'", "memory.main.lower(s) = 'a'", "COLUMNS('x') > 1", "* IS NULL", "x > ?", "x > $1", "#1 > 1", "query('SELECT 1') = 1", "sleep_ms(9) IS NULL",
+    "main.lower(s) = 'a'", "memory.main.lower(s) = 'a'", "COLUMNS('x') > 1", "n << 70 > 1", "regexp_extract(s, s) = 'a'", "levenshtein(s, 'a') > 1", "s::JSON::VARIANT IS NULL", "* IS NULL", "x > ?", "x > $1", "#1 > 1", "query('SELECT 1') = 1", "sleep_ms(9) IS NULL",
 ]  # fmt: skip
 
 

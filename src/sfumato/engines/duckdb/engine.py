@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
-from sfumato.engines.duckdb.expressions import Expressions, complete_columns
+from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql
+from sfumato.engines.duckdb.expressions import Judged, judged
 from sfumato.engines.duckdb.sources import NO_ARROW, Source, connect, open_source
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import EngineError, ParameterError, QueryError
@@ -35,7 +36,7 @@ class DuckDBEngine:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._expressions = Expressions(source.connection)
+        self._judged: dict[tuple[Step, ...], Judged] = {}
         self._schemas: dict[tuple[Step, ...], Schema] = {}
         self._running: duckdb.DuckDBPyConnection | None = None
 
@@ -54,8 +55,8 @@ class DuckDBEngine:
         """Return the source's columns that a query may read, in the source's order."""
         values = [getattr(s, "column", None) for s in query.statistics]
         named = {name.casefold() for name in [query.unit, *query.keys, *values] if name is not None}
-        for step in query.steps:
-            named |= self._expressions.columns(step.expression)
+        for one in self._judgements(query.steps):
+            named |= one.columns
         return [name for name in self.schema() if name.casefold() in named]
 
     def schema(self, steps: Sequence[Step] = ()) -> Schema:
@@ -69,25 +70,28 @@ class DuckDBEngine:
         described = self._describe(f"SELECT * FROM {self._source.relation}")
         return {name: _column(type_name, name not in self._source.complete) for name, type_name in described}
 
+    def total(self, query: ExactQuery) -> ExactQuery:
+        """Return the query with its row expressions in a form that cannot raise."""
+        pairs = zip(query.steps, self._judgements(query.steps), strict=True)
+        return replace(query, steps=tuple(replace(step, expression=one.text) for step, one in pairs))
+
+    def _judgements(self, steps: Sequence[Step]) -> list[Judged]:
+        self.schema(steps)
+        return [self._judged[tuple(steps[: i + 1])] for i in range(len(steps))]
+
     def _after(self, before: tuple[Step, ...], step: Step) -> Schema:
         schema = dict(self.schema(before))
         where = "with_columns" if isinstance(step, Derive) else "filter"
-        tree = self._expressions.check(where, step.expression, schema)
-        columns = list(self.schema(()))
-        try:
-            described = dict(self._describe(stepped(self._source.relation, [*before, step], columns)))
-        except duckdb.Error as error:
-            text = str(error).partition("\n")[0]
-            raise QueryError(f"{where}: {step.expression!r} does not fit the columns: {text}") from None
+        one = self._judged[*before, step] = judged(where, step.expression, schema)
         if isinstance(step, Filter):
             # NaN is a value to SQL, so a column of floats can still lack one.
-            for name in complete_columns(tree):
+            for name in one.complete:
                 if name in schema and schema[name].type_name not in ("FLOAT", "DOUBLE"):
                     schema[name] = _column(schema[name].type_name, False)
             return schema
         # Names are equal whatever their case, so this may stand in the place of another.
         kept = {n: c for n, c in schema.items() if n.casefold() != step.name.casefold()}
-        return kept | {step.name: _column(described[step.name], True)}
+        return kept | {step.name: _column(one.type_name, True)}
 
     def _describe(self, select: str) -> list[tuple[str, str]]:
         rows = self._source.cursor().execute(f"DESCRIBE {select}").fetchall()
@@ -133,7 +137,7 @@ class DuckDBEngine:
             aliases = [f"k{i}" for i in range(len(query.keys))]
             cursor.register(PUBLIC_KEYS, query.public_keys.rename_columns(aliases))
         text = ExactSql(
-            query,
+            self.total(query),
             self._source.relation,
             list(self.schema(())),
             self.schema(query.steps),

@@ -21,7 +21,10 @@ _INT128_ZERO = "0::HUGEINT"
 
 
 def stepped(relation: str, steps: Sequence[Step], columns: Sequence[str]) -> str:
-    """Return a SELECT of the relation after filters and derived columns; errors in a row give NULL."""
+    """Return a SELECT of the relation after filters and derived columns.
+
+    Their expressions are total; TRY is a second wall, should one of them raise all the same.
+    """
     text = f"SELECT * FROM {relation}"
     names = {c.casefold() for c in columns}
     for step in steps:
@@ -33,7 +36,7 @@ def stepped(relation: str, steps: Sequence[Step], columns: Sequence[str]) -> str
                 text = f"SELECT *, {value} FROM ({text})"
                 names.add(step.name.casefold())
         else:
-            text = f"SELECT * FROM ({text}) WHERE TRY(CAST((\n{step.expression}\n) AS BOOLEAN))"
+            text = f"SELECT * FROM ({text}) WHERE TRY(TRY_CAST((\n{step.expression}\n) AS BOOLEAN))"
     return text
 
 

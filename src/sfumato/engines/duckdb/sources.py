@@ -32,6 +32,8 @@ DATABASES = (".duckdb", ".db", ".ddb")
 # DuckDB spills beyond this. The whole process then stays below 1 GB, however many groups there are; a
 # release of 10 million rows is as fast as with all memory.
 MEMORY_LIMIT = "600MB"
+# These may evaluate an expression elsewhere than it stands: outside its TRY, or in a reader of files.
+NO_OPTIMIZERS = "common_subexpressions,scalar_fn_pushdown,type_pushdown"
 # What Arrow raises on Python values that it makes no column of; the text may quote them.
 NO_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
@@ -52,6 +54,7 @@ def connect(timezone: str | None = None, spill: str | None = None) -> duckdb.Duc
     connection = duckdb.connect(
         config={
             "autoinstall_known_extensions": False,
+            "disabled_optimizers": NO_OPTIMIZERS,
             "memory_limit": MEMORY_LIMIT,
             "preserve_insertion_order": False,
             "python_enable_replacements": False,

@@ -55,7 +55,7 @@ class Stages:
     """The stages of one release; made by the engine, sent to its workers.
 
     Args:
-        query: what to compute.
+        query: what to compute; its row expressions are total.
         rows: the Arrow schema of the rows.
         schema: the columns after the query's steps.
         salt: for the order in which a unit's groups are kept, one for the whole release.
@@ -86,7 +86,7 @@ class Stages:
             shards: at least 1; more shards, smaller ones.
         """
         schema, salt = engine.schema(query.steps), secrets.randbits(64)
-        bare = cls(query, rows, schema, salt, shards, (), (), engine.timezone)
+        bare = cls(engine.total(query), rows, schema, salt, shards, (), (), engine.timezone)
         partial_types = bare._types(bare._sql.partials(shards), ())
         half = replace(bare, partial_types=partial_types)
         return replace(half, total_types=half._types(half._sql.totals(shards), ((PARTIALS, partial_types),)))

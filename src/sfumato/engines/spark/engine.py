@@ -68,7 +68,7 @@ class SparkEngine(DistributedEngine):
 
     def released(self, work: Work) -> DataFrame:
         """Return the data frame of a release."""
-        columns = spark_outputs(work, self.schema(work.stages.query.steps))
+        columns = spark_outputs(work, work.stages.schema)
         return self._groups(work.stages).mapInArrow(shipped(Merge(work)), columns)
 
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,132 @@
+"""What DuckDB makes of one node over arguments of given types: its result's type and its implicit casts.
+
+An implicit cast can fail on a row, and no text shows it. DuckDB tells of it in the plan that it has bound and
+not yet optimized, so a node is bound alone, over columns `_0`, `_1` of its arguments' types.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import duckdb
+
+from sfumato.engines.duckdb.expressions.syntax import (
+    NULL,
+    Node,
+    NotSql,
+    ask,
+    children,
+    column,
+    descendants,
+    parsed,
+    said,
+    with_children,
+    written,
+)
+
+
+class DoesNotBind(Exception):
+    """DuckDB has no such function for such types, or casts where it cannot be told to try."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A node as DuckDB understands it.
+
+    Args:
+        type_name: of the result.
+        casts: by argument, the type that DuckDB casts it to before it is used.
+    """
+
+    type_name: str
+    casts: dict[int, str]
+
+
+def is_constant(node: Node) -> bool:
+    """Whether a node sees no column."""
+    return not any(n["class"] == "COLUMN_REF" for n in descendants(node))
+
+
+@lru_cache(maxsize=4096)
+def bound(text: str, types: tuple[str | None, ...]) -> Bound:
+    """Bind an expression over `_0`, `_1`, and so on.
+
+    Args:
+        text: the expression.
+        types: of the columns; None for one that is not used.
+    Raises:
+        DoesNotBind: with the reason.
+    """
+    given = ", ".join(f"CAST(NULL AS {kind}) AS _{i}" for i, kind in enumerate(types) if kind is not None)
+    source = f"(SELECT {given or 'NULL AS none'})"
+    try:
+        ((_, type_name, *_),) = ask(f"DESCRIBE SELECT {text} FROM {source}")
+        plan = json.loads(dict(ask(f"EXPLAIN (FORMAT json) SELECT {text} FROM {source}"))["logical_plan"])
+        tree = parsed(f"SELECT {_expression(plan)}")[0]
+    except duckdb.Error as error:
+        raise DoesNotBind(said(error)) from None
+    except NotSql:
+        raise DoesNotBind("it cannot be judged; write it in another way") from None
+    return Bound(str(type_name), _implicit_casts(tree))
+
+
+def type_of(text: str, types: tuple[str | None, ...] = ()) -> str:
+    """Return the type of an expression over `_0`, `_1`, and so on."""
+    return bound(text, types).type_name
+
+
+def _expression(plan: list[dict[str, Any]]) -> str:
+    found: Any = plan[0]["extra_info"]["Expressions"]
+    if not isinstance(found, str):
+        raise NotSql("has several parts", -1)
+    return found
+
+
+def _implicit_casts(tree: Node) -> dict[int, str]:
+    casts: dict[int, str] = {}
+    plain: set[int] = set()
+    under_cast: set[int] = set()
+    for node in descendants(tree):
+        if node["class"] == "CAST" and not node["try_cast"]:
+            child = node["child"]
+            if child["class"] == "COLUMN_REF":
+                number, kind = int(child["column_names"][0][1:]), cast_type(node)
+                under_cast.add(id(child))
+                if casts.setdefault(number, kind) != kind:
+                    raise DoesNotBind("its arguments are of several types; cast them to one")
+            elif is_constant(child):
+                _compute(node)
+            else:
+                raise DoesNotBind("it casts inside, where a value may not fit; write the cast, and in parts")
+        elif node["class"] == "COLUMN_REF" and id(node) not in under_cast:
+            plain.add(int(node["column_names"][0][1:]))
+    if plain & casts.keys():
+        raise DoesNotBind("its arguments are of several types; cast them to one")
+    return casts
+
+
+def _compute(cast: Node) -> None:
+    """See that a constant fits the type to which DuckDB casts it."""
+    try:
+        ask(f"SELECT {written(cast)}")
+    except duckdb.Error:
+        raise DoesNotBind(f"{written(cast['child'])} is no {cast_type(cast)}") from None
+
+
+def cast_type(node: Node) -> str:
+    """Return the type that a cast names, as it is written."""
+    text = written(node | {"child": NULL, "try_cast": False})
+    return text.removeprefix("CAST(NULL AS ").removesuffix(")")
+
+
+def local(node: Node, constants: Sequence[bool]) -> str:
+    """Return the text of a node over `_0`, `_1` in the place of each child that is no constant."""
+    parts = [
+        child if constant else column(f"_{i}")
+        for i, (child, constant) in enumerate(zip(children(node), constants, strict=True))
+    ]
+    return written(with_children(node, parts))

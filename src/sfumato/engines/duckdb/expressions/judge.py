@@ -1,0 +1,182 @@
+"""Row expressions: judged on DuckDB's own syntax tree before anything is read, and made total.
+
+An expression may see one row and nothing else. What could see other rows (aggregates, windows,
+subqueries), change between calls (random, sequences), reach outside (settings, variables) or
+exhaust memory at will (repeat, range) is refused here; what could fail on a row is given a form that
+gives NULL there (`total`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sfumato.engines.duckdb.expressions.binding import DoesNotBind, is_constant, type_of
+from sfumato.engines.duckdb.expressions.part import NotTotal
+from sfumato.engines.duckdb.expressions.syntax import (
+    Node,
+    NotSql,
+    ask,
+    descendants,
+    parsed,
+    written,
+)
+from sfumato.engines.duckdb.expressions.total import FORMS, OF_CONSTANTS, OPERATORS, total
+from sfumato.engines.duckdb.text import identifier
+from sfumato.errors import ColumnError, QueryError, nearest
+from sfumato.query.engine import Column
+
+_ALLOWED = {
+    "COLUMN_REF",
+    "CONSTANT",
+    "FUNCTION",
+    "COMPARISON",
+    "CONJUNCTION",
+    "OPERATOR",
+    "CAST",
+    "CASE",
+    "BETWEEN",
+}
+_REFUSED = {
+    "SUBQUERY": "a subquery, which sees other rows",
+    "WINDOW": "a window function, which sees other rows",
+    "STAR": "a star; name the columns",
+    "LAMBDA": "a lambda; use plain functions of the row",
+    "PARAMETER": "a parameter; write the value itself",
+}
+_PREFIX = "SELECT (\n"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An admissible expression.
+
+    Args:
+        text: SQL that has its values and cannot raise.
+        type_name: DuckDB's name of its type.
+        columns: what it reads: the first parts of its names, case folded.
+        complete: columns that cannot be NULL where it is true: those of `x IS NOT NULL` and its ANDs.
+    """
+
+    text: str
+    type_name: str
+    columns: frozenset[str]
+    complete: frozenset[str]
+
+
+def judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
+    """Judge an expression of one row.
+
+    Args:
+        where: "filter" or "with_columns", for the error.
+        text: the expression.
+        columns: those that it may use.
+    Raises:
+        QueryError: it is none, or has a part that could raise on a row; the text says what and where.
+    """
+    tree = _parsed(where, text)
+    try:
+        for node in descendants(tree):
+            _check(where, text, node, columns)
+        part = total(tree, lambda node: _type_of_column(node, columns))
+        sql = written(part.node)
+    except NotTotal as error:
+        raise QueryError(_marked(where, text, _at(error.node), error.why)) from None
+    except RecursionError:
+        raise QueryError(
+            f"{where}: the expression is nested too deep; name its parts with with_columns"
+        ) from None
+    reads = frozenset(
+        n["column_names"][0].casefold() for n in descendants(tree) if n["class"] == "COLUMN_REF"
+    )
+    return Judged(sql, part.type_name, reads, frozenset(_complete_columns(tree)))
+
+
+def _parsed(where: str, text: str) -> Node:
+    try:
+        selected = parsed(f"{_PREFIX}{text}\n)")
+    except NotSql as error:
+        at = error.at - len(_PREFIX)
+        if error.at < 0:
+            raise QueryError(f"{where}: {text!r} {error.why}") from None
+        why = error.why
+        if at > len(text.encode()):  # what is read there is the end of our own parentheses
+            why = "ends too early, or has a ) too many"
+        raise QueryError(_marked(where, text, at, why)) from None
+    if len(selected) != 1:
+        raise QueryError(f"{where}: {text!r} is more than one SQL expression")
+    return selected[0]
+
+
+def _check(where: str, text: str, node: Node, columns: Mapping[str, Column]) -> None:
+    kind = node["class"]
+    if kind == "COLUMN_REF":
+        # DuckDB ignores case; a first part that is a column may have a field of a struct behind it.
+        if node["column_names"][0].casefold() not in {c.casefold() for c in columns}:
+            raise ColumnError.unknown(node["column_names"][0], columns, f"{where}: {text!r}")
+    elif kind == "FUNCTION":
+        _check_function(where, text, node)
+    elif kind == "OPERATOR" and node["type"] not in OPERATORS:
+        raise QueryError(_marked(where, text, _at(node), f"holds {node['type'].lower()}"))
+    elif kind not in _ALLOWED:
+        raise QueryError(_marked(where, text, _at(node), f"holds {_REFUSED.get(kind, kind.lower())}"))
+
+
+def _check_function(where: str, text: str, node: Node) -> None:
+    name = node["function_name"].lower()
+    if node.get("schema") or node.get("catalog"):
+        # A database file may hold a macro of any name, whose body is not in this tree.
+        why = f"names the schema of {name}; write the function alone"
+    elif node.get("filter") or node.get("distinct") or node["order_bys"]["orders"]:
+        why = f"gives {name} a clause of aggregates"
+    elif name in FORMS or (name in OF_CONSTANTS and is_constant(node)):
+        return
+    else:
+        sql = "SELECT DISTINCT function_type FROM duckdb_functions() WHERE lower(function_name) = ?"
+        kinds = {kind for (kind,) in ask(sql, [name])}
+        if kinds & {"aggregate", "table", "table_macro"}:
+            why = f"uses {name}, which is not a function of one row alone"
+        elif kinds:
+            why = f"uses {name}, which is not available here: it is not known to be safe on every row"
+        else:
+            near = nearest(name, FORMS)
+            why = f"uses {name}, which is not a function" + (f"; did you mean {near}?" if near else "")
+    raise QueryError(_marked(where, text, _at(node), why))
+
+
+def _type_of_column(node: Node, columns: Mapping[str, Column]) -> str:
+    name, *fields = node["column_names"]
+    kind = next(c.type_name for n, c in columns.items() if n.casefold() == name.casefold())
+    if kind.startswith("VARIANT"):
+        raise NotTotal(node, f"uses {name}, which is VARIANT; cast it before scan")
+    if not fields:
+        return kind
+    if kind == "JSON":
+        raise NotTotal(node, f"takes a part of JSON; write json_extract({name}, '$.{fields[0]}')")
+    try:
+        return type_of(".".join(["_0", *map(identifier, fields)]), (kind,))
+    except DoesNotBind as error:
+        raise NotTotal(node, f"does not fit the columns: {error}") from None
+
+
+def _complete_columns(tree: Node) -> set[str]:
+    if tree["type"] == "OPERATOR_IS_NOT_NULL":
+        (child,) = tree["children"]
+        if child["class"] == "COLUMN_REF" and len(child["column_names"]) == 1:
+            return {child["column_names"][0]}
+    if tree["type"] == "CONJUNCTION_AND":
+        return set().union(*(_complete_columns(child) for child in tree["children"]))
+    return set()
+
+
+def _at(node: Node) -> int:
+    at = int(node.get("query_location", 0))
+    return at - len(_PREFIX) if at < 2**63 else 0
+
+
+def _marked(where: str, text: str, at: int, why: str) -> str:
+    at = len(text.encode()[: max(at, 0)].decode(errors="ignore"))  # DuckDB counts bytes
+    line = text[:at].count("\n")
+    start = text.rfind("\n", 0, at) + 1
+    shown = text.split("\n")[line]
+    return f"{where}: the expression {why}\n    {shown}\n    {' ' * (at - start)}^"

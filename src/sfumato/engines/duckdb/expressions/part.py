@@ -1,0 +1,155 @@
+"""Parts of an expression that cannot raise, and the ways to make one of others.
+
+A *form* takes a call and its arguments, which are total already, and gives the call's total form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import duckdb
+
+from sfumato.engines.duckdb.expressions.binding import Bound, DoesNotBind, bound, local, type_of
+from sfumato.engines.duckdb.expressions.syntax import Node, ask, made, said, with_children, written
+
+# How long the text of an argument may be that stands twice in a total form.
+_TWICE = 4000
+INTEGERS = {
+    "TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19, "HUGEINT": 39,
+    "UTINYINT": 3, "USMALLINT": 5, "UINTEGER": 10, "UBIGINT": 20,
+}  # fmt: skip
+DATED = ("DATE", "TIMESTAMP")
+FLOATS = {"FLOAT", "DOUBLE"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of an expression in its total form.
+
+    Args:
+        node: its tree.
+        type_name: DuckDB's name of its type.
+        constant: whether it sees no column; DuckDB has then computed it once, without an error.
+    """
+
+    node: Node
+    type_name: str
+    constant: bool = False
+
+    @property
+    def text(self) -> str:
+        """The part as SQL."""
+        return written(self.node)
+
+
+Form = Callable[[Node, str, list[Part]], Part]
+
+
+class NotTotal(Exception):
+    """A part that has no form which cannot raise, and why."""
+
+    def __init__(self, node: Node, why: str) -> None:
+        super().__init__(why)
+        self.node, self.why = node, why
+
+
+def understood(node: Node, parts: list[Part]) -> Bound:
+    """Return what DuckDB makes of a node over total arguments."""
+    types = tuple(None if p.constant else p.type_name for p in parts)
+    return bound(local(with_children(node, [p.node for p in parts]), [p.constant for p in parts]), types)
+
+
+def plain(node: Node, name: str, parts: list[Part]) -> Part:
+    """Make the implicit casts of a node explicit, so that they give NULL where a value does not fit."""
+    found, parts = _without_casts(lambda parts: understood(node, parts), parts)
+    return Part(with_children(node, [p.node for p in parts]), found.type_name)
+
+
+def _without_casts(bind: Callable[[list[Part]], Bound], parts: list[Part]) -> tuple[Bound, list[Part]]:
+    # Arguments of other types may be cast to yet another one.
+    for _ in range(3):
+        found = bind(parts)
+        if not found.casts:
+            return found, parts
+        parts = [tried(p, found.casts[i]) if i in found.casts else p for i, p in enumerate(parts)]
+    raise DoesNotBind("its arguments are of several types; cast them to one")
+
+
+def tried(part: Part, kind: str) -> Part:
+    """Cast a part; a value that does not fit is NULL."""
+    if part.type_name == kind:
+        return part
+    return Part(made(f"TRY_CAST(_0 AS {kind})", part.node), type_of(f"CAST(NULL AS {kind})"))
+
+
+def over(template: str, *parts: Part) -> Part:
+    """Return SQL in which _0, _1 stand for parts; it must be total where its implicit casts are."""
+
+    def bind(parts: list[Part]) -> Bound:
+        shown = [f"({p.text})" if p.constant else f"_{i}" for i, p in enumerate(parts)]
+        types = tuple(None if p.constant else p.type_name for p in parts)
+        return bound(re.sub(r"_(\d)", lambda found: shown[int(found[1])], template), types)
+
+    found, total = _without_casts(bind, list(parts))
+    return Part(made(template, *(p.node for p in total)), found.type_name)
+
+
+def once(part: Part) -> Part:
+    """Return the part, if it is short enough to stand twice."""
+    if len(part.text) > _TWICE:
+        raise NotTotal(part.node, "is too long here; give it a name with with_columns(...) and use that")
+    return part
+
+
+def place(part: Part) -> Part:
+    """Return a place in a text or list; beyond 32 bits, where some functions raise, it is NULL."""
+    return tried(part, "INTEGER") if part.type_name in INTEGERS else part
+
+
+def constants(*numbers: int, then: Form = plain) -> Form:
+    """Return a form whose arguments of these numbers, from 0, must be constants, and ones that are taken.
+
+    A value of a row could raise there, or make a text as long as it likes. Some constants are refused only
+    when a row comes, so the call is made once on values that are not of any row.
+    """
+
+    def form(node: Node, name: str, parts: list[Part]) -> Part:
+        for part in (parts[i] for i in numbers if i < len(parts)):
+            if not part.constant:
+                raise NotTotal(part.node, f"gives {name} a column where it takes a constant here")
+        made_of_parts = then(node, name, parts)
+        for which in (0, 1):
+            _try_on_samples(node, name, parts, which)
+        return made_of_parts
+
+    return form
+
+
+def _try_on_samples(node: Node, name: str, parts: list[Part], which: int) -> None:
+    # At the ends of the calendar a number of nanoseconds does not fit.
+    days = ("0001-01-01", "9999-12-31")
+    samples = []
+    for i, part in enumerate(parts):
+        text = f"'{days[(i + which) % 2]}'" if part.type_name.startswith(DATED) else "'1'"
+        samples.append(part.node if part.constant else made(f"TRY_CAST({text} AS {part.type_name})"))
+    try:
+        ask(f"SELECT hash({written(with_children(node, samples))})")
+    except duckdb.Error as error:
+        raise NotTotal(node, f"uses {name} in a way that DuckDB does not know: {said(error)}") from None
+
+
+def renamed(node: Node, name: str) -> Node:
+    """Return a call of another function with the same arguments."""
+    return node | {"function_name": name, "qualified_name": {"path": [name]}}
+
+
+def nested(type_name: str) -> bool:
+    """Whether values of a type hold others."""
+    return type_name.endswith(("]", ")")) and not type_name.startswith(("DECIMAL", "ENUM"))
+
+
+def named(parts: list[Part]) -> str:
+    """Return the types of parts, without the labels of an enumeration, which are values of rows."""
+    return " and ".join(p.type_name.partition("(")[0] for p in parts)

@@ -1,0 +1,131 @@
+"""Total forms of what computes with texts, lists and JSON: nothing grows much beyond what it is given."""
+
+from __future__ import annotations
+
+from sfumato.engines.duckdb.expressions.binding import DoesNotBind
+from sfumato.engines.duckdb.expressions.part import (
+    Form,
+    NotTotal,
+    Part,
+    constants,
+    nested,
+    once,
+    over,
+    place,
+    plain,
+    tried,
+)
+from sfumato.engines.duckdb.expressions.syntax import Node, ask
+
+# How many characters of a text are taken by a function that can make it longer, or a list of its parts, and
+# how many texts are joined: a vector of 2,048 results stays within the memory of a small machine, also where
+# many columns are made.
+_LONGEST = 1 << 12
+_MOST_JOINED = 16
+_MOST_LISTED = 1000
+
+
+def _cut(part: Part, length: int = _LONGEST) -> Part:
+    return part if part.constant or part.type_name != "VARCHAR" else over(f'"left"(_0, {length})', part)
+
+
+def _joined(node: Node, name: str, parts: list[Part]) -> Part:
+    if any(nested(p.type_name) or p.type_name in ("BLOB", "BIT") for p in parts):
+        raise NotTotal(node, f"joins what is no text by {name}")
+    if len(parts) > _MOST_JOINED:
+        raise NotTotal(node, f"joins more than {_MOST_JOINED} texts at once; join them in steps")
+    return plain(node, name, [_cut(p) for p in parts])
+
+
+def _replaced(node: Node, name: str, parts: list[Part]) -> Part:
+    """Cut a text before its parts are replaced, so that the result cannot be longer than a text may be."""
+    if len(parts) < 3:
+        return plain(node, name, parts)
+    casts = ", ".join(f"CAST({p.text} AS VARCHAR)" for p in parts[1:3])
+    old, new = (len(value or "") for value in ask(f"SELECT {casts}")[0])
+    if name == "regexp_replace":  # it may match at each place, and repeat the match
+        old, new = 1, 2 * new + 1 if new else 0
+    if new <= old:
+        return plain(node, name, parts)
+    return plain(node, name, [_cut(parts[0], max(1, _LONGEST * max(old, 1) // new)), *parts[1:]])
+
+
+def _split(node: Node, name: str, parts: list[Part]) -> Part:
+    return plain(node, name, [_cut(parts[0]), *parts[1:]])
+
+
+def _split_part(node: Node, name: str, parts: list[Part]) -> Part:
+    if len(parts) != 3 or any(p.type_name != "VARCHAR" for p in parts[:2]):
+        raise DoesNotBind("split_part takes a text, a separator and a number")
+    text = once(_cut(parts[0]))
+    found = over("COALESCE(string_split(_0, _1)[_2], '')", text, parts[1], place(parts[2]))
+    return over("CASE WHEN _0 IS NOT NULL THEN _1 END", text, found)
+
+
+def _escaped(node: Node, name: str, parts: list[Part]) -> Part:
+    """Refuse a pattern that ends with its escape character: it raises on texts that match it that far."""
+    if len(parts) == 3:
+        ((pattern, escape),) = ask(
+            f"SELECT CAST({parts[1].text} AS VARCHAR), CAST({parts[2].text} AS VARCHAR)"
+        )
+        rest = iter(pattern or "")
+        if any(character == escape and next(rest, None) is None for character in rest):
+            raise NotTotal(parts[1].node, "is a pattern that ends with its escape character")
+    return plain(node, name, parts)
+
+
+def _placed(*numbers: int) -> Form:
+    """Return a form whose arguments of these numbers are places in a text or list."""
+
+    def form(node: Node, name: str, parts: list[Part]) -> Part:
+        return plain(node, name, [place(p) if i in numbers else p for i, p in enumerate(parts)])
+
+    return form
+
+
+def _list(node: Node, name: str, parts: list[Part]) -> Part:
+    if any(nested(p.type_name) for p in parts):
+        raise NotTotal(node, "makes a list of lists; a list holds plain values here")
+    if len(parts) > _MOST_LISTED:
+        raise NotTotal(node, f"makes a list of more than {_MOST_LISTED} values")
+    return plain(node, name, parts)
+
+
+def _json(node: Node, name: str, parts: list[Part]) -> Part:
+    if parts[0].type_name not in ("JSON", "VARCHAR"):
+        raise NotTotal(node, f"uses {name}, which takes JSON or text")
+    for part in parts[1:]:
+        if "*" in part.text:
+            raise NotTotal(part.node, "is a path with *, which finds many values; name one")
+    # A column may be declared JSON and hold what is none.
+    document = tried(tried(parts[0], "VARCHAR"), "JSON")
+    return plain(node, name, [document, *parts[1:]])
+
+
+_PLAIN = (
+    "^@ ~~ !~~ ~~* !~~* ~~~ ascii bit_length char_length character_length contains ends_with instr lcase "
+    "length length_grapheme len lower ltrim md5 nfc_normalize octet_length ord position prefix reverse rtrim "
+    "sha1 sha256 starts_with strip_accents strlen strpos suffix translate trim ucase unicode upper "
+    "array_contains array_position list_contains list_has list_position element_at struct_extract "
+    "constant_or_null hash greatest least json_valid"
+)
+_ESCAPES = "like_escape not_like_escape ilike_escape not_ilike_escape"
+_JSON = "->> json_array_length json_exists json_extract json_extract_string json_type json_value"
+
+FORMS: dict[str, Form] = {
+    **dict.fromkeys(_PLAIN.split(), plain),
+    **dict.fromkeys(_ESCAPES.split(), constants(1, 2, then=_escaped)),
+    **dict.fromkeys(("regexp_full_match", "regexp_matches"), constants(1, 2)),
+    "regexp_extract": constants(1, 2, 3),
+    "regexp_replace": constants(1, 2, 3, then=_replaced),
+    "replace": constants(1, 2, then=_replaced),
+    **dict.fromkeys(("||", "concat", "concat_ws"), _joined),
+    **dict.fromkeys(("split", "str_split", "string_split", "string_to_array"), _split),
+    **dict.fromkeys(("str_split_regex", "string_split_regex"), constants(1, 2, then=_split)),
+    "split_part": _split_part,
+    **dict.fromkeys(("left", "left_grapheme", "right", "right_grapheme"), _placed(1)),
+    **dict.fromkeys(("substr", "substring", "substring_grapheme"), _placed(1, 2)),
+    **dict.fromkeys(("array_extract", "list_element", "list_extract"), _placed(1)),
+    "list_value": _list,
+    **dict.fromkeys(_JSON.split(), constants(1, then=_json)),
+}

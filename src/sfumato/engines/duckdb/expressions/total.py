@@ -1,0 +1,143 @@
+"""Expressions that cannot raise: each part in a form that gives NULL where DuckDB would stop.
+
+DuckDB has TRY, but its optimizer moves expressions, also out of TRY, and a value that fails there costs a
+hundred times what others cost. So nothing here rests on TRY: every cast, written or implicit, becomes
+TRY_CAST, and what raises on some arguments is not given these. TRY around the whole is a second wall.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import duckdb
+
+from sfumato.engines.duckdb.expressions import numbers, texts, times
+from sfumato.engines.duckdb.expressions.binding import DoesNotBind, cast_type, type_of
+from sfumato.engines.duckdb.expressions.part import Form, NotTotal, Part, once, place, plain, tried
+from sfumato.engines.duckdb.expressions.syntax import (
+    Node,
+    ask,
+    children,
+    descendants,
+    made,
+    said,
+    with_children,
+)
+
+# Types that a cast may name. Others hold others, grow, or crash on deep values (VARIANT).
+_TYPES = (
+    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
+    "UBIGINT", "FLOAT", "DOUBLE", "DECIMAL", "VARCHAR", "DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS",
+    "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", "TIME", "UUID", "JSON",
+)  # fmt: skip
+
+
+def total(tree: Node, type_of_column: Callable[[Node], str]) -> Part:
+    """Return the total form of an expression whose parts are all admitted.
+
+    Args:
+        tree: as `syntax.parsed` gives it.
+        type_of_column: the type of a reference to a column.
+    Raises:
+        NotTotal: with the part that has none.
+    """
+    made_of: dict[int, Part] = {}
+    # Parents come before their children, so backwards each part is made of parts that are made.
+    for node in reversed(list(descendants(tree))):
+        parts = [made_of.pop(id(child)) for child in children(node)]
+        if node["class"] == "COLUMN_REF":
+            part = Part(node, type_of_column(node))
+        elif node["class"] == "CONSTANT" or all(p.constant for p in parts):
+            part = Part(node, "", constant=True)  # computed where it is used, as a whole
+        else:
+            part = _part(node, [_computed(p) for p in parts])
+        made_of[id(node)] = part
+    return _computed(made_of[id(tree)])
+
+
+def _computed(part: Part) -> Part:
+    """Compute a constant, once, for its type and to see that it can be computed."""
+    if not part.constant or part.type_name:
+        return part
+    try:
+        ask(f"SELECT hash({part.text})")
+        return Part(part.node, type_of(part.text), constant=True)
+    except duckdb.Error as error:
+        raise NotTotal(part.node, f"cannot be computed: {said(error)}") from None
+    except DoesNotBind as error:
+        raise NotTotal(part.node, f"does not fit: {error}") from None
+
+
+def _part(node: Node, parts: list[Part]) -> Part:
+    try:
+        match node["class"], node["type"]:
+            case "FUNCTION", _:
+                name = node["function_name"].lower()
+                return FORMS[name](node, name, parts)
+            case "CAST", _:
+                return Part(with_children(node, [p.node for p in parts]) | {"try_cast": True}, _cast(node))
+            case ("CONJUNCTION", _) | (_, "OPERATOR_NOT"):
+                return Part(with_children(node, [tried(p, "BOOLEAN").node for p in parts]), "BOOLEAN")
+            case _, "OPERATOR_IS_NULL" | "OPERATOR_IS_NOT_NULL":
+                return Part(with_children(node, [p.node for p in parts]), "BOOLEAN")
+            case _, "OPERATOR_TRY":
+                return parts[0]
+            case _, "ARRAY_EXTRACT" | "ARRAY_SLICE" | "STRUCT_EXTRACT":
+                return _extracted(node, parts)
+        return plain(node, "", parts)
+    except DoesNotBind as error:
+        raise NotTotal(node, f"does not fit its columns: {error}") from None
+
+
+def _cast(node: Node) -> str:
+    try:
+        kind = type_of(f"CAST(NULL AS {cast_type(node)})")
+    except DoesNotBind:
+        raise NotTotal(node, "casts to a type that is not known") from None
+    if kind.partition("(")[0] not in _TYPES:
+        raise NotTotal(node, f"casts to {kind.partition('(')[0]}, which is not available here")
+    return kind
+
+
+def _extracted(node: Node, parts: list[Part]) -> Part:
+    if parts[0].type_name in ("JSON", "VARIANT"):
+        raise NotTotal(node, "takes a part of JSON; write json_extract(..., '$.name') for it")
+    return plain(node, "", [parts[0], *map(place, parts[1:])])
+
+
+def _if(node: Node, name: str, parts: list[Part]) -> Part:
+    if len(parts) != 3:
+        raise DoesNotBind("if takes a condition and two values")
+    return plain(made("CASE WHEN _0 THEN _1 ELSE _2 END", *(p.node for p in parts)), name, parts)
+
+
+def _if_null(node: Node, name: str, parts: list[Part]) -> Part:
+    if len(parts) != 2:
+        raise DoesNotBind("ifnull takes two values")
+    return plain(made("COALESCE(_0, _1)", *(p.node for p in parts)), name, parts)
+
+
+def _null_if(node: Node, name: str, parts: list[Part]) -> Part:
+    if len(parts) != 2:
+        raise DoesNotBind("nullif takes two values")
+    same = plain(made("_0 = _1", *(p.node for p in parts)), name, parts)
+    null = Part(made("NULL"), '"NULL"', constant=True)
+    value = once(parts[0])
+    form = made("CASE WHEN _0 THEN _1 ELSE _2 END", same.node, null.node, value.node)
+    return plain(form, name, [same, null, value])
+
+
+# What an expression may call: functions of their arguments alone. Each was tried on hostile arguments of
+# every type that it takes; one that is not listed may be safe, but nobody has looked.
+FORMS: dict[str, Form] = {
+    **numbers.FORMS, **times.FORMS, **texts.FORMS, "if": _if, "ifnull": _if_null, "nullif": _null_if,
+}  # fmt: skip
+# Of constants alone: INTERVAL 3 MONTH is read as to_months(...).
+OF_CONSTANTS = {
+    "to_years", "to_quarters", "to_months", "to_weeks", "to_days", "to_hours", "to_minutes", "to_seconds",
+    "to_milliseconds", "to_microseconds",
+}  # fmt: skip
+OPERATORS = {
+    "COMPARE_IN", "COMPARE_NOT_IN", "OPERATOR_NOT", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL",
+    "OPERATOR_COALESCE", "OPERATOR_TRY", "ARRAY_EXTRACT", "ARRAY_SLICE", "STRUCT_EXTRACT",
+}  # fmt: skip
