@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 
 from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.noise import Words
+from sfumato.ownership import Owned
 from sfumato.query import output
 from sfumato.query.noising import NoisyBatch
 from sfumato.query.plan import Plan
@@ -32,17 +34,24 @@ _NOT_KEPT = (
 )
 
 
-class Release:
+class Release(Owned):
     """A noisy table that is safe to publish, with its error bars, explanation and cost.
 
     The noise is drawn when the result is first looked at, and once: every later look sees the same
-    numbers. `write` streams; a result that was only written is read back from its file.
+    numbers. `write` streams; a result that was only written is read back from its file. A process that
+    is forked from this one sees the same numbers where they were drawn before, and else draws none;
+    there are no copies.
 
     Args:
         plan: what to do.
         unsafe_words: a source of random words for tests; with any but the secure source the result
             is not private.
     """
+
+    _elsewhere = (
+        "drawn in two places, its noise would be two releases for one price. Look at it first and pass on "
+        "what to_arrow() gives, or make another release there"
+    )
 
     def __init__(self, plan: Plan, unsafe_words: Words | None = None) -> None:
         if unsafe_words is not None and not isinstance(unsafe_words, Words):
@@ -62,7 +71,7 @@ class Release:
 
     def to_arrow(self) -> pa.Table:
         """Return the released table: key columns, then the outputs, sorted by key."""
-        with self._lock:
+        with self._turn():
             if self._table is None:
                 if self._written is not None:
                     self._table = output.read(self._written)
@@ -98,7 +107,7 @@ class Release:
             RefusalError: the release was streamed to a file, which keeps outputs alone.
         """
         _check_confidence(confidence)
-        with self._lock:
+        with self._turn():
             if self._written is not None and self._batches is None:
                 raise RefusalError(_NOT_KEPT)
             batches = self._draw_all()
@@ -119,7 +128,7 @@ class Release:
         target = output.checked_path(path)
         if confidence is not None:
             check_error_columns(self.plan, confidence)
-        with self._lock:
+        with self._turn():
             if confidence is not None and simultaneous and self._written is None:
                 confidence = self._each(confidence, self._draw_all())
             kept = self._batches
@@ -147,19 +156,32 @@ class Release:
         numbers = sum(b.keys.num_rows for b in batches) * len(self.plan.requirements.estimates)
         return 1.0 - (1.0 - confidence) / max(int(numbers), 1)
 
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One look at a time. What is drawn may be shown elsewhere, where nobody gives the lock back."""
+        if self._at_home:
+            with self._lock:
+                yield
+        else:
+            yield
+
     def _draw_all(self) -> list[NoisyBatch]:
         if self._batches is None:
             self._batches = list(self._draw())
         return self._batches
 
     def _draw(self) -> Iterator[NoisyBatch]:
-        """Draw the noise. Runs at most once for a release: a second draw would leak."""
+        """Draw the noise. At most once for a release, and in one place: a second draw would leak."""
+        self._check_home()
         if self._started:
             raise RefusalError(
                 "this release failed while its noise was drawn; a second draw would spend a second "
                 "budget. Ask for a new release"
             )
         self._started = True
+        return self._drawn()
+
+    def _drawn(self) -> Iterator[NoisyBatch]:
         plan = self.plan
         trees = any(isinstance(s, QuantileTree) for s in plan.requirements.statistics)
         engine = plan.question.table.engine
