@@ -9,12 +9,14 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
 from sfumato.engines.duckdb.expressions import Expressions, complete_columns
 from sfumato.engines.duckdb.sources import NO_ARROW, Source, connect, open_source
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import EngineError, ParameterError, QueryError
 from sfumato.noise import Words
+from sfumato.ownership import Owned
 from sfumato.query.engine import Column, Derive, ExactQuery, Filter, Kind, Schema, Step
 from sfumato.query.plan import Plan
 from sfumato.query.release import Release
@@ -28,14 +30,15 @@ _OPAQUE = (
 )  # fmt: skip
 
 
-class DuckDBEngine:
+class DuckDBEngine(Owned):
     """Evaluates exact queries on one source. Made by `DuckDBEngine.open`."""
 
     name = "DuckDB"
+    _called = "table"
+    _elsewhere = "its database, and what that has spilled, would be shared; call sf.scan there"
 
     def __init__(self, source: Source) -> None:
-        self._source = source
-        self._expressions = Expressions(source.connection)
+        self._opened, self._judge = source, Expressions(source.connection)
         self._schemas: dict[tuple[Step, ...], Schema] = {}
         self._running: duckdb.DuckDBPyConnection | None = None
 
@@ -43,6 +46,16 @@ class DuckDBEngine:
     def open(cls, source: Any, timezone: str | None = None) -> DuckDBEngine:
         """Open a source as `sfumato.scan` takes it; rows in memory perhaps in another time zone."""
         return cls(open_source(source, timezone))
+
+    @property
+    def _source(self) -> Source:
+        self._check_home()
+        return self._opened
+
+    @property
+    def _expressions(self) -> Expressions:
+        self._check_home()
+        return self._judge
 
     @property
     def timezone(self) -> str:
@@ -129,6 +142,7 @@ class DuckDBEngine:
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield exact statistics, sorted by key."""
         self._running = cursor = self._source.cursor()
+        spill.ready()
         if query.public_keys is not None:
             aliases = [f"k{i}" for i in range(len(query.keys))]
             cursor.register(PUBLIC_KEYS, query.public_keys.rename_columns(aliases))
@@ -160,7 +174,8 @@ class DuckDBEngine:
 
     def progress(self) -> float | None:
         """Return the share of the running query that is done, for a display; None where unknown."""
-        percent = -1.0 if self._running is None else self._running.query_progress()
+        running = self._running if self._at_home else None
+        percent = -1.0 if running is None else running.query_progress()
         return percent / 100 if percent >= 0 else None
 
 

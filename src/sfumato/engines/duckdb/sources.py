@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import glob
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.errors import EngineError, nearest
 
@@ -36,18 +35,11 @@ MEMORY_LIMIT = "600MB"
 NO_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
-@cache
-def _spill_folder() -> tempfile.TemporaryDirectory[str]:
-    """Return a folder that only this user may enter, removed when the process ends."""
-    return tempfile.TemporaryDirectory(prefix="sfumato-")
-
-
-def connect(timezone: str | None = None, spill: str | None = None) -> duckdb.DuckDBPyConnection:
+def connect(timezone: str | None = None) -> duckdb.DuckDBPyConnection:
     """Open a database in memory that sees no Python variable and keeps what it spills to itself.
 
     Args:
         timezone: in which times with a zone are read as texts, dates and hours; None for this machine's.
-        spill: a folder that only this user may enter; None for one of this process.
     """
     connection = duckdb.connect(
         config={
@@ -55,9 +47,12 @@ def connect(timezone: str | None = None, spill: str | None = None) -> duckdb.Duc
             "memory_limit": MEMORY_LIMIT,
             "preserve_insertion_order": False,
             "python_enable_replacements": False,
-            "temp_directory": spill or _spill_folder().name,
+            # Not encrypted: what DuckDB carries along has no random numbers fit for keys, and its extension
+            # that has them brings a network file system, and would have to be downloaded.
+            "temp_directory": spill.place(),
         }
     )
+    spill.keep(connection)
     if timezone is not None:
         try:
             connection.execute(f"SET GLOBAL TimeZone = {literal(timezone)}")

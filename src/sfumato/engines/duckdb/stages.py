@@ -12,9 +12,7 @@ sums add up. What one worker holds of a unit is bounded by the limit of groups, 
 
 from __future__ import annotations
 
-import os
 import secrets
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,6 +24,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.engine import DuckDBEngine, batches
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS
 from sfumato.engines.duckdb.sources import connect
@@ -33,6 +32,7 @@ from sfumato.engines.duckdb.staged_sql import PARTIALS, TOTALS, StagedSql
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import EngineError
 from sfumato.measurements.wide import int64_values
+from sfumato.ownership import process
 from sfumato.query.engine import ExactQuery, Schema
 from sfumato.transformations import QuantileTree
 
@@ -158,7 +158,8 @@ class Stages:
                 f"a worker has DuckDB {duckdb.__version__}, but the release was made with {self.version}; "
                 "install the same version everywhere, as its hash divides units among workers"
             )
-        with _database(os.getpid(), self.timezone)[0].cursor() as opened:
+        spill.ready()
+        with _database(process(), self.timezone).cursor() as opened:
             self._add_public_keys(opened, shard)
             yield opened
 
@@ -184,15 +185,14 @@ class Stages:
 
 
 @cache
-def _database(process: int, zone: str) -> tuple[duckdb.DuckDBPyConnection, tempfile.TemporaryDirectory[str]]:
+def _database(of: tuple[int, int], zone: str) -> duckdb.DuckDBPyConnection:
     """Open the database of this process: a new one for each stage takes longer than a small stage.
 
     Its connections share memory and a folder, but no table; what one spilled goes when it is closed.
     """
-    spill = tempfile.TemporaryDirectory(prefix="sfumato-")
-    database = connect(zone, spill.name)
+    database = connect(zone)
     database.execute("SET threads = 1")
-    return database, spill
+    return database
 
 
 def _as_declared(batch: pa.RecordBatch, rows: pa.Schema) -> pa.RecordBatch:
