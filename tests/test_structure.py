@@ -18,6 +18,7 @@ BELOW = {
     "errors": set(),
     "exact": {"errors"},
     "ownership": {"errors"},
+    "files": {"errors"},
     "noise": {"errors", "exact", "ownership"},
     "framework": {"errors", "exact", "ownership"},
     "budget": {"errors", "exact", "noise", "framework"},
@@ -28,6 +29,7 @@ BELOW = {
         "errors",
         "exact",
         "ownership",
+        "files",
         "noise",
         "framework",
         "budget",
@@ -47,9 +49,9 @@ BELOW = {
     },
     "beam": {"engines"},
     "spark": {"engines"},
-    "audit": {"errors", "exact", "noise"},
+    "audit": {"errors", "exact", "files", "noise"},
     "testing": {"errors", "exact", "noise", "budget", "transformations", "query", "audit"},
-    "cli": {"errors", "exact", "query", "engines", "audit"},
+    "cli": {"errors", "exact", "files", "query", "engines", "audit"},
 }
 
 

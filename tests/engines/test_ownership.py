@@ -145,7 +145,7 @@ def test_a_child_asks_nothing_of_its_parents_database(in_child):
         kind, text = in_child(look)
         assert kind is RefusalError
         assert "call sf.scan there" in text
-    assert in_child(lambda: asked.table.engine.progress()) is None
+    assert in_child(asked.table.engine.progress) is None
     assert set(in_child(lambda: shown(release()))) == {"k", "n"}
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sfumato.errors import ParameterError, QueryError, RefusalError
+from sfumato.files import check_no_source
 from sfumato.noise import Words
 from sfumato.ownership import Owned
 from sfumato.query import output
@@ -62,7 +63,8 @@ class Release(Owned):
         self._batches: list[NoisyBatch] | None = None
         self._table: pa.Table | None = None
         self._started = False
-        self._written: Path | None = None
+        # Where to, and what tells that file from any other.
+        self._written: tuple[Path, tuple[int, ...]] | None = None
 
     @property
     def spent(self) -> tuple[float, float]:
@@ -74,7 +76,7 @@ class Release(Owned):
         with self._turn():
             if self._table is None:
                 if self._written is not None:
-                    self._table = output.read(self._written)
+                    self._table = output.read(*self._written)
                 else:
                     batches = self._draw_all()
                     self._table = pa.Table.from_batches([b.outputs() for b in batches]).combine_chunks()
@@ -118,14 +120,20 @@ class Release(Owned):
     def write(self, path: str | Path, *, confidence: float | None = None, simultaneous: bool = False) -> None:
         """Write the released table to .parquet, .csv or .json (one object a line).
 
-        A release that was not looked at before is streamed, a batch of groups at a time.
+        A release that was not looked at before is streamed, a batch of groups at a time. A file of that
+        name is replaced, when the new one is complete.
 
         Args:
             path: where to; the ending names the format.
             confidence: also write error bars, in columns named `<output>_error`.
             simultaneous: as for `errors`; it needs the number of groups, so nothing is streamed.
+        Raises:
+            ParameterError: the path is not admissible, or is a file that the rows come from.
+            RefusalError: error bars of a release that was streamed to a file are asked for.
+            OSError: the file cannot be written; nothing is drawn where that shows before.
         """
         target = output.checked_path(path)
+        self.check_no_source(target)
         if confidence is not None:
             check_error_columns(self.plan, confidence)
         with self._turn():
@@ -135,12 +143,24 @@ class Release(Owned):
             if kept is None and self._written is not None:
                 if confidence is not None:
                     raise RefusalError(_NOT_KEPT)
-                output.write(target, iter(output.read(self._written).to_batches()))
+                output.write(target, iter(output.read(*self._written).to_batches()))
                 return
-            source = iter(kept) if kept is not None else self._draw()
-            output.write(target, (batch.outputs(confidence) for batch in source))
+            written = output.write(target, self._outputs(kept, confidence))
             if kept is None:
-                self._written = target
+                self._written = target, written
+
+    def check_no_source(self, path: Path, name: str = "output path") -> None:
+        """Refuse to write where the rows come from; called by all that writes files about a release.
+
+        Raises:
+            ParameterError: the path, which came by the parameter `name`, is a file that is read.
+        """
+        check_no_source(path, getattr(self.plan.question.table.engine, "files", ()), name)
+
+    def _outputs(self, kept: list[NoisyBatch] | None, confidence: float | None) -> Iterator[pa.RecordBatch]:
+        """Yield outputs; noise that was not drawn before is, once the file is there."""
+        for batch in self._draw() if kept is None else kept:
+            yield batch.outputs(confidence)
 
     def explain(self) -> Explanation:
         """Return each step with its bounds, noise scale and share of the budget."""

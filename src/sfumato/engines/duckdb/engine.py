@@ -58,6 +58,11 @@ class DuckDBEngine(Owned):
         return self._judge
 
     @property
+    def files(self) -> tuple[str, ...]:
+        """The paths and patterns that rows are read from; none where they are in memory."""
+        return self._opened.files
+
+    @property
     def timezone(self) -> str:
         """The time zone in which times with a zone are read as texts, dates and hours."""
         rows = self._source.cursor().execute("SELECT current_setting('TimeZone')").fetchall()

@@ -75,6 +75,7 @@ class Source:
         complete: columns whose declared type admits no missing value.
         table: rows in memory, under the relation's name.
         pending: what brings the rows in before the first query.
+        files: the paths and patterns that are read.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Source:
     complete: frozenset[str] = frozenset()
     table: pa.Table | None = None
     pending: Callable[[duckdb.DuckDBPyConnection], None] | None = None
+    files: tuple[str, ...] = ()
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """Return a cursor that sees the relation; what is registered belongs to one cursor alone."""
@@ -252,7 +254,7 @@ def _open_path(path: str) -> Source:
             f"scan: {path!r} cannot be read as {suffix.removeprefix('.')}; it is empty, damaged, or "
             "another kind of file"
         ) from None
-    return Source(path, relation, connection, complete)
+    return Source(path, relation, connection, complete, files=(path,))
 
 
 def _database(path: str) -> tuple[str, str, str]:
@@ -288,4 +290,4 @@ def _open_database(file: str, table: str) -> Source:
     relation = f"stored.{identifier(schema)}.{identifier(name)}"
     rows = connection.execute(f"DESCRIBE {relation}").fetchall()
     complete = frozenset(r[0] for r in rows if r[2] == "NO" and r[1] not in ("FLOAT", "DOUBLE"))
-    return Source(f"{file}/{table}", relation, connection, complete)
+    return Source(f"{file}/{table}", relation, connection, complete, files=(file,))
