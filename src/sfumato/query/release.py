@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sfumato.errors import ParameterError, QueryError, RefusalError
+from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError, in_own_words
 from sfumato.files import check_no_source
 from sfumato.noise import Words
 from sfumato.ownership import Owned
@@ -205,8 +205,9 @@ class Release(Owned):
         plan = self.plan
         trees = any(isinstance(s, QuantileTree) for s in plan.requirements.statistics)
         engine = plan.question.table.engine
-        for batch in engine.statistics(plan.exact, BATCH_TREES if trees else BATCH_GROUPS):
-            yield self._noisy(batch)
+        with in_own_words(_stopped, Exception):
+            for batch in engine.statistics(plan.exact, BATCH_TREES if trees else BATCH_GROUPS):
+                yield self._noisy(batch)
 
     def _noisy(self, batch: pa.RecordBatch) -> NoisyBatch:
         return self.plan.noising.draw(batch, self._words)
@@ -227,6 +228,11 @@ def check_error_columns(plan: Plan, confidence: object) -> None:
             raise QueryError(
                 f"confidence: the error bars of {name!r} need the name {name + '_error'!r}, which is taken"
             )
+
+
+def _stopped(error: Exception) -> EngineError:
+    kind = type(error).__name__
+    return EngineError(f"the release stopped at a {kind}, whose text is left out, as it may quote rows")
 
 
 def _check_confidence(confidence: object) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -14,7 +16,7 @@ from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
 from sfumato.engines.duckdb.expressions import Expressions, complete_columns
 from sfumato.engines.duckdb.sources import NO_ARROW, Source, connect, open_source
 from sfumato.engines.duckdb.text import identifier
-from sfumato.errors import EngineError, ParameterError, QueryError
+from sfumato.errors import EngineError, ParameterError, QueryError, in_own_words
 from sfumato.noise import Words
 from sfumato.ownership import Owned
 from sfumato.query.engine import Column, Derive, ExactQuery, Filter, Kind, Schema, Step
@@ -84,9 +86,11 @@ class DuckDBEngine(Owned):
         return self._schemas[key]
 
     def _declared(self) -> Schema:
-        described = self._describe(f"SELECT * FROM {self._source.relation}")
+        with in_own_words(self._stopped, duckdb.Error):
+            described = self._describe(f"SELECT * FROM {self._source.relation}")
         return {name: _column(type_name, name not in self._source.complete) for name, type_name in described}
 
+    @in_own_words()
     def _after(self, before: tuple[Step, ...], step: Step) -> Schema:
         schema = dict(self.schema(before))
         where = "with_columns" if isinstance(step, Derive) else "filter"
@@ -95,13 +99,13 @@ class DuckDBEngine(Owned):
         try:
             described = dict(self._describe(stepped(self._source.relation, [*before, step], columns)))
         except duckdb.Error as error:
-            text = str(error).partition("\n")[0]
+            text = _without_labels(str(error)).partition("\n")[0]
             raise QueryError(f"{where}: {step.expression!r} does not fit the columns: {text}") from None
         if isinstance(step, Filter):
             # NaN is a value to SQL, so a column of floats can still lack one.
             for name in complete_columns(tree):
                 if name in schema and schema[name].type_name not in ("FLOAT", "DOUBLE"):
-                    schema[name] = _column(schema[name].type_name, False)
+                    schema[name] = replace(schema[name], missing=False)
             return schema
         # Names are equal whatever their case, so this may stand in the place of another.
         kept = {n: c for n, c in schema.items() if n.casefold() != step.name.casefold()}
@@ -111,6 +115,7 @@ class DuckDBEngine(Owned):
         rows = self._source.cursor().execute(f"DESCRIBE {select}").fetchall()
         return [(row[0], row[1]) for row in rows]
 
+    @in_own_words()
     def public_keys(self, keys: Sequence[str], values: object, steps: Sequence[Step]) -> pa.Table:
         """Return public keys with the key columns' types, sorted."""
         schema = self.schema(steps)
@@ -126,7 +131,7 @@ class DuckDBEngine(Owned):
         casts = []
         for key in keys:
             name, column = identifier(key), schema[key]
-            cast = f"TRY_CAST({name} AS {column.type_name})"
+            cast = f"TRY_CAST({name} AS {column.declared or column.type_name})"
             changed = f"{name} IS NOT NULL AND {cast} IS NULL"
             if column.kind.numeric:
                 changed += f" OR TRY_CAST({name} AS DOUBLE) <> TRY_CAST({cast} AS DOUBLE)"
@@ -158,15 +163,15 @@ class DuckDBEngine(Owned):
             self.schema(query.steps),
             secrets.randbits(64),
         ).text()
-        try:
+        with in_own_words(self._stopped, Exception):
             self._source.load(cursor)
             yield from batches(cursor, text, batch_rows)
-        except (duckdb.Error, pa.ArrowException, OSError):
-            # The library's own text may quote rows.
-            raise EngineError(
-                f"{self._source.name}: DuckDB stopped while it read the rows. The file may have changed or "
-                "be damaged, or memory or disk ran out"
-            ) from None
+
+    def _stopped(self, error: Exception) -> EngineError:
+        return EngineError(
+            f"{self._opened.name}: DuckDB stopped while it read the rows. The file may have changed or "
+            "be damaged, or memory or disk ran out"
+        )
 
     def release(self, plan: Plan, *, unsafe_words: Words | None = None, confidence: object = None) -> Release:
         """Return the release, whose noise is drawn when it is first looked at."""
@@ -193,15 +198,24 @@ def batches(connection: duckdb.DuckDBPyConnection, text: str, batch_rows: int) -
     yield from reader
 
 
-def _column(type_name: str, missing: bool) -> Column:
+def _column(declared: str, missing: bool) -> Column:
+    type_name = _without_labels(declared)
     if type_name in _INTEGERS:
-        return Column(Kind.INTEGER, type_name, missing)
-    if type_name in ("FLOAT", "DOUBLE") or type_name.startswith("DECIMAL"):
-        return Column(Kind.REAL, type_name, missing)
-    if type_name == "BOOLEAN":
-        return Column(Kind.BOOLEAN, type_name, missing)
-    opaque = type_name.endswith("]") or type_name.startswith(_OPAQUE)
-    return Column(Kind.OPAQUE if opaque else Kind.OTHER, type_name, missing)
+        kind = Kind.INTEGER
+    elif type_name in ("FLOAT", "DOUBLE") or type_name.startswith("DECIMAL"):
+        kind = Kind.REAL
+    elif type_name == "BOOLEAN":
+        kind = Kind.BOOLEAN
+    else:
+        opaque = type_name.endswith("]") or type_name.startswith(_OPAQUE)
+        kind = Kind.OPAQUE if opaque else Kind.OTHER
+    return Column(kind, type_name, missing, None if type_name == declared else declared)
+
+
+def _without_labels(text: str) -> str:
+    """Leave the labels out of ENUM types; all that follows, where a label's end cannot be told."""
+    bare = re.sub(r"ENUM\('(?:[^']|'')*'(?:, '(?:[^']|'')*')*\)", "ENUM", text)
+    return re.sub(r"ENUM\s*\(.*", "ENUM", bare, flags=re.DOTALL)
 
 
 def _as_table(keys: Sequence[str], values: Any) -> pa.Table:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.text import identifier, literal
-from sfumato.errors import EngineError, nearest
+from sfumato.errors import EngineError, in_own_words, nearest
 
 READERS = {
     ".parquet": "read_parquet({path})",
@@ -35,6 +35,7 @@ MEMORY_LIMIT = "600MB"
 NO_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
+@in_own_words()
 def connect(timezone: str | None = None) -> duckdb.DuckDBPyConnection:
     """Open a database in memory that sees no Python variable and keeps what it spills to itself.
 
@@ -99,6 +100,14 @@ class Source:
             self.pending(cursor)
 
 
+def _unreadable(error: Exception) -> EngineError:
+    kind = type(error).__name__
+    return EngineError(
+        f"scan: the source cannot be read: {kind}, whose text is left out, as it may quote rows"
+    )
+
+
+@in_own_words(_unreadable, Exception)
 def open_source(source: Any, timezone: str | None = None) -> Source:
     """Open what `sfumato.scan` takes.
 

@@ -30,7 +30,7 @@ from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS
 from sfumato.engines.duckdb.sources import connect
 from sfumato.engines.duckdb.staged_sql import PARTIALS, TOTALS, StagedSql
 from sfumato.engines.duckdb.text import identifier
-from sfumato.errors import EngineError
+from sfumato.errors import EngineError, in_own_words
 from sfumato.measurements.wide import int64_values
 from sfumato.ownership import process
 from sfumato.query.engine import ExactQuery, Schema
@@ -108,11 +108,13 @@ class Stages:
     def partials(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Payload]:
         """Sum any part of the rows by unit and group."""
         with self._connection() as connection:
-            typed = (_as_declared(batch, self.rows) for batch in batches)
-            connection.register("arriving", pa.RecordBatchReader.from_batches(self.rows, typed))
-            yield from _guarded(self._partials(connection))
+            yield from _guarded(self._partials(connection, batches))
 
-    def _partials(self, connection: duckdb.DuckDBPyConnection) -> Iterator[Payload]:
+    def _partials(
+        self, connection: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[Payload]:
+        typed = (_as_declared(batch, self.rows) for batch in batches)
+        connection.register("arriving", pa.RecordBatchReader.from_batches(self.rows, typed))
         connection.execute(f"CREATE TEMP TABLE {ROWS} AS FROM arriving")
         yield from _payloads(connection, self._sql.partials(self.shards))
 
@@ -127,15 +129,15 @@ class Stages:
 
     def joined_partials(self, payloads: Iterable[bytes]) -> list[bytes]:
         """Add up partial sums of one shard that came in several parts."""
-        with self._connection() as connection:
+        with in_own_words(_stopped, Exception), self._connection() as connection:
             _load(connection, PARTIALS, self.partial_types, payloads)
-            return [p.data for p in _guarded(_payloads(connection, self._sql.joined_partials()))]
+            return [p.data for p in _payloads(connection, self._sql.joined_partials())]
 
     def joined_totals(self, payloads: Iterable[bytes]) -> list[bytes]:
         """Add up totals of one shard of groups that came in several parts."""
-        with self._connection() as connection:
+        with in_own_words(_stopped, Exception), self._connection() as connection:
             _load(connection, TOTALS, self.total_types, payloads)
-            return [p.data for p in _guarded(_payloads(connection, self._sql.joined_totals()))]
+            return [p.data for p in _payloads(connection, self._sql.joined_totals())]
 
     def merged(
         self, shard: int | None, payloads: Iterable[bytes], batch_rows: int
@@ -242,9 +244,10 @@ def _stream(batches: Sequence[pa.RecordBatch]) -> bytes:
     return bytes(sink.getvalue())
 
 
+def _stopped(error: Exception) -> EngineError:
+    return EngineError("a worker's DuckDB stopped; memory or disk ran out, or rows changed type")
+
+
 def _guarded(items: Iterator[T]) -> Iterator[T]:
-    try:
+    with in_own_words(_stopped, Exception):
         yield from items
-    except (duckdb.Error, pa.ArrowException, OSError):
-        # The library's own text may quote rows.
-        raise EngineError("a worker's DuckDB stopped; memory or disk ran out, or rows changed type") from None
