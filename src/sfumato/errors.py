@@ -15,7 +15,8 @@ No text of an error, and not whether it comes, depends on private rows.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 
 class SfumatoError(Exception):
@@ -67,6 +68,43 @@ class EngineError(SfumatoError):
 
 class RefusalError(SfumatoError):
     """There is no safe answer to this, as the question alone shows."""
+
+
+@contextmanager
+def in_own_words(
+    says: Callable[[Exception], SfumatoError] | None = None, *foreign: type[Exception]
+) -> Iterator[None]:
+    """Let no foreign error out of a block, or of a function that this decorates, nor behind one of ours.
+
+    The text of a foreign error may quote rows, and `raise ... from None` keeps it as `__context__`, where
+    loggers and debuggers find it. What runs in a generator needs a block inside it.
+
+    Args:
+        says: makes our error of a foreign one, whose text it had better leave out; None lets it pass.
+        foreign: which errors; our own pass as they are, but for what is behind them.
+
+    >>> def says(error):
+    ...     return EngineError("the file cannot be read")
+    >>> try:
+    ...     with in_own_words(says, ValueError):
+    ...         int("a private value")
+    ... except EngineError as error:
+    ...     print(error, error.__cause__, error.__context__)
+    the file cannot be read None None
+    """
+    try:
+        yield
+    except SfumatoError as error:
+        error.__cause__ = error.__context__ = None
+        raise
+    except foreign as error:
+        if says is None:
+            raise
+        ours = says(error)
+        try:
+            raise ours from None
+        finally:
+            ours.__context__ = None
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

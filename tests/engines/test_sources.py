@@ -126,7 +126,7 @@ def test_a_release_is_drawn_once(tmp_path):
     release.write(tmp_path / "out.parquet", confidence=0.9)
     release.write(tmp_path / "out.csv")
     assert pq.read_table(tmp_path / "out.parquet").select(first.column_names).equals(first)
-    assert output.read(tmp_path / "out.csv").equals(first)
+    assert pa.csv.read_csv(tmp_path / "out.csv").equals(first)
     assert release.errors(0.9).num_rows == first.num_rows
 
 
@@ -192,7 +192,7 @@ def test_a_killed_process_leaves_nothing_that_looks_complete(tmp_path):
     done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
     assert done.returncode == -signal.SIGKILL
     (part,) = tmp_path.iterdir()
-    assert part.name == "out.parquet.part"
+    assert part.suffix == ".part"
     with pytest.raises(pa.ArrowInvalid):
         pq.read_table(part)
 

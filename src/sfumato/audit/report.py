@@ -10,6 +10,7 @@ from typing import Any
 
 from sfumato.audit.literals import literal
 from sfumato.errors import ParameterError
+from sfumato.files import replacing
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,9 @@ class Report:
         writers = {".html": self.to_html, ".json": self.to_json, ".txt": self.__str__}
         path = Path(path)
         text = writers[written_suffix(path)]()
-        path.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8", errors="replace")
+        whole = text if text.endswith("\n") else f"{text}\n"
+        with replacing(path) as file:
+            file.write(whole.encode("utf-8", errors="replace"))
 
 
 def written_suffix(path: Path, name: str = "path") -> str:

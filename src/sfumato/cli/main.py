@@ -188,6 +188,9 @@ class _Job:
         self._check_paths()
         with Watch("Planning"):
             release = self._plan()
+        # Before anything is drawn, printed or written.
+        for path in [*self.outputs, *filter(None, [self.plot])]:
+            release.check_no_source(path, "--plot" if path is self.plot else "--output")
         if self.explain:
             print_explanation(console, release.explain())
         if self.dry_run:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import EngineError, ParameterError
+from sfumato.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,6 +44,8 @@ def checked_plot(path: str | Path) -> Path:
         raise ParameterError("plot path", str(path), "a name that ends in .png or .svg")
     if not target.parent.is_dir():
         raise ParameterError("plot path", str(path), "in a folder that exists")
+    if target.is_dir():
+        raise ParameterError("plot path", str(path), "the name of a file, not of a folder")
     if find_spec("matplotlib") is None:
         raise EngineError("plot: matplotlib is not installed; install it with: pip install 'sfumato[plot]'")
     return target
@@ -65,17 +68,14 @@ def bar_chart(
         EngineError: matplotlib is not installed.
     """
     target = checked_plot(path)
+    release.check_no_source(target, "plot path")
     chart = _Chart.of(release, confidence, simultaneous)
-    part = target.with_name(target.name + ".part")
     with _plain_style():
         figure = _figure(chart)
         kind = target.suffix.lower().removeprefix(".")
         metadata = {"Date": None} if kind == "svg" else {"Software": None}
-        try:
-            figure.savefig(part, format=kind, dpi=160, metadata=metadata)
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
+        with replacing(target) as file:
+            figure.savefig(file, format=kind, dpi=160, metadata=metadata)
 
 
 @dataclass(frozen=True)

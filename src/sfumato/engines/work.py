@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sfumato.engines.duckdb.stages import Stages
+from sfumato.errors import EngineError, in_own_words
 from sfumato.noise import KeyedWords
 from sfumato.query.noising import Noising, NoisyBatch
 from sfumato.query.output import regular
@@ -61,14 +62,20 @@ class Work:
     def noisy(self, shard: int, payloads: Iterable[bytes]) -> Iterator[NoisyBatch]:
         """Yield all groups of one shard with their noise; at least one batch."""
         rows = BATCH_TREES if self.stages.has_trees else BATCH_GROUPS
-        # Noise goes by batches, so where one ends must not depend on how they were computed.
-        for batch in regular(self.stages.merged(shard, payloads, rows), rows):
-            yield self.noising.draw(batch, KeyedWords(self.secret, digest(batch)))
+        with in_own_words(_stopped, Exception):
+            # Noise goes by batches, so where one ends must not depend on how they were computed.
+            for batch in regular(self.stages.merged(shard, payloads, rows), rows):
+                yield self.noising.draw(batch, KeyedWords(self.secret, digest(batch)))
 
     @property
     def schema(self) -> pa.Schema:
         """The columns of the outputs."""
         return next(self.released(0, ())).schema
+
+
+def _stopped(error: Exception) -> EngineError:
+    kind = type(error).__name__
+    return EngineError(f"a worker stopped at a {kind}, whose text is left out, as it may quote rows")
 
 
 def digest(batch: pa.RecordBatch) -> bytes:

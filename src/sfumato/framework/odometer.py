@@ -10,15 +10,16 @@ from sfumato.framework.core import Measurement, distance_in
 from sfumato.framework.domains import Domain
 from sfumato.framework.measures import Filter
 from sfumato.framework.metrics import Metric
+from sfumato.ownership import Owned
 
 
-class Odometer:
+class Odometer(Owned):
     """Release about one input until a budget is spent.
 
     What is asked, and for how much, may depend on everything released before. All that is ever released
     is within the budget, which holds for the measures that are a `Filter`. An ask that does not fit is
     refused before anything is drawn, and costs nothing; whether it fits depends on maps alone, never on
-    the data. Several threads may ask.
+    the data. Several threads may ask, of the process that made it alone; there are no copies.
 
     Args:
         data: a member of the domain; it is not looked at but by what is asked.
@@ -45,6 +46,11 @@ class Odometer:
     Source:
         see `Filter`; docs/proofs/odometer.md.
     """
+
+    _elsewhere = (
+        "what is asked in two places would be counted in neither; give each place an odometer of its own"
+    )
+    _refusal = BudgetError
 
     def __init__(
         self, data: Any, domain: Domain, metric: Metric, measure: Filter, budget: Any, d_in: Any = 1
@@ -79,8 +85,10 @@ class Odometer:
             The release.
         Raises:
             QueryError: its domain, metric or measure is another.
-            BudgetError: it would lose more than is left, or claims to lose less than nothing.
+            BudgetError: it would lose more than is left, or claims to lose less than nothing, or this is
+                another process than that which made the odometer.
         """
+        self._check_home()
         self._check_spaces(measurement)
         loss = measurement.privacy_map(self._d_in)
         if not self._measure.within(self._measure.total([]), loss):

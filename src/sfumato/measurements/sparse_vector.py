@@ -13,16 +13,18 @@ from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import as_int, positive, positive_int
 from sfumato.framework import AtomDomain, Linear, LInfDistance, Measurement, PureDP, VectorDomain
 from sfumato.noise import Laplace, Words
+from sfumato.ownership import Owned
 
 # Noise is drawn in 64-bit integers: up to this scale it reaches their end with probability below e^(-2^22).
 LARGEST_SCALE = 2**40
 
 
-class AboveThreshold:
+class AboveThreshold(Owned):
     """Say of one value after another whether it is above a threshold, until `positives` of them were.
 
     All answers together are epsilon-DP, epsilon = distance / scale, where two inputs are as far apart as
     the most that any of the values differs. Which value is asked for next may depend on the answers before.
+    It answers in the process that made it alone; there are no copies.
 
     Args:
         scale: number greater than 0, in the unit of the values.
@@ -44,6 +46,11 @@ class AboveThreshold:
         algorithm 7 without its numbers, its optimal split of epsilon. Proof: docs/proofs/above_threshold.md.
     """
 
+    _elsewhere = (
+        "answers in two places would be counted in neither; make another there, with a budget of its own"
+    )
+    _refusal = BudgetError
+
     def __init__(self, scale: Any, threshold: int, positives: int = 1, *, words: Words | None = None) -> None:
         self._threshold = _whole(threshold, "threshold", shown=threshold)
         self.positives = positive_int(positives, "positives")
@@ -63,9 +70,10 @@ class AboveThreshold:
         Args:
             value: whole number.
         Raises:
-            BudgetError: all positive answers are given.
+            BudgetError: all positive answers are given, or this is another process than that which made it.
             ParameterError: value is not a whole number.
         """
+        self._check_home()
         exact = _whole(value, "value", shown=type(value).__name__)
         with self._lock:
             if self._left == 0:

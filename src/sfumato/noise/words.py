@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import ParameterError
+from sfumato.ownership import Owned
 
 Words64 = NDArray[np.uint64]
 
@@ -20,16 +21,6 @@ Words64 = NDArray[np.uint64]
 words_per_key = 1 << 28
 _chunk = 1 << 14
 _zeros = bytes(8 * _chunk)
-_forks = 0
-
-
-def _count_fork() -> None:
-    global _forks  # noqa: PLW0603 - a process-wide fact, changed by the operating system alone
-    _forks += 1
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_count_fork)
 
 
 class Words(ABC):
@@ -57,11 +48,12 @@ class _CounterWords(Words):
         return words[:count]
 
 
-class SecureWords(_CounterWords):
+class SecureWords(Owned, _CounterWords):
     """Words from AES-256-CTR under a key and nonce of the operating system.
 
     A child process after a fork gets a fresh key before its first word, and so does anybody who has used
-    2^28 words. One instance serves one thread; `default_words` keeps one for each.
+    2^28 words. There are no copies, which would give the same words. One instance serves one thread;
+    `default_words` keeps one for each.
 
     >>> SecureWords().take(3).shape
     (3,)
@@ -70,17 +62,19 @@ class SecureWords(_CounterWords):
         NIST SP 800-38A (counter mode).
     """
 
+    _elsewhere = "a copy would give out the same words; take SecureWords() there"
+
     def __init__(self) -> None:
         self._renew()
 
     def _renew(self) -> None:
         super().__init__(os.urandom(32), os.urandom(16))
         self._left = words_per_key
-        self._home = (os.getpid(), _forks)
+        self._settle()
 
     def take(self, count: int) -> Words64:
         """Return the next `count` words, under a fresh key where one is due."""
-        if self._home != (os.getpid(), _forks) or count > self._left:
+        if not self._at_home or count > self._left:
             self._renew()
         self._left -= count
         return super().take(count)

@@ -36,13 +36,15 @@ class Column:
 
     Args:
         kind: what it holds.
-        type_name: the engine's name of the type, for messages.
+        type_name: the engine's name of the type, for messages: without labels, which may come from rows.
         missing: whether a row may lack a value (NULL or NaN), as far as the declared types tell.
+        declared: the type as the engine's SQL has it, where that is more; not for messages.
     """
 
     kind: Kind
     type_name: str
     missing: bool = True
+    declared: str | None = field(default=None, repr=False)
 
     @property
     def values(self) -> AtomDomain:

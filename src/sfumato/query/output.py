@@ -6,39 +6,48 @@ import importlib.util
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from sfumato.errors import EngineError, ParameterError
+from sfumato.errors import EngineError, ParameterError, RefusalError
+from sfumato.files import identity, replacing
 
 FORMATS = (".parquet", ".csv", ".json")
 ROW_GROUP = 1 << 16
+_OTHER = (
+    "{} is no longer the file that this release was written to, which alone holds its numbers: it is gone, "
+    "or was changed since. Call to_arrow() before write(), and both see the same numbers"
+)
 
 
 def checked_path(path: str | Path) -> Path:
     """Return the path, if its ending names a format and its folder is there.
 
     Raises:
-        ParameterError: another ending, or no such folder.
+        ParameterError: another ending, no such folder, or a folder itself.
     """
     target = Path(path)
     if target.suffix.lower() not in FORMATS:
         raise ParameterError("output path", str(path), "a name that ends in .parquet, .csv or .json")
     if not target.parent.is_dir():
         raise ParameterError("output path", str(path), "in a folder that exists")
+    if target.is_dir():
+        raise ParameterError("output path", str(path), "the name of a file, not of a folder")
     return target
 
 
-def write(path: Path, batches: Iterator[pa.RecordBatch]) -> None:
-    """Write batches as they come; a file appears under its name only when it is complete."""
-    part = path.with_name(path.name + ".part")
+def write(path: Path, batches: Iterator[pa.RecordBatch]) -> tuple[int, ...]:
+    """Write batches as they come; a file appears under its name only when it is complete.
+
+    Returns:
+        What tells this file from any other, for `read`.
+    """
     writers = {".parquet": _write_parquet, ".csv": _write_csv, ".json": _write_json}
-    try:
-        writers[path.suffix.lower()](part, regular(batches))
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(path) as file:
+        writers[path.suffix.lower()](file, regular(batches))
+        file.flush()
+        return identity(file)
 
 
 def regular(batches: Iterator[pa.RecordBatch], rows: int | None = None) -> Iterator[pa.RecordBatch]:
@@ -64,18 +73,30 @@ def regular(batches: Iterator[pa.RecordBatch], rows: int | None = None) -> Itera
         yield from rest or [pa.RecordBatch.from_pylist([], schema=schema)]
 
 
-def read(path: Path) -> pa.Table:
-    """Read back what `write` wrote."""
-    if path.suffix.lower() == ".parquet":
-        import pyarrow.parquet
+def read(path: Path, written: tuple[int, ...]) -> pa.Table:
+    """Read back what `write` wrote.
 
-        return pyarrow.parquet.read_table(path)
-    if path.suffix.lower() == ".csv":
-        import pyarrow.csv
+    Raises:
+        RefusalError: it is gone, or something else is there now.
+    """
+    try:
+        file = path.open("rb")
+    except OSError:
+        file = None
+    if file is None:
+        raise RefusalError(_OTHER.format(path))
+    with file:
+        if identity(file) != written:
+            raise RefusalError(_OTHER.format(path))
+        if path.suffix.lower() == ".parquet":
+            import pyarrow.parquet
 
-        return pyarrow.csv.read_csv(path)
-    with path.open(encoding="utf-8") as lines:
-        return pa.Table.from_pylist([json.loads(line) for line in lines])
+            return pyarrow.parquet.read_table(file)
+        if path.suffix.lower() == ".csv":
+            import pyarrow.csv
+
+            return pyarrow.csv.read_csv(file)
+        return pa.Table.from_pylist([json.loads(line) for line in file])
 
 
 def require(module: str, extra: str) -> None:
@@ -84,26 +105,27 @@ def require(module: str, extra: str) -> None:
         raise EngineError(f"{module} is not installed; install it with: pip install 'sfumato[{extra}]'")
 
 
-def _write_parquet(path: Path, batches: Iterator[pa.RecordBatch]) -> None:
+def _write_parquet(file: BinaryIO, batches: Iterator[pa.RecordBatch]) -> None:
     from pyarrow.parquet import ParquetWriter, write_table
 
-    if not _written(path, batches, ParquetWriter):
-        write_table(pa.table({}), path)
+    if not _written(file, batches, ParquetWriter):
+        write_table(pa.table({}), file)
 
 
-def _write_csv(path: Path, batches: Iterator[pa.RecordBatch]) -> None:
+def _write_csv(file: BinaryIO, batches: Iterator[pa.RecordBatch]) -> None:
     from pyarrow.csv import CSVWriter
 
-    if not _written(path, batches, CSVWriter):
-        path.touch()
+    _written(file, batches, CSVWriter)
 
 
-def _written(path: Path, batches: Iterator[pa.RecordBatch], make: Callable[[Path, pa.Schema], Any]) -> bool:
+def _written(
+    file: BinaryIO, batches: Iterator[pa.RecordBatch], make: Callable[[BinaryIO, pa.Schema], Any]
+) -> bool:
     """Write batches by a writer of the first one's schema; False where there is no batch."""
     writer: Any = None
     try:
         for batch in batches:
-            writer = writer or make(path, batch.schema)
+            writer = writer or make(file, batch.schema)
             writer.write_batch(batch)
     finally:
         if writer is not None:
@@ -111,8 +133,7 @@ def _written(path: Path, batches: Iterator[pa.RecordBatch], make: Callable[[Path
     return writer is not None
 
 
-def _write_json(path: Path, batches: Iterator[pa.RecordBatch]) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        for batch in batches:
-            for row in batch.to_pylist():
-                file.write(json.dumps(row, default=str, ensure_ascii=False) + "\n")
+def _write_json(file: BinaryIO, batches: Iterator[pa.RecordBatch]) -> None:
+    for batch in batches:
+        for row in batch.to_pylist():
+            file.write(json.dumps(row, default=str, ensure_ascii=False).encode() + b"\n")

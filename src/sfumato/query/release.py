@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sfumato.errors import ParameterError, QueryError, RefusalError
+from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError, in_own_words
+from sfumato.files import check_no_source
 from sfumato.noise import Words
+from sfumato.ownership import Owned
 from sfumato.query import output
 from sfumato.query.noising import NoisyBatch
 from sfumato.query.plan import Plan
@@ -32,17 +35,24 @@ _NOT_KEPT = (
 )
 
 
-class Release:
+class Release(Owned):
     """A noisy table that is safe to publish, with its error bars, explanation and cost.
 
     The noise is drawn when the result is first looked at, and once: every later look sees the same
-    numbers. `write` streams; a result that was only written is read back from its file.
+    numbers. `write` streams; a result that was only written is read back from its file. A process that
+    is forked from this one sees the same numbers where they were drawn before, and else draws none;
+    there are no copies.
 
     Args:
         plan: what to do.
         unsafe_words: a source of random words for tests; with any but the secure source the result
             is not private.
     """
+
+    _elsewhere = (
+        "drawn in two places, its noise would be two releases for one price. Look at it first and pass on "
+        "what to_arrow() gives, or make another release there"
+    )
 
     def __init__(self, plan: Plan, unsafe_words: Words | None = None) -> None:
         if unsafe_words is not None and not isinstance(unsafe_words, Words):
@@ -53,7 +63,8 @@ class Release:
         self._batches: list[NoisyBatch] | None = None
         self._table: pa.Table | None = None
         self._started = False
-        self._written: Path | None = None
+        # Where to, and what tells that file from any other.
+        self._written: tuple[Path, tuple[int, ...]] | None = None
 
     @property
     def spent(self) -> tuple[float, float]:
@@ -62,10 +73,10 @@ class Release:
 
     def to_arrow(self) -> pa.Table:
         """Return the released table: key columns, then the outputs, sorted by key."""
-        with self._lock:
+        with self._turn():
             if self._table is None:
                 if self._written is not None:
-                    self._table = output.read(self._written)
+                    self._table = output.read(*self._written)
                 else:
                     batches = self._draw_all()
                     self._table = pa.Table.from_batches([b.outputs() for b in batches]).combine_chunks()
@@ -98,7 +109,7 @@ class Release:
             RefusalError: the release was streamed to a file, which keeps outputs alone.
         """
         _check_confidence(confidence)
-        with self._lock:
+        with self._turn():
             if self._written is not None and self._batches is None:
                 raise RefusalError(_NOT_KEPT)
             batches = self._draw_all()
@@ -109,29 +120,47 @@ class Release:
     def write(self, path: str | Path, *, confidence: float | None = None, simultaneous: bool = False) -> None:
         """Write the released table to .parquet, .csv or .json (one object a line).
 
-        A release that was not looked at before is streamed, a batch of groups at a time.
+        A release that was not looked at before is streamed, a batch of groups at a time. A file of that
+        name is replaced, when the new one is complete.
 
         Args:
             path: where to; the ending names the format.
             confidence: also write error bars, in columns named `<output>_error`.
             simultaneous: as for `errors`; it needs the number of groups, so nothing is streamed.
+        Raises:
+            ParameterError: the path is not admissible, or is a file that the rows come from.
+            RefusalError: error bars of a release that was streamed to a file are asked for.
+            OSError: the file cannot be written; nothing is drawn where that shows before.
         """
         target = output.checked_path(path)
+        self.check_no_source(target)
         if confidence is not None:
             check_error_columns(self.plan, confidence)
-        with self._lock:
+        with self._turn():
             if confidence is not None and simultaneous and self._written is None:
                 confidence = self._each(confidence, self._draw_all())
             kept = self._batches
             if kept is None and self._written is not None:
                 if confidence is not None:
                     raise RefusalError(_NOT_KEPT)
-                output.write(target, iter(output.read(self._written).to_batches()))
+                output.write(target, iter(output.read(*self._written).to_batches()))
                 return
-            source = iter(kept) if kept is not None else self._draw()
-            output.write(target, (batch.outputs(confidence) for batch in source))
+            written = output.write(target, self._outputs(kept, confidence))
             if kept is None:
-                self._written = target
+                self._written = target, written
+
+    def check_no_source(self, path: Path, name: str = "output path") -> None:
+        """Refuse to write where the rows come from; called by all that writes files about a release.
+
+        Raises:
+            ParameterError: the path, which came by the parameter `name`, is a file that is read.
+        """
+        check_no_source(path, getattr(self.plan.question.table.engine, "files", ()), name)
+
+    def _outputs(self, kept: list[NoisyBatch] | None, confidence: float | None) -> Iterator[pa.RecordBatch]:
+        """Yield outputs; noise that was not drawn before is, once the file is there."""
+        for batch in self._draw() if kept is None else kept:
+            yield batch.outputs(confidence)
 
     def explain(self) -> Explanation:
         """Return each step with its bounds, noise scale and share of the budget."""
@@ -147,24 +176,38 @@ class Release:
         numbers = sum(b.keys.num_rows for b in batches) * len(self.plan.requirements.estimates)
         return 1.0 - (1.0 - confidence) / max(int(numbers), 1)
 
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One look at a time. What is drawn may be shown elsewhere, where nobody gives the lock back."""
+        if self._at_home:
+            with self._lock:
+                yield
+        else:
+            yield
+
     def _draw_all(self) -> list[NoisyBatch]:
         if self._batches is None:
             self._batches = list(self._draw())
         return self._batches
 
     def _draw(self) -> Iterator[NoisyBatch]:
-        """Draw the noise. Runs at most once for a release: a second draw would leak."""
+        """Draw the noise. At most once for a release, and in one place: a second draw would leak."""
+        self._check_home()
         if self._started:
             raise RefusalError(
                 "this release failed while its noise was drawn; a second draw would spend a second "
                 "budget. Ask for a new release"
             )
         self._started = True
+        return self._drawn()
+
+    def _drawn(self) -> Iterator[NoisyBatch]:
         plan = self.plan
         trees = any(isinstance(s, QuantileTree) for s in plan.requirements.statistics)
         engine = plan.question.table.engine
-        for batch in engine.statistics(plan.exact, BATCH_TREES if trees else BATCH_GROUPS):
-            yield self._noisy(batch)
+        with in_own_words(_stopped, Exception):
+            for batch in engine.statistics(plan.exact, BATCH_TREES if trees else BATCH_GROUPS):
+                yield self._noisy(batch)
 
     def _noisy(self, batch: pa.RecordBatch) -> NoisyBatch:
         return self.plan.noising.draw(batch, self._words)
@@ -185,6 +228,11 @@ def check_error_columns(plan: Plan, confidence: object) -> None:
             raise QueryError(
                 f"confidence: the error bars of {name!r} need the name {name + '_error'!r}, which is taken"
             )
+
+
+def _stopped(error: Exception) -> EngineError:
+    kind = type(error).__name__
+    return EngineError(f"the release stopped at a {kind}, whose text is left out, as it may quote rows")
 
 
 def _check_confidence(confidence: object) -> None:

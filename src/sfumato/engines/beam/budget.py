@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 from fractions import Fraction
-from typing import Any, NoReturn
+from typing import Any
 
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.errors import BudgetError
+from sfumato.ownership import Owned
 
 
-class Budget:
+class Budget(Owned):
     """An (epsilon, delta) that aggregations draw on when they are applied, and that cannot be overspent.
 
-    By basic composition: epsilons add up, deltas add up, exactly. From several threads too.
+    By basic composition: epsilons add up, deltas add up, exactly. From several threads too, but in the
+    process that made it alone.
 
     Args:
         epsilon, delta: all that may be spent. A float is taken as exactly its binary value, and ten times
@@ -28,6 +30,11 @@ class Budget:
     sfumato.errors.BudgetError: epsilon='0.5' is more than is left of the budget: 0.25, so that 0.25 is...
     """
 
+    _elsewhere = (
+        "what is spent in two places would be counted in neither; give each place a budget of its own"
+    )
+    _refusal = BudgetError
+
     def __init__(self, epsilon: Any, delta: Any = 0) -> None:
         self._epsilon, self._delta = admissible_epsilon(epsilon), admissible_delta(delta)
         self._lock = threading.Lock()
@@ -41,8 +48,10 @@ class Budget:
         """Take a share.
 
         Raises:
-            BudgetError: it is not admissible, or more than is left; nothing is taken then.
+            BudgetError: it is not admissible, or more than is left, or this is another process than that
+                which made the budget; nothing is taken then.
         """
+        self._check_home()
         eps: Fraction = admissible_epsilon(epsilon)
         dlt: Fraction = admissible_delta(delta)
         with self._lock:
@@ -57,6 +66,3 @@ class Budget:
                         "give shares that add up to the budget as texts ('0.1') or Fractions"
                     )
             self._epsilon, self._delta = self._epsilon - eps, self._delta - dlt
-
-    def __reduce__(self) -> NoReturn:
-        raise BudgetError("a budget cannot be copied: what both copies spend would not be counted")

@@ -10,12 +10,14 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql
 from sfumato.engines.duckdb.expressions import Judged, judged
 from sfumato.engines.duckdb.sources import NO_ARROW, Source, connect, open_source
-from sfumato.engines.duckdb.text import identifier
-from sfumato.errors import EngineError, ParameterError, QueryError
+from sfumato.engines.duckdb.text import identifier, without_labels
+from sfumato.errors import EngineError, ParameterError, QueryError, in_own_words
 from sfumato.noise import Words
+from sfumato.ownership import Owned
 from sfumato.query.engine import Column, Derive, ExactQuery, Filter, Kind, Schema, Step
 from sfumato.query.plan import Plan
 from sfumato.query.release import Release
@@ -29,13 +31,15 @@ _OPAQUE = (
 )  # fmt: skip
 
 
-class DuckDBEngine:
+class DuckDBEngine(Owned):
     """Evaluates exact queries on one source. Made by `DuckDBEngine.open`."""
 
     name = "DuckDB"
+    _called = "table"
+    _elsewhere = "its database, and what that has spilled, would be shared; call sf.scan there"
 
     def __init__(self, source: Source) -> None:
-        self._source = source
+        self._opened = source
         self._judged: dict[tuple[Step, ...], Judged] = {}
         self._schemas: dict[tuple[Step, ...], Schema] = {}
         self._running: duckdb.DuckDBPyConnection | None = None
@@ -44,6 +48,16 @@ class DuckDBEngine:
     def open(cls, source: Any, timezone: str | None = None) -> DuckDBEngine:
         """Open a source as `sfumato.scan` takes it; rows in memory perhaps in another time zone."""
         return cls(open_source(source, timezone))
+
+    @property
+    def _source(self) -> Source:
+        self._check_home()
+        return self._opened
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The paths and patterns that rows are read from; none where they are in memory."""
+        return self._opened.files
 
     @property
     def timezone(self) -> str:
@@ -67,7 +81,8 @@ class DuckDBEngine:
         return self._schemas[key]
 
     def _declared(self) -> Schema:
-        described = self._describe(f"SELECT * FROM {self._source.relation}")
+        with in_own_words(self._stopped, duckdb.Error):
+            described = self._describe(f"SELECT * FROM {self._source.relation}")
         return {name: _column(type_name, name not in self._source.complete) for name, type_name in described}
 
     def total(self, query: ExactQuery) -> ExactQuery:
@@ -79,6 +94,7 @@ class DuckDBEngine:
         self.schema(steps)
         return [self._judged[tuple(steps[: i + 1])] for i in range(len(steps))]
 
+    @in_own_words()
     def _after(self, before: tuple[Step, ...], step: Step) -> Schema:
         schema = dict(self.schema(before))
         where = "with_columns" if isinstance(step, Derive) else "filter"
@@ -87,7 +103,7 @@ class DuckDBEngine:
             # NaN is a value to SQL, so a column of floats can still lack one.
             for name in one.complete:
                 if name in schema and schema[name].type_name not in ("FLOAT", "DOUBLE"):
-                    schema[name] = _column(schema[name].type_name, False)
+                    schema[name] = replace(schema[name], missing=False)
             return schema
         # Names are equal whatever their case, so this may stand in the place of another.
         kept = {n: c for n, c in schema.items() if n.casefold() != step.name.casefold()}
@@ -97,6 +113,7 @@ class DuckDBEngine:
         rows = self._source.cursor().execute(f"DESCRIBE {select}").fetchall()
         return [(row[0], row[1]) for row in rows]
 
+    @in_own_words()
     def public_keys(self, keys: Sequence[str], values: object, steps: Sequence[Step]) -> pa.Table:
         """Return public keys with the key columns' types, sorted."""
         schema = self.schema(steps)
@@ -112,7 +129,7 @@ class DuckDBEngine:
         casts = []
         for key in keys:
             name, column = identifier(key), schema[key]
-            cast = f"TRY_CAST({name} AS {column.type_name})"
+            cast = f"TRY_CAST({name} AS {column.declared or column.type_name})"
             changed = f"{name} IS NOT NULL AND {cast} IS NULL"
             if column.kind.numeric:
                 changed += f" OR TRY_CAST({name} AS DOUBLE) <> TRY_CAST({cast} AS DOUBLE)"
@@ -133,6 +150,7 @@ class DuckDBEngine:
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield exact statistics, sorted by key."""
         self._running = cursor = self._source.cursor()
+        spill.ready()
         if query.public_keys is not None:
             aliases = [f"k{i}" for i in range(len(query.keys))]
             cursor.register(PUBLIC_KEYS, query.public_keys.rename_columns(aliases))
@@ -143,15 +161,15 @@ class DuckDBEngine:
             self.schema(query.steps),
             secrets.randbits(64),
         ).text()
-        try:
+        with in_own_words(self._stopped, Exception):
             self._source.load(cursor)
             yield from batches(cursor, text, batch_rows)
-        except (duckdb.Error, pa.ArrowException, OSError):
-            # The library's own text may quote rows.
-            raise EngineError(
-                f"{self._source.name}: DuckDB stopped while it read the rows. The file may have changed or "
-                "be damaged, or memory or disk ran out"
-            ) from None
+
+    def _stopped(self, error: Exception) -> EngineError:
+        return EngineError(
+            f"{self._opened.name}: DuckDB stopped while it read the rows. The file may have changed or "
+            "be damaged, or memory or disk ran out"
+        )
 
     def release(self, plan: Plan, *, unsafe_words: Words | None = None, confidence: object = None) -> Release:
         """Return the release, whose noise is drawn when it is first looked at."""
@@ -164,7 +182,8 @@ class DuckDBEngine:
 
     def progress(self) -> float | None:
         """Return the share of the running query that is done, for a display; None where unknown."""
-        percent = -1.0 if self._running is None else self._running.query_progress()
+        running = self._running if self._at_home else None
+        percent = -1.0 if running is None else running.query_progress()
         return percent / 100 if percent >= 0 else None
 
 
@@ -177,15 +196,18 @@ def batches(connection: duckdb.DuckDBPyConnection, text: str, batch_rows: int) -
     yield from reader
 
 
-def _column(type_name: str, missing: bool) -> Column:
+def _column(declared: str, missing: bool) -> Column:
+    type_name = without_labels(declared)
     if type_name in _INTEGERS:
-        return Column(Kind.INTEGER, type_name, missing)
-    if type_name in ("FLOAT", "DOUBLE") or type_name.startswith("DECIMAL"):
-        return Column(Kind.REAL, type_name, missing)
-    if type_name == "BOOLEAN":
-        return Column(Kind.BOOLEAN, type_name, missing)
-    opaque = type_name.endswith("]") or type_name.startswith(_OPAQUE)
-    return Column(Kind.OPAQUE if opaque else Kind.OTHER, type_name, missing)
+        kind = Kind.INTEGER
+    elif type_name in ("FLOAT", "DOUBLE") or type_name.startswith("DECIMAL"):
+        kind = Kind.REAL
+    elif type_name == "BOOLEAN":
+        kind = Kind.BOOLEAN
+    else:
+        opaque = type_name.endswith("]") or type_name.startswith(_OPAQUE)
+        kind = Kind.OPAQUE if opaque else Kind.OTHER
+    return Column(kind, type_name, missing, None if type_name == declared else declared)
 
 
 def _as_table(keys: Sequence[str], values: Any) -> pa.Table:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import glob
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.text import identifier, literal
-from sfumato.errors import EngineError, nearest
+from sfumato.errors import EngineError, in_own_words, nearest
 
 READERS = {
     ".parquet": "read_parquet({path})",
@@ -38,18 +37,12 @@ NO_OPTIMIZERS = "common_subexpressions,scalar_fn_pushdown,type_pushdown"
 NO_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
-@cache
-def _spill_folder() -> tempfile.TemporaryDirectory[str]:
-    """Return a folder that only this user may enter, removed when the process ends."""
-    return tempfile.TemporaryDirectory(prefix="sfumato-")
-
-
-def connect(timezone: str | None = None, spill: str | None = None) -> duckdb.DuckDBPyConnection:
+@in_own_words()
+def connect(timezone: str | None = None) -> duckdb.DuckDBPyConnection:
     """Open a database in memory that sees no Python variable and keeps what it spills to itself.
 
     Args:
         timezone: in which times with a zone are read as texts, dates and hours; None for this machine's.
-        spill: a folder that only this user may enter; None for one of this process.
     """
     connection = duckdb.connect(
         config={
@@ -58,9 +51,12 @@ def connect(timezone: str | None = None, spill: str | None = None) -> duckdb.Duc
             "memory_limit": MEMORY_LIMIT,
             "preserve_insertion_order": False,
             "python_enable_replacements": False,
-            "temp_directory": spill or _spill_folder().name,
+            # Not encrypted: what DuckDB carries along has no random numbers fit for keys, and its extension
+            # that has them brings a network file system, and would have to be downloaded.
+            "temp_directory": spill.place(),
         }
     )
+    spill.keep(connection)
     if timezone is not None:
         try:
             connection.execute(f"SET GLOBAL TimeZone = {literal(timezone)}")
@@ -83,6 +79,7 @@ class Source:
         complete: columns whose declared type admits no missing value.
         table: rows in memory, under the relation's name.
         pending: what brings the rows in before the first query.
+        files: the paths and patterns that are read.
     """
 
     name: str
@@ -91,6 +88,7 @@ class Source:
     complete: frozenset[str] = frozenset()
     table: pa.Table | None = None
     pending: Callable[[duckdb.DuckDBPyConnection], None] | None = None
+    files: tuple[str, ...] = ()
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """Return a cursor that sees the relation; what is registered belongs to one cursor alone."""
@@ -105,6 +103,14 @@ class Source:
             self.pending(cursor)
 
 
+def _unreadable(error: Exception) -> EngineError:
+    kind = type(error).__name__
+    return EngineError(
+        f"scan: the source cannot be read: {kind}, whose text is left out, as it may quote rows"
+    )
+
+
+@in_own_words(_unreadable, Exception)
 def open_source(source: Any, timezone: str | None = None) -> Source:
     """Open what `sfumato.scan` takes.
 
@@ -260,7 +266,7 @@ def _open_path(path: str) -> Source:
             f"scan: {path!r} cannot be read as {suffix.removeprefix('.')}; it is empty, damaged, or "
             "another kind of file"
         ) from None
-    return Source(path, relation, connection, complete)
+    return Source(path, relation, connection, complete, files=(path,))
 
 
 def _database(path: str) -> tuple[str, str, str]:
@@ -296,4 +302,4 @@ def _open_database(file: str, table: str) -> Source:
     relation = f"stored.{identifier(schema)}.{identifier(name)}"
     rows = connection.execute(f"DESCRIBE {relation}").fetchall()
     complete = frozenset(r[0] for r in rows if r[2] == "NO" and r[1] not in ("FLOAT", "DOUBLE"))
-    return Source(f"{file}/{table}", relation, connection, complete)
+    return Source(f"{file}/{table}", relation, connection, complete, files=(file,))

@@ -12,9 +12,7 @@ sums add up. What one worker holds of a unit is bounded by the limit of groups, 
 
 from __future__ import annotations
 
-import os
 import secrets
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,13 +24,15 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.engine import DuckDBEngine, batches
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS
 from sfumato.engines.duckdb.sources import connect
 from sfumato.engines.duckdb.staged_sql import PARTIALS, TOTALS, StagedSql
 from sfumato.engines.duckdb.text import identifier
-from sfumato.errors import EngineError
+from sfumato.errors import EngineError, in_own_words
 from sfumato.measurements.wide import int64_values
+from sfumato.ownership import process
 from sfumato.query.engine import ExactQuery, Schema
 from sfumato.transformations import QuantileTree
 
@@ -108,11 +108,13 @@ class Stages:
     def partials(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Payload]:
         """Sum any part of the rows by unit and group."""
         with self._connection() as connection:
-            typed = (_as_declared(batch, self.rows) for batch in batches)
-            connection.register("arriving", pa.RecordBatchReader.from_batches(self.rows, typed))
-            yield from _guarded(self._partials(connection))
+            yield from _guarded(self._partials(connection, batches))
 
-    def _partials(self, connection: duckdb.DuckDBPyConnection) -> Iterator[Payload]:
+    def _partials(
+        self, connection: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[Payload]:
+        typed = (_as_declared(batch, self.rows) for batch in batches)
+        connection.register("arriving", pa.RecordBatchReader.from_batches(self.rows, typed))
         connection.execute(f"CREATE TEMP TABLE {ROWS} AS FROM arriving")
         yield from _payloads(connection, self._sql.partials(self.shards))
 
@@ -127,15 +129,15 @@ class Stages:
 
     def joined_partials(self, payloads: Iterable[bytes]) -> list[bytes]:
         """Add up partial sums of one shard that came in several parts."""
-        with self._connection() as connection:
+        with in_own_words(_stopped, Exception), self._connection() as connection:
             _load(connection, PARTIALS, self.partial_types, payloads)
-            return [p.data for p in _guarded(_payloads(connection, self._sql.joined_partials()))]
+            return [p.data for p in _payloads(connection, self._sql.joined_partials())]
 
     def joined_totals(self, payloads: Iterable[bytes]) -> list[bytes]:
         """Add up totals of one shard of groups that came in several parts."""
-        with self._connection() as connection:
+        with in_own_words(_stopped, Exception), self._connection() as connection:
             _load(connection, TOTALS, self.total_types, payloads)
-            return [p.data for p in _guarded(_payloads(connection, self._sql.joined_totals()))]
+            return [p.data for p in _payloads(connection, self._sql.joined_totals())]
 
     def merged(
         self, shard: int | None, payloads: Iterable[bytes], batch_rows: int
@@ -158,7 +160,8 @@ class Stages:
                 f"a worker has DuckDB {duckdb.__version__}, but the release was made with {self.version}; "
                 "install the same version everywhere, as its hash divides units among workers"
             )
-        with _database(os.getpid(), self.timezone)[0].cursor() as opened:
+        spill.ready()
+        with _database(process(), self.timezone).cursor() as opened:
             self._add_public_keys(opened, shard)
             yield opened
 
@@ -184,15 +187,14 @@ class Stages:
 
 
 @cache
-def _database(process: int, zone: str) -> tuple[duckdb.DuckDBPyConnection, tempfile.TemporaryDirectory[str]]:
+def _database(of: tuple[int, int], zone: str) -> duckdb.DuckDBPyConnection:
     """Open the database of this process: a new one for each stage takes longer than a small stage.
 
     Its connections share memory and a folder, but no table; what one spilled goes when it is closed.
     """
-    spill = tempfile.TemporaryDirectory(prefix="sfumato-")
-    database = connect(zone, spill.name)
+    database = connect(zone)
     database.execute("SET threads = 1")
-    return database, spill
+    return database
 
 
 def _as_declared(batch: pa.RecordBatch, rows: pa.Schema) -> pa.RecordBatch:
@@ -242,9 +244,10 @@ def _stream(batches: Sequence[pa.RecordBatch]) -> bytes:
     return bytes(sink.getvalue())
 
 
+def _stopped(error: Exception) -> EngineError:
+    return EngineError("a worker's DuckDB stopped; memory or disk ran out, or rows changed type")
+
+
 def _guarded(items: Iterator[T]) -> Iterator[T]:
-    try:
+    with in_own_words(_stopped, Exception):
         yield from items
-    except (duckdb.Error, pa.ArrowException, OSError):
-        # The library's own text may quote rows.
-        raise EngineError("a worker's DuckDB stopped; memory or disk ran out, or rows changed type") from None

@@ -146,7 +146,7 @@ def _check_function(where: str, text: str, node: Node) -> None:
 
 def _type_of_column(node: Node, columns: Mapping[str, Column]) -> str:
     name, *fields = node["column_names"]
-    kind = next(c.type_name for n, c in columns.items() if n.casefold() == name.casefold())
+    kind = next(c.declared or c.type_name for n, c in columns.items() if n.casefold() == name.casefold())
     if kind.startswith("VARIANT"):
         raise NotTotal(node, f"uses {name}, which is VARIANT; cast it before scan")
     if not fields:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from functools import cache
@@ -16,6 +15,8 @@ from threading import Lock
 from typing import Any
 
 import duckdb
+
+from sfumato.engines.duckdb.text import without_labels
 
 Node = dict[str, Any]
 Slot = tuple[Any, Any]  # a container and the place in it where a child stands
@@ -56,14 +57,10 @@ def ask(sql: str, parameters: Sequence[str] = ()) -> list[tuple[Any, ...]]:
         return rows
 
 
-# The labels of an enumeration are values of rows.
-_LABELS = re.compile(r"ENUM\((?:'(?:[^']|'')*'(?:, ?)?)*\)")
-
-
 def said(error: duckdb.Error) -> str:
     """Return the first line of what DuckDB says of a statement that sees no table."""
     first = str(error).partition("\n")[0]
-    return _LABELS.sub("ENUM", first.partition(": ")[2] or first)
+    return without_labels(first.partition(": ")[2] or first)
 
 
 def parsed(select: str) -> list[Node]:

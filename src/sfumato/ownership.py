@@ -1,0 +1,88 @@
+"""State that stands for a guarantee belongs to the process and to the object that made it.
+
+A release that two processes draw is two releases for one price; a budget that two copies spend is spent
+twice. Both happen without a call of ours: by a fork, by `copy.copy`, by pickling. So whatever holds such
+state is `Owned`: it is never copied, and where it finds itself in another process it does nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Any, ClassVar, NoReturn, Self, SupportsIndex
+
+from sfumato.errors import RefusalError, SfumatoError
+
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks  # noqa: PLW0603 - a process-wide fact, changed by the operating system alone
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
+
+def process() -> tuple[int, int]:
+    """Return what is the same within this process, and in none that it forked or was forked from."""
+    # Numbers of processes are used again; how often a line of processes forked only grows.
+    return os.getpid(), _forks
+
+
+class Owned:
+    """Base of what must not be there twice. A copy is refused; a fork is told by `_check_home`.
+
+    A class says by `_elsewhere` what would be wrong in another place and what to do instead (and by `_called`
+    what it is, where its name does not tell), and calls `_check_home` before its state is used or changed,
+    and before a lock is taken: one that another thread held while the process forked is never given back.
+
+    >>> class Ticket(Owned):
+    ...     _elsewhere = "a ticket is used once; buy another"
+    ...     def use(self):
+    ...         self._check_home()
+    >>> ticket = Ticket()
+    >>> ticket.use()
+    >>> import copy
+    >>> copy.copy(ticket)
+    Traceback (most recent call last):
+    sfumato.errors.RefusalError: this Ticket cannot be copied, nor used by another process than ...
+    """
+
+    _elsewhere: ClassVar[str]
+    _called: ClassVar[str] = ""
+    _refusal: ClassVar[type[SfumatoError]] = RefusalError
+    _home: tuple[tuple[int, int], weakref.ref[Any]]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Remember where the object was made, whatever its class does then."""
+        made = super().__new__(cls)
+        made._settle()
+        return made
+
+    def _settle(self) -> None:
+        """Let this process and this object be the home."""
+        # The object too: its attributes may come to stand in another one, without a call of ours.
+        object.__setattr__(self, "_home", (process(), weakref.ref(self)))
+
+    @property
+    def _at_home(self) -> bool:
+        made_in, owner = self._home
+        return made_in == process() and owner() is self
+
+    def _check_home(self) -> None:
+        """Refuse to go on in another process, or in an object that was given this one's attributes."""
+        if not self._at_home:
+            raise self._refusal(self._told())
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        """Refuse: `copy.copy`, `copy.deepcopy` and every kind of pickling come by here."""
+        raise self._refusal(self._told())
+
+    def _told(self) -> str:
+        called = self._called or type(self).__name__
+        return (
+            f"this {called} cannot be copied, nor used by another process than the one that made it: "
+            f"{self._elsewhere}"
+        )

@@ -1,0 +1,50 @@
+"""What tests of every room use."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def in_child() -> Callable[[Callable[[], Any]], Any]:
+    """Return what runs a function in a forked child, and brings back what it returns, or the error's type and text.
+
+    The child ends at once, without clean-up. One that hangs, as on a lock that nobody gives back, is ended by an
+    alarm, and fails the test.
+    """
+    if not hasattr(os, "fork"):
+        pytest.skip("needs fork")
+    return _in_child
+
+
+def _in_child(function: Callable[[], Any]) -> Any:
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python's own, of forks beside threads
+        child = os.fork()
+    if child == 0:
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(60)
+            os.close(reader)
+            try:
+                told = function()
+            except Exception as error:
+                told = type(error), str(error)
+            with os.fdopen(writer, "wb") as pipe:
+                pickle.dump(told, pipe)
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        said = pipe.read()
+    _, status = os.waitpid(child, 0)
+    assert status == 0, f"the child ended with {status}"
+    return pickle.loads(said)

@@ -1,0 +1,371 @@
+"""Files: what is written replaces no source and follows no link; what is spilled is seen by nobody else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import sfumato as sf
+from sfumato.cli.plot import bar_chart
+from sfumato.engines.duckdb import sources, spill
+from sfumato.errors import EngineError, ParameterError, RefusalError
+
+ROWS = pa.table({"id": range(1000), "k": [i % 7 for i in range(1000)]})
+
+
+def release_of(source):
+    table = sf.scan(source, privacy_unit="id").group_by("k", keys=list(range(7))).bound(groups=1, rows=1)
+    return table.agg(n=sf.count()).release(epsilon=1)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(ROWS, "rows.parquet")
+    pa.csv.write_csv(ROWS, "rows.csv")
+    with duckdb.connect("rows.db") as connection:
+        connection.execute("CREATE TABLE rows AS FROM 'rows.parquet'")
+    Path("more").mkdir()
+    pq.write_table(ROWS, "more/a.parquet")
+    pq.write_table(ROWS, "more/b.parquet")
+    return tmp_path
+
+
+def held(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+# The source, what lies there beforehand, and the path that is asked for.
+SOURCES = {
+    "itself": ("rows.parquet", None, "rows.parquet"),
+    "whole path": ("rows.csv", None, "{here}/rows.csv"),
+    "dots": ("rows.csv", None, "more/../rows.csv"),
+    "a link to it": ("rows.parquet", ("symlink", "rows.parquet", "out.parquet"), "out.parquet"),
+    "a hard link": ("rows.parquet", ("link", "rows.parquet", "out.parquet"), "out.parquet"),
+    "the link that is read": ("in.parquet", ("symlink", "rows.parquet", "in.parquet"), "in.parquet"),
+    "behind the link that is read": ("in.parquet", ("symlink", "rows.parquet", "in.parquet"), "rows.parquet"),
+    "through a linked folder": ("more/a.parquet", ("symlink", "more", "other"), "other/a.parquet"),
+    "one of many": ("more/*.parquet", None, "more/b.parquet"),
+    "one more of many": ("more/*.parquet", None, "more/c.parquet"),
+    "one more, deeper": ("more/**/*.parquet", None, "more/c.parquet"),
+    "a link to one of many": ("more/*.parquet", ("symlink", "more/a.parquet", "out.parquet"), "out.parquet"),
+    "a link to a database": ("rows.db/rows", ("symlink", "rows.db", "out.csv"), "out.csv"),
+    "a link to its journal": ("rows.db/rows", ("journal", "rows.db.wal", "out.csv"), "out.csv"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SOURCES)
+def test_a_source_is_not_written_over(case, here):
+    source, made, asked = SOURCES[case]
+    match made:
+        case ("symlink", old, new):
+            Path(new).symlink_to(old)
+        case ("link", old, new):
+            os.link(old, new)
+        case ("journal", old, new):
+            Path(new).symlink_to(old)
+    release = release_of(source)
+    if made is not None and made[0] == "journal":
+        Path(made[1]).write_bytes(b"")
+    before = held(here)
+    path = asked.format(here=here)
+    with pytest.raises(ParameterError, match="another file than those that the rows come from"):
+        release.write(path)
+    assert not release._started
+    release.to_arrow()
+    with pytest.raises(ParameterError, match="another file than those that the rows come from"):
+        release.write(path)
+    assert held(here) == before
+
+
+def test_other_files_are_written(here):
+    for source, path in (
+        ("rows.parquet", "rows.csv"),
+        ("more/*.parquet", "more/c.csv"),
+        ("more/*.parquet", "c.parquet"),
+        ("rows.db/rows", "rows.parquet"),
+        (ROWS, "rows.csv"),
+    ):
+        release_of(source).write(path)
+        assert Path(path).stat().st_size
+
+
+def test_a_folder_is_no_file(here):
+    Path("out.csv").mkdir()
+    release = release_of(ROWS)
+    with pytest.raises(ParameterError, match="not of a folder"):
+        release.write("out.csv")
+    assert not release._started
+
+
+def test_a_picture_replaces_no_source(here):
+    Path("out.png").symlink_to("rows.parquet")
+    release, before = release_of("rows.parquet"), held(here)
+    with pytest.raises(ParameterError, match="plot path.*another file than those"):
+        bar_chart(release, "out.png")
+    assert not release._started
+    assert held(here) == before
+
+
+@pytest.mark.parametrize("name", ["out.parquet", "out.csv", "out.json", "out.png", "out.svg"])
+def test_no_link_is_followed(name, here):
+    """Neither one of the old name of unfinished files nor one of the file's own name."""
+    Path("kept").write_text("kept")
+    Path(name).symlink_to("kept")
+    Path(f"{name}.part").symlink_to("kept")
+    release = release_of(ROWS)
+    if name.endswith(("png", "svg")):
+        bar_chart(release, name)
+    else:
+        release.write(name)
+    assert Path("kept").read_text() == "kept"
+    assert not Path(name).is_symlink()
+    assert Path(f"{name}.part").is_symlink()
+    assert len([p for p in here.iterdir() if p.suffix == ".part"]) == 1
+
+
+def test_a_file_that_cannot_be_made_costs_nothing(here, monkeypatch):
+    release = release_of(ROWS)
+    monkeypatch.setattr(
+        os, "open", lambda *_: (_ for _ in ()).throw(PermissionError(13, "Permission denied"))
+    )
+    with pytest.raises(PermissionError):
+        release.write("out.csv")
+    monkeypatch.undo()
+    assert not release._started
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_the_mode_is_what_new_files_have(mask, here):
+    before = os.umask(mask)
+    try:
+        release_of(ROWS).write("out.csv")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(os.stat("out.csv").st_mode) == 0o666 & ~mask
+
+
+@pytest.mark.parametrize("name", ["out.parquet", "out.csv", "out.json"])
+def test_what_is_read_back_is_what_was_written(name, here):
+    release = release_of(ROWS)
+    release.write(name)
+    Path("other.csv").write_bytes(Path(name).read_bytes())
+    Path("other.csv").replace(name)
+    for look in (release.to_arrow, lambda: release.write("again.csv")):
+        with pytest.raises(RefusalError, match="no longer the file"):
+            look()
+    Path(name).unlink()
+    with pytest.raises(RefusalError, match="no longer the file"):
+        release.to_arrow()
+
+
+# What is spilled.
+
+SPILLING = """
+import os, sys
+from sfumato.engines.duckdb.sources import connect
+database = connect()
+database.execute("SET memory_limit = '60MB'")
+database.execute("SET threads = 1")
+database.execute("SET enable_progress_bar = false")
+database.execute("CREATE TEMP TABLE t AS SELECT 'a private row ' || i AS k, hash(i) AS v FROM range(6_000_000) t(i)")
+expected = [(6_000_000, 17_999_997_000_000)]
+def seen():
+    return database.execute("SELECT count(*), sum(CAST(k[15:] AS BIGINT)) FROM t").fetchall()
+"""
+
+
+def spilled(code: str, folder: Path, **options) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"TMPDIR": str(folder)}
+    return subprocess.run(
+        [sys.executable, "-c", SPILLING + code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,
+    )
+
+
+def test_only_the_owner_enters_the_folder_of_spilled_rows(tmp_path):
+    code = """
+for path, folders, files in os.walk(os.environ["TMPDIR"]):
+    print(oct(os.stat(path).st_mode & 0o777), len(files))
+"""
+    done = spilled(code, tmp_path)
+    assert done.returncode == 0, done.stderr
+    _, outer, inner = (line.split() for line in done.stdout.splitlines())
+    assert outer == ["0o700", "0"]
+    assert int(inner[1]) > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_child_that_ends_leaves_its_parents_rows_alone(tmp_path):
+    """Through every clean-up of Python and of DuckDB, and beside it one that ends at once."""
+    code = """
+def walked():
+    return sorted((path, os.stat(path).st_mode, tuple(sorted(files))) for path, _, files in os.walk(os.environ["TMPDIR"]))
+before = walked()
+for end in (sys.exit, os._exit, sys.exit):
+    child = os.fork()
+    if child == 0:
+        end(0)
+    print(os.waitpid(child, 0)[1], walked() == before)
+print(seen() == expected)
+"""
+    done = spilled(code, tmp_path)
+    assert done.stdout.splitlines() == ["0 True"] * 3 + ["True"], done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_child_has_a_folder_of_its_own(tmp_path):
+    code = """
+from sfumato.engines.duckdb import spill
+mine = spill.ready()
+child = os.fork()
+if child == 0:
+    assert spill.ready() != mine and len(os.listdir(os.environ["TMPDIR"])) == 2
+    sys.exit(0)
+print(os.waitpid(child, 0)[1], os.listdir(os.environ["TMPDIR"]) == [os.path.basename(mine)], seen() == expected)
+"""
+    done = spilled(code, tmp_path)
+    assert done.stdout == "0 True True\n", done.stderr
+
+
+def test_a_worker_of_multiprocessing_takes_its_folder_along(tmp_path):
+    code = """
+import multiprocessing
+from sfumato.engines.duckdb import spill
+process = multiprocessing.get_context("fork").Process(target=spill.ready)
+process.start()
+process.join()
+print(process.exitcode, len(os.listdir(os.environ["TMPDIR"])))
+"""
+    done = spilled(code, tmp_path)
+    assert done.stdout == "0 1\n", done.stderr
+
+
+def test_what_a_killed_process_left_is_swept_by_the_next(tmp_path):
+    done = spilled("os.kill(os.getpid(), 9)", tmp_path)
+    assert done.returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    assert any(p.is_file() for p in left.rglob("*"))
+    done = spilled("print(len(os.listdir(os.environ['TMPDIR'])))", tmp_path)
+    assert done.stdout == "1\n", done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_process_left_is_swept_while_its_child_lives(tmp_path):
+    """A lock that a child inherits would keep the folder as long as the child lives."""
+    code = """
+if os.fork() == 0:
+    os.close(1), os.close(2)
+    sys.stdin.read()
+    os._exit(0)
+os.kill(os.getpid(), 9)
+"""
+    reader, writer = os.pipe()
+    try:
+        assert spilled(code, tmp_path, stdin=reader).returncode == -signal.SIGKILL
+        assert len(list(tmp_path.iterdir())) == 1
+        spilled("", tmp_path)
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        os.close(writer)
+        os.close(reader)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(spill, "_mine", None)
+    yield tmp_path
+    spill._remove()
+
+
+def test_what_lives_is_not_swept(folder, in_child):
+    mine = Path(spill.ready())
+    for _ in range(3):
+        in_child(spill.sweep)
+        spill.sweep()
+    assert list(folder.iterdir()) == [mine]
+
+
+def test_nothing_else_is_swept(folder):
+    (folder / f"{spill.NEW}x").mkdir()
+    (folder / "sfumato-x").mkdir()
+    (folder / "kept").mkdir()
+    (folder / "kept" / "file").touch()
+    (folder / f"{spill.LOCKED}link").symlink_to(folder / "kept")
+    (folder / f"{spill.LOCKED}file").touch()
+    dead = folder / f"{spill.LOCKED}dead"
+    (dead / "0").mkdir(parents=True)
+    (dead / "0" / "link").symlink_to(folder / "kept")
+    before = {p.name for p in folder.iterdir()}
+    spill.sweep()
+    assert before - {p.name for p in folder.iterdir()} == {dead.name}
+    assert (folder / "kept" / "file").exists()
+
+
+def test_folders_of_others_are_not_swept(folder, monkeypatch):
+    dead = folder / f"{spill.LOCKED}dead"
+    dead.mkdir()
+    monkeypatch.setattr(os, "getuid", lambda: dead.stat().st_uid + 1)
+    spill.sweep()
+    assert dead.exists()
+
+
+def test_a_folder_that_was_opened_to_others_is_closed_again(folder):
+    mine = Path(spill.ready())
+    mine.chmod(0o755)
+    assert spill.ready() == str(mine)
+    assert stat.S_IMODE(mine.stat().st_mode) == 0o700
+
+
+def test_a_folder_that_was_cleared_away_is_made_again(folder, in_child):
+    mine = Path(spill.ready())
+    mine.rmdir()
+    assert spill.ready() == str(mine)
+    assert stat.S_IMODE(mine.stat().st_mode) == 0o700
+    in_child(spill.sweep)
+    assert mine.exists()
+
+
+def test_a_folder_that_is_not_ours_is_refused(folder, monkeypatch):
+    mine = Path(spill.ready())
+    mine.rmdir()
+    mine.symlink_to("/")
+    with pytest.raises(EngineError, match="set TMPDIR"):
+        sources.connect()
+    mine.unlink()
+    mine.mkdir()
+    monkeypatch.setattr(os, "getuid", lambda: mine.stat().st_uid + 1)
+    with pytest.raises(EngineError, match="set TMPDIR"):
+        sources.connect()
+
+
+def test_duckdb_has_no_keys_fit_for_what_it_spills(tmp_path):
+    """Rows are spilled in clear for this reason; where it no longer holds, `temp_file_encryption` is to be set."""
+    settings = {
+        "memory_limit": "60MB",
+        "threads": 1,
+        "temp_directory": str(tmp_path / "spill"),
+        "temp_file_encryption": "true",
+        "extension_directory": str(tmp_path),
+        "autoinstall_known_extensions": False,
+    }
+    with duckdb.connect(config=settings) as database, pytest.raises(duckdb.Error, match="httpfs"):
+        database.execute(
+            "CREATE TEMP TABLE t AS SELECT 'row ' || i AS k, hash(i) AS v FROM range(6_000_000) t(i)"
+        )

@@ -1,0 +1,188 @@
+"""A release is drawn once, in one process and one object; so are what it is asked of and paid from."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import threading
+
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.errors import BudgetError, RefusalError, SfumatoError
+
+COPIES = [copy.copy, copy.deepcopy, pickle.dumps]
+
+
+def question():
+    rows = pa.table({"id": range(1000), "k": [i % 7 for i in range(1000)]})
+    return sf.scan(rows, privacy_unit="id").group_by("k").bound(groups=1, rows=1).agg(n=sf.count())
+
+
+def release():
+    return question().release(epsilon=1, delta=1e-6)
+
+
+def shown(asked):
+    return asked.to_arrow().to_pydict()
+
+
+LOOKS = {
+    "to_arrow": lambda r, folder: r.to_arrow(),
+    "to_pandas": lambda r, folder: r.to_pandas(),
+    "to_polars": lambda r, folder: r.to_polars(),
+    "errors": lambda r, folder: r.errors(),
+    "write": lambda r, folder: r.write(folder / "out.parquet"),
+    "write all": lambda r, folder: r.write(folder / "out.csv", confidence=0.9, simultaneous=True),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_child_draws_no_noise(look, tmp_path, in_child):
+    asked = release()
+    for _ in range(3):
+        kind, text = in_child(lambda: LOOKS[look](asked, tmp_path))
+        assert kind is RefusalError
+        assert "two releases for one price" in text
+    assert list(tmp_path.iterdir()) == []
+    mine = shown(asked)
+    assert shown(asked) == mine
+
+
+def test_a_child_sees_what_was_drawn(tmp_path, in_child):
+    asked = release()
+    bars = asked.errors().to_pydict()  # draws, without the table
+    theirs = in_child(lambda: (shown(asked), asked.errors().to_pydict()))
+    assert theirs == (shown(asked), bars)
+    in_child(lambda: asked.write(tmp_path / "out.parquet"))
+    assert pa.parquet.read_table(tmp_path / "out.parquet").to_pydict() == shown(asked)
+
+
+def test_a_child_reads_back_what_was_written(tmp_path, in_child):
+    asked = release()
+    asked.write(tmp_path / "out.parquet")
+    theirs = in_child(lambda: shown(asked))
+    assert theirs == shown(asked)
+
+
+def test_a_child_is_not_stopped_by_a_look_of_another_thread(in_child):
+    drawn, fresh = release(), release()
+    mine = shown(drawn)
+    holding, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with drawn._lock, fresh._lock:
+            holding.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    holding.wait()
+    try:
+        assert in_child(lambda: shown(drawn)) == mine
+        assert in_child(lambda: shown(fresh))[0] is RefusalError
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_child_of_a_process_that_is_drawing_draws_nothing(in_child, monkeypatch):
+    asked, told = release(), []
+    drawn = type(asked)._noisy
+
+    def forks(self, batch):
+        told.append(in_child(lambda: shown(asked)))
+        return drawn(self, batch)
+
+    monkeypatch.setattr(type(asked), "_noisy", forks)
+    mine = shown(asked)
+    assert [kind for kind, _ in told] == [RefusalError]
+    assert shown(asked) == mine
+
+
+@pytest.mark.parametrize("duplicate", COPIES)
+@pytest.mark.parametrize("looked", [False, True])
+def test_a_release_is_not_copied(duplicate, looked):
+    asked = release()
+    if looked:
+        asked.to_arrow()
+    with pytest.raises(RefusalError, match="cannot be copied"):
+        duplicate(asked)
+    asked.to_arrow()
+
+
+def test_attributes_that_moved_draw_nothing():
+    asked = release()
+    other = type(asked).__new__(type(asked))
+    vars(other).update(vars(asked))
+    with pytest.raises(RefusalError, match="cannot be copied"):
+        other.to_arrow()
+    mine = shown(asked)
+    vars(other).update(vars(asked))
+    assert shown(other) == mine
+
+
+@pytest.mark.parametrize("duplicate", COPIES[1:])
+def test_a_question_is_not_sent_elsewhere(duplicate):
+    with pytest.raises(RefusalError, match="this table cannot be copied"):
+        duplicate(question())
+
+
+def test_a_shallow_copy_of_a_question_is_the_same_question():
+    other = copy.copy(question())
+    assert other.release(epsilon=1, delta=1e-6).to_arrow().num_rows <= 7
+
+
+def test_a_child_asks_nothing_of_its_parents_database(in_child):
+    asked = question()
+    for look in (
+        lambda: shown(asked.release(epsilon=1, delta=1e-6)),
+        lambda: asked.table.engine.timezone,
+        lambda: sf.Table(asked.table.engine, "id").filter("k > 3"),
+    ):
+        kind, text = in_child(look)
+        assert kind is RefusalError
+        assert "call sf.scan there" in text
+    assert in_child(asked.table.engine.progress) is None
+    assert set(in_child(lambda: shown(release()))) == {"k", "n"}
+
+
+def test_stages_run_in_children(in_child):
+    from sfumato.engines.duckdb.engine import DuckDBEngine
+    from sfumato.engines.duckdb.stages import Stages
+
+    rows = pa.table({"id": [1, 2, 2], "k": [1, 1, 2]})
+    asked = sf.scan(rows, privacy_unit="id").group_by("k").bound(groups=1, rows=1).agg(n=sf.count())
+    query = asked.release(epsilon=1, delta=1e-6).plan.exact
+    stages = Stages.of(DuckDBEngine.open(rows.schema.empty_table()), rows.schema, query, 2)
+
+    def parts():
+        return sum(len(p.data) for p in stages.partials(rows.to_batches())) > 0
+
+    assert parts()
+    assert [in_child(parts) for _ in range(3)] == [True] * 3
+    assert parts()
+
+
+def test_a_budget_is_spent_in_one_process(in_child):
+    pytest.importorskip("apache_beam")
+    from sfumato.beam import Budget
+
+    budget = Budget(1)
+    kind, text = in_child(lambda: budget.spend(1))
+    assert kind is BudgetError
+    assert "counted in neither" in text
+    budget.spend(1)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_process_of_multiprocessing_gets_no_release(method):
+    import multiprocessing
+
+    pool = multiprocessing.get_context(method).Pool
+    asked = release()
+    with pool(1) as workers, pytest.raises(SfumatoError, match="cannot be copied"):
+        workers.apply(shown, (asked,))

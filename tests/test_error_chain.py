@@ -1,0 +1,307 @@
+"""No error that leaves the library holds a value of a row: not in its text, nor anywhere behind it."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas
+import polars
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import sfumato as sf
+from sfumato.engines.duckdb import engine as engines
+from sfumato.engines.duckdb import stages as staged
+from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.stages import Stages
+from sfumato.engines.work import Work
+from sfumato.errors import EngineError, QueryError, SfumatoError, in_own_words
+from sfumato.query.noising import Noising
+
+MARK = "Private Value"
+ROWS = pa.table({"id": [1, 2, 3], "k": [MARK, "b", "c"], "v": [1.0, 2.0, 3.0]})
+# Fails at a row, and quotes it; stands for whatever DuckDB may stumble over.
+FAILING = f"SELECT CAST('{MARK}' || k AS INTEGER) AS n FROM source_rows"
+
+
+def chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and all that is behind it."""
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        found = waiting.pop()
+        if found is None or id(found) in seen:
+            continue
+        seen.add(id(found))
+        yield found
+        waiting += [found.__cause__, found.__context__]
+        if isinstance(found, BaseExceptionGroup):
+            waiting += found.exceptions
+
+
+def shown(error: BaseException) -> str:
+    """Return all that a logger may print of an error, but the values of local variables."""
+    parts = [*traceback.format_exception(error)]
+    for each in chain(error):
+        parts += [
+            str(each),
+            repr(each),
+            repr(each.args),
+            repr(getattr(each, "__notes__", ())),
+            repr(vars(each)),
+        ]
+    return "\n".join(parts)
+
+
+def refused(function: Any) -> SfumatoError:
+    with pytest.raises(SfumatoError) as raised:
+        function()
+    assert MARK not in shown(raised.value), shown(raised.value)
+    assert list(chain(raised.value)) == [raised.value]
+    return raised.value
+
+
+def question(table: Any) -> Any:
+    return table.bound(groups=1, rows=1).agg(v=sf.sum("v", lower=0, upper=1))
+
+
+def test_the_walk_finds_a_value_anywhere():
+    def planted(where: str) -> BaseException:
+        try:
+            try:
+                raise ValueError(MARK if where == "context" else "")
+            except ValueError:
+                raise EngineError("told") from None
+        except EngineError as error:
+            if where == "cause":
+                error.__cause__ = KeyError(MARK)
+            if where == "notes":
+                error.add_note(MARK)
+            if where == "attribute":
+                error.value = MARK
+            if where == "group":
+                error.__cause__ = ExceptionGroup("", [ValueError(MARK)])
+            return error
+
+    for where in ("context", "cause", "notes", "attribute", "group"):
+        assert MARK in shown(planted(where)), where
+    assert MARK not in shown(planted("nowhere"))
+
+
+# While rows are read.
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """Let the query of exact statistics fail at a row, as a change of types under it would."""
+
+    class Failing(engines.ExactSql):
+        def text(self) -> str:
+            return FAILING
+
+    monkeypatch.setattr(engines, "ExactSql", Failing)
+
+
+def test_the_query_itself_quotes_rows():
+    with pytest.raises(duckdb.Error, match=MARK):
+        duckdb.sql(FAILING.replace("source_rows", "ROWS")).fetchall()
+
+
+@pytest.mark.parametrize("look", ["to_arrow", "errors", "write"])
+def test_a_row_that_fails(look, failing, tmp_path):
+    release = question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1)
+    looks = {
+        "to_arrow": release.to_arrow,
+        "errors": release.errors,
+        "write": lambda: release.write(tmp_path / "o.csv"),
+    }
+    assert "DuckDB stopped" in str(refused(looks[look]))
+    refused(release.to_arrow)
+
+
+@pytest.mark.parametrize(
+    "foreign", [KeyError, ValueError, TypeError, RuntimeError, MemoryError, AssertionError]
+)
+def test_whatever_fails_on_the_way_to_the_noise(foreign, monkeypatch):
+    def draw(*_: Any) -> None:
+        raise foreign(MARK)
+
+    monkeypatch.setattr(Noising, "draw", draw)
+    release = question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1)
+    assert foreign.__name__ in str(refused(release.to_arrow))
+
+
+def test_a_damaged_file(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(ROWS, path)
+    release = question(sf.scan(path, privacy_unit="id")).release(epsilon=1)
+    path.write_bytes(path.read_bytes().replace(b"Private Value", b"Private Value"[::-1])[:-9] + b"ruined")
+    refused(release.to_arrow)
+    refused(lambda: sf.scan(path, privacy_unit="id"))
+
+
+def test_a_file_whose_types_changed(tmp_path):
+    path = tmp_path / "rows.csv"
+    pa.csv.write_csv(pa.table({"id": [1, 2], "v": [1.0, 2.0]}), path)
+    asked = question(sf.scan(path, privacy_unit="id")).release(epsilon=1)
+    path.write_text(f"id,v\n{MARK},{MARK}\n")
+    with contextlib.suppress(EngineError):
+        asked.to_arrow()
+    path.write_text(f"{MARK}\n" * 3)
+    refused(asked.to_arrow)
+
+
+def test_memory_that_runs_out(tmp_path):
+    rows = pa.table({"id": range(200_000), "k": [f"{MARK} {i}" for i in range(200_000)]})
+    asked = sf.scan(rows, privacy_unit="id").group_by("k").bound(groups=1, rows=1).agg(n=sf.count())
+    asked.table.engine._source.connection.execute("SET memory_limit = '2MB'")
+    asked.table.engine._source.connection.execute("SET max_temp_directory_size = '0KB'")
+    refused(asked.release(epsilon=1, delta=1e-6).to_arrow)
+
+
+def test_a_worker_that_fails(monkeypatch):
+    asked = question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1)
+    stages = Stages.of(DuckDBEngine.open(ROWS.schema.empty_table()), ROWS.schema, asked.plan.exact, 2)
+    work = pickle.loads(pickle.dumps(Work.of(asked.plan, stages)))
+    bad = pa.table({"a": [MARK]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, bad.schema) as writer:
+        writer.write_table(bad)
+    part = bytes(sink.getvalue())
+    for call in (
+        lambda: list(stages.partials(bad.to_batches())),
+        lambda: list(stages.totals([part])),
+        lambda: stages.joined_partials([part, MARK.encode()]),
+        lambda: stages.joined_totals([part]),
+        lambda: list(stages.merged(None, [part], 10)),
+        lambda: list(work.released(0, [part])),
+        lambda: list(work.released(0, [MARK.encode()])),
+    ):
+        refused(call)
+
+    def draw(*_: Any) -> None:
+        raise KeyError(MARK)
+
+    monkeypatch.setattr(Noising, "draw", draw)
+    refused(lambda: list(work.released(0, [])))
+
+    def payloads(*_: Any) -> None:
+        raise duckdb.ConversionException(MARK)
+
+    monkeypatch.setattr(staged, "_payloads", payloads)
+    refused(lambda: stages.joined_totals([]))
+    refused(lambda: list(stages.partials([])))
+
+
+# While a source is opened.
+
+MIXED = {
+    "pandas": lambda: pandas.DataFrame({"id": [1, 2], "v": [1, MARK]}),
+    "pandas nested": lambda: pandas.DataFrame({"id": [1, 2], "v": [{MARK: 1}, [MARK]]}),
+    "polars lazy": lambda: polars.LazyFrame({"id": ["1", MARK]}).select(polars.col("id").cast(polars.Int64)),
+    "relation": lambda: duckdb.sql(f"SELECT 1 AS id, CAST('{MARK}' || range AS INTEGER) AS v FROM range(3)"),
+}
+
+
+@pytest.mark.parametrize("source", MIXED)
+def test_a_source_that_mixes_types(source):
+    def asked() -> None:
+        table = sf.scan(MIXED[source](), privacy_unit="id")
+        table.agg(n=sf.count_units()).release(epsilon=1).to_arrow()
+
+    refused(asked)
+
+
+# Types whose labels come from rows.
+
+
+@pytest.fixture
+def labelled(tmp_path: Path) -> str:
+    label = f"'{MARK} it''s, ''), \n x'"
+    with duckdb.connect(tmp_path / "rows.db") as connection:
+        connection.execute(f"CREATE TYPE label AS ENUM ({label}, 'b')")
+        connection.execute(
+            f"CREATE TABLE rows AS SELECT 1 AS id, {label}::label AS k, [k] AS l, {{'a': k}} AS s, MAP {{'x': k}} AS m, "
+            "k AS u, 3 AS v"
+        )
+    return f"{tmp_path}/rows.db/rows"
+
+
+LABELS = {
+    "sum": lambda t: t.agg(v=sf.sum("k", lower=0, upper=1)),
+    "mean of struct": lambda t: t.agg(v=sf.mean("s", lower=0, upper=1)),
+    "number": lambda t: t.with_columns(z="k + 1"),
+    "function": lambda t: t.with_columns(z="sqrt(k)"),
+    "concatenation": lambda t: t.with_columns(z="l || 3"),
+    "struct": lambda t: t.filter("s + 1 > 2"),
+    "map": lambda t: t.with_columns(z="sqrt(m)"),
+    "group by list": lambda t: t.group_by("l"),
+    "group by struct": lambda t: t.group_by("s"),
+    "group by map": lambda t: t.group_by("m"),
+    "keys": lambda t: t.group_by("k", keys=["other"]),
+    "derived": lambda t: t.with_columns(z="k").agg(v=sf.sum("z", lower=0, upper=1)),
+}
+
+
+@pytest.mark.parametrize("case", LABELS)
+def test_labels_are_not_told(case, labelled):
+    error = refused(lambda: LABELS[case](sf.scan(labelled, privacy_unit="id")))
+    assert isinstance(error, QueryError)
+
+
+@pytest.mark.parametrize("unit", ["l", "s", "m"])
+def test_labels_of_the_unit_are_not_told(unit, labelled):
+    refused(lambda: sf.scan(labelled, privacy_unit=unit))
+
+
+def test_labels_are_not_shown(labelled):
+    table = sf.scan(labelled, privacy_unit="u").filter("k IS NOT NULL").with_columns(z="k")
+    assert MARK not in repr(table.schema)
+    assert table.schema["k"].type_name == "ENUM"
+    assert table.schema["l"].type_name == "ENUM[]"
+    release = table.group_by("z", keys=["b"]).bound(groups=1, rows=1).agg(n=sf.count()).release(epsilon=1)
+    assert MARK not in str(release.explain()) + repr(release) + repr(table)
+    assert release.to_arrow()["z"].to_pylist() == ["b"]
+
+
+# The mechanism.
+
+
+def test_nothing_stays_behind_an_error():
+    def says(error: Exception) -> SfumatoError:
+        return EngineError("told")
+
+    def foreign() -> None:
+        raise ValueError(MARK)
+
+    def ours() -> None:
+        try:
+            foreign()
+        except ValueError as error:
+            raise EngineError("told") from error
+
+    @in_own_words(says, ValueError)
+    def decorated() -> None:
+        foreign()
+
+    def generator() -> Iterator[int]:
+        with in_own_words(says, Exception):
+            yield 1
+            foreign()
+
+    def block(function: Any) -> None:
+        with in_own_words(says, ValueError):
+            function()
+
+    for function in (decorated, lambda: list(generator()), lambda: block(foreign), lambda: block(ours)):
+        refused(function)
+    with pytest.raises(KeyError):
+        in_own_words(says, ValueError)(lambda: {}["x"])()

@@ -1,0 +1,151 @@
+"""What may not be there twice is refused in copies and in other processes."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sfumato.errors import BudgetError, RefusalError, SfumatoError
+from sfumato.framework import AbsoluteDistance, AtomDomain, Odometer, PureDP
+from sfumato.measurements import laplace
+from sfumato.measurements.sparse_vector import AboveThreshold
+from sfumato.noise import SecureWords
+from sfumato.noise.words import default_words
+from sfumato.ownership import Owned, process
+
+COPIES = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    **{f"pickle {n}": lambda thing, n=n: pickle.loads(pickle.dumps(thing, n)) for n in range(6)},
+}
+
+
+class Ticket(Owned):
+    _elsewhere = "buy another"
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def use(self) -> int:
+        self._check_home()
+        return self.number
+
+
+def odometer() -> Odometer:
+    return Odometer(1000, AtomDomain(int), AbsoluteDistance(), PureDP(), budget=1)
+
+
+# What is made, and how it is used.
+STATES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "ticket": (lambda: Ticket(7), Ticket.use),
+    "odometer": (odometer, lambda o: o.ask(laplace(2))),
+    "above threshold": (lambda: AboveThreshold(2, 1000, 3), lambda a: a.ask(0)),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("how", COPIES)
+def test_nothing_is_copied(state, how):
+    made, use = STATES[state]
+    thing = made()
+    with pytest.raises(SfumatoError, match="cannot be copied, nor used by another process"):
+        COPIES[how](thing)
+    use(thing)
+    if how != "copy":  # a list of the same object is no copy of it
+        with pytest.raises(SfumatoError, match="cannot be copied, nor used by another process"):
+            COPIES[how]([thing])
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_forked_child_is_refused(state, in_child):
+    made, use = STATES[state]
+    thing = made()
+    kind, text = in_child(lambda: use(thing))
+    assert issubclass(kind, SfumatoError)
+    assert "nor used by another process" in text
+    use(thing)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_child_may_have_its_own(state, in_child):
+    made, use = STATES[state]
+    assert in_child(lambda: use(made())) is not None
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_attributes_that_moved_to_another_object_are_refused(state):
+    made, use = STATES[state]
+    thing = made()
+    other = type(thing).__new__(type(thing))
+    vars(other).update(vars(thing))
+    with pytest.raises(SfumatoError, match="cannot be copied, nor used by another process"):
+        use(other)
+    use(thing)
+
+
+def test_a_lock_that_another_thread_holds_does_not_stop_the_child(in_child):
+    above, asked = AboveThreshold(2, 1000, 3), odometer()
+    holding, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with above._lock, asked._lock:
+            holding.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    holding.wait()
+    try:
+        told = in_child(lambda: [_error(lambda: above.ask(0)), _error(lambda: asked.ask(laplace(2)))])
+    finally:
+        done.set()
+        thread.join()
+    assert told == [BudgetError, BudgetError]
+
+
+def _error(function: Callable[[], Any]) -> Any:
+    try:
+        return function()
+    except Exception as error:
+        return type(error)
+
+
+def test_a_fork_of_a_thread_and_a_grandchild_are_other_processes(in_child):
+    ticket, here = Ticket(7), process()
+    told: list[Any] = []
+    thread = threading.Thread(target=lambda: told.append(in_child(lambda: _error(ticket.use))))
+    thread.start()
+    thread.join()
+    assert told == [RefusalError]
+    assert in_child(lambda: in_child(lambda: (_error(ticket.use), process()[1]))) == (
+        RefusalError,
+        here[1] + 2,
+    )
+    assert process() == here
+
+
+@pytest.mark.parametrize("words", [SecureWords, default_words])
+def test_secure_words_are_fresh_in_children_and_in_other_objects(words, in_child):
+    source = words()
+    source.take(3)
+    seen = [in_child(lambda: source.take(4).tolist()) for _ in range(3)]
+    other = SecureWords.__new__(SecureWords)
+    vars(other).update(vars(source))
+    seen += [
+        other.take(4).tolist(),
+        source.take(4).tolist(),
+        in_child(lambda: default_words().take(4).tolist()),
+    ]
+    flat = [word for four in seen for word in four]
+    assert len(set(flat)) == len(flat) == 24  # false alarm: 276 pairs of 64 bits, below 1e-16
+
+
+@pytest.mark.parametrize("how", COPIES)
+def test_secure_words_are_not_copied(how):
+    with pytest.raises(RefusalError, match="a copy would give out the same words"):
+        COPIES[how](SecureWords())
