@@ -179,7 +179,10 @@ def in_the_worker(transform, table: pa.Table, seed: int) -> list:
     assert set(groups) == set(range(stages.group_shards))
     found = []
     for shard, parts in groups.items():
-        first, second = (list(release_module._dictionaries(work, shard, parts)) for _ in range(2))
+        first, second = (
+            list(release_module._rows(d for _, d in release_module._drawn(work, shard, parts)))
+            for _ in range(2)
+        )
         assert first == second
         found += first
     return sorted(found, key=repr)
@@ -214,11 +217,9 @@ def joined(join, parts: list, chance: random.Random) -> dict[int, list[bytes]]:
     return found
 
 
-def fresh_in_the_worker(work, shard, parts):
+def fresh_in_the_worker(work, shard, parts, drawn=release_module._drawn):
     """The planted defect: noise keyed by a secret that each attempt draws for itself."""
-    anew = replace(work, secret=secrets.token_bytes(32))
-    for batch in anew.released(shard, parts):
-        yield from batch.to_pylist()
+    return drawn(replace(work, secret=secrets.token_bytes(32)), shard, parts)
 
 
 def test_bundles_that_are_retried_or_cut_anew_draw_the_same_noise(monkeypatch):
@@ -233,7 +234,7 @@ def test_bundles_that_are_retried_or_cut_anew_draw_the_same_noise(monkeypatch):
 
 
 def test_a_planted_secret_of_the_attempt_is_found(monkeypatch):
-    monkeypatch.setattr(release_module, "_dictionaries", fresh_in_the_worker)
+    monkeypatch.setattr(release_module, "_drawn", fresh_in_the_worker)
     transform = question(keys=["p0", "p1"]).release(epsilon=0.1)
     with pytest.raises(AssertionError):
         in_the_worker(transform, visits(), 0)

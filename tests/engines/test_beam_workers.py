@@ -152,11 +152,12 @@ def test_a_killed_worker_fails_the_job_and_the_next_jobs_release_the_same(job_se
 
 
 def test_a_planted_secret_of_the_worker_is_found(job_service, tmp_path, monkeypatch):
-    def fresh_in_the_worker(work, shard, parts):
-        for batch in replace(work, secret=secrets.token_bytes(32)).released(shard, parts):
-            yield from batch.to_pylist()
+    drawn = release_module._drawn
 
-    monkeypatch.setattr(release_module, "_dictionaries", fresh_in_the_worker)
+    def fresh_in_the_worker(work, shard, parts):
+        return drawn(replace(work, secret=secrets.token_bytes(32)), shard, parts)
+
+    monkeypatch.setattr(release_module, "_drawn", fresh_in_the_worker)
     pipeline = beam.Pipeline(options=PipelineOptions([*job_service, *SUBPROCESS]))
     released = pipeline | beam.Create(visits().to_batches()) | question(["p0", "p1"]).release(epsilon=1e-9)
     released | beam.io.WriteToText(f"{tmp_path}/released")

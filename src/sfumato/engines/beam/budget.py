@@ -7,13 +7,15 @@ from fractions import Fraction
 from typing import Any, NoReturn
 
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+from sfumato.engines.beam.home import Home
 from sfumato.errors import BudgetError
 
 
 class Budget:
     """An (epsilon, delta) that aggregations draw on when they are applied, and that cannot be overspent.
 
-    By basic composition: epsilons add up, deltas add up, exactly. From several threads too.
+    By basic composition: epsilons add up, deltas add up, exactly. From several threads too; it belongs to
+    the process that made it, and a forked one is refused.
 
     Args:
         epsilon, delta: all that may be spent. A float is taken as exactly its binary value, and ten times
@@ -30,7 +32,7 @@ class Budget:
 
     def __init__(self, epsilon: Any, delta: Any = 0) -> None:
         self._epsilon, self._delta = admissible_epsilon(epsilon), admissible_delta(delta)
-        self._lock = threading.Lock()
+        self._home, self._lock = Home(), threading.Lock()
 
     @property
     def left(self) -> tuple[float, float]:
@@ -41,8 +43,14 @@ class Budget:
         """Take a share.
 
         Raises:
-            BudgetError: it is not admissible, or more than is left; nothing is taken then.
+            BudgetError: it is not admissible, or more than is left, or the budget is of another process;
+                nothing is taken then.
         """
+        if not self._home.here:
+            raise BudgetError(
+                "this budget belongs to the process that made it: what a forked one spends would not be "
+                "counted there. Spend it there, or make a budget here and add the two up"
+            )
         eps: Fraction = admissible_epsilon(epsilon)
         dlt: Fraction = admissible_delta(delta)
         with self._lock:

@@ -14,6 +14,7 @@ from sfumato.query.engine import ExactQuery
 
 if TYPE_CHECKING:
     from sfumato.engines.beam.release import PlannedRelease
+    from sfumato.engines.secret import Secret
     from sfumato.noise import Words
     from sfumato.query.plan import Plan
 
@@ -49,6 +50,12 @@ class BeamEngine(DistributedEngine):
 
         return PlannedRelease(plan, confidence=confidence)
 
-    def work(self, plan: Plan, confidence: float | None = None, shards: int = SHARDS) -> Work:
-        """Return what the workers will do for one release; it holds the secret of the release."""
-        return Work.of(plan, self.stages(plan.exact, shards), confidence)
+    def work(
+        self,
+        plan: Plan,
+        confidence: float | None = None,
+        shards: int = SHARDS,
+        secret: Secret | None = None,
+    ) -> Work:
+        """Return what the workers will do for one release; it holds its secret, or says where one is found."""
+        return Work.of(plan, self.stages(plan.exact, shards), confidence, secret)
