@@ -68,6 +68,7 @@ ARRAYS = {
     "leaves": pa.array(
         [[{"leaf": 1, "weight": 2}], [], [{"leaf": 0, "weight": 1}, {"leaf": 5, "weight": 1}], []]
     ),
+    "large lists": pa.array([[1, 2], [], [3], [2, 1]], pa.large_list(pa.int64())),
     "large texts": pa.array(["a", None, "", "é"], pa.large_string()),
     "large bytes": pa.array([b"a", None, b"", b"\xff"], pa.large_binary()),
     "empty texts": pa.array([""] * 4),

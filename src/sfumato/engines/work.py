@@ -105,7 +105,7 @@ def _encoded(column: pa.Array) -> Iterator[bytes]:
         return
     if pa.types.is_boolean(kind):
         yield values.to_numpy(zero_copy_only=False).tobytes()
-    elif pa.types.is_list(kind):
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         yield pc.list_value_length(values).to_numpy(zero_copy_only=False).tobytes()
         yield from _encoded(values.flatten())
     elif pa.types.is_struct(kind):
