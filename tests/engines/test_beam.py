@@ -40,7 +40,7 @@ from sfumato.beam import (
 )
 from sfumato.engines.beam import release as release_module
 from sfumato.engines.beam.release import Joined, SumRows
-from sfumato.engines.beam.rows import Columns
+from sfumato.engines.beam.rows import Columns, declared
 from sfumato.engines.beam.values import read, written
 from sfumato.errors import BudgetError, EngineError, ParameterError, QueryError, RefusalError
 
@@ -193,7 +193,7 @@ def bundle(stages, rows: list, chance: random.Random) -> list:
     fn = SumRows(stages)
     fn.start_bundle()
     for row in rows[: chance.randint(0, len(rows))]:
-        fn.process(row)
+        list(fn.process(row))
     fn = pickle.loads(pickle.dumps(SumRows(stages)))
     fn.start_bundle()
     parts = [part for row in rows for part in fn.process(row)]
@@ -253,7 +253,8 @@ def test_a_release_is_applied_once():
 
 
 def batch_of(values: list, kind: pa.DataType) -> list:
-    return Columns(pa.schema([("x", kind)])).of_rows([{"x": v} for v in values]).column(0).to_pylist()
+    columns = Columns(declared(pa.schema([("x", kind)])))
+    return [v for batch in columns.of_rows([{"x": v} for v in values]) for v in batch.column(0).to_pylist()]
 
 
 class Awkward:
@@ -323,7 +324,7 @@ def test_an_element_that_is_no_row_has_no_values_and_the_others_keep_theirs(elem
     fn = SumRows(question().release(epsilon=1, delta=1e-3)._work.stages)
     fn.start_bundle()
     for row in rows:
-        assert not fn.process(row)
+        assert not list(fn.process(row))
     assert list(fn.finish_bundle())
     assert released(
         rows, sf.scan(SCHEMA, privacy_unit="id").agg(n=sf.count_units()).release(epsilon=10**5)
@@ -351,7 +352,7 @@ def test_batches_of_other_types_mean_what_rows_mean():
 def test_rows_that_lack_what_is_declared_complete_are_dropped():
     columns = Columns(pa.schema([pa.field("id", pa.int64(), nullable=False), ("x", pa.float64())]))
     rows = [{"id": 1, "x": None}, {"id": None, "x": 1.0}, {"x": 2.0}, {"id": "text", "x": 2.0}]
-    assert columns.of_rows(rows).to_pylist() == [{"id": 1, "x": None}]
+    assert next(columns.of_rows(rows)).to_pylist() == [{"id": 1, "x": None}]
 
 
 # Before a pipeline runs

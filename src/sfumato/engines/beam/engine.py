@@ -27,9 +27,16 @@ class BeamEngine(DistributedEngine):
 
     Args:
         rows: the columns that are looked for in each row, with their Arrow types.
+    Raises:
+        EngineError: a column is of a type that cannot be read.
     """
 
     name = "Beam"
+
+    def __init__(self, rows: pa.Schema) -> None:
+        from sfumato.engines.beam.rows import declared
+
+        super().__init__(declared(rows))
 
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Refuse: there are no rows here."""
@@ -57,5 +64,5 @@ class BeamEngine(DistributedEngine):
         shards: int = SHARDS,
         secret: Secret | None = None,
     ) -> Work:
-        """Return what the workers will do for one release; it holds its secret, or says where one is found."""
+        """Return what the workers will do for one release; it holds its secret, or where one is found."""
         return Work.of(plan, self.stages(plan.exact, shards), confidence, secret)

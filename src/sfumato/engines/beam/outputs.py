@@ -30,8 +30,8 @@ def made_by(transform: beam.PTransform, names: Sequence[str]) -> tuple[Callable[
         return _as_it_is, kind if kind == beam.typehints.Any else Row  # Beam says where that does not fit
     if sorted(fields) != sorted(names):
         raise QueryError(
-            f"Release: with_output_types names {kind.__name__}, whose fields are {', '.join(fields)}, but the "
-            f"released columns are {', '.join(names)}; give it these fields"
+            f"Release: with_output_types names {kind.__name__}, whose fields are {', '.join(fields)}, but "
+            f"the released columns are {', '.join(names)}; give it these fields"
         )
     return lambda row: kind(**row), kind
 

@@ -30,9 +30,7 @@ class MakePrivate(Stays, beam.PTransform):  # type: ignore[misc]
         secret: where workers find the secret of the noise, as for `sfumato.beam.Release`.
     """
 
-    def __init__(
-        self, *, budget: Budget, unit: Callable[[Any], Any], secret: Secret | None = None
-    ) -> None:
+    def __init__(self, *, budget: Budget, unit: Callable[[Any], Any], secret: Secret | None = None) -> None:
         super().__init__()
         if not isinstance(budget, Budget):
             raise ParameterError("budget", budget, "a Budget(epsilon=..., delta=...)")

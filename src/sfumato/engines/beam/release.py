@@ -147,9 +147,9 @@ def check_collection(rows: object) -> None:
     # A trigger gives several panes: a second look at the same people, or at some of their rows alone.
     if not rows.windowing.is_default() or not rows.is_bounded:
         raise QueryError(
-            "Beam: the collection has windows, a trigger or no end. A unit's limits hold for a whole release, "
-            "which is given out once; put beam.WindowInto(beam.window.GlobalWindows()), without a trigger or "
-            "allowed lateness, before it, and release one bounded collection"
+            "Beam: the collection has windows, a trigger or no end. A unit's limits hold for a whole "
+            "release, which is given out once; put beam.WindowInto(beam.window.GlobalWindows()), without "
+            "a trigger or allowed lateness, before it, and release one bounded collection"
         )
 
 
@@ -183,36 +183,34 @@ class SumRows(beam.DoFn):  # type: ignore[misc]
         self._batches: list[pa.RecordBatch] = []
         self._waiting = 0
 
-    def process(self, element: Any) -> Iterable[Part]:
+    def process(self, element: Any) -> Iterator[Part]:
         """Take a row, or a batch of them."""
         if isinstance(element, (pa.RecordBatch, pa.Table)):
-            for batch in self._columns.of_arrow(element):
-                self._add(batch)
+            yield from self._added(self._columns.of_arrow(element))
         else:
             self._rows.append(element)
-            if len(self._rows) < BATCH_ROWS:
-                return ()
-            self._gather()
-        return self._summed() if self._waiting >= WAITING_BYTES else ()
+            if len(self._rows) >= BATCH_ROWS:
+                yield from self._gathered()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """Sum what is left."""
-        self._gather()
-        for part in self._summed():
+        for part in [*self._gathered(), *self._summed()]:
             yield GlobalWindows.windowed_value_at_end_of_window(part)
 
     def infer_output_type(self, input_type: Any) -> Any:
         """Return the type of parts."""
         return Part
 
-    def _gather(self) -> None:
-        if self._rows:
-            self._add(self._columns.of_rows(self._rows))
-            self._rows = []
+    def _gathered(self) -> Iterator[Part]:
+        rows, self._rows = self._rows, []
+        yield from self._added(self._columns.of_rows(rows) if rows else ())
 
-    def _add(self, batch: pa.RecordBatch) -> None:
-        self._batches.append(batch)
-        self._waiting += batch.nbytes
+    def _added(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
+        for batch in batches:
+            self._batches.append(batch)
+            self._waiting += batch.nbytes
+            if self._waiting >= WAITING_BYTES:
+                yield from self._summed()
 
     def _summed(self) -> list[Part]:
         batches, self._batches, self._waiting = self._batches, [], 0

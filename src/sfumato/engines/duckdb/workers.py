@@ -89,9 +89,7 @@ class _Databases:
             if waits:
                 self.turns.release()
 
-    def _new(
-        self, zone: str
-    ) -> tuple[str, duckdb.DuckDBPyConnection, tempfile.TemporaryDirectory[str]]:
+    def _new(self, zone: str) -> tuple[str, duckdb.DuckDBPyConnection, tempfile.TemporaryDirectory[str]]:
         # A folder of its own: files of two databases would have one name.
         spill = tempfile.TemporaryDirectory(prefix="sfumato-")
         database = connect(zone, spill.name)
