@@ -112,8 +112,9 @@ def test_rows_of_every_shape_are_the_same_rows(shape, fixed_salt, released):
 
 
 def test_both_ways_to_write_a_release(released):
-    transform = Release(question(), epsilon=1, delta="1e-6", confidence=0.9, shards=3)
-    assert transform.spent == question().release(epsilon=1, delta="1e-6").spent == (1.0, 1e-6)
+    # At this epsilon each group, of 13 or more units, is shown but with a chance below e^-1000.
+    transform = Release(question(), **BIG, confidence=0.9, shards=3)
+    assert transform.spent == question().release(**BIG).spent == (1e5, 1e-6)
     assert "epsilon" in str(transform.explain())
     (row, *_) = released(visits().to_pylist(), transform)
     assert list(row) == ["place", "n", "people", "total", "n_error", "people_error", "total_error"]

@@ -7,6 +7,7 @@ held to a fingerprint that is taken when the release is made.
 
 from __future__ import annotations
 
+import base64
 import hmac
 import os
 import stat
@@ -18,7 +19,7 @@ from typing import Self
 from sfumato.errors import EngineError, ParameterError, QueryError
 
 BYTES = 32
-# Of 32 random bytes fewer than 13 are different with a chance below 10^-20; of a text in their place many are.
+# Of 32 random bytes fewer than 13 are different with a chance below 10^-20.
 _DIFFERENT = 13
 # By fingerprint: a key service is asked once by each process.
 _found: dict[str, bytes] = {}
@@ -84,10 +85,20 @@ class Secret(ABC):
             if _mark(secret) != self.fingerprint:
                 raise EngineError(
                     f"{self.place}: this worker has another secret than the one the release was made with, "
-                    "and would draw other noise; give all workers the same, as long as pipelines may run again"
+                    "and would draw other noise; give all workers the same, as long as its pipeline may run"
                 )
             _found[self.fingerprint] = secret
         return hmac.digest(secret, b"sfumato release " + release, "sha256")
+
+    def is_in(self, data: bytes) -> bool:
+        """Whether data that will be sent along holds the secret itself, as far as it can be read here."""
+        try:
+            secret = self._checked()
+        except EngineError:
+            return False
+        digits = secret.hex().encode()
+        texts = (secret, digits, digits.upper(), base64.b64encode(secret), base64.urlsafe_b64encode(secret))
+        return any(text.rstrip(b"=") in data for text in texts)
 
     @property
     @abstractmethod
@@ -146,8 +157,8 @@ class FileSecret(Secret):
             raise EngineError(f"{self.place}: it cannot be read ({error.strerror})") from None
         if os.name == "posix" and (not stat.S_ISREG(status.st_mode) or status.st_mode & 0o037):
             raise EngineError(
-                f"{self.place}: others may read or change it (its rights are {stat.S_IMODE(status.st_mode):o}); "
-                "write chmod 600 or 640"
+                f"{self.place}: others may read or change it, as its rights are "
+                f"{stat.S_IMODE(status.st_mode):o}; write chmod 600 or 640"
             )
         return _unhexed(text, self.place)
 
@@ -159,7 +170,7 @@ class FileSecret(Secret):
 
 @dataclass(frozen=True)
 class CallableSecret(Secret):
-    """A secret that a function of yours fetches, such as from a key service; each worker process calls it once.
+    """A secret that a function of yours fetches, from a key service for one; each process calls it once.
 
     Args:
         function: without arguments, returns at least 32 bytes. It travels in the description of the pipeline

@@ -9,11 +9,11 @@ import apache_beam as beam
 
 from sfumato.engines.beam.aggregations import Aggregation
 from sfumato.engines.beam.budget import Budget
-from sfumato.engines.beam.callables import checked, forgiving
+from sfumato.engines.beam.callables import checked, forgiving, sealed_apart
 from sfumato.engines.beam.home import Stays
 from sfumato.engines.beam.release import check_collection
 from sfumato.engines.beam.values import written
-from sfumato.engines.secret import Secret, sealed
+from sfumato.engines.secret import Secret
 from sfumato.errors import ParameterError, QueryError
 
 # A unit as text, and what belongs to it.
@@ -34,7 +34,7 @@ class MakePrivate(Stays, beam.PTransform):  # type: ignore[misc]
         super().__init__()
         if not isinstance(budget, Budget):
             raise ParameterError("budget", budget, "a Budget(epsilon=..., delta=...)")
-        self._budget, self._unit, self._secret = budget, checked("unit", unit), sealed(secret)
+        self._budget, self._unit, self._secret = budget, checked("unit", unit), sealed_apart(secret)
 
     def expand(self, rows: beam.PCollection) -> PrivateCollection:
         """Return the private collection."""

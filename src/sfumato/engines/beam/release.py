@@ -17,6 +17,7 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
+from sfumato.engines.beam.callables import sealed_apart
 from sfumato.engines.beam.engine import SHARDS, BeamEngine
 from sfumato.engines.beam.home import Once, Stays
 from sfumato.engines.beam.outputs import made_by
@@ -73,7 +74,7 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
                 "sf.scan(pa.schema([...]), privacy_unit=...)"
             )
         self.plan = plan
-        self._work = engine.work(plan, confidence, positive_int(shards, "shards"), secret)
+        self._work = engine.work(plan, confidence, positive_int(shards, "shards"), sealed_apart(secret))
         self._once = Once()
 
     def default_label(self) -> str:

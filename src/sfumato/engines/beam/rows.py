@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from sfumato.errors import EngineError
 
-# Of a column of a batch, but for one of a single row. Arrow's texts end at 2 GiB; a character is 4 bytes at most.
+# Of a column of a batch of several rows. Arrow's texts end at 2 GiB; a character is 4 bytes at most.
 COLUMN_BYTES = 1 << 26
 # Of a value: what is longer is NULL, as one such row could exhaust a worker's memory.
 VALUE_BYTES = 1 << 24
@@ -255,11 +255,11 @@ def _cast(given: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 _VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}

@@ -1,4 +1,4 @@
-"""Databases of a worker process: each stage that runs has one to itself, and no more run than there is memory for.
+"""Databases of a worker process: each stage that runs has one to itself, and no more run than memory is for.
 
 Threads that shared one would evict each other's rows to disk again and again, and the sum of what they cannot
 evict could be more than there is.
