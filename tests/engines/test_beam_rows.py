@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -146,6 +147,22 @@ def test_a_text_that_is_too_long_is_null_and_the_others_are_as_they_were(shape, 
     assert found == [*TEXTS[:7], None, *TEXTS[7:], None, "z" * 100]
 
 
+class Evil(str):
+    __slots__ = ()
+
+    def __len__(self):
+        raise RuntimeError
+
+
+def test_a_text_that_will_not_be_measured_changes_nothing(small):
+    loop: list = []
+    loop.append(loop)
+    texts = [*TEXTS[:5], Evil("ab"), loop, {"a": Evil("b")}, *TEXTS[5:]]
+    rows = [{"id": i, "text": text} for i, text in enumerate(texts)]
+    found = [t for batch in columns_of(rows) for t in batch.column(1).to_pylist()]
+    assert [*found[:5], *found[8:]] == TEXTS and found[5] in (None, "ab") and found[6:8] == [None, None]
+
+
 @pytest.mark.parametrize("shape", ["rows", "a table"])
 def test_long_keys_go_through_all_stages(shape, small, fixed_salt):
     keys = [f"{'k' * 80}{i % 30}" for i in range(60)]
@@ -200,6 +217,15 @@ def test_threads_have_a_database_each_and_wait_for_their_turn(two_at_once):
     for thread in threads:
         thread.join()
     assert max(most) == 2 and len(most) == 6
+
+
+def test_a_database_that_failed_is_not_used_again(two_at_once):
+    with pytest.raises(duckdb.Error), workers.opened("UTC") as failing:
+        failing.execute("SELECT nothing FROM nowhere")
+    assert not workers._databases(0).free
+    with workers.opened("UTC") as connection:
+        assert connection.execute("SELECT 1").fetchall() == [(1,)]
+    assert len(workers._databases(0).free) == 1
 
 
 def test_the_databases_of_a_machine_are_within_half_of_its_memory():

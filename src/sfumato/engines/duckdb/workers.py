@@ -81,6 +81,12 @@ class _Databases:
         try:
             mine = mine or self._new(zone)
             yield mine[1]
+        except BaseException:
+            if mine is not None:  # which may not be fit for the next stage
+                mine[1].close()
+                mine[2].cleanup()
+                mine = None
+            raise
         finally:
             with self.lock:
                 self.threads[thread] -= 1
