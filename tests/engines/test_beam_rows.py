@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import threading
 import uuid
 
@@ -145,6 +146,17 @@ def test_a_text_that_is_too_long_is_null_and_the_others_are_as_they_were(shape, 
     texts = [*TEXTS[:7], "y" * 5000, *TEXTS[7:], "é" * 51, "z" * 100]
     found = [t for batch in columns_of(batches_with(texts)[shape]) for t in batch.column(1).to_pylist()]
     assert found == [*TEXTS[:7], None, *TEXTS[7:], None, "z" * 100]
+
+
+def test_texts_that_lie_beyond_2_gib_of_a_batch_are_read():
+    """Of a batch as large as it may be; its first 2 GiB are memory that is never touched."""
+    start, texts = 2**31, b"abcdef"
+    memory = mmap.mmap(-1, start + len(texts))
+    memory[start:] = texts
+    offsets = pa.py_buffer(np.array([start, start + 1, start + 3, start + 6], np.int64).tobytes())
+    array = pa.LargeStringArray.from_buffers(3, offsets, pa.py_buffer(memory))
+    batch = pa.record_batch({"id": [1, 2, 3], "text": array})
+    assert [t for b in columns_of([batch]) for t in b.column(1).to_pylist()] == ["a", "bc", "def"]
 
 
 class Evil(str):

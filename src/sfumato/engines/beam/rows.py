@@ -256,7 +256,9 @@ def _cast(given: pa.Array, kind: pa.DataType) -> pa.Array:
     if given.type == kind:
         column = given
     elif any(alike(given.type) and alike(kind) for alike in _ALIKE):
-        column = given.cast(kind)
+        # Copied first: a slice that begins beyond 2 GiB does not fit a text's offsets, however short it is.
+        long = pa.types.is_large_string(given.type)
+        column = (given.take(pa.array(range(len(given)), pa.int64())) if long else given).cast(kind)
     else:
         column = _column(given.to_pylist(), kind)
     if _is_text(column.type):
