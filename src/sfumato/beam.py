@@ -7,11 +7,15 @@ from sfumato.engines.beam.aggregations import Count, CountUnits, Mean, Quantiles
 from sfumato.engines.beam.budget import Budget
 from sfumato.engines.beam.private import MakePrivate, PrivateCollection
 from sfumato.engines.beam.release import Release
+from sfumato.engines.secret import CallableSecret, EnvironmentSecret, FileSecret
 
 __all__ = [
     "Budget",
+    "CallableSecret",
     "Count",
     "CountUnits",
+    "EnvironmentSecret",
+    "FileSecret",
     "MakePrivate",
     "Mean",
     "PrivateCollection",

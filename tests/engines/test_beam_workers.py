@@ -18,7 +18,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import sfumato as sf
-from sfumato.beam import Budget, Count, MakePrivate
+from sfumato.beam import Budget, Count, EnvironmentSecret, MakePrivate, Release
 from sfumato.engines.beam import release as release_module
 
 ROOT = Path(__file__).parents[2]
@@ -152,11 +152,12 @@ def test_a_killed_worker_fails_the_job_and_the_next_jobs_release_the_same(job_se
 
 
 def test_a_planted_secret_of_the_worker_is_found(job_service, tmp_path, monkeypatch):
-    def fresh_in_the_worker(work, shard, parts):
-        for batch in replace(work, secret=secrets.token_bytes(32)).released(shard, parts):
-            yield from batch.to_pylist()
+    drawn = release_module._drawn
 
-    monkeypatch.setattr(release_module, "_dictionaries", fresh_in_the_worker)
+    def fresh_in_the_worker(work, shard, parts):
+        return drawn(replace(work, secret=secrets.token_bytes(32)), shard, parts)
+
+    monkeypatch.setattr(release_module, "_drawn", fresh_in_the_worker)
     pipeline = beam.Pipeline(options=PipelineOptions([*job_service, *SUBPROCESS]))
     released = pipeline | beam.Create(visits().to_batches()) | question(["p0", "p1"]).release(epsilon=1e-9)
     released | beam.io.WriteToText(f"{tmp_path}/released")
@@ -166,6 +167,48 @@ def test_a_planted_secret_of_the_worker_is_found(job_service, tmp_path, monkeypa
         outputs.append(sorted(file.read_text() for file in tmp_path.glob("released*")))
     # Noise of scale 10^9: two draws are equal with a chance below 1e-9.
     assert outputs[0] != outputs[1]
+
+
+SECRET = "SFUMATO_TEST_SECRET"
+
+
+def test_workers_read_the_secret_where_they_run(port_of, tmp_path, monkeypatch):
+    """What is submitted does not hold it; the same noise when it runs again, and none under another secret."""
+    mine, theirs = "0f1e2d3c4b5a69788796a5b4c3d2e1f0" * 2, secrets.token_hex(32)
+    mark = None
+    outputs = []
+    for place, secret in enumerate((mine, theirs)):
+        monkeypatch.setenv(SECRET, secret)  # of the service, and of the workers that it starts
+        service = port_of("apache_beam.runners.portability.local_job_service_main")
+        mark = mark or EnvironmentSecret(SECRET).taken()
+        monkeypatch.delenv(SECRET)
+        options = ["--runner=PortableRunner", f"--job_endpoint=localhost:{service}", *SUBPROCESS]
+        if not place:
+            pipeline = beam.Pipeline(options=PipelineOptions(options))
+            release = Release(
+                question(["p0", "p1"]), epsilon=1e-9, secret=EnvironmentSecret(SECRET, fingerprint=mark)
+            )
+            released = pipeline | beam.Create(visits().to_batches()) | release
+            released | beam.io.WriteToText(f"{tmp_path}/released")
+            for _ in range(2):
+                pipeline.run().wait_until_finish()
+                outputs.append(sorted(file.read_text() for file in tmp_path.glob("released*")))
+                for file in tmp_path.glob("released*"):
+                    file.unlink()
+        else:
+            again = beam.Pipeline(options=PipelineOptions(options))
+            rows = again | beam.Create(visits().to_batches())
+            held = EnvironmentSecret(SECRET, fingerprint=mark)
+            (
+                rows
+                | Release(question(["p0"]), epsilon=1, secret=held)
+                | beam.io.WriteToText(f"{tmp_path}/released")
+            )
+            with pytest.raises(RuntimeError, match="FAILED|another secret"):
+                again.run().wait_until_finish()
+    assert outputs[0] == outputs[1]
+    assert sum(map(len, outputs[0]))
+    assert not list(tmp_path.glob("released*"))
 
 
 def test_direct_workers_in_processes_run_the_example():

@@ -68,6 +68,9 @@ ARRAYS = {
     "leaves": pa.array(
         [[{"leaf": 1, "weight": 2}], [], [{"leaf": 0, "weight": 1}, {"leaf": 5, "weight": 1}], []]
     ),
+    "large lists": pa.array([[1, 2], [], [3], [2, 1]], pa.large_list(pa.int64())),
+    "large texts": pa.array(["a", None, "", "é"], pa.large_string()),
+    "large bytes": pa.array([b"a", None, b"", b"\xff"], pa.large_binary()),
     "empty texts": pa.array([""] * 4),
     "floats": pa.array([0.0, float("nan"), None, 1.5]),
     "nothing": pa.array([None] * 4, pa.string()),
@@ -102,4 +105,6 @@ def test_bits_under_a_null_do_not_count():
 def test_where_a_text_ends_counts():
     one, other = pa.array(["ab", "c"]), pa.array(["a", "bc"])
     assert digest(pa.record_batch({"x": one})) != digest(pa.record_batch({"x": other}))
+    large = (pa.record_batch({"x": texts.cast(pa.large_string())}) for texts in (one, other))
+    assert len(set(map(digest, large))) == 2
     assert digest(pa.record_batch({"x": one, "y": other})) != digest(pa.record_batch({"x": other, "y": one}))

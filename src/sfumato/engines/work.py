@@ -2,7 +2,7 @@
 
 A worker may repeat its work: a task is retried, a lost partition is computed anew, a lazy result is looked
 at twice. Noise drawn a second time for the same statistics would be a second release, and their mean a
-better one. So the words of each batch of groups are determined by a secret of the release and by the exact
+better one. So the words of each batch of groups are determined by a key of the release and by the exact
 statistics of the batch: the same statistics, the same noise, whoever computes them and however often.
 Where the statistics differ, because the source itself gave other rows, so does all noise.
 """
@@ -12,13 +12,14 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sfumato.engines.duckdb.stages import Stages
+from sfumato.engines.secret import Secret, sealed
 from sfumato.errors import EngineError, in_own_words
 from sfumato.noise import KeyedWords
 from sfumato.query.noising import Noising, NoisyBatch
@@ -35,24 +36,36 @@ class Work:
         stages: the stages before.
         noising: the laws and the selection.
         confidence: of error bars in columns of their own, or None for none.
-        secret: of this release; whoever knows it and a group's exact statistics knows their noise.
+        secret: of this release alone, sent along with the work; or where workers find one. Whoever knows it
+            knows the noise of any exact statistics, so can tell from a release which ones fit.
+        release: the public random number of the release, which makes a key of its own from a secret that
+            serves many.
     """
 
     stages: Stages
     noising: Noising
     confidence: float | None = None
-    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    secret: bytes | Secret = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    release: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     @classmethod
-    def of(cls, plan: Plan, stages: Stages, confidence: float | None = None) -> Work:
+    def of(
+        cls, plan: Plan, stages: Stages, confidence: float | None = None, secret: Secret | None = None
+    ) -> Work:
         """Prepare the work of one release.
 
+        Args:
+            secret: where workers find one; without it one is drawn, and sent along.
         Raises:
-            QueryError: the confidence, or the columns that it adds, are not admissible.
+            QueryError: the confidence, or the columns that it adds, are not admissible; or the secret is not
+                there, and its fingerprint was not given.
         """
         if confidence is not None:
             check_error_columns(plan, confidence)
-        return cls(stages, plan.noising, confidence)
+        found = sealed(secret)
+        if found is None:
+            return cls(stages, plan.noising, confidence)
+        return cls(stages, plan.noising, confidence, found)
 
     def released(self, shard: int, payloads: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
         """Yield noisy outputs of all groups of one shard; at least one batch."""
@@ -63,14 +76,15 @@ class Work:
         """Yield all groups of one shard with their noise; at least one batch."""
         rows = BATCH_TREES if self.stages.has_trees else BATCH_GROUPS
         with in_own_words(_stopped, Exception):
+            key = self.secret.key(self.release) if isinstance(self.secret, Secret) else self.secret
             # Noise goes by batches, so where one ends must not depend on how they were computed.
             for batch in regular(self.stages.merged(shard, payloads, rows), rows):
-                yield self.noising.draw(batch, KeyedWords(self.secret, digest(batch)))
+                yield self.noising.draw(batch, KeyedWords(key, digest(batch)))
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the outputs."""
-        return next(self.released(0, ())).schema
+        """The columns of the outputs; which noise is drawn to find them does not matter."""
+        return next(replace(self, secret=bytes(32)).released(0, ())).schema
 
 
 def _stopped(error: Exception) -> EngineError:
@@ -98,16 +112,22 @@ def _encoded(column: pa.Array) -> Iterator[bytes]:
         return
     if pa.types.is_boolean(kind):
         yield values.to_numpy(zero_copy_only=False).tobytes()
-    elif pa.types.is_list(kind):
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         yield pc.list_value_length(values).to_numpy(zero_copy_only=False).tobytes()
         yield from _encoded(values.flatten())
     elif pa.types.is_struct(kind):
         for field in values.flatten():
             yield from _encoded(field)
-    elif pa.types.is_string(kind) or pa.types.is_binary(kind):
+    elif width := _offset_bytes(kind):
         yield pc.binary_length(values).to_numpy(zero_copy_only=False).tobytes()
-        offsets = np.frombuffer(values.buffers()[1], np.int32)[start : end + 1]
+        offsets = np.frombuffer(values.buffers()[1], f"i{width}")[start : end + 1]
         yield values.buffers()[2].slice(offsets[0], offsets[-1] - offsets[0]).to_pybytes()
     else:
         width = kind.bit_width // 8
         yield values.buffers()[1].slice(start * width, (end - start) * width).to_pybytes()
+
+
+def _offset_bytes(kind: pa.DataType) -> int:
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return 4
+    return 8 if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind) else 0

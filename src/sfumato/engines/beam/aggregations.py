@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,9 +14,11 @@ import pyarrow as pa
 from sfumato.engines.beam.budget import Budget
 from sfumato.engines.beam.callables import checked, forgiving
 from sfumato.engines.beam.engine import SHARDS
-from sfumato.engines.beam.release import PlannedRelease
+from sfumato.engines.beam.once import Stays
+from sfumato.engines.beam.release import PlannedRelease, check_collection
 from sfumato.engines.beam.values import KINDS, read, written
 from sfumato.engines.scan import scan
+from sfumato.engines.secret import Secret
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import positive_int
 from sfumato.query import aggregates
@@ -34,7 +37,7 @@ _COLUMNS = pa.schema(
 )
 
 
-class Aggregation(beam.PTransform, ABC):  # type: ignore[misc]
+class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
     """An aggregation of a private collection: gives (key, result) pairs, or the result without a key.
 
     Args:
@@ -72,11 +75,13 @@ class Aggregation(beam.PTransform, ABC):  # type: ignore[misc]
         self._shards = positive_int(shards, "shards")
         self._plan = self._question(public_keys, groups, rows).plan(**self._spends, noise=noise)
         self._budget: Budget | None = None
+        self._secret: Secret | None = None
 
-    def drawing_on(self, budget: Budget) -> Aggregation:
-        """Say what the aggregation is paid from."""
-        self._budget = budget
-        return self
+    def drawing_on(self, budget: Budget, secret: Secret | None) -> Aggregation:
+        """Return the aggregation as one collection pays for it; this one stays unpaid."""
+        paid = copy.copy(self)
+        paid._budget, paid._secret = budget, secret
+        return paid
 
     def expand(self, owned: beam.PCollection) -> beam.PCollection:
         """Spend, then aggregate."""
@@ -85,6 +90,7 @@ class Aggregation(beam.PTransform, ABC):  # type: ignore[misc]
                 f"{type(self).__name__} is of private collections alone; make one first: "
                 "rows | MakePrivate(budget=..., unit=...)"
             )
+        check_collection(owned)
         key, value, result = self._key, self._value, self._result
 
         def columns(pair: tuple[str, Any]) -> list[dict[str, Any]]:
@@ -92,9 +98,10 @@ class Aggregation(beam.PTransform, ABC):  # type: ignore[misc]
             text = None if key is None else written(key(row))
             return [{"unit": unit, "key": text, "value": None if value is None else value(row)}]
 
+        release = PlannedRelease(self._plan, shards=self._shards, secret=self._secret)
         self._budget.spend(**self._spends)
         given = owned | "Keys and values" >> beam.FlatMap(forgiving(columns))
-        return given | PlannedRelease(self._plan, shards=self._shards) | "Results" >> beam.Map(result)
+        return given | release | "Results" >> beam.Map(result)
 
     def _question(self, public_keys: Iterable[Any] | None, groups: int | None, rows: int | None) -> Question:
         columns = _COLUMNS if self._key is not None else _COLUMNS.remove(1)

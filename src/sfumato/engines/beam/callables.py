@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
 from collections.abc import Callable
 from typing import Any
 
-from sfumato.errors import ParameterError
+from apache_beam.internal import pickler
+
+from sfumato.engines.secret import CallableSecret, Secret, sealed
+from sfumato.errors import ParameterError, QueryError
 
 
 def checked(name: str, function: Any) -> Callable[[Any], Any]:
@@ -13,6 +18,23 @@ def checked(name: str, function: Any) -> Callable[[Any], Any]:
     if not callable(function):
         raise ParameterError(name, function, "a function of one row")
     return function  # type: ignore[no-any-return]
+
+
+def sealed_apart(secret: Secret | None) -> Secret | None:
+    """Return a secret as `sealed` does, and refuse a function that carries it into the pipeline.
+
+    Raises:
+        QueryError: also where `sealed` does.
+    """
+    found = sealed(secret)
+    if isinstance(found, CallableSecret):
+        staged = zlib.decompress(base64.b64decode(pickler.dumps(found.function, use_zlib=True)))
+        if found.is_in(staged):
+            raise QueryError(
+                f"{found.place}: the function carries the secret, which would be staged with it; fetch it "
+                "inside the function, from where workers can"
+            )
+    return found
 
 
 def forgiving(function: Callable[[Any], list[Any]]) -> Callable[[Any], list[Any]]:

@@ -14,6 +14,7 @@ from sfumato.query.engine import ExactQuery
 
 if TYPE_CHECKING:
     from sfumato.engines.beam.release import PlannedRelease
+    from sfumato.engines.secret import Secret
     from sfumato.noise import Words
     from sfumato.query.plan import Plan
 
@@ -26,9 +27,16 @@ class BeamEngine(DistributedEngine):
 
     Args:
         rows: the columns that are looked for in each row, with their Arrow types.
+    Raises:
+        EngineError: a column is of a type that cannot be read.
     """
 
     name = "Beam"
+
+    def __init__(self, rows: pa.Schema) -> None:
+        from sfumato.engines.beam.rows import declared
+
+        super().__init__(declared(rows))
 
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Refuse: there are no rows here."""
@@ -49,6 +57,12 @@ class BeamEngine(DistributedEngine):
 
         return PlannedRelease(plan, confidence=confidence)
 
-    def work(self, plan: Plan, confidence: float | None = None, shards: int = SHARDS) -> Work:
-        """Return what the workers will do for one release; it holds the secret of the release."""
-        return Work.of(plan, self.stages(plan.exact, shards), confidence)
+    def work(
+        self,
+        plan: Plan,
+        confidence: float | None = None,
+        shards: int = SHARDS,
+        secret: Secret | None = None,
+    ) -> Work:
+        """Return what the workers will do for one release; it holds its secret, or where one is found."""
+        return Work.of(plan, self.stages(plan.exact, shards), confidence, secret)

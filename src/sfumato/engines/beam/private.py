@@ -9,29 +9,32 @@ import apache_beam as beam
 
 from sfumato.engines.beam.aggregations import Aggregation
 from sfumato.engines.beam.budget import Budget
-from sfumato.engines.beam.callables import checked, forgiving
+from sfumato.engines.beam.callables import checked, forgiving, sealed_apart
+from sfumato.engines.beam.once import Stays
 from sfumato.engines.beam.release import check_collection
 from sfumato.engines.beam.values import written
+from sfumato.engines.secret import Secret
 from sfumato.errors import ParameterError, QueryError
 
 # A unit as text, and what belongs to it.
 Owned = tuple[str, Any]
 
 
-class MakePrivate(beam.PTransform):  # type: ignore[misc]
+class MakePrivate(Stays, beam.PTransform):  # type: ignore[misc]
     """Make a collection private: `rows | MakePrivate(budget=Budget(...), unit=lambda row: row.user)`.
 
     Args:
         budget: what all aggregations of the private collection draw on; may be shared by several.
         unit: tells whose a row is. Rows where it is None, or raises, or gives something other than text,
             an int or float, bytes, a date, a UUID or a tuple of these, are dropped.
+        secret: where workers find the secret of the noise, as for `sfumato.beam.Release`.
     """
 
-    def __init__(self, *, budget: Budget, unit: Callable[[Any], Any]) -> None:
+    def __init__(self, *, budget: Budget, unit: Callable[[Any], Any], secret: Secret | None = None) -> None:
         super().__init__()
         if not isinstance(budget, Budget):
             raise ParameterError("budget", budget, "a Budget(epsilon=..., delta=...)")
-        self._budget, self._unit = budget, checked("unit", unit)
+        self._budget, self._unit, self._secret = budget, checked("unit", unit), sealed_apart(secret)
 
     def expand(self, rows: beam.PCollection) -> PrivateCollection:
         """Return the private collection."""
@@ -42,7 +45,7 @@ class MakePrivate(beam.PTransform):  # type: ignore[misc]
             owner = unit(row)
             return [] if owner is None else [(written(owner), row)]
 
-        return PrivateCollection(rows | "Units" >> beam.FlatMap(forgiving(owned)), self._budget)
+        return PrivateCollection(rows | "Units" >> beam.FlatMap(forgiving(owned)), self._budget, self._secret)
 
 
 class PrivateCollection:
@@ -53,8 +56,8 @@ class PrivateCollection:
     raises drops its row.
     """
 
-    def __init__(self, owned: beam.PCollection, budget: Budget) -> None:
-        self._owned, self._budget = owned, budget
+    def __init__(self, owned: beam.PCollection, budget: Budget, secret: Secret | None = None) -> None:
+        self._owned, self._budget, self._secret = owned, budget, secret
 
     def map(self, function: Callable[[Any], Any], label: str | None = None) -> PrivateCollection:
         """Replace each row by what the function returns."""
@@ -82,14 +85,15 @@ class PrivateCollection:
                 f"a private collection does not give its rows to {aggregation!r}; apply Count, CountUnits, "
                 "Sum, Mean, Variance, Quantiles or SelectGroups, or use its map, filter and flat_map"
             )
-        return self._owned | label >> inner.drawing_on(self._budget)
+        return self._owned | label >> inner.drawing_on(self._budget, self._secret)
 
     def _each(self, function: Callable[[Any], Iterable[Any]], label: str) -> PrivateCollection:
         def owned(pair: Owned) -> list[Owned]:
             unit, row = pair
             return [(unit, made) for made in function(row)]
 
-        return PrivateCollection(self._owned | label >> beam.FlatMap(forgiving(owned)), self._budget)
+        made = self._owned | label >> beam.FlatMap(forgiving(owned))
+        return PrivateCollection(made, self._budget, self._secret)
 
 
 def _label(verb: str, function: Callable[..., Any]) -> str:

@@ -3,12 +3,12 @@
     rows -> Arrow batches -> parts of shards of units -> totals -> parts of shards of groups -> noisy groups
 
 Beam moves opaque parts between machines, and puts them together by `CombineFn`s that add them up wherever
-they meet, before the shuffle too.
+they meet, before the shuffle too. In which order shards are ready, and in which bundles, depends on private
+rows; so noisy groups are given out anew, shard by shard in the order of their public numbers.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -17,11 +17,15 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
+from sfumato.engines.beam.callables import sealed_apart
 from sfumato.engines.beam.engine import SHARDS, BeamEngine
+from sfumato.engines.beam.once import Once, Stays
+from sfumato.engines.beam.outputs import made_by
 from sfumato.engines.beam.rows import Columns
-from sfumato.engines.duckdb.stages import Payload, Stages
+from sfumato.engines.duckdb.stages import Payload, Stages, as_stream
+from sfumato.engines.secret import Secret
 from sfumato.engines.work import Work
-from sfumato.errors import ParameterError, QueryError, RefusalError
+from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import positive_int
 from sfumato.query.explanation import Explanation
 from sfumato.query.plan import Plan
@@ -35,9 +39,11 @@ JOIN_BYTES, JOIN_PARTS = 1 << 25, 1 << 10
 SHUFFLE_BYTES = 1 << 20
 
 Part = tuple[int, bytes]
+# A shard of groups, and batches of it with their places.
+Drawn = tuple[int, tuple[int, bytes]]
 
 
-class PlannedRelease(beam.PTransform):  # type: ignore[misc]
+class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
     """The transform of one release. Made by `Question.release` and `sfumato.beam.Release`.
 
     A pipeline that runs again, or a worker that repeats its work, draws the same noise for the same rows.
@@ -49,9 +55,17 @@ class PlannedRelease(beam.PTransform):  # type: ignore[misc]
         confidence: also give error bars, under the names `<output>_error`.
         shards: into how many parts units, and groups, are divided; one for each ten million pairs of unit
             and group keeps them small.
+        secret: where workers find the secret of the noise; without it one is drawn and sent along.
     """
 
-    def __init__(self, plan: Plan, *, confidence: float | None = None, shards: int = SHARDS) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        confidence: float | None = None,
+        shards: int = SHARDS,
+        secret: Secret | None = None,
+    ) -> None:
         super().__init__()
         engine = plan.question.table.engine
         if not isinstance(engine, BeamEngine):
@@ -60,8 +74,8 @@ class PlannedRelease(beam.PTransform):  # type: ignore[misc]
                 "sf.scan(pa.schema([...]), privacy_unit=...)"
             )
         self.plan = plan
-        self._work = engine.work(plan, confidence, positive_int(shards, "shards"))
-        self._lock, self._applied = threading.Lock(), False
+        self._work = engine.work(plan, confidence, positive_int(shards, "shards"), sealed_apart(secret))
+        self._once = Once()
 
     def default_label(self) -> str:
         """Return the name in a pipeline; a second release there needs another: `"name" >> release`."""
@@ -80,20 +94,31 @@ class PlannedRelease(beam.PTransform):  # type: ignore[misc]
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
         """Give a collection of dictionaries, one for each released group."""
         check_collection(rows)
-        with self._lock:
-            if self._applied:
-                raise RefusalError(
-                    "Release: this release was applied before, and is paid for once; make another with "
-                    "question.release(...) for another collection"
-                )
-            self._applied = True
+        make, kind = made_by(self, self._names)
+        self._once.take()
         work = self._work
-        released = beam.FlatMapTuple(lambda shard, parts: _dictionaries(work, shard, parts))
-        return exact_parts(rows, work.stages) | "Release" >> released.with_output_types(dict[str, Any])
+        noise = beam.FlatMapTuple(lambda shard, parts: _drawn(work, shard, parts)).with_output_types(Drawn)
+        drawn = exact_parts(rows, work.stages) | "Noise" >> noise
+        shards = rows.pipeline | "Shards of groups" >> beam.Create(range(work.stages.group_shards))
+        given = beam.FlatMap(
+            lambda shard, ready: map(make, _rows(ready[shard])), ready=beam.pvalue.AsMultiMap(drawn)
+        )
+        return shards | "Release" >> given.with_output_types(kind)
+
+    @property
+    def _names(self) -> list[str]:
+        question = self.plan.question
+        errors = [f"{name}_error" for name in question.output_names] if self._work.confidence else []
+        return [*question.table.keys, *question.output_names, *errors]
 
 
 def Release(
-    question: Question, *, confidence: float | None = None, shards: int = SHARDS, **options: Any
+    question: Question,
+    *,
+    confidence: float | None = None,
+    shards: int = SHARDS,
+    secret: Secret | None = None,
+    **options: Any,
 ) -> PlannedRelease:
     """Release the answer to a question about the rows of a collection.
 
@@ -101,35 +126,44 @@ def Release(
         question: begun with `sf.scan(pa.schema([...]), privacy_unit=...)`.
         confidence: also give error bars of this confidence, under the names `<output>_error`.
         shards: into how many parts units, and groups, are divided.
+        secret: an `EnvironmentSecret`, `FileSecret` or `CallableSecret`: where workers find the secret of
+            the noise. Without it one is drawn here and staged with the pipeline, and who reads that can take
+            the noise away.
         options: epsilon, delta, noise, group_selection and pre_threshold, as for `Question.release`.
     Returns:
         A transform: `rows | Release(question, epsilon=1, delta=1e-6)` is a collection of dictionaries.
     Raises:
         QueryError, BudgetError: before a pipeline is run, and nothing is spent.
+        RefusalError: when it is applied: a second time, by itself or by a copy, or in another process.
     """
     if not isinstance(question, Question):
         raise ParameterError("question", question, "what .agg(...) gives: sf.scan(...).agg(n=sf.count())")
-    return PlannedRelease(question.plan(**options), confidence=confidence, shards=shards)
+    return PlannedRelease(question.plan(**options), confidence=confidence, shards=shards, secret=secret)
 
 
 def check_collection(rows: object) -> None:
     """Refuse what a release is not defined on."""
     if not isinstance(rows, beam.PCollection):
         raise QueryError(f"Beam: a release is of one collection, not of a {type(rows).__name__}")
-    if not isinstance(rows.windowing.windowfn, GlobalWindows) or not rows.is_bounded:
+    # A trigger gives several panes: a second look at the same people, or at some of their rows alone.
+    if not rows.windowing.is_default() or not rows.is_bounded:
         raise QueryError(
-            "Beam: the collection has windows or no end. A unit's limits hold for a whole release; put "
-            "beam.WindowInto(beam.window.GlobalWindows()) before it, and release one bounded collection"
+            "Beam: the collection has windows, a trigger or no end. A unit's limits hold for a whole "
+            "release, which is given out once; put beam.WindowInto(beam.window.GlobalWindows()), without "
+            "a trigger or allowed lateness, before it, and release one bounded collection"
         )
 
 
 def exact_parts(rows: beam.PCollection, stages: Stages) -> beam.PCollection:
     """Return (shard of groups, its parts), for every shard, also where nothing arrives."""
     empty = beam.Map(lambda shard: (shard, b"")).with_output_types(Part)
-    bound = beam.FlatMapTuple(lambda _, parts: _parts(stages.totals(parts))).with_output_types(Part)
+    # A list, as what is done with parts may need a database while this one is in use.
+    bound = beam.FlatMapTuple(lambda _, parts: [*_parts(stages.totals(parts))]).with_output_types(Part)
     seeds = rows.pipeline | "Shards" >> beam.Create(range(stages.group_shards)) | "Empty parts" >> empty
     totals = (
         rows
+        # What a collection says of its windows may be of the first of several that were flattened alone.
+        | "One window" >> beam.WindowInto(GlobalWindows())
         | "Sum rows" >> beam.ParDo(SumRows(stages))
         | "Join units" >> beam.CombinePerKey(Joined(stages.joined_partials))
         | "Bound units" >> bound
@@ -150,36 +184,34 @@ class SumRows(beam.DoFn):  # type: ignore[misc]
         self._batches: list[pa.RecordBatch] = []
         self._waiting = 0
 
-    def process(self, element: Any) -> Iterable[Part]:
+    def process(self, element: Any) -> Iterator[Part]:
         """Take a row, or a batch of them."""
         if isinstance(element, (pa.RecordBatch, pa.Table)):
-            for batch in self._columns.of_arrow(element):
-                self._add(batch)
+            yield from self._added(self._columns.of_arrow(element))
         else:
             self._rows.append(element)
-            if len(self._rows) < BATCH_ROWS:
-                return ()
-            self._gather()
-        return self._summed() if self._waiting >= WAITING_BYTES else ()
+            if len(self._rows) >= BATCH_ROWS:
+                yield from self._gathered()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """Sum what is left."""
-        self._gather()
-        for part in self._summed():
+        for part in [*self._gathered(), *self._summed()]:
             yield GlobalWindows.windowed_value_at_end_of_window(part)
 
     def infer_output_type(self, input_type: Any) -> Any:
         """Return the type of parts."""
         return Part
 
-    def _gather(self) -> None:
-        if self._rows:
-            self._add(self._columns.of_rows(self._rows))
-            self._rows = []
+    def _gathered(self) -> Iterator[Part]:
+        rows, self._rows = self._rows, []
+        yield from self._added(self._columns.of_rows(rows) if rows else ())
 
-    def _add(self, batch: pa.RecordBatch) -> None:
-        self._batches.append(batch)
-        self._waiting += batch.nbytes
+    def _added(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
+        for batch in batches:
+            self._batches.append(batch)
+            self._waiting += batch.nbytes
+            if self._waiting >= WAITING_BYTES:
+                yield from self._summed()
 
     def _summed(self) -> list[Part]:
         batches, self._batches, self._waiting = self._batches, [], 0
@@ -245,6 +277,11 @@ def _parts(payloads: Iterable[Payload]) -> Iterator[Part]:
         yield payload.shard, payload.data
 
 
-def _dictionaries(work: Work, shard: int, parts: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    for batch in work.released(shard, parts):
-        yield from batch.to_pylist()
+def _drawn(work: Work, shard: int, parts: Iterable[bytes]) -> list[Drawn]:
+    return [(shard, (place, as_stream([b]))) for place, b in enumerate(work.released(shard, parts))]
+
+
+def _rows(drawn: Iterable[tuple[int, bytes]]) -> Iterator[dict[str, Any]]:
+    for _, data in sorted(drawn):
+        for batch in pa.ipc.open_stream(data):
+            yield from batch.to_pylist()

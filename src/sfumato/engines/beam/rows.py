@@ -1,6 +1,7 @@
 """Elements of a collection to Arrow batches of declared columns.
 
 No element raises: what does not fit its column's declared type is NULL, whatever the other elements hold.
+Neither does a batch: one whose texts are more than an Arrow column can hold becomes several.
 """
 
 from __future__ import annotations
@@ -17,6 +18,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sfumato.errors import EngineError
+
+# Of a column of a batch of several rows. Arrow's texts end at 2 GiB; a character is 4 bytes at most.
+COLUMN_BYTES = 1 << 26
+# Of a value: what is longer is NULL, as one such row could exhaust a worker's memory.
+VALUE_BYTES = 1 << 24
+
+
+def declared(rows: pa.Schema) -> pa.Schema:
+    """Return the types in which rows are read; extension types are those of plain values, or refused.
+
+    Raises:
+        EngineError: a column is of an extension type that has no plain values.
+    """
+    return pa.schema([field.with_type(_plain_type(field)) for field in rows])
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -28,17 +45,34 @@ class Columns:
 
     schema: pa.Schema
 
-    def of_rows(self, rows: Sequence[Any]) -> pa.RecordBatch:
-        """Return a batch of dictionaries, named tuples or Beam rows; what is none of them has no values."""
-        return self._batch([_column(_values(rows, f.name), f.type) for f in self.schema])
+    def of_rows(self, rows: Sequence[Any]) -> Iterator[pa.RecordBatch]:
+        """Yield dictionaries, named tuples or Beam rows in batches; what is none of them has no values."""
+        given = [_values(rows, field.name) for field in self.schema]
+        if len(rows) > 1 and any(_long(v, f.type) for v, f in zip(given, self.schema, strict=True)):
+            half = len(rows) // 2
+            yield from self.of_rows(rows[:half])
+            yield from self.of_rows(rows[half:])
+        else:
+            yield self._batch([_column(v, f.type) for v, f in zip(given, self.schema, strict=True)])
 
     def of_arrow(self, arriving: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
         """Yield the declared columns of a batch or table; columns are found by name."""
         batches = arriving.to_batches() if isinstance(arriving, pa.Table) else [arriving]
         for batch in batches:
-            yield self._batch([_arrow_column(batch, field) for field in self.schema])
+            yield from self._of_batch(batch)
+
+    def _of_batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        given = [_named(batch, field.name) for field in self.schema]
+        if len(batch) > 1 and any(column is not None and _bytes(column) > COLUMN_BYTES for column in given):
+            half = len(batch) // 2
+            yield from self._of_batch(batch.slice(0, half))
+            yield from self._of_batch(batch.slice(half))
+        else:
+            fields = zip(given, self.schema, strict=True)
+            yield self._batch([_arrow_column(column, f.type, len(batch)) for column, f in fields])
 
     def _batch(self, columns: list[pa.Array]) -> pa.RecordBatch:
+        columns = [_shortened(column) for column in columns]
         batch = pa.RecordBatch.from_arrays(columns, names=self.schema.names)
         required = [
             c.is_valid() for c, f in zip(columns, self.schema, strict=True) if not f.nullable and c.null_count
@@ -62,6 +96,91 @@ def _value(row: Any, name: str) -> Any:
         return row.get(name) if isinstance(row, Mapping) else getattr(row, name, None)
     except Exception:  # of a property
         return None
+
+
+def _plain_type(field: pa.Field) -> pa.DataType:
+    if isinstance(field.type, pa.Bool8Type):
+        return pa.bool_()
+    if isinstance(field.type, _READ):
+        return field.type
+    if field.type in _VIEWS:
+        return _VIEWS[field.type]
+    if _extended(field):
+        plain = field.type.storage_type if isinstance(field.type, pa.BaseExtensionType) else "a plain type"
+        raise EngineError(
+            f"scan: the column {field.name!r} is {field.type}, an extension type whose values are not known "
+            f"here; declare it as {plain}, which extended batches are read as too"
+        )
+    return field.type
+
+
+def _extended(field: pa.Field) -> bool:
+    """Whether a column, or what it is made of, is of an extension type, by its class or by its name alone."""
+    kind = field.type
+    named = b"ARROW:extension:name" in (field.metadata or {})
+    inner = (kind.field(i) for i in range(kind.num_fields))
+    return named or isinstance(kind, pa.BaseExtensionType) or any(map(_extended, inner))
+
+
+def _long(values: list[Any], kind: pa.DataType) -> bool:
+    """Whether values are perhaps more than a column of a batch may be."""
+    if not (_is_text(kind) or _is_bytes(kind) or kind.num_fields):
+        return False
+    return sum(_length(value) for value in values) > COLUMN_BYTES // 4
+
+
+def _length(value: Any) -> int:
+    """Return how many characters or bytes there are in a value; a few fewer where it is odd."""
+    try:
+        return _counted(value)
+    except Exception:  # of a class of the user's own, or one that holds itself
+        return 0
+
+
+def _counted(value: Any) -> int:
+    if isinstance(value, str):
+        return str.__len__(value)
+    if isinstance(value, (bytes, bytearray, memoryview, np.ndarray)):
+        return len(value) if isinstance(value, (bytes, bytearray)) else value.nbytes
+    if isinstance(value, Mapping):
+        return sum(_counted(item) for pair in value.items() for item in pair)
+    return sum(map(_counted, value)) if isinstance(value, (list, tuple)) else 0
+
+
+def _bytes(column: pa.Array) -> int:
+    """Return at least how many bytes a column has when each row has a value of its own."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        values = column.dictionary
+    elif pa.types.is_run_end_encoded(kind):
+        values = column.values
+    else:
+        return int(column.nbytes)
+    return len(column) * max(_lengths(values), default=0)
+
+
+def _lengths(column: pa.Array) -> list[int]:
+    """Return how many bytes each value has, a few more where it is made of others."""
+    if _is_text(column.type) or _is_bytes(column.type):
+        return [length or 0 for length in pc.binary_length(column).to_pylist()]
+    return [int(value.nbytes) for value in _singly(column)]
+
+
+def _singly(column: pa.Array) -> Iterator[pa.Array]:
+    return (column.slice(i, 1) for i in range(len(column)))
+
+
+def _shortened(column: pa.Array) -> pa.Array:
+    """Return a column with NULL in the place of values that are too long."""
+    if column.nbytes <= VALUE_BYTES:
+        return column
+    long = [length > VALUE_BYTES for length in _lengths(column)]
+    if not any(long):
+        return column
+    none = pa.nulls(1, column.type)
+    return _one_by_one(
+        (none if is_long else v for is_long, v in zip(long, _singly(column), strict=True)), column.type
+    )
 
 
 def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
@@ -100,16 +219,23 @@ def _whole(value: Any) -> int:
     return int(value)
 
 
-def _arrow_column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
-    """Return a column of a batch in the declared type; NULL where its name is missing, or there twice."""
-    if batch.schema.get_field_index(field.name) < 0:
-        return pa.nulls(batch.num_rows, field.type)
-    given = batch.column(field.name)
+def _named(batch: pa.RecordBatch, name: str) -> pa.Array | None:
+    """Return a column by name; None where there is no such, or there are two."""
+    if batch.schema.get_field_index(name) < 0:
+        return None
+    column = batch.column(name)
+    # A slice of a view has all bytes of the whole.
+    return column.cast(_VIEWS[column.type]) if column.type in _VIEWS else column
+
+
+def _arrow_column(given: pa.Array | None, kind: pa.DataType, rows: int) -> pa.Array:
+    """Return a column of a batch in the declared type; NULL where there is none."""
+    if given is None:
+        return pa.nulls(rows, kind)
     try:
-        return _cast(given, field.type)
+        return _cast(given, kind)
     except Exception:  # of a value that does not fit, or of text that is none
-        single = (given.slice(i, 1) for i in range(len(given)))
-        return _one_by_one((_fitted_slice(value, field.type) for value in single), field.type)
+        return _one_by_one((_fitted_slice(value, kind) for value in _singly(given)), kind)
 
 
 def _fitted_slice(value: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -123,22 +249,38 @@ def _cast(given: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return a column in the declared type; of another kind, as values of rows are: a text is no number."""
     if pa.types.is_dictionary(given.type) and given.type != kind:
         given = given.dictionary_decode()
+    if isinstance(given.type, pa.Bool8Type):
+        given = given.cast(pa.bool_())
+    elif isinstance(given.type, pa.BaseExtensionType) and not isinstance(given.type, _READ):
+        given = given.storage
     if given.type == kind:
         column = given
     elif any(alike(given.type) and alike(kind) for alike in _ALIKE):
-        column = given.cast(kind)
+        # Copied first: a slice that begins beyond 2 GiB does not fit a text's offsets, however short it is.
+        long = pa.types.is_large_string(given.type)
+        column = (given.take(pa.array(range(len(given)), pa.int64())) if long else given).cast(kind)
     else:
         column = _column(given.to_pylist(), kind)
-    if any(kind_of(column.type) for kind_of in _TEXTS):
+    if _is_text(column.type):
         column.validate(full=True)  # bytes that are no text
     return column
 
 
-_TEXTS = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+# Extension types whose values are read as they are.
+_READ = pa.UuidType, pa.JsonType
 _ALIKE: tuple[Callable[[pa.DataType], bool], ...] = (
     pa.types.is_integer,
     pa.types.is_floating,
     pa.types.is_decimal,
     pa.types.is_timestamp,
-    lambda kind: any(kind_of(kind) for kind_of in _TEXTS),
+    _is_text,
 )

@@ -16,7 +16,6 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import groupby
 from typing import NamedTuple, TypeVar
 
@@ -24,20 +23,19 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.engine import DuckDBEngine, batches
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS
-from sfumato.engines.duckdb.sources import connect
 from sfumato.engines.duckdb.staged_sql import PARTIALS, TOTALS, StagedSql
 from sfumato.engines.duckdb.text import identifier
+from sfumato.engines.duckdb.workers import opened
 from sfumato.errors import EngineError, in_own_words
 from sfumato.measurements.wide import int64_values
-from sfumato.ownership import process
 from sfumato.query.engine import ExactQuery, Schema
 from sfumato.transformations import QuantileTree
 
 ROWS = "source_rows"
-BATCH_ROWS = 1 << 16
+# Of a payload: whatever moves it has the whole of it in memory, and 2 GiB are too much for most.
+BATCH_ROWS, PAYLOAD_BYTES = 1 << 16, 1 << 25
 
 T = TypeVar("T")
 Types = tuple[tuple[str, str], ...]
@@ -160,10 +158,9 @@ class Stages:
                 f"a worker has DuckDB {duckdb.__version__}, but the release was made with {self.version}; "
                 "install the same version everywhere, as its hash divides units among workers"
             )
-        spill.ready()
-        with _database(process(), self.timezone).cursor() as opened:
-            self._add_public_keys(opened, shard)
-            yield opened
+        with opened(self.timezone) as connection:
+            self._add_public_keys(connection, shard)
+            yield connection
 
     def _add_public_keys(self, connection: duckdb.DuckDBPyConnection, shard: int | None) -> None:
         if self.query.public_keys is not None:
@@ -184,17 +181,6 @@ class Stages:
                 _load(connection, name, types, ())
             described = connection.execute(f"DESCRIBE {text}").fetchall()
         return tuple((row[0], row[1]) for row in described)
-
-
-@cache
-def _database(of: tuple[int, int], zone: str) -> duckdb.DuckDBPyConnection:
-    """Open the database of this process: a new one for each stage takes longer than a small stage.
-
-    Its connections share memory and a folder, but no table; what one spilled goes when it is closed.
-    """
-    database = connect(zone)
-    database.execute("SET threads = 1")
-    return database
 
 
 def _as_declared(batch: pa.RecordBatch, rows: pa.Schema) -> pa.RecordBatch:
@@ -222,21 +208,34 @@ def _payloads(connection: duckdb.DuckDBPyConnection, text: str) -> Iterator[Payl
     """Run a query whose first column is the shard, and cut its rows by shard."""
     # In order of shards, as a stream has a head of its own: many shards would be many small parts.
     waiting: list[pa.RecordBatch] = []
-    of = -1
+    of = size = 0
     for batch in connection.sql(f"FROM ({text}) ORDER BY shard").to_arrow_reader(BATCH_ROWS):
         shard = int64_values(batch.column(0))
         starts = np.flatnonzero(np.diff(shard, prepend=-1))
         for start, end in zip(starts, [*starts[1:], len(shard)], strict=True):
-            if waiting and (shard[start] != of or sum(map(len, waiting)) >= BATCH_ROWS):
-                yield Payload(of, _stream(waiting))
-                waiting = []
-            of = int(shard[start])
-            waiting.append(batch.slice(start, end - start))
+            for piece in _pieces(batch.slice(start, end - start)):
+                full = sum(map(len, waiting)) >= BATCH_ROWS or size + piece.nbytes > PAYLOAD_BYTES
+                if waiting and (shard[start] != of or full):
+                    yield Payload(of, as_stream(waiting))
+                    waiting, size = [], 0
+                of, size = int(shard[start]), size + piece.nbytes
+                waiting.append(piece)
     if waiting:
-        yield Payload(of, _stream(waiting))
+        yield Payload(of, as_stream(waiting))
 
 
-def _stream(batches: Sequence[pa.RecordBatch]) -> bytes:
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Cut a batch until each piece is small, or one row."""
+    if batch.nbytes <= PAYLOAD_BYTES or len(batch) == 1:
+        yield batch
+    else:
+        half = len(batch) // 2
+        yield from _pieces(batch.slice(0, half))
+        yield from _pieces(batch.slice(half))
+
+
+def as_stream(batches: Sequence[pa.RecordBatch]) -> bytes:
+    """Return batches of one schema as an Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batches[0].schema) as writer:
         for batch in batches:

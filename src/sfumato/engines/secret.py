@@ -1,0 +1,223 @@
+"""Secrets of releases that workers look up where they run, so that what is staged does not hold them.
+
+A secret serves many releases: the key of each is made from it and from the release's public random number.
+Workers that find another secret would draw another noise for a release that is paid for once, so they are
+held to a fingerprint that is taken when the release is made.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import os
+import stat
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from sfumato.errors import EngineError, ParameterError, QueryError
+
+BYTES = 32
+# Of 32 random bytes fewer than 13 are different with a chance below 10^-20.
+_DIFFERENT = 13
+# By fingerprint: a key service is asked once by each process.
+_found: dict[str, bytes] = {}
+
+
+@dataclass(frozen=True)
+class Secret(ABC):
+    """Where workers find at least 32 secret random bytes, the same on all of them and from run to run.
+
+    Args:
+        fingerprint: of the secret, as `taken` tells it; needed where the program that makes a release cannot
+            read the secret itself. It may be known to everybody.
+    """
+
+    fingerprint: str | None = field(default=None, kw_only=True)
+
+    @abstractmethod
+    def read(self) -> bytes:
+        """Return the secret.
+
+        Raises:
+            EngineError: it is not there, or is none; its text does not quote what was found.
+        """
+
+    def taken(self) -> str:
+        """Return the fingerprint of the secret that is found here.
+
+        Raises:
+            EngineError: there is none.
+        """
+        return _mark(self._checked())
+
+    def sealed(self) -> Self:
+        """Return the same with its fingerprint, which every worker is held to.
+
+        Raises:
+            QueryError: there is no secret here and no fingerprint, or the one is not of the other.
+        """
+        try:
+            mark = self.taken()
+        except EngineError as error:
+            if self.fingerprint is None:
+                raise QueryError(
+                    f"{error}. Where this program may not read the secret, give fingerprint=..., which "
+                    f"{type(self).__name__}(...).taken() tells where it can be read"
+                ) from None
+            return self
+        if self.fingerprint not in (None, mark):
+            raise QueryError(f"{self.place}: the secret is another than the one of fingerprint=...")
+        return replace(self, fingerprint=mark)
+
+    def key(self, release: bytes) -> bytes:
+        """Return the key of one release; keys of two releases tell nothing of each other.
+
+        Args:
+            release: the public random number of the release.
+        Raises:
+            EngineError: there is no secret here, or another one than the release was made with.
+        """
+        secret = _found.get(self.fingerprint or "")
+        if secret is None:
+            secret = self._checked()
+            if _mark(secret) != self.fingerprint:
+                raise EngineError(
+                    f"{self.place}: this worker has another secret than the one the release was made with, "
+                    "and would draw other noise; give all workers the same, as long as its pipeline may run"
+                )
+            _found[self.fingerprint] = secret
+        return hmac.digest(secret, b"sfumato release " + release, "sha256")
+
+    def is_in(self, data: bytes) -> bool:
+        """Whether data that will be sent along holds the secret itself, as far as it can be read here."""
+        try:
+            secret = self._checked()
+        except EngineError:
+            return False
+        digits = secret.hex().encode()
+        texts = (secret, digits, digits.upper(), base64.b64encode(secret), base64.urlsafe_b64encode(secret))
+        return any(text.rstrip(b"=") in data for text in texts)
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """Where it is looked for, for messages."""
+
+    def _checked(self) -> bytes:
+        secret = self.read()
+        if not isinstance(secret, bytes) or len(secret) < BYTES or len(set(secret)) < _DIFFERENT:
+            raise EngineError(f"{self.place}: what is there is not {BYTES} secret random bytes or more")
+        return secret
+
+
+@dataclass(frozen=True)
+class EnvironmentSecret(Secret):
+    """A secret in an environment variable of the workers, in hexadecimal digits (64 or more).
+
+    `python -c "import secrets; print(secrets.token_hex(32))"` makes one.
+
+    Args:
+        name: of the variable.
+    """
+
+    name: str
+
+    def read(self) -> bytes:
+        """Return what the variable holds."""
+        text = os.environ.get(self.name)
+        if text is None:
+            raise EngineError(f"{self.place}: it is not set")
+        return _unhexed(text, self.place)
+
+    @property
+    def place(self) -> str:
+        """Name the variable."""
+        return f"environment variable {self.name}"
+
+
+@dataclass(frozen=True)
+class FileSecret(Secret):
+    """A secret in a file that each worker can read and strangers cannot, in hexadecimal digits (64 or more).
+
+    Args:
+        path: on a disk or a share that is mounted on each worker. The rights must be 0600, 0640 or fewer.
+    """
+
+    path: str | os.PathLike[str]
+
+    def read(self) -> bytes:
+        """Return what the file holds."""
+        try:
+            with open(self.path, encoding="ascii", errors="replace") as file:
+                status = os.fstat(file.fileno())  # of what was opened, whatever has the name now
+                text = file.read(1 << 16)
+        except OSError as error:
+            raise EngineError(f"{self.place}: it cannot be read ({error.strerror})") from None
+        if os.name == "posix" and (not stat.S_ISREG(status.st_mode) or status.st_mode & 0o037):
+            raise EngineError(
+                f"{self.place}: others may read or change it, as its rights are "
+                f"{stat.S_IMODE(status.st_mode):o}; write chmod 600 or 640"
+            )
+        return _unhexed(text, self.place)
+
+    @property
+    def place(self) -> str:
+        """Name the file."""
+        return f"file {os.fspath(self.path)!r}"
+
+
+@dataclass(frozen=True)
+class CallableSecret(Secret):
+    """A secret that a function of yours fetches, from a key service for one; each process calls it once.
+
+    Args:
+        function: without arguments, returns at least 32 bytes. It travels in the description of the pipeline
+            with all that it refers to: let it fetch the secret, not hold it.
+    """
+
+    function: Callable[[], bytes] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise ParameterError("function", self.function, "a function without arguments")
+
+    def read(self) -> bytes:
+        """Call the function."""
+        try:
+            return self.function()
+        except Exception as error:  # whose text may be of anything
+            raise EngineError(f"{self.place}: it raised {type(error).__name__}") from None
+
+    @property
+    def place(self) -> str:
+        """Name the function."""
+        return f"function {getattr(self.function, '__name__', type(self.function).__name__)}"
+
+
+def sealed(secret: Secret | None) -> Secret | None:
+    """Return a secret with its fingerprint, or None for one that is drawn and sent along.
+
+    Raises:
+        QueryError: it is no `Secret`, or there is neither a secret here nor its fingerprint.
+    """
+    if secret is None:
+        return None
+    if not isinstance(secret, Secret):  # which is not quoted, as it may be one
+        raise QueryError(
+            f"secret is a {type(secret).__name__}, but must be an EnvironmentSecret, a FileSecret or a "
+            "CallableSecret, or left out"
+        )
+    return secret.sealed()
+
+
+def _mark(secret: bytes) -> str:
+    return hmac.digest(secret, b"sfumato fingerprint", "sha256").hex()
+
+
+def _unhexed(text: str, place: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise EngineError(f"{place}: what is there is not hexadecimal digits") from None

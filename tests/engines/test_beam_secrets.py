@@ -1,0 +1,277 @@
+"""Secrets of releases on Beam that workers look up, so that what is staged does not hold them."""
+
+from __future__ import annotations
+
+import base64
+import bz2
+import hashlib
+import os
+import re
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import apache_beam as beam
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.beam import (
+    Budget,
+    CallableSecret,
+    Count,
+    EnvironmentSecret,
+    FileSecret,
+    MakePrivate,
+    Release,
+)
+from sfumato.engines import secret as secret_module
+from sfumato.errors import EngineError, QueryError
+
+SCHEMA = pa.schema([("id", pa.int64()), ("place", pa.string())])
+KEYS = [f"p{i}" for i in range(40)]
+# Fixed, so that what is found in a description does not depend on chance.
+SECRET = hashlib.sha256(b"a secret of tests").digest()
+OTHER = hashlib.sha256(b"another secret of tests").digest()
+NAME = "SFUMATO_TEST_SECRET"
+
+
+def question():
+    table = sf.scan(SCHEMA, privacy_unit="id").group_by("place", keys=KEYS).bound(groups=1, rows=1)
+    return table.agg(n=sf.count())
+
+
+def rows() -> list[dict]:
+    return [{"id": i, "place": f"p{i % 40}"} for i in range(400)]
+
+
+@pytest.fixture(autouse=True)
+def nothing_found(monkeypatch):
+    """As in a process that looked for no secret yet."""
+    monkeypatch.setattr(secret_module, "_found", {})
+
+
+@pytest.fixture(params=["environment", "file", "function"])
+def kept(request, monkeypatch, tmp_path):
+    """A secret of each kind, and a function that puts another in its place."""
+    path = tmp_path / "secret"
+
+    def put(secret: bytes) -> None:
+        monkeypatch.setenv(NAME, secret.hex())
+        path.touch(mode=0o600)
+        path.write_text(secret.hex() + "\n")
+
+    put(SECRET)
+    found = {
+        "environment": EnvironmentSecret(NAME),
+        "file": FileSecret(path),
+        "function": CallableSecret(lambda: bytes.fromhex(os.environ[NAME])),
+    }
+    return found[request.param], put
+
+
+def noise(work) -> list:
+    return [
+        row
+        for shard in range(work.stages.group_shards)
+        for b in work.released(shard, ())
+        for row in b.to_pylist()
+    ]
+
+
+def test_each_release_has_a_key_of_its_own_and_repeats_its_noise(kept):
+    secret, _ = kept
+    one, other = (Release(question(), epsilon="1e-9", secret=secret)._work for _ in range(2))
+    assert noise(one) == noise(one)
+    # Noise of scale 10^9: all 40 draws are equal with a chance below 10^-300.
+    assert noise(one) != noise(other)
+    assert one.secret == other.secret and one.release != other.release
+
+
+def test_another_secret_is_refused_where_it_is_found_and_shows_neither(kept):
+    secret, put = kept
+    work = Release(question(), epsilon=1, secret=secret)._work
+    put(OTHER)
+    with pytest.raises(EngineError, match="this worker has another secret") as caught:
+        noise(work)
+    for text in (SECRET.hex(), OTHER.hex()):
+        assert text not in str(caught.value) and text not in repr(work) and text not in repr(work.secret)
+
+
+def test_who_may_not_read_the_secret_gives_its_fingerprint(kept, monkeypatch):
+    secret, put = kept
+    mark = secret.taken()
+    with monkeypatch.context() as context:
+        context.delenv(NAME)
+        if isinstance(secret, FileSecret):
+            Path(secret.path).unlink()
+        with pytest.raises(QueryError, match=r"give fingerprint=\.\.\., which"):
+            Release(question(), epsilon=1, secret=secret)
+        work = Release(question(), epsilon=1, secret=replace(secret, fingerprint=mark))._work
+        assert work.schema.names == ["place", "n"]
+    put(SECRET)
+    assert len(noise(work)) == 40
+    with pytest.raises(QueryError, match="is another than the one of fingerprint"):
+        Release(question(), epsilon=1, secret=replace(secret, fingerprint="00" * 32))
+    secret_module._found.clear()
+    put(OTHER)
+    with pytest.raises(EngineError, match="another secret"):
+        noise(work)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "it is not set"),
+        ("", "not 32 secret random bytes"),
+        ("correct horse battery staple", "not hexadecimal"),
+        (SECRET.hex()[:62], "not 32 secret random bytes"),
+        ("ab" * 32, "not 32 secret random bytes"),
+    ],
+)
+def test_what_is_no_secret_is_refused_when_the_release_is_made(text, words, monkeypatch):
+    monkeypatch.delenv(NAME, raising=False)
+    if text is not None:
+        monkeypatch.setenv(NAME, text)
+    budget = Budget(1)
+    for make in (
+        lambda: Release(question(), epsilon=1, secret=EnvironmentSecret(NAME)),
+        lambda: MakePrivate(budget=budget, unit=len, secret=EnvironmentSecret(NAME)),
+    ):
+        with pytest.raises(QueryError, match=words) as caught:
+            make()
+        assert not text or text not in str(caught.value)
+    assert budget.left == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("given", [SECRET, SECRET.hex(), lambda: SECRET])
+def test_a_secret_itself_is_no_place_to_find_it(given):
+    with pytest.raises(QueryError, match="must be an EnvironmentSecret") as caught:
+        Release(question(), epsilon=1, secret=given)
+    assert SECRET.hex() not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("rights", "fits"),
+    [(0o600, True), (0o640, True), (0o400, True), (0o644, False), (0o660, False), (0o604, False)],
+)
+def test_a_file_that_others_may_read_or_change_is_refused(rights, fits, tmp_path):
+    path = tmp_path / "secret"
+    path.write_text(SECRET.hex())
+    path.chmod(rights)
+    if fits:
+        assert FileSecret(path).sealed().fingerprint
+        return
+    with pytest.raises(QueryError, match="chmod 600"):
+        Release(question(), epsilon=1, secret=FileSecret(path))
+
+
+@pytest.mark.parametrize("path", ["missing", "."])
+def test_a_file_that_is_none_is_refused(path, tmp_path):
+    with pytest.raises(QueryError, match="cannot be read"):
+        Release(question(), epsilon=1, secret=FileSecret(tmp_path / path))
+
+
+def test_a_function_that_fails_or_gives_something_else_is_refused_without_its_words():
+    def fail():
+        raise RuntimeError(SECRET.hex())
+
+    with pytest.raises(QueryError, match="it raised RuntimeError") as caught:
+        Release(question(), epsilon=1, secret=CallableSecret(fail))
+    assert SECRET.hex() not in str(caught.value)
+    with pytest.raises(QueryError, match="not 32 secret random bytes"):
+        Release(question(), epsilon=1, secret=CallableSecret(SECRET.hex))
+    with pytest.raises(QueryError, match="function is 5"):
+        CallableSecret(5)
+
+
+def test_a_function_that_carries_the_secret_is_refused():
+    carried, digits = bytes(SECRET), SECRET.hex()
+    for function in (
+        lambda: carried,
+        lambda: bytes.fromhex(carried.hex()),
+        lambda text=digits: bytes.fromhex(text),
+    ):
+        with pytest.raises(QueryError, match="the function carries the secret"):
+            Release(question(), epsilon=1, secret=CallableSecret(function))
+
+
+# What is staged
+
+
+def spellings(secret: bytes) -> list[bytes]:
+    return [
+        secret, secret.hex().encode(), secret.hex().upper().encode(), base64.b64encode(secret).rstrip(b"="),
+        base64.urlsafe_b64encode(secret).rstrip(b"="), repr(secret)[2:-1].encode(),
+    ]  # fmt: skip
+
+
+def layers(data: bytes, depth: int = 4) -> list[bytes]:
+    """Return data, and what is in it in base64 and compressed, as Beam writes functions."""
+    found = [data]
+    for text in re.findall(rb"[A-Za-z0-9+/]{40,}={0,2}", data) if depth else ():
+        for skip in range(4):
+            part = text[skip:]
+            try:
+                inner = base64.b64decode(part + b"=" * (-len(part.rstrip(b"=")) % 4))
+            except ValueError:
+                continue
+            for open_one in (bz2.decompress, zlib.decompress):
+                try:
+                    found += layers(open_one(inner), depth - 1)
+                except (OSError, ValueError, zlib.error):
+                    continue
+    return found
+
+
+def staged(transform, element=None) -> bytes:
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    pipeline | beam.Create(rows() if element is None else element) | transform
+    return pipeline.to_runner_api().SerializeToString()
+
+
+def is_in(secret: bytes, data: bytes) -> bool:
+    return any(spelling in layer for layer in layers(data) for spelling in spellings(secret))
+
+
+def test_what_is_staged_does_not_hold_the_secret(kept):
+    secret, _ = kept
+    transform = Release(question(), epsilon=1, secret=secret)
+    key = transform._work.secret.key(transform._work.release)
+    data = staged(transform)
+    assert is_in(transform._work.release, data)  # so that it would be found
+    assert not is_in(SECRET, data) and not is_in(key, data)
+
+
+def test_what_a_private_collection_stages_does_not_hold_the_secret(kept):
+    secret, _ = kept
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    private = (
+        pipeline | beam.Create(rows()) | MakePrivate(budget=Budget(1), unit=lambda r: r["id"], secret=secret)
+    )
+    private.filter(lambda row: True) | Count(rows=1, epsilon=1)
+    assert not is_in(SECRET, pipeline.to_runner_api().SerializeToString())
+
+
+def test_a_secret_that_is_drawn_is_staged_as_the_docs_say():
+    transform = Release(question(), epsilon=1)
+    assert is_in(transform._work.secret, staged(transform))
+
+
+def test_who_reads_a_drawn_secret_can_tell_exact_numbers_from_guesses():
+    """What docs/beam.md says of it: each guess has its noise, and few guesses fit what was released."""
+    table = sf.scan(SCHEMA, privacy_unit="id").group_by("place", keys=["a"]).bound(groups=1, rows=1)
+    work = Release(table.agg(n=sf.count()), epsilon="0.1", shards=1)._work
+    work = replace(work, secret=SECRET)
+
+    def released(people: int) -> list:
+        given = (
+            [pa.record_batch({"id": range(people), "place": ["a"] * people}, schema=SCHEMA)] if people else []
+        )
+        parts = [p.data for p in work.stages.partials(given)]
+        totals = [p.data for p in work.stages.totals(parts)]
+        return [row for b in work.released(0, totals) for row in b.to_pylist()]
+
+    shown = released(37)
+    fitting = [people for people in range(1, 101) if released(people) == shown]
+    assert 37 in fitting and len(fitting) < 20
