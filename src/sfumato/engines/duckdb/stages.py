@@ -59,10 +59,11 @@ class Stages:
         rows: the Arrow schema of the rows.
         schema: the columns after the query's steps.
         salt: for the order in which a unit's groups are kept, one for the whole release.
-        shards: into how many parts units, and groups, are divided.
+        shards: into how many parts groups are divided, and units, unless `unit_shards` says otherwise.
         partial_types, total_types: names and DuckDB types of what the first two stages give.
         timezone: in which times with a zone are read, on every worker.
         version: of DuckDB, whose hash divides units among workers.
+        unit_shards: of units; it may be chosen by what rows there are, as nothing of the answer follows from it.
     """
 
     query: ExactQuery
@@ -74,6 +75,7 @@ class Stages:
     total_types: Types
     timezone: str
     version: str = duckdb.__version__
+    unit_shards: int | None = None
 
     @classmethod
     def of(cls, engine: DuckDBEngine, rows: pa.Schema, query: ExactQuery, shards: int) -> Stages:
@@ -114,7 +116,7 @@ class Stages:
 
     def _partials(self, connection: duckdb.DuckDBPyConnection) -> Iterator[Payload]:
         connection.execute(f"CREATE TEMP TABLE {ROWS} AS FROM arriving")
-        yield from _payloads(connection, self._sql.partials(self.shards))
+        yield from _payloads(connection, self._sql.partials(self.unit_shards or self.shards))
 
     def totals(self, payloads: Iterable[bytes]) -> Iterator[Payload]:
         """Bound whole units, of one shard or several, and sum them by group."""
@@ -183,13 +185,21 @@ class Stages:
         return tuple((row[0], row[1]) for row in described)
 
 
+def spill_in(folder: str | None) -> None:
+    """Let this process spill in a folder that is removed even if the process is killed; None for that of others."""
+    _spill_folder[:] = [folder]
+
+
+_spill_folder: list[str | None] = [None]
+
+
 @cache
 def _database(process: int, zone: str) -> tuple[duckdb.DuckDBPyConnection, tempfile.TemporaryDirectory[str]]:
     """Open the database of this process: a new one for each stage takes longer than a small stage.
 
     Its connections share memory and a folder, but no table; what one spilled goes when it is closed.
     """
-    spill = tempfile.TemporaryDirectory(prefix="sfumato-")
+    spill = tempfile.TemporaryDirectory(prefix="sfumato-", dir=_spill_folder[0])
     database = connect(zone, spill.name)
     database.execute("SET threads = 1")
     return database, spill
