@@ -168,7 +168,7 @@ def test_the_form_of_a_release_follows_from_settings(spark, settings, tmp_path, 
     for rows in (0, 2**22, 2**22 + 1):
         frame = question(sized(spark, rows)).release(**BUDGET)
         forms[rows] = form(frame, tmp_path / str(rows))
-        assert sorted(sum(forms[rows], [])) == list(range(40))
+        assert sorted(g for groups in forms[rows] for g in groups) == list(range(40))
     assert (forms[0] == forms[2**22] == forms[2**22 + 1]) is (kind is SparkEngine)
     assert len(forms[2**22]) == (8 if kind is SparkEngine else 2)
     assert len(forms[2**22 + 1]) == (8 if kind is SparkEngine else 3)
@@ -202,14 +202,16 @@ def test_what_is_made_of_a_release_follows_from_it_alone(spark, settings):
 )
 def test_shards_are_a_setting(spark, settings, monkeypatch, values, shards):
     settings(values)
-    monkeypatch.setattr("sfumato.engines.spark.engine.SHARD_BYTES", 1)  # 160 bytes: of units 160 shards
+    monkeypatch.setattr("sfumato.engines.spark.engine.SHARD_BYTES", 16)  # of units, as many as there are rows
     assert question(sized(spark, 10)).release(**BUDGET).rdd.getNumPartitions() == shards
 
 
 @pytest.mark.parametrize("shards", ["0", "-1", "many", "1.5", "", "2147483648"])
 def test_shards_that_are_no_number(spark, settings, shards):
     settings({"spark.sfumato.shards": shards})
-    with pytest.raises(ParameterError, match="spark.sfumato.shards is .*, but must be a whole number of at least 1"):
+    with pytest.raises(
+        ParameterError, match="spark.sfumato.shards is .*, but must be a whole number of at least 1"
+    ):
         question(sized(spark, 10)).release(**BUDGET)
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sfumato.engines.distributed import DistributedEngine
 from sfumato.engines.work import Work
-from sfumato.errors import RefusalError
+from sfumato.errors import EngineError, RefusalError
 from sfumato.query.engine import ExactQuery
 
 if TYPE_CHECKING:
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 SHARDS = 16
 
 
+def plain(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values, of which Arrow makes a column whatever they are."""
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return plain(kind.value_type)
+    return pa.bool_() if isinstance(kind, pa.Bool8Type) else kind
+
+
 class BeamEngine(DistributedEngine):
     """Knows declared columns; rows come when a release is applied to a collection.
 
@@ -29,6 +36,18 @@ class BeamEngine(DistributedEngine):
     """
 
     name = "Beam"
+
+    def __init__(self, rows: pa.Schema) -> None:
+        fields = [field.with_type(plain(field.type)) for field in rows]
+        for field in fields:
+            try:
+                pa.array([], field.type)
+            except pa.ArrowNotImplementedError:
+                raise EngineError(
+                    f"scan: the column {field.name!r} is {field.type}, which Arrow does not make of "
+                    "the values of rows; declare a plain type in its place, or leave it out"
+                ) from None
+        super().__init__(pa.schema(fields))
 
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Refuse: there are no rows here."""

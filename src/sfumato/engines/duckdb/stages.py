@@ -63,7 +63,7 @@ class Stages:
         partial_types, total_types: names and DuckDB types of what the first two stages give.
         timezone: in which times with a zone are read, on every worker.
         version: of DuckDB, whose hash divides units among workers.
-        unit_shards: of units; it may be chosen by what rows there are, as nothing of the answer follows from it.
+        unit_shards: of units; chosen by what rows there are, as nothing of the answer follows.
     """
 
     query: ExactQuery
@@ -186,7 +186,7 @@ class Stages:
 
 
 def spill_in(folder: str | None) -> None:
-    """Let this process spill in a folder that is removed even if the process is killed; None for that of others."""
+    """Let this process spill inside a folder that somebody empties; None for where temporary files are."""
     _spill_folder[:] = [folder]
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sfumato.noise import Words
     from sfumato.query.plan import Plan
 
-# A shard of units should fit in the memory of DuckDB with ease; Spark's estimate of a size is of compressed rows.
+# A shard of units should fit in DuckDB's memory with ease; Spark's estimate of a size is of compressed rows.
 SHARD_BYTES = 32 << 20
 # Shards of groups: a setting for releases alone, and what holds without it.
 SHARDS, GROUP_SHARDS = "spark.sfumato.shards", 16
@@ -94,7 +94,7 @@ class SparkEngine(DistributedEngine):
         return replace(self.stages(query, self._group_shards()), unit_shards=self._unit_shards())
 
     def _unit_shards(self) -> int:
-        """Return a number that grows with the cluster and with the data; nothing of the output follows from it."""
+        """Return a number that grows with cluster and data, as nothing of the output follows from it."""
         session = self._frame.sparkSession
         size = int(str(self._frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
         parts = min(-(-size // SHARD_BYTES), _shuffle_partitions(session))
@@ -115,7 +115,9 @@ class SparkEngine(DistributedEngine):
         # Under plain names: Spark takes the dots of a name for a path, in its own mapInArrow too.
         columns = [self._frame[_quoted(name)].alias(f"c{i}") for i, name in enumerate(stages.rows.names)]
         used = self._frame.select(columns)
-        units = used.mapInArrow(shipped(Partials(stages)), PARTS).repartitionById(stages.unit_shards or stages.shards, "shard")
+        units = used.mapInArrow(shipped(Partials(stages)), PARTS).repartitionById(
+            stages.unit_shards or stages.shards, "shard"
+        )
         return units.mapInArrow(shipped(Totals(stages)), PARTS)
 
     def _groups(self, stages: Stages) -> DataFrame:

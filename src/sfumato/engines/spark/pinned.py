@@ -18,7 +18,7 @@ def pinned(frame: DataFrame) -> DataFrame:
     """Compute a data frame, and return one that reads what was computed and knows no more of its sources.
 
     It is kept on the disks of the executors, on two where there are two, and not in the checkpoint
-    directory, which nobody empties. Where all copies are lost, looking at it fails: it cannot be computed again.
+    directory, which nobody empties. Where all copies are lost, looking at it fails.
     """
     from pyspark import StorageLevel
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
