@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
+from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.spark.engine import SparkEngine
+from sfumato.engines.work import Work
 from sfumato.errors import EngineError, ParameterError
 
 ROWS = pa.table({"id": [i // 4 for i in range(400)], "g": [i % 40 for i in range(400)]})
@@ -213,6 +217,30 @@ def test_shards_that_are_no_number(spark, settings, shards):
         ParameterError, match="spark.sfumato.shards is .*, but must be a whole number of at least 1"
     ):
         question(sized(spark, 10)).release(**BUDGET)
+
+
+def test_nothing_follows_from_the_shards_of_units():
+    """Which alone may be as many as the rows ask for: the same work gives the same batches."""
+    engine = DuckDBEngine.open(ROWS)
+    asked = question(ROWS, keys=None)
+    plan = asked.plan(epsilon=100, delta=1e-6)
+    work = Work.of(plan, Stages.of(engine, ROWS.schema, plan.exact, 3), None)
+
+    def released(unit_shards: int | None) -> list[pa.RecordBatch]:
+        stages = replace(work.stages, unit_shards=unit_shards)
+        parts: dict[int, list[bytes]] = {}
+        for part in stages.partials(ROWS.to_batches()):
+            parts.setdefault(part.shard, []).append(part.data)
+        totals: dict[int, list[bytes]] = {shard: [] for shard in range(3)}
+        for part in (t for of_shard in parts.values() for t in stages.totals(of_shard)):
+            totals[part.shard].append(part.data)
+        assert len(parts) == (unit_shards or 3)
+        own = replace(work, stages=stages)
+        return [batch for shard, datas in totals.items() for batch in own.released(shard, datas)]
+
+    first, *others = (released(number) for number in (None, 1, 2, 7, 20))
+    assert sum(batch.num_rows for batch in first) > 5
+    assert all(other == first for other in others)
 
 
 # Streams.
