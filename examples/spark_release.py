@@ -30,7 +30,7 @@ def main(path: str = "movielens.parquet") -> None:
         .agg(ratings=sf.count(), people=sf.count_units())
     )
     print(question.plan(epsilon=1, delta="1e-6").explain())
-    released = question.release(epsilon=1, delta="1e-6", confidence=0.95)  # nothing is computed yet
+    released = question.release(epsilon=1, delta="1e-6", confidence=0.95)  # the job runs here, once
     released.orderBy("rating").show()
 
 

@@ -144,7 +144,7 @@ def test_a_fork_applies_no_release_and_spends_no_budget():
     assert in_a_fork(lambda: budget.spend("0.5")).startswith(
         "BudgetError: this Budget cannot be copied, nor used by another process"
     )
-    assert in_a_fork(lambda: private | CountUnits(epsilon=1)).startswith("BudgetError: this budget belongs")
+    assert in_a_fork(lambda: private | CountUnits(epsilon=1)).startswith("BudgetError: this Budget cannot")
     assert (
         in_a_fork(lambda: in_a_fork(lambda: budget.spend(1))) == "done"
     )  # the child of a child says so itself

@@ -203,9 +203,8 @@ def two_at_once(monkeypatch):
     made = workers._Databases(4 << 30, threading.Semaphore(2))
     monkeypatch.setattr(workers, "_databases", lambda process: made)
     yield
-    for _, database, folder in made.free:
+    for _, database in made.free:
         database.close()
-        folder.cleanup()
 
 
 def test_threads_have_a_database_each_and_wait_for_their_turn(two_at_once):

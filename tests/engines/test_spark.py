@@ -161,32 +161,6 @@ def test_a_job_that_fails_leaves_nothing_that_looks_complete(release, frame_of, 
     assert (numbers(read) == numbers(frame)) is same
 
 
-def test_other_rows_have_other_noise_everywhere(spark, frame_of, tmp_path):
-    """A source that changes between two looks gives two releases, not differences of exact numbers."""
-    more = tmp_path / "more"
-
-    def growing(batches):
-        for batch in batches:
-            yield batch
-            if os.path.exists(more) and batch.num_rows:
-                yield pa.RecordBatch.from_arrays(
-                    [pa.array([10**6]), pa.array([3]), pa.array([1.0])], schema=batch.schema
-                )
-
-    rows = frame_of(ROWS).coalesce(1)
-    frame = question(rows.mapInArrow(growing, rows.schema)).release(**BUDGET).coalesce(1)
-    before = numbers(frame)
-    more.touch()
-    after = numbers(frame)
-    shards: dict[bool, int] = {True: 0, False: 0}
-    for one, other in zip(before, after, strict=True):
-        shards[one["s"] == other["s"]] += 1
-    # The groups of the other shard are untouched, and of this one all numbers are new.
-    assert shards[False] >= 1
-    changed = {row["g"] for row, other in zip(before, after, strict=True) if row["s"] != other["s"]}
-    assert 3 in changed and len(changed) > 1
-
-
 def test_two_releases_differ(frame_of):
     asked = question(frame_of(ROWS))
     assert numbers(asked.release(**BUDGET)) != numbers(asked.release(**BUDGET))
@@ -316,7 +290,8 @@ def test_times_are_read_in_the_zone_of_the_session(spark, frame_of):
                 hour="hour(t)", day="CAST(t AS DATE)", text="CAST(t AS VARCHAR)", wall="hour(w)"
             )
             asked = derived.group_by("hour", "day", "wall").bound(groups=1).agg(u=sf.count_units())
-            frame_there = asked.release(epsilon=10_000, delta=1e-6)
+            work = asked.table.engine.work(asked.plan(epsilon=10_000, delta=1e-6))
+            frame_there = asked.table.engine.released(work)
             spark.conf.set("spark.sql.session.timeZone", "UTC")  # workers keep to the zone of the question
             (row,) = frame_there.collect()
             assert (row.hour, row.day, row.wall, row.u) == (hour, date(2020, 7, day), 23, 100)
@@ -454,7 +429,8 @@ def test_a_void_key_is_not_given_back_to_spark(spark, no_job):
 def test_planning_starts_no_job(unreadable, no_job):
     asked = question(unreadable)
     assert "Read with Spark" in str(asked.plan(**BUDGET).explain())
-    frame = asked.release(**BUDGET, confidence=0.9)
+    work = asked.table.engine.work(asked.plan(**BUDGET), 0.9)
+    frame = asked.table.engine.released(work)  # which a release computes and keeps
     assert frame.columns == ["g", "n", "s", "m", "n_error", "s_error", "m_error"]
 
 

@@ -241,7 +241,7 @@ class Question:
             unsafe_words: on DuckDB, a source of random words for tests; the result is not private.
         Returns:
             A Release; its noise is drawn once, however often it is looked at. Of a Spark data
-            frame a Spark data frame, computed when looked at (docs/spark.md).
+            frame a Spark data frame, which is computed here, and once (docs/spark.md).
         Raises:
             QueryError, BudgetError: before anything is read, spent or drawn.
         """

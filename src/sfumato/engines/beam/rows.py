@@ -101,6 +101,8 @@ def _value(row: Any, name: str) -> Any:
 def _plain_type(field: pa.Field) -> pa.DataType:
     if isinstance(field.type, pa.Bool8Type):
         return pa.bool_()
+    if pa.types.is_dictionary(field.type) or pa.types.is_run_end_encoded(field.type):
+        return _plain_type(field.with_type(field.type.value_type))
     if isinstance(field.type, _READ):
         return field.type
     if field.type in _VIEWS:
@@ -111,7 +113,14 @@ def _plain_type(field: pa.Field) -> pa.DataType:
             f"scan: the column {field.name!r} is {field.type}, an extension type whose values are not known "
             f"here; declare it as {plain}, which extended batches are read as too"
         )
-    return field.type
+    try:
+        pa.array([], field.type)
+        return field.type
+    except pa.ArrowNotImplementedError:
+        raise EngineError(
+            f"scan: the column {field.name!r} is {field.type}, which Arrow does not make of the values of "
+            "rows; declare a plain type in its place, or leave it out"
+        ) from None
 
 
 def _extended(field: pa.Field) -> bool:

@@ -40,9 +40,20 @@ class _Folder:
 
 
 _mine: _Folder | None = None
+_inside: str | None = None
 _making = threading.Lock()
 _numbers = itertools.count()
 _databases: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()
+
+
+def inside(folder: str | None) -> None:
+    """Let this process, if it has no folder yet, make it in one that somebody else empties at the end.
+
+    Args:
+        folder: None for the folder of temporary files.
+    """
+    global _inside  # noqa: PLW0603 - one place for a process
+    _inside = folder
 
 
 def place() -> str:
@@ -60,13 +71,13 @@ def ready() -> str:
     with _making:
         if _mine is None:
             sweep()
-            _mine = _made(tempfile.mkdtemp(prefix=NEW))
+            _mine = _made(tempfile.mkdtemp(prefix=NEW, dir=_inside))
             # In a child of multiprocessing too, where nothing that is registered with atexit is called.
             Finalize(None, _remove, exitpriority=0)
         elif not os.path.lexists(_mine.path):
             # Something clears the folder of temporary files from time to time.
             _close(_mine)
-            _mine = _made(tempfile.mkdtemp(prefix=NEW), _mine.path)
+            _mine = _made(tempfile.mkdtemp(prefix=NEW, dir=_inside), _mine.path)
         found = os.lstat(_mine.path)
         if not stat.S_ISDIR(found.st_mode) or not _own(found):
             raise EngineError(
@@ -87,7 +98,7 @@ def sweep() -> None:
     """Remove what processes of this user that are dead left behind."""
     if fcntl is None:  # pragma: no cover
         return
-    with os.scandir(tempfile.gettempdir()) as entries:
+    with os.scandir(_inside or tempfile.gettempdir()) as entries:
         left = [entry.path for entry in entries if entry.name.startswith(LOCKED)]
     for path in left:
         try:

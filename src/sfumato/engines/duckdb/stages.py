@@ -57,10 +57,11 @@ class Stages:
         rows: the Arrow schema of the rows.
         schema: the columns after the query's steps.
         salt: for the order in which a unit's groups are kept, one for the whole release.
-        shards: into how many parts units, and groups, are divided.
+        shards: into how many parts groups are divided, and units, unless `unit_shards` says otherwise.
         partial_types, total_types: names and DuckDB types of what the first two stages give.
         timezone: in which times with a zone are read, on every worker.
         version: of DuckDB, whose hash divides units among workers.
+        unit_shards: of units; chosen by what rows there are, as nothing of the answer follows.
     """
 
     query: ExactQuery
@@ -72,6 +73,7 @@ class Stages:
     total_types: Types
     timezone: str
     version: str = duckdb.__version__
+    unit_shards: int | None = None
 
     @classmethod
     def of(cls, engine: DuckDBEngine, rows: pa.Schema, query: ExactQuery, shards: int) -> Stages:
@@ -114,7 +116,7 @@ class Stages:
         typed = (_as_declared(batch, self.rows) for batch in batches)
         connection.register("arriving", pa.RecordBatchReader.from_batches(self.rows, typed))
         connection.execute(f"CREATE TEMP TABLE {ROWS} AS FROM arriving")
-        yield from _payloads(connection, self._sql.partials(self.shards))
+        yield from _payloads(connection, self._sql.partials(self.unit_shards or self.shards))
 
     def totals(self, payloads: Iterable[bytes]) -> Iterator[Payload]:
         """Bound whole units, of one shard or several, and sum them by group."""

@@ -8,6 +8,7 @@ Nothing is collected to the driver.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,21 +16,26 @@ import pyarrow as pa
 from sfumato.engines.distributed import DistributedEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.spark.columns import arrow_rows, spark_outputs
+from sfumato.engines.spark.pinned import pinned
 from sfumato.engines.spark.tasks import PARTS, Merge, Partials, Totals, shipped
 from sfumato.engines.work import Work
-from sfumato.errors import EngineError
+from sfumato.errors import EngineError, ParameterError
 from sfumato.query.engine import ExactQuery
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from sfumato.noise import Words
     from sfumato.query.plan import Plan
 
-# A shard should fit in the memory of DuckDB with ease; what Spark's estimate of a size counts is compressed.
+# A shard of units should fit in DuckDB's memory with ease; Spark's estimate of a size is of compressed rows.
 SHARD_BYTES = 32 << 20
+# Shards of groups: a setting for releases alone, and what holds without it.
+SHARDS, GROUP_SHARDS = "spark.sfumato.shards", 16
 # The first whose shuffle takes a shard's number for the partition's, and whose Arrow types name a time zone.
 _OLDEST = "4.2"
+# What Spark sets on the thread that runs a function of foreachBatch.
+_MICRO_BATCH = "streaming.sql.batchId"
 
 
 class SparkEngine(DistributedEngine):
@@ -52,22 +58,29 @@ class SparkEngine(DistributedEngine):
     def release(
         self, plan: Plan, *, confidence: float | None = None, unsafe_words: Words | None = None
     ) -> DataFrame:
-        """Return the noisy table as a data frame, lazily: the same numbers however often it is computed.
+        """Run the release, and return the noisy table as a data frame that is never computed again.
 
         Args:
             plan: what to do.
             confidence: also give error bars, in columns named `<output>_error`.
             unsafe_words: refused here; the noise of a batch follows from a secret of the release.
+        Raises:
+            EngineError: this is a micro-batch of a stream.
         """
         self._refuse(unsafe_words)
-        return self.released(self.work(plan, confidence))
+        _check_no_micro_batch(self._frame)
+        return pinned(self.released(self.work(plan, confidence)))
 
     def work(self, plan: Plan, confidence: float | None = None) -> Work:
         """Return what the workers will do for one release; it holds the secret of the release."""
         return Work.of(plan, self._stages(plan.exact), confidence)
 
     def released(self, work: Work) -> DataFrame:
-        """Return the data frame of a release."""
+        """Return the data frame of a release, not yet computed.
+
+        Whoever looks at it twice, while the rows change between the two looks, sees which batches of groups
+        changed: so nobody is given it but `pinned`.
+        """
         columns = spark_outputs(work, work.stages.schema)
         return self._groups(work.stages).mapInArrow(shipped(Merge(work)), columns)
 
@@ -78,21 +91,33 @@ class SparkEngine(DistributedEngine):
         return stages.merged(None, totals, batch_rows)
 
     def _stages(self, query: ExactQuery) -> Stages:
-        return self.stages(query, self._shards())
+        return replace(self.stages(query, self._group_shards()), unit_shards=self._unit_shards())
 
-    def _shards(self) -> int:
-        """Return a number that grows with the cluster and with the data, within the session's own setting."""
+    def _unit_shards(self) -> int:
+        """Return a number that grows with cluster and data, as nothing of the output follows from it."""
         session = self._frame.sparkSession
-        most = int(str(session.conf.get("spark.sql.shuffle.partitions")))
         size = int(str(self._frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
-        return max(int(session.sparkContext.defaultParallelism), min(-(-size // SHARD_BYTES), most))
+        parts = min(-(-size // SHARD_BYTES), _shuffle_partitions(session))
+        return max(int(session.sparkContext.defaultParallelism), parts)
+
+    def _group_shards(self) -> int:
+        """Return a setting: files and order of the output follow from it, so nothing of the rows may."""
+        session = self._frame.sparkSession
+        asked = session.conf.get(SHARDS, None)
+        if asked is None:
+            return min(_shuffle_partitions(session), GROUP_SHARDS)
+        if not asked.isdecimal() or not 0 < int(asked) < 1 << 31:
+            raise ParameterError(SHARDS, asked, "a whole number of at least 1")
+        return int(asked)
 
     def _totals(self, stages: Stages) -> DataFrame:
         """Return totals of groups, in parts, wherever their units were bounded."""
         # Under plain names: Spark takes the dots of a name for a path, in its own mapInArrow too.
         columns = [self._frame[_quoted(name)].alias(f"c{i}") for i, name in enumerate(stages.rows.names)]
         used = self._frame.select(columns)
-        units = used.mapInArrow(shipped(Partials(stages)), PARTS).repartitionById(stages.shards, "shard")
+        units = used.mapInArrow(shipped(Partials(stages)), PARTS).repartitionById(
+            stages.unit_shards or stages.shards, "shard"
+        )
         return units.mapInArrow(shipped(Totals(stages)), PARTS)
 
     def _groups(self, stages: Stages) -> DataFrame:
@@ -120,8 +145,25 @@ def _check_frame(frame: DataFrame) -> None:
         raise EngineError(f"scan: the data frame is of Spark {version}, but {_OLDEST} or newer is needed")
     if frame.isStreaming:
         raise EngineError(
-            "scan: the data frame is a stream, which never ends; a release needs all rows of a unit"
+            "scan: the data frame is a stream, which never ends; a release needs all rows of a unit. Write "
+            "it to a table, and release from that"
         )
+    _check_no_micro_batch(frame)
+
+
+def _check_no_micro_batch(frame: DataFrame) -> None:
+    """Refuse what a stream runs for each of its batches, again and again, and perhaps twice for one."""
+    if frame.sparkSession.sparkContext.getLocalProperty(_MICRO_BATCH) is not None:
+        raise EngineError(
+            "scan: inside foreachBatch, each micro-batch would be a release of its own, whose units come "
+            "again in the next, and one that is tried again would be released twice. Append the batches to a "
+            "table there, and release from the table outside the stream, as often as the budget allows"
+        )
+
+
+def _shuffle_partitions(session: SparkSession) -> int:
+    given = str(session.conf.get("spark.sql.shuffle.partitions"))
+    return int(given) if given.isdecimal() else 200  # Databricks has "auto"
 
 
 def _numbers(version: str) -> list[int]:

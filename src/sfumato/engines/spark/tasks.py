@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
 import pyarrow as pa
 
+from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.stages import Payload, Stages
 from sfumato.engines.work import Work
 from sfumato.errors import EngineError
@@ -18,6 +20,15 @@ _PART_SCHEMA = pa.schema([("shard", pa.int32()), ("data", pa.binary())])
 Batches = Iterator[pa.RecordBatch]
 
 
+def spill_beside_blocks() -> None:
+    """Let this worker spill where Spark keeps its blocks, as pyspark does: Spark removes it all at the end.
+
+    A worker itself is killed, and removes nothing.
+    """
+    folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
+    spill.inside(next((folder for folder in folders if os.path.isdir(folder)), None))
+
+
 @dataclass(frozen=True)
 class Partials:
     """Rows of any partition to parts of shards of units."""
@@ -26,6 +37,7 @@ class Partials:
 
     def __call__(self, batches: Batches) -> Batches:
         """Run on one partition."""
+        spill_beside_blocks()
         return _emitted(self.stages.partials(batches))
 
 
@@ -37,6 +49,7 @@ class Totals:
 
     def __call__(self, batches: Batches) -> Batches:
         """Run on one partition."""
+        spill_beside_blocks()
         for _, parts in _by_shard(batches):
             yield from _emitted(self.stages.totals(parts))
 
@@ -49,6 +62,7 @@ class Merge:
 
     def __call__(self, batches: Batches) -> Batches:
         """Run on one partition."""
+        spill_beside_blocks()
         for shard, parts in _by_shard(batches):
             yield from self.work.released(shard, parts)
 
