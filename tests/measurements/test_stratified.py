@@ -29,10 +29,10 @@ NONE = RoundedNoise(None)
 # The noise.
 
 
+@mpmath.workdps(60)
 @pytest.mark.parametrize("law", [Laplace(b) for b in ("0.0001", "0.01", "0.3", 1, 20, 10**6)] + [Gaussian(s) for s in ("0.05", "0.4", 1, "1.9", 2, 9)], ids=str)  # fmt: skip
 def test_variance_and_exponent_against_mpmath(law):
     noise = RoundedNoise(law)
-    mpmath.mp.dps = 60
     unit = mpmath.mpf(law.unit.numerator) / law.unit.denominator
 
     def mass(m):
@@ -233,9 +233,9 @@ DEFECTS = {
 }
 
 
+@mpmath.workdps(30)
 def least_hits(confidence):
     """The number of intervals that hold the truth, below which coverage is short: a false alarm has 1e-11."""
-    mpmath.mp.dps = 30
     total, k, p = mpmath.mpf(0), -1, mpmath.mpf(confidence.numerator) / confidence.denominator
     while total <= mpmath.mpf(10) ** -11:
         k += 1

@@ -34,7 +34,13 @@ xs = [
     744.0,
     746.0,
 ]
-mpmath.mp.dps = 60
+
+
+@pytest.fixture(autouse=True)
+def digits():
+    """What mpmath computes with, in this module alone."""
+    with mpmath.workdps(60):
+        yield
 
 
 def _outside(law, y):
