@@ -1,7 +1,10 @@
-"""What holds for every test, those in docs and docstrings too: it leaves the process as it found it.
+"""What holds for every test, those in docs and docstrings too.
 
-Tests run in random order, so a setting of the whole process that one of them leaves behind fails another
-one, in some orders only. Here it fails the test, or the module when it is imported, that changed it.
+It leaves the process as it found it. Tests run in random order, so a setting of the whole process that one of
+them leaves behind fails another one, in some orders only. Here it fails the test, or the module when it is
+imported, that changed it.
+
+And it says with which probability the noise that it meets makes it fail on correct code.
 """
 
 from __future__ import annotations
@@ -98,6 +101,50 @@ def pytest_make_collect_report(
     if report.passed and (told := changes(before, settings())):
         report.outcome, report.longrepr = "failed", told
     return report
+
+
+SHOWN = "it shows whether, and in which shape, something comes"
+# Examples with fresh noise in docs and docstrings, where no marker can stand: k and why, or why none matters.
+EXAMPLES: dict[str, tuple[int, str] | str] = {
+    "audit.md": (15, "alpha of the one audit with fresh noise"),
+    "beam.md": (100, "noise of scale 4 or less against 2000 people in each group"),
+    "framework.md": SHOWN,
+    "measurements.md": (18, "noise of scale 22 against 990, three times; a group of one person, at 1e-20"),
+    "query.md": (100, "a Gaussian threshold of 80 with sigma 15 against 750 people"),
+    "surveys.md": (20, "noise of scale 0.007 takes a share of 0.66 to 1"),
+    "sfumato.framework.combinators.postprocess": (100, "noise of scale 2 against a million"),
+    "sfumato.framework.odometer.Odometer": (100, "noise of scale 2 against 1000"),
+    "sfumato.measurements.groups.select_groups": (19, "a group of one person, at 1e-20"),
+    "sfumato.measurements.noisy_max.exponential_mechanism": (100, "scale 1/2 against a million"),
+    "sfumato.measurements.noisy_max.permute_and_flip": (100, "scale 2 against a million"),
+    "sfumato.measurements.randomized_response.randomized_response": SHOWN,
+    "sfumato.measurements.selection.TruncatedGeometric": "the two probabilities are 0 and 1",
+    "sfumato.measurements.sparse_vector.AboveThreshold": (100, "scale 7 or less against 999,000"),
+    "sfumato.measurements.sparse_vector.above_threshold": (100, "scale 7 or less against 999,000"),
+    "sfumato.measurements.stratified.survey.stratified_proportion": (
+        100,
+        "noise of scale 0.002 takes a share of 0.5 to 0 or 1",
+    ),
+    "sfumato.noise.bernoulli.bernoulli": SHOWN,
+    "sfumato.noise.bernoulli.bernoulli_each": "the two probabilities are 0 and 1",
+    "sfumato.noise.words.SecureWords": SHOWN,
+    "sfumato.testing.mechanism.release_mechanism": (
+        30,
+        "the bet's wealth grows steadily, and is at its goal after some 600 of 20,000 draws",
+    ),
+    "sfumato.testing.recorder.recording": "it shows the statistics without noise",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the examples."""
+    for item in items:
+        if isinstance(item, pytest.DoctestItem) and item.name in EXAMPLES:
+            said = EXAMPLES[item.name]
+            if isinstance(said, str):
+                item.add_marker(pytest.mark.noise_cannot_matter(said))
+            else:
+                item.add_marker(pytest.mark.flakiness(k=said[0], because=said[1]))
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

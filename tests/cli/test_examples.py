@@ -34,6 +34,7 @@ def test_the_bounds_are_what_the_comments_say(registry):
     assert table.groupby("id").size().max() == 5
 
 
+@pytest.mark.noise_cannot_matter("it looks at columns and explanations, which are there before any noise")
 def test_sql_and_python_ask_the_same(registry, capsys):
     release = sf.sql((EXAMPLES / "visits_by_year.sql").read_text())
     runpy.run_path(str(EXAMPLES / "visits_by_year.py"))["main"]()

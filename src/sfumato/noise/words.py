@@ -70,7 +70,7 @@ class SecureWords(_CounterWords):
         NIST SP 800-38A (counter mode).
     """
 
-    # How often words were taken in this process: tells which tests met fresh noise, and is read by nobody else.
+    # How often words were taken in this process: tells which tests met fresh noise, and nothing else.
     takes = 0
 
     def __init__(self) -> None:

@@ -38,8 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("flakiness_k", "k of the flakiness marker and fixture where none is given", default="23")
     parser.addini(
         "flakiness_run_k",
-        "fail a run that may fail on correct code with more than 10^-k, and each test that met noise and states "
-        "no probability",
+        "fail a run that may fail on correct code with more than 10^-k, and each test that met noise and "
+        "does not state its probability",
     )
 
 
@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         "flakiness(k=23, assertions=None, because=None): on correct code the test fails with probability at "
-        "most 10^-k, divided over the assertions of sfumato.testing in it; or as a whole, because of what is said",
+        "most 10^-k, divided over the assertions of sfumato.testing in it, or as a whole for a stated reason",
     )
     config.addinivalue_line(
         "markers", "noise_cannot_matter(why): the test meets noise, and no noise whatever makes it fail"
@@ -91,7 +91,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         _read_marker(marker, account, item.config)
         break
     for marker in item.iter_markers("noise_cannot_matter"):
-        _reason(marker.args[0] if len(marker.args) == 1 and not marker.kwargs else None, "noise_cannot_matter")
+        said = marker.args[0] if len(marker.args) == 1 and not marker.kwargs else None
+        _reason(said, "noise_cannot_matter")
         account.whole = -math.inf
         break
 
@@ -104,8 +105,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         result = yield
     finally:
         used = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
-        noisy = item.config.stash[_noisy_fixtures]
-        account.fresh = _taken() != account.taken_before or any(d in noisy for ds in used.values() for d in ds)
+        noisy = any(d in item.config.stash[_noisy_fixtures] for ds in used.values() for d in ds)
+        account.fresh = noisy or _taken() != account.taken_before
     if account.uncounted and _run_k(item.config) is not None:
         pytest.fail(_UNCOUNTED, pytrace=False)
     return result
