@@ -61,6 +61,7 @@ _GMP = [
     # Whether something was inexact so far is a flag that computing sets, and nothing computes with it.
     if name.endswith(("prec", "precision", "round", "emax", "emin", "subnormalize", "division", "complex"))
     or name.startswith("trap_")
+    if not callable(getattr(gmpy2.context, name, None))
 ]
 _DECIMAL = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
 

@@ -130,7 +130,6 @@ EXTREME = [(0, 2**1000), (-(2**1000), 2**1000), (0, 1e300), (0, 1e-310), (0, 5e-
            (1, Fraction(1) + Fraction(1, 2**200)), (1e300, math.nextafter(1e300, math.inf))]  # fmt: skip
 
 
-@pytest.mark.noise_cannot_matter("it looks at whether numbers are finite, which each draw is")
 @pytest.mark.parametrize("column", ["docvis", "income"])
 @pytest.mark.parametrize("kind", ["sum", "row sum", "mean", "variance", "quantiles"])
 def test_admissible_extremes_are_answered_or_refused_in_words(engine, column, kind):
@@ -210,7 +209,6 @@ def test_limits_are_whole_numbers(people, limit, value):
         people.group_by("year").bound(**{limit: value})
 
 
-@pytest.mark.noise_cannot_matter("it looks at whether there is an answer")
 @pytest.mark.parametrize("rows", [10**12, 10**18, 2**63, 2**64, 2**130, 2**1100])
 def test_an_enormous_limit_is_answered_or_refused_beforehand(engine, rows):
     try:
@@ -230,11 +228,12 @@ def test_an_enormous_limit_is_answered_or_refused_beforehand(engine, rows):
         assert release.to_arrow().num_rows == 1
 
 
+@pytest.mark.flakiness(k=17, because="two groups at delta 1e-12, of which each may have a millionth")
 @pytest.mark.parametrize("groups", [10**6, 2**63, 2**64, 2**130])
 def test_an_enormous_limit_of_groups(engine, groups):
     try:
         question = Table(engine(ROWS), "id").group_by("year").bound(groups=groups, rows=1).agg(n=sf.count())
-        release = question.release(epsilon=1, delta=1e-6)
+        release = question.release(epsilon=1, delta=1e-12)
     except SfumatoError:
         return
     assert release.to_arrow().num_rows == 0
@@ -278,7 +277,6 @@ def test_names_of_outputs_are_distinct(people):
         people.group_by("year", "year")
 
 
-@pytest.mark.noise_cannot_matter("it looks at the names of columns")
 def test_names_of_error_columns_are_distinct_too(engine, tmp_path):
     question = Table(engine(ROWS), "id").bound(rows=1).agg(n=sf.count(), n_error=sf.count_units())
     release = question.release(epsilon=1)
@@ -539,7 +537,6 @@ def test_the_unit_is_a_column_of_the_table(unit):
         sf.scan(ROWS, privacy_unit=unit)
 
 
-@pytest.mark.noise_cannot_matter("it looks at errors that come before any noise, or at none")
 @pytest.mark.parametrize("confidence", [0, 1, -1, 2, math.nan, "0.9", None])
 def test_confidence(engine, confidence):
     release = Table(engine(ROWS), "id").bound(rows=1).agg(n=sf.count()).release(epsilon=1)

@@ -493,6 +493,7 @@ def test_names_that_an_engine_might_use_itself(engine):
         assert {k: v["sum.total"] for k, v in found.items()} == {("a",): 4, ("b",): 2}, (unit, key, value)
 
 
+@pytest.mark.flakiness(k=100, because="noise of scale 0.0012 or less rounds to 0")
 @pytest.mark.parametrize("key", ["units", "rows", "x.present"])
 def test_a_key_may_have_the_name_of_a_coordinate(engine, key):
     """The two are columns of one batch; `release` must be able to tell them apart."""
@@ -502,7 +503,7 @@ def test_a_key_may_have_the_name_of_a_coordinate(engine, key):
     table = pa.table({"unit": range(60), key: ["a"] * 60, "x": [1] * 60})
     question = Table(engine(table), "unit").group_by(key).bound(groups=1, rows=2)
     released = question.agg(n=sf.count(), u=sf.count_units(), v=sf.count("x")).release(
-        epsilon=200, delta=1e-6
+        epsilon=5000, delta=1e-6
     )
     assert released.to_arrow().to_pylist() == [{key: "a", "n": 60, "u": 60, "v": 60}]
 
