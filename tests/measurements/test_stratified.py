@@ -339,6 +339,7 @@ def seeded(monkeypatch):
     monkeypatch.setattr("sfumato.noise.law.default_words", lambda: words)
 
 
+@pytest.mark.flakiness(k=21, because="noise of scale 1/100 rounds to 0 in each stratum")
 def test_with_a_huge_epsilon_it_is_the_textbook_estimate():
     share = ask()
     assert share.counts == (66, 34, 33) and share.strata == ("E", "M", "H")
@@ -371,11 +372,13 @@ TABLES = [
 ]
 
 
+@pytest.mark.flakiness(k=21, because="noise of scale 1/100 rounds to 0 in each stratum")
 @pytest.mark.parametrize(("table", "options"), TABLES, ids=lambda v: type(v).__name__)
 def test_all_tables_say_the_same(table, options):
     assert ask(table, **options).counts == (66, 34, 33)
 
 
+@pytest.mark.flakiness(k=20, because="noise of scale 1/100 rounds to 0 in each stratum")
 def test_what_is_not_yes_counts_as_no():
     odd = ROWS | {"award": [[1.0, None, math.nan, math.inf, -3.0][i % 5] for i in range(200)]}
     assert ask(odd, yes=1).counts == (20, 10, 10)
@@ -384,6 +387,7 @@ def test_what_is_not_yes_counts_as_no():
     assert ask(mixed, yes=True).counts == (20, 10, 10)
 
 
+@pytest.mark.noise_cannot_matter("it looks at laws and losses")
 @pytest.mark.parametrize(("noise", "options"), [("laplace", {}), ("gaussian", {"delta": 1e-6})])
 def test_the_budget_is_read_from_the_map(noise, options):
     share = ask(epsilon="0.5", noise=noise, **options)

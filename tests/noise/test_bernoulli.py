@@ -10,6 +10,7 @@ from sfumato.noise import FixedWords, SecureWords, SeededWords, bernoulli, berno
 third = Fraction(1, 3)
 
 
+@pytest.mark.noise_cannot_matter("it looks at shapes, and at coins of probability 0 and 1")
 def test_shapes_and_sure_things():
     assert bernoulli(0) is False
     assert bernoulli(1) is True
