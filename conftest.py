@@ -25,6 +25,7 @@ import pytest
 
 # Set by pytest, by the session of Spark that all tests share, and by Polars when it is imported.
 _OWN = ("PYTEST_", "SPARK_", "PYSPARK_", "_RJEM_")
+_SPARKS_FILES = "/userFiles-"
 
 
 def settings() -> dict[str, Any]:
@@ -43,7 +44,7 @@ def settings() -> dict[str, Any]:
         "numpy.get_printoptions()": np.get_printoptions(),
         "os.getcwd()": os.getcwd(),
         "os.environ": {name: value for name, value in os.environ.items() if not name.startswith(_OWN)},
-        "sys.path": list(sys.path),
+        "sys.path": [place for place in sys.path if _SPARKS_FILES not in place],
         "sys.getrecursionlimit()": sys.getrecursionlimit(),
         "sys.getswitchinterval()": sys.getswitchinterval(),
         "locale.setlocale(LC_ALL)": locale.setlocale(locale.LC_ALL),
