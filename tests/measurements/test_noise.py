@@ -252,7 +252,9 @@ def test_noise_on_whole_numbers_has_the_law_of_rounded_noise(make, law, unlikely
     assert len({single(0) for _ in range(120)}) > 3
 
 
-@pytest.mark.flakiness(k=14, because="50 draws of scale 2^56 are distinct but for 1225 / 2^58; 1600 signs at 10 deviations")
+@pytest.mark.flakiness(
+    k=14, because="50 draws of scale 2^56 are distinct but for 1225 / 2^58; 1600 signs at 10 deviations"
+)
 @KINDS
 def test_entries_have_noises_of_their_own(make, law):
     drawn = make(2**56, VectorDomain(AtomDomain(int), 50))([0] * 50)
