@@ -91,10 +91,10 @@ def main() -> None:
                 )
 
 
+@mpmath.workdps(50)
 def recomposed(plan: object) -> str:
     """Recompose the loss from the explanation: scales and largest contributions, in mpmath."""
     told = json.loads(plan.explain().to_json())  # type: ignore[attr-defined]
-    mpmath.mp.dps = 50
     groups = told["limits"]["groups_per_unit"]
     epsilon = (
         mpmath.mpf(Fraction(told["budget"]["epsilon"]).numerator)

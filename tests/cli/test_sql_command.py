@@ -17,6 +17,7 @@ from sfumato.query.release import Release
 from .conftest import question
 
 COUNT = question("year, COUNT(*) AS n")
+pytestmark = pytest.mark.flakiness(k=30, because="noise of scale 3 or less against 900 people in each group")
 MANY = question("year, COUNT(*) AS n, AVG(visits, contribution_bounds_per_row => (0, 10)) AS mean_visits")
 
 
@@ -99,7 +100,7 @@ class TestOutput:
 
     def test_no_group_is_explained(self, visits, run):
         few = question(
-            "id + 0 AS each, COUNT(*) AS n", options="epsilon = 1, delta = 1e-6, privacy_unit_column = id"
+            "id + 0 AS each, COUNT(*) AS n", options="epsilon = 1, delta = 1e-40, privacy_unit_column = id"
         )
         done = run("sql", few, "--plot", "empty.png")
         assert done.exit_code == 0, done.output

@@ -386,6 +386,22 @@ def run():
     return results_on_beam
 
 
+# Tests of which one half draws its noise in this process, and the other in Beam's workers.
+AGREEING = (
+    "test_rows_of_every_shape_are_the_same_rows",
+    "test_dictionaries_batches_and_private_rows_agree_with_one_machine",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say of them how likely noise makes them fail."""
+    for item in items:
+        if getattr(item, "originalname", None) in AGREEING:
+            item.add_marker(
+                pytest.mark.flakiness(k=100, because="noise of scale 0.002 rounds to less than 1")
+            )
+
+
 @pytest.fixture
 def fixed_salt(monkeypatch):
     """The same choice of groups in every release."""

@@ -228,11 +228,12 @@ def test_an_enormous_limit_is_answered_or_refused_beforehand(engine, rows):
         assert release.to_arrow().num_rows == 1
 
 
+@pytest.mark.flakiness(k=17, because="two groups at delta 1e-12, of which each may have a millionth")
 @pytest.mark.parametrize("groups", [10**6, 2**63, 2**64, 2**130])
 def test_an_enormous_limit_of_groups(engine, groups):
     try:
         question = Table(engine(ROWS), "id").group_by("year").bound(groups=groups, rows=1).agg(n=sf.count())
-        release = question.release(epsilon=1, delta=1e-6)
+        release = question.release(epsilon=1, delta=1e-12)
     except SfumatoError:
         return
     assert release.to_arrow().num_rows == 0
@@ -543,6 +544,7 @@ def test_confidence(engine, confidence):
         release.errors(confidence)
 
 
+@pytest.mark.noise_cannot_matter("it looks at whether there is an answer")
 @pytest.mark.parametrize("epsilon", ["1e-30", 1e-12, 1e-6, 1e4, 1e9, 10**30])
 @pytest.mark.parametrize("groups", [1, 100, 10**6])
 @pytest.mark.parametrize("noise", ["auto", "gaussian", "laplace"])

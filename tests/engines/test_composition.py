@@ -17,7 +17,6 @@ import pytest
 import sfumato as sf
 from sfumato.query.table import Table
 
-mpmath.mp.dps = 60
 ROWS = pa.table(
     {"id": [1], "g": ["a"], "x": pa.array([1.0], pa.float64()), "y": pa.array([2.0], pa.float64()), "n": [1]},
     schema=pa.schema([("id", pa.int64()), ("g", pa.string()), ("x", pa.float64()), ("y", pa.float64()),
@@ -100,6 +99,13 @@ def _with_squares(parts: dict[str, Any], rows: int) -> list[tuple[Fraction, ...]
             (Fraction(parts["absent"]["largest_contribution"]) / Fraction(parts["absent"]["noise_scale"]),)
         )
     return found
+
+
+@pytest.fixture(autouse=True)
+def digits():
+    """What mpmath computes with, in this module alone."""
+    with mpmath.workdps(60):
+        yield
 
 
 def gaussian_delta(epsilon: Fraction, mu: Any) -> Any:

@@ -1,6 +1,7 @@
 """Released noise, error bars and group selection, judged by fixed thresholds.
 
-Each test fails by chance with a probability below 1e-9, and is shown to fail on planted defects.
+Each test has fewer than 100 thresholds, each of which correct noise passes but for 1e-16, and is shown to fail on
+planted defects. Words of a seed, and a fixed salt, make those of which a miss would be more probable repeat.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from scipy import special
 
 import sfumato as sf
 from sfumato.measurements.selection import TruncatedGeometric
-from sfumato.noise import Gaussian, Laplace
+from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.query.release import Release
 from sfumato.query.table import Table
 
-FALSE_ALARM = 1e-10
+FALSE_ALARM = 1e-16
+pytestmark = pytest.mark.flakiness(k=14, because="fewer than 100 thresholds, each of 1e-16")
 GROUPS = 2000
 ASKED = dict(
     n=sf.count(), u=sf.count_units(), s=sf.sum("n", lower=-2, upper=9), m=sf.mean("x", lower=0, upper=10),
@@ -66,7 +68,7 @@ def fits(noise: np.ndarray, law: Laplace | Gaussian) -> bool:
         squares = special.chdtri(n, [1 - FALSE_ALARM / 2, FALSE_ALARM / 2])
         # 1 - p loses digits for the lower end: Gamma's inverse keeps them.
         low, high = np.sqrt(2 * special.gammaincinv(n / 2, FALSE_ALARM / 2)), np.sqrt(squares[1])
-    centred = abs(noise.mean()) < 7.5 * float(law.standard_deviation) / np.sqrt(n) + 0.5
+    centred = abs(noise.mean()) < 9 * float(law.standard_deviation) / np.sqrt(n) + 0.5
     return bool(low - slack <= size <= high + slack and centred)
 
 
@@ -95,9 +97,9 @@ def test_each_number_has_the_noise_that_is_claimed(engine, everybody, noise):
         assert fits(drawn[name], law), name
     told = {s["name"]: Fraction(s["noise_scale"]) for s in plan.explain().to_dict()["statistics"]}
     assert told == {name: law.unit for name, law in plan.laws.items()}
-    # Independent: correlations of 2000 pairs beyond 0.17 have a chance below 1e-12.
+    # Independent: a correlation of 2000 pairs is beyond 0.2, nine standard deviations, with chance below 1e-16.
     matrix = np.corrcoef([drawn[name] for name in sorted(drawn)])
-    assert np.abs(matrix - np.eye(len(drawn))).max() < 0.17
+    assert np.abs(matrix - np.eye(len(drawn))).max() < 0.2
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
@@ -105,13 +107,13 @@ def test_each_number_has_the_noise_that_is_claimed(engine, everybody, noise):
     "factor",
     [Fraction(1, 2**60), Fraction(7, 10), Fraction(13, 10)],
 )
-def test_less_noise_or_none_is_seen(engine, everybody, noise, factor):
-    """30% less is beyond the thresholds by more than ten standard deviations."""
+def test_less_noise_or_none_is_seen(engine, everybody, fixed_salt, noise, factor):
+    """30% less is beyond the thresholds by five standard deviations or more."""
     opened, table = public(engine)
     plan = table.agg(**ASKED).plan(epsilon=0.05, delta=1e-6, noise=noise)
     for name in list(plan.laws)[: 1 if engine.slow else None]:
         laws = {**plan.laws, name: type(plan.laws[name])(plan.laws[name].unit * factor)}
-        drawn = noises(opened, opened.release(replace(plan, laws=laws)))
+        drawn = noises(opened, opened.release(replace(plan, laws=laws), unsafe_words=SeededWords(name)))
         assert [n for n, law in plan.laws.items() if not fits(drawn[n], law)] == [name]
 
 
@@ -122,7 +124,7 @@ def test_two_releases_and_two_looks(engine, everybody):
     one = noises(opened, release)["units"]
     assert (one == noises(opened, release)["units"]).all()
     other = noises(opened, question.release(epsilon=0.05))["units"]
-    assert abs(np.corrcoef(one, other)[0, 1]) < 0.17 and len(set(one)) > 50
+    assert abs(np.corrcoef(one, other)[0, 1]) < 0.2 and len(set(one)) > 50
 
 
 # Error bars. The truth is the same in every group, so one release is 2000 trials.
@@ -173,18 +175,19 @@ def test_error_bars_cover(engine, everybody, noise, confidence, epsilon):
 
 
 def test_error_bars_of_single_numbers_are_tight_and_shorter_ones_are_seen(engine, everybody):
-    """A count's bar is exact: it neither covers more than it says, nor does a third less still pass."""
+    """A count's bar is exact: it neither covers more than it says, nor does two fifths less still pass."""
     _, table = public(engine)
     for noise in ("laplace", "gaussian"):
         release = table.agg(u=sf.count_units()).release(epsilon=0.05, delta=1e-6, noise=noise)
         count = covered(release, 0.8)["u"]
         assert count <= GROUPS - least_covered(GROUPS, 1 - 0.81)
-        assert covered(release, 0.8, shrunk=0.66)["u"] < least_covered(GROUPS, 0.8)
+        assert covered(release, 0.8, shrunk=0.6)["u"] < least_covered(GROUPS, 0.8)
 
 
-def test_simultaneous_bars_cover_all_at_once(engine, everybody):
+def test_simultaneous_bars_cover_all_at_once(engine, everybody, fixed_salt):
     _, table = public(engine)
-    release = table.agg(u=sf.count_units(), s=sf.sum("n", lower=-2, upper=9)).release(epsilon=1)
+    question = table.agg(u=sf.count_units(), s=sf.sum("n", lower=-2, upper=9))
+    release = question.release(epsilon=1, unsafe_words=SeededWords("all at once"))
     answer, widths = release.to_arrow(), release.errors(1 - 1e-10, simultaneous=True)
     for name, truth in (("u", 40), ("s", 80)):
         assert (np.abs(answer[name].to_numpy() - truth) <= widths[name].to_numpy()).all()

@@ -362,6 +362,7 @@ def test_the_spelling_of_a_group_key_tells_of_no_unit(tmp_path, name):
     assert all(len(spellings) == 1 for spellings in seen.values()), seen
 
 
+@pytest.mark.noise_cannot_matter("it compares a release with itself")
 def test_release_draws_once_and_errors_fit(engine):
     release = (
         Table(engine(visits()), "id")

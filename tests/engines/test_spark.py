@@ -31,6 +31,10 @@ ROWS = pa.table(
     }
 )
 BUDGET = {"epsilon": 1, "delta": 1e-6}
+# Drawn by workers, so that nobody else counts it.
+pytestmark = pytest.mark.flakiness(
+    k=30, because="27 numbers of noise of 25 or more are not alike; noise of 0.01 or less rounds to 0"
+)
 
 
 def question(frame):

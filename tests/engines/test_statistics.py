@@ -356,16 +356,16 @@ def test_where_the_limit_of_groups_binds_the_answer_is_that_of_an_admissible_cho
 
 
 def test_the_choice_of_groups_is_fresh_in_each_release_and_reaches_every_group(engine):
-    """Sixty units choose two of six groups each; no two units have a group in common."""
-    rows = engine(pa.table({"unit": [i // 6 for i in range(360)], "key 0": list(range(360))}))
+    """120 units choose two of six groups each; no two units have a group in common."""
+    rows = engine(pa.table({"unit": [i // 6 for i in range(720)], "key 0": list(range(720))}))
     query = ExactQuery((), "unit", ("key 0",), None, 2, (CountUnits(),))
     choices = []
     for _ in range(2):
         chosen = sorted(key for (key,) in evaluated(rows, query))
-        assert [key // 6 for key in chosen] == [i // 2 for i in range(120)]  # two of each unit
-        assert {key % 6 for key in chosen} == set(range(6))  # one is never chosen with chance 6 (2/3)^60
+        assert [key // 6 for key in chosen] == [i // 2 for i in range(240)]  # two of each unit
+        assert {key % 6 for key in chosen} == set(range(6))  # one is never chosen with chance 6 (2/3)^120
         choices.append(chosen)
-    assert choices[0] != choices[1]  # the same with chance 15^-60
+    assert choices[0] != choices[1]  # the same with chance 15^-120
 
 
 def test_a_planted_choice_of_too_few_or_too_many_groups_is_rejected(engine):
@@ -493,6 +493,7 @@ def test_names_that_an_engine_might_use_itself(engine):
         assert {k: v["sum.total"] for k, v in found.items()} == {("a",): 4, ("b",): 2}, (unit, key, value)
 
 
+@pytest.mark.flakiness(k=100, because="noise of scale 0.0012 or less rounds to 0")
 @pytest.mark.parametrize("key", ["units", "rows", "x.present"])
 def test_a_key_may_have_the_name_of_a_coordinate(engine, key):
     """The two are columns of one batch; `release` must be able to tell them apart."""
@@ -502,7 +503,7 @@ def test_a_key_may_have_the_name_of_a_coordinate(engine, key):
     table = pa.table({"unit": range(60), key: ["a"] * 60, "x": [1] * 60})
     question = Table(engine(table), "unit").group_by(key).bound(groups=1, rows=2)
     released = question.agg(n=sf.count(), u=sf.count_units(), v=sf.count("x")).release(
-        epsilon=200, delta=1e-6
+        epsilon=5000, delta=1e-6
     )
     assert released.to_arrow().to_pylist() == [{key: "a", "n": 60, "u": 60, "v": 60}]
 

@@ -132,11 +132,13 @@ def test_compositions():
     assert compose([both, both]).map(1) == 2 * both.map(1)
 
 
+@pytest.mark.flakiness(k=16, because="36 pairs of draws of scale 2^57 are equal with 2^-59 each")
 def test_noises_of_a_composition_are_not_one_noise():
-    pairs = [compose([laplace(2**40)] * 2)(0) for _ in range(8)]
+    pairs = [compose([laplace(2**57)] * 2)(0) for _ in range(8)]
     assert all(a != b for a, b in pairs) and len({a for a, _ in pairs}) == 8
 
 
+@pytest.mark.flakiness(k=100, because="noise of scale 1e-9 rounds to 0")
 def test_post_processing():
     seen = []
     made = postprocess(laplace("1e-9"), lambda release: seen.append(release) or abs(release))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-ALARM = 1e-10
+ALARM = 1e-15
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def unlikely() -> Callable[[Mapping[object, int], Mapping[object, float]], bool]
     """Whether counts of outcomes are too far from probabilities, by Chernoff's bound for each outcome.
 
     n draws have a share at least as far from p as x with probability at most 2 e^(-n KL(x, p)); this is
-    true of honest draws with probability below 1e-10.
+    true of honest draws with probability below 1e-15.
     """
 
     def far(counts: Mapping[object, int], law: Mapping[object, float]) -> bool:

@@ -126,6 +126,7 @@ def test_approximate_losses_compose_as_privacy_losses():
     assert sum([made.map(1)] * 4, Loss()).delta(2) <= F("4e-6")
 
 
+@pytest.mark.flakiness(k=100, because="noise of scale 1e-9 rounds to 0")
 def test_the_release_is_the_same():
     made = convert(laplace("1e-9"), ZeroConcentratedDP())
     assert made(12345) == 12345 and made.name == "laplace" and made.output_measure == ZeroConcentratedDP()

@@ -206,15 +206,15 @@ CDF = {
 
 
 def sup_distance(draws, law, scale):
-    """Of the empirical distribution from a law's; beyond `ALLOWED` with probability below 1e-10 (DKW)."""
+    """Of the empirical distribution from a law's; beyond `ALLOWED` with probability below 1e-16 (DKW)."""
     x = np.sort(np.array([float(d) for d in draws]))
     n = len(x)
     exact = CDF[law](x / scale)
     return max(np.max(np.arange(1, n + 1) / n - exact), np.max(exact - np.arange(n) / n))
 
 
-N = 20_000
-ALLOWED = math.sqrt(math.log(2 / 1e-10) / (2 * N))
+N = 60_000
+ALLOWED = math.sqrt(math.log(2 / 1e-16) / (2 * N))
 
 
 def draws_of(made):
@@ -224,7 +224,7 @@ def draws_of(made):
 
 @KINDS
 def test_noise_on_numbers_has_the_law_and_wrong_noise_is_found(make, law):
-    """0.024 is allowed; a scale off by 30% is 0.048 or more away, missing noise 0.5."""
+    """0.018 is allowed; a scale off by 30% is 0.048 or more away, missing noise 0.5."""
     domain = VectorDomain(AtomDomain(F), N)
     assert sup_distance(draws_of(make(5, domain)), law, 5) < ALLOWED
     kind = NOISES[make.__name__]
@@ -235,6 +235,7 @@ def test_noise_on_numbers_has_the_law_and_wrong_noise_is_found(make, law):
     assert sup_distance(draws_of(without.measurement(5, domain)), law, 5) > 0.4
 
 
+@pytest.mark.flakiness(k=14, because="Chernoff's bound at 1e-15; 120 draws have three values with 0.55^120")
 @KINDS
 def test_noise_on_whole_numbers_has_the_law_of_rounded_noise(make, law, unlikely):
     span = range(-400, 401)
@@ -248,26 +249,31 @@ def test_noise_on_whole_numbers_has_the_law_of_rounded_noise(make, law, unlikely
     assert unlikely(counts(make(F(7, 5), VectorDomain(AtomDomain(int)))), expected)
     assert unlikely(counts(make(F(13, 5), VectorDomain(AtomDomain(int)))), expected)
     single = make(2)
-    assert len({single(0) for _ in range(40)}) > 3
+    assert len({single(0) for _ in range(120)}) > 3
 
 
+@pytest.mark.flakiness(
+    k=14, because="50 draws of scale 2^56 are distinct but for 1225 / 2^58; 1600 signs at 10 deviations"
+)
 @KINDS
 def test_entries_have_noises_of_their_own(make, law):
-    drawn = make(2**40, VectorDomain(AtomDomain(int), 50))([0] * 50)
+    drawn = make(2**56, VectorDomain(AtomDomain(int), 50))([0] * 50)
     assert len(set(drawn)) == 50
-    both = np.array([make(2**40, VectorDomain(AtomDomain(int), 2))([0, 0]) for _ in range(400)], float)
-    assert abs(np.corrcoef(np.sign(both).T)[0, 1]) < 0.35  # 400 fair signs: 7 sigma
+    both = np.array([make(2**40, VectorDomain(AtomDomain(int), 2))([0, 0]) for _ in range(1600)], float)
+    assert abs(np.corrcoef(np.sign(both).T)[0, 1]) < 0.25  # 1600 fair signs: 10 sigma
     one = np.repeat(both[:, :1], 2, axis=1)
-    assert np.corrcoef(np.sign(one).T)[0, 1] > 0.35
+    assert np.corrcoef(np.sign(one).T)[0, 1] > 0.25
 
 
+@pytest.mark.flakiness(k=14, because="50 draws of scale 2^56 are distinct but for 1225 / 2^58")
 @KINDS
 def test_each_coordinate_of_a_group_has_its_own_scale(make, law):
-    made = make([F(2**40), F(1, 2**20)], GroupedIntegers(("a", "b")), keys=range(50))
+    made = make([F(2**56), F(1, 2**20)], GroupedIntegers(("a", "b")), keys=range(50))
     drawn = made({g: {"a": 7, "b": 7} for g in range(50)})
     assert len({t["a"] for t in drawn.values()}) == 50 and {t["b"] for t in drawn.values()} == {7}
 
 
+@pytest.mark.noise_cannot_matter("it looks at the groups alone")
 @KINDS
 def test_which_groups_hold_anybody_does_not_show(make, law):
     made = make([F(2)], GroupedIntegers(("a",)), keys=["x", "y"])
@@ -320,6 +326,7 @@ def test_scales_that_are_none(make, law, scale, domain):
         make(scale, domain)
 
 
+@pytest.mark.flakiness(k=17, because="two draws of scale 2^57 are equal with 2^-59")
 @KINDS
 def test_the_largest_scale(make, law):
     for domain in (AtomDomain(int), VectorDomain(AtomDomain(int))):

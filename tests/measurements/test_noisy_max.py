@@ -87,6 +87,7 @@ def test_a_fixed_order_is_found(unlikely):
     assert unlikely(drawn(in_given_order, (0, 1, 2), F(1)), law_of_flips((0, 1, 2), F(1)))
 
 
+@pytest.mark.flakiness(k=15, because="Chernoff's bound at 1e-15")
 @pytest.mark.parametrize("make", MECHANISMS)
 def test_calls_go_through_the_constructor(make, unlikely):
     best = make("0.75", VectorDomain(AtomDomain(F), 3))
@@ -135,6 +136,7 @@ def test_flips_are_never_worse_than_exponentials(scores, scale):
 # Far apart.
 
 
+@pytest.mark.flakiness(k=100, because="a million scales lie between the scores")
 @pytest.mark.parametrize("make", MECHANISMS)
 def test_scores_far_apart_neither_underflow_nor_take_long(make):
     best = make(1, VectorDomain(AtomDomain(int), 4))
@@ -186,6 +188,7 @@ def test_indices_are_uniform_and_biased_ones_are_not(unlikely):
     assert uniform_below(1, 4, FixedWords([0, 1, 2**64 - 1, 9])).tolist() == [0] * 4
 
 
+@pytest.mark.noise_cannot_matter("the order of one is all that is fresh")
 def test_orders_are_uniform_and_ties_are_drawn_again(unlikely):
     words = SeededWords(2)
     counts = Counter(tuple(random_order(4, words).tolist()) for _ in range(12_000))

@@ -69,6 +69,7 @@ def test_a_ratio_rounded_up_would_be_found():
         assert mp.log(mp.mpf(above.numerator) / above.denominator) > 1
 
 
+@pytest.mark.flakiness(k=27, because="one of two answers of probability 0.27 is missing among 200")
 def test_the_claim():
     response = randomized_response(["a", "b", "c"], "0.5")
     assert response.map(0) == 0 and response.map(F(1, 2)) == 0 and response.map(5) == response.map(1)

@@ -179,6 +179,7 @@ def test_the_split_adds_up_exactly_and_is_near_the_best(scale, positives):
 # The face.
 
 
+@pytest.mark.flakiness(k=100, because="noise of scale 40 or less against 10^9")
 def test_the_measurement():
     above = above_threshold("0.5", 100, positives=2)
     assert above.map(3) == 6 and above.map(0) == 0
@@ -189,6 +190,7 @@ def test_the_measurement():
     assert above([-far] * 3) == [False] * 3 and above([]) == []
 
 
+@pytest.mark.flakiness(k=100, because="noise of scale 40 or less against 10^9")
 def test_it_stops_and_says_why():
     above = AboveThreshold(1, 0, positives=2)
     assert [above.ask(10**9), above.ask(-(10**9)), above.left] == [True, False, 1]
@@ -198,6 +200,7 @@ def test_it_stops_and_says_why():
             above.ask(value)
 
 
+@pytest.mark.flakiness(k=100, because="noise of scale 40 or less against 10^9")
 def test_threads_get_no_more_positive_answers_than_are_paid():
     above = AboveThreshold(1, 0, positives=5)
 
@@ -223,6 +226,7 @@ def test_bad_parameters(make, arguments, name, monkeypatch):
         make(*arguments)
 
 
+@pytest.mark.flakiness(k=100, because="noise of scale 40 or less against 10^9")
 @pytest.mark.parametrize("value", [0.5, "secret", None, True])
 def test_a_value_that_is_not_whole_is_refused_without_being_shown(value):
     above = AboveThreshold(1, 0)

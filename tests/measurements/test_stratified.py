@@ -29,10 +29,10 @@ NONE = RoundedNoise(None)
 # The noise.
 
 
+@mpmath.workdps(60)
 @pytest.mark.parametrize("law", [Laplace(b) for b in ("0.0001", "0.01", "0.3", 1, 20, 10**6)] + [Gaussian(s) for s in ("0.05", "0.4", 1, "1.9", 2, 9)], ids=str)  # fmt: skip
 def test_variance_and_exponent_against_mpmath(law):
     noise = RoundedNoise(law)
-    mpmath.mp.dps = 60
     unit = mpmath.mpf(law.unit.numerator) / law.unit.denominator
 
     def mass(m):
@@ -233,9 +233,9 @@ DEFECTS = {
 }
 
 
+@mpmath.workdps(30)
 def least_hits(confidence):
     """The number of intervals that hold the truth, below which coverage is short: a false alarm has 1e-11."""
-    mpmath.mp.dps = 30
     total, k, p = mpmath.mpf(0), -1, mpmath.mpf(confidence.numerator) / confidence.denominator
     while total <= mpmath.mpf(10) ** -11:
         k += 1
@@ -339,6 +339,7 @@ def seeded(monkeypatch):
     monkeypatch.setattr("sfumato.noise.law.default_words", lambda: words)
 
 
+@pytest.mark.flakiness(k=21, because="noise of scale 1/100 rounds to 0 in each stratum")
 def test_with_a_huge_epsilon_it_is_the_textbook_estimate():
     share = ask()
     assert share.counts == (66, 34, 33) and share.strata == ("E", "M", "H")
@@ -371,11 +372,13 @@ TABLES = [
 ]
 
 
+@pytest.mark.flakiness(k=21, because="noise of scale 1/100 rounds to 0 in each stratum")
 @pytest.mark.parametrize(("table", "options"), TABLES, ids=lambda v: type(v).__name__)
 def test_all_tables_say_the_same(table, options):
     assert ask(table, **options).counts == (66, 34, 33)
 
 
+@pytest.mark.flakiness(k=20, because="noise of scale 1/100 rounds to 0 in each stratum")
 def test_what_is_not_yes_counts_as_no():
     odd = ROWS | {"award": [[1.0, None, math.nan, math.inf, -3.0][i % 5] for i in range(200)]}
     assert ask(odd, yes=1).counts == (20, 10, 10)
@@ -384,6 +387,7 @@ def test_what_is_not_yes_counts_as_no():
     assert ask(mixed, yes=True).counts == (20, 10, 10)
 
 
+@pytest.mark.noise_cannot_matter("it looks at laws and losses")
 @pytest.mark.parametrize(("noise", "options"), [("laplace", {}), ("gaussian", {"delta": 1e-6})])
 def test_the_budget_is_read_from_the_map(noise, options):
     share = ask(epsilon="0.5", noise=noise, **options)

@@ -10,6 +10,7 @@ from sfumato.noise import FixedWords, SecureWords, SeededWords, bernoulli, berno
 third = Fraction(1, 3)
 
 
+@pytest.mark.noise_cannot_matter("it looks at shapes, and at coins of probability 0 and 1")
 def test_shapes_and_sure_things():
     assert bernoulli(0) is False
     assert bernoulli(1) is True
@@ -70,13 +71,15 @@ def test_each_agrees_with_single_coins():
         assert coins[i] == bernoulli(probabilities[index[i]], words=single)
 
 
+@pytest.mark.flakiness(
+    k=14, because="Hoeffding's bound for 10^6 coins, five times; a planted 4% are three bounds"
+)
 def test_frequencies():
-    # Hoeffding: n = 10^6, off by more than 0.0033 with probability below 1e-9.
     n = 1_000_000
-    bound = math.sqrt(math.log(2 / 1e-9) / (2 * n))
+    bound = math.sqrt(math.log(2 / 1e-15) / (2 * n))  # 0.0042
     for p in (third, Fraction(1, 100), 0.9):
         assert abs(bernoulli(p, n=n, words=SecureWords()).mean() - float(p)) < bound
-        assert abs(bernoulli(Fraction(p) * Fraction(98, 100), n=n).mean() - float(p)) > bound or p < 0.1
+        assert abs(bernoulli(Fraction(p) * Fraction(96, 100), n=n).mean() - float(p)) > bound or p < 0.1
     coins = bernoulli_each([third, 0.9], np.arange(2 * n) % 2)
     assert abs(coins[0::2].mean() - 1 / 3) < bound
     assert abs(coins[1::2].mean() - 0.9) < bound

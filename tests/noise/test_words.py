@@ -10,13 +10,15 @@ from sfumato.noise import FixedWords, Laplace, SecureWords, SeededWords, default
 from sfumato.noise import words as module
 
 
+@pytest.mark.flakiness(
+    k=19, because="50,001 words have two pairs of equal ones with chance (50,001^2 / 2^65)^2"
+)
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 16383, 16384, 16385, 50001])
 def test_take_gives_what_is_asked(count):
     words = SecureWords().take(count)
     assert words.shape == (count,)
     assert words.dtype == np.uint64
-    if count > 1000:
-        assert len(np.unique(words)) == count
+    assert len(np.unique(words)) >= count - 1
 
 
 def test_seeded_words_are_one_stream_however_taken():
@@ -37,15 +39,19 @@ def test_fixed_words_come_first():
         FixedWords([1]).take(2)
 
 
+@pytest.mark.flakiness(
+    k=14, because="400 words are distinct but for 400^2 / 2^65; 64 bits at 9 deviations: 1e-17"
+)
 def test_secure_streams_differ_and_are_uniform():
     streams = [SecureWords().take(4) for _ in range(100)]
     assert len(np.unique(np.concatenate(streams))) == 400
-    # 2^20 words: each of 64 bits is set in half of them, to 7 standard deviations (false alarm 2e-10).
+    # 2^20 words: each of 64 bits is set in half of them, to 9 standard deviations.
     words = SecureWords().take(1 << 20)
     set_bits = np.unpackbits(words.view(np.uint8)).reshape(-1, 64).sum(axis=0, dtype=np.int64)
-    assert np.abs(set_bits - 2**19).max() < 7 * 2**9
+    assert np.abs(set_bits - 2**19).max() < 9 * 2**9
 
 
+@pytest.mark.flakiness(k=17, because="ten words of 64 bits are distinct but for 45 / 2^64")
 def test_each_thread_has_its_own():
     seen = []
     threads = [
@@ -62,6 +68,7 @@ def test_each_thread_has_its_own():
     assert default_words() is default_words()
 
 
+@pytest.mark.flakiness(k=17, because="eight words of 64 bits are distinct but for 28 / 2^64")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_gets_a_fresh_key():
     words = default_words()
@@ -81,6 +88,7 @@ def test_a_fork_gets_a_fresh_key():
     assert len(np.unique(np.concatenate([ours, theirs]))) == 8
 
 
+@pytest.mark.noise_cannot_matter("it looks at which stream is in use")
 def test_a_process_id_of_its_own_is_enough(monkeypatch):
     words = SecureWords()
     stream = words._stream
@@ -89,6 +97,7 @@ def test_a_process_id_of_its_own_is_enough(monkeypatch):
     assert words._stream is not stream
 
 
+@pytest.mark.noise_cannot_matter("it looks at which stream is in use")
 def test_rekeying(monkeypatch):
     monkeypatch.setattr(module, "words_per_key", 100)
     words = SecureWords()
@@ -99,5 +108,6 @@ def test_rekeying(monkeypatch):
     assert words._stream is not stream
 
 
+@pytest.mark.flakiness(k=100, because="a hundred draws of scale 2^40 are those of before")
 def test_draws_differ_between_calls():
     assert not np.array_equal(Laplace(2**40).rounded(100), Laplace(2**40).rounded(100))

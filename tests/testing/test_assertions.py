@@ -22,6 +22,7 @@ from sfumato.testing.flakiness import Account, running
 from sfumato.testing.releases import ReleasedCells
 
 K = 23
+pytestmark = pytest.mark.noise_cannot_matter("all noise is written here, or drawn from seeded words")
 LAWS = {"laplace": Laplace, "gaussian": Gaussian}
 
 

@@ -24,7 +24,7 @@ pytest_plugins = ["pytester"]
 START = """
 import pyarrow as pa, pytest
 import sfumato as sf
-from sfumato.noise import Laplace
+from sfumato.noise import Laplace, SeededWords
 from sfumato.testing import assert_approx_equal, assert_noisy
 LAW = Laplace(1)
 
@@ -41,7 +41,9 @@ def run(pytester):
     def run(source: str, *options: str, apart: bool = False):
         pytester.makepyfile(START + textwrap.dedent(source))
         start = pytester.runpytest_subprocess if apart else pytester.runpytest_inprocess
-        return start("-p", "no:cacheprovider", "-W", "error", "--strict-markers", *options)
+        return start(
+            "-p", "no:cacheprovider", "-p", "no:randomly", "-W", "error", "--strict-markers", *options
+        )
 
     return run
 
@@ -260,7 +262,7 @@ def test_the_plugin_loads_cheaply_and_disturbs_nothing(pytester):
 
 def test_markers_and_fixtures_are_listed(pytester):
     pytester.runpytest_subprocess("--markers").stdout.fnmatch_lines(
-        ["@pytest.mark.flakiness(k=23, assertions=None): *"]
+        ["@pytest.mark.flakiness(k=23, assertions=None, because=None): *"]
     )
     listed = pytester.runpytest_subprocess("--fixtures").stdout.str()
     for name in ("flakiness", "seeded_words", "noise_free", "recorder"):
@@ -314,3 +316,108 @@ def test_small_numbers():
     with running(Account("t")), pytest.raises(ParameterError, match="pass k=23"):
         charge()
     assert_approx_equal(1, 1, tolerance=0, k=3000)
+
+
+# Fresh noise.
+
+
+@pytest.mark.flakiness(k=12, because="one test inside compares at 10^-13")
+def test_a_test_that_met_noise_and_states_nothing_is_told(run):
+    result = run(
+        """
+        def test_quiet():
+            LAW.rounded(3, SeededWords(1))
+        def test_loud():
+            LAW.rounded(3)
+        @pytest.mark.flakiness(k=12, because="a reason")
+        def test_stated():
+            LAW.rounded(3)
+        @pytest.mark.noise_cannot_matter("it looks at the shape")
+        def test_harmless():
+            assert LAW.rounded(3).shape == (3,)
+        def test_counted():
+            assert_approx_equal(LAW.rounded(3), [0, 0, 0], law=LAW, k=13)
+        """
+    )
+    result.assert_outcomes(passed=5)
+    assert stated(result) == pytest.approx(math.log10(1.1e-12), abs=2e-3)
+    result.stdout.fnmatch_lines(
+        ["4 tests, 1 assertions *", "  0 1 of them *", "not counted: 1 that * in *test_loud"]
+    )
+
+
+@pytest.mark.noise_cannot_matter("no test inside looks at its noise")
+def test_with_a_setting_such_a_test_fails(run, pytester):
+    pytester.makeini("[pytest]\nflakiness_run_k = 9\n")
+    result = run(
+        """
+        def test_loud():
+            LAW.rounded(3)
+        def test_release():
+            question().release(epsilon=1).to_arrow()
+        def test_given():
+            assert_approx_equal([1.0], [1.0], tolerance=2)
+        def test_fails_by_itself():
+            assert LAW.rounded(3) is None
+        def test_is_skipped():
+            LAW.rounded(3)
+            pytest.skip("no matter")
+        def test_seeded(seeded_words):
+            question().release(epsilon=1, unsafe_words=seeded_words).to_arrow()
+        def test_noise_free(noise_free):
+            question().release(epsilon=1).to_arrow()
+        """
+    )
+    result.assert_outcomes(passed=2, failed=4, skipped=1)
+    assert len(re.findall("^this test met noise and does not say", result.stdout.str(), re.M)) == 3
+
+
+@pytest.mark.noise_cannot_matter("no test inside looks at its noise")
+def test_noise_of_a_fixture_is_met_by_each_test_that_uses_it_in_any_order(run, pytester):
+    pytester.makeini("[pytest]\nflakiness_run_k = 9\n")
+    source = """
+        @pytest.fixture(scope="module")
+        def drawn():
+            return LAW.rounded(3)
+        @pytest.fixture
+        def again(drawn):
+            return drawn
+        def test_first(again): pass
+        def test_second(drawn): pass
+        def test_third(): pass
+        """
+    run(source).assert_outcomes(passed=1, failed=2)
+
+
+def test_what_a_marker_says_of_the_whole_test_stands_for_its_assertions(run):
+    result = run("""
+        @pytest.mark.flakiness(k=7, because="a reason")
+        def test_stated():
+            assert_approx_equal(1, 1, law=LAW)
+            assert_approx_equal(1, 1, tolerance=3)
+        @pytest.mark.noise_cannot_matter("the values are written here")
+        def test_harmless():
+            assert_approx_equal(1, 1, law=LAW, k=1)
+            assert_approx_equal(1, 1, tolerance=3)
+        """)
+    result.assert_outcomes(passed=2)
+    assert stated(result) == -7 and "not counted" not in result.stdout.str()
+
+
+def test_a_run_of_more_than_the_setting_fails(run, pytester):
+    pytester.makeini("[pytest]\nflakiness_run_k = 9\n")
+    test = "@pytest.mark.flakiness(k={k}, because='a reason')\ndef test_it(): pass\n"
+    enough = run(test.format(k=9))
+    assert enough.ret == 0 and "FAILED" not in enough.stdout.str()
+    few = run(test.format(k=8.9))
+    few.assert_outcomes(passed=1)
+    assert few.ret == 1
+    few.stdout.fnmatch_lines(["FAILED: the setting flakiness_run_k asks for at most 10^-9"])
+
+
+def test_a_reason_is_asked_for(run):
+    bad = ["noise_cannot_matter", "noise_cannot_matter()", "noise_cannot_matter('')", "noise_cannot_matter(3)",
+           "noise_cannot_matter(why='x')", "flakiness(k=9, because=' ')", "flakiness(k=9, because=None)"]  # fmt: skip
+    result = run("".join(f"@pytest.mark.{a}\ndef test_{i}():\n    pass\n" for i, a in enumerate(bad)))
+    result.assert_outcomes(errors=len(bad))
+    assert len(re.findall("^E .*ParameterError: .* must be", result.stdout.str(), re.M)) == len(bad)

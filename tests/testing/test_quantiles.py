@@ -25,6 +25,7 @@ from sfumato.testing.tolerances import per_partition_k
 from sfumato.transformations.statistics.quantile_tree import BRANCHING, LEAVES
 
 K = 23
+pytestmark = pytest.mark.noise_cannot_matter("all noise is drawn from seeded words")
 LAWS = {"laplace": Laplace, "gaussian": Gaussian}
 STEP = 1 << 14
 

@@ -31,9 +31,9 @@ def select_groups(rule: GroupSelection, groups: int) -> Measurement:
     >>> from sfumato.measurements import LaplaceThreshold
     >>> from sfumato.noise import Laplace
     >>> from sfumato.transformations import Row, bound_groups
-    >>> chosen = bound_groups(2) >> select_groups(LaplaceThreshold(Laplace(1), "1e-10"), groups=2)
+    >>> chosen = bound_groups(2) >> select_groups(LaplaceThreshold(Laplace(1), "1e-20"), groups=2)
     >>> rows = [Row(unit, "often", {}) for unit in range(1000)] + [Row(1, "once", {})]
-    >>> list(chosen(rows)), float(chosen.map(1).epsilon("2e-10"))
+    >>> list(chosen(rows)), float(chosen.map(1).epsilon("2e-20"))
     (['often'], 2.0)
 
     Source:

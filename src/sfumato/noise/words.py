@@ -63,6 +63,8 @@ class SecureWords(Owned, _CounterWords):
     """
 
     _elsewhere = "a copy would give out the same words; take SecureWords() there"
+    # How often words were taken in this process: tells which tests met fresh noise, and nothing else.
+    takes = 0
 
     def __init__(self) -> None:
         self._renew()
@@ -77,6 +79,7 @@ class SecureWords(Owned, _CounterWords):
         if not self._at_home or count > self._left:
             self._renew()
         self._left -= count
+        SecureWords.takes += 1
         return super().take(count)
 
 

@@ -31,6 +31,8 @@ class Account:
         k: the test fails on correct code with probability at most 10^-k; None where nobody said:
             then each assertion needs a k of its own, and the account only adds up.
         assertions: how many assertions without a k there will be at most; None for any number.
+        whole: log10 of the probability that the test as a whole fails with, where its author worked that
+            out; it stands in place of what the assertions add up to.
 
     >>> account = Account("test", k=23)
     >>> [round(account.share(), 2) for _ in range(4)], round(-account.log10_spent, 2)
@@ -43,13 +45,29 @@ class Account:
     name: str = ""
     k: float | None = None
     assertions: int | None = None
+    whole: float | None = None
+    # Whether fresh random words were taken in the test, or by a fixture that it uses.
+    fresh: bool = False
     # What is left of 10^-k, as a share of it.
     left: float = 1.0
     made: int = 0
     unknown: int = 0
     log10_spent: float = -math.inf
     prepaid: int = 0
+    taken_before: int = 0
     _shares: int = field(default=0, repr=False)
+
+    @property
+    def log10(self) -> float:
+        """log10 of the probability that the test fails on correct code, as far as it was stated."""
+        return self.log10_spent if self.whole is None else self.whole
+
+    @property
+    def uncounted(self) -> int:
+        """In how many ways the test can fail that nobody stated."""
+        if self.whole is not None:
+            return 0
+        return self.unknown or int(self.fresh and self.log10_spent == -math.inf)
 
     def __call__(self, *, k: object, assertions: int | None = None) -> Account:
         """Say the test's flakiness from inside, before the first assertion.

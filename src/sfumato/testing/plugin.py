@@ -7,6 +7,7 @@ but `flakiness`, which is plain Python; the fixtures import what they need.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -28,42 +29,87 @@ if TYPE_CHECKING:
 PROPERTY = "sfumato_flakiness"
 _LISTED = 3
 _account = pytest.StashKey[Account]()
+# Fixtures that took fresh random words when they were set up: each test that uses one has met the noise.
+_noisy_fixtures = pytest.StashKey[set[object]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the setting of k for tests that do not say theirs."""
+    """Add the settings of k, for tests that do not say theirs and for a whole run."""
     parser.addini("flakiness_k", "k of the flakiness marker and fixture where none is given", default="23")
+    parser.addini(
+        "flakiness_run_k",
+        "fail a run that may fail on correct code with more than 10^-k, and each test that met noise and "
+        "does not state its probability",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker, and start to add up the run's flakiness."""
+    """Declare the markers, and start to add up the run's flakiness."""
     config.addinivalue_line(
         "markers",
-        "flakiness(k=23, assertions=None): on correct code the test fails with probability at most 10^-k, "
-        "divided over the assertions of sfumato.testing in it",
+        "flakiness(k=23, assertions=None, because=None): on correct code the test fails with probability at "
+        "most 10^-k, divided over the assertions of sfumato.testing in it, or as a whole for a stated reason",
     )
-    config.pluginmanager.register(_Session(), "sfumato-flakiness-session")
+    config.addinivalue_line(
+        "markers", "noise_cannot_matter(why): the test meets noise, and no noise whatever makes it fail"
+    )
+    config.stash[_noisy_fixtures] = set()
+    config.pluginmanager.register(_Session(_run_k(config)), "sfumato-flakiness-session")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Give the test its account while it runs, its fixtures included."""
-    account = Account(item.nodeid)
+    account = Account(item.nodeid, taken_before=_taken())
     item.stash[_account] = account
     with running(account):
         return (yield)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """Remember which fixtures meet noise: those of a module do so in the first test alone."""
+    before = _taken()
+    try:
+        return (yield)
+    finally:
+        if _taken() != before:
+            request.config.stash[_noisy_fixtures].add(fixturedef)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Read the marker before any fixture runs.
+    """Read the markers before any fixture runs.
 
     Raises:
-        ParameterError: its k is not a number greater than 0; the test then errs.
+        ParameterError: a k is not a number greater than 0, or a reason is missing; the test then errs.
     """
-    marker = item.get_closest_marker("flakiness")
-    if marker is not None:
-        _read_marker(marker, item.stash[_account], item.config)
+    account = item.stash[_account]
+    for marker in item.iter_markers("flakiness"):
+        _read_marker(marker, account, item.config)
+        break
+    for marker in item.iter_markers("noise_cannot_matter"):
+        said = marker.args[0] if len(marker.args) == 1 and not marker.kwargs else None
+        _reason(said, "noise_cannot_matter")
+        account.whole = -math.inf
+        break
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test that met noise and does not say what may come of it, where the settings ask for that."""
+    account = item.stash[_account]
+    try:
+        result = yield
+    finally:
+        used = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
+        noisy = any(d in item.config.stash[_noisy_fixtures] for ds in used.values() for d in ds)
+        account.fresh = noisy or _taken() != account.taken_before
+    if account.uncounted and _run_k(item.config) is not None:
+        pytest.fail(_UNCOUNTED, pytrace=False)
+    return result
 
 
 @pytest.hookimpl(wrapper=True)
@@ -72,11 +118,10 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Put what the test spent into its last report, where other processes find it too."""
     account = item.stash.get(_account, None)
-    if call.when == "teardown" and account is not None and (account.made or account.log10_spent > -math.inf):
-        spent = None if math.isinf(account.log10_spent) else account.log10_spent
-        item.user_properties.append(
-            (PROPERTY, {"assertions": account.made, "unknown": account.unknown, "log10": spent})
-        )
+    if call.when == "teardown" and account is not None and (account.made or account.fresh or account.whole):
+        spent = None if math.isinf(account.log10) else account.log10
+        told = {"assertions": account.made, "unknown": account.uncounted, "log10": spent}
+        item.user_properties.append((PROPERTY, told | {"harmless": account.whole == -math.inf}))
     return (yield)
 
 
@@ -118,8 +163,25 @@ def recorder() -> Iterator[Recorder]:
 class _Session:
     """Adds up what all tests of a run spent, from their reports."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_k: float | None) -> None:
+        self.most_k = most_k
         self.tests: list[tuple[str, dict[str, Any]]] = []
+
+    @property
+    def log10(self) -> float:
+        total = -math.inf
+        for _, spent in self.tests:
+            if spent["log10"] is not None:
+                total = min(0.0, log10_sum(total, spent["log10"]))
+        return total
+
+    @property
+    def too_flaky(self) -> bool:
+        return self.most_k is not None and self.log10 > -self.most_k
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.too_flaky and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "teardown":
@@ -135,18 +197,20 @@ class _Session:
     def lines(self) -> list[str]:
         counted = [(spent["log10"], name) for name, spent in self.tests if spent["log10"] is not None]
         assertions = sum(spent["assertions"] for _, spent in self.tests)
-        total = -math.inf
-        for log10, _ in counted:
-            total = min(0.0, log10_sum(total, log10))
+        total, harmless = self.log10, sum(spent["harmless"] for _, spent in self.tests)
         lines = [
             f"{len(self.tests)} tests, {assertions} assertions of noise: on correct code this run fails with "
             f"probability at most {probability_text(total)} (10^{total:.4g})"
             if counted
             else f"{len(self.tests)} tests, {assertions} assertions of noise, none with a stated probability"
         ]
+        if self.too_flaky:
+            lines.append(f"FAILED: the setting flakiness_run_k asks for at most 10^-{self.most_k:g}")
         for log10, name in sorted(counted, reverse=True)[:_LISTED]:
             if len(counted) > 1:
                 lines.append(f"  {probability_text(log10)} {name}")
+        if harmless:
+            lines.append(f"  0 {harmless} of them say why noise cannot matter")
         unknown = [(spent["unknown"], name) for name, spent in self.tests if spent["unknown"]]
         if unknown:
             named = ", ".join(name for _, name in unknown[:_LISTED]) + (
@@ -161,13 +225,42 @@ class _Session:
 def _read_marker(marker: pytest.Mark, account: Account, config: pytest.Config) -> None:
     from sfumato.errors import ParameterError
 
-    unknown = set(marker.kwargs) - {"k", "assertions"}
+    unknown = set(marker.kwargs) - {"k", "assertions", "because"}
     if marker.args or unknown:
         raise ParameterError(
             "flakiness", marker.args or sorted(unknown), "written as flakiness(k=23, assertions=4)"
         )
     account.k = checked_k(marker.kwargs["k"]) if "k" in marker.kwargs else _default_k(config)
     account.assertions = checked_count(marker.kwargs.get("assertions"))
+    if "because" in marker.kwargs:
+        _reason(marker.kwargs["because"], "because")
+        account.whole = -account.k
+
+
+def _reason(text: object, name: str) -> None:
+    from sfumato.errors import ParameterError
+
+    if not isinstance(text, str) or not text.strip():
+        raise ParameterError(name, text, "the reason, in words")
+
+
+def _taken() -> int:
+    """Return how often fresh random words were taken; imports nothing."""
+    words = sys.modules.get("sfumato.noise.words")
+    return words.SecureWords.takes if hasattr(words, "SecureWords") else 0  # type: ignore[union-attr]
+
+
+def _run_k(config: pytest.Config) -> float | None:
+    text = str(config.getini("flakiness_run_k") or "")
+    return checked_k(text) if text else None
+
+
+_UNCOUNTED = (
+    "this test met noise and does not say how likely that makes it fail on correct code: compare with "
+    "assert_approx_equal or assert_noisy of sfumato.testing and give k; or mark it with "
+    "@pytest.mark.flakiness(k=..., because='...') or, where no noise whatever makes it fail, "
+    "@pytest.mark.noise_cannot_matter('why')"
+)
 
 
 def _default_k(config: pytest.Config) -> float:

@@ -166,7 +166,7 @@ def stratified_proportion(
         EngineError: the table is of an unknown kind, or its columns differ in length.
 
     >>> import sfumato as sf
-    >>> sample = {"school": ["E"] * 40 + ["H"] * 20, "award": [True] * 20 + [False] * 40}
+    >>> sample = {"school": ["E"] * 400 + ["H"] * 200, "award": [True, False] * 300}
     >>> share = sf.stratified_proportion(
     ...     sample, stratum="school", answer="award", yes=True, population={"E": 4000, "H": 1000}, epsilon=1
     ... )

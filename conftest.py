@@ -1,0 +1,156 @@
+"""What holds for every test, those in docs and docstrings too.
+
+It leaves the process as it found it. Tests run in random order, so a setting of the whole process that one of
+them leaves behind fails another one, in some orders only. Here it fails the test, or the module when it is
+imported, that changed it.
+
+And it says with which probability the noise that it meets makes it fail on correct code.
+"""
+
+from __future__ import annotations
+
+import decimal
+import locale
+import logging
+import multiprocessing
+import os
+import sys
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import gmpy2
+import mpmath
+import numpy as np
+import pytest
+
+# Set by pytest, by the session of Spark that all tests share, and by Polars when it is imported.
+_OWN = ("PYTEST_", "SPARK_", "PYSPARK_", "_RJEM_")
+_SPARKS_FILES = "/userFiles-"
+
+
+def settings() -> dict[str, Any]:
+    """Return what every part of the process computes with.
+
+    Not here, as pytest puts them back itself: warning filters. Nor generators of random numbers, which are
+    seeded anew for each test.
+    """
+    gmp, dec = gmpy2.get_context(), decimal.getcontext()
+    found = {
+        "mpmath.mp.prec": mpmath.mp.prec,
+        "mpmath.iv.prec": mpmath.iv.prec,
+        "gmpy2.get_context()": {name: getattr(gmp, name) for name in _GMP},
+        "decimal.getcontext()": {name: getattr(dec, name) for name in _DECIMAL} | {"traps": dict(dec.traps)},
+        "numpy.geterr()": np.geterr() | {"call": np.geterrcall()},
+        "numpy.get_printoptions()": np.get_printoptions(),
+        "os.getcwd()": os.getcwd(),
+        "os.environ": {name: value for name, value in os.environ.items() if not name.startswith(_OWN)},
+        "sys.path": [place for place in sys.path if _SPARKS_FILES not in place],
+        "sys.getrecursionlimit()": sys.getrecursionlimit(),
+        "sys.getswitchinterval()": sys.getswitchinterval(),
+        "locale.setlocale(LC_ALL)": locale.setlocale(locale.LC_ALL),
+        "logging.disable": logging.root.manager.disable,
+        "multiprocessing.get_start_method()": multiprocessing.get_start_method(allow_none=True),
+    }
+    if "matplotlib" in sys.modules:
+        found["matplotlib.rcParams"] = dict(sys.modules["matplotlib"].rcParams)
+    return found
+
+
+_GMP = [
+    name
+    for name in dir(gmpy2.get_context())
+    # Whether something was inexact so far is a flag that computing sets, and nothing computes with it.
+    if name.endswith(("prec", "precision", "round", "emax", "emin", "subnormalize", "division", "complex"))
+    or name.startswith("trap_")
+    if not callable(getattr(gmpy2.context, name, None))
+]
+_DECIMAL = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
+
+
+def changes(before: dict[str, Any], after: dict[str, Any]) -> str:
+    """Say what differs; nothing where nothing does."""
+    lines = []
+    for name, was in before.items():
+        now = after[name]
+        if isinstance(was, dict):
+            differing = [k for k in {**was, **now} if was.get(k, "missing") != now.get(k, "missing")]
+            lines += [
+                f"{name}, {k}: {was.get(k, 'missing')!r} -> {now.get(k, 'missing')!r}" for k in differing
+            ]
+        elif was != now:
+            lines.append(f"{name}: {was!r} -> {now!r}")
+    if not lines:
+        return ""
+    return "left behind, for all that runs later in this process:\n  " + "\n  ".join(lines)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind() -> Iterator[None]:
+    """Fail a test that changes a setting of the whole process for good."""
+    before = settings()
+    yield
+    if told := changes(before, settings()):
+        pytest.fail(told, pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Fail a module that changes such a setting when it is imported."""
+    before = settings()
+    report = yield
+    if report.passed and (told := changes(before, settings())):
+        report.outcome, report.longrepr = "failed", told
+    return report
+
+
+SHOWN = "it shows whether, and in which shape, something comes"
+# Examples with fresh noise in docs and docstrings, where no marker can stand: k and why, or why none matters.
+EXAMPLES: dict[str, tuple[int, str] | str] = {
+    "audit.md": (15, "alpha of the one audit with fresh noise"),
+    "beam.md": (100, "noise of scale 4 or less against 2000 people in each group"),
+    "framework.md": SHOWN,
+    "measurements.md": (18, "noise of scale 22 against 990, three times; a group of one person, at 1e-20"),
+    "query.md": (100, "a Gaussian threshold of 80 with sigma 15 against 750 people"),
+    "surveys.md": (20, "noise of scale 0.007 takes a share of 0.66 to 1"),
+    "sfumato.framework.combinators.postprocess": (100, "noise of scale 2 against a million"),
+    "sfumato.framework.odometer.Odometer": (100, "noise of scale 2 against 1000"),
+    "sfumato.measurements.groups.select_groups": (19, "a group of one person, at 1e-20"),
+    "sfumato.measurements.noisy_max.exponential_mechanism": (100, "scale 1/2 against a million"),
+    "sfumato.measurements.noisy_max.permute_and_flip": (100, "scale 2 against a million"),
+    "sfumato.measurements.randomized_response.randomized_response": SHOWN,
+    "sfumato.measurements.selection.TruncatedGeometric": "the two probabilities are 0 and 1",
+    "sfumato.measurements.sparse_vector.AboveThreshold": (100, "scale 7 or less against 999,000"),
+    "sfumato.measurements.sparse_vector.above_threshold": (100, "scale 7 or less against 999,000"),
+    "sfumato.measurements.stratified.survey.stratified_proportion": (
+        100,
+        "noise of scale 0.002 takes a share of 0.5 to 0 or 1",
+    ),
+    "sfumato.noise.bernoulli.bernoulli": SHOWN,
+    "sfumato.noise.bernoulli.bernoulli_each": "the two probabilities are 0 and 1",
+    "sfumato.noise.words.SecureWords": SHOWN,
+    "sfumato.testing.mechanism.release_mechanism": (
+        30,
+        "the bet's wealth grows steadily, and is at its goal after some 600 of 20,000 draws",
+    ),
+    "sfumato.testing.recorder.recording": "it shows the statistics without noise",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the examples."""
+    for item in items:
+        if isinstance(item, pytest.DoctestItem) and item.name in EXAMPLES:
+            said = EXAMPLES[item.name]
+            if isinstance(said, str):
+                item.add_marker(pytest.mark.noise_cannot_matter(said))
+            else:
+                item.add_marker(pytest.mark.flakiness(k=said[0], because=said[1]))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say how to get the order of this run again: pytest's own header is not shown by `-q`."""
+    seed = getattr(config.option, "randomly_seed", "default")
+    if seed != "default":
+        terminalreporter.write_line(f"This order again: pytest --randomly-seed={seed}")
