@@ -10,38 +10,47 @@ from sfumato.query.release import Release
 from sfumato.query.table import Table
 
 
-def scan(source: Any, *, privacy_unit: str) -> Table:
+def scan(source: Any, *, privacy_unit: str, types: Mapping[str, str] | None = None) -> Table:
     """Open a private table.
 
     Args:
-        source: a path to Parquet (globs too), CSV or JSON; "file.duckdb/table" for a table or view
-            in a DuckDB file; a DuckDB relation; an Arrow table, a Polars, pandas or Spark data frame; an
+        source: a path to Parquet, CSV or JSON of one object a line (globs too, of files with the same
+            columns); "file.duckdb/table" for a table or view in a DuckDB file; a DuckDB relation; an Arrow table, a Polars, pandas or Spark data frame; an
             Arrow schema, for rows that a Beam pipeline brings later.
         privacy_unit: the column that tells whose row it is. Rows where it is NULL are dropped.
+        types: DuckDB's types of columns that declare none, by name: of CSV and JSON, where else they are
+            guessed from the first rows and a note says so, and of a pandas frame's columns of objects, which
+            else are text. What does not fit its type is NULL. Columns of CSV that are not named are text.
     Returns:
         A Table, on which a question is built. No row is read yet.
     Raises:
         EngineError: the source is not there, is empty of columns, or cannot be read.
         ColumnError: there is no such column.
+        QueryError: types are given that are none, or to a source that has its own.
 
     >>> import pyarrow as pa
     >>> visits = pa.table({"id": [1, 1, 2], "visits": [3, 0, 5]})
     >>> scan(visits, privacy_unit="id").schema["visits"].kind.value
     'integer'
     """
+    from sfumato.engines.duckdb.declared import refuse_types
+
     if type(source).__module__.startswith("pyspark."):
         from sfumato.engines.spark.engine import SparkEngine
 
+        refuse_types(types, "a Spark data frame")
         return Table(SparkEngine(source), privacy_unit)
     import pyarrow as pa
 
     if isinstance(source, pa.Schema):
         from sfumato.engines.beam.engine import BeamEngine
 
+        refuse_types(types, "an Arrow schema")
         return Table(BeamEngine(source), privacy_unit)
     from sfumato.engines.duckdb.engine import DuckDBEngine
 
-    return Table(DuckDBEngine.open(source), privacy_unit)
+    engine = DuckDBEngine.open(source, types=types)
+    return Table(engine, privacy_unit, notes=engine.notes)
 
 
 def sql(text: str, *, tables: Mapping[str, Any] | None = None) -> Release:

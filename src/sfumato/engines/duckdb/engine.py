@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import duckdb
@@ -11,7 +12,8 @@ import pyarrow as pa
 
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
 from sfumato.engines.duckdb.expressions import Expressions, complete_columns
-from sfumato.engines.duckdb.sources import NO_ARROW, Source, connect, open_source
+from sfumato.engines.duckdb.sources import NO_ARROW, connect, open_source
+from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import EngineError, ParameterError, QueryError
 from sfumato.noise import Words
@@ -40,9 +42,14 @@ class DuckDBEngine:
         self._running: duckdb.DuckDBPyConnection | None = None
 
     @classmethod
-    def open(cls, source: Any, timezone: str | None = None) -> DuckDBEngine:
+    def open(cls, source: Any, timezone: str | None = None, types: object = None) -> DuckDBEngine:
         """Open a source as `sfumato.scan` takes it; rows in memory perhaps in another time zone."""
-        return cls(open_source(source, timezone))
+        return cls(open_source(source, timezone, types))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the explanation of a release says of the source."""
+        return self._source.notes
 
     @property
     def timezone(self) -> str:
@@ -128,26 +135,44 @@ class DuckDBEngine:
 
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield exact statistics, sorted by key."""
-        self._running = cursor = self._source.cursor()
+        columns = self.reads(query)
+        rows = self._rows(query, self._source, columns, batch_rows)
+        # No group comes before all rows are read: nothing was given yet where a row stopped the reading.
+        first = next(rows, None)
+        if first is None and self._source.again is not None:
+            rows = self._rows(query, self._source.again(columns), columns, batch_rows)
+            first = next(rows, None)
+        if first is None:
+            raise self._stopped()
+        yield first
+        yield from rows
+
+    def _rows(
+        self, query: ExactQuery, source: Source, columns: Sequence[str], batch_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield exact statistics of a source; nothing at all where reading it stops."""
+        self._running = cursor = source.cursor()
         if query.public_keys is not None:
             aliases = [f"k{i}" for i in range(len(query.keys))]
             cursor.register(PUBLIC_KEYS, query.public_keys.rename_columns(aliases))
-        text = ExactSql(
-            query,
-            self._source.relation,
-            list(self.schema(())),
-            self.schema(query.steps),
-            secrets.randbits(64),
-        ).text()
-        try:
-            self._source.load(cursor)
-            yield from batches(cursor, text, batch_rows)
-        except (duckdb.Error, pa.ArrowException, OSError):
-            # The library's own text may quote rows.
-            raise EngineError(
-                f"{self._source.name}: DuckDB stopped while it read the rows. The file may have changed or "
-                "be damaged, or memory or disk ran out"
-            ) from None
+        schema, salt = self.schema(query.steps), secrets.randbits(64)
+        text = ExactSql(query, source.relation, list(self.schema(())), schema, salt).text()
+        given = ended = False
+        # What is raised in here is not passed on, not as a context either: its text may quote rows.
+        with suppress(duckdb.Error, pa.ArrowException, OSError, UnicodeError):
+            source.load(cursor, columns)
+            for batch in batches(cursor, text, batch_rows):
+                given = True
+                yield batch
+            ended = True
+        if given and not ended:
+            raise self._stopped()
+
+    def _stopped(self) -> EngineError:
+        return EngineError(
+            f"{self._source.name}: DuckDB stopped while it read the rows. The file may have changed or be "
+            "damaged, or memory or disk ran out"
+        )
 
     def release(self, plan: Plan, *, unsafe_words: Words | None = None, confidence: object = None) -> Release:
         """Return the release, whose noise is drawn when it is first looked at."""

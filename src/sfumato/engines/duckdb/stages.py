@@ -28,6 +28,8 @@ import pyarrow as pa
 
 from sfumato.engines.duckdb.engine import DuckDBEngine, batches
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS
+from sfumato.engines.duckdb.harmless import described, harmless, within_types
+from sfumato.engines.duckdb.source import ROWS
 from sfumato.engines.duckdb.sources import connect
 from sfumato.engines.duckdb.staged_sql import PARTIALS, TOTALS, StagedSql
 from sfumato.engines.duckdb.text import identifier
@@ -36,7 +38,6 @@ from sfumato.measurements.wide import int64_values
 from sfumato.query.engine import ExactQuery, Schema
 from sfumato.transformations import QuantileTree
 
-ROWS = "source_rows"
 BATCH_ROWS = 1 << 16
 
 T = TypeVar("T")
@@ -113,7 +114,7 @@ class Stages:
             yield from _guarded(self._partials(connection))
 
     def _partials(self, connection: duckdb.DuckDBPyConnection) -> Iterator[Payload]:
-        connection.execute(f"CREATE TEMP TABLE {ROWS} AS FROM arriving")
+        _take(connection)
         yield from _payloads(connection, self._sql.partials(self.shards))
 
     def totals(self, payloads: Iterable[bytes]) -> Iterator[Payload]:
@@ -176,7 +177,9 @@ class Stages:
 
     def _types(self, text: str, tables: tuple[tuple[str, Types], ...]) -> Types:
         with self._connection() as connection:
-            connection.register(ROWS, self.rows.empty_table())
+            connection.register("arriving", self.rows.empty_table())
+            _take(connection)
+            connection.unregister("arriving")
             for name, types in tables:
                 _load(connection, name, types, ())
             described = connection.execute(f"DESCRIBE {text}").fetchall()
@@ -195,11 +198,20 @@ def _database(process: int, zone: str) -> tuple[duckdb.DuckDBPyConnection, tempf
     return database, spill
 
 
+def _take(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make the table of rows of those that arrive."""
+    rows = within_types("arriving", described(connection, "arriving"))
+    connection.execute(f"CREATE TEMP TABLE {ROWS} AS FROM {rows}")
+
+
 def _as_declared(batch: pa.RecordBatch, rows: pa.Schema) -> pa.RecordBatch:
-    """Return the batch under the declared schema: a time zone's name or a width of offsets may differ."""
-    if batch.schema.equals(rows):
-        return batch
-    columns = [c.cast(f.type) for c, f in zip(batch.columns, rows, strict=True)]
+    """Return the batch under the declared schema, harmless.
+
+    A time zone's name or a width of offsets may differ from what is declared.
+    """
+    columns = [harmless(c) for c in batch.columns]
+    if not batch.schema.equals(rows):
+        columns = [c.cast(f.type) for c, f in zip(columns, rows, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=rows)
 
 
