@@ -53,12 +53,16 @@ def scan(source: Any, *, privacy_unit: str, types: Mapping[str, str] | None = No
     return Table(engine, privacy_unit, notes=engine.notes)
 
 
-def sql(text: str, *, tables: Mapping[str, Any] | None = None) -> Release:
+def sql(
+    text: str, *, tables: Mapping[str, Any] | None = None, types: Mapping[str, str] | None = None
+) -> Release:
     """Ask in SQL: `SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (...) ... FROM 'file.parquet' ...`.
 
     Args:
         text: one SELECT in BigQuery's or ZetaSQL's differential-privacy dialect; see docs/sql.md.
         tables: sources by the name that FROM uses, where that is not a path.
+        types: of columns of a source that declares none, as for `scan`; in the text OPTIONS (types =
+            'id BIGINT, amount DOUBLE').
     Raises:
         SqlError: the text is not understood or asks for something that is not private.
         QueryError, BudgetError, EngineError: as from `scan` and `Question.release`.
@@ -88,5 +92,10 @@ def sql(text: str, *, tables: Mapping[str, Any] | None = None) -> Release:
         given = f"tables={{{query.source!r}: ...}}, on the command line --table {query.source}=PATH"
         remedy = f"did you mean {near!r}?" if near else f"say what it is: {given}"
         raise SqlError(f"FROM names {query.source!r}, which is no path of a file and no table; {remedy}")
-    question = query.question(lambda name, unit: scan(sources.get(name, name), privacy_unit=unit))
+    if types is not None and query.types is not None:
+        raise QueryError("sql: types are given twice, in OPTIONS (types = ...) and beside the text; keep one")
+    declared = query.types if types is None else types
+    question = query.question(
+        lambda name, unit: scan(sources.get(name, name), privacy_unit=unit, types=declared)
+    )
     return question.release(**query.release_options)

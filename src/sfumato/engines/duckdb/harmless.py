@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -157,11 +158,14 @@ def _fitting(column: pa.Array) -> pa.Array:
     """Return times in coarse units; NULL where microseconds in 64 bits cannot hold them."""
     most = (2**63 - 1) // (10**6 if column.type.unit == "s" else 10**3)
     numbers = column.view(pa.int64())
-    ends = pc.min_max(numbers)
-    if not ends["min"].is_valid or (ends["min"].as_py() >= -most and ends["max"].as_py() <= most):
+    values = numbers.fill_null(0).to_numpy(zero_copy_only=False)
+    absent = (values < -most) | (values > most)
+    if not column.null_count and not absent.any():
         return column
-    fits = pc.and_(pc.greater_equal(numbers, -most), pc.less_equal(numbers, most))
-    return pc.if_else(fits, numbers, pa.scalar(None, pa.int64())).view(column.type)
+    if column.null_count:
+        absent |= numbers.is_null().to_numpy(zero_copy_only=False)
+    # DuckDB converts what is under a NULL too.
+    return pa.array(np.where(absent, 0, values), mask=absent).view(column.type)
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
