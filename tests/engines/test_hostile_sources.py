@@ -301,7 +301,11 @@ def test_files_of_a_glob_have_the_same_columns(tmp_path):
 # Arrow, in memory, in a table of DuckDB's, as a relation and in stages.
 
 TEXTS = [b"g0", b"\xff", b"a\xc3", b"\xbc", b"\xed\xa0\x80", b"\xc0\x80", b"a\0b", b"\xf4\x90\x80\x80"]
-TEXT_TYPES = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
+TEXT_TYPES = {
+    pa.string(): pa.binary(),
+    pa.large_string(): pa.large_binary(),
+    pa.string_view(): pa.binary_view(),
+}
 EXTREMES = [2**63 - 1, -(2**63), -(2**63) + 1, 2**62, -(2**62), -1, 0, 172_800_000_000, 9_223_372_036_854_775]
 TIME_TYPES = [
     *(pa.timestamp(unit, zone) for unit in ("s", "ms", "us", "ns") for zone in (None, "UTC")),
@@ -319,13 +323,16 @@ def rows_with(column: pa.Array) -> pa.Table:
     return pa.table({"id": ids, "s": texts, "h": hostile})
 
 
-def as_text(values: list[bytes], kind: pa.DataType = pa.string()) -> pa.Array:
+def as_text(values: list[bytes], kind: pa.DataType | None = None) -> pa.Array:
+    kind = kind or pa.string()
     return pa.array(values, pa.binary()).cast(TEXT_TYPES[kind]).view(kind)
 
 
 def as_time(numbers: list[int], kind: pa.DataType) -> pa.Array:
     width = pa.int32() if kind.bit_width == 32 else pa.int64()
-    return pa.array([(n + 2**31) % 2**32 - 2**31 if width == pa.int32() else n for n in numbers], width).view(kind)
+    return pa.array([(n + 2**31) % 2**32 - 2**31 if width == pa.int32() else n for n in numbers], width).view(
+        kind
+    )
 
 
 def in_table(rows: pa.Table, folder) -> DuckDBEngine:
@@ -347,7 +354,14 @@ def as_relation(rows: pa.Table, folder) -> DuckDBEngine:
 
 
 KEYS = ["upper(h)", "h || 'x'", "CAST(h AS VARCHAR)"]
-TIME_KEYS = ["CAST(h AS VARCHAR)", "year(h)", "strftime(h, '%Y-%m')", "date_trunc('month', h)", "hour(h)", "h"]
+TIME_KEYS = [
+    "CAST(h AS VARCHAR)",
+    "year(h)",
+    "strftime(h, '%Y-%m')",
+    "date_trunc('month', h)",
+    "hour(h)",
+    "h",
+]
 
 
 def asked(engine, keys: list[str]) -> int:
@@ -380,7 +394,11 @@ def test_times_beyond_every_calendar(opened, kind, tmp_path):
         engine = opened(rows_with(column), tmp_path)
     except duckdb.Error:  # DuckDB itself takes no such row into a table
         return
-    if opened is as_relation and (pa.types.is_duration(kind) or getattr(kind, "tz", None)) and kind.unit in ("s", "ms"):
+    if (
+        opened is as_relation
+        and (pa.types.is_duration(kind) or getattr(kind, "tz", None))
+        and kind.unit in ("s", "ms")
+    ):
         return  # the relation itself stops
     assert asked(engine, TIME_KEYS) >= 1
 
@@ -407,7 +425,11 @@ def patched(path, column: pa.Array, old: bytes, new: bytes, encoding: str | None
     kept = pa.concat_arrays([column, pa.nulls(len(OTHERS), column.type)])
     texts = [*(["g0"] * len(column)), *(s for _, s, _ in OTHERS)]
     ids = [*([HOSTILE] * len(column)), *(u for u, _, _ in OTHERS)]
-    options = {"use_dictionary": ["h"]} if encoding is None else {"use_dictionary": False, "column_encoding": {"h": encoding}}
+    options = (
+        {"use_dictionary": ["h"]}
+        if encoding is None
+        else {"use_dictionary": False, "column_encoding": {"h": encoding}}
+    )
     table = pa.table({"id": ids, "s": texts, "h": kept})
     pq.write_table(table, path, compression="none", write_statistics=False, **options)
     written = path.read_bytes()
@@ -429,7 +451,9 @@ def test_text_in_parquet_that_is_not_utf8(tmp_path, encoding, bad):
 def test_a_character_on_the_border_of_two_texts_in_parquet(tmp_path):
     """Two texts, neither of them UTF-8, whose bytes together are."""
     path = tmp_path / "rows.parquet"
-    patched(path, pa.array(["abcdE", "Efghi"]), b"abcdEEfghi", "abcdéfghi".encode(), "DELTA_LENGTH_BYTE_ARRAY")
+    patched(
+        path, pa.array(["abcdE", "Efghi"]), b"abcdEEfghi", "abcdéfghi".encode(), "DELTA_LENGTH_BYTE_ARRAY"
+    )
     assert of_file(path, key="upper(h)", others=False) == [("None", "41", "122")]
 
 
@@ -525,7 +549,11 @@ def test_columns_of_objects_are_text_unless_declared():
     assert "read as text: 'h'" in note and "types={'h': 'DOUBLE'}" in note
     declared = sf.scan(frame, privacy_unit="id", types={"h": "DOUBLE"})
     assert not declared.notes and declared.schema["h"].type_name == "DOUBLE"
-    for types, text in (({"n": "INT"}, "has one"), ({"z": "INT"}, "no column 'z'"), ({"h": "X"}, "There are")):
+    for types, text in (
+        ({"n": "INT"}, "has one"),
+        ({"z": "INT"}, "no column 'z'"),
+        ({"h": "X"}, "There are"),
+    ):
         with pytest.raises((EngineError, ColumnError, QueryError), match=text):
             sf.scan(frame, privacy_unit="id", types=types)
     mixed = pandas.DataFrame({"id": [1, 2], "h": pandas.Categorical(["a", 7])})
@@ -552,8 +580,16 @@ def test_errors_of_scan_hold_no_value(tmp_path):
     (tmp_path / "rows.csv").write_bytes(b"\0")
     (tmp_path / "rows.json").write_text(f'{{"{secret}')
     with duckdb.connect(f"{tmp_path}/rows.duckdb") as database:
-        database.execute(f"CREATE VIEW v AS SELECT 1 AS id, CAST('{secret}' || i AS INT) AS x FROM range(3) t(i)")
-    for source in (relation, lazy, tmp_path / "rows.csv", tmp_path / "rows.json", f"{tmp_path}/rows.duckdb/v"):
+        database.execute(
+            f"CREATE VIEW v AS SELECT 1 AS id, CAST('{secret}' || i AS INT) AS x FROM range(3) t(i)"
+        )
+    for source in (
+        relation,
+        lazy,
+        tmp_path / "rows.csv",
+        tmp_path / "rows.json",
+        f"{tmp_path}/rows.duckdb/v",
+    ):
         with pytest.raises(SfumatoError) as caught:
             statistics(DuckDBEngine.open(source), "CAST(x AS VARCHAR)", others=False)
         assert secret not in chained(caught.value)

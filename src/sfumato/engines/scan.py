@@ -15,8 +15,9 @@ def scan(source: Any, *, privacy_unit: str, types: Mapping[str, str] | None = No
 
     Args:
         source: a path to Parquet, CSV or JSON of one object a line (globs too, of files with the same
-            columns); "file.duckdb/table" for a table or view in a DuckDB file; a DuckDB relation; an Arrow table, a Polars, pandas or Spark data frame; an
-            Arrow schema, for rows that a Beam pipeline brings later.
+            columns); "file.duckdb/table" for a table or view in a DuckDB file; a DuckDB relation; an Arrow
+            table, a Polars, pandas or Spark data frame; an Arrow schema, for rows that a Beam pipeline
+            brings later.
         privacy_unit: the column that tells whose row it is. Rows where it is NULL are dropped.
         types: DuckDB's types of columns that declare none, by name: of CSV and JSON, where else they are
             guessed from the first rows and a note says so, and of a pandas frame's columns of objects, which

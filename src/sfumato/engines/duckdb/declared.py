@@ -1,4 +1,4 @@
-"""Types of columns that somebody declares, of a file or frame that has none, or that are guessed from rows."""
+"""Types of columns of a file or frame that has none: declared by somebody, or guessed from rows."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
 from sfumato.engines.duckdb.expressions import Expressions, complete_columns
-from sfumato.engines.duckdb.sources import NO_ARROW, connect, open_source
 from sfumato.engines.duckdb.source import Source
+from sfumato.engines.duckdb.sources import NO_ARROW, connect, open_source
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import EngineError, ParameterError, QueryError
 from sfumato.noise import Words

@@ -30,7 +30,7 @@ def of_pandas(frame: Any, names: Sequence[str]) -> tuple[pa.Table, list[str]]:
         if _of_objects(column.dtype):
             columns.append(_texts(column))
             texts.append(name)
-        elif str(column.dtype) in ("str", "string"):
+        elif _is_string(column.dtype):
             columns.append(_strings(column))
         else:
             columns.append(pa.array(column, from_pandas=True))
@@ -39,7 +39,12 @@ def of_pandas(frame: Any, names: Sequence[str]) -> tuple[pa.Table, list[str]]:
 
 def _of_objects(dtype: Any) -> bool:
     categories = getattr(dtype, "categories", None)
-    return bool((dtype if categories is None else categories.dtype) == object)
+    inner = dtype if categories is None else categories.dtype
+    return bool(str(inner) == "object")
+
+
+def _is_string(dtype: Any) -> bool:
+    return str(dtype) in ("str", "string")
 
 
 def _strings(column: Any) -> pa.Array:
@@ -53,11 +58,16 @@ def _texts(column: Any) -> pa.Array:
     return pa.array([_text(value) for value in column], pa.large_string())
 
 
+def _is_missing(value: Any) -> bool:
+    other = value
+    return bool(value != other)  # as NaN, and what stands for no time
+
+
 def _text(value: Any) -> str | None:
     try:
         if isinstance(value, bytes):
             value = value.decode()
-        elif value is None or value != value:  # NaN, and what stands for no time
+        elif value is None or _is_missing(value):
             return None
         elif isinstance(value, _TEXTUAL):
             value = str(value)

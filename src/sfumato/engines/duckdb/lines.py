@@ -1,7 +1,8 @@
 """Files of lines, CSV and JSON, to Arrow batches of texts: any bytes are read, and none raise.
 
 A record that is none (a wrong number of fields, a quote in the wrong place) is dropped, and reading goes on
-with the next line. Bytes that are not UTF-8 make their field NULL. What a text means is for DuckDB's TRY_CAST to say.
+with the next line. Bytes that are not UTF-8 make their field NULL. What a text means is for DuckDB's
+TRY_CAST to say.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ class Csv:
                 first = False
                 del block[0]
             rows = [row for row in self._rows(block) if row is not None and len(row) == len(columns)]
-            yield pa.RecordBatch.from_arrays([_column([row[i] for row in rows]) for i in places], list(wanted))
+            yield pa.RecordBatch.from_arrays(
+                [_column([row[i] for row in rows]) for i in places], list(wanted)
+            )
 
     def _rows(self, records: list[str]) -> Iterable[list[str] | None]:
         if not any(self.quote in r for r in records):
@@ -119,13 +122,14 @@ def _column(fields: list[str]) -> pa.Array:
 
 def _valid(text: str | None) -> str | None:
     try:
-        return text if text is None or text.encode() else text
+        _ = text and text.encode()
+        return text
     except UnicodeEncodeError:  # bytes that were not UTF-8
         return None
 
 
 def _texts(path: str) -> Iterator[list[str]]:
-    """Yield the lines of a file, many at a time, without their ends; bytes that are not UTF-8 as surrogates."""
+    """Yield the lines of a file, many at a time; bytes that are not UTF-8 are surrogates."""
     rest, skipping, start = b"", False, True
     with pa.input_stream(path, compression="detect") as stream:
         while block := stream.read(_BLOCK):

@@ -49,12 +49,15 @@ class ParquetFiles:
         complete = None if kinds is None else self._complete(kinds)
         if kinds is None or complete is None:
             raise EngineError(
-                f"scan: {self.path!r} cannot be read as parquet; it is empty, damaged, or another kind of file"
+                f"scan: {self.path!r} cannot be read as parquet; it is empty, damaged, or "
+                "another kind of file"
             )
         if len(self.files) > 1:
             self._check_alike(connection)
         within = within_types(self.relation, kinds)
-        return Source(self.path, within, connection, complete, again=lambda columns: self._again(kinds, columns))
+        return Source(
+            self.path, within, connection, complete, again=lambda columns: self._again(kinds, columns)
+        )
 
     @property
     def relation(self) -> str:
@@ -96,7 +99,9 @@ class ParquetFiles:
         wanted = [(name, kind) for name, kind in kinds if name in columns]
         for name, kind in wanted:
             if any(alone in kind for alone in _DUCKDB_ALONE):
-                raise EngineError(f"{self.path}: a value of {name!r} ({kind}) cannot be read; cast the column")
+                raise EngineError(
+                    f"{self.path}: a value of {name!r} ({kind}) cannot be read; cast the column"
+                )
         connection = connect()
         typed = ", ".join(f"{identifier(name)} {kind}" for name, kind in kinds)
         connection.execute(f"CREATE TABLE {ROWS} ({typed})")
@@ -109,7 +114,8 @@ class ParquetFiles:
                     reader = pa.RecordBatchReader.from_batches(schema, batches)
                     cursor.register("arriving", reader)
                     values = ", ".join(
-                        f"TRY_CAST({partition.get(name, identifier(name))} AS {kind})" for name, kind in wanted
+                        f"TRY_CAST({partition.get(name, identifier(name))} AS {kind})"
+                        for name, kind in wanted
                     )
                     cursor.execute(f"INSERT INTO {ROWS} ({into}) SELECT {values} FROM arriving").fetchall()
                     cursor.unregister("arriving")
@@ -120,7 +126,9 @@ class ParquetFiles:
         self, cursor: duckdb.DuckDBPyConnection, file: str, names: Sequence[str]
     ) -> dict[str, str]:
         """Return the columns whose value is in the names of a file's folders, as SQL."""
-        own = {name for name, _ in described(cursor, f"read_parquet({literal(file)}, hive_partitioning = false)")}
+        own = {
+            name for name, _ in described(cursor, f"read_parquet({literal(file)}, hive_partitioning = false)")
+        }
         absent = [name for name in names if name not in own]
         if not absent:
             return {}

@@ -120,7 +120,9 @@ def _source(
                 reader = pa.RecordBatchReader.from_batches(first.schema, _chained(first, batches))
                 cursor.register("arriving", reader)
                 names, values = ", ".join(map(identifier, wanted)), ", ".join(map(value, wanted))
-                cursor.execute(f"INSERT INTO {ROWS} ({names}) SELECT {values} FROM arriving{where}").fetchall()
+                cursor.execute(
+                    f"INSERT INTO {ROWS} ({names}) SELECT {values} FROM arriving{where}"
+                ).fetchall()
                 cursor.unregister("arriving")
         loaded.update(wanted)
 
@@ -143,7 +145,7 @@ def _unreadable(path: str) -> EngineError:
 
 
 def _written(path: str, file: str, delimiter: str | None, types: Types) -> Csv:
-    """Return how a file is written, as its header shows: with the delimiter that finds most declared names."""
+    """Return how a file is written: with the delimiter that finds most declared names in the header."""
     names = {name.casefold() for name in types}
 
     def found(form: Csv) -> int:
@@ -192,7 +194,7 @@ def _guessed_csv(
 
 
 def _check_lines(path: str, file: str) -> None:
-    """Refuse, from a file's first line, what is not one object a line: one bad one would take all behind it."""
+    """Refuse, by its first line, a file of another form: one bad object would take all behind it."""
     line = _first(path, file)
     if line.startswith("[") or line == "{":
         raise EngineError(
