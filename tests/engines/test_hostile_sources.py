@@ -494,11 +494,10 @@ def test_what_arrow_reads_again_is_what_duckdb_reads(tmp_path):
         pq.write_table(rows, tmp_path / "good.parquet")
         bad = as_text([b"\xff", *([b"g0"] * 19)])
         pq.write_table(rows.set_column(1, "s", bad), tmp_path / "bad.parquet")
-    columns = [name for name in rows.column_names if name not in ("id", "s")]
-    for column in columns:
+    good, bad = (DuckDBEngine.open(f"{tmp_path}/{name}.parquet") for name in ("good", "bad"))
+    for column in set(rows.column_names) - {"id", "s"}:
         key = f"coalesce(CAST({column} AS VARCHAR), '') || left(coalesce(s, ''), 0)"
-        good, bad = (of_file(tmp_path / f"{n}.parquet", key=key, others=False) for n in ("good", "bad"))
-        assert good == bad, column
+        assert statistics(good, key, others=False) == statistics(bad, key, others=False), column
 
 
 def test_folders_of_a_partition_are_read_again_too(tmp_path):

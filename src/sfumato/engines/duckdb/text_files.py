@@ -39,12 +39,13 @@ def open_csv(
         types: of columns by name, others are text; None to guess.
         connection: where rows will be.
     """
+    notes: tuple[str, ...] = ()
     if types is None:
         form, types, formats = _guessed_csv(path, files[0], connection)
         notes = (declared.guessed(path, types),)
         headers = {file: _header(path, file, form) if form.header else list(types) for file in files}
     else:
-        form, formats, notes = _written(path, files[0], delimiter, types), {}, ()
+        form, formats = _written(path, files[0], delimiter, types), {}
         headers = {file: _header(path, file, form) for file in files}
         types = declared.columns_of(headers[files[0]], types, repr(path))
     _check_headers(headers, types)
