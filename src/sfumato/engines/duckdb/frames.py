@@ -6,10 +6,13 @@ import datetime
 import decimal
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
+from sfumato.errors import EngineError
 
 # Objects whose text DuckDB reads as what they are.
 _TEXTUAL = (
@@ -23,6 +26,9 @@ def of_pandas(frame: Any, names: Sequence[str]) -> tuple[pa.Table, list[str]]:
 
     Such are columns of dtype object (and categories of objects): each value by itself is text, NULL where
     it is missing, the text of a number, a truth value, a date or a time, and NULL where it is anything else.
+
+    Raises:
+        EngineError: a column is of a type that Arrow lacks.
     """
     columns, texts = [], []
     for i, name in enumerate(names):
@@ -33,8 +39,17 @@ def of_pandas(frame: Any, names: Sequence[str]) -> tuple[pa.Table, list[str]]:
         elif _is_string(column.dtype):
             columns.append(_strings(column))
         else:
-            columns.append(pa.array(column, from_pandas=True))
+            columns.append(_typed(name, column))
     return pa.table(columns, names=list(names)), texts
+
+
+def _typed(name: str, column: Any) -> pa.Array:
+    with suppress(Exception):
+        return pa.array(column, from_pandas=True)
+    raise EngineError(
+        f"scan: the column {name!r} of the pandas frame ({column.dtype}) is of a type that Arrow lacks; make "
+        "it numbers, text or dates, or drop it"
+    )
 
 
 def _of_objects(dtype: Any) -> bool:
