@@ -49,7 +49,8 @@ def settings() -> dict[str, Any]:
         "sys.getswitchinterval()": sys.getswitchinterval(),
         "locale.setlocale(LC_ALL)": locale.setlocale(locale.LC_ALL),
         "logging.disable": logging.root.manager.disable,
-        "multiprocessing.get_start_method()": multiprocessing.get_start_method(allow_none=True),
+        "multiprocessing.get_start_method()": multiprocessing.get_start_method(allow_none=True)
+        or multiprocessing.get_all_start_methods()[0],  # which it becomes when it is first asked for
     }
     if "matplotlib" in sys.modules:
         found["matplotlib.rcParams"] = dict(sys.modules["matplotlib"].rcParams)

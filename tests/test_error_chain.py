@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import pickle
 import traceback
 from collections.abc import Iterator
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pandas
 import polars
 import pyarrow as pa
 import pyarrow.csv
@@ -148,15 +146,15 @@ def test_a_damaged_file(tmp_path):
     refused(lambda: sf.scan(path, privacy_unit="id"))
 
 
-def test_a_file_whose_types_changed(tmp_path):
+def test_a_file_that_changed(tmp_path):
     path = tmp_path / "rows.csv"
     pa.csv.write_csv(pa.table({"id": [1, 2], "v": [1.0, 2.0]}), path)
-    asked = question(sf.scan(path, privacy_unit="id")).release(epsilon=1)
-    path.write_text(f"id,v\n{MARK},{MARK}\n")
-    with contextlib.suppress(EngineError):
-        asked.to_arrow()
-    path.write_text(f"{MARK}\n" * 3)
-    refused(asked.to_arrow)
+    asked, later = (question(sf.scan(path, privacy_unit="id")).release(epsilon=1) for _ in range(2))
+    path.write_text(f"id,v\n{MARK},{MARK}\n" + f"{MARK}\n" * 3)
+    assert asked.to_arrow().num_rows == 1  # values that do not fit their types are NULL
+    path.unlink()
+    path.mkdir()
+    refused(later.to_arrow)
 
 
 def test_memory_that_runs_out(tmp_path):
@@ -204,8 +202,6 @@ def test_a_worker_that_fails(monkeypatch):
 # While a source is opened.
 
 MIXED = {
-    "pandas": lambda: pandas.DataFrame({"id": [1, 2], "v": [1, MARK]}),
-    "pandas nested": lambda: pandas.DataFrame({"id": [1, 2], "v": [{MARK: 1}, [MARK]]}),
     "polars lazy": lambda: polars.LazyFrame({"id": ["1", MARK]}).select(polars.col("id").cast(polars.Int64)),
     "relation": lambda: duckdb.sql(f"SELECT 1 AS id, CAST('{MARK}' || range AS INTEGER) AS v FROM range(3)"),
 }

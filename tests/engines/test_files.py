@@ -21,6 +21,8 @@ from sfumato.cli.plot import bar_chart
 from sfumato.engines.duckdb import sources, spill
 from sfumato.errors import EngineError, ParameterError, RefusalError
 
+pytestmark = pytest.mark.noise_cannot_matter("files are compared with what was drawn, whatever it is")
+
 ROWS = pa.table({"id": range(1000), "k": [i % 7 for i in range(1000)]})
 
 

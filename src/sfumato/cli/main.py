@@ -90,6 +90,14 @@ def sql(
             help="The file that a name in FROM stands for. May be repeated.",
         ),
     ] = None,
+    types: Annotated[
+        str | None,
+        optional(
+            "--types",
+            metavar="TYPES",
+            help="Types of a CSV or JSON file's columns, such as 'id BIGINT, amount DOUBLE, day DATE'.",
+        ),
+    ] = None,
     explain: Annotated[
         bool,
         flag("--explain", help="Show each step, with bounds, noise and share of the budget."),
@@ -140,6 +148,7 @@ def sql(
         _Job(
             question,
             sources,
+            _types(types),
             explain or dry_run,
             dry_run,
             tuple(output or ()),
@@ -163,6 +172,7 @@ class _Job:
         self,
         text: str,
         sources: dict[str, str],
+        types: dict[str, str] | None,
         explain: bool,
         dry_run: bool,
         outputs: tuple[Path, ...],
@@ -173,7 +183,7 @@ class _Job:
         show: int,
         quiet: bool,
     ) -> None:
-        self.text, self.sources = text, sources
+        self.text, self.sources, self.types = text, sources, types
         self.explain, self.dry_run = explain, dry_run
         self.outputs, self.errors, self.plot = outputs, errors, plot
         self.confidence, self.simultaneous = confidence, simultaneous
@@ -229,7 +239,7 @@ class _Job:
     def _plan(self) -> Release:
         import sfumato
 
-        return sfumato.sql(self.text, tables=self.sources)
+        return sfumato.sql(self.text, tables=self.sources, types=self.types)
 
     def _write(self, release: Release) -> None:
         from sfumato.cli.progress import Watch
@@ -284,6 +294,18 @@ def _question(text: str | None, file: Path | None) -> str:
     if not found.strip():
         raise QueryError("The SQL is empty; write SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (...) ...")
     return found
+
+
+def _types(given: str | None) -> dict[str, str] | None:
+    """Read NAME TYPE, NAME TYPE."""
+    if given is None:
+        return None
+    from sfumato.query.sql.options import TYPES_FORM, types_of
+
+    types = types_of(given)
+    if types is None:
+        raise ParameterError("--types", given, TYPES_FORM)
+    return types
 
 
 def _sources(given: list[str]) -> dict[str, str]:

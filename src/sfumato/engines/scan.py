@@ -10,46 +10,60 @@ from sfumato.query.release import Release
 from sfumato.query.table import Table
 
 
-def scan(source: Any, *, privacy_unit: str) -> Table:
+def scan(source: Any, *, privacy_unit: str, types: Mapping[str, str] | None = None) -> Table:
     """Open a private table.
 
     Args:
-        source: a path to Parquet (globs too), CSV or JSON; "file.duckdb/table" for a table or view
-            in a DuckDB file; a DuckDB relation; an Arrow table, a Polars, pandas or Spark data frame; an
-            Arrow schema, for rows that a Beam pipeline brings later.
+        source: a path to Parquet, CSV or JSON of one object a line (globs too, of files with the same
+            columns); "file.duckdb/table" for a table or view in a DuckDB file; a DuckDB relation; an Arrow
+            table, a Polars, pandas or Spark data frame; an Arrow schema, for rows that a Beam pipeline
+            brings later.
         privacy_unit: the column that tells whose row it is. Rows where it is NULL are dropped.
+        types: DuckDB's types of columns that declare none, by name: of CSV and JSON, where else they are
+            guessed from the first rows and a note says so, and of a pandas frame's columns of objects, which
+            else are text. What does not fit its type is NULL. Columns of CSV that are not named are text.
     Returns:
         A Table, on which a question is built. No row is read yet.
     Raises:
         EngineError: the source is not there, is empty of columns, or cannot be read.
         ColumnError: there is no such column.
+        QueryError: types are given that are none, or to a source that has its own.
 
     >>> import pyarrow as pa
     >>> visits = pa.table({"id": [1, 1, 2], "visits": [3, 0, 5]})
     >>> scan(visits, privacy_unit="id").schema["visits"].kind.value
     'integer'
     """
+    from sfumato.engines.duckdb.declared import refuse_types
+
     if type(source).__module__.startswith("pyspark."):
         from sfumato.engines.spark.engine import SparkEngine
 
+        refuse_types(types, "a Spark data frame")
         return Table(SparkEngine(source), privacy_unit)
     import pyarrow as pa
 
     if isinstance(source, pa.Schema):
         from sfumato.engines.beam.engine import BeamEngine
 
+        refuse_types(types, "an Arrow schema")
         return Table(BeamEngine(source), privacy_unit)
     from sfumato.engines.duckdb.engine import DuckDBEngine
 
-    return Table(DuckDBEngine.open(source), privacy_unit)
+    engine = DuckDBEngine.open(source, types=types)
+    return Table(engine, privacy_unit, notes=engine.notes)
 
 
-def sql(text: str, *, tables: Mapping[str, Any] | None = None) -> Release:
+def sql(
+    text: str, *, tables: Mapping[str, Any] | None = None, types: Mapping[str, str] | None = None
+) -> Release:
     """Ask in SQL: `SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (...) ... FROM 'file.parquet' ...`.
 
     Args:
         text: one SELECT in BigQuery's or ZetaSQL's differential-privacy dialect; see docs/sql.md.
         tables: sources by the name that FROM uses, where that is not a path.
+        types: of columns of a source that declares none, as for `scan`; in the text OPTIONS (types =
+            'id BIGINT, amount DOUBLE').
     Raises:
         SqlError: the text is not understood or asks for something that is not private.
         QueryError, BudgetError, EngineError: as from `scan` and `Question.release`.
@@ -79,5 +93,10 @@ def sql(text: str, *, tables: Mapping[str, Any] | None = None) -> Release:
         given = f"tables={{{query.source!r}: ...}}, on the command line --table {query.source}=PATH"
         remedy = f"did you mean {near!r}?" if near else f"say what it is: {given}"
         raise SqlError(f"FROM names {query.source!r}, which is no path of a file and no table; {remedy}")
-    question = query.question(lambda name, unit: scan(sources.get(name, name), privacy_unit=unit))
+    if types is not None and query.types is not None:
+        raise QueryError("sql: types are given twice, in OPTIONS (types = ...) and beside the text; keep one")
+    declared = query.types if types is None else types
+    question = query.question(
+        lambda name, unit: scan(sources.get(name, name), privacy_unit=unit, types=declared)
+    )
     return question.release(**query.release_options)

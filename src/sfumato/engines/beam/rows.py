@@ -118,8 +118,8 @@ def _plain_type(field: pa.Field) -> pa.DataType:
         return field.type
     except pa.ArrowNotImplementedError:
         raise EngineError(
-            f"scan: the column {field.name!r} is {field.type}, which Arrow does not make of the values of "
-            "rows; declare a plain type in its place, or leave it out"
+            f"scan: the column {field.name!r} is {field.type}, which cannot be read; cast it to "
+            "another type, such as double or string, or drop it"
         ) from None
 
 

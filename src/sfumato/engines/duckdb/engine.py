@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,8 @@ import pyarrow as pa
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql
 from sfumato.engines.duckdb.expressions import Judged, judged
-from sfumato.engines.duckdb.sources import NO_ARROW, Source, connect, open_source
+from sfumato.engines.duckdb.source import Source
+from sfumato.engines.duckdb.sources import NO_ARROW, connect, open_source
 from sfumato.engines.duckdb.text import identifier, without_labels
 from sfumato.errors import EngineError, ParameterError, QueryError, in_own_words
 from sfumato.noise import Words
@@ -45,9 +47,14 @@ class DuckDBEngine(Owned):
         self._running: duckdb.DuckDBPyConnection | None = None
 
     @classmethod
-    def open(cls, source: Any, timezone: str | None = None) -> DuckDBEngine:
+    def open(cls, source: Any, timezone: str | None = None, types: object = None) -> DuckDBEngine:
         """Open a source as `sfumato.scan` takes it; rows in memory perhaps in another time zone."""
-        return cls(open_source(source, timezone))
+        return cls(open_source(source, timezone, types))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the explanation of a release says of the source."""
+        return self._source.notes
 
     @property
     def _source(self) -> Source:
@@ -96,6 +103,7 @@ class DuckDBEngine(Owned):
 
     @in_own_words()
     def _after(self, before: tuple[Step, ...], step: Step) -> Schema:
+        self._check_home()
         schema = dict(self.schema(before))
         where = "with_columns" if isinstance(step, Derive) else "filter"
         one = self._judged[*before, step] = judged(where, step.expression, schema)
@@ -149,26 +157,44 @@ class DuckDBEngine(Owned):
 
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield exact statistics, sorted by key."""
-        self._running = cursor = self._source.cursor()
+        columns = self.reads(query)
+        rows = self._rows(query, self._source, columns, batch_rows)
+        # No group comes before all rows are read: nothing was given yet where a row stopped the reading.
+        first = next(rows, None)
+        if first is None and self._source.again is not None:
+            rows = self._rows(query, self._source.again(columns), columns, batch_rows)
+            first = next(rows, None)
+        if first is None:
+            raise self._stopped()
+        yield first
+        yield from rows
+
+    def _rows(
+        self, query: ExactQuery, source: Source, columns: Sequence[str], batch_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield exact statistics of a source; nothing at all where reading it stops."""
+        self._running = cursor = source.cursor()
         spill.ready()
         if query.public_keys is not None:
             aliases = [f"k{i}" for i in range(len(query.keys))]
             cursor.register(PUBLIC_KEYS, query.public_keys.rename_columns(aliases))
-        text = ExactSql(
-            self.total(query),
-            self._source.relation,
-            list(self.schema(())),
-            self.schema(query.steps),
-            secrets.randbits(64),
-        ).text()
-        with in_own_words(self._stopped, Exception):
-            self._source.load(cursor)
-            yield from batches(cursor, text, batch_rows)
+        schema, salt = self.schema(query.steps), secrets.randbits(64)
+        text = ExactSql(self.total(query), source.relation, list(self.schema(())), schema, salt).text()
+        given = ended = False
+        # What is raised in here is not passed on, not as a context either: its text may quote rows.
+        with suppress(duckdb.Error, pa.ArrowException, OSError, UnicodeError):
+            source.load(cursor, columns)
+            for batch in batches(cursor, text, batch_rows):
+                given = True
+                yield batch
+            ended = True
+        if given and not ended:
+            raise self._stopped()
 
-    def _stopped(self, error: Exception) -> EngineError:
+    def _stopped(self, error: Exception | None = None) -> EngineError:
         return EngineError(
-            f"{self._opened.name}: DuckDB stopped while it read the rows. The file may have changed or "
-            "be damaged, or memory or disk ran out"
+            f"{self._opened.name}: DuckDB stopped while it read the rows. The file may have changed or be "
+            "damaged, or memory or disk ran out"
         )
 
     def release(self, plan: Plan, *, unsafe_words: Words | None = None, confidence: object = None) -> Release:

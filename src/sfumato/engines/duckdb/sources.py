@@ -5,28 +5,25 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from sfumato.engines.duckdb import spill
+from sfumato.engines.duckdb import declared, spill
+from sfumato.engines.duckdb.frames import of_pandas
+from sfumato.engines.duckdb.harmless import described, harmless, harmless_table, may_become_null, within_types
+from sfumato.engines.duckdb.parquet import ParquetFiles
+from sfumato.engines.duckdb.source import ROWS, Source
 from sfumato.engines.duckdb.text import identifier, literal
+from sfumato.engines.duckdb.text_files import open_csv, open_json
 from sfumato.errors import EngineError, in_own_words, nearest
 
-READERS = {
-    ".parquet": "read_parquet({path})",
-    ".pq": "read_parquet({path})",
-    # A row that cannot be read is dropped: an error would tell of it.
-    ".csv": "read_csv({path}, ignore_errors = true)",
-    ".tsv": "read_csv({path}, ignore_errors = true)",
-    ".json": "read_json({path}, ignore_errors = true, format = 'auto')",
-    ".jsonl": "read_json({path}, ignore_errors = true, format = 'newline_delimited')",
-    ".ndjson": "read_json({path}, ignore_errors = true, format = 'newline_delimited')",
-}
+PARQUET, CSV, JSON = (".parquet", ".pq"), (".csv", ".tsv"), (".json", ".jsonl", ".ndjson")
+READERS = (*PARQUET, *CSV, *JSON)
 DATABASES = (".duckdb", ".db", ".ddb")
 # DuckDB spills beyond this. The whole process then stays below 1 GB, however many groups there are; a
 # release of 10 million rows is as fast as with all memory.
@@ -68,41 +65,6 @@ def connect(timezone: str | None = None) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-@dataclass(frozen=True)
-class Source:
-    """Rows on a DuckDB connection.
-
-    Args:
-        name: as the user gave it, for messages.
-        relation: what stands behind FROM.
-        connection: where it is known.
-        complete: columns whose declared type admits no missing value.
-        table: rows in memory, under the relation's name.
-        pending: what brings the rows in before the first query.
-        files: the paths and patterns that are read.
-    """
-
-    name: str
-    relation: str
-    connection: duckdb.DuckDBPyConnection
-    complete: frozenset[str] = frozenset()
-    table: pa.Table | None = None
-    pending: Callable[[duckdb.DuckDBPyConnection], None] | None = None
-    files: tuple[str, ...] = ()
-
-    def cursor(self) -> duckdb.DuckDBPyConnection:
-        """Return a cursor that sees the relation; what is registered belongs to one cursor alone."""
-        cursor = self.connection.cursor()
-        if self.table is not None:
-            cursor.register(self.relation, self.table)
-        return cursor
-
-    def load(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Bring the rows in, where that waits for a release."""
-        if self.pending is not None:
-            self.pending(cursor)
-
-
 def _unreadable(error: Exception) -> EngineError:
     kind = type(error).__name__
     return EngineError(
@@ -111,17 +73,22 @@ def _unreadable(error: Exception) -> EngineError:
 
 
 @in_own_words(_unreadable, Exception)
-def open_source(source: Any, timezone: str | None = None) -> Source:
+def open_source(source: Any, timezone: str | None = None, types: object = None) -> Source:
     """Open what `sfumato.scan` takes.
 
     Args:
         source: what to read; of an Arrow schema no rows, but what they would be.
         timezone: of rows that are in memory; None for this machine's.
+        types: of the columns of a CSV or JSON file, or of a pandas frame's object columns, by name.
     Raises:
         EngineError: it is not there, is of a kind that is not known, or has a column that cannot be read.
+        QueryError: types are declared that are none, or for a source that has its own.
     """
     if isinstance(source, (str, os.PathLike)):
-        return _open_path(os.fspath(source))
+        return _open_path(os.fspath(source), types)
+    if type(source).__module__.partition(".")[0] == "pandas" and type(source).__name__ == "DataFrame":
+        return _open_pandas(source, types)
+    declared.refuse_types(types, f"a {type(source).__name__}")
     if isinstance(source, duckdb.DuckDBPyRelation):
         return _open_relation(source)
     if isinstance(source, pa.Schema):
@@ -132,11 +99,9 @@ def open_source(source: Any, timezone: str | None = None) -> Source:
         return _open_arrow("Arrow batch", pa.Table.from_batches([source]))
     match type(source).__module__.partition(".")[0], type(source).__name__:
         case "polars", "LazyFrame":
-            return open_source(source.collect())
+            return open_source(_collected(source))
         case "polars", "DataFrame":
             return _open_frame("Polars frame", source, lambda frame: frame.to_arrow())
-        case "pandas", "DataFrame":
-            return _open_frame("pandas frame", source, _of_pandas)
     raise EngineError(
         f"scan: cannot read a {type(source).__name__}; pass a path, a DuckDB relation, an Arrow table, a "
         "Polars, pandas or Spark data frame, or the Arrow schema of rows that a Beam pipeline brings"
@@ -149,28 +114,70 @@ def is_path(text: str) -> bool:
     return "/" in text or stem.endswith((*READERS, *DATABASES))
 
 
+def _collected(frame: Any) -> Any:
+    """Compute a lazy frame; what it stops at may be a row's value, so nothing of it is told."""
+    with suppress(Exception):
+        return frame.collect()
+    raise EngineError("scan: the lazy Polars frame cannot be computed; collect() it to see why")
+
+
 def _open_frame(name: str, frame: Any, read: Callable[[Any], pa.Table]) -> Source:
     _check_names([str(column) for column in frame.columns])
-    try:
-        table = read(frame)
-    except NO_ARROW:
-        for column in frame.columns:
-            try:
-                read(frame[[column]])
-            except NO_ARROW:
-                raise EngineError(
-                    f"scan: the column {column!r} of the {name} ({frame[column].dtype}) mixes types, or is "
-                    "of one that Arrow lacks; make it numbers, text or dates, or drop it"
-                ) from None
-        raise EngineError(f"scan: the {name} cannot be passed to Arrow") from None
-    return _open_arrow(name, table)
+    with suppress(Exception):
+        return _open_arrow(name, read(frame))
+    for column in frame.columns:
+        if _converted(frame, column, read) is None:
+            raise EngineError(
+                f"scan: the column {column!r} of the {name} ({frame[column].dtype}) is of a type that Arrow "
+                "lacks; make it numbers, text or dates, or drop it"
+            )
+    return _open_arrow(name, read(frame))
 
 
-def _of_pandas(frame: Any) -> pa.Table:
-    return pa.Table.from_pandas(frame, preserve_index=False)
+def _converted(frame: Any, column: str, read: Callable[[Any], pa.Table]) -> pa.Table | None:
+    with suppress(Exception):
+        return read(frame[[column]])
+    return None
 
 
-def _open_arrow(name: str, rows: pa.Table | pa.Schema, timezone: str | None = None) -> Source:
+def _open_pandas(frame: Any, types: object) -> Source:
+    names = [str(column) for column in frame.columns]
+    _check_names(names)
+    connection = connect()
+    wanted = declared.checked_types(types, connection)
+    table, texts = of_pandas(frame, names)
+    if unfit := [name for name in wanted or () if name in names and name not in texts]:
+        raise EngineError(
+            f"scan: types gives {unfit[0]!r} a type, but the pandas column has one; types= is for columns of "
+            "objects"
+        )
+    kinds = declared.columns_of(names, wanted or {}, "the pandas frame")
+    casts = {name: kinds[name] for name in texts}
+    untyped = [name for name in texts if wanted is None or name not in declared_names(wanted, names)]
+    notes = (_object_note(untyped),) if untyped else ()
+    return replace(_open_arrow("pandas frame", table, casts=casts), notes=notes)
+
+
+def declared_names(types: declared.Types, names: Sequence[str]) -> set[str]:
+    """Return the columns' own spelling of the names that have a type."""
+    folded = {name.casefold() for name in types}
+    return {name for name in names if name.casefold() in folded}
+
+
+def _object_note(columns: Sequence[str]) -> str:
+    listed = ", ".join(map(repr, columns))
+    return (
+        f"pandas columns of dtype object declare no type, so these are read as text: {listed}. Declare one "
+        f"where that is not meant: types={{{columns[0]!r}: 'DOUBLE'}}"
+    )
+
+
+def _open_arrow(
+    name: str,
+    rows: pa.Table | pa.Schema,
+    timezone: str | None = None,
+    casts: declared.Types | None = None,
+) -> Source:
     schema = rows if isinstance(rows, pa.Schema) else rows.schema
     _check_names(schema.names)
     connection = connect(timezone)
@@ -181,18 +188,44 @@ def _open_arrow(name: str, rows: pa.Table | pa.Schema, timezone: str | None = No
                     f"scan: the column {field.name!r} is {field.type}, which cannot be read; cast it to "
                     "another type, such as double or string, or drop it"
                 )
-    table = schema.empty_table() if rows is schema else rows
-    return Source(name, "source_rows", connection, _complete(schema), table)
+    empty = schema.empty_table()
+    cursor = connection.cursor()
+    cursor.register(ROWS, empty)
+    relation = _cast(ROWS, schema.names, casts or {})
+    relation = within_types(relation, described(cursor, relation))
+    source = Source(name, relation, connection, _complete(schema, described(cursor, relation)), empty)
+    if rows is schema:
+        return source
+
+    def load(cursor: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
+        cursor.register(ROWS, harmless_table(rows, columns))
+
+    return replace(source, pending=load)
+
+
+def _cast(relation: str, names: Sequence[str], casts: declared.Types) -> str:
+    if all(kind == "VARCHAR" for kind in casts.values()):
+        return relation
+    columns = (
+        f"{declared.cast(identifier(n), casts[n])} AS {identifier(n)}" if n in casts else identifier(n)
+        for n in names
+    )
+    return f"(SELECT {', '.join(columns)} FROM {relation})"
 
 
 def _readable(connection: duckdb.DuckDBPyConnection, rows: pa.Table | pa.Schema) -> bool:
-    try:
+    with suppress(duckdb.Error, pa.ArrowException):
         none = rows.empty_table() if isinstance(rows, pa.Schema) else rows.slice(0, 0)
         connection.register("declared", none)
-    except (duckdb.Error, pa.ArrowException):
-        return False
-    connection.unregister("declared")
-    return True
+        connection.unregister("declared")
+        return not any(_has_union(field.type) for field in none.schema)
+    return False
+
+
+def _has_union(kind: pa.DataType) -> bool:
+    """Whether somewhere in a type is a union: a value of one cannot be made NULL."""
+    fields = (kind.field(i).type for i in range(kind.num_fields))
+    return bool(pa.types.is_union(kind)) or any(map(_has_union, fields))
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -211,35 +244,45 @@ def _check_names(names: Sequence[str]) -> None:
 def _open_relation(relation: duckdb.DuckDBPyRelation) -> Source:
     """Copy the relation, when it is first needed, to a table that DuckDB can keep out of core."""
     connection = connect()
-    connection.register("empty_rows", relation.limit(0).to_arrow_table())
-    connection.execute("CREATE TABLE source_rows AS FROM empty_rows")
+    empty = _schema_of(relation).empty_table()
+    connection.register("empty_rows", empty)
+    kinds = described(connection, "empty_rows")
+    kept = within_types("empty_rows", kinds)
+    connection.execute(f"CREATE TABLE {ROWS} AS FROM {kept}")
     loaded: list[bool] = []
 
-    def load(cursor: duckdb.DuckDBPyConnection) -> None:
+    def load(cursor: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
         if not loaded:
-            cursor.register("relation_rows", relation.to_arrow_reader())
-            cursor.execute("INSERT INTO source_rows FROM relation_rows").fetchall()
+            batches = relation.to_arrow_reader()
+            typed = (
+                pa.RecordBatch.from_arrays([harmless(c) for c in batch.columns], schema=batch.schema)
+                for batch in batches
+            )
+            cursor.register("relation_rows", pa.RecordBatchReader.from_batches(batches.schema, typed))
+            rows = within_types("relation_rows", kinds)
+            cursor.execute(f"INSERT INTO {ROWS} FROM {rows}").fetchall()
             loaded.append(True)
 
-    return Source("DuckDB relation", "source_rows", connection, pending=load)
+    return Source("DuckDB relation", ROWS, connection, pending=load)
 
 
-def _complete(schema: pa.Schema) -> frozenset[str]:
+def _schema_of(relation: duckdb.DuckDBPyRelation) -> pa.Schema:
+    with suppress(Exception):
+        return relation.limit(0).to_arrow_table().schema
+    raise EngineError("scan: the DuckDB relation cannot be described; fetchall() it to see why")
+
+
+def _complete(schema: pa.Schema, kinds: Sequence[tuple[str, str]]) -> frozenset[str]:
+    """Return the columns that are declared to have a value in each row, and are read as they are."""
     # A float that is never NULL can still be NaN.
-    return frozenset(f.name for f in schema if not f.nullable and not pa.types.is_floating(f.type))
+    required = {f.name for f in schema if not f.nullable and not pa.types.is_floating(f.type)}
+    return frozenset(name for name, kind in kinds if name in required and not may_become_null(kind))
 
 
-def _declared_complete(file: str) -> frozenset[str]:
-    # DuckDB writes "required" where the rows at hand have no NULL: a fact about rows, no declaration.
-    metadata = pq.read_metadata(file)
-    if "duckdb" in (metadata.created_by or "").lower():
-        return frozenset()
-    return _complete(metadata.schema.to_arrow_schema())
-
-
-def _open_path(path: str) -> Source:
+def _open_path(path: str, types: object) -> Source:
     file, _, table = _database(path)
     if file:
+        declared.refuse_types(types, "a DuckDB database")
         return _open_database(file, table)
     suffix = Path(path).suffix.lower()
     if suffix in (".gz", ".zst"):
@@ -255,18 +298,15 @@ def _open_path(path: str) -> Source:
         known = ", ".join([*READERS, *(f"{d}/table" for d in DATABASES)])
         raise EngineError(f"scan: {path!r} ends in {suffix!r}, which is none of {known}")
     connection = connect()
-    relation = READERS[suffix].format(path=literal(path))
-    complete: frozenset[str] = frozenset()
-    try:
-        connection.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
-        if "parquet" in relation:
-            complete = frozenset.intersection(*(_declared_complete(f) for f in files))
-    except (duckdb.Error, pa.ArrowException, OSError):
-        raise EngineError(
-            f"scan: {path!r} cannot be read as {suffix.removeprefix('.')}; it is empty, damaged, or "
-            "another kind of file"
-        ) from None
-    return Source(path, relation, connection, complete, files=(path,))
+    if suffix in PARQUET:
+        declared.refuse_types(types, "Parquet")
+        return replace(ParquetFiles(path, files).source(connection), files=(path,))
+    wanted = declared.checked_types(types, connection)
+    if suffix in CSV:
+        opened = open_csv(path, files, "\t" if suffix == ".tsv" else None, wanted, connection)
+    else:
+        opened = open_json(path, files, wanted, connection)
+    return replace(opened, files=(path,))
 
 
 def _database(path: str) -> tuple[str, str, str]:
@@ -283,10 +323,8 @@ def _open_database(file: str, table: str) -> Source:
     if not Path(file).is_file():
         raise EngineError(f"scan: there is no file {file!r} (looked in {os.getcwd()!r})")
     connection = connect()
-    try:
-        connection.execute(f"ATTACH {literal(file)} AS stored (READ_ONLY)")
-    except duckdb.Error:
-        raise EngineError(f"scan: {file!r} cannot be opened as a DuckDB database") from None
+    if not _attached(connection, file):
+        raise EngineError(f"scan: {file!r} cannot be opened as a DuckDB database")
     listed = connection.execute(
         "SELECT table_schema, table_name FROM information_schema.tables WHERE table_catalog = 'stored'"
     ).fetchall()
@@ -300,6 +338,22 @@ def _open_database(file: str, table: str) -> Source:
         )
     schema, name = names[table]
     relation = f"stored.{identifier(schema)}.{identifier(name)}"
-    rows = connection.execute(f"DESCRIBE {relation}").fetchall()
-    complete = frozenset(r[0] for r in rows if r[2] == "NO" and r[1] not in ("FLOAT", "DOUBLE"))
-    return Source(f"{file}/{table}", relation, connection, complete, files=(file,))
+    rows = _rows_of(connection, f"DESCRIBE {relation}")
+    if rows is None:
+        raise EngineError(f"scan: {table!r} in {file!r} cannot be described; it is a view that does not bind")
+    never_null = (r[0] for r in rows if r[2] == "NO" and not may_become_null(r[1]))
+    complete = frozenset(never_null) - {r[0] for r in rows if r[1] in ("FLOAT", "DOUBLE")}
+    # DuckDB itself stores text unseen that came from Arrow.
+    within = within_types(relation, [(r[0], r[1]) for r in rows], check_text=True)
+    return Source(f"{file}/{table}", within, connection, complete, files=(file,))
+
+
+def _attached(connection: duckdb.DuckDBPyConnection, file: str) -> bool:
+    return _rows_of(connection, f"ATTACH {literal(file)} AS stored (READ_ONLY)") is not None
+
+
+def _rows_of(connection: duckdb.DuckDBPyConnection, statement: str) -> list[Any] | None:
+    """Return what a statement gives, or None where it fails: the library's own text may quote rows."""
+    with suppress(Exception):
+        return list(connection.execute(statement).fetchall())
+    return None

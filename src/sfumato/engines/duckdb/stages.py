@@ -25,6 +25,8 @@ import pyarrow as pa
 
 from sfumato.engines.duckdb.engine import DuckDBEngine, batches
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS
+from sfumato.engines.duckdb.harmless import described, harmless, within_types
+from sfumato.engines.duckdb.source import ROWS
 from sfumato.engines.duckdb.staged_sql import PARTIALS, TOTALS, StagedSql
 from sfumato.engines.duckdb.text import identifier
 from sfumato.engines.duckdb.workers import opened
@@ -33,7 +35,6 @@ from sfumato.measurements.wide import int64_values
 from sfumato.query.engine import ExactQuery, Schema
 from sfumato.transformations import QuantileTree
 
-ROWS = "source_rows"
 # Of a payload: whatever moves it has the whole of it in memory, and 2 GiB are too much for most.
 BATCH_ROWS, PAYLOAD_BYTES = 1 << 16, 1 << 25
 
@@ -115,7 +116,7 @@ class Stages:
     ) -> Iterator[Payload]:
         typed = (_as_declared(batch, self.rows) for batch in batches)
         connection.register("arriving", pa.RecordBatchReader.from_batches(self.rows, typed))
-        connection.execute(f"CREATE TEMP TABLE {ROWS} AS FROM arriving")
+        _take(connection)
         yield from _payloads(connection, self._sql.partials(self.unit_shards or self.shards))
 
     def totals(self, payloads: Iterable[bytes]) -> Iterator[Payload]:
@@ -178,18 +179,29 @@ class Stages:
 
     def _types(self, text: str, tables: tuple[tuple[str, Types], ...]) -> Types:
         with self._connection() as connection:
-            connection.register(ROWS, self.rows.empty_table())
+            connection.register("arriving", self.rows.empty_table())
+            _take(connection)
+            connection.unregister("arriving")
             for name, types in tables:
                 _load(connection, name, types, ())
             described = connection.execute(f"DESCRIBE {text}").fetchall()
         return tuple((row[0], row[1]) for row in described)
 
 
+def _take(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make the table of rows of those that arrive."""
+    rows = within_types("arriving", described(connection, "arriving"))
+    connection.execute(f"CREATE TEMP TABLE {ROWS} AS FROM {rows}")
+
+
 def _as_declared(batch: pa.RecordBatch, rows: pa.Schema) -> pa.RecordBatch:
-    """Return the batch under the declared schema: a time zone's name or a width of offsets may differ."""
-    if batch.schema.equals(rows):
-        return batch
-    columns = [c.cast(f.type) for c, f in zip(batch.columns, rows, strict=True)]
+    """Return the batch under the declared schema, harmless.
+
+    A time zone's name or a width of offsets may differ from what is declared.
+    """
+    columns = [harmless(c) for c in batch.columns]
+    if not batch.schema.equals(rows):
+        columns = [c.cast(f.type) for c, f in zip(columns, rows, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=rows)
 
 

@@ -105,6 +105,7 @@ class _Reading:
             group_selection=options.selection,
             pre_threshold=options.threshold,
             notes=tuple(self.notes),
+            types=options.types,
         )
 
     # Limits of contribution.

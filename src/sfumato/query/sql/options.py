@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -18,8 +19,9 @@ _canonical = {
 }
 _known = (
     *("epsilon", "delta", "privacy_unit_column", "max_groups_contributed", "max_rows_per_group", "noise"),
-    *("group_selection", "min_privacy_units_per_group", *_canonical),
+    *("group_selection", "min_privacy_units_per_group", "types", *_canonical),
 )
+TYPES_FORM = "'id BIGINT, amount DOUBLE, day DATE', each column once"
 _refused = {
     "k_threshold": "set delta instead, or min_privacy_units_per_group for a least size of groups",
     "max_rows_contributed": "set max_groups_contributed and max_rows_per_group instead",
@@ -38,6 +40,7 @@ class Options:
         groups, rows: limits of contribution, at least 1.
         noise, selection, threshold: kind of noise, rule for groups, and their least number of units.
         selecting: the place of an option that only matters where groups are selected.
+        types: of columns of a source that declares none, by name.
     """
 
     epsilon: str
@@ -49,6 +52,7 @@ class Options:
     selection: str | None
     threshold: int | None
     selecting: Place | None
+    types: dict[str, str] | None
 
 
 def read_options(statement: Statement) -> Options:
@@ -68,7 +72,27 @@ def read_options(statement: Statement) -> Options:
         selection=given.selection(),
         threshold=given.whole("min_privacy_units_per_group"),
         selecting=given.place("group_selection") or given.place("min_privacy_units_per_group"),
+        types=given.types(),
     )
+
+
+def types_of(text: str) -> dict[str, str] | None:
+    """Read types of columns as they are written in one text, or return None where it has another form.
+
+    >>> types_of('id BIGINT, "the amount" DECIMAL(10, 2)')
+    {'id': 'BIGINT', 'the amount': 'DECIMAL(10, 2)'}
+    """
+    types: dict[str, str] = {}
+    for entry in re.split(r',(?![^()]*\))(?=(?:[^"]*"[^"]*")*[^"]*$)', text):
+        found = re.fullmatch(r'\s*("(?:[^"]|"")+"|\w+)\s+([^",]+(?:,[^",]+)*?)\s*', entry)
+        if found is None:
+            return None
+        quoted = found[1].startswith('"')
+        name = found[1][1:-1].replace('""', '"') if quoted else found[1]
+        if name in types:
+            return None
+        types[name] = found[2]
+    return types
 
 
 class _Given:
@@ -163,6 +187,15 @@ class _Given:
                 + " | ".join(_selections),
             )
         return "laplace"
+
+    def types(self) -> dict[str, str] | None:
+        if "types" not in self.pairs:
+            return None
+        _, value = self.pairs["types"]
+        types = types_of(value.text) if value.kind == "text" else None
+        if types is None:
+            raise self._refuse(value.place, f"types is written types = {TYPES_FORM}")
+        return types
 
     def _refuse(self, place: Place, message: str) -> SqlError:
         return refusal(self.text, place, message)

@@ -28,6 +28,7 @@ class SqlQuery:
         groups, rows: limits of contribution; None where nothing depends on them.
         noise, group_selection, pre_threshold: options of a release; None where not given.
         notes: sentences about defaults that were taken.
+        types: of columns of a source that declares none, by name.
     """
 
     source: str
@@ -45,6 +46,7 @@ class SqlQuery:
     group_selection: str | None
     pre_threshold: int | None
     notes: tuple[str, ...]
+    types: dict[str, str] | None = None
 
     @property
     def release_options(self) -> dict[str, Any]:

@@ -132,10 +132,10 @@ def _null_if(node: Node, name: str, parts: list[Part]) -> Part:
 FORMS: dict[str, Form] = {
     **numbers.FORMS, **times.FORMS, **texts.FORMS, "if": _if, "ifnull": _if_null, "nullif": _null_if,
 }  # fmt: skip
-# Of constants alone: INTERVAL 3 MONTH is read as to_months(...).
+# Of constants alone, which are computed before a row is read: INTERVAL 3 MONTH is to_months(3).
 OF_CONSTANTS = {
     "to_years", "to_quarters", "to_months", "to_weeks", "to_days", "to_hours", "to_minutes", "to_seconds",
-    "to_milliseconds", "to_microseconds",
+    "to_milliseconds", "to_microseconds", "chr",
 }  # fmt: skip
 OPERATORS = {
     "COMPARE_IN", "COMPARE_NOT_IN", "OPERATOR_NOT", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL",

@@ -1,0 +1,178 @@
+"""Parquet: read by DuckDB; and by Arrow where that stops at a value.
+
+DuckDB's reader stops at text that is not UTF-8, JSON that is none, a time of day beyond the day, a time in
+milliseconds beyond its calendar. Then the columns of the query are read again, by Arrow, each such value
+is NULL, and all others are the same as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sfumato.engines.duckdb.harmless import described, harmless, may_become_null, within_types
+from sfumato.engines.duckdb.source import ROWS, Source
+from sfumato.engines.duckdb.text import identifier, literal
+from sfumato.errors import EngineError
+
+BATCH_ROWS = 1 << 16
+# Arrow has no such types, and what it gives instead would be other values.
+_DUCKDB_ALONE = ("VARIANT", "GEOMETRY", "UNION", "INTERVAL")
+
+
+@dataclass(frozen=True)
+class ParquetFiles:
+    """Files of one table.
+
+    Args:
+        path: as the user gave it, for messages.
+        files: each of them; all must have the same columns.
+    """
+
+    path: str
+    files: Sequence[str]
+
+    def source(self, connection: duckdb.DuckDBPyConnection) -> Source:
+        """Describe the files; no row is read.
+
+        Raises:
+            EngineError: one is no Parquet file, or has other columns than the first.
+        """
+        kinds = self._described(connection, self.relation)
+        complete = None if kinds is None else self._complete(kinds)
+        if kinds is None or complete is None:
+            raise EngineError(
+                f"scan: {self.path!r} cannot be read as parquet; it is empty, damaged, or "
+                "another kind of file"
+            )
+        if len(self.files) > 1:
+            self._check_alike(connection)
+        within = within_types(self.relation, kinds)
+        return Source(
+            self.path, within, connection, complete, again=lambda columns: self._again(kinds, columns)
+        )
+
+    @property
+    def relation(self) -> str:
+        """What stands behind FROM."""
+        return f"read_parquet([{', '.join(map(literal, self.files))}])"
+
+    def _described(
+        self, connection: duckdb.DuckDBPyConnection, relation: str
+    ) -> list[tuple[str, str]] | None:
+        with suppress(Exception):
+            return described(connection, relation)
+        return None
+
+    def _check_alike(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Refuse files with other columns: what becomes of these would depend on their rows."""
+        first: dict[str, str] = {}
+        for file in self.files:
+            alone = f"read_parquet({literal(file)}, hive_partitioning = false)"
+            kinds = dict(self._described(connection, alone) or ())
+            first = first or kinds
+            other = sorted(set(kinds.items()) ^ set(first.items()))
+            if other or not kinds:
+                columns = f"; {other[0][0]!r} is not the same" if other else ""
+                raise EngineError(
+                    f"scan: {file!r} and {self.files[0]!r} differ in columns or their types{columns}. Give "
+                    "all files the same"
+                )
+
+    def _complete(self, kinds: Sequence[tuple[str, str]]) -> frozenset[str] | None:
+        read_as_they_are = {name for name, kind in kinds if not may_become_null(kind)}
+        with suppress(Exception):
+            return frozenset.intersection(*map(_required, self.files)) & read_as_they_are
+        return None
+
+    def _again(self, kinds: Sequence[tuple[str, str]], columns: Sequence[str]) -> Source:
+        """Copy the columns to a table, read by Arrow."""
+        from sfumato.engines.duckdb.sources import connect
+
+        wanted = [(name, kind) for name, kind in kinds if name in columns]
+        for name, kind in wanted:
+            if any(alone in kind for alone in _DUCKDB_ALONE):
+                raise EngineError(
+                    f"{self.path}: a value of {name!r} ({kind}) cannot be read; cast the column"
+                )
+        connection = connect()
+        typed = ", ".join(f"{identifier(name)} {kind}" for name, kind in kinds)
+        connection.execute(f"CREATE TABLE {ROWS} ({typed})")
+        names, into = [name for name, _ in kinds], ", ".join(identifier(name) for name, _ in wanted)
+
+        def load(cursor: duckdb.DuckDBPyConnection, _: Sequence[str]) -> None:
+            for file in self.files:
+                partition = self._partition(cursor, file, names)
+                for schema, batches in _read(file, [n for n, _ in wanted if n not in partition]):
+                    reader = pa.RecordBatchReader.from_batches(schema, batches)
+                    cursor.register("arriving", reader)
+                    values = ", ".join(
+                        f"TRY_CAST({partition.get(name, identifier(name))} AS {kind})"
+                        for name, kind in wanted
+                    )
+                    cursor.execute(f"INSERT INTO {ROWS} ({into}) SELECT {values} FROM arriving").fetchall()
+                    cursor.unregister("arriving")
+
+        return Source(self.path, within_types(ROWS, kinds), connection, pending=load)
+
+    def _partition(
+        self, cursor: duckdb.DuckDBPyConnection, file: str, names: Sequence[str]
+    ) -> dict[str, str]:
+        """Return the columns whose value is in the names of a file's folders, as SQL."""
+        own = {
+            name for name, _ in described(cursor, f"read_parquet({literal(file)}, hive_partitioning = false)")
+        }
+        absent = [name for name in names if name not in own]
+        if not absent:
+            return {}
+        texts = ", ".join(f"CAST({identifier(name)} AS VARCHAR)" for name in absent)
+        found = cursor.execute(f"SELECT {texts} FROM read_parquet({literal(file)}) LIMIT 1").fetchall()
+        values = found[0] if found else [None] * len(absent)
+        return {n: "NULL" if v is None else literal(str(v)) for n, v in zip(absent, values, strict=True)}
+
+
+def _required(file: str) -> frozenset[str]:
+    # DuckDB writes "required" where the rows at hand have no NULL: a fact about rows, no declaration.
+    metadata = pq.read_metadata(file)
+    if "duckdb" in (metadata.created_by or "").lower():
+        return frozenset()
+    schema = metadata.schema.to_arrow_schema()
+    # A float that is never NULL can still be NaN.
+    return frozenset(f.name for f in schema if not f.nullable and not pa.types.is_floating(f.type))
+
+
+def _read(file: str, columns: Sequence[str]) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    """Yield a file's schema and batches, harmless; columns under the names that DuckDB gives them."""
+    with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as opened:
+        schema = opened.schema_arrow
+        # A name with a dot would be taken for a path.
+        plain = not any("." in name for name in schema.names) and set(columns) <= set(schema.names)
+        read = list(columns) if plain else None
+        kept = schema if read is None else pa.schema([f for f in schema if f.name in read])
+        kept = reduce(lambda s, i: s.set(i, _stored(s.field(i))), range(len(kept)), kept)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for batch in opened.iter_batches(BATCH_ROWS, columns=read):
+                by_name: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
+                arrays = [harmless(_decoded(by_name[f.name], f.type)) for f in kept]
+                yield pa.RecordBatch.from_arrays(arrays, schema=kept)
+
+        yield kept, batches()
+
+
+def _stored(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return pa.field(field.name, kind)
+
+
+def _decoded(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column

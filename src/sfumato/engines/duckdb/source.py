@@ -1,0 +1,51 @@
+"""A source: rows that stand behind FROM on a DuckDB connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+
+ROWS = "source_rows"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Rows on a DuckDB connection; whatever is in them, reading them does not raise.
+
+    Args:
+        name: as the user gave it, for messages.
+        relation: what stands behind FROM.
+        connection: where it is known.
+        complete: columns whose declared type admits no missing value.
+        table: in memory, under the name `ROWS`, before anything is read: no rows, but their types.
+        pending: what brings the rows in before a query, given the columns that it reads.
+        again: the same rows, in another way that bears any value, where the first may stop at one; given the
+            columns that are read.
+        notes: sentences for the explanation of a release.
+        files: the paths and patterns that are read.
+    """
+
+    name: str
+    relation: str
+    connection: duckdb.DuckDBPyConnection
+    complete: frozenset[str] = frozenset()
+    table: pa.Table | None = None
+    pending: Callable[[duckdb.DuckDBPyConnection, Sequence[str]], None] | None = None
+    again: Callable[[Sequence[str]], Source] | None = None
+    notes: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """Return a cursor that sees the relation; what is registered belongs to one cursor alone."""
+        cursor = self.connection.cursor()
+        if self.table is not None:
+            cursor.register(ROWS, self.table)
+        return cursor
+
+    def load(self, cursor: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
+        """Bring the rows in, where that waits for a release."""
+        if self.pending is not None:
+            self.pending(cursor, columns)

@@ -1,0 +1,226 @@
+"""CSV and JSON as sources: lines become texts in Arrow, and texts become the declared types in DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from sfumato.engines.duckdb import declared
+from sfumato.engines.duckdb.declared import Types
+from sfumato.engines.duckdb.harmless import described, within_types
+from sfumato.engines.duckdb.lines import Csv, first_line, json_lines
+from sfumato.engines.duckdb.source import ROWS, Source
+from sfumato.engines.duckdb.text import identifier, literal
+from sfumato.errors import EngineError
+
+_DELIMITERS = ",;\t|"
+_EXAMPLE = "'id': 'BIGINT', 'amount': 'DOUBLE'"
+
+Reader = Callable[[str, Sequence[str]], Iterator[pa.RecordBatch]]
+
+
+def open_csv(
+    path: str,
+    files: Sequence[str],
+    delimiter: str | None,
+    types: Types | None,
+    connection: duckdb.DuckDBPyConnection,
+) -> Source:
+    """Open CSV files of the same columns.
+
+    Args:
+        path: as the user gave it.
+        files: each file.
+        delimiter: between fields; None for the one among , ; tab | that the header shows.
+        types: of columns by name, others are text; None to guess.
+        connection: where rows will be.
+    """
+    notes: tuple[str, ...] = ()
+    if types is None:
+        form, types, formats = _guessed_csv(path, files[0], connection)
+        notes = (declared.guessed(path, types),)
+        headers = {file: _header(path, file, form) if form.header else list(types) for file in files}
+    else:
+        form, formats = _written(path, files[0], delimiter, types), {}
+        headers = {file: _header(path, file, form) for file in files}
+        types = declared.columns_of(headers[files[0]], types, repr(path))
+    _check_headers(headers, types)
+    kinds = types
+
+    def read(file: str, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return form.batches(file, headers[file], wanted)
+
+    def value(name: str) -> str:
+        return declared.cast(identifier(name), kinds[name], formats.get(name))
+
+    return _source(path, files, read, types, value, connection, notes)
+
+
+def open_json(
+    path: str, files: Sequence[str], types: Types | None, connection: duckdb.DuckDBPyConnection
+) -> Source:
+    """Open JSON files of one object a line.
+
+    Args:
+        path: as the user gave it.
+        files: each file.
+        types: of the columns, by name; None to guess.
+        connection: where rows will be.
+    """
+    for file in files:
+        _check_lines(path, file)
+    notes: tuple[str, ...] = ()
+    if types is None:
+        listed = ", ".join(map(literal, files))
+        found = _described(
+            connection, f"read_json([{listed}], format = 'newline_delimited', ignore_errors = true)"
+        )
+        if not found or [name for name, _ in found] == ["json"]:
+            raise declared.no_guess(path, _EXAMPLE)
+        types = dict(found)
+        notes = (declared.guessed(path, types),)
+
+    def read(file: str, _: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return json_lines(file)
+
+    kinds = types
+
+    def value(name: str) -> str:
+        return _of_json(name, kinds[name])
+
+    return _source(path, files, read, types, value, connection, notes, " WHERE json_valid(line)")
+
+
+def _source(
+    path: str,
+    files: Sequence[str],
+    read: Reader,
+    types: Types,
+    value: Callable[[str], str],
+    connection: duckdb.DuckDBPyConnection,
+    notes: tuple[str, ...],
+    where: str = "",
+) -> Source:
+    connection.execute(f"CREATE TABLE {ROWS} ({declared.ddl(types)})")
+    loaded: set[str] = set()
+
+    def load(cursor: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
+        wanted = [name for name in types if name in columns]
+        if set(wanted) <= loaded and loaded:
+            return
+        cursor.execute(f"DELETE FROM {ROWS}")
+        loaded.clear()
+        for file in files:
+            batches = iter(read(file, wanted))
+            first = next(batches, None)
+            if first is not None:
+                reader = pa.RecordBatchReader.from_batches(first.schema, _chained(first, batches))
+                cursor.register("arriving", reader)
+                names, values = ", ".join(map(identifier, wanted)), ", ".join(map(value, wanted))
+                cursor.execute(
+                    f"INSERT INTO {ROWS} ({names}) SELECT {values} FROM arriving{where}"
+                ).fetchall()
+                cursor.unregister("arriving")
+        loaded.update(wanted)
+
+    return Source(path, within_types(ROWS, list(types.items())), connection, pending=load, notes=notes)
+
+
+def _chained(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from others
+
+
+def _header(path: str, file: str, form: Csv) -> list[str]:
+    with suppress(Exception):
+        return form.first(file)
+    raise _unreadable(path)
+
+
+def _unreadable(path: str) -> EngineError:
+    return EngineError(f"scan: {path!r} cannot be read; it is damaged, or another kind of file")
+
+
+def _written(path: str, file: str, delimiter: str | None, types: Types) -> Csv:
+    """Return how a file is written: with the delimiter that finds most declared names in the header."""
+    names = {name.casefold() for name in types}
+
+    def found(form: Csv) -> int:
+        return sum(column.casefold() in names for column in _header(path, file, form))
+
+    return max((Csv(d) for d in delimiter or _DELIMITERS), key=found)
+
+
+def _check_headers(headers: dict[str, list[str]], types: Types) -> None:
+    for file, header in headers.items():
+        folded = [name.casefold() for name in header]
+        if len(set(folded)) < len(folded):
+            raise EngineError(f"scan: the header of {file!r} has a name twice; names are equal whatever case")
+        if sorted(folded) != sorted(name.casefold() for name in types):
+            raise EngineError(
+                f"scan: the header of {file!r} is {header}, but {list(types)} were expected; give all files "
+                "one header"
+            )
+        by_fold = {name.casefold(): name for name in types}
+        headers[file] = [by_fold[name] for name in folded]
+
+
+def _guessed_csv(
+    path: str, file: str, connection: duckdb.DuckDBPyConnection
+) -> tuple[Csv, dict[str, str], dict[str, str]]:
+    """Let DuckDB guess how a file is written, and its types, from its first rows."""
+    kinds = _described(connection, f"read_csv({literal(file)}, ignore_errors = true)")
+    sniffed: list[Any] = []
+    with suppress(Exception):
+        sniffed = connection.execute(
+            "SELECT Delimiter, Quote, SkipRows, HasHeader, DateFormat, TimestampFormat "
+            f"FROM sniff_csv({literal(file)}, ignore_errors = true)"
+        ).fetchall()
+    if not kinds or not sniffed:
+        raise declared.no_guess(path, _EXAMPLE)
+    delimiter, quote, skipped, header, day, time = sniffed[0]
+    form = Csv(
+        delimiter if len(delimiter) == 1 and delimiter != "\0" else ",",
+        quote if quote == "'" else '"',
+        bool(header),
+        int(skipped),
+    )
+    types = {name: kind if declared.is_castable(kind) else "VARCHAR" for name, kind in kinds}
+    formats = {name: {"DATE": day, "TIMESTAMP": time}.get(kind) for name, kind in types.items()}
+    return form, types, {name: text for name, text in formats.items() if text}
+
+
+def _check_lines(path: str, file: str) -> None:
+    """Refuse, by its first line, a file of another form: one bad object would take all behind it."""
+    line = _first(path, file)
+    if line.startswith("[") or line == "{":
+        raise EngineError(
+            f"scan: {path!r} is not one JSON object a line, which alone is read: in an array one malformed "
+            f"object would take all behind it along. Write lines: jq -c '.[]' {file} > rows.jsonl, or in "
+            "pandas to_json(..., orient='records', lines=True)"
+        )
+
+
+def _first(path: str, file: str) -> str:
+    with suppress(Exception):
+        return first_line(file)
+    raise _unreadable(path)
+
+
+def _of_json(name: str, kind: str) -> str:
+    pointer = literal("/" + name.replace("~", "~0").replace("/", "~1"))
+    if declared.is_castable(kind):
+        value = declared.cast(f"json_extract_string(line, {pointer})", kind)
+    else:
+        value = f"TRY_CAST(json_extract(line, {pointer}) AS {kind})"
+    return f"TRY({value})"
+
+
+def _described(connection: duckdb.DuckDBPyConnection, relation: str) -> list[tuple[str, str]] | None:
+    with suppress(Exception):
+        return described(connection, relation)
+    return None
