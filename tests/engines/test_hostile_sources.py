@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.errors import PySparkException
 
 import sfumato as sf
 from sfumato.engines.duckdb import lines
@@ -275,9 +276,12 @@ def test_types_in_sql(tmp_path):
         f"SUM(x, contribution_bounds_per_group => (0, 9)) AS s FROM '{path}'"
     )
     declared = text.format(", types = 'id BIGINT, x DOUBLE'")
-    assert not any("types" in note for note in sf.sql(declared).explain().to_dict()["notes"])
-    assert not sf.sql(text.format(""), types=TYPES).explain().to_dict()["notes"]
-    assert "guessed" in sf.sql(text.format("")).explain().to_dict()["notes"][0]
+    for release, guessed in (
+        (sf.sql(declared), False),
+        (sf.sql(text.format(""), types=TYPES), False),
+        (sf.sql(text.format("")), True),
+    ):
+        assert any("guessed" in note for note in release.explain().to_dict()["notes"]) is guessed
     with pytest.raises(QueryError, match="twice"):
         sf.sql(declared, types=TYPES)
     for wrong in ("5", "'id'", "''", "'id INT, id INT'"):
@@ -412,7 +416,8 @@ def test_stages_bear_it(kind, engine):
     with suppress(pytest.skip.Exception):
         column = as_text([*TEXTS, b"end"], kind) if kind in TEXT_TYPES else as_time(EXTREMES, kind)
         opened = None
-        with suppress(SfumatoError, NotImplementedError):
+        # What Spark takes into no frame of its own does not come.
+        with suppress(SfumatoError, NotImplementedError, pa.ArrowInvalid, PySparkException):
             opened = engine(rows_with(column))
         if opened is not None:
             assert statistics(opened, "CAST(h AS VARCHAR)") == [("None", "40", "120")]
