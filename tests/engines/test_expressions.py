@@ -295,6 +295,36 @@ def test_what_could_raise_or_grow_is_refused_in_words(text):
     assert "sad" not in str(caught.value)  # a label of an enumeration is a value of rows
 
 
+def test_types_whose_casts_raise_are_refused_wherever_they_are(tmp_path):
+    """TRY_CAST of a BIGNUM beyond its target closes DuckDB's whole database, also under TRY."""
+    with duckdb.connect(f"{tmp_path}/rows.db") as connection:
+        connection.execute(
+            "CREATE TABLE rows AS SELECT i AS id, (CASE WHEN i = 3 THEN repeat('9', 60) ELSE '5' END)::BIGNUM AS b, "
+            "[b] AS l, {'b': b, 'k': i} AS st FROM range(5) AS t(i)"
+        )
+    opened = sf.scan(f"{tmp_path}/rows.db/rows", privacy_unit="id")
+    for text in (
+        "b::INT",
+        "l[1]::INT",
+        "st.b::UTINYINT",
+        "struct_extract(st, 'b')::INT",
+        "list_contains(l, 5)",
+    ):
+        with pytest.raises(QueryError, match="BIGNUM; cast it before scan"):
+            opened.with_columns(y=text)
+    assert opened.with_columns(y="st.k").schema["y"].type_name == "BIGINT"
+
+
+def test_derived_columns_do_not_double_without_end():
+    """DuckDB writes them out in the conditions that use them: 24 of these took more than 2 GB to plan."""
+    table = sf.scan(pa.table({"id": [1, 2], "a": [5, 6], "b": [5, 6]}), privacy_unit="id")
+    for _ in range(100):  # each once
+        table = table.with_columns(b="a + b")
+    with pytest.raises(QueryError, match="use each fewer times"):
+        for _ in range(24):
+            table = table.with_columns(a="nullif(a, 3)")
+
+
 GROWING = [
     "replace(s, 'a', 'bbbbbbbbbb')", "regexp_replace(s, '', '\\0\\0bbbb', 'g')", "s || s || s || s", "concat(s, s, s)",
     "split(s, '')", "string_split_regex(s, '')", "upper(s)", "split_part(s, 'x', 1)", "translate(s, 'a', '😀')",

@@ -268,6 +268,18 @@ def test_a_guess_is_told(tmp_path):
         assert not question.plan(epsilon=1).explain().to_dict()["notes"]
 
 
+def test_names_that_are_equal_whatever_their_case_are_refused_in_files_too(tmp_path):
+    """An expression of one would be judged by the type of the other, and raise at a row."""
+    for one, other in (("ss", "\u00df"), ("k", "\u212a"), ("\u00c9", "\u00e9")):
+        rows = pa.table({"id": [1, 2], one: [1.5, 2.5], other: ["7", "x"]})
+        pq.write_table(rows, tmp_path / "rows.parquet")
+        with duckdb.connect(f"{tmp_path}/rows.db") as connection:
+            connection.execute("CREATE OR REPLACE TABLE rows AS FROM rows")
+        for source in (tmp_path / "rows.parquet", f"{tmp_path}/rows.db/rows", rows):
+            with pytest.raises(EngineError, match="two columns"):
+                sf.scan(source, privacy_unit="id")
+
+
 def test_types_in_sql(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_bytes(csv_with(b"7,a,3", csv.QUOTE_MINIMAL))

@@ -15,7 +15,7 @@ from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql
 from sfumato.engines.duckdb.expressions import Judged, judged
 from sfumato.engines.duckdb.source import Source
-from sfumato.engines.duckdb.sources import NO_ARROW, connect, open_source
+from sfumato.engines.duckdb.sources import NO_ARROW, check_names, connect, open_source
 from sfumato.engines.duckdb.text import identifier, without_labels
 from sfumato.errors import EngineError, ParameterError, QueryError, in_own_words
 from sfumato.noise import Words
@@ -31,6 +31,9 @@ _INTEGERS = {
 _OPAQUE = (
     "STRUCT", "MAP", "UNION", "JSON", "VARIANT", "INTERVAL", "BLOB", "BIT", "UHUGEINT", "BIGNUM", "GEOMETRY",
 )  # fmt: skip
+# DuckDB's planner puts derived columns into the conditions that use them; an expression over columns that
+# stand twice in others doubles with each, beyond all limits of memory.
+_LONGEST_WRITTEN_OUT = 1 << 17
 
 
 class DuckDBEngine(Owned):
@@ -44,6 +47,7 @@ class DuckDBEngine(Owned):
         self._opened = source
         self._judged: dict[tuple[Step, ...], Judged] = {}
         self._schemas: dict[tuple[Step, ...], Schema] = {}
+        self._lengths: dict[tuple[Step, ...], dict[str, int]] = {(): {}}
         self._running: duckdb.DuckDBPyConnection | None = None
 
     @classmethod
@@ -90,6 +94,7 @@ class DuckDBEngine(Owned):
     def _declared(self) -> Schema:
         with in_own_words(self._stopped, duckdb.Error):
             described = self._describe(f"SELECT * FROM {self._source.relation}")
+        check_names([name for name, _ in described])
         return {name: _column(type_name, name not in self._source.complete) for name, type_name in described}
 
     def total(self, query: ExactQuery) -> ExactQuery:
@@ -107,6 +112,7 @@ class DuckDBEngine(Owned):
         schema = dict(self.schema(before))
         where = "with_columns" if isinstance(step, Derive) else "filter"
         one = self._judged[*before, step] = judged(where, step.expression, schema)
+        self._measure(where, before, step, one)
         if isinstance(step, Filter):
             # NaN is a value to SQL, so a column of floats can still lack one.
             for name in one.complete:
@@ -116,6 +122,18 @@ class DuckDBEngine(Owned):
         # Names are equal whatever their case, so this may stand in the place of another.
         kept = {n: c for n, c in schema.items() if n.casefold() != step.name.casefold()}
         return kept | {step.name: _column(one.type_name, True)}
+
+    def _measure(self, where: str, before: tuple[Step, ...], step: Step, one: Judged) -> None:
+        """Refuse an expression that is too long with all derived columns written out in it."""
+        lengths = self._lengths[before]
+        length = len(one.text) + sum(times * lengths.get(name, 0) for name, times in one.uses.items())
+        if length > _LONGEST_WRITTEN_OUT:
+            raise QueryError(
+                f"{where}: the expression uses derived columns so often that it is longer than "
+                f"{_LONGEST_WRITTEN_OUT} characters with these written out; use each fewer times"
+            )
+        own = {step.name.casefold(): length} if isinstance(step, Derive) else {}
+        self._lengths[*before, step] = lengths | own
 
     def _describe(self, select: str) -> list[tuple[str, str]]:
         rows = self._source.cursor().execute(f"DESCRIBE {select}").fetchall()

@@ -122,7 +122,7 @@ def _collected(frame: Any) -> Any:
 
 
 def _open_frame(name: str, frame: Any, read: Callable[[Any], pa.Table]) -> Source:
-    _check_names([str(column) for column in frame.columns])
+    check_names([str(column) for column in frame.columns])
     with suppress(Exception):
         return _open_arrow(name, read(frame))
     for column in frame.columns:
@@ -142,7 +142,7 @@ def _converted(frame: Any, column: str, read: Callable[[Any], pa.Table]) -> pa.T
 
 def _open_pandas(frame: Any, types: object) -> Source:
     names = [str(column) for column in frame.columns]
-    _check_names(names)
+    check_names(names)
     connection = connect()
     wanted = declared.checked_types(types, connection)
     table, texts = of_pandas(frame, names)
@@ -179,7 +179,7 @@ def _open_arrow(
     casts: declared.Types | None = None,
 ) -> Source:
     schema = rows if isinstance(rows, pa.Schema) else rows.schema
-    _check_names(schema.names)
+    check_names(schema.names)
     connection = connect(timezone)
     if not _readable(connection, rows):
         for i, field in enumerate(schema):
@@ -228,7 +228,8 @@ def _has_union(kind: pa.DataType) -> bool:
     return bool(pa.types.is_union(kind)) or any(map(_has_union, fields))
 
 
-def _check_names(names: Sequence[str]) -> None:
+def check_names(names: Sequence[str]) -> None:
+    """Refuse names that are equal whatever their case: what reads one could take the other's type."""
     seen: set[str] = set()
     for name in names:
         if name.casefold() in seen:

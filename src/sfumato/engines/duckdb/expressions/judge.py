@@ -8,6 +8,8 @@ gives NULL there (`total`).
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -22,7 +24,7 @@ from sfumato.engines.duckdb.expressions.syntax import (
     written,
 )
 from sfumato.engines.duckdb.expressions.total import FORMS, OF_CONSTANTS, OPERATORS, total
-from sfumato.engines.duckdb.text import identifier
+from sfumato.engines.duckdb.text import identifier, without_labels
 from sfumato.errors import ColumnError, QueryError, nearest
 from sfumato.query.engine import Column
 
@@ -45,6 +47,8 @@ _REFUSED = {
     "PARAMETER": "a parameter; write the value itself",
 }
 _PREFIX = "SELECT (\n"
+# TRY_CAST itself raises on some of their values, or crashes, and takes the whole database with it.
+_HOSTILE = re.compile(r"\b(VARIANT|BIGNUM)\b")
 
 
 @dataclass(frozen=True)
@@ -56,12 +60,14 @@ class Judged:
         type_name: DuckDB's name of its type.
         columns: what it reads: the first parts of its names, case folded.
         complete: columns that cannot be NULL where it is true: those of `x IS NOT NULL` and its ANDs.
+        uses: how often each column stands in the text, by name, case folded.
     """
 
     text: str
     type_name: str
     columns: frozenset[str]
     complete: frozenset[str]
+    uses: Mapping[str, int]
 
 
 def judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
@@ -86,10 +92,8 @@ def judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
         raise QueryError(
             f"{where}: the expression is nested too deep; name its parts with with_columns"
         ) from None
-    reads = frozenset(
-        n["column_names"][0].casefold() for n in descendants(tree) if n["class"] == "COLUMN_REF"
-    )
-    return Judged(sql, part.type_name, reads, frozenset(_complete_columns(tree)))
+    reads = frozenset(_uses(tree))
+    return Judged(sql, part.type_name, reads, frozenset(_complete_columns(tree)), _uses(part.node))
 
 
 def _parsed(where: str, text: str) -> Node:
@@ -147,16 +151,19 @@ def _check_function(where: str, text: str, node: Node) -> None:
 def _type_of_column(node: Node, columns: Mapping[str, Column]) -> str:
     name, *fields = node["column_names"]
     kind = next(c.declared or c.type_name for n, c in columns.items() if n.casefold() == name.casefold())
-    if kind.startswith("VARIANT"):
-        raise NotTotal(node, f"uses {name}, which is VARIANT; cast it before scan")
-    if not fields:
-        return kind
-    if kind == "JSON":
+    if fields and kind == "JSON":
         raise NotTotal(node, f"takes a part of JSON; write json_extract({name}, '$.{fields[0]}')")
     try:
-        return type_of(".".join(["_0", *map(identifier, fields)]), (kind,))
+        kind = type_of(".".join(["_0", *map(identifier, fields)]), (kind,)) if fields else kind
     except DoesNotBind as error:
         raise NotTotal(node, f"does not fit the columns: {error}") from None
+    if hostile := _HOSTILE.search(without_labels(kind)):
+        raise NotTotal(node, f"uses {name}, which holds {hostile[0]}; cast it before scan")
+    return kind
+
+
+def _uses(tree: Node) -> Counter[str]:
+    return Counter(n["column_names"][0].casefold() for n in descendants(tree) if n["class"] == "COLUMN_REF")
 
 
 def _complete_columns(tree: Node) -> set[str]:
