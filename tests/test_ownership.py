@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
+import signal
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,10 +13,10 @@ from typing import Any
 import pytest
 
 from sfumato.errors import BudgetError, RefusalError, SfumatoError
-from sfumato.framework import AbsoluteDistance, AtomDomain, Odometer, PureDP
+from sfumato.framework import AbsoluteDistance, AtomDomain, Measurement, Odometer, PureDP
 from sfumato.measurements import laplace
 from sfumato.measurements.sparse_vector import AboveThreshold
-from sfumato.noise import SecureWords
+from sfumato.noise import SecureWords, Words
 from sfumato.noise.words import default_words
 from sfumato.ownership import Owned, process
 
@@ -73,6 +75,53 @@ def test_a_forked_child_is_refused(state, in_child):
     assert issubclass(kind, SfumatoError)
     assert "nor used by another process" in text
     use(thing)
+
+
+class Forking(Words):
+    """Words; a fork comes when they are taken, as from a handler of a signal."""
+
+    def __init__(self, takes: int) -> None:
+        self.takes = takes
+
+    def take(self, count):
+        self.takes -= 1
+        if self.takes == 0:
+            child = os.fork()
+            if child:
+                os.waitpid(child, 0)
+            else:
+                signal.alarm(60)
+        return SecureWords().take(count)
+
+
+def asked_above() -> bool:
+    return AboveThreshold(2, 1000, 3, words=Forking(2)).ask(0)
+
+
+def asked_of_odometer() -> object:
+    drawn = Measurement(
+        "drawn", AtomDomain(int), AbsoluteDistance(), PureDP(),
+        lambda _: Forking(1).take(1), laplace(2).privacy_map,
+    )  # fmt: skip
+    return odometer().ask(drawn)
+
+
+@pytest.mark.parametrize("ask", [asked_above, asked_of_odometer])
+def test_a_fork_in_the_middle_of_an_answer_is_given_none(ask):
+    parent, (reader, writer) = os.getpid(), os.pipe()
+    told = b"answered"
+    try:
+        ask()
+    except BudgetError:
+        told = b"refused"
+    finally:
+        if os.getpid() != parent:
+            os.write(writer, told)
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        assert pipe.read() == b"refused"
+    assert told == b"answered"
 
 
 @pytest.mark.parametrize("state", STATES)

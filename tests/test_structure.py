@@ -18,7 +18,7 @@ BELOW = {
     "errors": set(),
     "exact": {"errors"},
     "ownership": {"errors"},
-    "files": {"errors"},
+    "files": {"errors", "ownership"},
     "noise": {"errors", "exact", "ownership"},
     "framework": {"errors", "exact", "ownership"},
     "budget": {"errors", "exact", "noise", "framework"},

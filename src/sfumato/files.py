@@ -11,9 +11,25 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import BinaryIO
 
-from sfumato.errors import ParameterError
+from sfumato.errors import ParameterError, RefusalError
+from sfumato.ownership import process
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+
+_written: set[BinaryIO] = set()
+
+
+def _let_go() -> None:
+    """In a forked child: what it has yet to write of its parent's files, it writes nowhere."""
+    for file in _written:
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nowhere, file.fileno())
+        os.close(nowhere)
+    _written.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
 
 
 @contextmanager
@@ -21,16 +37,26 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """Give a file to write to, which takes the path's place when the block ends well, and else is gone.
 
     It is a new file beside the path, under a name that nobody can have foreseen; where there is a link of
-    the path's name it replaces the link. Its mode is what the process gives to new files.
+    the path's name it replaces the link. Its mode is what the process gives to new files. A child that is
+    forked within the block, by a handler of a signal perhaps, neither adds to the file nor takes it away.
+
+    Raises:
+        RefusalError: the block ends in such a child.
     """
     part = path.with_name(f"{path.name[:40]}.{secrets.token_hex(8)}.part")
     with os.fdopen(os.open(part, _NEW, 0o666), "w+b") as file:
+        began_in = process()
+        _written.add(file)
         try:
             yield file
             file.flush()
+            if process() != began_in:
+                raise RefusalError(f"{path} is written by the process that began to")
             part.replace(path)
         finally:
-            part.unlink(missing_ok=True)
+            _written.discard(file)
+            if process() == began_in:
+                part.unlink(missing_ok=True)
 
 
 def identity(file: BinaryIO) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import signal
 import threading
 
 import pyarrow as pa
@@ -104,6 +105,38 @@ def test_a_child_of_a_process_that_is_drawing_draws_nothing(in_child, monkeypatc
     mine = shown(asked)
     assert [kind for kind, _ in told] == [RefusalError]
     assert shown(asked) == mine
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_fork_in_the_middle_goes_on_in_the_parent_alone(look, tmp_path, monkeypatch):
+    """As a handler of a signal forks: the child stands where its parent does."""
+    asked, parent, (reader, writer) = release(), os.getpid(), os.pipe()
+    drawn = type(asked)._noisy
+
+    def forks(self, batch):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+        else:
+            os.waitpid(child, 0)
+        return drawn(self, batch)
+
+    monkeypatch.setattr(type(asked), "_noisy", forks)
+    told = b"went on"
+    try:
+        LOOKS[look](asked, tmp_path)
+    except RefusalError:
+        told = b"refused"
+    finally:
+        if os.getpid() != parent:
+            os.write(writer, told)
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        assert pipe.read() == b"refused"
+    assert told == b"went on"
+    assert len(shown(asked)["k"]) == 7
+    assert [file.suffix for file in tmp_path.iterdir()] in ([], [".parquet"], [".csv"])
 
 
 @pytest.mark.parametrize("duplicate", COPIES)

@@ -101,7 +101,9 @@ class Odometer(Owned):
                     f"{_shown(self.remaining)} is left of the budget {_shown(self._budget)}"
                 )
             self._spent = total  # before the draw: a draw that fails has been paid
-        return measurement.function(self._data)
+        released = measurement.function(self._data)
+        self._check_home()  # a handler of a signal may have forked in the middle
+        return released
 
     def _check_spaces(self, measurement: Measurement) -> None:
         if not measurement.input_domain.includes(self._domain):

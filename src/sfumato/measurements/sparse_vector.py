@@ -83,6 +83,7 @@ class AboveThreshold(Owned):
                 )
             above = exact + int(self._law.rounded(1, self._words)[0]) >= self._noisy_threshold
             self._left -= above
+        self._check_home()  # a handler of a signal may have forked in the middle
         return above
 
 

@@ -207,7 +207,9 @@ class Release(Owned):
         engine = plan.question.table.engine
         with in_own_words(_stopped, Exception):
             for batch in engine.statistics(plan.exact, BATCH_TREES if trees else BATCH_GROUPS):
-                yield self._noisy(batch)
+                noisy = self._noisy(batch)
+                self._check_home()  # a handler of a signal may have forked in the middle: the child stops
+                yield noisy
 
     def _noisy(self, batch: pa.RecordBatch) -> NoisyBatch:
         return self.plan.noising.draw(batch, self._words)
