@@ -344,6 +344,36 @@ def test_a_folder_that_was_cleared_away_is_made_again(folder, in_child):
     assert mine.exists()
 
 
+def test_a_folder_that_cannot_be_made_again_closes_no_other_file(folder):
+    spill.ready()
+    for path in sorted(folder.rglob("*"), reverse=True):
+        path.rmdir()
+    folder.rmdir()
+    with pytest.raises(FileNotFoundError):
+        spill.ready()
+    with open(os.devnull) as other, pytest.raises(FileNotFoundError):  # which may have the lock's number
+        spill.ready()
+    assert other.closed
+    folder.mkdir()
+    assert os.path.isdir(spill.ready())
+
+
+def test_a_sweep_removes_what_it_has_locked_alone(folder, monkeypatch):
+    """And not what was made again under that name since."""
+    mine = Path(spill.ready())
+    locked = spill.fcntl.flock
+
+    def late(opened, how):
+        monkeypatch.setattr(spill.fcntl, "flock", locked)
+        mine.rmdir()
+        (Path(spill.ready()) / "rows").touch()
+        locked(opened, how)
+
+    monkeypatch.setattr(spill.fcntl, "flock", late)
+    spill.sweep()
+    assert (mine / "rows").exists()
+
+
 def test_a_folder_that_is_not_ours_is_refused(folder, monkeypatch):
     mine = Path(spill.ready())
     mine.rmdir()

@@ -77,6 +77,7 @@ def ready() -> str:
         elif not os.path.lexists(_mine.path):
             # Something clears the folder of temporary files from time to time.
             _close(_mine)
+            _mine.opened = None  # its number is another file's soon, should the next line raise
             _mine = _made(tempfile.mkdtemp(prefix=NEW, dir=_inside), _mine.path)
         found = os.lstat(_mine.path)
         if not stat.S_ISDIR(found.st_mode) or not _own(found):
@@ -108,7 +109,9 @@ def sweep() -> None:
         try:
             if _own(os.fstat(opened)):
                 fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
+                # One that was cleared away, and made again, has the name now, and a lock of its own.
+                if os.path.samestat(os.fstat(opened), os.lstat(path)):
+                    shutil.rmtree(path, ignore_errors=True)
         except OSError:  # locked: its process lives, in another container perhaps
             pass
         finally:
