@@ -172,6 +172,12 @@ def test_a_file_that_is_none_is_refused(path, tmp_path):
         Release(question(), epsilon=1, secret=FileSecret(tmp_path / path))
 
 
+def test_a_pipe_that_nobody_writes_to_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "secret", 0o600)
+    with pytest.raises(QueryError, match="no plain file"):
+        Release(question(), epsilon=1, secret=FileSecret(tmp_path / "secret"))
+
+
 def test_a_function_that_fails_or_gives_something_else_is_refused_without_its_words():
     def fail():
         raise RuntimeError(SECRET.hex())

@@ -150,12 +150,14 @@ class FileSecret(Secret):
     def read(self) -> bytes:
         """Return what the file holds."""
         try:
-            with open(self.path, encoding="ascii", errors="replace") as file:
+            with open(self.path, encoding="ascii", errors="replace", opener=_opened) as file:
                 status = os.fstat(file.fileno())  # of what was opened, whatever has the name now
-                text = file.read(1 << 16)
+                text = file.read(1 << 16) if stat.S_ISREG(status.st_mode) else None
         except OSError as error:
             raise EngineError(f"{self.place}: it cannot be read ({error.strerror})") from None
-        if os.name == "posix" and (not stat.S_ISREG(status.st_mode) or status.st_mode & 0o037):
+        if text is None:
+            raise EngineError(f"{self.place}: it is no plain file")
+        if os.name == "posix" and status.st_mode & 0o037:
             raise EngineError(
                 f"{self.place}: others may read or change it, as its rights are "
                 f"{stat.S_IMODE(status.st_mode):o}; write chmod 600 or 640"
@@ -210,6 +212,11 @@ def sealed(secret: Secret | None) -> Secret | None:
             "CallableSecret, or left out"
         )
     return secret.sealed()
+
+
+def _opened(path: str, flags: int) -> int:
+    # A pipe without a writer would be waited for.
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _mark(secret: bytes) -> str:
