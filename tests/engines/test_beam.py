@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import math
 import pickle
@@ -21,6 +22,7 @@ from typing import NamedTuple
 
 import apache_beam as beam
 import numpy as np
+import pandas
 import pyarrow as pa
 import pytest
 from apache_beam.transforms import window
@@ -656,6 +658,31 @@ def test_callables_see_rows_and_what_they_fail_on_is_dropped(run):
     )
     # Stars 1, 2 and 4: -30, -60, and 60 twice; 3 divides by zero, and 5 has no attribute `missing`.
     assert found == [(-30, 240), (-60, 240), (60, 480)]
+
+
+@pytest.mark.parametrize("error", [SystemExit, asyncio.CancelledError, GeneratorExit, BaseException])
+def test_a_row_on_which_a_function_leaves_is_dropped(error, run):
+    """argparse leaves by SystemExit, a panic of Rust is a BaseException of its own."""
+
+    def leaves(row):
+        if row.stars == 3:
+            raise error(row)
+        return row.movie
+
+    found = run(lambda p: private(p) | Count(rows=40, **{**KEYED, "key": leaves}))
+    assert found == [(("m", j), 240) for j in range(4)]
+
+
+def test_keys_that_are_no_time_are_dropped(run):
+    found = run(
+        lambda p: (
+            private(p)
+            | Count(
+                rows=40, **{**KEYED, "key": lambda row: pandas.NaT if row.stars == 3 else pandas.Timestamp(0)}
+            )
+        )
+    )
+    assert found == [(datetime(1970, 1, 1), 960)]
 
 
 @pytest.mark.parametrize("unit", [None, [1], {}, object()], ids=repr)

@@ -43,7 +43,9 @@ def forgiving(function: Callable[[Any], list[Any]]) -> Callable[[Any], list[Any]
     def tried(element: Any) -> list[Any]:
         try:
             return function(element)
-        except Exception:  # of a user's function, on one row
+        except KeyboardInterrupt:  # of whoever sits before it
+            raise
+        except BaseException:  # of a user's function, on one row: parsers leave by sys.exit, Rust by a panic
             return []
 
     return tried

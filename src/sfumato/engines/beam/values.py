@@ -73,7 +73,9 @@ def _plain(value: Any) -> Any:
             return {"bytes": value.hex()}
         case datetime():
             whole = value if value.tzinfo is None else value.astimezone(UTC)
-            return {"datetime": whole.isoformat()}
+            text = whole.isoformat()
+            datetime.fromisoformat(text)  # raises where it is none: NaT of pandas passes for a datetime
+            return {"datetime": text}
         case date():
             return {"date": value.isoformat()}
         case uuid.UUID():
