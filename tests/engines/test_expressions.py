@@ -390,3 +390,54 @@ def test_long_expressions_are_judged_in_linear_time():
 
     questions(10)
     assert questions(2000) <= 2.2 * questions(1000) + 50
+
+
+CONSTANTS = [
+    "length(replace(replace(replace('{a}', 'a', '{a}'), 'a', '{a}'), 'a', '{a}')) > 1",
+    "s = '{a}' || '{a}' || '{a}' || '{a}'",
+    "s = CAST('x' AS ENUM('x', 'y'))",
+    "s = 'a\0b'",
+    "s = '\ud800'",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", CONSTANTS, ids=range(len(CONSTANTS)))
+def test_constants_are_judged_too(text):
+    """They are computed before a row is read, so they may not grow either, nor be of other types."""
+    with pytest.raises(QueryError):
+        judged("filter", text.format(a="a" * 2000), SCHEMA)
+
+
+def test_a_column_of_structs_may_have_any_name(engine):
+    """DuckDB gives a subquery without a name one of its own, which hides such a column."""
+    names = ["unnamed_subquery", "steps", "source_rows"]
+    structs = pa.array([{"k": i} for i in range(20)])
+    rows = pa.table({"id": range(20), **dict.fromkeys(names, structs)})
+    for name in names:
+        table = Table(engine(rows), "id").with_columns(y=f"{name}.k").filter(f"{name}.k >= 15")
+        plan = table.filter("y >= 17").bound(rows=1).agg(n=sf.count()).plan(epsilon=1)
+        (batch,) = table.engine.statistics(plan.exact, 10)
+        assert [v for c in batch.columns for v in c.to_pylist()] == [3]
+
+
+def test_threads_share_a_table(tmp_path):
+    """Each sees all rows of the columns that it reads, whatever others read."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    path = tmp_path / "rows.csv"
+    path.write_text("id,a,b,c\n" + "".join(f"{i},1,2,3\n" for i in range(2000)))
+    sources = [
+        sf.scan(path, privacy_unit="id", types={"id": "BIGINT", "a": "INT", "b": "INT", "c": "INT"}),
+        sf.scan(
+            duckdb.sql("SELECT i AS id, 1 AS a, 2 AS b, 3 AS c FROM range(2000) t(i)"), privacy_unit="id"
+        ),
+    ]
+    for table in sources:
+
+        def counted(column, table=table):
+            plan = table.filter(f"{column} > 0").bound(rows=1).agg(n=sf.count()).plan(epsilon=1)
+            (batch,) = table.engine.statistics(plan.exact, 10)
+            return [v for c in batch.columns for v in c.to_pylist()]
+
+        with ThreadPoolExecutor(6) as threads:
+            assert list(threads.map(counted, ["a", "b", "c"] * 4)) == [[2000]] * 12

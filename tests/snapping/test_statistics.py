@@ -160,6 +160,7 @@ def test_chains_state_epsilon_exactly(epsilon):
     assert counts.map(2) == 3 * m.privacy_loss(Fraction(4, 3))
 
 
+@pytest.mark.noise_cannot_matter("types and bounds alone are looked at")
 def test_chaining_by_hand_and_what_does_not_fit():
     mean = Mean(4, lower=0, upper=1)
     m = mean.mechanism(1)
@@ -177,6 +178,7 @@ def test_chaining_by_hand_and_what_does_not_fit():
     assert isinstance(floats(0.5), float)
 
 
+@pytest.mark.noise_cannot_matter("types and bounds alone are looked at")
 def test_members_of_the_domain_are_taken():
     chain = SampleCovariance(2, x_bounds=(0, 1), y_bounds=(0, 1)).measurement(1)
     data = [(0.5, math.nan), (0.1, math.inf)]
@@ -244,6 +246,7 @@ def test_refusals_come_before_words_are_drawn():
     assert words.taken == 0
 
 
+@pytest.mark.noise_cannot_matter("types and bounds alone are looked at")
 def test_the_mechanism_takes_the_exact_statistic():
     # 1/3 is no float: the release takes the rational number.
     third = Mean(3, lower=0, upper=1)([0, 0, 1])

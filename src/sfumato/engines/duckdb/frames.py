@@ -88,7 +88,6 @@ def _text(value: Any) -> str | None:
             value = str(value)
         if type(value) is not str and not isinstance(value, str):
             return None
-        value.encode()
-        return str(value)
+        return str.encode(value).decode()  # whatever a class of its own does
     except Exception:  # of this value
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -251,18 +252,23 @@ def _open_relation(relation: duckdb.DuckDBPyRelation) -> Source:
     kept = within_types("empty_rows", kinds)
     connection.execute(f"CREATE TABLE {ROWS} AS FROM {kept}")
     loaded: list[bool] = []
+    loading = threading.Lock()
 
     def load(cursor: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
-        if not loaded:
-            batches = relation.to_arrow_reader()
-            typed = (
-                pa.RecordBatch.from_arrays([harmless(c) for c in batch.columns], schema=batch.schema)
-                for batch in batches
-            )
-            cursor.register("relation_rows", pa.RecordBatchReader.from_batches(batches.schema, typed))
-            rows = within_types("relation_rows", kinds)
-            cursor.execute(f"INSERT INTO {ROWS} FROM {rows}").fetchall()
-            loaded.append(True)
+        with loading:
+            if not loaded:
+                copy(cursor)
+
+    def copy(cursor: duckdb.DuckDBPyConnection) -> None:
+        batches = relation.to_arrow_reader()
+        typed = (
+            pa.RecordBatch.from_arrays([harmless(c) for c in batch.columns], schema=batch.schema)
+            for batch in batches
+        )
+        cursor.register("relation_rows", pa.RecordBatchReader.from_batches(batches.schema, typed))
+        rows = within_types("relation_rows", kinds)
+        cursor.execute(f"INSERT INTO {ROWS} FROM {rows}").fetchall()
+        loaded.append(True)
 
     return Source("DuckDB relation", ROWS, connection, pending=load)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -107,13 +108,25 @@ def _source(
 ) -> Source:
     connection.execute(f"CREATE TABLE {ROWS} ({declared.ddl(types)})")
     loaded: set[str] = set()
+    loading = threading.Lock()
 
     def load(cursor: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
-        wanted = [name for name in types if name in columns]
-        if set(wanted) <= loaded and loaded:
-            return
+        with loading:
+            # What another thread reads stays whole: columns are added, and all rows change at once.
+            wanted = [name for name in types if name in columns or name in loaded]
+            if not loaded or not set(wanted) <= loaded:
+                cursor.execute("BEGIN")
+                try:
+                    copy(cursor, wanted)
+                    cursor.execute("COMMIT")
+                except BaseException:
+                    with suppress(duckdb.Error):
+                        cursor.execute("ROLLBACK")
+                    raise
+                loaded.update(wanted)
+
+    def copy(cursor: duckdb.DuckDBPyConnection, wanted: Sequence[str]) -> None:
         cursor.execute(f"DELETE FROM {ROWS}")
-        loaded.clear()
         for file in files:
             batches = iter(read(file, wanted))
             first = next(batches, None)
@@ -125,7 +138,6 @@ def _source(
                     f"INSERT INTO {ROWS} ({names}) SELECT {values} FROM arriving{where}"
                 ).fetchall()
                 cursor.unregister("arriving")
-        loaded.update(wanted)
 
     return Source(path, within_types(ROWS, list(types.items())), connection, pending=load, notes=notes)
 

@@ -88,6 +88,7 @@ def _expression(plan: list[dict[str, Any]]) -> str:
 
 def _implicit_casts(tree: Node) -> dict[int, str]:
     casts: dict[int, str] = {}
+    constants: list[Node] = []
     plain: set[int] = set()
     under_cast: set[int] = set()
     for node in descendants(tree):
@@ -99,22 +100,29 @@ def _implicit_casts(tree: Node) -> dict[int, str]:
                 if casts.setdefault(number, kind) != kind:
                     raise DoesNotBind("its arguments are of several types; cast them to one")
             elif is_constant(child):
-                _compute(node)
+                constants.append(node)
             else:
                 raise DoesNotBind("it casts inside, where a value may not fit; write the cast, and in parts")
         elif node["class"] == "COLUMN_REF" and id(node) not in under_cast:
             plain.add(int(node["column_names"][0][1:]))
     if plain & casts.keys():
         raise DoesNotBind("its arguments are of several types; cast them to one")
+    _compute(constants)
     return casts
 
 
-def _compute(cast: Node) -> None:
-    """See that a constant fits the type to which DuckDB casts it."""
+def _compute(casts: list[Node]) -> None:
+    """See that constants fit the types to which DuckDB casts them."""
+    if not casts:
+        return
     try:
-        ask(f"SELECT {written(cast)}")
+        ask(f"SELECT hash({', '.join(map(written, casts))})")
     except duckdb.Error:
-        raise DoesNotBind(f"{written(cast['child'])} is no {cast_type(cast)}") from None
+        if len(casts) == 1:
+            (cast,) = casts
+            raise DoesNotBind(f"{written(cast['child'])} is no {cast_type(cast)}") from None
+        for cast in casts:
+            _compute([cast])
 
 
 def cast_type(node: Node) -> str:

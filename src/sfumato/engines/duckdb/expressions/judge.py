@@ -97,6 +97,8 @@ def judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
 
 
 def _parsed(where: str, text: str) -> Node:
+    if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in str(text)):
+        raise QueryError(f"{where}: the expression holds a character that is none: NUL, or half of a pair")
     try:
         selected = parsed(f"{_PREFIX}{text}\n)")
     except NotSql as error:

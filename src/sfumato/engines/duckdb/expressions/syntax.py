@@ -43,7 +43,11 @@ class NotSql(Exception):
 def _judge(process: int) -> tuple[duckdb.DuckDBPyConnection, Lock]:
     """Return this process's database without tables: it reads texts and binds types, never rows."""
     connection = duckdb.connect(
-        config={"autoinstall_known_extensions": False, "python_enable_replacements": False}
+        config={
+            "autoinstall_known_extensions": False,
+            "memory_limit": "512MB",
+            "python_enable_replacements": False,
+        }
     )
     connection.execute("SET threads = 1; SET explain_output = 'all'")
     return connection, Lock()
@@ -53,7 +57,10 @@ def ask(sql: str, parameters: Sequence[str] = ()) -> list[tuple[Any, ...]]:
     """Run a statement that sees no table."""
     connection, lock = _judge(os.getpid())
     with lock:
-        rows: list[tuple[Any, ...]] = connection.execute(sql, list(parameters)).fetchall()
+        try:
+            rows: list[tuple[Any, ...]] = connection.execute(sql, list(parameters)).fetchall()
+        except UnicodeError:  # of DuckDB's own, where it quotes bytes that are no text
+            raise duckdb.InvalidInputException("Error: it holds bytes that are no text") from None
         return rows
 
 

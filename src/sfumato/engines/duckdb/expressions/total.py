@@ -22,6 +22,7 @@ from sfumato.engines.duckdb.expressions.syntax import (
     made,
     said,
     with_children,
+    written,
 )
 
 # Types that a cast may name. Others hold others, grow, or crash on deep values (VARIANT).
@@ -30,6 +31,9 @@ _TYPES = (
     "UBIGINT", "FLOAT", "DOUBLE", "DECIMAL", "VARCHAR", "DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS",
     "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", "TIME", "UUID", "JSON",
 )  # fmt: skip
+
+# How many characters a constant has that a function makes of others.
+_LONGEST, _LONGEST_LIST = 1 << 12, 1 << 16
 
 
 def total(tree: Node, type_of_column: Callable[[Node], str]) -> Part:
@@ -48,11 +52,30 @@ def total(tree: Node, type_of_column: Callable[[Node], str]) -> Part:
         if node["class"] == "COLUMN_REF":
             part = Part(node, type_of_column(node))
         elif node["class"] == "CONSTANT" or all(p.constant for p in parts):
+            _check_constant(node, parts)
             part = Part(node, "", constant=True)  # computed where it is used, as a whole
         else:
             part = _part(node, [_computed(p) for p in parts])
         made_of[id(node)] = part
     return _computed(made_of[id(tree)])
+
+
+def _check_constant(node: Node, parts: list[Part]) -> None:
+    """Refuse a constant that is long before it is part of a longer one: each step could multiply it."""
+    if node["class"] == "CAST" and node["type_expr"]["type_name"].upper() != "INTERVAL":
+        _cast(node)
+    if node["class"] != "FUNCTION":
+        return
+    most = _LONGEST_LIST if node["function_name"].lower() == "list_value" else _LONGEST
+    literals = [p.node["literal"]["text"] for p in parts if p.node["class"] == "CONSTANT"]
+    length = max(map(len, literals), default=0)
+    if length <= most:
+        try:
+            ((length,),) = ask(f"SELECT strlen(CAST({written(node)} AS VARCHAR))")
+        except duckdb.Error as error:
+            raise NotTotal(node, f"cannot be computed: {said(error)}") from None
+    if (length or 0) > most:
+        raise NotTotal(node, f"makes a constant of more than {most} characters")
 
 
 def _computed(part: Part) -> Part:
