@@ -349,6 +349,9 @@ def on_beam(folder: str) -> Opener:
 
 
 ENGINES = {"duckdb": on_duckdb, "stages": in_stages, "spark": on_spark, "beam": on_beam}
+# Where each evaluation is a job: what is asked of every engine is asked of these in the second tier. In the
+# first one they have the tests of their own.
+JOBS = ("spark", "beam")
 
 
 @pytest.fixture(scope="session")
@@ -356,7 +359,7 @@ def openers(tmp_path_factory):
     return cache(lambda name: ENGINES[name](str(tmp_path_factory.mktemp("rows"))))
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.long] * (name in JOBS)) for name in ENGINES])
 def engine(request, openers) -> Opener:
     """Each engine in turn, as a function of rows."""
     return openers(request.param)
