@@ -163,6 +163,8 @@ def spark_session():
         "tests",
         {
             "spark.master": "local[2, 4]",
+            # Jobs of a second: compiling them well takes longer than running them.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "spark.ui.enabled": False,
             "spark.ui.showConsoleProgress": False,
             "spark.default.parallelism": 2,
