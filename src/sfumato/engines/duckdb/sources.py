@@ -260,7 +260,7 @@ def _open_relation(relation: duckdb.DuckDBPyRelation) -> Source:
                 copy(cursor)
 
     def copy(cursor: duckdb.DuckDBPyConnection) -> None:
-        batches = relation.to_arrow_reader()
+        batches = spill.keep(relation.to_arrow_reader())
         typed = (
             pa.RecordBatch.from_arrays([harmless(c) for c in batch.columns], schema=batch.schema)
             for batch in batches
