@@ -22,6 +22,7 @@ from sfumato.engines.duckdb.source import ROWS, Source, no_rows
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.engines.duckdb.text_files import open_csv, open_json
 from sfumato.errors import EngineError, in_own_words, nearest
+from sfumato.files import whole_source
 
 PARQUET, CSV, JSON = (".parquet", ".pq"), (".csv", ".tsv"), (".json", ".jsonl", ".ndjson")
 READERS = (*PARQUET, *CSV, *JSON)
@@ -307,13 +308,13 @@ def _open_path(path: str, types: object) -> Source:
     connection = connect()
     if suffix in PARQUET:
         declared.refuse_types(types, "Parquet")
-        return replace(ParquetFiles(path, files).source(connection), files=(path,))
+        return replace(ParquetFiles(path, files).source(connection), files=(whole_source(path),))
     wanted = declared.checked_types(types, connection)
     if suffix in CSV:
         opened = open_csv(path, files, "\t" if suffix == ".tsv" else None, wanted, connection)
     else:
         opened = open_json(path, files, wanted, connection)
-    return replace(opened, files=(path,))
+    return replace(opened, files=(whole_source(path),))
 
 
 def _database(path: str) -> tuple[str, str, str]:
@@ -352,7 +353,7 @@ def _open_database(file: str, table: str) -> Source:
     complete = frozenset(never_null) - {r[0] for r in rows if r[1] in ("FLOAT", "DOUBLE")}
     # DuckDB itself stores text unseen that came from Arrow.
     within = within_types(relation, [(r[0], r[1]) for r in rows], check_text=True)
-    return Source(f"{file}/{table}", within, connection, complete, files=(file,))
+    return Source(f"{file}/{table}", within, connection, complete, files=(whole_source(file),))
 
 
 def _attached(connection: duckdb.DuckDBPyConnection, file: str) -> bool:
