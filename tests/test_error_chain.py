@@ -376,3 +376,48 @@ def test_short_arguments_are_quoted():
         (sf.count(), "CountRows(column=None)"),
     ):
         assert errors.shown(value) == text
+
+
+# Surveys.
+
+
+def stopping(value: Any) -> Any:
+    raise ValueError(MARK)
+
+
+class Careless:
+    """Compares as nothing should."""
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError(MARK)
+
+    def __hash__(self) -> int:
+        return 1
+
+
+def damaged() -> pa.Table:
+    text = pa.array([MARK.encode() + b"\xff"]).buffers()
+    return pa.table({"s": pa.Array.from_buffers(pa.string(), 1, text), "a": ["x"]})
+
+
+TABLES = {
+    "lazy": lambda: polars.LazyFrame({"s": [MARK, "b"], "a": ["x", "y"]}).with_columns(
+        polars.col("s").cast(polars.Int64)
+    ),
+    "bytes": damaged,
+    "function": lambda: polars.LazyFrame({"s": [MARK], "a": ["x"]}).select(
+        "a", polars.col("s").map_elements(stopping, return_dtype=polars.String)
+    ),
+    "another column": lambda: {"s": [MARK, "b"] * 9, "a": ["x"] * 18},
+    "lists": lambda: {"s": [[MARK]] * 4, "a": ["x"] * 4},
+    "odd": lambda: {"s": [Careless(), Careless()], "a": [MARK] * 2},
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_survey_that_cannot_be_read(table):
+    refused(
+        lambda: sf.stratified_proportion(
+            TABLES[table](), stratum="s", answer="a", yes="x", population={"b": 100, "c": 9}, epsilon=1
+        )
+    )

@@ -138,6 +138,62 @@ def test_a_source_is_known_from_another_folder(source, folder, here, monkeypatch
     assert held(place) == before
 
 
+def polars_of(read):
+    import polars
+
+    return read(polars)
+
+
+UPSTREAM = {
+    "relation": lambda: duckdb.sql("FROM 'rows.csv' WHERE k < 9"),
+    "relation by name": lambda: duckdb.sql('FROM "rows.csv"'),
+    "relation of a pattern": lambda: duckdb.sql("FROM 'rows*.csv'"),
+    "reader": lambda: duckdb.read_csv("rows.csv").filter("k < 9"),
+    "readers": lambda: duckdb.read_csv(["rows.csv"]),
+    "view of a connection": lambda: view().sql("FROM seen"),
+    "view of a database": lambda: "views.db/seen",
+    "lazy": lambda: polars_of(lambda polars: polars.scan_csv("rows.csv").filter(polars.col("k") < 9)),
+    "lazy pattern": lambda: polars_of(lambda polars: polars.scan_csv("rows*.csv")),
+}
+
+
+def view():
+    connection = duckdb.connect()
+    connection.execute("CREATE VIEW seen AS FROM 'rows.csv'")
+    return connection
+
+
+@pytest.mark.parametrize("link", [False, True])
+@pytest.mark.parametrize("case", UPSTREAM)
+def test_files_behind_what_is_computed_upstream_are_not_written_over(case, link, here):
+    with duckdb.connect("views.db") as database:
+        database.execute("CREATE VIEW seen AS FROM 'rows.csv'")
+    release = release_of(UPSTREAM[case]())
+    if link:
+        os.link("rows.csv", "out.csv")
+    before = held(here)
+    with pytest.raises(ParameterError, match="another file than those that the rows come from"):
+        release.write("out.csv" if link else "rows.csv")
+    assert not release._started
+    assert held(here) == before
+    release.write("other.csv")
+
+
+def test_nothing_is_left_on_the_connection_of_a_relation(here):
+    connection = view()
+    before = connection.sql("SELECT view_name, sql FROM duckdb_views()").fetchall()
+    release_of(connection.sql("FROM seen")).to_arrow()
+    assert connection.sql("SELECT view_name, sql FROM duckdb_views()").fetchall() == before
+
+
+def test_a_text_that_is_compared_with_is_no_file(here):
+    release = release_of(
+        duckdb.sql("FROM 'rows.parquet' WHERE k::VARCHAR NOT IN ('*', '.*', 'rows', 'out.csv')")
+    )
+    release.write("out.csv")
+    release.write("more.csv")
+
+
 def test_what_was_written_is_found_from_another_folder(here, monkeypatch):
     release = release_of(ROWS)
     release.write("out.csv")

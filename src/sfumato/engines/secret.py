@@ -160,8 +160,8 @@ class FileSecret(Secret):
             raise EngineError(f"{self.place}: it is no plain file")
         if os.name == "posix" and status.st_uid not in (0, os.geteuid()):
             raise EngineError(
-                f"{self.place}: it belongs to another user than this process runs as, who may read and change "
-                "it; write chown, to this user or to root"
+                f"{self.place}: it belongs to another user than this process runs as, who may read and "
+                "change it; write chown, to this user or to root"
             )
         if os.name == "posix" and status.st_mode & 0o037:
             raise EngineError(
