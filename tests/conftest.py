@@ -48,3 +48,42 @@ def _in_child(function: Callable[[], Any]) -> Any:
     _, status = os.waitpid(child, 0)
     assert status == 0, f"the child ended with {status}"
     return pickle.loads(said)
+
+
+class Fork:
+    """A fork in the middle of a function, as of a handler of a signal: the child stands where its parent does."""
+
+    def here(self) -> None:
+        """Fork; the parent goes on when the child has ended."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+        else:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(60)
+
+    def told(self, function: Callable[[], Any], refusal: type[Exception]) -> tuple[str, str]:
+        """Run a function that forks; return how it ended in the child, and in the parent."""
+        parent, (reader, writer) = os.getpid(), os.pipe()
+        told = "went on"
+        try:
+            function()
+        except refusal:
+            told = "refused"
+        finally:
+            if os.getpid() != parent:
+                os.write(writer, told.encode())
+                os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader, "r") as pipe:
+            return pipe.read(), told
+
+
+@pytest.fixture
+def fork() -> Fork:
+    """Return what forks in the middle of a function. A child that hangs is ended by an alarm, and tells nothing."""
+    if not hasattr(os, "fork"):
+        pytest.skip("needs fork")
+    return Fork()

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pickle
 import traceback
 from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy
 import polars
 import pyarrow as pa
 import pyarrow.csv
@@ -16,13 +19,18 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
+from sfumato import errors
 from sfumato.engines.duckdb import engine as engines
 from sfumato.engines.duckdb import stages as staged
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.work import Work
-from sfumato.errors import EngineError, QueryError, SfumatoError, in_own_words
+from sfumato.errors import EngineError, ParameterError, QueryError, SfumatoError, in_own_words
+from sfumato.framework import AbsoluteDistance, AtomDomain, Odometer, PureDP
+from sfumato.measurements import laplace
+from sfumato.measurements.sparse_vector import AboveThreshold
 from sfumato.query.noising import Noising
+from sfumato.snapping import SnappingMechanism
 
 pytestmark = pytest.mark.noise_cannot_matter("texts of errors are looked at, no number")
 
@@ -303,3 +311,113 @@ def test_nothing_stays_behind_an_error():
         refused(function)
     with pytest.raises(KeyError):
         in_own_words(says, ValueError)(lambda: {}["x"])()
+
+
+# What was given in the place of something else.
+
+GIVEN = {
+    "frame": ROWS.to_pandas,
+    "series": lambda: ROWS.to_pandas()["k"],
+    "table": lambda: ROWS,
+    "column": lambda: ROWS["k"],
+    "polars": lambda: polars.from_arrow(ROWS)["k"],
+    "array": ROWS["k"].to_numpy,
+    "list": lambda: [MARK],
+    "mapping": lambda: {"k": MARK},
+    "set": lambda: {MARK},
+    "content of a file": lambda: "id,k\n" * 99 + MARK,
+}
+PLACES = {
+    "confidence": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).errors(g),
+    "words": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1, unsafe_words=g),
+    "privacy unit": lambda g: sf.scan(ROWS, privacy_unit=g if not isinstance(g, str) else 3),
+    "filter": lambda g: sf.scan(ROWS, privacy_unit="id").filter(g if not isinstance(g, str) else 3),
+    "group by": lambda g: sf.scan(ROWS, privacy_unit="id").group_by(g if not isinstance(g, str) else 3),
+    "bound": lambda g: sf.scan(ROWS, privacy_unit="id").bound(groups=g),
+    "aggregate": lambda g: sf.scan(ROWS, privacy_unit="id").agg(n=g),
+    "column": lambda g: sf.sum(g if not isinstance(g, str) else 3, lower=0, upper=1),
+    "column with bounds": lambda g: sf.sum(g, lower=1, upper=0),
+    "sql": lambda g: sf.sql(g if not isinstance(g, str) else 3),
+    "budget": lambda g: Odometer(1, AtomDomain(int), AbsoluteDistance(), PureDP(), g),
+    "threshold": lambda g: AboveThreshold(2, g),
+    "value": lambda g: AboveThreshold(2, 1).ask(g),
+    "data": laplace(2),
+    "data of an odometer": lambda g: Odometer(
+        g, AtomDomain(int), AbsoluteDistance(), PureDP(), 1
+    ).ask(laplace(2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("given", GIVEN)
+def test_what_is_given_by_mistake_is_not_quoted(given, place):
+    error = refused(lambda: PLACES[place](GIVEN[given]()))
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+@pytest.mark.parametrize("value", [MARK, Decimal("NaN"), {MARK}], ids=["text", "decimal", "set"])
+def test_a_secret_value_is_not_quoted_by_snapping(value):
+    error = refused(lambda: SnappingMechanism(epsilon=1, lower=0, upper=1).release(value))
+    assert repr(value) not in str(error)
+
+
+def test_short_arguments_are_quoted():
+    error = ParameterError("ranks", (0.5, 2), "numbers in [0, 1]")
+    assert str(error) == "ranks is (0.5, 2), but must be numbers in [0, 1]"
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), vars(again)) == (ParameterError, vars(error))
+    for value, text in (
+        ("laplace", "'laplace'"),
+        (None, "None"),
+        (numpy.float64(2), "np.float64(2.0)"),
+        (Fraction(1, 3), "Fraction(1, 3)"),
+        (10**5000, "a int"),
+        (sf.count, "the function count"),
+        (sf.count(), "CountRows(column=None)"),
+    ):
+        assert errors.shown(value) == text
+
+
+# Surveys.
+
+
+def stopping(value: Any) -> Any:
+    raise ValueError(MARK)
+
+
+class Careless:
+    """Compares as nothing should."""
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError(MARK)
+
+    def __hash__(self) -> int:
+        return 1
+
+
+def damaged() -> pa.Table:
+    text = pa.array([MARK.encode() + b"\xff"]).buffers()
+    return pa.table({"s": pa.Array.from_buffers(pa.string(), 1, text), "a": ["x"]})
+
+
+TABLES = {
+    "lazy": lambda: polars.LazyFrame({"s": [MARK, "b"], "a": ["x", "y"]}).with_columns(
+        polars.col("s").cast(polars.Int64)
+    ),
+    "bytes": damaged,
+    "function": lambda: polars.LazyFrame({"s": [MARK], "a": ["x"]}).select(
+        "a", polars.col("s").map_elements(stopping, return_dtype=polars.String)
+    ),
+    "another column": lambda: {"s": [MARK, "b"] * 9, "a": ["x"] * 18},
+    "lists": lambda: {"s": [[MARK]] * 4, "a": ["x"] * 4},
+    "odd": lambda: {"s": [Careless(), Careless()], "a": [MARK] * 2},
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_survey_that_cannot_be_read(table):
+    refused(
+        lambda: sf.stratified_proportion(
+            TABLES[table](), stratum="s", answer="a", yes="x", population={"b": 100, "c": 9}, epsilon=1
+        )
+    )

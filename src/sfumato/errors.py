@@ -17,6 +17,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from types import FunctionType
+from typing import Any
 
 
 class SfumatoError(Exception):
@@ -32,13 +37,17 @@ class ParameterError(QueryError):
 
     Args:
         name: the parameter, as the caller wrote it.
-        value: what was given.
+        value: what was given; it is kept as `shown` alone.
         expected: what is admissible, as the end of the sentence "it must be ...".
     """
 
     def __init__(self, name: str, value: object, expected: str) -> None:
-        super().__init__(f"{name} is {value!r}, but must be {expected}")
-        self.name, self.value, self.expected = name, value, expected
+        super().__init__(f"{name} is {shown(value)}, but must be {expected}")
+        self.name, self.value, self.expected = name, shown(value), expected
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An exception is made again of its text alone, which here are three: a pool of processes would hang.
+        return _remade, (type(self), str(self), vars(self))
 
 
 class ColumnError(QueryError):
@@ -68,6 +77,43 @@ class EngineError(SfumatoError):
 
 class RefusalError(SfumatoError):
     """There is no safe answer to this, as the question alone shows."""
+
+
+def shown(value: object) -> str:
+    """Return an argument as a message may quote it: short where it is plain, and else its type alone.
+
+    Whoever confuses two arguments gives a column, or a whole table, in the place of a name or a number.
+
+    >>> shown(0.5), shown([0, 2]), shown("auto"), shown(["a private value"])
+    ('0.5', '[0, 2]', "'auto'", 'a list')
+    """
+    kind = type(value)
+    if isinstance(value, (str, bytes)):
+        return repr(value) if len(value) <= _QUOTED else f"{value[:_QUOTED]!r}..."
+    if isinstance(value, (list, tuple)):
+        plain = len(value) <= _LISTED and all(_is_number(item) for item in value)
+        return repr(value) if plain else f"a {kind.__name__}"
+    if _is_number(value) or isinstance(value, (type, Enum)) or kind.__module__.startswith("sfumato."):
+        return repr(value)
+    return f"the function {value.__name__}" if isinstance(value, FunctionType) else f"a {kind.__name__}"
+
+
+_QUOTED, _LISTED = 200, 8
+
+
+def _is_number(value: object) -> bool:
+    """Whether it is one number, a truth value or nothing, and no longer than a line."""
+    if isinstance(value, int):
+        return value.bit_length() <= _QUOTED * 3
+    if isinstance(value, (float, Decimal, Fraction)) or value is None:
+        return True
+    return type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
+
+
+def _remade(kind: type[ParameterError], text: str, attributes: dict[str, Any]) -> ParameterError:
+    error = kind.__new__(kind, text)
+    vars(error).update(attributes)
+    return error
 
 
 @contextmanager

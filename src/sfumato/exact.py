@@ -31,7 +31,11 @@ def as_fraction(value: object, name: str) -> Fraction:
     if isinstance(value, bool):
         raise ParameterError(name, value, type_names)
     if hasattr(value, "item") and not isinstance(value, (int, float)):
-        value = value.item()
+        try:
+            number = value.item()
+        except (TypeError, ValueError):  # of a column
+            raise ParameterError(name, value, type_names) from None
+        value = number
     if isinstance(value, (int, float, str, Fraction, Decimal)):
         try:
             return Fraction(value)

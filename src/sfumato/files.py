@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
-from glob import glob, has_magic
+from glob import escape, glob, has_magic
 from pathlib import Path
 from typing import BinaryIO
 
@@ -43,20 +44,51 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     Raises:
         RefusalError: the block ends in such a child.
     """
-    part = path.with_name(f"{path.name[:40]}.{secrets.token_hex(8)}.part")
+    part, began_in = path.with_name(f"{path.name[:40]}.{secrets.token_hex(8)}.part"), process()
     with os.fdopen(os.open(part, _NEW, 0o666), "w+b") as file:
-        began_in = process()
         _written.add(file)
         try:
+            _check_same(path, began_in)
             yield file
             file.flush()
-            if process() != began_in:
-                raise RefusalError(f"{path} is written by the process that began to")
+            _check_same(path, began_in)
             part.replace(path)
         finally:
             _written.discard(file)
             if process() == began_in:
                 part.unlink(missing_ok=True)
+
+
+def _check_same(path: Path, began_in: tuple[int, int]) -> None:
+    if process() != began_in:
+        raise RefusalError(f"{path} is written by the process that began to")
+
+
+def checked_place(path: Path, name: str) -> Path:
+    """Return where a file can be written, wherever the process goes to meanwhile.
+
+    Args:
+        path: to be written.
+        name: the parameter that the path came by.
+    Raises:
+        ParameterError: there is no such folder; or there is a folder, a pipe or a device of the name.
+        OSError: no file can have the name.
+    """
+    if not path.parent.is_dir():
+        raise ParameterError(name, str(path), "in a folder that exists")
+    if path.is_dir():
+        raise ParameterError(name, str(path), "the name of a file, not of a folder")
+    with suppress(FileNotFoundError):
+        found = path.lstat().st_mode
+        if not stat.S_ISREG(found) and not stat.S_ISLNK(found):
+            raise ParameterError(name, str(path), "the name of a plain file: what is there would be replaced")
+    return path.absolute()
+
+
+def whole_source(path: str) -> str:
+    """Return a path or pattern of files that is the same wherever the process goes to."""
+    here = os.getcwd()
+    return os.path.join(escape(here) if has_magic(path) else here, path)
 
 
 def identity(file: BinaryIO) -> tuple[int, ...]:
@@ -70,14 +102,14 @@ def check_no_source(path: Path, sources: Iterable[str], name: str = "output path
 
     Args:
         path: to be written.
-        sources: paths and patterns of files, as DuckDB takes them.
+        sources: paths and patterns of files, as `whole_source` gives them.
         name: the parameter that the path came by.
     Raises:
         ParameterError: it is one of the files, a link to one, or fits a pattern.
     """
     for source in sources:
         # What DuckDB has beside a database belongs to it.
-        files = glob(source, recursive=True) if has_magic(source) else [source, f"{source}.wal"]
+        files = [source, f"{source}.wal", *_matching(source)]
         if any(_same(path, file) for file in files) or _fits(path, source):
             raise ParameterError(
                 name,
@@ -94,13 +126,15 @@ def _same(path: Path, file: str) -> bool:
 
 
 def _fits(path: Path, pattern: str) -> bool:
-    """Whether a file of that name would be read by the pattern too."""
-    if not has_magic(pattern):
+    """Whether a file of that name would be read by the pattern too, however its folder is reached."""
+    folder, name = os.path.split(pattern)
+    if not has_magic(pattern) or not fnmatch(path.name, name):
         return False
-    names, wanted = _whole(path).split(os.sep), _whole(pattern).split(os.sep)
-    if "**" in wanted:
-        return fnmatch(os.sep.join(names), os.sep.join(wanted).replace(f"**{os.sep}", "*"))
-    return len(names) == len(wanted) and all(map(fnmatch, names, wanted))
+    return any(_same(path.parent, found) for found in (folder, *_matching(folder)))
+
+
+def _matching(pattern: str) -> list[str]:
+    return glob(pattern, recursive=True, include_hidden=True) if has_magic(pattern) else []
 
 
 def _whole(path: str | Path) -> str:

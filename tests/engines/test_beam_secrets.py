@@ -7,6 +7,7 @@ import bz2
 import hashlib
 import os
 import re
+import stat
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -163,6 +164,26 @@ def test_a_file_that_others_may_read_or_change_is_refused(rights, fits, tmp_path
         assert FileSecret(path).sealed().fingerprint
         return
     with pytest.raises(QueryError, match="chmod 600"):
+        Release(question(), epsilon=1, secret=FileSecret(path))
+
+
+@pytest.mark.parametrize(("owner", "fits"), [(0, True), (1000, True), (1001, False)])
+def test_a_file_of_another_user_is_refused(owner, fits, tmp_path, monkeypatch):
+    """Who owns it may read and change it, whatever its rights are."""
+    path = tmp_path / "secret"
+    path.write_text(SECRET.hex())
+    path.chmod(0o600)
+    found = os.fstat
+
+    def owned(file):
+        return os.stat_result([owner if i == stat.ST_UID else field for i, field in enumerate(found(file))])
+
+    monkeypatch.setattr(os, "fstat", owned)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    if fits:
+        assert FileSecret(path).sealed().fingerprint
+        return
+    with pytest.raises(QueryError, match="belongs to another user"):
         Release(question(), epsilon=1, secret=FileSecret(path))
 
 

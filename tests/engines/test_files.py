@@ -61,6 +61,9 @@ SOURCES = {
     "one of many": ("more/*.parquet", None, "more/b.parquet"),
     "one more of many": ("more/*.parquet", None, "more/c.parquet"),
     "one more, deeper": ("more/**/*.parquet", None, "more/c.parquet"),
+    "one more, through a linked folder": ("more/*.parquet", ("symlink", "more", "other"), "other/c.parquet"),
+    "one more behind a linked folder": ("*/*.parquet", ("symlink", "/outside", "other"), "/outside/c.parquet"),
+    "one more in a hidden folder": ("**/*.parquet", None, ".hidden/c.parquet"),
     "a link to one of many": ("more/*.parquet", ("symlink", "more/a.parquet", "out.parquet"), "out.parquet"),
     "a link to a database": ("rows.db/rows", ("symlink", "rows.db", "out.csv"), "out.csv"),
     "a link to its journal": ("rows.db/rows", ("journal", "rows.db.wal", "out.csv"), "out.csv"),
@@ -68,11 +71,13 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("case", SOURCES)
-def test_a_source_is_not_written_over(case, here):
+def test_a_source_is_not_written_over(case, here, tmp_path_factory):
     source, made, asked = SOURCES[case]
+    outside = tmp_path_factory.mktemp("outside")
+    Path(".hidden").mkdir()
     match made:
         case ("symlink", old, new):
-            Path(new).symlink_to(old)
+            Path(new).symlink_to(outside if old == "/outside" else old)
         case ("link", old, new):
             os.link(old, new)
         case ("journal", old, new):
@@ -81,7 +86,7 @@ def test_a_source_is_not_written_over(case, here):
     if made is not None and made[0] == "journal":
         Path(made[1]).write_bytes(b"")
     before = held(here)
-    path = asked.format(here=here)
+    path = asked.format(here=here).replace("/outside", str(outside))
     with pytest.raises(ParameterError, match="another file than those that the rows come from"):
         release.write(path)
     assert not release._started
@@ -109,6 +114,134 @@ def test_a_folder_is_no_file(here):
     with pytest.raises(ParameterError, match="not of a folder"):
         release.write("out.csv")
     assert not release._started
+
+
+@pytest.mark.parametrize("folder", ["plain", "data[1]"])
+@pytest.mark.parametrize("source", ["rows.csv", "rows.parquet", "*.csv", "rows.db/rows"])
+def test_a_source_is_known_from_another_folder(source, folder, here, monkeypatch):
+    """A relative path, also from a folder whose name reads as a pattern."""
+    place = here / folder
+    place.mkdir()
+    for name in ("rows.csv", "rows.parquet", "rows.db"):
+        Path(name).rename(place / name)
+    monkeypatch.chdir(place)
+    release = release_of(source)
+    release.to_arrow()
+    before = held(place)
+    monkeypatch.chdir(here)
+    (here / "link.csv").symlink_to(place / source.replace("*", "rows").removesuffix("/rows"))
+    with pytest.raises(ParameterError, match="another file than those that the rows come from"):
+        release.write("link.csv")
+    if source.endswith("csv"):
+        with pytest.raises(ParameterError, match="another file than those that the rows come from"):
+            release.write(place / "rows.csv")
+    assert held(place) == before
+
+
+def polars_of(read):
+    import polars
+
+    return read(polars)
+
+
+UPSTREAM = {
+    "relation": lambda: duckdb.sql("FROM 'rows.csv' WHERE k < 9"),
+    "relation by name": lambda: duckdb.sql('FROM "rows.csv"'),
+    "relation of a pattern": lambda: duckdb.sql("FROM 'rows*.csv'"),
+    "reader": lambda: duckdb.read_csv("rows.csv").filter("k < 9"),
+    "readers": lambda: duckdb.read_csv(["rows.csv"]),
+    "view of a connection": lambda: view().sql("FROM seen"),
+    "view of a database": lambda: "views.db/seen",
+    "lazy": lambda: polars_of(lambda polars: polars.scan_csv("rows.csv").filter(polars.col("k") < 9)),
+    "lazy pattern": lambda: polars_of(lambda polars: polars.scan_csv("rows*.csv")),
+}
+
+
+def view():
+    connection = duckdb.connect()
+    connection.execute("CREATE VIEW seen AS FROM 'rows.csv'")
+    return connection
+
+
+@pytest.mark.parametrize("link", [False, True])
+@pytest.mark.parametrize("case", UPSTREAM)
+def test_files_behind_what_is_computed_upstream_are_not_written_over(case, link, here):
+    with duckdb.connect("views.db") as database:
+        database.execute("CREATE VIEW seen AS FROM 'rows.csv'")
+    release = release_of(UPSTREAM[case]())
+    if link:
+        os.link("rows.csv", "out.csv")
+    before = held(here)
+    with pytest.raises(ParameterError, match="another file than those that the rows come from"):
+        release.write("out.csv" if link else "rows.csv")
+    assert not release._started
+    assert held(here) == before
+    release.write("other.csv")
+
+
+def test_nothing_is_left_on_the_connection_of_a_relation(here):
+    connection = view()
+    before = connection.sql("SELECT view_name, sql FROM duckdb_views()").fetchall()
+    release_of(connection.sql("FROM seen")).to_arrow()
+    assert connection.sql("SELECT view_name, sql FROM duckdb_views()").fetchall() == before
+
+
+def test_a_text_that_is_compared_with_is_no_file(here):
+    release = release_of(
+        duckdb.sql("FROM 'rows.parquet' WHERE k::VARCHAR NOT IN ('*', '.*', 'rows', 'out.csv')")
+    )
+    release.write("out.csv")
+    release.write("more.csv")
+
+
+def test_what_was_written_is_found_from_another_folder(here, monkeypatch):
+    release = release_of(ROWS)
+    release.write("out.csv")
+    monkeypatch.chdir(here / "more")
+    assert release.to_arrow().equals(pa.csv.read_csv(here / "out.csv"))
+
+
+@pytest.mark.parametrize("name", ["out.parquet", "out.csv", "out.json"])
+def test_a_file_may_be_written_again(name, here):
+    release = release_of(ROWS)
+    release.write(name)
+    first = Path(name).read_bytes()
+    release.write(name)
+    release.write(name)
+    assert Path(name).read_bytes() == first
+    assert release.to_arrow().num_rows == 7
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.png"])
+def test_a_pipe_is_not_replaced(name, here):
+    os.mkfifo(name)
+    release = release_of(ROWS)
+    with pytest.raises(ParameterError, match="plain file"):
+        bar_chart(release, name) if name == "out.png" else release.write(name)
+    assert not release._started
+    assert Path(name).is_fifo()
+
+
+def test_a_name_that_is_too_long_costs_nothing(here):
+    release = release_of(ROWS)
+    with pytest.raises(OSError, match="too long"):
+        release.write("x" * 252 + ".csv")
+    assert not release._started
+
+
+def test_a_child_forked_while_the_file_is_made_writes_nothing(here, fork, monkeypatch):
+    release, made = release_of(ROWS), os.open
+
+    def forks(*arguments, **options):
+        opened = made(*arguments, **options)
+        if str(arguments[0]).endswith(".part"):
+            fork.here()
+        return opened
+
+    monkeypatch.setattr(os, "open", forks)
+    assert fork.told(lambda: release.write("out.csv"), RefusalError) == ("refused", "went on")
+    assert release.to_arrow().equals(pa.csv.read_csv("out.csv"))
+    assert not list(here.glob("*.part"))
 
 
 def test_a_picture_replaces_no_source(here):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import os
 import pickle
-import signal
 import threading
 
 import pyarrow as pa
@@ -13,6 +12,9 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import BudgetError, RefusalError, SfumatoError
+from sfumato.query import output
+from sfumato.query import release as releases
+from sfumato.query.release import Release
 
 pytestmark = pytest.mark.noise_cannot_matter(
     "looks at one release are compared with each other, whatever was drawn"
@@ -107,36 +109,23 @@ def test_a_child_of_a_process_that_is_drawing_draws_nothing(in_child, monkeypatc
     assert shown(asked) == mine
 
 
+@pytest.mark.parametrize("at", [1, 3])
 @pytest.mark.parametrize("look", LOOKS)
-def test_a_fork_in_the_middle_goes_on_in_the_parent_alone(look, tmp_path, monkeypatch):
-    """As a handler of a signal forks: the child stands where its parent does."""
-    asked, parent, (reader, writer) = release(), os.getpid(), os.pipe()
-    drawn = type(asked)._noisy
+def test_a_fork_in_the_middle_goes_on_in_the_parent_alone(look, at, tmp_path, monkeypatch, fork):
+    """At the first batch, and at the last, when some were written."""
+    asked, drawn, seen = release(), Release._noisy, []
 
     def forks(self, batch):
-        child = os.fork()
-        if child == 0:
-            signal.alarm(60)
-        else:
-            os.waitpid(child, 0)
+        seen.append(len(batch))
+        if len(seen) == at:
+            fork.here()
         return drawn(self, batch)
 
-    monkeypatch.setattr(type(asked), "_noisy", forks)
-    told = b"went on"
-    try:
-        LOOKS[look](asked, tmp_path)
-    except RefusalError:
-        told = b"refused"
-    finally:
-        if os.getpid() != parent:
-            os.write(writer, told)
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
-        said = pipe.read()
-    # A file is closed by Arrow's threads, which a child has not: it may wait there until its alarm.
-    assert said == b"refused" or (look.startswith("write") and said == b"")
-    assert told == b"went on"
+    monkeypatch.setattr(Release, "_noisy", forks)
+    monkeypatch.setattr(releases, "BATCH_GROUPS", 3)
+    monkeypatch.setattr(output, "ROW_GROUP", 3)
+    assert fork.told(lambda: LOOKS[look](asked, tmp_path), RefusalError) == ("refused", "went on")
+    assert seen == [3, 3, 1]
     assert len(shown(asked)["k"]) == 7
     assert [file.suffix for file in tmp_path.iterdir()] in ([], [".parquet"], [".csv"])
 

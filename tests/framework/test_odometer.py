@@ -194,7 +194,7 @@ def test_a_draw_that_fails_has_been_paid():
         raise OSError("the source is gone")
 
     ledger = odometer(PureDP(), 1)
-    with pytest.raises(OSError):
+    with pytest.raises(QueryError, match="failed with a OSError"):
         ledger.ask(claimed(PureDP(), F(1), fail))
     assert ledger.remaining == 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from sfumato.errors import BudgetError, ParameterError
+from sfumato.errors import BudgetError, ParameterError, shown
 from sfumato.exact import as_fraction, as_int
 
 
@@ -12,7 +12,7 @@ def _number(value: object, name: str, admissible: str) -> Fraction:
     try:
         return as_fraction(value, name)
     except ParameterError:
-        raise BudgetError(f"{name} is {value!r}, but must be {admissible}") from None
+        raise BudgetError(f"{name} is {shown(value)}, but must be {admissible}") from None
 
 
 def admissible_epsilon(value: object, name: str = "epsilon") -> Fraction:
@@ -32,7 +32,7 @@ def admissible_epsilon(value: object, name: str = "epsilon") -> Fraction:
     admissible = "a finite number greater than 0"
     number = _number(value, name, admissible)
     if number <= 0:
-        raise BudgetError(f"{name} is {value!r}, but must be {admissible}")
+        raise BudgetError(f"{name} is {shown(value)}, but must be {admissible}")
     return number
 
 
@@ -54,7 +54,7 @@ def admissible_delta(value: object, name: str = "delta", *, zero: bool = True) -
     admissible = "at least 0 and less than 1" if zero else "greater than 0 and less than 1"
     number = _number(value, name, admissible)
     if not 0 <= number < 1 or (number == 0 and not zero):
-        raise BudgetError(f"{name} is {value!r}, but must be {admissible}")
+        raise BudgetError(f"{name} is {shown(value)}, but must be {admissible}")
     return number
 
 
@@ -63,7 +63,7 @@ def admissible_amount(value: object, name: str) -> Fraction:
     admissible = "a finite number of at least 0"
     number = _number(value, name, admissible)
     if number < 0:
-        raise BudgetError(f"{name} is {value!r}, but must be {admissible}")
+        raise BudgetError(f"{name} is {shown(value)}, but must be {admissible}")
     return number
 
 
@@ -71,5 +71,5 @@ def admissible_count(value: object, name: str) -> int:
     """Take how many times a mechanism runs: a whole number of at least 1."""
     number = as_int(value)
     if number is None or number < 1:
-        raise BudgetError(f"{name} is {value!r}, but must be a whole number of at least 1")
+        raise BudgetError(f"{name} is {shown(value)}, but must be a whole number of at least 1")
     return number

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import EngineError, ParameterError
-from sfumato.files import replacing
+from sfumato.files import checked_place, replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,10 +31,11 @@ MARKS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
 
 
 def checked_plot(path: str | Path) -> Path:
-    """Return the path, if its ending names a format, its folder is there and a chart can be drawn.
+    """Return the whole path, if its ending names a format, a file can be there and a chart can be drawn.
 
     Raises:
-        ParameterError: another ending, or no such folder.
+        ParameterError: another ending, no such folder, or something else than a file.
+        OSError: no file can have the name.
         EngineError: matplotlib is not installed.
     """
     from importlib.util import find_spec
@@ -42,10 +43,7 @@ def checked_plot(path: str | Path) -> Path:
     target = Path(path)
     if target.suffix.lower() not in FORMATS:
         raise ParameterError("plot path", str(path), "a name that ends in .png or .svg")
-    if not target.parent.is_dir():
-        raise ParameterError("plot path", str(path), "in a folder that exists")
-    if target.is_dir():
-        raise ParameterError("plot path", str(path), "the name of a file, not of a folder")
+    target = checked_place(target, "plot path")
     if find_spec("matplotlib") is None:
         raise EngineError("plot: matplotlib is not installed; install it with: pip install 'sfumato[plot]'")
     return target

@@ -142,7 +142,8 @@ class FileSecret(Secret):
     """A secret in a file that each worker can read and strangers cannot, in hexadecimal digits (64 or more).
 
     Args:
-        path: on a disk or a share that is mounted on each worker. The rights must be 0600, 0640 or fewer.
+        path: on a disk or a share that is mounted on each worker. The rights must be 0600, 0640 or fewer, and
+            the file that of the user whom the worker runs as, or of root.
     """
 
     path: str | os.PathLike[str]
@@ -157,6 +158,11 @@ class FileSecret(Secret):
             raise EngineError(f"{self.place}: it cannot be read ({error.strerror})") from None
         if text is None:
             raise EngineError(f"{self.place}: it is no plain file")
+        if os.name == "posix" and status.st_uid not in (0, os.geteuid()):
+            raise EngineError(
+                f"{self.place}: it belongs to another user than this process runs as, who may read and "
+                "change it; write chown, to this user or to root"
+            )
         if os.name == "posix" and status.st_mode & 0o037:
             raise EngineError(
                 f"{self.place}: others may read or change it, as its rights are "

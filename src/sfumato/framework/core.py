@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, overload
 
-from sfumato.errors import ParameterError, QueryError
+from sfumato.errors import ParameterError, QueryError, in_own_words
 from sfumato.exact import as_fraction
 from sfumato.framework.domains import AtomDomain, Domain, VectorDomain
 from sfumato.framework.measures import Measure
@@ -128,8 +128,19 @@ class Measurement:
         _check_space(self.name, "input", self.input_metric, self.input_domain)
 
     def __call__(self, value: Any) -> Any:
-        """Draw a release."""
-        return self.function(value)
+        """Draw a release.
+
+        Raises:
+            QueryError: the function fails, as it may on what is not in the input domain.
+        """
+        with in_own_words(self._failed, Exception):
+            return self.function(value)
+
+    def _failed(self, error: Exception) -> QueryError:
+        return QueryError(
+            f"{self.name} failed with a {type(error).__name__}, whose text is left out, as it may quote the "
+            f"data. What it is given must be in {self.input_domain}"
+        )
 
     def map(self, d_in: object) -> Any:
         """Return the privacy loss for inputs that are at most `d_in` apart."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sfumato.errors import BudgetError, ParameterError
+from sfumato.errors import BudgetError, ParameterError, shown
 from sfumato.exact import as_fraction, root_down, root_up
 
 
@@ -103,10 +103,10 @@ class ApproximateDP(Filter):
     def budget(self, value: Any) -> tuple[Fraction, Fraction]:
         """Take a pair of an epsilon of at least 0 and a delta in [0, 1)."""
         if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 2:
-            raise BudgetError(f"budget is {value!r}, but must be a pair (epsilon, delta)")
+            raise BudgetError(f"budget is {shown(value)}, but must be a pair (epsilon, delta)")
         epsilon, delta = _amount(value[0], "epsilon"), _amount(value[1], "delta")
         if delta >= 1:
-            raise BudgetError(f"delta is {value[1]!r}, but must be at least 0 and less than 1")
+            raise BudgetError(f"delta is {shown(value[1])}, but must be at least 0 and less than 1")
         return epsilon, delta
 
     def remaining(
@@ -151,5 +151,5 @@ def _amount(value: object, name: str) -> Fraction:
     except ParameterError:
         number = Fraction(-1)
     if number < 0:
-        raise BudgetError(f"{name} is {value!r}, but must be a finite number of at least 0")
+        raise BudgetError(f"{name} is {shown(value)}, but must be a finite number of at least 0")
     return number

@@ -101,7 +101,7 @@ class Odometer(Owned):
                     f"{_shown(self.remaining)} is left of the budget {_shown(self._budget)}"
                 )
             self._spent = total  # before the draw: a draw that fails has been paid
-        released = measurement.function(self._data)
+        released = measurement(self._data)
         self._check_home()  # a handler of a signal may have forked in the middle
         return released
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from sfumato.errors import ParameterError, QueryError
+from sfumato.errors import ParameterError, QueryError, shown
 from sfumato.exact import as_fraction
 
 Number = int | float | str | Fraction
@@ -157,7 +157,7 @@ def quantiles(
 
 def _column(function: str, column: object) -> str:
     if not isinstance(column, str):
-        raise QueryError(f"{function}: the column is {column!r}, but must be a column's name, as text")
+        raise QueryError(f"{function}: the column is {shown(column)}, but must be a column's name, as text")
     return column
 
 
@@ -167,21 +167,23 @@ def _bounds(
     if lower is None or upper is None:
         missing = " and ".join(n for n, v in (("lower", lower), ("upper", upper)) if v is None)
         raise QueryError(
-            f"{function}({column!r}): {missing} missing. Without bounds no noise is enough; write "
-            f"{function}({column!r}, lower=..., upper=...) with a range that is known beforehand, "
+            f"{function}({shown(column)}): {missing} missing. Without bounds no noise is enough; write "
+            f"{function}({shown(column)}, lower=..., upper=...) with a range that is known beforehand, "
             "not read from the data"
         )
-    low = as_fraction(lower, f"{function}({column!r}) lower")
-    high = as_fraction(upper, f"{function}({column!r}) upper")
+    low = as_fraction(lower, f"{function}({shown(column)}) lower")
+    high = as_fraction(upper, f"{function}({shown(column)}) upper")
     if low >= high:
-        raise ParameterError(f"{function}({column!r}) lower", lower, f"below upper, which is {upper!r}")
+        raise ParameterError(
+            f"{function}({shown(column)}) lower", lower, f"below upper, which is {shown(upper)}"
+        )
     # What float64 can still square, and tell apart.
     if max(abs(low), abs(high)) > 10**100 or high - low < Fraction(1, 10**100):
         raise ParameterError(
-            f"{function}({column!r}) bounds", (lower, upper), "between 1e-100 and 1e100 in size"
+            f"{function}({shown(column)}) bounds", (lower, upper), "between 1e-100 and 1e100 in size"
         )
     if (high - low) * 2**45 < max(abs(low), abs(high)):
         raise ParameterError(
-            f"{function}({column!r}) bounds", (lower, upper), "further apart, or nearer to zero"
+            f"{function}({shown(column)}) bounds", (lower, upper), "further apart, or nearer to zero"
         )
     return low, high

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from sfumato.errors import EngineError, ParameterError, RefusalError
-from sfumato.files import identity, replacing
+from sfumato.files import checked_place, identity, replacing
 
 FORMATS = (".parquet", ".csv", ".json")
 ROW_GROUP = 1 << 16
@@ -22,19 +22,16 @@ _OTHER = (
 
 
 def checked_path(path: str | Path) -> Path:
-    """Return the path, if its ending names a format and its folder is there.
+    """Return the whole path, if its ending names a format and a file can be there.
 
     Raises:
-        ParameterError: another ending, no such folder, or a folder itself.
+        ParameterError: another ending, no such folder, or something else than a file.
+        OSError: no file can have the name.
     """
     target = Path(path)
     if target.suffix.lower() not in FORMATS:
         raise ParameterError("output path", str(path), "a name that ends in .parquet, .csv or .json")
-    if not target.parent.is_dir():
-        raise ParameterError("output path", str(path), "in a folder that exists")
-    if target.is_dir():
-        raise ParameterError("output path", str(path), "the name of a file, not of a folder")
-    return target
+    return checked_place(target, "output path")
 
 
 def write(path: Path, batches: Iterator[pa.RecordBatch]) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from sfumato.budget import Loss, calibrate, gaussian_mu, split_delta
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
-from sfumato.errors import BudgetError, ParameterError, RefusalError
+from sfumato.errors import BudgetError, ParameterError, RefusalError, shown
 from sfumato.exact import positive_int, root_up
 from sfumato.framework import GroupedIntegers, RowsDomain, Transformation
 from sfumato.measurements.noise import NOISES, Law, NoiseKind
@@ -181,11 +181,11 @@ def _budget(epsilon: object, delta: object) -> tuple[Fraction, Fraction]:
     eps, dlt = admissible_epsilon(epsilon), admissible_delta(delta)
     if not SMALLEST_EPSILON <= eps <= LARGEST_EPSILON:
         raise BudgetError(
-            f"epsilon is {epsilon!r}, but must be between 1e-12 and 1,000,000: below, nothing is left to "
-            "see, and above, nothing is hidden"
+            f"epsilon is {shown(epsilon)}, but must be between 1e-12 and 1,000,000: below, nothing is left "
+            "to see, and above, nothing is hidden"
         )
     if 0 < dlt < SMALLEST_DELTA:
-        raise BudgetError(f"delta is {delta!r}, but must be 0 or at least 1e-300")
+        raise BudgetError(f"delta is {shown(delta)}, but must be 0 or at least 1e-300")
     return eps, dlt
 
 

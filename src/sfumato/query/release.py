@@ -143,7 +143,9 @@ class Release(Owned):
             if kept is None and self._written is not None:
                 if confidence is not None:
                     raise RefusalError(_NOT_KEPT)
-                output.write(target, iter(output.read(*self._written).to_batches()))
+                # Kept, as the file may be the one that is replaced.
+                self._table = output.read(*self._written) if self._table is None else self._table
+                output.write(target, iter(self._table.to_batches()))
                 return
             written = output.write(target, self._outputs(kept, confidence))
             if kept is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sfumato.errors import ColumnError, ParameterError, QueryError
+from sfumato.errors import ColumnError, ParameterError, QueryError, shown
 from sfumato.exact import positive_int
 from sfumato.query.aggregates import Aggregate, BoundedAggregate, CountPrivacyUnits, CountRows, Quantiles, Sum
 from sfumato.query.engine import Derive, Engine, ExactQuery, Filter, Kind, Schema, Step
@@ -148,7 +148,7 @@ class Question:
         for name, aggregate in self.aggregates:
             if not isinstance(aggregate, Aggregate):
                 raise QueryError(
-                    f"agg: {name} is {aggregate!r}, which is not a private aggregate; there are count, "
+                    f"agg: {name} is {shown(aggregate)}, which is not a private aggregate; there are count, "
                     "count_units, sum, mean, variance, stddev and quantiles"
                 )
             _check_column(name, aggregate, schema)
@@ -315,5 +315,7 @@ def _check_names(names: list[str]) -> None:
 
 def _text(where: str, expression: object) -> str:
     if not isinstance(expression, str) or not expression.strip():
-        raise QueryError(f"{where}: {expression!r} is not a SQL expression; write text such as 'age >= 25'")
+        raise QueryError(
+            f"{where}: {shown(expression)} is not a SQL expression; write text such as 'age >= 25'"
+        )
     return expression

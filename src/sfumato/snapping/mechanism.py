@@ -392,8 +392,10 @@ def _scalar(value: object) -> Fraction | float:
         value = value.item()
     if isinstance(value, float):
         if isnan(value):
-            raise ParameterError("value", value, "a number, not NaN")
+            raise ParameterError("value", "NaN", "a number")
         return value
     if not isinstance(value, (int, Fraction, Decimal)):
-        raise ParameterError("value", value, "a number, or an array of them")
-    return as_fraction(value, "value")
+        raise ParameterError("value", type(value).__name__, "a number, or an array of them")
+    if isinstance(value, Decimal) and not value.is_finite():
+        raise ParameterError("value", "a Decimal that is none", "a finite number")
+    return Fraction(value)

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import gmpy2
 
-from sfumato.errors import ParameterError
+from sfumato.errors import ParameterError, shown
 from sfumato.exact import as_fraction, positive, round_up
 from sfumato.noise.standard import directed
 
@@ -105,7 +105,7 @@ def statistic(
     """Take and check everything but epsilon."""
     low, high = as_fraction(lower, "lower"), as_fraction(upper, "upper")
     if low >= high:
-        raise ParameterError("lower", lower, f"below upper, which is {upper!r}")
+        raise ParameterError("lower", lower, f"below upper, which is {shown(upper)}")
     part = as_fraction(gamma, "gamma")
     if not 0 < part <= 1:
         raise ParameterError("gamma", gamma, "above 0 and at most 1")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sfumato.errors import ParameterError
+from sfumato.errors import ParameterError, shown
 from sfumato.exact import Number, as_fraction, positive, positive_int, round_down, round_up
 from sfumato.framework import (
     AtomDomain,
@@ -250,7 +250,7 @@ def _size(size: int, least: int = 1) -> int:
 def _bounds(lower: Number, upper: Number, name: str = "lower") -> tuple[Fraction, Fraction]:
     low, high = as_fraction(lower, "lower"), as_fraction(upper, "upper")
     if low >= high:
-        raise ParameterError(name, lower, f"below the upper bound, which is {upper!r}")
+        raise ParameterError(name, lower, f"below the upper bound, which is {shown(upper)}")
     return low, high
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
-from sfumato.errors import BudgetError
+from sfumato.errors import BudgetError, shown
 from sfumato.ownership import Owned
 
 
@@ -61,7 +61,7 @@ class Budget(Owned):
             ):
                 if asked > left:
                     raise BudgetError(
-                        f"{name}={given!r} is more than is left of the budget: {float(left):g}, so that "
+                        f"{name}={shown(given)} is more than is left of the budget: {float(left):g}, so that "
                         f"{float(asked - left):g} is lacking. A float is taken as exactly its binary value: "
                         "give shares that add up to the budget as texts ('0.1') or Fractions"
                     )

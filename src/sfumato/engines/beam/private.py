@@ -14,7 +14,7 @@ from sfumato.engines.beam.once import Stays
 from sfumato.engines.beam.release import check_collection
 from sfumato.engines.beam.values import written
 from sfumato.engines.secret import Secret
-from sfumato.errors import ParameterError, QueryError
+from sfumato.errors import ParameterError, QueryError, shown
 
 # A unit as text, and what belongs to it.
 Owned = tuple[str, Any]
@@ -82,8 +82,9 @@ class PrivateCollection:
         inner = getattr(aggregation, "transform", aggregation)
         if not isinstance(inner, Aggregation):
             raise QueryError(
-                f"a private collection does not give its rows to {aggregation!r}; apply Count, CountUnits, "
-                "Sum, Mean, Variance, Quantiles or SelectGroups, or use its map, filter and flat_map"
+                f"a private collection does not give its rows to {shown(aggregation)}; apply Count, "
+                "CountUnits, Sum, Mean, Variance, Quantiles or SelectGroups, or use its map, filter and "
+                "flat_map"
             )
         return self._owned | label >> inner.drawing_on(self._budget, self._secret)
 

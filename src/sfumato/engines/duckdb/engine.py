@@ -233,11 +233,13 @@ class DuckDBEngine(Owned):
 
 def batches(connection: duckdb.DuckDBPyConnection, text: str, batch_rows: int) -> Iterator[pa.RecordBatch]:
     """Yield what a query gives; at least one batch, be it empty."""
-    reader = connection.sql(text).to_arrow_reader(batch_rows)
+    reader = spill.keep(connection.sql(text).to_arrow_reader(batch_rows))
     first = next(reader, None)
     # Arrow imports pandas to make a batch of a list, which takes longer than a small query.
     yield pa.RecordBatch.from_pylist([], schema=reader.schema) if first is None else first
-    yield from reader
+    # Not `yield from`, which closes the reader with this generator: a forked child may wait there for ever.
+    for batch in reader:  # noqa: UP028
+        yield batch
 
 
 def _column(declared: str, missing: bool) -> Column:

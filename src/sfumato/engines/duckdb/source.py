@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
+from sfumato.engines.duckdb import spill
+
 ROWS = "source_rows"
 
 
@@ -40,7 +42,7 @@ class Source:
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """Return a cursor that sees the relation; what is registered belongs to one cursor alone."""
-        cursor = self.connection.cursor()
+        cursor = spill.keep(self.connection.cursor())
         if self.table is not None:
             cursor.register(ROWS, self.table)
         return cursor

@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from sfumato.engines.duckdb import declared, spill
+from sfumato.engines.duckdb import behind, declared, spill
 from sfumato.engines.duckdb.frames import of_pandas
 from sfumato.engines.duckdb.harmless import described, harmless, harmless_table, may_become_null, within_types
 from sfumato.engines.duckdb.parquet import ParquetFiles
@@ -22,6 +22,7 @@ from sfumato.engines.duckdb.source import ROWS, Source, no_rows
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.engines.duckdb.text_files import open_csv, open_json
 from sfumato.errors import EngineError, in_own_words, nearest
+from sfumato.files import whole_source
 
 PARQUET, CSV, JSON = (".parquet", ".pq"), (".csv", ".tsv"), (".json", ".jsonl", ".ndjson")
 READERS = (*PARQUET, *CSV, *JSON)
@@ -100,7 +101,7 @@ def open_source(source: Any, timezone: str | None = None, types: object = None) 
         return _open_arrow("Arrow batch", pa.Table.from_batches([source]))
     match type(source).__module__.partition(".")[0], type(source).__name__:
         case "polars", "LazyFrame":
-            return open_source(_collected(source))
+            return replace(open_source(_collected(source)), files=behind.lazy(source))
         case "polars", "DataFrame":
             return _open_frame("Polars frame", source, lambda frame: frame.to_arrow())
     raise EngineError(
@@ -260,7 +261,7 @@ def _open_relation(relation: duckdb.DuckDBPyRelation) -> Source:
                 copy(cursor)
 
     def copy(cursor: duckdb.DuckDBPyConnection) -> None:
-        batches = relation.to_arrow_reader()
+        batches = spill.keep(relation.to_arrow_reader())
         typed = (
             pa.RecordBatch.from_arrays([harmless(c) for c in batch.columns], schema=batch.schema)
             for batch in batches
@@ -270,7 +271,7 @@ def _open_relation(relation: duckdb.DuckDBPyRelation) -> Source:
         cursor.execute(f"INSERT INTO {ROWS} FROM {rows}").fetchall()
         loaded.append(True)
 
-    return Source("DuckDB relation", ROWS, connection, pending=load)
+    return Source("DuckDB relation", ROWS, connection, pending=load, files=behind.relation(relation))
 
 
 def _schema_of(relation: duckdb.DuckDBPyRelation) -> pa.Schema:
@@ -307,13 +308,13 @@ def _open_path(path: str, types: object) -> Source:
     connection = connect()
     if suffix in PARQUET:
         declared.refuse_types(types, "Parquet")
-        return replace(ParquetFiles(path, files).source(connection), files=(path,))
+        return replace(ParquetFiles(path, files).source(connection), files=(whole_source(path),))
     wanted = declared.checked_types(types, connection)
     if suffix in CSV:
         opened = open_csv(path, files, "\t" if suffix == ".tsv" else None, wanted, connection)
     else:
         opened = open_json(path, files, wanted, connection)
-    return replace(opened, files=(path,))
+    return replace(opened, files=(whole_source(path),))
 
 
 def _database(path: str) -> tuple[str, str, str]:
@@ -352,7 +353,9 @@ def _open_database(file: str, table: str) -> Source:
     complete = frozenset(never_null) - {r[0] for r in rows if r[1] in ("FLOAT", "DOUBLE")}
     # DuckDB itself stores text unseen that came from Arrow.
     within = within_types(relation, [(r[0], r[1]) for r in rows], check_text=True)
-    return Source(f"{file}/{table}", within, connection, complete, files=(file,))
+    return Source(
+        f"{file}/{table}", within, connection, complete, files=(whole_source(file), *behind.views(connection))
+    )
 
 
 def _attached(connection: duckdb.DuckDBPyConnection, file: str) -> bool:

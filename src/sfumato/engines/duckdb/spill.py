@@ -16,8 +16,10 @@ import threading
 import weakref
 from dataclasses import dataclass
 from multiprocessing.util import Finalize
+from typing import Any, TypeVar
 
 import duckdb
+import pyarrow as pa
 
 from sfumato.errors import EngineError
 
@@ -28,6 +30,7 @@ except ImportError:  # pragma: no cover - Windows, which has neither these locks
 
 # A folder has the first name until it is locked: what has the second and no lock is of a dead process.
 NEW, LOCKED = "sfumato-new-", "sfumato-spill-"
+Kept = TypeVar("Kept", duckdb.DuckDBPyConnection, pa.RecordBatchReader)
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 
@@ -43,7 +46,7 @@ _mine: _Folder | None = None
 _inside: str | None = None
 _making = threading.Lock()
 _numbers = itertools.count()
-_databases: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()
+_kept: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def inside(folder: str | None) -> None:
@@ -90,9 +93,13 @@ def ready() -> str:
         return _mine.path
 
 
-def keep(database: duckdb.DuckDBPyConnection) -> None:
-    """Let no forked child close a database: it would empty the files that its parent has spilled to."""
-    _databases.add(database)
+def keep(thing: Kept) -> Kept:
+    """Let no forked child close a database, or what reads from one.
+
+    It would empty the files that its parent has spilled to, or wait for threads that it has not.
+    """
+    _kept.add(thing)
+    return thing
 
 
 def sweep() -> None:
@@ -152,14 +159,14 @@ def _close(folder: _Folder) -> None:
 
 
 def _forget() -> None:
-    """In a forked child: the folder, its lock and the databases are the parent's."""
+    """In a forked child: the folder, its lock, the databases and what reads from them are the parent's."""
     global _mine, _making
     # A lock ends when all have closed it.
     if _mine is not None:
         _close(_mine)
     _mine, _making = None, threading.Lock()
-    for database in list(_databases):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(database))
+    for thing in list(_kept):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
 if hasattr(os, "register_at_fork"):

@@ -23,6 +23,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.engine import DuckDBEngine, batches
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS
 from sfumato.engines.duckdb.harmless import described, harmless, within_types
@@ -223,7 +224,7 @@ def _payloads(connection: duckdb.DuckDBPyConnection, text: str) -> Iterator[Payl
     # In order of shards, as a stream has a head of its own: many shards would be many small parts.
     waiting: list[pa.RecordBatch] = []
     of = size = 0
-    for batch in connection.sql(f"FROM ({text}) ORDER BY shard").to_arrow_reader(BATCH_ROWS):
+    for batch in spill.keep(connection.sql(f"FROM ({text}) ORDER BY shard").to_arrow_reader(BATCH_ROWS)):
         shard = int64_values(batch.column(0))
         starts = np.flatnonzero(np.diff(shard, prepend=-1))
         for start, end in zip(starts, [*starts[1:], len(shard)], strict=True):

@@ -35,7 +35,7 @@ def opened(zone: str) -> Iterator[duckdb.DuckDBPyConnection]:
     """
     spill.ready()
     with _databases(process()).one(zone) as database, database.cursor() as connection:
-        yield connection
+        yield spill.keep(connection)
 
 
 def stages_at_once(memory: int, cores: int) -> int:

@@ -17,9 +17,9 @@ from sfumato.engines.distributed import DistributedEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.spark.columns import arrow_rows, spark_outputs
 from sfumato.engines.spark.pinned import pinned
-from sfumato.engines.spark.tasks import PARTS, Merge, Partials, Totals, shipped
+from sfumato.engines.spark.tasks import LACKING, PARTS, Merge, Partials, Totals, shipped
 from sfumato.engines.work import Work
-from sfumato.errors import EngineError, ParameterError
+from sfumato.errors import EngineError, ParameterError, in_own_words
 from sfumato.query.engine import ExactQuery
 
 if TYPE_CHECKING:
@@ -65,11 +65,12 @@ class SparkEngine(DistributedEngine):
             confidence: also give error bars, in columns named `<output>_error`.
             unsafe_words: refused here; the noise of a batch follows from a secret of the release.
         Raises:
-            EngineError: this is a micro-batch of a stream.
+            EngineError: this is a micro-batch of a stream; or Spark stops, while it plans or while it runs.
         """
         self._refuse(unsafe_words)
         _check_no_micro_batch(self._frame)
-        return pinned(self.released(self.work(plan, confidence)))
+        with in_own_words(_stopped, Exception):
+            return pinned(self.released(self.work(plan, confidence)))
 
     def work(self, plan: Plan, confidence: float | None = None) -> Work:
         """Return what the workers will do for one release; it holds the secret of the release."""
@@ -126,6 +127,19 @@ class SparkEngine(DistributedEngine):
         seeds = self._frame.sparkSession.range(stages.group_shards)
         empty = seeds.selectExpr("CAST(id AS INT) AS shard", "CAST('' AS BINARY) AS data")
         return self._totals(stages).union(empty).repartitionById(stages.group_shards, "shard")
+
+
+def _stopped(error: Exception) -> EngineError:
+    """Tell what Spark stopped at, without its text, which quotes rows where a cast or a reader stops."""
+    found = getattr(error, "getCondition", lambda: None)()
+    what = " ".join(filter(None, [type(error).__name__, found]))
+    lacking = LACKING.search(str(error))
+    return EngineError(
+        f"Spark stopped at a {what}"
+        + (f": {lacking[0]}" if lacking else "")
+        + ". All else that it says is left out, as it may quote rows; its logs, and the same frame written "
+        "elsewhere, show it"
+    )
 
 
 def _check_frame(frame: DataFrame) -> None:

@@ -5,18 +5,26 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from sfumato.errors import ColumnError, EngineError, ParameterError
+from sfumato.errors import ColumnError, EngineError, ParameterError, in_own_words
 
 WHERE = "stratified_proportion"
 
 
+def _unreadable(error: Exception) -> EngineError:
+    kind = type(error).__name__
+    return EngineError(
+        f"{WHERE}: the table cannot be read: {kind}, whose text is left out, as it may quote rows"
+    )
+
+
+@in_own_words(_unreadable, Exception)
 def read_answers(table: Any, stratum: str, answer: str, yes: Any) -> dict[Hashable, list[bool | None]]:
     """Return, for each stratum of the table, who said yes: True, False, or None where there is no answer.
 
     Raises:
         ColumnError: a column is unknown, or of a declared type that holds no answers.
         ParameterError: `yes` does not fit the declared type, or is missing where it is not boolean.
-        EngineError: the table is of an unknown kind, or its columns differ in length.
+        EngineError: the table is of an unknown kind, or cannot be read, or its columns differ in length.
 
     >>> read_answers({"s": [1, 1, 2], "a": ["y", None, "n"]}, "s", "a", "y")
     {1: [True, None], 2: [False]}

@@ -206,11 +206,11 @@ def stratified_proportion(
 
 
 def _check_strata(strata: tuple[Hashable, ...], groups: Mapping[Hashable, Any]) -> None:
-    # Strata are public, so that errors may name them.
-    unknown = [name for name in groups if name not in strata]
-    if unknown:
+    # Strata are public; what stands in a column that was taken for theirs may not be.
+    if any(name not in strata for name in groups):
         raise QueryError(
-            f"{WHERE}: population says nothing of the strata {unknown[:10]!r}; it has {list(strata)[:10]!r}"
+            f"{WHERE}: population says nothing of strata that are in the table; it has "
+            f"{list(strata)[:10]!r}. Name all that stand in the column, and look whether it is the right one"
         )
     absent = [name for name in strata if name not in groups]
     if absent:

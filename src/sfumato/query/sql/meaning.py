@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
-from sfumato.errors import QueryError, SqlError, nearest
+from sfumato.errors import QueryError, SqlError, nearest, shown
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate, CountPrivacyUnits, Sum
 from sfumato.query.sql.options import read_options
@@ -49,7 +49,7 @@ def parse(text: str) -> SqlQuery:
     ('max_rows_per_group was not given: a privacy unit counts as at most 1 row in a group.',)
     """
     if not isinstance(text, str):
-        raise QueryError(f"sql: the question is {text!r}, but must be SQL text")
+        raise QueryError(f"sql: the question is {shown(text)}, but must be SQL text")
     return _Reading(read(text)).query()
 
 
