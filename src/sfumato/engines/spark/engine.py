@@ -16,10 +16,11 @@ import pyarrow as pa
 from sfumato.engines.distributed import DistributedEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.spark.columns import arrow_rows, spark_outputs
+from sfumato.engines.spark.failures import failed
 from sfumato.engines.spark.pinned import pinned
 from sfumato.engines.spark.tasks import PARTS, Merge, Partials, Totals, shipped
 from sfumato.engines.work import Work
-from sfumato.errors import EngineError, ParameterError
+from sfumato.errors import EngineError, ParameterError, in_own_words
 from sfumato.query.engine import ExactQuery
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class SparkEngine(DistributedEngine):
         rows, zone = arrow_rows(frame), str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
         super().__init__(rows, zone)
 
+    @in_own_words(failed, Exception)
     def release(
         self, plan: Plan, *, confidence: float | None = None, unsafe_words: Words | None = None
     ) -> DataFrame:
@@ -65,10 +67,11 @@ class SparkEngine(DistributedEngine):
             confidence: also give error bars, in columns named `<output>_error`.
             unsafe_words: refused here; the noise of a batch follows from a secret of the release.
         Raises:
-            EngineError: this is a micro-batch of a stream.
+            EngineError: this is a micro-batch of a stream, its session has ended, or Spark's job failed; in
+                words of ours alone, as those of Spark quote rows.
         """
         self._refuse(unsafe_words)
-        _check_no_micro_batch(self._frame)
+        _check_session(self._frame)
         return pinned(self.released(self.work(plan, confidence)))
 
     def work(self, plan: Plan, confidence: float | None = None) -> Work:
@@ -143,16 +146,19 @@ def _check_frame(frame: DataFrame) -> None:
     version = frame.sparkSession.version
     if _numbers(version) < _numbers(_OLDEST):
         raise EngineError(f"scan: the data frame is of Spark {version}, but {_OLDEST} or newer is needed")
+    _check_session(frame)
     if frame.isStreaming:
         raise EngineError(
             "scan: the data frame is a stream, which never ends; a release needs all rows of a unit. Write "
             "it to a table, and release from that"
         )
-    _check_no_micro_batch(frame)
 
 
-def _check_no_micro_batch(frame: DataFrame) -> None:
-    """Refuse what a stream runs for each of its batches, again and again, and perhaps twice for one."""
+def _check_session(frame: DataFrame) -> None:
+    """Refuse a session that has ended, and what a stream runs for each batch, perhaps twice for one."""
+    running = frame.sparkSession.sparkContext._jsc
+    if running is None or running.sc().isStopped():
+        raise EngineError("scan: the data frame's Spark session has ended; read the rows in one that runs")
     if frame.sparkSession.sparkContext.getLocalProperty(_MICRO_BATCH) is not None:
         raise EngineError(
             "scan: inside foreachBatch, each micro-batch would be a release of its own, whose units come "
