@@ -111,4 +111,5 @@ def _codes(keys: pa.Array) -> np.ndarray:
         keys = pc.if_else(pc.equal(keys, 0), pa.scalar(0, keys.type), keys)
     if keys.type.num_fields:  # Arrow numbers no nested values; zeros of both signs have one text then
         keys = pa.array([repr(key).replace("-0.0", "0.0") for key in keys.to_pylist()], pa.string())
-    return keys.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    codes: np.ndarray = keys.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return codes
