@@ -19,7 +19,8 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.engines.spark.engine import SparkEngine, _stopped
+from sfumato.engines.spark.engine import SparkEngine
+from sfumato.engines.spark.failures import failed
 from sfumato.engines.spark.tasks import _by_shard, shipped
 from sfumato.engines.work import Work
 from sfumato.errors import ColumnError, EngineError, ParameterError, QueryError, SfumatoError
@@ -537,7 +538,7 @@ CARELESS = {
 def test_what_spark_stops_at_is_not_told(case, frame_of):
     frame = CARELESS[case](frame_of(pa.table({"id": [1, 2], "k": [MARK, "b"]})))
     asked = sf.scan(frame, privacy_unit="id").bound(rows=1).agg(n=sf.sum("v", lower=0, upper=1))
-    with pytest.raises(EngineError, match="Spark stopped at a") as caught:
+    with pytest.raises(EngineError, match="Spark's job failed at a") as caught:
         asked.release(epsilon=1)
     assert caught.value.__cause__ is caught.value.__context__ is None
     assert MARK not in "".join(traceback.format_exception(caught.value))
@@ -545,6 +546,6 @@ def test_what_spark_stops_at_is_not_told(case, frame_of):
 
 def test_what_workers_lack_is_told():
     lacking = "Spark's Python workers lack the module 'a.b'; install sfumato and what it needs where they run"
-    told = str(_stopped(ValueError(f"{MARK}\nRuntimeError: {lacking}\n{MARK}")))
-    assert "lack the module 'a.b'; install sfumato" in told
+    told = str(failed(ValueError(f"{MARK}\nRuntimeError: {lacking}\n{MARK}")))
+    assert "lack the module 'a.b'" in told and "docs/spark.md, Install" in told
     assert MARK not in told

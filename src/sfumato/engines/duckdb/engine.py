@@ -244,15 +244,16 @@ def batches(connection: duckdb.DuckDBPyConnection, text: str, batch_rows: int) -
 
 def _column(declared: str, missing: bool) -> Column:
     type_name = without_labels(declared)
-    if type_name in _INTEGERS:
+    if type_name.endswith("]") or type_name.startswith(_OPAQUE):  # also DECIMAL(9,2)[]
+        kind = Kind.OPAQUE
+    elif type_name in _INTEGERS:
         kind = Kind.INTEGER
     elif type_name in ("FLOAT", "DOUBLE") or type_name.startswith("DECIMAL"):
         kind = Kind.REAL
     elif type_name == "BOOLEAN":
         kind = Kind.BOOLEAN
     else:
-        opaque = type_name.endswith("]") or type_name.startswith(_OPAQUE)
-        kind = Kind.OPAQUE if opaque else Kind.OTHER
+        kind = Kind.OTHER
     return Column(kind, type_name, missing, None if type_name == declared else declared)
 
 

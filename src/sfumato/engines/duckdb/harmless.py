@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sfumato.engines.duckdb.nested import has_map, is_nested, within_nested, without_equal_keys
 from sfumato.engines.duckdb.text import identifier
 
 # Only a slice that holds something bad is looked at value by value.
@@ -31,7 +32,8 @@ def within_types(relation: str, described: Iterable[tuple[str, str]], *, check_t
     """Return what stands behind FROM such that each value is one that its type has.
 
     Dates and times are those of the years 1 to 9999, or infinite; times of day those of one day; decimals
-    have no more digits than declared; JSON is well formed. Others are NULL. Times are whole microseconds.
+    have no more digits than declared; JSON is well formed. Others are NULL, also inside of
+    lists, structs and maps. Times are whole microseconds.
 
     Args:
         relation: what stands behind FROM now.
@@ -48,7 +50,7 @@ def within_types(relation: str, described: Iterable[tuple[str, str]], *, check_t
 
 def may_become_null(kind: str) -> bool:
     """Whether a value of a DuckDB type that is there may be read as NULL."""
-    return kind == "VARCHAR" or _within("x", kind, False) is not None
+    return kind == "VARCHAR" or is_nested(kind) or _within("x", kind, False) is not None
 
 
 def _within(name: str, kind: str, check_text: bool) -> str | None:
@@ -73,6 +75,8 @@ def _within(name: str, kind: str, check_text: bool) -> str | None:
         return f"CASE WHEN {name} BETWEEN -{bound} AND {bound} THEN {name} END"
     if kind == "JSON":
         return f"CASE WHEN json_valid({name}) THEN {name} END"
+    if is_nested(kind):
+        return within_nested(name, kind, lambda value, of: _within(value, of, False))
     return None
 
 
@@ -93,8 +97,9 @@ def harmless_table(table: pa.Table, columns: Sequence[str]) -> pa.Table:
 def harmless(column: pa.Array) -> pa.Array:
     """Return a column of the same type that DuckDB can read, whatever is in it.
 
-    Text that is not UTF-8 is NULL; so is a list, struct or map that holds some. A time in seconds or
-    milliseconds that does not fit microseconds is NULL too; inside of a list, struct or map it is another.
+    Text that is not UTF-8 is NULL, and so is a list, struct or map that holds some, or a map with a key
+    twice. A time in seconds or milliseconds that does not fit microseconds is NULL too; inside of a list,
+    struct or map it is another.
 
     >>> harmless(pa.array([b"a", b"\\xff"]).view(pa.string())).to_pylist()
     ['a', None]
@@ -113,6 +118,7 @@ def harmless(column: pa.Array) -> pa.Array:
     if not _is_text(kind):
         plain = _plain(kind)
         column = column if plain == kind else column.cast(plain, safe=False).cast(kind, safe=False)
+        column = without_equal_keys(column)
     if _is_utf8(column):
         return column
     pieces = (_rows(column, i, SLICE_ROWS) for i in range(0, len(column), SLICE_ROWS))
@@ -141,7 +147,7 @@ def _needs_care(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return _needs_care(kind.value_type)
     if kind.num_fields:
-        return any(_needs_care(kind.field(i).type) for i in range(kind.num_fields))
+        return has_map(kind) or any(_needs_care(kind.field(i).type) for i in range(kind.num_fields))
     return _is_text(kind) or _coarse(kind)
 
 

@@ -16,8 +16,9 @@ import pyarrow as pa
 from sfumato.engines.distributed import DistributedEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.spark.columns import arrow_rows, spark_outputs
+from sfumato.engines.spark.failures import failed
 from sfumato.engines.spark.pinned import pinned
-from sfumato.engines.spark.tasks import LACKING, PARTS, Merge, Partials, Totals, shipped
+from sfumato.engines.spark.tasks import PARTS, Merge, Partials, Totals, shipped
 from sfumato.engines.work import Work
 from sfumato.errors import EngineError, ParameterError, in_own_words
 from sfumato.query.engine import ExactQuery
@@ -55,6 +56,7 @@ class SparkEngine(DistributedEngine):
         rows, zone = arrow_rows(frame), str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
         super().__init__(rows, zone)
 
+    @in_own_words(failed, Exception)
     def release(
         self, plan: Plan, *, confidence: float | None = None, unsafe_words: Words | None = None
     ) -> DataFrame:
@@ -65,12 +67,12 @@ class SparkEngine(DistributedEngine):
             confidence: also give error bars, in columns named `<output>_error`.
             unsafe_words: refused here; the noise of a batch follows from a secret of the release.
         Raises:
-            EngineError: this is a micro-batch of a stream; or Spark stops, while it plans or while it runs.
+            EngineError: this is a micro-batch of a stream, its session has ended, or Spark's job failed; in
+                words of ours alone, as those of Spark quote rows.
         """
         self._refuse(unsafe_words)
-        _check_no_micro_batch(self._frame)
-        with in_own_words(_stopped, Exception):
-            return pinned(self.released(self.work(plan, confidence)))
+        _check_session(self._frame)
+        return pinned(self.released(self.work(plan, confidence)))
 
     def work(self, plan: Plan, confidence: float | None = None) -> Work:
         """Return what the workers will do for one release; it holds the secret of the release."""
@@ -129,19 +131,6 @@ class SparkEngine(DistributedEngine):
         return self._totals(stages).union(empty).repartitionById(stages.group_shards, "shard")
 
 
-def _stopped(error: Exception) -> EngineError:
-    """Tell what Spark stopped at, without its text, which quotes rows where a cast or a reader stops."""
-    found = getattr(error, "getCondition", lambda: None)()
-    what = " ".join(filter(None, [type(error).__name__, found]))
-    lacking = LACKING.search(str(error))
-    return EngineError(
-        f"Spark stopped at a {what}"
-        + (f": {lacking[0]}" if lacking else "")
-        + ". All else that it says is left out, as it may quote rows; its logs, and the same frame written "
-        "elsewhere, show it"
-    )
-
-
 def _check_frame(frame: DataFrame) -> None:
     module = type(frame).__module__
     # A column of Spark has whatever attribute it is asked for.
@@ -157,16 +146,19 @@ def _check_frame(frame: DataFrame) -> None:
     version = frame.sparkSession.version
     if _numbers(version) < _numbers(_OLDEST):
         raise EngineError(f"scan: the data frame is of Spark {version}, but {_OLDEST} or newer is needed")
+    _check_session(frame)
     if frame.isStreaming:
         raise EngineError(
             "scan: the data frame is a stream, which never ends; a release needs all rows of a unit. Write "
             "it to a table, and release from that"
         )
-    _check_no_micro_batch(frame)
 
 
-def _check_no_micro_batch(frame: DataFrame) -> None:
-    """Refuse what a stream runs for each of its batches, again and again, and perhaps twice for one."""
+def _check_session(frame: DataFrame) -> None:
+    """Refuse a session that has ended, and what a stream runs for each batch, perhaps twice for one."""
+    running = frame.sparkSession.sparkContext._jsc
+    if running is None or running.sc().isStopped():
+        raise EngineError("scan: the data frame's Spark session has ended; read the rows in one that runs")
     if frame.sparkSession.sparkContext.getLocalProperty(_MICRO_BATCH) is not None:
         raise EngineError(
             "scan: inside foreachBatch, each micro-batch would be a release of its own, whose units come "

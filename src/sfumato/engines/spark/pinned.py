@@ -24,7 +24,7 @@ def pinned(frame: DataFrame) -> DataFrame:
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
     session = frame.sparkSession
-    alone = session.sparkContext.master.startswith("local")
+    alone = session.sparkContext._jsc.sc().isLocal()
     kept = frame.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY if alone else StorageLevel.DISK_ONLY_2)
     # Spark would go on to plan joins, and so the files and the order of what is made of the release, by an
     # estimate that comes down from the size of the rows. Of a bare RDD it has none.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -16,11 +15,6 @@ from sfumato.engines.work import Work
 from sfumato.errors import EngineError
 
 PARTS = "shard int, data binary"
-# What a worker says for which something must be installed there; it quotes nothing but names.
-LACKING = re.compile(
-    r"Spark's Python workers lack the module '[\w.]{1,99}'; install sfumato and what it needs"
-    r"|a worker has DuckDB [\w.]{1,20}, but the release was made with [\w.]{1,20}"
-)
 _PART_SCHEMA = pa.schema([("shard", pa.int32()), ("data", pa.binary())])
 
 Batches = Iterator[pa.RecordBatch]
