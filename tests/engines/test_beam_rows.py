@@ -124,7 +124,7 @@ class Indexed:
 def test_a_row_is_the_same_whatever_is_beside_it(name, other):
     """Also where a column is called as what each dictionary or tuple can do."""
     columns = Columns(pa.schema([(name, pa.int64())]))
-    rows = [{name: 5}, collections.namedtuple("Named", [name])(5), Indexed()]  # noqa: PYI024
+    rows = [{name: 5}, collections.namedtuple("Named", [name])(5), Indexed()]
     both = [value for batch in columns.of_rows([*rows, other]) for value in batch.column(0).to_pylist()]
     assert both == [5, 5, 5 if name in ("x", "items") else None, None]
 

@@ -194,7 +194,7 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
         values = list(map(_unboxed, values))
     if _has_map(kind):
         values = [value if _sound(value, kind) else None for value in values]
-    # Asked for integers, Arrow cuts 1.5 to 1; not asked, it follows a list that holds itself until it crashes.
+    # Asked for integers, Arrow cuts 1.5 to 1; not asked, it follows a list in itself to the crash.
     if not pa.types.is_integer(kind) or set(map(type, values)) <= _INTEGERS:
         with suppress(Exception):  # of a value that does not fit
             return pa.array(values, kind)
