@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import duckdb
 import numpy as np
@@ -31,7 +32,8 @@ def within_types(relation: str, described: Iterable[tuple[str, str]], *, check_t
     """Return what stands behind FROM such that each value is one that its type has.
 
     Dates and times are those of the years 1 to 9999, or infinite; times of day those of one day; decimals
-    have no more digits than declared; JSON is well formed. Others are NULL. Times are whole microseconds.
+    have no more digits than declared; JSON is well formed; maps have each key once. Others
+    are NULL. Times are whole microseconds.
 
     Args:
         relation: what stands behind FROM now.
@@ -71,6 +73,9 @@ def _within(name: str, kind: str, check_text: bool) -> str | None:
         largest = f"{10**digits - 1}".rjust(places + 1, "0")
         bound = f"CAST('{largest[: len(largest) - places]}.{largest[len(largest) - places :]}' AS {kind})"
         return f"CASE WHEN {name} BETWEEN -{bound} AND {bound} THEN {name} END"
+    if kind.startswith("MAP(") and not kind.endswith("]"):
+        keys = f"map_keys({name})"  # a key may stand twice in Parquet alone
+        return f"CASE WHEN len(list_distinct({keys})) = len({keys}) THEN {name} END"
     if kind == "JSON":
         return f"CASE WHEN json_valid({name}) THEN {name} END"
     return None
@@ -93,8 +98,8 @@ def harmless_table(table: pa.Table, columns: Sequence[str]) -> pa.Table:
 def harmless(column: pa.Array) -> pa.Array:
     """Return a column of the same type that DuckDB can read, whatever is in it.
 
-    Text that is not UTF-8 is NULL; so is a list, struct or map that holds some. A time in seconds or
-    milliseconds that does not fit microseconds is NULL too; inside of a list, struct or map it is another.
+    Text that is not UTF-8 is NULL, also inside of a list, struct or map; so is a time in seconds or
+    milliseconds that does not fit microseconds, and a map with a key twice or with one that is NULL.
 
     >>> harmless(pa.array([b"a", b"\\xff"]).view(pa.string())).to_pylist()
     ['a', None]
@@ -110,21 +115,57 @@ def harmless(column: pa.Array) -> pa.Array:
         return pc.run_end_encode(harmless(pc.run_end_decode(column)), run_end_type=kind.run_end_type)
     if _coarse(kind):
         return _fitting(column)
-    if not _is_text(kind):
-        plain = _plain(kind)
-        column = column if plain == kind else column.cast(plain, safe=False).cast(kind, safe=False)
+    if kind.num_fields:
+        return _harmless_nested(column)
     if _is_utf8(column):
         return column
-    pieces = (_rows(column, i, SLICE_ROWS) for i in range(0, len(column), SLICE_ROWS))
+    pieces = (column.slice(i, SLICE_ROWS) for i in range(0, len(column), SLICE_ROWS))
     return pa.concat_arrays([piece if _is_utf8(piece) else _without_bad_text(piece) for piece in pieces])
 
 
-def _rows(column: pa.Array, start: int, count: int) -> pa.Array:
-    """Return some rows; of lists with their own values alone, as all that a slice has would be checked."""
-    if not column.type.num_fields:
-        return column.slice(start, count)
-    wanted = pa.array(range(start, min(start + count, len(column))))
-    return column.cast(_plain(column.type)).take(wanted).cast(column.type, safe=False)
+def _harmless_nested(column: pa.Array) -> pa.Array:
+    column = pa.concat_arrays([column])  # what is left of others in a slice is no value of it
+    kind, absent = column.type, column.is_null()
+    if pa.types.is_struct(kind):
+        children = [harmless(column.field(i)) for i in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=absent)
+    if pa.types.is_map(kind):
+        column = _with_sound_keys(column)
+        items, absent = harmless(column.items), column.is_null()
+        return pa.MapArray.from_arrays(column.offsets, column.keys, items, type=kind, mask=absent)
+    values = harmless(column.values)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.FixedSizeListArray.from_arrays(values, type=kind, mask=absent)
+    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+        views = pa.ListViewArray if pa.types.is_list_view(kind) else pa.LargeListViewArray
+        return views.from_arrays(column.offsets, column.sizes, values, type=kind, mask=absent)
+    lists = pa.ListArray if pa.types.is_list(kind) else pa.LargeListArray
+    return lists.from_arrays(column.offsets, values, type=kind, mask=absent)
+
+
+def _with_sound_keys(column: pa.MapArray) -> pa.MapArray:
+    """Return maps that begin at the first of their keys; NULL where a key stands twice, or would be NULL."""
+    offsets, keys = column.offsets.to_numpy(), harmless(column.keys)
+    if pa.types.is_floating(keys.type):
+        keys = pc.add(keys, pa.scalar(0.0, keys.type))  # 0.0 and -0.0 are one key
+    elif pa.types.is_dictionary(keys.type):
+        keys = keys.dictionary_decode()
+    elif isinstance(keys, pa.ExtensionArray):
+        keys = keys.storage
+    codes = pc.fill_null(keys.dictionary_encode().indices, -1).to_numpy(zero_copy_only=False)
+    rows = np.repeat(np.arange(len(column)), np.diff(offsets))
+    codes = codes[offsets[0] : offsets[-1]]
+    order = np.lexsort((codes, rows))
+    again = (np.diff(rows[order]) == 0) & (np.diff(codes[order]) == 0)
+    unsound = np.zeros(len(column), bool)
+    unsound[rows[order][1:][again]] = True
+    unsound[rows[codes < 0]] = True
+    if not unsound.any():
+        return column
+    edges = [0, *(np.flatnonzero(np.diff(unsound)) + 1).tolist(), len(column)]
+    runs = [column.slice(start, end - start) for start, end in pairwise(edges)]
+    ill = unsound[edges[:-1]]
+    return pa.concat_arrays([pa.nulls(len(r), r.type) if i else r for r, i in zip(runs, ill, strict=True)])
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -141,7 +182,7 @@ def _needs_care(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return _needs_care(kind.value_type)
     if kind.num_fields:
-        return any(_needs_care(kind.field(i).type) for i in range(kind.num_fields))
+        return pa.types.is_map(kind) or any(_needs_care(kind.field(i).type) for i in range(kind.num_fields))
     return _is_text(kind) or _coarse(kind)
 
 
@@ -168,27 +209,6 @@ def _fitting(column: pa.Array) -> pa.Array:
     return pa.array(np.where(absent, 0, values), mask=absent).view(column.type)
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """Return a nested type with microseconds for coarser units, and texts of which rows can be taken."""
-    if pa.types.is_string_view(kind):
-        return pa.string()
-    if pa.types.is_timestamp(kind) and _coarse(kind):
-        return pa.timestamp("us", kind.tz)
-    if pa.types.is_duration(kind) and _coarse(kind):
-        return pa.duration("us")
-    if pa.types.is_struct(kind):
-        return pa.struct([f.with_type(_plain(f.type)) for f in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_plain(kind.key_type), kind.item_field.with_type(_plain(kind.item_type)))
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
-    if pa.types.is_large_list(kind):
-        return pa.large_list(kind.value_field.with_type(_plain(kind.value_type)))
-    if pa.types.is_fixed_size_list(kind):
-        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)), kind.list_size)
-    return kind
-
-
 def _is_utf8(column: pa.Array) -> bool:
     try:
         column.validate(full=True)
@@ -198,6 +218,6 @@ def _is_utf8(column: pa.Array) -> bool:
 
 
 def _without_bad_text(column: pa.Array) -> pa.Array:
-    """Return a column with NULL for values that are, or hold, text that is not UTF-8."""
-    single = (_rows(column, i, 1) for i in range(len(column)))
+    """Return a column of texts with NULL for those that are not UTF-8."""
+    single = (column.slice(i, 1) for i in range(len(column)))
     return pa.concat_arrays([value if _is_utf8(value) else pa.nulls(1, column.type) for value in single])
