@@ -632,6 +632,15 @@ def test_any_objects_in_a_column_of_pandas(values, kind):
     assert sum(int(row[-1]) for row in statistics(engine, "CAST(h AS VARCHAR)", others=False)) == n + 120
 
 
+def test_half_a_surrogate_pair_in_texts_and_categories_of_pandas():
+    texts = pandas.array(["a", "\ud800", "b"], dtype=pandas.StringDtype("python"))
+    categories = pandas.Categorical.from_codes([0, 1, 2, -1], categories=pandas.Index(texts))
+    for column in (pandas.Series(texts), pandas.Series(categories)):
+        frame = pandas.DataFrame({"id": range(len(column)), "h": column})
+        keys = {row[0] for row in statistics(DuckDBEngine.open(frame), "h", others=False)}
+        assert keys == {"a", "b", "None"}
+
+
 def test_columns_of_objects_are_text_unless_declared():
     values = ["a", None, float("nan"), 1.5, True, Decimal("2.50"), date(2020, 2, 29), b"b", [1], "9"]
     frame = pandas.DataFrame({"id": range(10), "h": pandas.Series(values, dtype=object), "n": 1})
