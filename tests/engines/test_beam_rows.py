@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import mmap
 import threading
 import uuid
@@ -89,6 +90,64 @@ def test_a_release_counts_the_true_values_of_an_extension_type(arriving, run):
 def test_an_extension_type_that_is_not_known_is_refused_by_name(field):
     with pytest.raises(EngineError, match="column 'x' is .*extension type .*declare it as"):
         sf.scan(pa.schema([("id", pa.int64()), field]), privacy_unit="id")
+
+
+# Rows beside others
+
+BESIDE = [  # a column's type, somebody's value, and one of somebody else that Arrow does not take with it
+    (pa.timestamp("us"), np.datetime64("2020-01-01T00:00:00.000000001", "ns"), "no time"),
+    (pa.duration("us"), np.timedelta64(5, "s"), "none"),
+    (pa.date32(), np.True_, object()),
+    (pa.float64(), np.uint64(2**64 - 1), 2**53 + 1),
+    (pa.float32(), np.float16(1.5), "no number"),
+    (pa.int64(), np.int8(3), 1.5),
+    (pa.int64(), True, 1),
+    (pa.string(), np.str_("a"), b"\xff"),
+    (pa.list_(pa.int64()), [1, None], {"a": 1}),
+    (pa.map_(pa.string(), pa.int64()), [("a", 1)], [None]),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "other"), BESIDE, ids=lambda value: repr(value)[:30])
+def test_a_value_is_the_same_whatever_is_beside_it(kind, value, other):
+    assert values_of(kind, [value, other])[:1] == values_of(kind, [value])
+    assert values_of(kind, [value, value]) == values_of(kind, [value]) * 2
+
+
+class Indexed:
+    def __getitem__(self, name):
+        return {"x": 5, "items": 5}[name]
+
+
+@pytest.mark.parametrize("name", ["x", "items", "keys", "values", "count", "index"])
+@pytest.mark.parametrize("other", [{}, {"other": 1}, 7, None, (1,), [], "text", object()], ids=repr)
+def test_a_row_is_the_same_whatever_is_beside_it(name, other):
+    """Also where a column is called as what each dictionary or tuple can do."""
+    columns = Columns(pa.schema([(name, pa.int64())]))
+    rows = [{name: 5}, collections.namedtuple("Named", [name])(5), Indexed()]
+    both = [value for batch in columns.of_rows([*rows, other]) for value in batch.column(0).to_pylist()]
+    assert both == [5, 5, 5 if name in ("x", "items") else None, None]
+
+
+IN_ITSELF: list = []
+IN_ITSELF.append(IN_ITSELF)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.int64(), IN_ITSELF),
+        (pa.list_(pa.int64()), IN_ITSELF),
+        (pa.map_(pa.string(), pa.int64()), [None]),
+        (pa.map_(pa.string(), pa.int64()), {None: 1}),
+        (pa.list_(pa.map_(pa.string(), pa.int64())), [[None]]),
+        (pa.struct([("m", pa.map_(pa.string(), pa.int64()))]), {"m": [None]}),
+        (pa.map_(pa.string(), pa.map_(pa.string(), pa.int64())), {"a": [None]}),
+    ],
+    ids=str,
+)
+def test_a_value_at_which_arrow_ends_the_process_is_null(kind, value):
+    assert values_of(kind, [value, None]) == [None, None]
 
 
 # Long texts

@@ -7,11 +7,11 @@ Neither does a batch: one whose texts are more than an Arrow column can hold bec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import reduce
-from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -82,20 +82,17 @@ class Columns:
 
 
 def _values(rows: Sequence[Any], name: str) -> list[Any]:
-    """Return what each row has under a name, or None."""
-    for read in (itemgetter(name), attrgetter(name), lambda row: _value(row, name)):
-        try:
-            return list(map(read, rows))
-        except Exception:  # of a row that is of another kind, or lacks the name
-            continue
-    return [None] * len(rows)
+    """Return what each row has under a name, or None; the same whatever the other rows are."""
+    return [_value(row, name) for row in rows]
 
 
 def _value(row: Any, name: str) -> Any:
-    try:
-        return row.get(name) if isinstance(row, Mapping) else getattr(row, name, None)
-    except Exception:  # of a property
-        return None
+    with suppress(Exception):  # of a class of the user's own
+        if isinstance(row, Mapping):
+            return row.get(name)
+        named = isinstance(row, tuple) or not hasattr(type(row), "__getitem__")
+        return getattr(row, name) if named else row[name]
+    return None
 
 
 def _plain_type(field: pa.Field) -> pa.DataType:
@@ -193,15 +190,14 @@ def _shortened(column: pa.Array) -> pa.Array:
 
 
 def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
-    try:
-        if not pa.types.is_integer(kind):
+    if any(issubclass(one, np.generic) for one in set(map(type, values))):
+        values = list(map(_unboxed, values))
+    if _has_map(kind):
+        values = [value if _sound(value, kind) else None for value in values]
+    # Asked for integers, Arrow cuts 1.5 to 1; not asked, it follows a list in itself to the crash.
+    if not pa.types.is_integer(kind) or set(map(type, values)) <= _INTEGERS:
+        with suppress(Exception):  # of a value that does not fit
             return pa.array(values, kind)
-        # Asked for integers, Arrow cuts 1.5 to 1.
-        found = pa.array(values)
-        if pa.types.is_integer(found.type) or pa.types.is_null(found.type):
-            return found.cast(kind)
-    except Exception:  # of a value that does not fit
-        pass
     return _one_by_one((_fitted(value, kind) for value in values), kind)
 
 
@@ -212,14 +208,45 @@ def _one_by_one(columns: Iterable[pa.Array], kind: pa.DataType) -> pa.Array:
 def _fitted(value: Any, kind: pa.DataType) -> pa.Array:
     """Return one value in a column of its own, NULL if it does not fit."""
     try:
-        plain = value.item() if isinstance(value, np.generic) else value
-        if pa.types.is_integer(kind) and plain is not None:
-            plain = _whole(plain)
-        elif pa.types.is_floating(kind) and isinstance(plain, (int, Decimal, Fraction)):
-            plain = float(plain)
-        return pa.array([plain], kind)
+        if pa.types.is_integer(kind) and value is not None:
+            value = _whole(value)
+        elif pa.types.is_floating(kind) and isinstance(value, (int, Decimal, Fraction)):
+            value = float(value)
+        return pa.array([value], kind)
     except Exception:  # of this value
         return pa.nulls(1, kind)
+
+
+def _has_map(kind: pa.DataType) -> bool:
+    inner = (kind.field(i).type for i in range(kind.num_fields))
+    return bool(pa.types.is_map(kind)) or any(map(_has_map, inner))
+
+
+def _sound(value: Any, kind: pa.DataType) -> bool:
+    """Whether each entry of the maps in a value has a key: at one that has none, Arrow ends the process."""
+    try:
+        if not _has_map(kind) or value is None:
+            return True
+        if pa.types.is_struct(kind):
+            return type(value) is dict and all(_sound(value.get(f.name), f.type) for f in kind)
+        if not pa.types.is_map(kind):
+            return type(value) in (list, tuple) and all(_sound(item, kind.value_type) for item in value)
+        if type(value) not in (dict, list, tuple):
+            return False
+        for key, item in value.items() if type(value) is dict else value:
+            if pa.array([key], kind.key_type).null_count:
+                return False
+            if not (_sound(key, kind.key_type) and _sound(item, kind.item_type)):
+                return False
+        return type(value) is dict or all(type(entry) is tuple for entry in value)
+    except Exception:  # of this value
+        return False
+
+
+def _unboxed(value: Any) -> Any:
+    """Return what Python has for a number or text of NumPy; a time would become a number of its own unit."""
+    boxed = isinstance(value, np.generic) and not isinstance(value, (np.datetime64, np.timedelta64))
+    return value.item() if boxed else value
 
 
 def _whole(value: Any) -> int:
@@ -283,6 +310,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
+_INTEGERS = {int, type(None), *(np.dtype(f"{u}int{n}").type for u in ("", "u") for n in (8, 16, 32, 64))}
 _VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 # Extension types whose values are read as they are.
 _READ = pa.UuidType, pa.JsonType

@@ -59,10 +59,15 @@ def _of_objects(dtype: Any) -> bool:
 
 
 def _is_string(dtype: Any) -> bool:
-    return str(dtype) in ("str", "string")
+    categories = getattr(dtype, "categories", None)
+    return str(dtype if categories is None else categories.dtype) in ("str", "string")
 
 
 def _strings(column: Any) -> pa.Array:
+    if hasattr(column, "cat"):
+        codes = column.cat.codes.to_numpy()
+        categories = _strings(column.cat.categories.to_series())
+        return categories.take(pa.array(codes, mask=codes < 0))
     try:
         return pa.array(column, pa.large_string(), from_pandas=True)
     except Exception:  # of a text with half a surrogate pair, which is none in UTF-8

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sfumato.engines.duckdb.nested import has_map, is_nested, within_nested, without_equal_keys
+from sfumato.engines.duckdb.nested import is_nested, within_nested, without_equal_keys
 from sfumato.engines.duckdb.text import identifier
 
 # Only a slice that holds something bad is looked at value by value.
@@ -32,8 +32,8 @@ def within_types(relation: str, described: Iterable[tuple[str, str]], *, check_t
     """Return what stands behind FROM such that each value is one that its type has.
 
     Dates and times are those of the years 1 to 9999, or infinite; times of day those of one day; decimals
-    have no more digits than declared; JSON is well formed. Others are NULL, also inside of
-    lists, structs and maps. Times are whole microseconds.
+    have no more digits than declared; JSON is well formed; maps have each key once. Others are
+    NULL, also inside of lists, structs and maps. Times are whole microseconds.
 
     Args:
         relation: what stands behind FROM now.
@@ -97,9 +97,8 @@ def harmless_table(table: pa.Table, columns: Sequence[str]) -> pa.Table:
 def harmless(column: pa.Array) -> pa.Array:
     """Return a column of the same type that DuckDB can read, whatever is in it.
 
-    Text that is not UTF-8 is NULL, and so is a list, struct or map that holds some, or a map with a key
-    twice. A time in seconds or milliseconds that does not fit microseconds is NULL too; inside of a list,
-    struct or map it is another.
+    Text that is not UTF-8 is NULL, also inside of a list, struct or map; so is a time in seconds or
+    milliseconds that does not fit microseconds, and a map with a key twice or with one that is NULL.
 
     >>> harmless(pa.array([b"a", b"\\xff"]).view(pa.string())).to_pylist()
     ['a', None]
@@ -115,22 +114,33 @@ def harmless(column: pa.Array) -> pa.Array:
         return pc.run_end_encode(harmless(pc.run_end_decode(column)), run_end_type=kind.run_end_type)
     if _coarse(kind):
         return _fitting(column)
-    if not _is_text(kind):
-        plain = _plain(kind)
-        column = column if plain == kind else column.cast(plain, safe=False).cast(kind, safe=False)
-        column = without_equal_keys(column)
+    if kind.num_fields:
+        return _harmless_nested(column)
     if _is_utf8(column):
         return column
-    pieces = (_rows(column, i, SLICE_ROWS) for i in range(0, len(column), SLICE_ROWS))
+    pieces = (column.slice(i, SLICE_ROWS) for i in range(0, len(column), SLICE_ROWS))
     return pa.concat_arrays([piece if _is_utf8(piece) else _without_bad_text(piece) for piece in pieces])
 
 
-def _rows(column: pa.Array, start: int, count: int) -> pa.Array:
-    """Return some rows; of lists with their own values alone, as all that a slice has would be checked."""
-    if not column.type.num_fields:
-        return column.slice(start, count)
-    wanted = pa.array(range(start, min(start + count, len(column))))
-    return column.cast(_plain(column.type)).take(wanted).cast(column.type, safe=False)
+def _harmless_nested(column: pa.Array) -> pa.Array:
+    column = pa.concat_arrays([column])  # what is left of others in a slice is no value of it
+    kind, absent = column.type, column.is_null()
+    if pa.types.is_struct(kind):
+        children = [harmless(column.field(i)) for i in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=absent)
+    if pa.types.is_map(kind):
+        keys = harmless(column.keys)
+        column = without_equal_keys(column, keys)
+        keys, items, absent = harmless(column.keys), harmless(column.items), column.is_null()
+        return pa.MapArray.from_arrays(column.offsets, keys, items, type=kind, mask=absent)
+    values = harmless(column.values)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.FixedSizeListArray.from_arrays(values, type=kind, mask=absent)
+    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+        views = pa.ListViewArray if pa.types.is_list_view(kind) else pa.LargeListViewArray
+        return views.from_arrays(column.offsets, column.sizes, values, type=kind, mask=absent)
+    lists = pa.ListArray if pa.types.is_list(kind) else pa.LargeListArray
+    return lists.from_arrays(column.offsets, values, type=kind, mask=absent)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -147,7 +157,7 @@ def _needs_care(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return _needs_care(kind.value_type)
     if kind.num_fields:
-        return has_map(kind) or any(_needs_care(kind.field(i).type) for i in range(kind.num_fields))
+        return pa.types.is_map(kind) or any(_needs_care(kind.field(i).type) for i in range(kind.num_fields))
     return _is_text(kind) or _coarse(kind)
 
 
@@ -174,27 +184,6 @@ def _fitting(column: pa.Array) -> pa.Array:
     return pa.array(np.where(absent, 0, values), mask=absent).view(column.type)
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """Return a nested type with microseconds for coarser units, and texts of which rows can be taken."""
-    if pa.types.is_string_view(kind):
-        return pa.string()
-    if pa.types.is_timestamp(kind) and _coarse(kind):
-        return pa.timestamp("us", kind.tz)
-    if pa.types.is_duration(kind) and _coarse(kind):
-        return pa.duration("us")
-    if pa.types.is_struct(kind):
-        return pa.struct([f.with_type(_plain(f.type)) for f in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_plain(kind.key_type), kind.item_field.with_type(_plain(kind.item_type)))
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
-    if pa.types.is_large_list(kind):
-        return pa.large_list(kind.value_field.with_type(_plain(kind.value_type)))
-    if pa.types.is_fixed_size_list(kind):
-        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)), kind.list_size)
-    return kind
-
-
 def _is_utf8(column: pa.Array) -> bool:
     try:
         column.validate(full=True)
@@ -204,6 +193,6 @@ def _is_utf8(column: pa.Array) -> bool:
 
 
 def _without_bad_text(column: pa.Array) -> pa.Array:
-    """Return a column with NULL for values that are, or hold, text that is not UTF-8."""
-    single = (_rows(column, i, 1) for i in range(len(column)))
+    """Return a column of texts with NULL for those that are not UTF-8."""
+    single = (column.slice(i, 1) for i in range(len(column)))
     return pa.concat_arrays([value if _is_utf8(value) else pa.nulls(1, column.type) for value in single])

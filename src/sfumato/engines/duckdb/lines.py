@@ -10,14 +10,17 @@ from __future__ import annotations
 import csv
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 
 import pyarrow as pa
 
+from sfumato.engines.duckdb.blocks import columns_of, lines_of
+
 # A line beyond is dropped; a quote that does not end within these lines is taken for none.
 MOST_BYTES, MOST_QUOTED = 1 << 26, 1 << 20
-_BLOCK, _RECORDS = 1 << 20, 1 << 16
+_FIRST, _BLOCK, _RECORDS = 1 << 16, 1 << 20, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -38,10 +41,10 @@ class Csv:
 
     def first(self, path: str) -> list[str]:
         """Return the fields of a file's first record, as text; none where there is none."""
-        lines = chain.from_iterable(_texts(path))
-        blocks = ([line] for line in islice(lines, self.skipped, None))
-        (record,) = next(iter(_Records(blocks, self.delimiter, self.quote)), [""])
-        return [_valid(field) or "" for field in self._fields(record) or ()]
+        lines = islice(chain.from_iterable(block.split(b"\n") for block in _blocks(path)), self.skipped, None)
+        records = _Records(lines, self.delimiter, self.quote)
+        (record,) = next(records.of(next(records.blocks, b"")))
+        return [_valid(field) or "" for field in self._fields(record, len(record) + 1) or ()]
 
     def batches(self, path: str, columns: Sequence[str], wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the wanted columns of a file, as texts; an empty field is NULL.
@@ -52,35 +55,40 @@ class Csv:
             wanted: some of them.
         """
         places = [columns.index(name) for name in wanted]
-        left = self.skipped
-        first = self.header
-        for block in _Records(_texts(path), self.delimiter, self.quote):
-            del block[: (cut := min(left, len(block)))]
-            left -= cut
-            if first and block and not left:
-                first = False
-                del block[0]
-            rows = [row for row in self._rows(block) if row is not None and len(row) == len(columns)]
-            yield pa.RecordBatch.from_arrays(
-                [_column([row[i] for row in rows]) for i in places], list(wanted)
-            )
+        left, first = self.skipped, self.header
+        records = _Records(_blocks(path), self.delimiter, self.quote)
+        for block in records.blocks:
+            arrays = None
+            if not left and not first:
+                arrays = columns_of(block, self.delimiter, self.quote, len(columns), places)
+            if arrays is not None:
+                yield pa.RecordBatch.from_arrays(arrays, list(wanted))
+                continue
+            for some in records.of(block):
+                del some[: (cut := min(left, len(some)))]
+                left -= cut
+                if first and some and not left:
+                    first = False
+                    del some[0]
+                rows = list(self._rows(some, len(columns)))
+                arrays = [_column([row[i] for row in rows]) for i in places]
+                yield pa.RecordBatch.from_arrays(arrays, list(wanted))
 
-    def _rows(self, records: list[str]) -> Iterable[list[str] | None]:
-        if not any(self.quote in r for r in records):
-            return [r.split(self.delimiter) for r in records]
+    def _rows(self, records: list[str], count: int) -> Iterator[list[str]]:
         # The module of the library is ten times as fast, but raises for a whole block.
         limit = csv.field_size_limit()
         if all(r and "\r" not in r and len(r) < limit for r in records):
-            try:
-                return list(csv.reader(records, delimiter=self.delimiter, quotechar=self.quote, strict=True))
-            except csv.Error:
-                pass
-        return map(self._fields, records)
+            with suppress(csv.Error):
+                rows = list(csv.reader(records, delimiter=self.delimiter, quotechar=self.quote, strict=True))
+                if len(rows) == len(records):  # it joins records where a quote stays open
+                    return (row for row in rows if len(row) == count)
+        fields = (self._fields(record, count) for record in records)
+        return (row for row in fields if row is not None and len(row) == count)
 
-    def _fields(self, record: str) -> list[str] | None:
-        """Return the fields of a record, or None where a quote is not closed at the end of its field."""
+    def _fields(self, record: str, most: int) -> list[str] | None:
+        """Return the fields of a record; None where they are too many, or a quote closes elsewhere."""
         fields, at, quote = [], 0, self.quote
-        while True:
+        while len(fields) < most:
             if record.startswith(quote, at):
                 end = at + 1
                 while (end := record.find(quote, end)) >= 0 and record.startswith(quote, end + 1):
@@ -98,17 +106,18 @@ class Csv:
             if at == len(record):
                 return fields
             at += 1
+        return None
 
 
 def json_lines(path: str) -> Iterator[pa.RecordBatch]:
     """Yield the lines of a file in one column, `line`; a line that is not UTF-8 is NULL."""
-    for block in _texts(path):
-        yield pa.RecordBatch.from_arrays([_column(block)], ["line"])
+    for block in _blocks(path):
+        yield pa.RecordBatch.from_arrays([lines_of(block)], ["line"])
 
 
 def first_line(path: str) -> str:
     """Return a file's first line that is not blank, as text."""
-    lines = (line.strip() for block in _texts(path) for line in block)
+    lines = (line.strip() for block in _blocks(path) for line in _decoded(block))
     return next((line for line in lines if line), "")
 
 
@@ -128,29 +137,35 @@ def _valid(text: str | None) -> str | None:
         return None
 
 
-def _texts(path: str) -> Iterator[list[str]]:
-    """Yield the lines of a file, many at a time; bytes that are not UTF-8 are surrogates."""
+def _blocks(path: str) -> Iterator[bytes]:
+    """Yield the lines of a file, many at a time, without the last line break."""
     rest, skipping, start = b"", False, True
     with pa.input_stream(path, compression="detect") as stream:
-        while block := stream.read(_BLOCK):
-            lines = (rest + block).split(b"\n")
+        # A short block is first, as the one with the header is read record by record.
+        while block := stream.read(min(_BLOCK, _FIRST) if start else _BLOCK):
+            rest += block
             if start:
-                lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
-                start = len(lines) == 1 and len(lines[0]) < 3
-            rest = lines.pop()
-            if skipping and lines:
-                del lines[0]
+                if len(rest) < 3 and b"\n" not in rest:
+                    continue
+                rest, start = rest.removeprefix(b"\xef\xbb\xbf"), False
+            end = len(rest) - len(block) if len(rest) > len(block) else 0
+            end = rest.rfind(b"\n", end)
+            if end < 0:
+                if len(rest) > MOST_BYTES or skipping:
+                    rest, skipping = b"", True
+                continue
+            lines, rest = rest[:end], rest[end + 1 :]
+            if skipping:
+                _, _, lines = lines.partition(b"\n")
                 skipping = False
-            if len(rest) > MOST_BYTES or skipping:
-                rest, skipping = b"", True
-            if lines:
-                yield _decoded(lines)
-    if rest:
-        yield _decoded([rest])
+            yield lines
+    if rest and not skipping:
+        yield rest.removeprefix(b"\xef\xbb\xbf") if start else rest
 
 
-def _decoded(lines: list[bytes]) -> list[str]:
-    return b"\n".join(lines).decode(errors="surrogateescape").split("\n")
+def _decoded(block: bytes) -> list[str]:
+    """Return the lines of a block; bytes that are not UTF-8 are surrogates."""
+    return block.decode(errors="surrogateescape").split("\n")
 
 
 class _Records:
@@ -160,18 +175,15 @@ class _Records:
     was not meant as one: its line is no record, and the lines that were looked at are read again.
     """
 
-    def __init__(self, blocks: Iterable[list[str]], delimiter: str, quote: str) -> None:
-        self._blocks, self._delimiter, self._quote = iter(blocks), delimiter, quote
+    def __init__(self, blocks: Iterable[bytes], delimiter: str, quote: str) -> None:
+        self.blocks, self._delimiter, self._quote = iter(blocks), delimiter, quote
         self._lines: deque[str] = deque()
 
-    def __iter__(self) -> Iterator[list[str]]:
-        for block in self._blocks:
-            if any(self._quote in line for line in block):
-                self._lines.extend(block)
-                while self._lines:
-                    yield self._some()
-            else:
-                yield [line.removesuffix("\r") for line in block]
+    def of(self, block: bytes) -> Iterator[list[str]]:
+        """Yield the records of a block that was taken, and of those that its last record reaches into."""
+        self._lines.extend(_decoded(block))
+        while self._lines:
+            yield self._some()
 
     def _some(self) -> list[str]:
         found: list[str] = []
@@ -187,9 +199,10 @@ class _Records:
         parts, size = [line], len(line)
         while size <= MOST_QUOTED:
             if not self._lines:
-                self._lines.extend(next(self._blocks, ()))
-                if not self._lines:
+                block = next(self.blocks, None)
+                if block is None:
                     break
+                self._lines.extend(_decoded(block))
             parts.append(self._lines.popleft())
             size += len(parts[-1]) + 1
             still = self._open(parts[-1], True)

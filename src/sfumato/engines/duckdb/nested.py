@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import duckdb
 import numpy as np
@@ -10,9 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sfumato.engines.duckdb.text import identifier, literal
-
-# Lists without an offset behind the last.
-_OTHER_LISTS = pa.types.is_fixed_size_list, pa.types.is_list_view, pa.types.is_large_list_view
 
 
 def is_nested(kind: str) -> bool:
@@ -43,12 +41,15 @@ def within_nested(
     if kind.startswith("MAP(") and not kind.endswith("]"):
         parts = [f"{one}.key", f"{one}.value"]
         inside = [within_nested(p, of, within, depth + 1) for p, (_, of) in zip(parts, children, strict=True)]
+        keys = f"map_keys({name})"  # in Parquet and Spark a key may stand twice
+        sound = f"len(list_distinct({keys})) = len({keys})"
         if not any(inside):
-            return None
+            return f"CASE WHEN {sound} THEN {name} END"
         key, value = (new or old for new, old in zip(inside, parts, strict=True))
         entry = f"{{'key': {key}, 'value': {value}}}"
         pairs = f"list_transform(map_entries({name}), lambda {one}: {entry})"
-        return f"TRY(map_from_entries(list_filter({pairs}, lambda {one}: {one}.key IS NOT NULL)))"
+        made = f"TRY(map_from_entries(list_filter({pairs}, lambda {one}: {one}.key IS NOT NULL)))"
+        return f"CASE WHEN {sound} THEN {made} END"
     if kind.endswith("]"):
         item = within_nested(one, children[0][1], within, depth + 1)
         return item and f"TRY_CAST(list_transform({name}, lambda {one}: {item}) AS {kind})"
@@ -60,56 +61,39 @@ def within_nested(
     return f"CASE WHEN {name} IS NOT NULL THEN struct_pack({packed}) END"
 
 
-def has_map(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is, or holds, a map."""
-    return pa.types.is_map(kind) or any(has_map(kind.field(i).type) for i in range(kind.num_fields))
-
-
-def without_equal_keys(column: pa.Array) -> pa.Array:
-    """Return a column with NULL for values that are, or hold, a map in which a key is twice or missing.
+def without_equal_keys(column: pa.MapArray, keys: pa.Array) -> pa.MapArray:
+    """Return a column of maps with NULL for those in which a key is twice, or missing.
 
     DuckDB reads no such map, where Spark and Parquet have them.
+
+    Args:
+        column: which begins at the first of its keys.
+        keys: its keys, NULL where they can be none.
     """
-    bad = _ambiguous(column)
-    return column.take(pa.array(np.arange(len(column)), mask=bad)) if bad.any() else column
-
-
-def _ambiguous(column: pa.Array) -> np.ndarray:
-    """Return for each value whether it is, or holds, such a map."""
-    kind, bad = column.type, np.zeros(len(column), bool)
-    if not has_map(kind) or not len(column):
-        return bad
-    if isinstance(column, pa.ExtensionArray):
-        return _ambiguous(column.storage)
-    if pa.types.is_struct(kind):
-        for field in column.flatten():
-            bad |= _ambiguous(field)
-        return bad
-    if any(is_other(kind) for is_other in _OTHER_LISTS):
-        column = column.cast(pa.large_list(kind.value_field))
-    offsets = column.offsets.to_numpy(zero_copy_only=False)
-    of_row = np.repeat(np.arange(len(column)), np.diff(offsets))
-    start, count = offsets[0], offsets[-1] - offsets[0]
-    if not pa.types.is_map(kind):
-        bad[of_row[_ambiguous(column.values.slice(start, count))]] = True
-        return bad
-    keys, items = (part.slice(start, count) for part in (column.keys, column.items))
-    inside = _ambiguous(keys) | _ambiguous(items) | keys.is_null().to_numpy(zero_copy_only=False)
-    bad[of_row[inside]] = True
-    pairs = np.stack([of_row, _codes(keys)], axis=1)
-    _, first = np.unique(pairs, axis=0, return_index=True)
-    again = np.ones(count, bool)
-    again[first] = False
-    bad[of_row[again]] = True
-    return bad
+    offsets = column.offsets.to_numpy()
+    rows = np.repeat(np.arange(len(column)), np.diff(offsets))
+    codes = _codes(keys)[offsets[0] : offsets[-1]]
+    order = np.lexsort((codes, rows))
+    again = (np.diff(rows[order]) == 0) & (np.diff(codes[order]) == 0)
+    unsound = np.zeros(len(column), bool)
+    unsound[rows[order][1:][again]] = True
+    unsound[rows[codes < 0]] = True
+    if not unsound.any():
+        return column
+    edges = [0, *(np.flatnonzero(np.diff(unsound)) + 1).tolist(), len(column)]
+    runs = [column.slice(start, end - start) for start, end in pairwise(edges)]
+    ill = unsound[edges[:-1]]
+    return pa.concat_arrays([pa.nulls(len(r), r.type) if i else r for r, i in zip(runs, ill, strict=True)])
 
 
 def _codes(keys: pa.Array) -> np.ndarray:
     """Return equal numbers for keys that DuckDB may take for equal."""
+    if isinstance(keys, pa.ExtensionArray):
+        keys = keys.storage
+    if pa.types.is_dictionary(keys.type):
+        keys = keys.dictionary_decode()
     if pa.types.is_floating(keys.type):
         keys = pc.if_else(pc.is_nan(keys), pa.scalar(float("nan"), keys.type), keys)
         keys = pc.if_else(pc.equal(keys, 0), pa.scalar(0, keys.type), keys)
-    if keys.type.num_fields:  # Arrow numbers no nested values; zeros of both signs have one text then
-        keys = pa.array([repr(key).replace("-0.0", "0.0") for key in keys.to_pylist()], pa.string())
     codes: np.ndarray = keys.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)
     return codes

@@ -220,14 +220,19 @@ def _readable(connection: duckdb.DuckDBPyConnection, rows: pa.Table | pa.Schema)
         none = no_rows(rows) if isinstance(rows, pa.Schema) else rows.slice(0, 0)
         connection.register("declared", none)
         connection.unregister("declared")
-        return not any(_has_union(field.type) for field in none.schema)
+        return not any(_is_odd(field.type) for field in none.schema)
     return False
 
 
-def _has_union(kind: pa.DataType) -> bool:
-    """Whether somewhere in a type is a union: a value of one cannot be made NULL."""
-    fields = (kind.field(i).type for i in range(kind.num_fields))
-    return bool(pa.types.is_union(kind)) or any(map(_has_union, fields))
+def _is_odd(kind: pa.DataType) -> bool:
+    """Whether somewhere in a type is one that DuckDB takes, but not with every value."""
+    is_coded = pa.types.is_dictionary, pa.types.is_run_end_encoded
+    return (
+        pa.types.is_union(kind)  # none of its values can be NULL
+        or (pa.types.is_map(kind) and kind.key_type.num_fields > 0)  # keys that nobody could compare here
+        or (pa.types.is_fixed_size_list(kind) and any(coded(kind.value_type) for coded in is_coded))
+        or any(_is_odd(kind.field(i).type) for i in range(kind.num_fields))
+    )
 
 
 def check_names(names: Sequence[str]) -> None:

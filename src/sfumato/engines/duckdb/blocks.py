@@ -1,0 +1,93 @@
+"""Blocks of lines to columns of texts, all lines at once, where each line is a record by itself.
+
+Where one is not (a text of several lines, a quote in the wrong place) nothing is returned, and `lines` reads
+the block record by record; it gives the same for every block that is read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sfumato.engines.duckdb.harmless import harmless
+
+_BREAK, _RETURN = b"\n\r"
+# Beyond, a line is so long that what is noted of each byte would be too much.
+_MOST = 1 << 23
+
+
+def columns_of(
+    block: bytes, delimiter: str, quote: str, count: int, wanted: Sequence[int]
+) -> list[pa.Array] | None:
+    """Return the wanted fields of each line that has as many as there are columns; an empty one is NULL.
+
+    >>> columns_of(b'1,"a, b"\\r\\n2\\n3,', ",", '"', 2, [0, 1])[1].to_pylist()
+    ['a, b', None]
+    """
+    if not (delimiter.isascii() and quote.isascii()) or len(block) > _MOST:
+        return None
+    data = np.frombuffer(block + b"\n", np.uint8)
+    keep = np.ones(len(data), bool)
+    found = (data == ord(delimiter)) | (data == _BREAK)
+    if quote.encode() in block:
+        places = np.flatnonzero(found | (data == ord(quote)))
+        separators = _outside_quotes(data, places, ord(delimiter), ord(quote), keep)
+        if separators is None:
+            return None
+    else:
+        separators = np.flatnonzero(found)
+    ends = np.flatnonzero(data[separators] == _BREAK)
+    texts = _between(data, separators, separators[ends], keep)
+    firsts = np.append(0, ends[:-1] + 1)
+    rows = firsts[ends + 1 - firsts == count]
+    return [harmless(texts.take(pa.array(rows + i))) for i in wanted]
+
+
+def lines_of(block: bytes) -> pa.Array:
+    """Return the lines of a block as texts."""
+    data = np.frombuffer(block + b"\n", np.uint8)
+    ends = np.flatnonzero(data == _BREAK)
+    return harmless(_between(data, ends, ends, np.ones(len(data), bool)))
+
+
+def _outside_quotes(
+    data: npt.NDArray[np.uint8],
+    places: npt.NDArray[np.int64],
+    delimiter: int,
+    quote: int,
+    keep: npt.NDArray[np.bool_],
+) -> npt.NDArray[np.int64] | None:
+    """Return the places that separate fields, and mark what stands for no text; None for an odd block."""
+    is_quote = data[places] == quote
+    inside = ((np.cumsum(is_quote) - is_quote) % 2).astype(bool)
+    if (inside & (data[places] == _BREAK)).any():
+        return None
+    opening, closing = places[is_quote & ~inside], places[is_quote & inside]
+    before = np.where(opening > 0, data[opening - 1], _BREAK)
+    begins = (before == delimiter) | (before == _BREAK)
+    after = data[closing + 1]
+    at_end = (after == _RETURN) & (data[np.minimum(closing + 2, len(data) - 1)] == _BREAK)
+    ends = at_end | (after == delimiter) | (after == _BREAK) | (after == quote)
+    if not (begins | (before == quote)).all() or not ends.all():
+        return None
+    keep[opening[begins]] = keep[closing] = False
+    return places[~is_quote & ~inside]
+
+
+def _between(
+    data: npt.NDArray[np.uint8],
+    separators: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+    keep: npt.NDArray[np.bool_],
+) -> pa.Array:
+    """Return what is kept between separators as texts, NULL where it is nothing."""
+    keep[separators] = False
+    returns = ends[ends > 0] - 1
+    keep[returns[data[returns] == _RETURN]] = False
+    offsets = np.append(0, np.cumsum(keep)[separators]).astype(np.int64)
+    valid = np.packbits(np.diff(offsets) > 0, bitorder="little")
+    buffers = [pa.py_buffer(part) for part in (valid, offsets, data[keep])]
+    return pa.Array.from_buffers(pa.large_string(), len(separators), buffers)
