@@ -16,7 +16,7 @@ from sfumato.engines.beam.callables import checked, forgiving
 from sfumato.engines.beam.engine import SHARDS
 from sfumato.engines.beam.once import Stays
 from sfumato.engines.beam.release import PlannedRelease, check_collection
-from sfumato.engines.beam.values import KINDS, read, written
+from sfumato.engines.beam.values import KINDS, NONE, read, written
 from sfumato.engines.scan import scan
 from sfumato.engines.secret import Secret
 from sfumato.errors import ParameterError, QueryError
@@ -223,6 +223,10 @@ def _key_texts(public_keys: Iterable[Any] | None) -> list[str] | None:
             texts.append(written(key))
         except (TypeError, ValueError):
             raise QueryError(f"public_keys holds {key!r}, but a key is {KINDS}") from None
+        if texts[-1] == NONE and key is not None:
+            raise QueryError(
+                f"public_keys holds {key!r}, which is no text, or no time; a row's would be None"
+            )
     if not texts:
         raise QueryError("public_keys is empty; name at least one key, or leave it out")
     for text, times in Counter(texts).items():

@@ -12,7 +12,7 @@ from sfumato.engines.beam.budget import Budget
 from sfumato.engines.beam.callables import checked, forgiving, sealed_apart
 from sfumato.engines.beam.once import Stays
 from sfumato.engines.beam.release import check_collection
-from sfumato.engines.beam.values import written
+from sfumato.engines.beam.values import NONE, written
 from sfumato.engines.secret import Secret
 from sfumato.errors import ParameterError, QueryError
 
@@ -42,8 +42,8 @@ class MakePrivate(Stays, beam.PTransform):  # type: ignore[misc]
         unit = self._unit
 
         def owned(row: Any) -> list[Owned]:
-            owner = unit(row)
-            return [] if owner is None else [(written(owner), row)]
+            owner = written(unit(row))
+            return [] if owner == NONE else [(owner, row)]
 
         return PrivateCollection(rows | "Units" >> beam.FlatMap(forgiving(owned)), self._budget, self._secret)
 

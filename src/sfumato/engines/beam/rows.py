@@ -8,22 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from fractions import Fraction
 from functools import reduce
 from operator import attrgetter, itemgetter
 from typing import Any
 
+import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sfumato.engines.beam import plain
+from sfumato.engines.beam.callables import attempted
 from sfumato.errors import EngineError
 
 # Of a column of a batch of several rows. Arrow's texts end at 2 GiB; a character is 4 bytes at most.
 COLUMN_BYTES = 1 << 26
 # Of a value: what is longer is NULL, as one such row could exhaust a worker's memory.
 VALUE_BYTES = 1 << 24
+_NOTHING = object()
 
 
 def declared(rows: pa.Schema) -> pa.Schema:
@@ -53,7 +55,7 @@ class Columns:
             yield from self.of_rows(rows[:half])
             yield from self.of_rows(rows[half:])
         else:
-            yield self._batch([_column(v, f.type) for v, f in zip(given, self.schema, strict=True)])
+            yield self._batch([plain.column(v, f.type) for v, f in zip(given, self.schema, strict=True)])
 
     def of_arrow(self, arriving: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
         """Yield the declared columns of a batch or table; columns are found by name."""
@@ -82,20 +84,23 @@ class Columns:
 
 
 def _values(rows: Sequence[Any], name: str) -> list[Any]:
-    """Return what each row has under a name, or None."""
-    for read in (itemgetter(name), attrgetter(name), lambda row: _value(row, name)):
-        try:
-            return list(map(read, rows))
-        except Exception:  # of a row that is of another kind, or lacks the name
-            continue
-    return [None] * len(rows)
+    """Return what each row has under a name, or None, whatever the other rows are."""
+    kinds = set(map(type, rows))
+    read = itemgetter(name) if kinds == {dict} else attrgetter(name) if all(map(_has_fields, kinds)) else None
+    found = None if read is None else attempted(None, lambda: [*map(read, rows)])
+    return [attempted(None, _value, row, name) for row in rows] if found is None else found
 
 
 def _value(row: Any, name: str) -> Any:
-    try:
-        return row.get(name) if isinstance(row, Mapping) else getattr(row, name, None)
-    except Exception:  # of a property
-        return None
+    if isinstance(row, Mapping):
+        return row.get(name)
+    if not _has_fields(type(row)) and (found := attempted(_NOTHING, itemgetter(name), row)) is not _NOTHING:
+        return found
+    return getattr(row, name, None)
+
+
+def _has_fields(kind: type) -> bool:
+    return issubclass(kind, (tuple, beam.Row))
 
 
 def _plain_type(field: pa.Field) -> pa.DataType:
@@ -108,10 +113,10 @@ def _plain_type(field: pa.Field) -> pa.DataType:
     if field.type in _VIEWS:
         return _VIEWS[field.type]
     if _extended(field):
-        plain = field.type.storage_type if isinstance(field.type, pa.BaseExtensionType) else "a plain type"
+        stored = field.type.storage_type if isinstance(field.type, pa.BaseExtensionType) else "a plain type"
         raise EngineError(
             f"scan: the column {field.name!r} is {field.type}, an extension type whose values are not known "
-            f"here; declare it as {plain}, which extended batches are read as too"
+            f"here; declare it as {stored}, which extended batches are read as too"
         )
     try:
         pa.array([], field.type)
@@ -140,10 +145,8 @@ def _long(values: list[Any], kind: pa.DataType) -> bool:
 
 def _length(value: Any) -> int:
     """Return how many characters or bytes there are in a value; a few fewer where it is odd."""
-    try:
-        return _counted(value)
-    except Exception:  # of a class of the user's own, or one that holds itself
-        return 0
+    # Or of a class of the user's own, or one that holds itself.
+    return attempted(0, _counted, value)
 
 
 def _counted(value: Any) -> int:
@@ -192,40 +195,8 @@ def _shortened(column: pa.Array) -> pa.Array:
     )
 
 
-def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
-    try:
-        if not pa.types.is_integer(kind):
-            return pa.array(values, kind)
-        # Asked for integers, Arrow cuts 1.5 to 1.
-        found = pa.array(values)
-        if pa.types.is_integer(found.type) or pa.types.is_null(found.type):
-            return found.cast(kind)
-    except Exception:  # of a value that does not fit
-        pass
-    return _one_by_one((_fitted(value, kind) for value in values), kind)
-
-
 def _one_by_one(columns: Iterable[pa.Array], kind: pa.DataType) -> pa.Array:
     return pa.concat_arrays([pa.nulls(0, kind), *columns])
-
-
-def _fitted(value: Any, kind: pa.DataType) -> pa.Array:
-    """Return one value in a column of its own, NULL if it does not fit."""
-    try:
-        plain = value.item() if isinstance(value, np.generic) else value
-        if pa.types.is_integer(kind) and plain is not None:
-            plain = _whole(plain)
-        elif pa.types.is_floating(kind) and isinstance(plain, (int, Decimal, Fraction)):
-            plain = float(plain)
-        return pa.array([plain], kind)
-    except Exception:  # of this value
-        return pa.nulls(1, kind)
-
-
-def _whole(value: Any) -> int:
-    if isinstance(value, (bool, str)) or value != int(value):
-        raise ValueError
-    return int(value)
 
 
 def _named(batch: pa.RecordBatch, name: str) -> pa.Array | None:
@@ -241,17 +212,12 @@ def _arrow_column(given: pa.Array | None, kind: pa.DataType, rows: int) -> pa.Ar
     """Return a column of a batch in the declared type; NULL where there is none."""
     if given is None:
         return pa.nulls(rows, kind)
-    try:
-        return _cast(given, kind)
-    except Exception:  # of a value that does not fit, or of text that is none
-        return _one_by_one((_fitted_slice(value, kind) for value in _singly(given)), kind)
-
-
-def _fitted_slice(value: pa.Array, kind: pa.DataType) -> pa.Array:
-    try:
-        return _cast(value, kind)
-    except Exception:  # of this value
-        return pa.nulls(1, kind)
+    found = attempted(None, _cast, given, kind)
+    if found is not None:
+        return found
+    # One does not fit, or is text that is none.
+    none = pa.nulls(1, kind)
+    return _one_by_one((attempted(none, _cast, value, kind) for value in _singly(given)), kind)
 
 
 def _cast(given: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -269,7 +235,7 @@ def _cast(given: pa.Array, kind: pa.DataType) -> pa.Array:
         long = pa.types.is_large_string(given.type)
         column = (given.take(pa.array(range(len(given)), pa.int64())) if long else given).cast(kind)
     else:
-        column = _column(given.to_pylist(), kind)
+        column = plain.column(given.to_pylist(), kind)
     if _is_text(column.type):
         column.validate(full=True)  # bytes that are no text
     return column
