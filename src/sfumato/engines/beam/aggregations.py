@@ -225,7 +225,7 @@ def _key_texts(public_keys: Iterable[Any] | None) -> list[str] | None:
             raise QueryError(f"public_keys holds {key!r}, but a key is {KINDS}") from None
         if texts[-1] == NONE and key is not None:
             raise QueryError(
-                f"public_keys holds {key!r}, which is no text, or no time; a row's would be None"
+                f"public_keys holds {key!r}, but text must be UTF-8, and a time one"
             )
     if not texts:
         raise QueryError("public_keys is empty; name at least one key, or leave it out")

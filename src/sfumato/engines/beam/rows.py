@@ -168,14 +168,30 @@ def _bytes(column: pa.Array) -> int:
         values = column.values
     else:
         return int(column.nbytes)
-    return len(column) * max(_lengths(values), default=0)
+    return len(column) * int(max(_lengths(values), default=0))
 
 
-def _lengths(column: pa.Array) -> list[int]:
-    """Return how many bytes each value has, a few more where it is made of others."""
-    if _is_text(column.type) or _is_bytes(column.type):
-        return [length or 0 for length in pc.binary_length(column).to_pylist()]
-    return [int(value.nbytes) for value in _singly(column)]
+def _lengths(column: pa.Array) -> np.ndarray:
+    """Return about how many bytes each value has: of what it holds, whatever its neighbours are."""
+    kind = column.type
+    if isinstance(column, pa.ExtensionArray):
+        return _lengths(column.storage)
+    if pa.types.is_dictionary(kind):
+        return np.append(_lengths(column.dictionary), 0)[column.indices.fill_null(-1).to_numpy()]
+    if pa.types.is_run_end_encoded(kind):
+        return _lengths(pc.run_end_decode(column))
+    if _is_text(kind) or _is_bytes(kind):
+        return pc.binary_length(column).fill_null(0).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+    if pa.types.is_struct(kind):
+        return sum(map(_lengths, column.flatten()), np.zeros(len(column), np.int64))
+    if pa.types.is_map(kind):
+        entries = pa.struct([kind.key_field, kind.item_field])
+        return _lengths(column.cast(pa.list_(pa.field("entries", entries, nullable=False))))
+    if kind.num_fields:
+        counts = pc.list_value_length(column).fill_null(0).to_numpy().astype(np.int64)
+        until, ends = np.append(0, np.cumsum(_lengths(column.flatten()))), np.cumsum(counts)
+        return 4 + until[ends] - until[ends - counts]  # type: ignore[no-any-return]
+    return np.full(len(column), 0 if pa.types.is_null(kind) else (kind.bit_width + 7) // 8, np.int64)
 
 
 def _singly(column: pa.Array) -> Iterator[pa.Array]:
@@ -184,10 +200,13 @@ def _singly(column: pa.Array) -> Iterator[pa.Array]:
 
 def _shortened(column: pa.Array) -> pa.Array:
     """Return a column with NULL in the place of values that are too long."""
-    if column.nbytes <= VALUE_BYTES:
+    # A truth value counts as a byte, and takes a bit.
+    if not (_is_text(column.type) or _is_bytes(column.type) or column.type.num_fields) or (
+        8 * column.nbytes <= VALUE_BYTES
+    ):
         return column
-    long = [length > VALUE_BYTES for length in _lengths(column)]
-    if not any(long):
+    long = _lengths(column) > VALUE_BYTES
+    if not long.any():
         return column
     none = pa.nulls(1, column.type)
     return _one_by_one(

@@ -29,7 +29,7 @@ _READ: dict[str, Callable[[str], Any]] = {
 
 
 def written(value: Any) -> str:
-    """Return a value as text. Text that is not UTF-8, as half a surrogate pair, or a tuple with some, is None.
+    """Return a value as text. What holds text that is not UTF-8, as half a surrogate pair, is None.
 
     Args:
         value: None, text, an int or float, a truth value, bytes, a date, a datetime, a UUID, or a tuple of
