@@ -201,6 +201,7 @@ _MADE: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, pa.DataType], A
     (pa.types.is_time, lambda value, kind: _exactly(value, time)),
     (pa.types.is_duration, lambda value, kind: _timedelta(value)),
     (pa.types.is_interval, lambda value, kind: _exactly(value, pa.MonthDayNano)),
+    (pa.types.is_dictionary, lambda value, kind: _plain(value, kind.value_type)),
     (pa.types.is_map, _map),
     (pa.types.is_struct, _struct),
     (_is_list, _list),
