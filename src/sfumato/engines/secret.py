@@ -20,8 +20,8 @@ from typing import Self
 from sfumato.errors import EngineError, ParameterError, QueryError
 
 BYTES = 32
-# Of 32 random bytes, or of their 31 steps, fewer than 13 are different with a chance below 10^-18, and all are
-# ASCII with one of 2^-32.
+# Of 32 random bytes, or of their 31 steps, fewer than 13 are different with a chance below 10^-20, and
+# all are ASCII with one of 2^-32.
 _DIFFERENT = 13
 # By fingerprint: a key service is asked once by each process.
 _found: dict[str, bytes] = {}

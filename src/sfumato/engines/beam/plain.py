@@ -209,18 +209,19 @@ _MADE: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, pa.DataType], A
 )
 
 _none_type = type(None)
+_WHOLE = np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64
 # What most rows hold, and Arrow takes as it is.
 _EXACT: dict[int, frozenset[type]] = {
-    kind.id: frozenset({_none_type, exact})
-    for exact, kinds in (
-        (int, [getattr(pa, f"{sign}int{bits}")() for sign in ("", "u") for bits in (8, 16, 32, 64)]),
-        (float, [pa.float32(), pa.float64()]),
-        (bool, [pa.bool_()]),
-        (str, [pa.string(), pa.large_string()]),
-        (bytes, [pa.binary(), pa.large_binary()]),
-        (date, [pa.date32()]),
-        (datetime, [pa.timestamp("us")]),
-        (Decimal, [pa.decimal128(1), pa.decimal256(1)]),
+    kind.id: frozenset({_none_type, exact, *of_numpy_too})
+    for exact, of_numpy_too, kinds in (
+        (int, _WHOLE, [getattr(pa, f"{sign}int{bits}")() for sign in ("", "u") for bits in (8, 16, 32, 64)]),
+        (float, (np.float32, np.float64), [pa.float32(), pa.float64()]),
+        (bool, (), [pa.bool_()]),
+        (str, (), [pa.string(), pa.large_string()]),
+        (bytes, (), [pa.binary(), pa.large_binary()]),
+        (date, (), [pa.date32()]),
+        (datetime, (), [pa.timestamp("us")]),
+        (Decimal, (), [pa.decimal128(1), pa.decimal256(1)]),
     )
     for kind in kinds
 }

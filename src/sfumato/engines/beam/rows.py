@@ -177,8 +177,8 @@ def _lengths(column: pa.Array) -> np.ndarray:
     if isinstance(column, pa.ExtensionArray):
         return _lengths(column.storage)
     if pa.types.is_dictionary(kind):
-        known: np.ndarray = np.append(_lengths(column.dictionary), 0)
-        return known[column.indices.fill_null(-1).to_numpy()]
+        indices = column.indices.fill_null(-1).to_numpy()
+        return np.append(_lengths(column.dictionary), 0)[indices]  # type: ignore[no-any-return]
     if pa.types.is_run_end_encoded(kind):
         return _lengths(pc.run_end_decode(column))
     if _is_text(kind) or _is_bytes(kind):
