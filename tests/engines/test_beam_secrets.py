@@ -128,6 +128,9 @@ def test_who_may_not_read_the_secret_gives_its_fingerprint(kept, monkeypatch):
         ("correct horse battery staple", "not hexadecimal"),
         (SECRET.hex()[:62], "not 32 secret random bytes"),
         ("ab" * 32, "not 32 secret random bytes"),
+        (b"the quick brown fox jumps over the lazy dog".hex(), "a text, .* can be guessed"),
+        (SECRET.hex().encode().hex(), "a text, .* can be guessed"),
+        (bytes(range(128, 192)).hex(), "what is counted up, can be guessed"),
     ],
 )
 def test_what_is_no_secret_is_refused_when_the_release_is_made(text, words, monkeypatch):
@@ -210,6 +213,40 @@ def test_a_function_that_fails_or_gives_something_else_is_refused_without_its_wo
         Release(question(), epsilon=1, secret=CallableSecret(SECRET.hex))
     with pytest.raises(QueryError, match="function is 5"):
         CallableSecret(5)
+
+
+def behind(error) -> list:
+    """Return an error and all that is kept behind it."""
+    return [error, *behind(error.__cause__), *behind(error.__context__)] if error else []
+
+
+def test_nothing_of_a_secret_stays_behind_an_error(monkeypatch):
+    """What a key service said was kept as `__context__`, where reporters of errors find it."""
+
+    class Service:
+        def __call__(self):
+            raise ValueError(SECRET.hex())
+
+        def __repr__(self):
+            return SECRET.hex()
+
+    def fail():
+        try:
+            Service()()
+        except ValueError as error:
+            raise EngineError(SECRET.hex()) from error
+
+    monkeypatch.setenv(NAME, SECRET.hex() + "no digits")
+    for secret in (CallableSecret(Service()), CallableSecret(fail), EnvironmentSecret(NAME)):
+        for attempt in (secret.taken, secret.sealed, lambda s=secret: replace(s, fingerprint="00").key(b"")):
+            with pytest.raises((EngineError, QueryError)) as caught:
+                attempt()
+            assert not any(SECRET.hex() in str(error) for error in behind(caught.value))
+
+
+def test_a_name_that_no_file_can_have_is_refused():
+    with pytest.raises(QueryError, match="no file can have this name"):
+        Release(question(), epsilon=1, secret=FileSecret("a\0b"))
 
 
 def test_a_function_that_carries_the_secret_is_refused():

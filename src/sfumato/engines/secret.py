@@ -14,12 +14,14 @@ import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Self
 
 from sfumato.errors import EngineError, ParameterError, QueryError
 
 BYTES = 32
-# Of 32 random bytes fewer than 13 are different with a chance below 10^-20.
+# Of 32 random bytes, or of their 31 steps, fewer than 13 are different with a chance below 10^-20, and
+# all are ASCII with one of 2^-32.
 _DIFFERENT = 13
 # By fingerprint: a key service is asked once by each process.
 _found: dict[str, bytes] = {}
@@ -107,8 +109,11 @@ class Secret(ABC):
 
     def _checked(self) -> bytes:
         secret = self.read()
-        if not isinstance(secret, bytes) or len(secret) < BYTES or len(set(secret)) < _DIFFERENT:
-            raise EngineError(f"{self.place}: what is there is not {BYTES} secret random bytes or more")
+        if not isinstance(secret, bytes) or len(secret) < BYTES or _guessable(secret):
+            raise EngineError(
+                f"{self.place}: what is there is not {BYTES} secret random bytes or more, such as "
+                "secrets.token_bytes(32); a text, or what is counted up, can be guessed by its fingerprint"
+            )
         return secret
 
 
@@ -154,8 +159,9 @@ class FileSecret(Secret):
             with open(self.path, encoding="ascii", errors="replace", opener=_opened) as file:
                 status = os.fstat(file.fileno())  # of what was opened, whatever has the name now
                 text = file.read(1 << 16) if stat.S_ISREG(status.st_mode) else None
-        except OSError as error:
-            raise EngineError(f"{self.place}: it cannot be read ({error.strerror})") from None
+        except (OSError, ValueError) as error:  # a NUL in its name is a ValueError
+            why = getattr(error, "strerror", "no file can have this name")
+            raise EngineError(f"{self.place}: it cannot be read ({why})") from None
         if text is None:
             raise EngineError(f"{self.place}: it is no plain file")
         if os.name == "posix" and status.st_uid not in (0, os.geteuid()):
@@ -195,8 +201,10 @@ class CallableSecret(Secret):
         """Call the function."""
         try:
             return self.function()
-        except Exception as error:  # whose text may be of anything
-            raise EngineError(f"{self.place}: it raised {type(error).__name__}") from None
+        except Exception as error:
+            raised = type(error).__name__
+        # Out of its reach, as its text, which may be the secret, would stay behind ours.
+        raise EngineError(f"{self.place}: it raised {raised}")
 
     @property
     def place(self) -> str:
@@ -229,8 +237,15 @@ def _mark(secret: bytes) -> str:
     return hmac.digest(secret, b"sfumato fingerprint", "sha256").hex()
 
 
+def _guessable(secret: bytes) -> bool:
+    """Whether bytes are seen to be not random: a text, a pattern. A hash of a password is not seen."""
+    steps = {(b - a) % 256 for a, b in pairwise(secret)}
+    return secret.isascii() or min(len(set(secret)), len(steps)) < _DIFFERENT
+
+
 def _unhexed(text: str, place: str) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError:
-        raise EngineError(f"{place}: what is there is not hexadecimal digits") from None
+        pass
+    raise EngineError(f"{place}: what is there is not hexadecimal digits")

@@ -15,8 +15,10 @@ from sfumato.engines.beam.budget import Budget
 from sfumato.engines.beam.callables import checked, forgiving
 from sfumato.engines.beam.engine import SHARDS
 from sfumato.engines.beam.once import Stays
+from sfumato.engines.beam.opaque import PrivateRow
+from sfumato.engines.beam.plain import plain
 from sfumato.engines.beam.release import PlannedRelease, check_collection
-from sfumato.engines.beam.values import KINDS, read, written
+from sfumato.engines.beam.values import KINDS, NONE, read, written
 from sfumato.engines.scan import scan
 from sfumato.engines.secret import Secret
 from sfumato.errors import ParameterError, QueryError
@@ -93,10 +95,13 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
         check_collection(owned)
         key, value, result = self._key, self._value, self._result
 
-        def columns(pair: tuple[str, Any]) -> list[dict[str, Any]]:
-            unit, row = pair
-            text = None if key is None else written(key(row))
-            return [{"unit": unit, "key": text, "value": None if value is None else value(row)}]
+        def columns(given: PrivateRow) -> list[dict[str, Any]]:
+            if given.unit == NONE:
+                return []
+            text = None if key is None else written(key(given.row))
+            # Of Python's own classes, as Beam may encode it.
+            number = None if value is None else plain(value(given.row), pa.float64())
+            return [{"unit": given.unit, "key": text, "value": number}]
 
         release = PlannedRelease(self._plan, shards=self._shards, secret=self._secret)
         self._budget.spend(**self._spends)
@@ -223,6 +228,8 @@ def _key_texts(public_keys: Iterable[Any] | None) -> list[str] | None:
             texts.append(written(key))
         except (TypeError, ValueError):
             raise QueryError(f"public_keys holds {key!r}, but a key is {KINDS}") from None
+        if texts[-1] == NONE and key is not None:
+            raise QueryError(f"public_keys holds {key!r}, but text must be UTF-8, and a time one")
     if not texts:
         raise QueryError("public_keys is empty; name at least one key, or leave it out")
     for text, times in Counter(texts).items():

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from apache_beam.internal import pickler
 
 from sfumato.engines.secret import CallableSecret, Secret, sealed
 from sfumato.errors import ParameterError, QueryError
+
+T = TypeVar("T")
 
 
 def checked(name: str, function: Any) -> Callable[[Any], Any]:
@@ -37,15 +39,20 @@ def sealed_apart(secret: Secret | None) -> Secret | None:
     return found
 
 
+def attempted(otherwise: T, function: Callable[..., T], *arguments: Any) -> T:
+    """Return what a function gives, or something else where it fails on a row, however it does."""
+    try:
+        return function(*arguments)
+    except KeyboardInterrupt:  # of whoever sits before it
+        raise
+    except BaseException:  # parsers leave by sys.exit, Rust by a panic
+        return otherwise
+
+
 def forgiving(function: Callable[[Any], list[Any]]) -> Callable[[Any], list[Any]]:
     """Drop what a function fails on: whether it fails depends on private rows, and an error would tell."""
 
     def tried(element: Any) -> list[Any]:
-        try:
-            return function(element)
-        except KeyboardInterrupt:  # of whoever sits before it
-            raise
-        except BaseException:  # of a user's function, on one row: parsers leave by sys.exit, Rust by a panic
-            return []
+        return attempted([], function, element)
 
     return tried

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.typehints.typehints import is_consistent_with, normalize
 
 from sfumato.errors import QueryError
 
@@ -27,7 +28,12 @@ def made_by(transform: beam.PTransform, names: Sequence[str]) -> tuple[Callable[
         return _as_it_is, Row
     fields = getattr(kind, "_fields", None)
     if not isinstance(kind, type) or not issubclass(kind, tuple) or fields is None:
-        return _as_it_is, kind if kind == beam.typehints.Any else Row  # Beam says where that does not fit
+        if not is_consistent_with(Row, normalize(kind)):
+            raise QueryError(
+                f"Release: with_output_types names {getattr(kind, '__name__', kind)}, but what is released "
+                f"are dictionaries, or named tuples with the fields {', '.join(names)}"
+            )
+        return _as_it_is, kind if kind == beam.typehints.Any else Row
     if sorted(fields) != sorted(names):
         raise QueryError(
             f"Release: with_output_types names {kind.__name__}, whose fields are {', '.join(fields)}, but "

@@ -11,13 +11,11 @@ from sfumato.engines.beam.aggregations import Aggregation
 from sfumato.engines.beam.budget import Budget
 from sfumato.engines.beam.callables import checked, forgiving, sealed_apart
 from sfumato.engines.beam.once import Stays
+from sfumato.engines.beam.opaque import PrivateRow
 from sfumato.engines.beam.release import check_collection
-from sfumato.engines.beam.values import written
+from sfumato.engines.beam.values import NONE, written
 from sfumato.engines.secret import Secret
 from sfumato.errors import ParameterError, QueryError, shown
-
-# A unit as text, and what belongs to it.
-Owned = tuple[str, Any]
 
 
 class MakePrivate(Stays, beam.PTransform):  # type: ignore[misc]
@@ -41,11 +39,12 @@ class MakePrivate(Stays, beam.PTransform):  # type: ignore[misc]
         check_collection(rows)
         unit = self._unit
 
-        def owned(row: Any) -> list[Owned]:
-            owner = unit(row)
-            return [] if owner is None else [(written(owner), row)]
+        def owned(row: Any) -> list[PrivateRow]:
+            owner = written(unit(row))
+            return [] if owner == NONE else [PrivateRow(owner, row)]
 
-        return PrivateCollection(rows | "Units" >> beam.FlatMap(forgiving(owned)), self._budget, self._secret)
+        units = beam.FlatMap(forgiving(owned)).with_output_types(PrivateRow)
+        return PrivateCollection(rows | "Units" >> units, self._budget, self._secret)
 
 
 class PrivateCollection:
@@ -89,11 +88,12 @@ class PrivateCollection:
         return self._owned | label >> inner.drawing_on(self._budget, self._secret)
 
     def _each(self, function: Callable[[Any], Iterable[Any]], label: str) -> PrivateCollection:
-        def owned(pair: Owned) -> list[Owned]:
-            unit, row = pair
-            return [(unit, made) for made in function(row)]
+        def owned(given: PrivateRow) -> list[PrivateRow]:
+            if given.unit == NONE:
+                return []
+            return [PrivateRow(given.unit, made) for made in function(given.row)]
 
-        made = self._owned | label >> beam.FlatMap(forgiving(owned))
+        made = self._owned | label >> beam.FlatMap(forgiving(owned)).with_output_types(PrivateRow)
         return PrivateCollection(made, self._budget, self._secret)
 
 

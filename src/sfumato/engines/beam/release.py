@@ -100,8 +100,10 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
         noise = beam.FlatMapTuple(lambda shard, parts: _drawn(work, shard, parts)).with_output_types(Drawn)
         drawn = exact_parts(rows, work.stages) | "Noise" >> noise
         shards = rows.pipeline | "Shards of groups" >> beam.Create(range(work.stages.group_shards))
+        # A generator: Beam's runtime_type_check uses other iterators up.
         given = beam.FlatMap(
-            lambda shard, ready: map(make, _rows(ready[shard])), ready=beam.pvalue.AsMultiMap(drawn)
+            lambda shard, ready: (make(row) for row in _rows(ready[shard])),
+            ready=beam.pvalue.AsMultiMap(drawn),
         )
         return shards | "Release" >> given.with_output_types(kind)
 

@@ -7,23 +7,25 @@ Neither does a batch: one whose texts are more than an Arrow column can hold bec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from decimal import Decimal
-from fractions import Fraction
 from functools import reduce
+from operator import attrgetter, itemgetter
 from typing import Any
 
+import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sfumato.engines.beam import plain
+from sfumato.engines.beam.callables import attempted
 from sfumato.errors import EngineError
 
 # Of a column of a batch of several rows. Arrow's texts end at 2 GiB; a character is 4 bytes at most.
 COLUMN_BYTES = 1 << 26
 # Of a value: what is longer is NULL, as one such row could exhaust a worker's memory.
 VALUE_BYTES = 1 << 24
+_NOTHING = object()
 
 
 def declared(rows: pa.Schema) -> pa.Schema:
@@ -53,7 +55,7 @@ class Columns:
             yield from self.of_rows(rows[:half])
             yield from self.of_rows(rows[half:])
         else:
-            yield self._batch([_column(v, f.type) for v, f in zip(given, self.schema, strict=True)])
+            yield self._batch([plain.column(v, f.type) for v, f in zip(given, self.schema, strict=True)])
 
     def of_arrow(self, arriving: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
         """Yield the declared columns of a batch or table; columns are found by name."""
@@ -82,17 +84,23 @@ class Columns:
 
 
 def _values(rows: Sequence[Any], name: str) -> list[Any]:
-    """Return what each row has under a name, or None; the same whatever the other rows are."""
-    return [_value(row, name) for row in rows]
+    """Return what each row has under a name, or None, whatever the other rows are."""
+    kinds = set(map(type, rows))
+    read = itemgetter(name) if kinds == {dict} else attrgetter(name) if all(map(_has_fields, kinds)) else None
+    found = None if read is None else attempted(None, lambda: [*map(read, rows)])
+    return [attempted(None, _value, row, name) for row in rows] if found is None else found
 
 
 def _value(row: Any, name: str) -> Any:
-    with suppress(Exception):  # of a class of the user's own
-        if isinstance(row, Mapping):
-            return row.get(name)
-        named = isinstance(row, tuple) or not hasattr(type(row), "__getitem__")
-        return getattr(row, name) if named else row[name]
-    return None
+    if isinstance(row, Mapping):
+        return row.get(name)
+    if not _has_fields(type(row)) and (found := attempted(_NOTHING, itemgetter(name), row)) is not _NOTHING:
+        return found
+    return getattr(row, name, None)
+
+
+def _has_fields(kind: type) -> bool:
+    return issubclass(kind, (tuple, beam.Row))
 
 
 def _plain_type(field: pa.Field) -> pa.DataType:
@@ -105,10 +113,10 @@ def _plain_type(field: pa.Field) -> pa.DataType:
     if field.type in _VIEWS:
         return _VIEWS[field.type]
     if _extended(field):
-        plain = field.type.storage_type if isinstance(field.type, pa.BaseExtensionType) else "a plain type"
+        stored = field.type.storage_type if isinstance(field.type, pa.BaseExtensionType) else "a plain type"
         raise EngineError(
             f"scan: the column {field.name!r} is {field.type}, an extension type whose values are not known "
-            f"here; declare it as {plain}, which extended batches are read as too"
+            f"here; declare it as {stored}, which extended batches are read as too"
         )
     try:
         pa.array([], field.type)
@@ -137,10 +145,8 @@ def _long(values: list[Any], kind: pa.DataType) -> bool:
 
 def _length(value: Any) -> int:
     """Return how many characters or bytes there are in a value; a few fewer where it is odd."""
-    try:
-        return _counted(value)
-    except Exception:  # of a class of the user's own, or one that holds itself
-        return 0
+    # Or of a class of the user's own, or one that holds itself.
+    return attempted(0, _counted, value)
 
 
 def _counted(value: Any) -> int:
@@ -162,14 +168,31 @@ def _bytes(column: pa.Array) -> int:
         values = column.values
     else:
         return int(column.nbytes)
-    return len(column) * max(_lengths(values), default=0)
+    return len(column) * int(max(_lengths(values), default=0))
 
 
-def _lengths(column: pa.Array) -> list[int]:
-    """Return how many bytes each value has, a few more where it is made of others."""
-    if _is_text(column.type) or _is_bytes(column.type):
-        return [length or 0 for length in pc.binary_length(column).to_pylist()]
-    return [int(value.nbytes) for value in _singly(column)]
+def _lengths(column: pa.Array) -> np.ndarray:
+    """Return about how many bytes each value has: of what it holds, whatever its neighbours are."""
+    kind = column.type
+    if isinstance(column, pa.ExtensionArray):
+        return _lengths(column.storage)
+    if pa.types.is_dictionary(kind):
+        indices = column.indices.fill_null(-1).to_numpy()
+        return np.append(_lengths(column.dictionary), 0)[indices]  # type: ignore[no-any-return]
+    if pa.types.is_run_end_encoded(kind):
+        return _lengths(pc.run_end_decode(column))
+    if _is_text(kind) or _is_bytes(kind):
+        return pc.binary_length(column).fill_null(0).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+    if pa.types.is_struct(kind):
+        return sum(map(_lengths, column.flatten()), np.zeros(len(column), np.int64))
+    if pa.types.is_map(kind):
+        entries = pa.struct([kind.key_field, kind.item_field])
+        return _lengths(column.cast(pa.list_(pa.field("entries", entries, nullable=False))))
+    if kind.num_fields:
+        counts = pc.list_value_length(column).fill_null(0).to_numpy().astype(np.int64)
+        until, ends = np.append(0, np.cumsum(_lengths(column.flatten()))), np.cumsum(counts)
+        return 4 + until[ends] - until[ends - counts]  # type: ignore[no-any-return]
+    return np.full(len(column), 0 if pa.types.is_null(kind) else (kind.bit_width + 7) // 8, np.int64)
 
 
 def _singly(column: pa.Array) -> Iterator[pa.Array]:
@@ -178,10 +201,13 @@ def _singly(column: pa.Array) -> Iterator[pa.Array]:
 
 def _shortened(column: pa.Array) -> pa.Array:
     """Return a column with NULL in the place of values that are too long."""
-    if column.nbytes <= VALUE_BYTES:
+    # A truth value counts as a byte, and takes a bit.
+    if not (_is_text(column.type) or _is_bytes(column.type) or column.type.num_fields) or (
+        8 * column.nbytes <= VALUE_BYTES
+    ):
         return column
-    long = [length > VALUE_BYTES for length in _lengths(column)]
-    if not any(long):
+    long = _lengths(column) > VALUE_BYTES
+    if not long.any():
         return column
     none = pa.nulls(1, column.type)
     return _one_by_one(
@@ -189,70 +215,8 @@ def _shortened(column: pa.Array) -> pa.Array:
     )
 
 
-def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
-    if any(issubclass(one, np.generic) for one in set(map(type, values))):
-        values = list(map(_unboxed, values))
-    if _has_map(kind):
-        values = [value if _sound(value, kind) else None for value in values]
-    # Asked for integers, Arrow cuts 1.5 to 1; not asked, it follows a list in itself to the crash.
-    if not pa.types.is_integer(kind) or set(map(type, values)) <= _INTEGERS:
-        with suppress(Exception):  # of a value that does not fit
-            return pa.array(values, kind)
-    return _one_by_one((_fitted(value, kind) for value in values), kind)
-
-
 def _one_by_one(columns: Iterable[pa.Array], kind: pa.DataType) -> pa.Array:
     return pa.concat_arrays([pa.nulls(0, kind), *columns])
-
-
-def _fitted(value: Any, kind: pa.DataType) -> pa.Array:
-    """Return one value in a column of its own, NULL if it does not fit."""
-    try:
-        if pa.types.is_integer(kind) and value is not None:
-            value = _whole(value)
-        elif pa.types.is_floating(kind) and isinstance(value, (int, Decimal, Fraction)):
-            value = float(value)
-        return pa.array([value], kind)
-    except Exception:  # of this value
-        return pa.nulls(1, kind)
-
-
-def _has_map(kind: pa.DataType) -> bool:
-    inner = (kind.field(i).type for i in range(kind.num_fields))
-    return bool(pa.types.is_map(kind)) or any(map(_has_map, inner))
-
-
-def _sound(value: Any, kind: pa.DataType) -> bool:
-    """Whether each entry of the maps in a value has a key: at one that has none, Arrow ends the process."""
-    try:
-        if not _has_map(kind) or value is None:
-            return True
-        if pa.types.is_struct(kind):
-            return type(value) is dict and all(_sound(value.get(f.name), f.type) for f in kind)
-        if not pa.types.is_map(kind):
-            return type(value) in (list, tuple) and all(_sound(item, kind.value_type) for item in value)
-        if type(value) not in (dict, list, tuple):
-            return False
-        for key, item in value.items() if type(value) is dict else value:
-            if pa.array([key], kind.key_type).null_count:
-                return False
-            if not (_sound(key, kind.key_type) and _sound(item, kind.item_type)):
-                return False
-        return type(value) is dict or all(type(entry) is tuple for entry in value)
-    except Exception:  # of this value
-        return False
-
-
-def _unboxed(value: Any) -> Any:
-    """Return what Python has for a number or text of NumPy; a time would become a number of its own unit."""
-    boxed = isinstance(value, np.generic) and not isinstance(value, (np.datetime64, np.timedelta64))
-    return value.item() if boxed else value
-
-
-def _whole(value: Any) -> int:
-    if isinstance(value, (bool, str)) or value != int(value):
-        raise ValueError
-    return int(value)
 
 
 def _named(batch: pa.RecordBatch, name: str) -> pa.Array | None:
@@ -268,17 +232,12 @@ def _arrow_column(given: pa.Array | None, kind: pa.DataType, rows: int) -> pa.Ar
     """Return a column of a batch in the declared type; NULL where there is none."""
     if given is None:
         return pa.nulls(rows, kind)
-    try:
-        return _cast(given, kind)
-    except Exception:  # of a value that does not fit, or of text that is none
-        return _one_by_one((_fitted_slice(value, kind) for value in _singly(given)), kind)
-
-
-def _fitted_slice(value: pa.Array, kind: pa.DataType) -> pa.Array:
-    try:
-        return _cast(value, kind)
-    except Exception:  # of this value
-        return pa.nulls(1, kind)
+    found = attempted(None, _cast, given, kind)
+    if found is not None:
+        return found
+    # One does not fit, or is text that is none.
+    none = pa.nulls(1, kind)
+    return _one_by_one((attempted(none, _cast, value, kind) for value in _singly(given)), kind)
 
 
 def _cast(given: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -296,7 +255,7 @@ def _cast(given: pa.Array, kind: pa.DataType) -> pa.Array:
         long = pa.types.is_large_string(given.type)
         column = (given.take(pa.array(range(len(given)), pa.int64())) if long else given).cast(kind)
     else:
-        column = _column(given.to_pylist(), kind)
+        column = plain.column(given.to_pylist(), kind)
     if _is_text(column.type):
         column.validate(full=True)  # bytes that are no text
     return column
@@ -310,7 +269,6 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
-_INTEGERS = {int, type(None), *(np.dtype(f"{u}int{n}").type for u in ("", "u") for n in (8, 16, 32, 64))}
 _VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 # Extension types whose values are read as they are.
 _READ = pa.UuidType, pa.JsonType

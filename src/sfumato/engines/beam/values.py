@@ -14,7 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.engines.beam import plain
+
 KINDS = "text, an int or float, a truth value, bytes, a date, a datetime, a UUID, None, or a tuple of these"
+NONE = "null"
+# Of tuples in tuples: more could be written where the stack is short, and not read where it is long.
+DEPTH = 16
 _READ: dict[str, Callable[[str], Any]] = {
     "bytes": bytes.fromhex,
     "date": date.fromisoformat,
@@ -24,7 +29,7 @@ _READ: dict[str, Callable[[str], Any]] = {
 
 
 def written(value: Any) -> str:
-    """Return a value as text.
+    """Return a value as text. What holds text that is not UTF-8, as half a surrogate pair, is None.
 
     Args:
         value: None, text, an int or float, a truth value, bytes, a date, a datetime, a UUID, or a tuple of
@@ -36,12 +41,17 @@ def written(value: Any) -> str:
     (True, False)
     >>> read(written((date(2020, 2, 29), None)))
     (datetime.date(2020, 2, 29), None)
+    >>> written("\\ud800") == written(None) == NONE
+    True
     """
     if type(value) is int:  # as most are; and as below, but faster
         return str(value)
-    if type(value) is str:
+    if type(value) is str and value.isascii():
         return encode_basestring_ascii(value)
-    return json.dumps(_plain(value))
+    try:
+        return json.dumps(_plain(value, DEPTH))
+    except UnicodeEncodeError:
+        return NONE
 
 
 def read(text: str) -> Any:
@@ -57,29 +67,32 @@ def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, depth: int) -> Any:
+    """Return a value of Python's own classes, by what it holds: not by what its class says of itself."""
     if isinstance(value, np.generic):
-        value = value.item()
+        value = plain.of_numpy(value)
     match value:
-        case None | bool() | str():
+        case None | bool():
             return value
+        case str():
+            return str.encode(value).decode()
         case int():
-            return int(value)
+            return int.__int__(value)
         case float():
-            return int(value) if value.is_integer() else value
+            return int(float.__float__(value)) if float.is_integer(value) else float.__float__(value)
         case tuple():
-            return [_plain(item) for item in value]
+            if not depth:
+                raise ValueError
+            return [_plain(item, depth - 1) for item in tuple.__iter__(value)]
         case bytes():
-            return {"bytes": value.hex()}
+            return {"bytes": plain.exact_bytes(value).hex()}
         case datetime():
-            whole = value if value.tzinfo is None else value.astimezone(UTC)
-            text = whole.isoformat()
-            datetime.fromisoformat(text)  # raises where it is none: NaT of pandas passes for a datetime
-            return {"datetime": text}
+            whole = plain.exact_datetime(value)
+            return {"datetime": (whole if whole.tzinfo is None else whole.astimezone(UTC)).isoformat()}
         case date():
-            return {"date": value.isoformat()}
+            return {"date": plain.exact_date(value).isoformat()}
         case uuid.UUID():
-            return {"uuid": str(value)}
+            return {"uuid": str(uuid.UUID(int=value.int))}
     raise TypeError
 
 
