@@ -29,7 +29,10 @@ _TIMED = (*DATED, "TIME", "INTERVAL")
 # Of a time of day, which has no date, these say something too.
 _PARTS_OF_HOURS = {"hour", "minute", "second", "millisecond", "microsecond", "date_part", "datepart"}
 # Of these some raise at the ends of the calendar.
-_WITHIN_CALENDAR = {"date_diff", "date_trunc", "datediff", "datetrunc", "last_day", "strftime"}
+_WITHIN_CALENDAR = {
+    "date_diff", "date_part", "date_trunc", "datediff", "datepart", "datetrunc", "isoyear", "last_day",
+    "strftime", "week", "weekofyear", "yearweek",
+}  # fmt: skip
 
 
 def time_arithmetic(node: Node, sign: str, parts: list[Part]) -> Part | None:
@@ -123,7 +126,7 @@ def _part_of_time(node: Node, name: str, parts: list[Part]) -> Part:
             raise NotTotal(
                 node, f"uses {name}, which takes a date or a timestamp here; cast to one: CAST(... AS DATE)"
             )
-        if name in _WITHIN_CALENDAR:
+        if name in _WITHIN_CALENDAR and part.type_name != "TIME":
             new[i] = _in_calendar(part)
     return plain(node, name, new)
 
