@@ -8,7 +8,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.duckdb.expressions import LONGEST, judged
-from sfumato.errors import QueryError
+from sfumato.errors import ColumnError, QueryError
 from sfumato.query.engine import Column, Kind
 from sfumato.query.table import Table
 
@@ -103,6 +103,20 @@ def test_what_takes_the_square_of_a_text_takes_its_beginning():
     assert first == [5000]  # one match is found in one pass
 
 
+ZONES = "SELECT unnest(['2020-01-01 00:00:00 UTC', '2020-01-01 00:00:00 ' || repeat('Europe/', 40)]) AS s"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["s::TIMESTAMPTZ", "strptime(s, '%Y-%m-%d %H:%M:%S %Z')", "year(s::TIMESTAMPTZ)"],
+)
+def test_names_of_time_zones_are_read_to_a_length(text):
+    """DuckDB looks for zones of a like name: for a text of 200,000 characters that took minutes."""
+    schema = {"s": Column(Kind.OTHER, "VARCHAR")}
+    assert '"left"(s, 200)' in judged("filter", text, schema).text
+    assert [value is None for value in evaluated(ZONES, text)] == [False, True]
+
+
 def test_keys_of_maps_are_no_places():
     rows = "SELECT MAP {9223372036854775807: 'a', 2: 'b'} AS m, unnest([9223372036854775807, 2, 3]) AS k"
     assert evaluated(rows, "m[k]") == ["a", "b", None]
@@ -146,3 +160,15 @@ def test_keys_fit_what_holds_them(engine):
         batch.validate(full=True)
         found += batch.column(0).to_pylist()
     assert {None if v is None else int(v) for v in found} == {5, -(10**38) + 1, None}
+
+
+def test_times_with_an_offset_are_no_keys(tmp_path):
+    """Arrow holds no offset: two groups would be one, to whoever reads them."""
+    with duckdb.connect(f"{tmp_path}/rows.db") as connection:
+        connection.execute(
+            "CREATE TABLE rows AS SELECT 1 AS id, unnest(['00:00:00+15'::TIMETZ, '00:00:00']) AS t"
+        )
+    table = sf.scan(f"{tmp_path}/rows.db/rows", privacy_unit="id")
+    with pytest.raises(ColumnError, match=r"CAST\(t AS VARCHAR\)"):
+        table.group_by("t")
+    assert table.bound(rows=1).agg(n=sf.count("t")).plan(epsilon=1)

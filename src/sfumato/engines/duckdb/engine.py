@@ -30,6 +30,7 @@ _INTEGERS = {
 }  # fmt: skip
 _OPAQUE = (
     "STRUCT", "MAP", "UNION", "JSON", "VARIANT", "INTERVAL", "BLOB", "BIT", "UHUGEINT", "BIGNUM", "GEOMETRY",
+    "TIME WITH TIME ZONE",
 )  # fmt: skip
 
 

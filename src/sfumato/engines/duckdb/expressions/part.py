@@ -17,6 +17,7 @@ from sfumato.engines.duckdb.expressions.syntax import Node, ask, made, said, wit
 # How long the text of an argument may be that stands twice in a total form.
 _TWICE = 4000
 _MOST_TAKEN = 1000
+_LONGEST_TIME = 200
 INTEGERS = {
     "TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19, "HUGEINT": 39,
     "UTINYINT": 3, "USMALLINT": 5, "UINTEGER": 10, "UBIGINT": 20,
@@ -84,7 +85,14 @@ def tried(part: Part, kind: str) -> Part:
     """Cast a part; a value that does not fit is NULL."""
     if part.type_name == kind:
         return part
+    if part.type_name == "VARCHAR" and kind == "TIMESTAMP WITH TIME ZONE" and not part.constant:
+        part = timely(part)
     return Part(made(f"TRY_CAST(_0 AS {kind})", part.node), type_of(f"CAST(NULL AS {kind})"))
+
+
+def timely(part: Part) -> Part:
+    """Cut a text that is read as a time: of a zone that is not known DuckDB looks for names alike, slowly."""
+    return over(f'"left"(_0, {_LONGEST_TIME})', part)
 
 
 def over(template: str, *parts: Part) -> Part:

@@ -21,6 +21,7 @@ from sfumato.engines.duckdb.expressions.part import (
     over,
     plain,
     renamed,
+    timely,
     tried,
 )
 from sfumato.engines.duckdb.expressions.syntax import Node, ask
@@ -135,6 +136,11 @@ def _parsed(node: Node, name: str, parts: list[Part]) -> Part:
     return FORMS["try_strptime"](renamed(node, "try_strptime"), name, parts)
 
 
+def _read(node: Node, name: str, parts: list[Part]) -> Part:
+    cut = [timely(p) if p.type_name == "VARCHAR" and not p.constant else p for p in parts]
+    return plain(node, name, cut)
+
+
 def _of_epoch(node: Node, name: str, parts: list[Part]) -> Part:
     if len(parts) != 1:
         raise NotTotal(node, "uses to_timestamp, which takes a number of seconds")
@@ -171,7 +177,7 @@ FORMS: dict[str, Form] = {
     **dict.fromkeys(_NAMED_PARTS.split(), constants(0, then=_part_of_time)),
     "strftime": constants(1, then=_part_of_time),
     "strptime": _parsed,
-    "try_strptime": constants(1),
+    "try_strptime": constants(1, then=_read),
     "to_timestamp": _of_epoch,
     "make_date": _date,
     "make_timestamp": _of_microseconds,

@@ -21,6 +21,7 @@ from sfumato.engines.duckdb.expressions.part import (
     once,
     place,
     plain,
+    timely,
     tried,
 )
 from sfumato.engines.duckdb.expressions.syntax import (
@@ -110,6 +111,8 @@ def _part(node: Node, parts: list[Part]) -> Part:
                 name = node["function_name"].lower()
                 return FORMS[name](node, name, parts)
             case "CAST", _:
+                if parts[0].type_name == "VARCHAR" and _cast(node) == "TIMESTAMP WITH TIME ZONE":
+                    parts = [timely(parts[0])]
                 return Part(with_children(node, [p.node for p in parts]) | {"try_cast": True}, _cast(node))
             case ("CONJUNCTION", _) | (_, "OPERATOR_NOT"):
                 return Part(with_children(node, [tried(p, "BOOLEAN").node for p in parts]), "BOOLEAN")
