@@ -84,7 +84,7 @@ def described(connection: duckdb.DuckDBPyConnection, relation: str) -> list[tupl
 def harmless_table(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Return a table of which some columns, by name, are harmless."""
     for i, field in enumerate(table.schema):
-        if field.name in columns and _needs_care(field.type):
+        if field.name in columns and (_needs_care(field.type) or _nests(field.type)):
             chunks = [harmless(chunk) for chunk in table.column(i).chunks]
             table = table.set_column(i, field, pa.chunked_array(chunks, field.type))
     return table
@@ -100,6 +100,8 @@ def harmless(column: pa.Array) -> pa.Array:
     ['a', None]
     """
     kind = column.type
+    if column.offset and _nests(kind):
+        column = _from_its_start(column)
     if not _needs_care(kind):
         return column
     if isinstance(column, pa.ExtensionArray):
@@ -117,6 +119,21 @@ def harmless(column: pa.Array) -> pa.Array:
         return column
     pieces = (_rows(column, i, SLICE_ROWS) for i in range(0, len(column), SLICE_ROWS))
     return pa.concat_arrays([piece if _is_utf8(piece) else _without_bad_text(piece) for piece in pieces])
+
+
+def _nests(kind: pa.DataType) -> bool:
+    """Whether values of a type hold others that hold others."""
+    return any(kind.field(i).type.num_fields for i in range(kind.num_fields))
+
+
+def _from_its_start(column: pa.Array) -> pa.Array:
+    """Return a part of a longer column as one of its own; DuckDB stops at parts with structs in structs."""
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch({"column": column})
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    with pa.ipc.open_stream(sink.getvalue()) as reader:
+        return reader.read_next_batch().column(0)
 
 
 def _rows(column: pa.Array, start: int, count: int) -> pa.Array:
