@@ -48,14 +48,45 @@ AWKWARD = {
     "l": ("VARCHAR[]", ["[a, b]", "[]", "[NULL]", None]),
     "n": ("BIGINT[]", ["[1, 2]", "[]", None]),
     "st": ("STRUCT(k BIGINT, v VARCHAR)", ["{'k': 9223372036854775807, 'v': x}", None]),
+    "da": ("DATE", ["5877642-06-25 (BC)", "5881580-07-10", "2020-12-31", None]),
+    "uh": ("UHUGEINT", ["340282366920938463463374607431768211455", "0", "1", None]),
+    "bi": ("BIT", ["1", "0", "101", "1" * 200, None]),
+    "bj": ("BIT", ["0", "1", "110", "0" * 65, None]),
+    "nn": ("BIGINT[][]", ["[[1, 2], []]", "[NULL]", "[]", None]),
+    "ar": ("INTEGER[3]", ["[1, 2, NULL]", "[2147483647, 0, -1]", None]),
+    "mp": ("MAP(BIGINT, VARCHAR)", ["{9223372036854775807=a, 1=NULL}", "{}", None]),
     "iv": ("INTERVAL", ["1 day", "178000000 years", "-178000000 years", "200000000 days", None]),
 }  # fmt: skip
 # What Arrow, Spark and Beam have no type for, or that tests of all engines leave out.
-LOCAL = {"u", "h", "q", "r", "ns", "se", "tm", "uu", "j", "e", "bl", "l", "n", "st", "iv", "ti"}
+LOCAL = {
+    "u",
+    "h",
+    "q",
+    "r",
+    "ns",
+    "se",
+    "tm",
+    "uu",
+    "j",
+    "e",
+    "bl",
+    "l",
+    "n",
+    "st",
+    "iv",
+    "ti",
+    "da",
+    "uh",
+    "bi",
+    "bj",
+    "nn",
+    "ar",
+    "mp",
+}
 SCHEMA = {name: Column(Kind.OTHER, kind) for name, (kind, _) in AWKWARD.items()}
 CONSTANTS = [
     "0", "1", "-1", "2", "10", "64", "0.5", "-2.5", "1e308", "9223372036854775807", "170141183460469231731687303715884105727",
-    "NULL", "true", "''", "'a'", "'5'", "'%Y-%m-%d'", "'month'", "'day'", "'microsecond'", "'a+'", "'(a)|b'", "'\\1\\1'", "'g'",
+    "NULL", "true", "''", "'a'", "'5'", "'%Y-%m-%d'", "'month'", "'day'", "'microsecond'", "'a+'", "'(a)|b'", "'\\C'", "'\\1\\1'", "'g'",
     "'$.a'", "'$'", "','", "'2020-01-01'", "DATE '2020-01-01'", "DATE 'infinity'", "TIMESTAMP '9999-12-31 23:59:59'",
     "INTERVAL '1 day'", "INTERVAL '1 month'", "INTERVAL '9000 years'", "INTERVAL '90000 years'", "INTERVAL 3 HOUR", "[1, 2]", "['a', 'b']",
 ]  # fmt: skip
@@ -113,7 +144,7 @@ def expression(chance: random.Random, columns: list[str], depth: int = 3) -> str
             case 6:
                 return chance.choice(["({} IS NULL)", "(NOT {})", "TRY({})"]).format(one(depth - 1))
             case 7:
-                return chance.choice(["({})[{}]", "coalesce({}, {})", "({})[{}:2]"]).format(
+                return chance.choice(["({})[{}]", "coalesce({}, {})", "({})[{}:2]", "({})[:-:{}]"]).format(
                     one(depth - 1), one(depth - 1)
                 )
         name = chance.choice(NAMES)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql
-from sfumato.engines.duckdb.expressions import Judged, judged
+from sfumato.engines.duckdb.expressions import LONGEST, Judged, judged
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.sources import NO_ARROW, check_names, connect, open_source
 from sfumato.engines.duckdb.text import identifier, without_labels
@@ -30,10 +30,8 @@ _INTEGERS = {
 }  # fmt: skip
 _OPAQUE = (
     "STRUCT", "MAP", "UNION", "JSON", "VARIANT", "INTERVAL", "BLOB", "BIT", "UHUGEINT", "BIGNUM", "GEOMETRY",
+    "TIME WITH TIME ZONE",
 )  # fmt: skip
-# DuckDB's planner puts derived columns into the conditions that use them; an expression over columns that
-# stand twice in others doubles with each, beyond all limits of memory.
-_LONGEST_WRITTEN_OUT = 1 << 17
 
 
 class DuckDBEngine(Owned):
@@ -124,13 +122,17 @@ class DuckDBEngine(Owned):
         return kept | {step.name: _column(one.type_name, True)}
 
     def _measure(self, where: str, before: tuple[Step, ...], step: Step, one: Judged) -> None:
-        """Refuse an expression that is too long with all derived columns written out in it."""
+        """Refuse an expression that is too long with all derived columns written out in it.
+
+        DuckDB's planner puts them into the conditions that use them; an expression over columns that stand
+        twice in others doubles with each, beyond all limits of memory.
+        """
         lengths = self._lengths[before]
         length = len(one.text) + sum(times * lengths.get(name, 0) for name, times in one.uses.items())
-        if length > _LONGEST_WRITTEN_OUT:
+        if length > LONGEST:
             raise QueryError(
                 f"{where}: the expression uses derived columns so often that it is longer than "
-                f"{_LONGEST_WRITTEN_OUT} characters with these written out; use each fewer times"
+                f"{LONGEST} characters with these written out; use each fewer times"
             )
         own = {step.name.casefold(): length} if isinstance(step, Derive) else {}
         self._lengths[*before, step] = lengths | own

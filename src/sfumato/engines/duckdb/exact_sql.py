@@ -291,6 +291,8 @@ def canonical(column: str, schema: Mapping[str, Column]) -> str:
     kind = schema[column].type_name
     if kind == "VARCHAR":
         return f'{name} COLLATE "binary"'  # a column of a database may have another collation
+    if kind == "HUGEINT":  # which Arrow holds as decimals of 38 digits
+        return f"CASE WHEN {name} BETWEEN -{'9' * 38} AND {'9' * 38} THEN {name} END"
     if kind == "DATE" or kind.startswith("TIMESTAMP"):
         # What lies outside, infinity too, has no place in other tools' calendars.
         return f"CASE WHEN year({name}) BETWEEN 1 AND 9999 THEN {name} END"

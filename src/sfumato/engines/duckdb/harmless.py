@@ -157,7 +157,9 @@ def _needs_care(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return _needs_care(kind.value_type)
     if kind.num_fields:
-        return pa.types.is_map(kind) or any(_needs_care(kind.field(i).type) for i in range(kind.num_fields))
+        inner = [kind.field(i).type for i in range(kind.num_fields)]
+        # DuckDB stops at a part of a longer column with structs in structs, even of harmless values.
+        return pa.types.is_map(kind) or any(of.num_fields or _needs_care(of) for of in inner)
     return _is_text(kind) or _coarse(kind)
 
 

@@ -1,5 +1,5 @@
 """Row expressions: what may be asked of a row, and its form that cannot raise."""
 
-from sfumato.engines.duckdb.expressions.judge import Judged, judged
+from sfumato.engines.duckdb.expressions.judge import LONGEST, Judged, judged
 
-__all__ = ["Judged", "judged"]
+__all__ = ["LONGEST", "Judged", "judged"]

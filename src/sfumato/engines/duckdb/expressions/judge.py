@@ -47,6 +47,9 @@ _REFUSED = {
     "PARAMETER": "a parameter; write the value itself",
 }
 _PREFIX = "SELECT (\n"
+# How many characters an expression may have, also with the derived columns that it uses written out in it.
+LONGEST = 1 << 17
+_DEEPEST = 1000  # as DuckDB's own limit
 # TRY_CAST itself raises on some of their values, or crashes, and takes the whole database with it.
 _HOSTILE = re.compile(r"\b(VARIANT|BIGNUM)\b")
 
@@ -80,8 +83,9 @@ def judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
     Raises:
         QueryError: it is none, or has a part that could raise on a row; the text says what and where.
     """
-    tree = _parsed(where, text)
+    _check_size(where, str(text))
     try:
+        tree = _parsed(where, text)
         for node in descendants(tree):
             _check(where, text, node, columns)
         part = total(tree, lambda node: _type_of_column(node, columns))
@@ -94,6 +98,20 @@ def judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
         ) from None
     reads = frozenset(_uses(tree))
     return Judged(sql, part.type_name, reads, frozenset(_complete_columns(tree)), _uses(part.node))
+
+
+def _check_size(where: str, text: str) -> None:
+    """Refuse what DuckDB's parser would take long to refuse: its time grows with the square of the depth."""
+    if len(text) > LONGEST:
+        raise QueryError(
+            f"{where}: the expression is longer than {LONGEST} characters; name its parts with with_columns"
+        )
+    for first, last in ("()", "[]", "{}"):
+        depth = 0
+        for bracket in re.findall(rf"[\{first}\{last}]", text):  # texts in quotes too, which have few
+            depth = max(0, depth + (1 if bracket == first else -1))
+            if depth > _DEEPEST:
+                raise QueryError(f"{where}: the expression opens more than {_DEEPEST} brackets in brackets")
 
 
 def _parsed(where: str, text: str) -> Node:
@@ -155,6 +173,8 @@ def _type_of_column(node: Node, columns: Mapping[str, Column]) -> str:
     kind = next(c.declared or c.type_name for n, c in columns.items() if n.casefold() == name.casefold())
     if fields and kind == "JSON":
         raise NotTotal(node, f"takes a part of JSON; write json_extract({name}, '$.{fields[0]}')")
+    if len(fields) > kind.count("("):  # DuckDB takes seconds to say so of thousands
+        raise NotTotal(node, f"takes more fields of {name} than it has")
     try:
         kind = type_of(".".join(["_0", *map(identifier, fields)]), (kind,)) if fields else kind
     except DoesNotBind as error:

@@ -13,7 +13,7 @@ from sfumato.engines.duckdb.expressions.part import (
     Part,
     constants,
     named,
-    once,
+    not_zero,
     over,
     plain,
     tried,
@@ -54,7 +54,7 @@ def _arithmetic(node: Node, name: str, parts: list[Part]) -> Part:
     if sign == "//" or (sign == "%" and result not in FLOATS):
         if result in INTEGERS and _divides_all(parts[1]):
             return plain(node, name, parts)
-        parts = [parts[0], _divisor(parts[1])]
+        parts = [parts[0], not_zero(parts[1])]
     if result in INTEGERS:
         return _of_integers(sign, result, parts)
     if result.startswith("DECIMAL") and sign in ("+", "-", "*"):
@@ -71,10 +71,6 @@ def _divided(node: Node, name: str, parts: list[Part]) -> Part:
 def _divides_all(part: Part) -> bool:
     """Whether every whole number can be divided by it: zero and, for the smallest of all, -1 are not such."""
     return part.constant and ask(f"SELECT {part.text}") not in ([(None,)], [(0,)], [(-1,)])
-
-
-def _divisor(part: Part) -> Part:
-    return over("CASE WHEN _0 <> 0 THEN _0 END", once(part))
 
 
 def _of_integers(sign: str, result: str, parts: list[Part]) -> Part:
@@ -122,9 +118,17 @@ def _digits_of(part: Part) -> tuple[int, int] | None:
 
 def _absolute(node: Node, name: str, parts: list[Part]) -> Part:
     result = understood(node, parts).type_name
+    if parts[0].type_name == "UHUGEINT":
+        raise NotTotal(node, "computes with UHUGEINT; cast to HUGEINT or DOUBLE first")
     if parts[0].type_name not in INTEGERS:
         return plain(node, name, parts)
     return tried(plain(node, name, [_wide(parts[0], 37)]), result)
+
+
+def _of_bits(node: Node, name: str, parts: list[Part]) -> Part:
+    if any(p.type_name == "BIT" for p in parts):
+        raise NotTotal(node, f"uses {name} on BIT, which takes two of one length only; cast to BIGINT first")
+    return plain(node, name, parts)
 
 
 def _rounded(node: Node, name: str, parts: list[Part]) -> Part:
@@ -140,9 +144,9 @@ def _rounded(node: Node, name: str, parts: list[Part]) -> Part:
 
 
 _PLAIN = (
-    "** ^ & | ~ >> acos acosh asin asinh atan atan2 atanh bit_count cbrt cos cosh cot degrees even exp "
+    "** ^ ~ >> acos acosh asin asinh atan atan2 atanh bit_count cbrt cos cosh cot degrees even exp "
     "gamma isfinite isinf isnan lgamma ln log log10 log2 nextafter pi pow power radians sign signbit sin "
-    "sinh sqrt tan tanh xor"
+    "sinh sqrt tan tanh"
 )
 _ROUNDED = "round round_even trunc ceil ceiling floor"
 
@@ -150,6 +154,7 @@ FORMS: dict[str, Form] = {
     **dict.fromkeys(_PLAIN.split(), plain),
     **dict.fromkeys(_SIGNS, _arithmetic),
     "/": _divided,
+    **dict.fromkeys(("&", "|", "xor"), _of_bits),
     **dict.fromkeys(("@", "abs"), _absolute),
     **dict.fromkeys(_ROUNDED.split(), constants(1, then=_rounded)),
 }

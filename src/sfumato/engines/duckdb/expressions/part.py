@@ -16,6 +16,8 @@ from sfumato.engines.duckdb.expressions.syntax import Node, ask, made, said, wit
 
 # How long the text of an argument may be that stands twice in a total form.
 _TWICE = 4000
+_MOST_TAKEN = 1000
+_LONGEST_TIME = 200
 INTEGERS = {
     "TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19, "HUGEINT": 39,
     "UTINYINT": 3, "USMALLINT": 5, "UINTEGER": 10, "UBIGINT": 20,
@@ -58,6 +60,8 @@ class NotTotal(Exception):
 def understood(node: Node, parts: list[Part]) -> Bound:
     """Return what DuckDB makes of a node over total arguments."""
     types = tuple(None if p.constant else p.type_name for p in parts)
+    if len(types) - types.count(None) > _MOST_TAKEN:  # the time to bind them grows with the square
+        raise NotTotal(node, f"takes more than {_MOST_TAKEN} values of a row at once; take them in steps")
     return bound(local(with_children(node, [p.node for p in parts]), [p.constant for p in parts]), types)
 
 
@@ -81,7 +85,14 @@ def tried(part: Part, kind: str) -> Part:
     """Cast a part; a value that does not fit is NULL."""
     if part.type_name == kind:
         return part
+    if part.type_name == "VARCHAR" and kind == "TIMESTAMP WITH TIME ZONE" and not part.constant:
+        part = timely(part)
     return Part(made(f"TRY_CAST(_0 AS {kind})", part.node), type_of(f"CAST(NULL AS {kind})"))
+
+
+def timely(part: Part) -> Part:
+    """Cut a text that is read as a time: of a zone that is not known DuckDB looks for names alike, slowly."""
+    return over(f'"left"(_0, {_LONGEST_TIME})', part)
 
 
 def over(template: str, *parts: Part) -> Part:
@@ -101,6 +112,11 @@ def once(part: Part) -> Part:
     if len(part.text) > _TWICE:
         raise NotTotal(part.node, "is too long here; give it a name with with_columns(...) and use that")
     return part
+
+
+def not_zero(part: Part) -> Part:
+    """Return the part, NULL where it is zero."""
+    return over("CASE WHEN _0 <> 0 THEN _0 END", once(part))
 
 
 def place(part: Part) -> Part:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind
 from sfumato.engines.duckdb.expressions.part import (
+    DATED,
+    FLOATS,
+    INTEGERS,
     Form,
     NotTotal,
     Part,
@@ -23,10 +26,18 @@ from sfumato.engines.duckdb.expressions.syntax import Node, ask
 _LONGEST = 1 << 12
 _MOST_JOINED = 16
 _MOST_LISTED = 1000
+# What lists hold: other values are as long as they like, and a list of them holds each once more.
+_LISTED = {*INTEGERS, *FLOATS, "UHUGEINT", "BOOLEAN", "VARCHAR", "UUID"}
+_LISTED_TOO = (*DATED, "DECIMAL", "TIME", "INTERVAL", "ENUM")
 
 
 def _cut(part: Part, length: int = _LONGEST) -> Part:
     return part if part.constant or part.type_name != "VARCHAR" else over(f'"left"(_0, {length})', part)
+
+
+def _shares(parts: list[Part], count: int) -> list[Part]:
+    """Cut texts of which `count` are held at once."""
+    return [_cut(p, min(_LONGEST, _MOST_JOINED * _LONGEST // max(count, 1))) for p in parts]
 
 
 def _joined(node: Node, name: str, parts: list[Part]) -> Part:
@@ -45,9 +56,26 @@ def _replaced(node: Node, name: str, parts: list[Part]) -> Part:
     old, new = (len(value or "") for value in ask(f"SELECT {casts}")[0])
     if name == "regexp_replace":  # it may match at each place, and repeat the match
         old, new = 1, 2 * new + 1 if new else 0
-    if new <= old:
-        return plain(node, name, parts)
-    return plain(node, name, [_cut(parts[0], max(1, _LONGEST * max(old, 1) // new)), *parts[1:]])
+    if new > old:
+        parts = [_cut(parts[0], max(1, _LONGEST * max(old, 1) // new)), *parts[1:]]
+    elif len(parts) > 3:  # all matches: for each, the search may go on to the end of the text
+        parts = [_cut(parts[0]), *parts[1:]]
+    return _matched(node, name, parts)
+
+
+def _matched(node: Node, name: str, parts: list[Part]) -> Part:
+    """Refuse a pattern for bytes: where it takes a character apart, its text is none."""
+    ((pattern,),) = ask(f"SELECT CAST({parts[1].text} AS VARCHAR)") if len(parts) > 1 else ((None,),)
+    if "\\C" in (pattern or ""):
+        raise NotTotal(parts[1].node, "is a pattern with \\C, which matches single bytes; write . for it")
+    if name == "regexp_extract" and len(parts) > 2 and nested(parts[2].type_name):
+        ((groups,),) = ask(f"SELECT len({parts[2].text})")
+        parts = [*_shares(parts[:1], groups or 1), *parts[1:]]
+    return plain(node, name, parts)
+
+
+def _split_by_pattern(node: Node, name: str, parts: list[Part]) -> Part:
+    return _matched(node, name, [_cut(parts[0]), *parts[1:]])
 
 
 def _split(node: Node, name: str, parts: list[Part]) -> Part:
@@ -84,11 +112,14 @@ def _placed(*numbers: int) -> Form:
 
 
 def _list(node: Node, name: str, parts: list[Part]) -> Part:
-    if any(nested(p.type_name) for p in parts):
-        raise NotTotal(node, "makes a list of lists; a list holds plain values here")
+    for part in parts:
+        if nested(part.type_name):
+            raise NotTotal(node, "makes a list of lists; a list holds plain values here")
+        if not part.constant and part.type_name not in _LISTED and not part.type_name.startswith(_LISTED_TOO):
+            raise NotTotal(part.node, f"is {part.type_name.partition('(')[0]}, which is not listed here")
     if len(parts) > _MOST_LISTED:
         raise NotTotal(node, f"makes a list of more than {_MOST_LISTED} values")
-    return plain(node, name, parts)
+    return plain(node, name, _shares(parts, len(parts)))
 
 
 def _json(node: Node, name: str, parts: list[Part]) -> Part:
@@ -97,6 +128,8 @@ def _json(node: Node, name: str, parts: list[Part]) -> Part:
     for part in parts[1:]:
         if "*" in part.text:
             raise NotTotal(part.node, "is a path with *, which finds many values; name one")
+        if nested(part.type_name):
+            raise NotTotal(part.node, "is a list of paths, which finds many values; name one")
     # A column may be declared JSON and hold what is none.
     document = tried(tried(parts[0], "VARCHAR"), "JSON")
     return plain(node, name, [document, *parts[1:]])
@@ -104,7 +137,7 @@ def _json(node: Node, name: str, parts: list[Part]) -> Part:
 
 _PLAIN = (
     "^@ ~~ !~~ ~~* !~~* ~~~ ascii bit_length char_length character_length contains ends_with instr lcase "
-    "length length_grapheme len lower ltrim md5 nfc_normalize octet_length ord position prefix reverse rtrim "
+    "length length_grapheme len lower ltrim md5 octet_length ord position prefix reverse rtrim "
     "sha1 sha256 starts_with strip_accents strlen strpos suffix translate trim ucase unicode upper "
     "array_contains array_position list_contains list_has list_position element_at struct_extract "
     "constant_or_null hash greatest least json_valid"
@@ -115,13 +148,14 @@ _JSON = "->> json_array_length json_exists json_extract json_extract_string json
 FORMS: dict[str, Form] = {
     **dict.fromkeys(_PLAIN.split(), plain),
     **dict.fromkeys(_ESCAPES.split(), constants(1, 2, then=_escaped)),
-    **dict.fromkeys(("regexp_full_match", "regexp_matches"), constants(1, 2)),
-    "regexp_extract": constants(1, 2, 3),
+    **dict.fromkeys(("regexp_full_match", "regexp_matches"), constants(1, 2, then=_matched)),
+    "regexp_extract": constants(1, 2, 3, then=_matched),
     "regexp_replace": constants(1, 2, 3, then=_replaced),
     "replace": constants(1, 2, then=_replaced),
     **dict.fromkeys(("||", "concat", "concat_ws"), _joined),
     **dict.fromkeys(("split", "str_split", "string_split", "string_to_array"), _split),
-    **dict.fromkeys(("str_split_regex", "string_split_regex"), constants(1, 2, then=_split)),
+    "nfc_normalize": _split,  # it sorts the marks of a letter, of which there may be millions, slowly
+    **dict.fromkeys(("str_split_regex", "string_split_regex"), constants(1, 2, then=_split_by_pattern)),
     "split_part": _split_part,
     **dict.fromkeys(("left", "left_grapheme", "right", "right_grapheme"), _placed(1)),
     **dict.fromkeys(("substr", "substring", "substring_grapheme"), _placed(1, 2)),

@@ -21,6 +21,7 @@ from sfumato.engines.duckdb.expressions.part import (
     over,
     plain,
     renamed,
+    timely,
     tried,
 )
 from sfumato.engines.duckdb.expressions.syntax import Node, ask
@@ -29,7 +30,10 @@ _TIMED = (*DATED, "TIME", "INTERVAL")
 # Of a time of day, which has no date, these say something too.
 _PARTS_OF_HOURS = {"hour", "minute", "second", "millisecond", "microsecond", "date_part", "datepart"}
 # Of these some raise at the ends of the calendar.
-_WITHIN_CALENDAR = {"date_diff", "date_trunc", "datediff", "datetrunc", "last_day", "strftime"}
+_WITHIN_CALENDAR = {
+    "date_diff", "date_part", "date_trunc", "datediff", "datepart", "datetrunc", "isoyear", "last_day",
+    "strftime", "week", "weekofyear", "yearweek",
+}  # fmt: skip
 
 
 def time_arithmetic(node: Node, sign: str, parts: list[Part]) -> Part | None:
@@ -123,13 +127,18 @@ def _part_of_time(node: Node, name: str, parts: list[Part]) -> Part:
             raise NotTotal(
                 node, f"uses {name}, which takes a date or a timestamp here; cast to one: CAST(... AS DATE)"
             )
-        if name in _WITHIN_CALENDAR:
+        if name in _WITHIN_CALENDAR and part.type_name != "TIME":
             new[i] = _in_calendar(part)
     return plain(node, name, new)
 
 
 def _parsed(node: Node, name: str, parts: list[Part]) -> Part:
     return FORMS["try_strptime"](renamed(node, "try_strptime"), name, parts)
+
+
+def _read(node: Node, name: str, parts: list[Part]) -> Part:
+    cut = [timely(p) if p.type_name == "VARCHAR" and not p.constant else p for p in parts]
+    return plain(node, name, cut)
 
 
 def _of_epoch(node: Node, name: str, parts: list[Part]) -> Part:
@@ -168,7 +177,7 @@ FORMS: dict[str, Form] = {
     **dict.fromkeys(_NAMED_PARTS.split(), constants(0, then=_part_of_time)),
     "strftime": constants(1, then=_part_of_time),
     "strptime": _parsed,
-    "try_strptime": constants(1),
+    "try_strptime": constants(1, then=_read),
     "to_timestamp": _of_epoch,
     "make_date": _date,
     "make_timestamp": _of_microseconds,

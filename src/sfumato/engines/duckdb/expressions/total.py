@@ -13,7 +13,17 @@ import duckdb
 
 from sfumato.engines.duckdb.expressions import numbers, texts, times
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind, cast_type, type_of, type_of_constant
-from sfumato.engines.duckdb.expressions.part import Form, NotTotal, Part, once, place, plain, tried
+from sfumato.engines.duckdb.expressions.part import (
+    Form,
+    NotTotal,
+    Part,
+    not_zero,
+    once,
+    place,
+    plain,
+    timely,
+    tried,
+)
 from sfumato.engines.duckdb.expressions.syntax import (
     Node,
     ask,
@@ -66,7 +76,12 @@ def _check_constant(node: Node, parts: list[Part]) -> None:
         _cast(node)
     if node["class"] != "FUNCTION":
         return
-    most = _LONGEST_LIST if node["function_name"].lower() == "list_value" else _LONGEST
+    is_list = [
+        one["class"] == "FUNCTION" and one["function_name"] == "list_value" for one in (node, *children(node))
+    ]
+    if is_list[0] and any(is_list[1:]):  # DuckDB takes long to bind deep ones
+        raise NotTotal(node, "makes a list of lists; a list holds plain values here")
+    most = _LONGEST_LIST if is_list[0] else _LONGEST
     literals = [p.node["literal"]["text"] for p in parts if p.node["class"] == "CONSTANT"]
     length = max(map(len, literals), default=0)
     if length <= most:
@@ -96,6 +111,8 @@ def _part(node: Node, parts: list[Part]) -> Part:
                 name = node["function_name"].lower()
                 return FORMS[name](node, name, parts)
             case "CAST", _:
+                if parts[0].type_name == "VARCHAR" and _cast(node) == "TIMESTAMP WITH TIME ZONE":
+                    parts = [timely(parts[0])]
                 return Part(with_children(node, [p.node for p in parts]) | {"try_cast": True}, _cast(node))
             case ("CONJUNCTION", _) | (_, "OPERATOR_NOT"):
                 return Part(with_children(node, [tried(p, "BOOLEAN").node for p in parts]), "BOOLEAN")
@@ -123,7 +140,12 @@ def _cast(node: Node) -> str:
 def _extracted(node: Node, parts: list[Part]) -> Part:
     if parts[0].type_name in ("JSON", "VARIANT"):
         raise NotTotal(node, "takes a part of JSON; write json_extract(..., '$.name') for it")
-    return plain(node, "", [parts[0], *map(place, parts[1:])])
+    if parts[0].type_name.startswith("MAP("):
+        return plain(node, "", parts)  # what is given is a key
+    places = [place(p) for p in parts[1:]]
+    if len(places) == 3:  # a slice in steps
+        places[2] = not_zero(places[2])
+    return plain(node, "", [parts[0], *places])
 
 
 def _if(node: Node, name: str, parts: list[Part]) -> Part:

@@ -1,0 +1,186 @@
+"""Row expressions against somebody who wants one row to show: values and texts that broke their form before."""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.engines.duckdb.expressions import LONGEST, judged
+from sfumato.errors import ColumnError, QueryError
+from sfumato.query.engine import Column, Kind
+from sfumato.query.table import Table
+
+
+def evaluated(rows: str, text: str) -> list:
+    """Return the values of an expression on the rows that a query gives; no TRY is around its total form."""
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE rows AS {rows}")
+        described = connection.execute("DESCRIBE rows").fetchall()
+        one = judged("filter", text, {row[0]: Column(Kind.OTHER, row[1]) for row in described})
+        return [value for (value,) in connection.execute(f"SELECT ({one.text}) FROM rows").fetchall()]
+
+
+LISTS = "SELECT [1, 2, 3] AS l, 'abc' AS s, unnest([1, 2, 0, -1, NULL]) AS i"
+FIRST_DAY = "SELECT unnest(['2020-12-31', '5877642-06-25 (BC)', 'infinity']) AS s"
+TOTAL = {
+    "l[1:3:i]": (LISTS, [[1, 2, 3], [1, 3], None, [], None]),
+    "l[:-:i]": (LISTS, [[1, 2, 3], [1, 3], None, [3, 2, 1], None]),
+    "l[1:3:0]": (LISTS, [None] * 5),
+    "week(s::DATE)": (FIRST_DAY, [53, None, None]),
+    "weekofyear(s::DATE)": (FIRST_DAY, [53, None, None]),
+    "yearweek(s::DATE)": (FIRST_DAY, [202053, None, None]),
+    "isoyear(s::DATE)": (FIRST_DAY, [2020, None, None]),
+    "date_part('week', s::DATE)": (FIRST_DAY, [53, None, None]),
+    "date_part('isoyear', s::DATE)": (FIRST_DAY, [2020, None, None]),
+}
+
+
+@pytest.mark.parametrize("text", TOTAL)
+def test_no_value_stops_it(text):
+    rows, expected = TOTAL[text]
+    assert evaluated(rows, text) == expected
+
+
+BITS = "SELECT '101'::BIT AS b, unnest(['010'::BIT, '1']) AS c"
+TEXTS = "SELECT unnest(['abc', 'é']) AS s, '5'::JSON AS j, 'x'::BLOB AS bl, [1] AS l"
+WIDE = "SELECT unnest([0::UHUGEINT, 340282366920938463463374607431768211455]) AS u"
+REFUSED = {
+    "b & c": (BITS, "BIT"),
+    "b | c": (BITS, "BIT"),
+    "xor(b, c)": (BITS, "BIT"),
+    "-u": (WIDE, "UHUGEINT"),
+    "regexp_replace(s, '\\C', '')": (TEXTS, "single bytes"),
+    "regexp_extract(s, '^\\C')": (TEXTS, "single bytes"),
+    "regexp_extract(s, '(\\C)(.)', ['a', 'b'])": (TEXTS, "single bytes"),
+    "string_split_regex(s, '\\C')": (TEXTS, "single bytes"),
+    "s SIMILAR TO '\\C'": (TEXTS, "single bytes"),
+    "json_extract(s, ['$', '$', '$'])": (TEXTS, "list of paths"),
+    "s ->> ['$', '$']": (TEXTS, "list of paths"),
+    "[j, j]::JSON": (TEXTS, "JSON, which is not listed"),
+    "[bl, bl]::VARCHAR": (TEXTS, "BLOB, which is not listed"),
+    "[[[1]]] IS NULL": (TEXTS, "list of lists"),
+    "s.a.b.c = 'x'": (TEXTS, "more fields"),
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_raises_on_some_values_or_grows_is_refused(text):
+    rows, why = REFUSED[text]
+    with pytest.raises(QueryError, match=why):
+        evaluated(rows, text)
+
+
+def nested(before: str, text: str, after: str, times: int) -> str:
+    return before * times + text + after * times
+
+
+GROWING = {
+    # Quotes are escaped once more at each step, and so are the escapes: twelve steps made them 4,096 times as many.
+    nested("[", "s", "]::VARCHAR", 12): "repeat('''', 1000)",
+    nested("[", "s", "]::JSON::VARCHAR", 12): "repeat('\"', 1000)",
+    f"[{', '.join(['s'] * 200)}]::VARCHAR": "repeat('a', 100000)",
+    "regexp_extract(s, '((((((((((.*))))))))))', ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j'])::VARCHAR": (
+        "repeat('a', 100000)"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", GROWING, ids=range(len(GROWING)))
+def test_texts_in_lists_do_not_grow(text):
+    (value,) = evaluated(f"SELECT {GROWING[text]} AS s", text)
+    assert len(value) < 200_000
+
+
+def test_what_takes_the_square_of_a_text_takes_its_beginning():
+    """A text of 100,000 characters took minutes, under a constant pattern or none."""
+    marks = "repeat(chr(768) || chr(790), 3000)"
+    assert evaluated(f"SELECT {marks} AS s", "length(nfc_normalize(s))") == [4096]
+    searched = evaluated("SELECT repeat('a', 5000) || 'c' AS s", "regexp_replace(s, 'a.*b|a', '', 'g')")
+    assert searched == [""]
+    first = evaluated("SELECT repeat('a', 5000) || 'c' AS s", "length(regexp_replace(s, 'c', ''))")
+    assert first == [5000]  # one match is found in one pass
+
+
+ZONES = "SELECT unnest(['2020-01-01 00:00:00 UTC', '2020-01-01 00:00:00 ' || repeat('Europe/', 40)]) AS s"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["s::TIMESTAMPTZ", "strptime(s, '%Y-%m-%d %H:%M:%S %Z')", "year(s::TIMESTAMPTZ)"],
+)
+def test_names_of_time_zones_are_read_to_a_length(text):
+    """DuckDB looks for zones of a like name: for a text of 200,000 characters that took minutes."""
+    schema = {"s": Column(Kind.OTHER, "VARCHAR")}
+    assert '"left"(s, 200)' in judged("filter", text, schema).text
+    assert [value is None for value in evaluated(ZONES, text)] == [False, True]
+
+
+def test_keys_of_maps_are_no_places():
+    rows = "SELECT MAP {9223372036854775807: 'a', 2: 'b'} AS m, unnest([9223372036854775807, 2, 3]) AS k"
+    assert evaluated(rows, "m[k]") == ["a", "b", None]
+
+
+HOSTILE = {
+    "nots": "NOT " * 900 + "a > 0",
+    "signs": "- " * 900 + "a",
+    "sums": "+".join(["a"] * 900),
+    "cases": nested("CASE WHEN a > 0 THEN ", "1", " ELSE 0 END", 900),
+    "subscripts": "s" + "[1]" * 900,
+    "open brackets": "(" * 20_000,
+    "lists": nested("[", "1", "]", 299),
+    "fields": "s" + ".a" * 5000,
+    "arguments": f"coalesce({','.join(['a'] * 20_000)})",
+    "length": "'" + "a" * LONGEST + "'",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_texts_that_nobody_writes_are_refused_in_words(name):
+    """They raised RecursionError, which is no error of this library, or kept everybody waiting."""
+    schema = {"a": Column(Kind.INTEGER, "BIGINT"), "s": Column(Kind.OTHER, "VARCHAR")}
+    with pytest.raises(QueryError):
+        judged("filter", HOSTILE[name], schema)
+
+
+def test_brackets_in_patterns_may_be_many():
+    schema = {"s": Column(Kind.OTHER, "VARCHAR")}
+    judged("filter", "regexp_matches(s, '" + "[(]" * 400 + "')", schema)
+
+
+def test_keys_fit_what_holds_them(engine):
+    """A group beyond 38 digits made a table that Arrow itself calls invalid."""
+    values = ["5", str(2**127 - 1), "-" + "9" * 38]
+    rows = pa.table({"id": range(60), "s": values * 20})
+    table = Table(engine(rows), "id").with_columns(y="CAST(s AS HUGEINT)").group_by("y")
+    plan = table.bound(groups=1, rows=1).agg(n=sf.count()).plan(epsilon=1, delta=1e-6)
+    found = []
+    for batch in table.engine.statistics(plan.exact, 10):
+        batch.validate(full=True)
+        found += batch.column(0).to_pylist()
+    assert {None if v is None else int(v) for v in found} == {5, -(10**38) + 1, None}
+
+
+def test_times_with_an_offset_are_no_keys(tmp_path):
+    """Arrow holds no offset: two groups would be one, to whoever reads them."""
+    with duckdb.connect(f"{tmp_path}/rows.db") as connection:
+        connection.execute(
+            "CREATE TABLE rows AS SELECT 1 AS id, unnest(['00:00:00+15'::TIMETZ, '00:00:00']) AS t"
+        )
+    table = sf.scan(f"{tmp_path}/rows.db/rows", privacy_unit="id")
+    with pytest.raises(ColumnError, match=r"CAST\(t AS VARCHAR\)"):
+        table.group_by("t")
+    assert table.bound(rows=1).agg(n=sf.count("t")).plan(epsilon=1)
+
+
+def test_parts_of_longer_columns_are_read(openers):
+    """DuckDB stops at structs in structs that are a part: one row more, and so another batch, was an error."""
+    structs = [{"a": {"b": ["x"], "c": i}} for i in range(20)]
+    rows = pa.table({"id": range(20), "st": structs, "li": [[{"k": i}] for i in range(20)]}).slice(5)
+    for name in ("duckdb", "stages"):
+        table = Table(openers(name)(rows), "id").filter("st.a.c >= 15 AND li[1].k < 18")
+        for _ in range(3):
+            plan = table.bound(rows=1).agg(n=sf.count()).plan(epsilon=1)
+            (batch,) = table.engine.statistics(plan.exact, 10)
+            assert [v for c in batch.columns for v in c.to_pylist()] == [3]
