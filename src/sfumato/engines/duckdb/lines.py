@@ -87,7 +87,8 @@ class Csv:
 
     def _fields(self, record: str, most: int) -> list[str] | None:
         """Return the fields of a record; None where they are too many, or a quote closes elsewhere."""
-        fields, at, quote = [], 0, self.quote
+        fields: list[str] = []
+        at, quote = 0, self.quote
         while len(fields) < most:
             if record.startswith(quote, at):
                 end = at + 1
