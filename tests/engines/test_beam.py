@@ -685,7 +685,7 @@ def test_keys_that_are_no_time_are_dropped(run):
     assert found == [(datetime(1970, 1, 1), 960)]
 
 
-@pytest.mark.parametrize("unit", [None, [1], {}, object()], ids=repr)
+@pytest.mark.parametrize("unit", [None, [1], {}, object()], ids=["None", "list", "dict", "object"])
 def test_rows_without_a_unit_are_dropped(unit, run):
     rows = [*RATINGS, *[Rating(unit, ("m", 0), 1.0)] * 300]
     ((count,),) = [run(lambda p: private(p, rows) | Count(rows=100, epsilon=10**5))]

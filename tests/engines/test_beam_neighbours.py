@@ -145,7 +145,7 @@ def test_what_a_row_has_under_a_name_does_not_depend_on_its_neighbours(name):
         (pa.struct([("a", pa.string()), ("b", pa.int64())]), lambda n: {"a": "a" * n, "b": 1}),
         (pa.map_(pa.string(), pa.int64()), lambda n: [("a" * n, 1)]),
     ],
-    ids=str,
+    ids=lambda value: str(value) if isinstance(value, pa.DataType) else "",
 )
 def test_whether_a_value_is_too_long_does_not_depend_on_its_neighbours(kind, of_size, monkeypatch):
     """A list beside a NULL was one byte longer, before, and a list of truth values an eighth."""

@@ -108,7 +108,7 @@ BESIDE = [  # a column's type, somebody's value, and one of somebody else that A
 ]
 
 
-@pytest.mark.parametrize(("kind", "value", "other"), BESIDE, ids=lambda value: repr(value)[:30])
+@pytest.mark.parametrize(("kind", "value", "other"), BESIDE, ids=range(len(BESIDE)))
 def test_a_value_is_the_same_whatever_is_beside_it(kind, value, other):
     assert values_of(kind, [value, other])[:1] == values_of(kind, [value])
     assert values_of(kind, [value, value]) == values_of(kind, [value]) * 2
@@ -120,7 +120,7 @@ class Indexed:
 
 
 @pytest.mark.parametrize("name", ["x", "items", "keys", "values", "count", "index"])
-@pytest.mark.parametrize("other", [{}, {"other": 1}, 7, None, (1,), [], "text", object()], ids=repr)
+@pytest.mark.parametrize("other", [{}, {"other": 1}, 7, None, (1,), [], "text", object()], ids=range(8))
 def test_a_row_is_the_same_whatever_is_beside_it(name, other):
     """Also where a column is called as what each dictionary or tuple can do."""
     columns = Columns(pa.schema([(name, pa.int64())]))
