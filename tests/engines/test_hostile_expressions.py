@@ -184,3 +184,19 @@ def test_parts_of_longer_columns_are_read(openers):
             plan = table.bound(rows=1).agg(n=sf.count()).plan(epsilon=1)
             (batch,) = table.engine.statistics(plan.exact, 10)
             assert [v for c in batch.columns for v in c.to_pylist()] == [3]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["json_extract(s, '$.a')::INT", "s::JSON::VARCHAR", "json_valid(s)", "s ->> '$.a'", "json_extract(j, '$.a')::INT", "j"],
+)  # fmt: skip
+def test_reading_json_takes_no_more_memory_than_there_is(expression):
+    """Brackets take some 50 times their text: one document was an error."""
+    short, long = '{"a": 1}', "[" * 5_000_000 + "]" * 5_000_000
+    texts = pa.array([short] * 9 + [long])
+    rows = pa.table(
+        {"id": range(10), "s": texts, "j": pa.ExtensionArray.from_storage(pa.json_(pa.string()), texts)}
+    )
+    table = sf.scan(rows, privacy_unit="id").with_columns(v=expression).filter("v IS NOT NULL")
+    (batch,) = table.engine.statistics(table.bound(rows=1).agg(n=sf.count()).plan(epsilon=1).exact, 10)
+    assert [v for c in batch.columns for v in c.to_pylist()] == [9]

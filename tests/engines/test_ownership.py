@@ -109,6 +109,22 @@ def test_a_child_of_a_process_that_is_drawing_draws_nothing(in_child, monkeypatc
     assert shown(asked) == mine
 
 
+def test_a_look_in_the_middle_of_a_draw_is_refused_and_spoils_nothing(monkeypatch):
+    """As from a handler of a signal, which runs in the thread that draws."""
+    asked, told = release(), []
+    drawn = type(asked)._noisy
+
+    def looks(self, batch):
+        with pytest.raises(RefusalError, match="is being drawn") as caught:
+            shown(asked)
+        told.append(caught)
+        return drawn(self, batch)
+
+    monkeypatch.setattr(type(asked), "_noisy", looks)
+    mine = shown(asked)
+    assert told and shown(asked) == mine
+
+
 @pytest.mark.parametrize("at", [1, 3])
 @pytest.mark.parametrize("look", LOOKS)
 def test_a_fork_in_the_middle_goes_on_in_the_parent_alone(look, at, tmp_path, monkeypatch, fork):

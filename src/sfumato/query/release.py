@@ -59,7 +59,7 @@ class Release(Owned):
             raise ParameterError("unsafe_words", unsafe_words, "a Words of sfumato.noise, in tests alone")
         self.plan = plan
         self._words = unsafe_words
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a handler of a signal may look in the middle of a draw
         self._batches: list[NoisyBatch] | None = None
         self._table: pa.Table | None = None
         self._started = False
@@ -197,8 +197,8 @@ class Release(Owned):
         self._check_home()
         if self._started:
             raise RefusalError(
-                "this release failed while its noise was drawn; a second draw would spend a second "
-                "budget. Ask for a new release"
+                "this release is being drawn, or failed while its noise was drawn; a second draw would spend "
+                "a second budget. Look at it when it is there, or ask for a new release"
             )
         self._started = True
         return self._drawn()

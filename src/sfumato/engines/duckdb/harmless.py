@@ -21,6 +21,8 @@ from sfumato.engines.duckdb.text import identifier
 
 # Only a slice that holds something bad is looked at value by value.
 SLICE_ROWS = 1 << 16
+# Reading JSON takes some 50 times its text, and DuckDB reads 2,048 values at once.
+JSON_BYTES = 1 << 18
 _TEXTS = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
 _COARSE = "s", "ms"
 _DAYS = "DATE '0001-01-01' AND DATE '9999-12-31'"
@@ -32,7 +34,7 @@ def within_types(relation: str, described: Iterable[tuple[str, str]], *, check_t
     """Return what stands behind FROM such that each value is one that its type has.
 
     Dates and times are those of the years 1 to 9999, or infinite; times of day those of one day; decimals
-    have no more digits than declared; JSON is well formed; maps have each key once. Others are
+    have no more digits than declared; JSON is well formed and short; maps have each key once. Others are
     NULL, also inside of lists, structs and maps. Times are whole microseconds.
 
     Args:
@@ -74,7 +76,8 @@ def _within(name: str, kind: str, check_text: bool) -> str | None:
         bound = f"CAST('{largest[: len(largest) - places]}.{largest[len(largest) - places :]}' AS {kind})"
         return f"CASE WHEN {name} BETWEEN -{bound} AND {bound} THEN {name} END"
     if kind == "JSON":
-        return f"CASE WHEN json_valid({name}) THEN {name} END"
+        short = f"CASE WHEN strlen({name}) <= {JSON_BYTES} THEN {name} END"
+        return f"CASE WHEN json_valid({short}) THEN {name} END"
     if is_nested(kind):
         return within_nested(name, kind, lambda value, of: _within(value, of, False))
     return None

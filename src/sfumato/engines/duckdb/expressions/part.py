@@ -13,6 +13,7 @@ import duckdb
 
 from sfumato.engines.duckdb.expressions.binding import Bound, DoesNotBind, bound, local, type_of
 from sfumato.engines.duckdb.expressions.syntax import Node, ask, made, said, with_children, written
+from sfumato.engines.duckdb.harmless import JSON_BYTES
 
 # How long the text of an argument may be that stands twice in a total form.
 _TWICE = 4000
@@ -117,6 +118,18 @@ def once(part: Part) -> Part:
 def not_zero(part: Part) -> Part:
     """Return the part, NULL where it is zero."""
     return over("CASE WHEN _0 <> 0 THEN _0 END", once(part))
+
+
+def document(part: Part) -> Part:
+    """Read a text as JSON; NULL where it is none, or too long."""
+    return tried(short_document(part), "JSON")
+
+
+def short_document(part: Part) -> Part:
+    """Return NULL in the place of a text so long that reading it as JSON could exhaust memory."""
+    if part.constant or part.type_name not in ("VARCHAR", "JSON"):
+        return part
+    return over(f"CASE WHEN strlen(_0) <= {JSON_BYTES} THEN _0 END", once(tried(part, "VARCHAR")))
 
 
 def place(part: Part) -> Part:

@@ -11,12 +11,13 @@ from sfumato.engines.duckdb.expressions.part import (
     NotTotal,
     Part,
     constants,
+    document,
     nested,
     once,
     over,
     place,
     plain,
-    tried,
+    short_document,
 )
 from sfumato.engines.duckdb.expressions.syntax import Node, ask
 
@@ -131,8 +132,11 @@ def _json(node: Node, name: str, parts: list[Part]) -> Part:
         if nested(part.type_name):
             raise NotTotal(part.node, "is a list of paths, which finds many values; name one")
     # A column may be declared JSON and hold what is none.
-    document = tried(tried(parts[0], "VARCHAR"), "JSON")
-    return plain(node, name, [document, *parts[1:]])
+    return plain(node, name, [document(parts[0]), *parts[1:]])
+
+
+def _is_json(node: Node, name: str, parts: list[Part]) -> Part:
+    return plain(node, name, list(map(short_document, parts)))
 
 
 _PLAIN = (
@@ -140,7 +144,7 @@ _PLAIN = (
     "length length_grapheme len lower ltrim md5 octet_length ord position prefix reverse rtrim "
     "sha1 sha256 starts_with strip_accents strlen strpos suffix translate trim ucase unicode upper "
     "array_contains array_position list_contains list_has list_position element_at struct_extract "
-    "constant_or_null hash greatest least json_valid"
+    "constant_or_null hash greatest least"
 )
 _ESCAPES = "like_escape not_like_escape ilike_escape not_ilike_escape"
 _JSON = "->> json_array_length json_exists json_extract json_extract_string json_type json_value"
@@ -161,5 +165,6 @@ FORMS: dict[str, Form] = {
     **dict.fromkeys(("substr", "substring", "substring_grapheme"), _placed(1, 2)),
     **dict.fromkeys(("array_extract", "list_element", "list_extract"), _placed(1)),
     "list_value": _list,
+    "json_valid": _is_json,
     **dict.fromkeys(_JSON.split(), constants(1, then=_json)),
 }

@@ -17,6 +17,7 @@ from sfumato.engines.duckdb.expressions.part import (
     Form,
     NotTotal,
     Part,
+    document,
     not_zero,
     once,
     place,
@@ -113,6 +114,8 @@ def _part(node: Node, parts: list[Part]) -> Part:
             case "CAST", _:
                 if parts[0].type_name == "VARCHAR" and _cast(node) == "TIMESTAMP WITH TIME ZONE":
                     parts = [timely(parts[0])]
+                if _cast(node) == "JSON" and parts[0].type_name == "VARCHAR":
+                    return document(parts[0])
                 return Part(with_children(node, [p.node for p in parts]) | {"try_cast": True}, _cast(node))
             case ("CONJUNCTION", _) | (_, "OPERATOR_NOT"):
                 return Part(with_children(node, [tried(p, "BOOLEAN").node for p in parts]), "BOOLEAN")
