@@ -446,3 +446,24 @@ def test_bad_input():
             mean_failure_probability(t, **g)
         with pytest.raises(ParameterError):
             variance_failure_probability(t, **v)
+
+
+@pytest.mark.parametrize("law", [Laplace, Gaussian])
+@pytest.mark.parametrize("k", [300, 400, 1000, 3000])
+def test_the_exact_rule_is_exact_at_large_k(law, k):
+    """It fell back to "joint" where the tails were cut above 10^-k; the failure is now 10^-k."""
+    given = {"normalized_sum": 500, "count": 10_000, "sum_noise": law(10), "count_noise": law(1)}
+    exact = mean_tolerance(k, **given, rule="exact")
+    assert exact < 0.995 * mean_tolerance(k, **given)
+    assert exact.failure.k == pytest.approx(k, abs=1e-4) and exact.failure.k >= k - 1e-9
+
+
+def test_an_exact_tolerance_beyond_what_can_be_computed_is_refused():
+    given = {"normalized_sum": 5, "count": 100, "sum_noise": Laplace(1), "count_noise": Laplace(1)}
+    for call in (
+        lambda: mean_tolerance(3501, **given, rule="exact"),
+        lambda: complementary_mean_tolerance(3501, **given),
+    ):
+        with pytest.raises(ParameterError, match="^k is 3501.0, but must be at most 3500"):
+            call()
+    assert mean_tolerance(3501, **given) > 0

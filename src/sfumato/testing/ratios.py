@@ -19,7 +19,8 @@ from sfumato.noise import Gaussian, Laplace, Law
 from sfumato.testing.log_laws import LogLaw, log_law
 
 Floats = NDArray[np.float64]
-cuts = (26.0, 80.0, 350.0)  # noise beyond 10^-26, ... is left out, and added to the error
+cuts = (26.0, 80.0, 350.0, 1100.0, 3600.0)  # noise beyond 10^-26, ... is left out, and added to the error
+_largest_k = 3500  # of an exact tolerance: what is left out must be less likely than 10^-k
 most_terms = 4_000_000  # of a sum over grid points; longer ones are enclosed
 most_steps = 2.0**40  # beyond it, floats do not tell grid points apart; such sums are enclosed, too
 _ties = 1e-9  # a threshold this near to a grid point, in steps, counts it on the safe side
@@ -273,6 +274,8 @@ def smallest_tolerance(
         jumps: where the probability jumps: the distances of the raw value from the ends of its range.
     """
 
+    _check_k(k)
+
     def excess(t: float) -> float:
         return _excess(integral, t, Event.outside, k)
 
@@ -305,6 +308,8 @@ def largest_tolerance(integral: Integral, k: Fraction, start: float, relative: f
         relative: how near the result is to the largest.
     """
 
+    _check_k(k)
+
     def excess(log_t: float) -> float:
         return _excess(integral, math.exp(log_t), Event.inside, k)
 
@@ -321,6 +326,11 @@ def largest_tolerance(integral: Integral, k: Fraction, start: float, relative: f
         return 0.0
     found = _bisect(excess, (high, at_high), (floor, at_floor), 0.0, relative)
     return math.exp(found)
+
+
+def _check_k(k: Fraction) -> None:
+    if k > _largest_k:
+        raise ParameterError("k", float(k), f"at most {_largest_k}, but for the rules that look at no law")
 
 
 def _excess(integral: Integral, t: float, event: Event, k: Fraction) -> float:
