@@ -23,8 +23,8 @@ import mpmath
 import numpy as np
 import pytest
 
-# Set by pytest, by the session of Spark that all tests share, and by Polars when it is imported.
-_OWN = ("PYTEST_", "SPARK_", "PYSPARK_", "_RJEM_")
+# Set by pytest, by the session of Spark that all tests share, by Polars when it is imported, by docs/beam.md.
+_OWN = ("PYTEST_", "SPARK_", "PYSPARK_", "_RJEM_", "SFUMATO_SECRET")
 _SPARKS_FILES = "/userFiles-"
 
 

@@ -69,9 +69,10 @@ def test_duckdb_reads_the_values_or_says_the_column(kind):
             sf.scan(table, privacy_unit="k")
         return
     source = open_source(table)
-    assert seen([row[0] for row in source.cursor().sql("FROM source_rows").fetchall()]) == seen(
-        ARRAYS[kind].to_pylist()
-    )
+    cursor = source.cursor()
+    source.load(cursor, ["k"])
+    read = cursor.sql(f"FROM {source.relation}").fetchall()
+    assert seen([row[0] for row in read]) == seen(ARRAYS[kind].to_pylist())
 
 
 @pytest.mark.parametrize("kind", ARRAYS)

@@ -441,3 +441,11 @@ def test_threads_share_a_table(tmp_path):
 
         with ThreadPoolExecutor(6) as threads:
             assert list(threads.map(counted, ["a", "b", "c"] * 4)) == [[2000]] * 12
+
+
+@pytest.mark.parametrize(
+    "constant", ["'a\nb'", "'\t'", "chr(27) || '[31m'", "'--'", "'/*'", "''''", "'_0'", "'\"'", "'漢'"]
+)
+def test_constants_may_hold_any_text(awkward, constant):
+    one = judged("filter", f"s = {constant} OR replace(s, {constant}, '') = s", SCHEMA)
+    awkward.execute(f"SELECT hash(({one.text})) FROM rows").fetchall()

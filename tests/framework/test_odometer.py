@@ -30,6 +30,8 @@ from sfumato.framework import (
 )
 from sfumato.measurements import PrivacyLoss, convert, gaussian, laplace
 
+pytestmark = pytest.mark.noise_cannot_matter("losses are looked at, not what is drawn")
+
 steady = settings(derandomize=True, database=None, deadline=None, max_examples=100)
 WHOLE, DISTANCE = AtomDomain(int), AbsoluteDistance()
 

@@ -49,3 +49,12 @@ class Source:
         """Bring the rows in, where that waits for a release."""
         if self.pending is not None:
             self.pending(cursor, columns)
+
+
+def no_rows(schema: pa.Schema) -> pa.Table:
+    """Return a table of a schema without a row; `schema.empty_table` refuses lists of extension types.
+
+    >>> no_rows(pa.schema({"k": pa.list_(pa.bool8())})).num_rows
+    0
+    """
+    return pa.table([pa.nulls(0, field.type) for field in schema], schema=schema)

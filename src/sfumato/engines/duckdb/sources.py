@@ -18,7 +18,7 @@ from sfumato.engines.duckdb import declared, spill
 from sfumato.engines.duckdb.frames import of_pandas
 from sfumato.engines.duckdb.harmless import described, harmless, harmless_table, may_become_null, within_types
 from sfumato.engines.duckdb.parquet import ParquetFiles
-from sfumato.engines.duckdb.source import ROWS, Source
+from sfumato.engines.duckdb.source import ROWS, Source, no_rows
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.engines.duckdb.text_files import open_csv, open_json
 from sfumato.errors import EngineError, in_own_words, nearest
@@ -189,7 +189,7 @@ def _open_arrow(
                     f"scan: the column {field.name!r} is {field.type}, which cannot be read; cast it to "
                     "another type, such as double or string, or drop it"
                 )
-    empty = schema.empty_table()
+    empty = no_rows(schema)
     cursor = connection.cursor()
     cursor.register(ROWS, empty)
     relation = _cast(ROWS, schema.names, casts or {})
@@ -216,7 +216,7 @@ def _cast(relation: str, names: Sequence[str], casts: declared.Types) -> str:
 
 def _readable(connection: duckdb.DuckDBPyConnection, rows: pa.Table | pa.Schema) -> bool:
     with suppress(duckdb.Error, pa.ArrowException):
-        none = rows.empty_table() if isinstance(rows, pa.Schema) else rows.slice(0, 0)
+        none = no_rows(rows) if isinstance(rows, pa.Schema) else rows.slice(0, 0)
         connection.register("declared", none)
         connection.unregister("declared")
         return not any(_has_union(field.type) for field in none.schema)
@@ -246,7 +246,7 @@ def check_names(names: Sequence[str]) -> None:
 def _open_relation(relation: duckdb.DuckDBPyRelation) -> Source:
     """Copy the relation, when it is first needed, to a table that DuckDB can keep out of core."""
     connection = connect()
-    empty = _schema_of(relation).empty_table()
+    empty = no_rows(_schema_of(relation))
     connection.register("empty_rows", empty)
     kinds = described(connection, "empty_rows")
     kept = within_types("empty_rows", kinds)

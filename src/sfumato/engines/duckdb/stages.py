@@ -26,7 +26,7 @@ import pyarrow as pa
 from sfumato.engines.duckdb.engine import DuckDBEngine, batches
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS
 from sfumato.engines.duckdb.harmless import described, harmless, within_types
-from sfumato.engines.duckdb.source import ROWS
+from sfumato.engines.duckdb.source import ROWS, no_rows
 from sfumato.engines.duckdb.staged_sql import PARTIALS, TOTALS, StagedSql
 from sfumato.engines.duckdb.text import identifier
 from sfumato.engines.duckdb.workers import opened
@@ -179,7 +179,7 @@ class Stages:
 
     def _types(self, text: str, tables: tuple[tuple[str, Types], ...]) -> Types:
         with self._connection() as connection:
-            connection.register("arriving", self.rows.empty_table())
+            connection.register("arriving", no_rows(self.rows))
             _take(connection)
             connection.unregister("arriving")
             for name, types in tables:

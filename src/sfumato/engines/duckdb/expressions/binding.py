@@ -74,6 +74,12 @@ def bound(text: str, types: tuple[str | None, ...]) -> Bound:
     return Bound(str(type_name), _implicit_casts(tree))
 
 
+def type_of_constant(text: str) -> str:
+    """Return the type of an expression that sees no column, and has been computed."""
+    ((_, type_name, *_),) = ask(f"DESCRIBE SELECT {text}")
+    return str(type_name)
+
+
 def type_of(text: str, types: tuple[str | None, ...] = ()) -> str:
     """Return the type of an expression over `_0`, `_1`, and so on."""
     return bound(text, types).type_name
@@ -81,9 +87,8 @@ def type_of(text: str, types: tuple[str | None, ...] = ()) -> str:
 
 def _expression(plan: list[dict[str, Any]]) -> str:
     found: Any = plan[0]["extra_info"]["Expressions"]
-    if not isinstance(found, str):
-        raise NotSql("has several parts", -1)
-    return found
+    # One expression is asked for; it is cut where a constant in it has a line break.
+    return found if isinstance(found, str) else "\n".join(found)
 
 
 def _implicit_casts(tree: Node) -> dict[int, str]:

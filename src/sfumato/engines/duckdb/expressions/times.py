@@ -140,6 +140,16 @@ def _of_epoch(node: Node, name: str, parts: list[Part]) -> Part:
     return over("to_timestamp(CASE WHEN _0 BETWEEN -62135596800 AND 253402300799 THEN _0 END)", seconds)
 
 
+def _of_microseconds(node: Node, name: str, parts: list[Part]) -> Part:
+    if len(parts) != 1 or parts[0].type_name not in INTEGERS:
+        raise NotTotal(node, "uses make_timestamp, which takes a whole number of microseconds here")
+    number = once(tried(parts[0], "BIGINT"))
+    # The years 1 to 9999.
+    return over(
+        "make_timestamp(CASE WHEN _0 BETWEEN -62135596800000000 AND 253402300799999999 THEN _0 END)", number
+    )
+
+
 def _date(node: Node, name: str, parts: list[Part]) -> Part:
     if len(parts) != 3 or any(p.type_name not in INTEGERS for p in parts):
         raise NotTotal(node, "uses make_date, which takes a year, a month and a day here, whole numbers")
@@ -161,4 +171,5 @@ FORMS: dict[str, Form] = {
     "try_strptime": constants(1),
     "to_timestamp": _of_epoch,
     "make_date": _date,
+    "make_timestamp": _of_microseconds,
 }

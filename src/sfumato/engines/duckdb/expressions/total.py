@@ -12,7 +12,7 @@ from collections.abc import Callable
 import duckdb
 
 from sfumato.engines.duckdb.expressions import numbers, texts, times
-from sfumato.engines.duckdb.expressions.binding import DoesNotBind, cast_type, type_of
+from sfumato.engines.duckdb.expressions.binding import DoesNotBind, cast_type, type_of, type_of_constant
 from sfumato.engines.duckdb.expressions.part import Form, NotTotal, Part, once, place, plain, tried
 from sfumato.engines.duckdb.expressions.syntax import (
     Node,
@@ -84,11 +84,9 @@ def _computed(part: Part) -> Part:
         return part
     try:
         ask(f"SELECT hash({part.text})")
-        return Part(part.node, type_of(part.text), constant=True)
+        return Part(part.node, type_of_constant(part.text), constant=True)
     except duckdb.Error as error:
         raise NotTotal(part.node, f"cannot be computed: {said(error)}") from None
-    except DoesNotBind as error:
-        raise NotTotal(part.node, f"does not fit: {error}") from None
 
 
 def _part(node: Node, parts: list[Part]) -> Part:
