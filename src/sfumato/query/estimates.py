@@ -41,10 +41,10 @@ class NoisyNumbers:
     steps: Mapping[str, Fraction]
 
     def output(self, estimate: Estimate) -> pa.Array:
-        """Return one output column: int64 for whole numbers, else float64."""
+        """Return one output column: int64 for whole numbers that it surely holds, else float64."""
         value = self._value(estimate)
-        if estimate.whole:
-            # 2^63 is the first float64 beyond int64.
+        if estimate.integer:
+            # Nobody has the rows to get here; 2^63 is the first float64 beyond int64.
             return arrow_column(np.clip(value, -(2.0**63), np.nextafter(2.0**63, 0)).astype(np.int64))
         return arrow_column(value)
 

@@ -46,7 +46,12 @@ class Explanation:
             "noise": plan.noise.name,
             "statistics": [row for s in plan.requirements.statistics for row in self._statistic(s)],
             "outputs": {
-                e.name: {"kind": e.kind, "from": list(e.coordinates)} for e in plan.requirements.estimates
+                e.name: {
+                    "kind": e.kind,
+                    "from": list(e.coordinates),
+                    "type": "int64" if e.integer else "float64",
+                }
+                for e in plan.requirements.estimates
             },
             "budget": {
                 "epsilon": str(plan.epsilon),
