@@ -9,7 +9,7 @@ import mpmath
 import pytest
 
 from sfumato.audit import Pair, approximate, audit, curve, gaussian, zcdp
-from sfumato.audit.claims import exp_up
+from sfumato.audit.claims import _zcdp_delta, exp_up
 from sfumato.errors import ParameterError
 
 
@@ -51,6 +51,29 @@ def test_zcdp_pairs_are_implied_by_the_claim(rho):
             best = min(mpmath.exp((a - 1) * (a * rho - e)) / (a - 1) * (1 - 1 / a) ** a for a in orders)
             assert truth < pair.delta < classic
             assert pair.delta == pytest.approx(float(best), rel=1e-2)
+
+
+@pytest.mark.parametrize("rho", [1e-30, 1e-9, 0.5, 1e3, 1e9, 1e12, 1e14, 1e15, 1e20, 1e40, 1e300])
+def test_zcdp_deltas_are_never_below_the_best_bound(rho):
+    """Ternary search over all orders, in 400 digits: the margin is on the safe side however large rho is."""
+    exact = Fraction(rho)
+    with mpmath.workdps(400):
+        r = mpmath.mpf(rho)
+        for factor in (0.7, 1.4, 2.1, 3.2, 5.0):
+            epsilon = exact + Fraction(math.sqrt(rho) * factor)
+            gap = mpmath.mpf((epsilon - exact).numerator) / (epsilon - exact).denominator
+
+            def log_delta(t, r=r, gap=gap):
+                return t * (t * r - gap) - t * mpmath.log(1 + 1 / t) - mpmath.log(1 + t)
+
+            low, high = gap / r / 100, gap / r * 100
+            for _ in range(60):
+                a, b = low + (high - low) / 3, high - (high - low) / 3
+                low, high = (low, b) if log_delta(a) < log_delta(b) else (a, high)
+            best = mpmath.exp(log_delta((low + high) / 2))
+            found = _zcdp_delta(exact, epsilon)
+            found = mpmath.mpf(found.numerator) / found.denominator
+            assert best <= found * (1 + mpmath.mpf(10) ** -15) and found <= best * 1.001
 
 
 def test_curves():

@@ -246,3 +246,35 @@ def test_the_auditor_is_imported_without_heavy_parts():
     code = "import sys, sfumato.audit; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert not {"scipy", "pandas", "polars", "pyarrow", "duckdb", "matplotlib"} & set(run.stdout.split())
+
+
+@pytest.mark.parametrize("singly", [True, False])
+def test_two_sides_are_drawn_in_random_order_call_by_call(singly):
+    """The order is drawn, but the same in every process."""
+    calls = []
+
+    def batch(data, size):
+        calls.append(data[0])
+        return [len(calls)] * size
+
+    mechanism = Mechanism(batch) if not singly else Mechanism(lambda data: batch(data, 1)[0])
+    firsts = []
+    for _ in range(100):
+        first, second = mechanism.draw_both(([0], [1]), 100)
+        assert len(first) == len(second) == 100
+        # One after the other, within each pair of draws; two calls in all where a call gives all draws.
+        assert {abs(a - b) for a, b in zip(first, second, strict=True)} == {1}
+        firsts += [a < b for a, b in zip(first, second, strict=True)][:: 1 if singly else 100]
+    assert 0.2 * len(firsts) < sum(firsts) < 0.8 * len(firsts)
+
+
+@pytest.mark.parametrize("drift", [1.0, 1e-3, 1e6])
+def test_what_drifts_from_call_to_call_does_not_separate_the_sides(drift):
+    calls = []
+
+    def mechanism(data):
+        calls.append(1)
+        return {"n": 1, "seconds": drift * len(calls)}
+
+    report = audit(mechanism, epsilon=0.1, pairs=[([1.0], [])], alpha=0.01, max_samples=2000)
+    assert not report.violated and report.trace[-1].log10_wealth < 1

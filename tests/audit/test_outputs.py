@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import re
+import struct
+import threading
+import types
+from collections import deque
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
 
+import gmpy2
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.audit import Raised, audit
-from sfumato.audit.outputs import MISSING, ZERO_BITS, Reader, joined, leaves
+from sfumato.audit.leaves import leaves
+from sfumato.audit.outputs import MISSING, ZERO_BITS, Reader, joined
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
@@ -82,7 +96,7 @@ def deep(levels):
         (in_itself(0.5), {"len(value)": "2", "[0]": "0.5", "[1]": "Ellipsis"}),
         ({"n": 3, "all": in_itself()}, {".n": "3", "len(.all)": "1", ".all[0]": "Ellipsis"}),
         (in_its_array(), {"len(value)": "2", "[0]": "0.5", "[1]": "Ellipsis"}),
-        (deep(100_000), {"len(value)": "1", "[0]" * 50: "Ellipsis"}),
+        (deep(100_000), {"len(value)": "1", "[0]" * 50: "a list"}),
     ],
 )
 def test_an_output_that_contains_itself_or_lies_deep_is_an_output(output, columns):
@@ -150,3 +164,186 @@ def test_very_wide_outputs_are_cut():
     reader = Reader()
     assert reader.read(np.zeros((3, 5000))).numbers.shape == (3, len(reader.paths))
     assert len(reader.paths) < 5000
+
+
+@dataclasses.dataclass
+class Answer:
+    count: float
+    unit: object = None
+
+
+class Slotted:
+    __slots__ = ("__hidden",)
+
+    def __init__(self, value):
+        self.__hidden = value
+
+
+class Pointing:
+    def __init__(self, value):
+        self.value = value
+
+    def __repr__(self):
+        return f"<Pointing {id(self)}>"
+
+
+# Each prints with an address, or in an order that an address or a hash decides.
+PLACED = {
+    "object": object,
+    "attributes": lambda: Pointing(Pointing([object()])),
+    "function": lambda: lambda: 0,
+    "method": lambda: Pointing(1).__repr__,
+    "exception": lambda: ValueError(object()),
+    "raised": lambda: Raised.of(ValueError(object())),
+    "text": lambda: f"at {object()}",
+    "key": lambda: {object(): 1.0, (1, object()): 2.0},
+    "set": lambda: {object(), object(), "a", frozenset([object(), 1.5])},
+    "iterator": lambda: [iter([]), (i for i in []), threading.Lock()],
+    "array of objects": lambda: np.array([object(), None]),
+    "dataclass": lambda: Answer(0.5, object()),
+}
+
+
+@pytest.mark.parametrize("name", PLACED)
+def test_what_is_read_does_not_tell_where_in_memory_an_output_lies(name):
+    """All are kept alive: no two have the same address."""
+    outputs = [PLACED[name]() for _ in range(60)]
+    reader = Reader()
+    draws = reader.read(outputs)
+    assert len(np.unique(draws.whole)) == 1
+    assert not any(re.search("0x[0-9a-f]", word) for word in [*reader.paths, *reader.vocabulary.words])
+
+
+TYPED = {
+    "Decimal": Decimal,
+    "Fraction": Fraction,
+    "complex": lambda v: complex(0.0, v),
+    "datetime": lambda v: datetime(2020, 1, 1) + timedelta(seconds=v),
+    "date": lambda v: date(2020, 1, 1) + timedelta(days=v),
+    "timedelta": lambda v: timedelta(seconds=v),
+    "time": lambda v: (datetime(2020, 1, 1) + timedelta(seconds=v)).time(),
+    "set": lambda v: {v, 1e9},
+    "frozenset": lambda v: frozenset([(v, "a")]),
+    "bytes": lambda v: struct.pack("<d", v),
+    "dataclass": Answer,
+    "object": Pointing,
+    "slots": Slotted,
+    "exception": ValueError,
+    "message": lambda v: Raised("ValueError", f"{v:.6f} is too much"),
+    "text": lambda v: f'{{"count": {v:.6f}}}',
+    "deque": lambda v: deque([v]),
+    "proxy": lambda v: types.MappingProxyType({"a": v}),
+    "arrow": pa.scalar,
+    "long double": np.longdouble,
+    "datetime64": lambda v: np.datetime64(int(v * 1e9), "ns"),
+    "timestamp": lambda v: pd.Timestamp(2020, 1, 1) + pd.Timedelta(seconds=v),
+    "gmpy2": gmpy2.mpq,
+    "namespace": lambda v: types.SimpleNamespace(v=v),
+}
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_numbers_of_every_type_are_read_as_the_numbers_that_they_are(name):
+    """So that noise too small by half in them is found; each value by itself was a text seen once."""
+    reader = Reader()
+    values = [1.0 + 40_000 * k / 64 for k in range(64)]
+    draws = reader.read([TYPED[name](value) for value in values])
+    ordered = [
+        c for c in range(len(reader.paths))
+        if np.isfinite(draws.numbers[:, c]).all() and (np.diff(draws.numbers[:, c]) > 0).all()
+    ]  # fmt: skip
+    assert ordered, reader.paths
+    assert not reader.notes
+
+
+LATER = [
+    (2**100 + 1, 2**100 + 3), (Decimal("0.1"), Decimal("0.10")), (Decimal("NaN"), Decimal("sNaN")), (Fraction(1, 3), 1 / 3),
+    ("a" * 300 + "b", "a" * 300 + "c"), (b"a" * 300 + b"b", b"a" * 300 + b"c"), (1j, complex(0, 1.5)), (print, len), (int, float),
+    ({"a"}, {"b"}), ({1}, {2}), (np.longdouble(1), np.longdouble(1) + np.finfo(np.longdouble).eps), (Answer(1), Pointing(1)),
+    (datetime(2020, 1, 1), datetime(2020, 1, 1, tzinfo=UTC)), (range(3), range(4)), (Path("a"), Path("b")),
+    (pd.NaT, None), (Decimal("1e500000"), Decimal("2e500000")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "other"), LATER)
+def test_outputs_of_further_types_stay_different(one, other):
+    test_different_outputs_stay_different(one, other)
+
+
+class Opaque:
+    @property
+    def __class__(self):
+        return Opaque
+
+    def __len__(self):
+        raise RuntimeError("no length")
+
+    def __iter__(self):
+        return iter(())
+
+    def __contains__(self, value):
+        return False
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        ({"v": 1, "all": iter([1.0])}, "its values are not read: .all (a list_iterator)"),
+        (Opaque(), "reading it raises: value (an Opaque)"),
+        (deep(60), f"it lies 50 levels deep: {'[0]' * 50} (a list)"),
+        (
+            " ".join(map(str, range(20))),
+            "numbers past the first 16 of a text are not read: number 16 in value",
+        ),
+        (b"0" * 65, "bytes past the first 64 are told by a hash alone: value[64:] (bytes)"),
+    ],
+)
+def test_what_is_not_read_is_named_in_the_report(output, told):
+    report = audit(lambda data: output, epsilon=1, pairs=[([1.0], [])], max_samples=100)
+    assert any(f"not read, as {told}" in note for note in report.notes)
+
+
+def test_an_output_with_endlessly_many_parts_is_read_up_to_a_limit_that_is_named():
+    many = 0.5
+    for _ in range(45):
+        many = [many, many]
+    reader = Reader()
+    reader.read([many])
+    assert any("20,000" in note for note in reader.notes)
+
+
+WIDE = {
+    "array": lambda count: lambda data, size: np.zeros((size, count)),
+    "lists": lambda count: lambda data, size: [[0.0] * count] * size,
+    "mappings": lambda count: lambda data: {f"c{i}": i for i in range(count)},
+}
+
+
+@pytest.mark.parametrize("method", ["betting", "histogram"])
+@pytest.mark.parametrize("name", WIDE)
+def test_columns_that_are_not_looked_at_are_named(name, method):
+    options = {"epsilon": 1, "pairs": [([1.0], [])], "max_samples": 60, "method": method}
+    report = audit(WIDE[name](1500), **options)
+    (note,) = [n for n in report.notes if "chosen at random" in n]
+    # A list has its length as a part more, a mapping its keys.
+    parts = 1500 if name == "array" else 1501
+    assert note.startswith("1,000 of 1,5") and f"of {parts:,} parts" in note
+    assert note.endswith(f"and {parts - 1010} more")
+    assert not any("at random" in n for n in audit(WIDE[name](900), **options).notes)
+
+
+@pytest.mark.noise_cannot_matter(
+    "the chance that 1,000 of 100,000 columns are twice the same is below 1e-1000"
+)
+def test_the_columns_that_are_looked_at_are_chosen_at_random():
+    one, other = Reader(), Reader()
+    for reader in (one, other):
+        reader.read(np.zeros((3, 100_000)))
+    assert one.paths != other.paths
+
+
+@pytest.mark.noise_cannot_matter("either side has a column with probability above 1 - 1e-200")
+def test_neither_side_takes_all_the_columns():
+    reader = Reader()
+    x, y = reader.read_all([[{f"a{i}": 1 for i in range(1000)}], [{f"b{i}": 1 for i in range(1000)}]])
+    assert all(np.isfinite(side.numbers).sum() > 100 for side in (x, y))

@@ -247,7 +247,7 @@ def in_order(batches: list[NoisyBatch], keys: Sequence[str]) -> NoisyBatch:
             tree.ranks,
             *(
                 gathered(lambda n, name=name, part=part: getattr(n.trees[name], part))
-                for part in ("values", "profile", "total")
+                for part in ("values", "low", "high", "below", "upto", "total")
             ),
         )
         for name, tree in first.trees.items()

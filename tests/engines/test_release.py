@@ -49,6 +49,18 @@ def test_near_the_truth_at_a_large_epsilon(engine, noise):
     assert_approx_equal(release, expected, k=23)
 
 
+def test_bars_of_quantiles_reach_to_the_ends_of_leaves(engine):
+    """Bounds up to 10^7 make leaves 153 wide, in one of which all values are."""
+    rows = pa.table({"id": range(3000), "x": [20.1 + (i - 1500) / 1000 for i in range(3000)]})
+    question = Table(engine(rows), "id").bound(rows=1).agg(
+        median=sf.quantiles("x", [0.5], lower=0, upper=10**7)
+    )  # fmt: skip
+    for seed in range(2 if engine.slow else 5):
+        release = released(question, seed, epsilon=1, noise="laplace")
+        shown, bar = (t["median_50"][0].as_py() for t in (release.to_arrow(), release.errors()))
+        assert abs(shown - 20.1) <= bar < 160
+
+
 def test_rows_over_the_limit_count_less_and_groups_over_it_not_at_all(engine):
     table = Table(engine(visits()), "id")
     one = released(

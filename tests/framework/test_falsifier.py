@@ -351,3 +351,24 @@ def test_a_line_is_falsified_exactly_where_its_map_is_too_small(slope, more, d_i
     line = claim("line", AtomDomain(Fraction), ABSOLUTE, lambda x: slope * x, max(claimed, 0))
     found = falsify(line, d_in, evaluations=60)
     assert found.violated is (claimed < abs(slope) and d_in > 0 and slope != 0)
+
+
+def _winsorised(v):
+    """A tenth at either end becomes what stands next to it."""
+    v = sorted(v)
+    cut = len(v) // 10
+    return sum([v[cut]] * cut + v[cut : len(v) - cut] + [v[len(v) - cut - 1]] * cut) if v else 0
+
+
+@pytest.mark.parametrize(
+    ("function", "claimed"),
+    [(lambda v: len(v) % 256, 1), (lambda v: len(v) % 2**16, 1), (_winsorised, 10)],
+    ids=["counter of 8 bits", "counter of 16 bits", "winsorised sum"],
+)
+def test_lengths_at_which_counters_wrap_and_quantiles_move_are_tried(function, claimed):
+    numbers = VectorDomain(AtomDomain(int, lower=0, upper=10))
+    claim = Linear(Fraction(claimed))
+    wrong = Transformation(
+        "length", numbers, AtomDomain(int), SymmetricDistance(), AbsoluteDistance(), function, claim
+    )
+    assert falsify(wrong, 1, evaluations=2000).violated

@@ -446,3 +446,115 @@ def test_bad_input():
             mean_failure_probability(t, **g)
         with pytest.raises(ParameterError):
             variance_failure_probability(t, **v)
+
+
+@pytest.mark.parametrize("law", [Laplace, Gaussian])
+@pytest.mark.parametrize("k", [300, 400, 1000, 3000])
+def test_the_exact_rule_is_exact_at_large_k(law, k):
+    """It fell back to "joint" where the tails were cut above 10^-k; the failure is now 10^-k."""
+    given = {"normalized_sum": 500, "count": 10_000, "sum_noise": law(10), "count_noise": law(1)}
+    exact = mean_tolerance(k, **given, rule="exact")
+    assert exact < 0.995 * mean_tolerance(k, **given)
+    assert exact.failure.k == pytest.approx(k, abs=1e-4) and exact.failure.k >= k - 1e-9
+
+
+def test_an_exact_tolerance_beyond_what_can_be_computed_is_refused():
+    given = {"normalized_sum": 5, "count": 100, "sum_noise": Laplace(1), "count_noise": Laplace(1)}
+    for call in (
+        lambda: mean_tolerance(3501, **given, rule="exact"),
+        lambda: complementary_mean_tolerance(3501, **given),
+    ):
+        with pytest.raises(ParameterError, match="^k is 3501.0, but must be at most 3500"):
+            call()
+    assert mean_tolerance(3501, **given) > 0
+
+
+@pytest.mark.parametrize("law", [Laplace, Gaussian])
+@pytest.mark.parametrize("k", [400, 1000])
+def test_the_exact_rule_of_variances_is_exact_at_large_k(law, k):
+    """It fell back to "joint" where the tails were cut above 10^-k; the failure is now 10^-k."""
+    given = variance_case(300_000, 100, 100_000, law(4), law(2), law(1))
+    exact, joint = variance_tolerance(k, **given, rule="exact"), variance_tolerance(k, **given)
+    assert exact < 0.8 * joint
+    assert k - 1e-6 <= exact.failure.k <= k + 0.01
+
+
+def test_an_exact_rule_that_cannot_be_computed_is_refused():
+    """A sum over too many rounded noises is enclosed; where that tells nothing, "joint" is not the exact one."""
+    given = dict(normalized_sum=0, count=10**12, sum_noise=L("1/4"), count_noise=L(10**7), rounded=True)
+    for k in (2, 23):
+        with pytest.raises(ParameterError, match="^rule is 'exact', but must be \"joint\" here: .*enclosed"):
+            mean_tolerance(k, **given, rule="exact")
+        assert mean_tolerance(k, **given) > 0
+    # Noise that rounds to 0 but for 10^-21.7: no tolerance is smaller than 0.
+    still = dict(normalized_sum=0, count=10, sum_noise=L("1/100"), count_noise=L("1/100"), rounded=True)
+    assert mean_tolerance(5, **still, rule="exact") == mean_tolerance(5, **still) == 0
+
+
+def exact_masses(law, reach):
+    return {r: rounded_mass(law, r) for r in range(-reach, reach + 1)}
+
+
+def assert_covers(p, truth, readings):
+    """The truth, and every reading of what lies exactly t away, within the stated error."""
+    assert abs(p - truth) <= p.error
+    for reading in readings:
+        assert abs(p - reading) <= p.error + 1e-15
+    low, high = min(readings), max(readings)
+    assert p.error <= 1e-12 + 0.51 * (high - low), "and no wider than they are"
+
+
+@pytest.mark.parametrize(
+    ("t", "step"), [("1/2", 1), ("1/6", 1), ("5/3", "1/3"), ("1/3", "1/3"), ("2/5", "1/10")]
+)
+def test_the_error_of_a_rounded_mean_covers_near_ties(t, step):
+    """Means that lie exactly t away: counted as failures, and nothing in the error told of it."""
+    a, b, n, total = L(2), L(1), 12, 30
+    t, step = Fraction(t), Fraction(step)
+    given = dict(normalized_sum=total, count=n, sum_noise=a, count_noise=b, rounded=True, sum_step=step)
+    with mpmath.workdps(30):
+        of_sum = exact_masses(L(2 / step), int(90 / step))
+        of_count = exact_masses(b, 45)
+        outside = tied = mpmath.mpf(0)
+        for r, mass in of_count.items():
+            c = max(1, n + r)
+            for m, its_mass in of_sum.items():
+                distance = abs(Fraction(total + m * step) / c - Fraction(5, 2))
+                outside += mass * its_mass * (distance > t)
+                tied += mass * its_mass * (distance == t)
+        assert tied > 1e-5
+        for given_t in (t, float(t), math.nextafter(float(t), 0), float(t) * (1 + 1e-12)):
+            beyond = outside + tied if Fraction(given_t) < t else outside
+            assert_covers(mean_failure_probability(given_t, **given), beyond, [outside, outside + tied])
+
+
+def test_the_error_of_a_rounded_variance_covers_near_ties():
+    a, b, c, n = L(1), L("1/2"), L("1/4"), 8
+    given = variance_case(32, 4, n, a, b, c) | dict(rounded=True)
+    raw = Fraction(32, 8) - Fraction(4, 8) ** 2
+    with mpmath.workdps(30):
+        parts = [
+            [(r, float(mass)) for r, mass in exact_masses(law, reach).items()]
+            for law, reach in ((c, 8), (b, 15), (a, 30))
+        ]
+    cells = []
+    for (r, p), (s, p_), (q, p__) in itertools.product(*parts):
+        if p * p_ * p__ > 1e-15:
+            m = max(1, n + r)
+            v = max(Fraction(0), min(Fraction(16), Fraction(m * (32 + q) - (4 + s) ** 2, m * m)))
+            cells.append((abs(v - raw), p * p_ * p__))
+    for t in (Fraction(1, 4), Fraction(1), Fraction(15, 8)):
+        outside = math.fsum(p for distance, p in cells if distance > t)
+        tied = math.fsum(p for distance, p in cells if distance == t)
+        assert tied > 1e-7
+        stated = variance_failure_probability(t, **given)
+        assert abs(stated - outside) <= stated.error + 1e-10
+        assert abs(stated - outside - tied) <= stated.error + 1e-10
+        assert stated.error <= 1e-9 + 0.51 * tied
+
+
+def test_a_tolerance_that_reaches_the_bound_exactly_is_not_read_as_a_float():
+    """1/3 from the upper bound: nothing lies beyond, though the float 1/3 is a little less than that."""
+    given = dict(normalized_sum=0, count=9, sum_noise=L(2), count_noise=L(1), lower="-1/3", upper="1/3")
+    assert mean_failure_probability(Fraction(1, 3), **given) == 0
+    assert mean_failure_probability(1 / 3, **given) > 0.01

@@ -148,6 +148,16 @@ def test_erratum_3_the_printed_split_cancels():
     assert printed(17, 2) == math.inf and per_partition_k(17, 2) == pytest.approx(17.30103)
 
 
+def test_two_more_for_up_to_ten():
+    for partitions in (1, 2, 10):
+        assert per_partition_k(23, partitions, rule="2020") == 25 >= per_partition_k(23, partitions)
+    for partitions in (11, 100):
+        with pytest.raises(ParameterError, match="^partitions is .* at most 10 for the rule"):
+            per_partition_k(23, partitions, rule="2020")
+    with pytest.raises(ParameterError, match='"exact", "decades", "2020"'):
+        per_partition_k(23, 10, rule="2019")
+
+
 def test_decades():
     given_n = {1: 23, 2: 24, 10: 24, 11: 25, 100: 25, 101: 26}
     assert {n: per_partition_k(23, n, rule="decades") for n in given_n} == given_n

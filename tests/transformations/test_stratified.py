@@ -14,6 +14,7 @@ from sfumato.errors import ParameterError
 from sfumato.framework import AbsoluteDistance, ProductDomain, ProductMetric
 from sfumato.framework.metrics import L1Distance, L2Distance
 from sfumato.measurements import laplace
+from sfumato.measurements.stratified.estimate import stratified_estimate
 from sfumato.transformations import (
     make_lipschitz_sized_proportion_ci_mean as make_mean,
 )
@@ -100,7 +101,8 @@ def test_the_claim_is_false_outside_the_bounds_and_clamping_mends_it():
     variance = make_variance(*TEN, mean_scale=1)
     v, w = [20] + [5] * 9, [21] + [5] * 9
     assert AbsoluteDistance().distance(20, 21) == 1
-    moved = abs(variance.function(v) - variance.function(w))
+    weight = F(90, 100 * 9) / 100  # c_i^2 (N_i - n_i) / (N_i (n_i - 1))
+    moved = weight * abs(F(20, 10) * (1 - F(20, 10)) - F(21, 10) * (1 - F(21, 10)))
     assert moved == variance.map(1) * F(31, 10), "3.1 times as far as claimed"
     assert not variance.input_domain.contains(v)
 
@@ -170,6 +172,30 @@ def test_the_length_is_checked_at_every_call():
         ParameterError, match="stratum_sums: length of the input, .* stratum, is 1, but must be 2$"
     ):
         stratum_sums([1, 1])([[True]])
+
+
+@pytest.mark.parametrize(
+    "wrong", [6, -1, F(51, 10), -1e-300, math.nan, math.inf, -math.inf, None, "4", "x", True, 1j, [1], np.nan]
+)
+def test_nothing_is_computed_outside_the_domain_and_no_error_shows_a_count(wrong):
+    for made in (make_mean([5, 5], [10, 10]), make_variance([5, 5], [10, 10], 1)):
+        for sums, at in (([wrong, 1], 0), ([1, wrong], 1)):
+            assert not made.input_domain.contains(sums)
+            for call in (made, made.function):
+                with pytest.raises(ParameterError) as caught:
+                    call(sums)
+                error = caught.value
+                assert str(error) == (
+                    f"{made.name}: sums[{at}] is something else, but must be a number from 0 to sample_sizes, the 5 that were asked"
+                )
+                assert error.__cause__ is None
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, None, "x", True])
+def test_noisy_sums_of_an_estimate_are_numbers(wrong):
+    with pytest.raises(ParameterError, match=r"^stratified_estimate: sums\[1\] is"):
+        stratified_estimate([1, wrong], [5, 5], [10, 10], 1)
+    assert stratified_estimate([6, -1], [5, 5], [10, 10], 1)[0] == F(1, 2)
 
 
 def test_numpy_sizes_and_censuses():

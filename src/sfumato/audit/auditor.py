@@ -203,6 +203,8 @@ def _check_outputs(tests: list[PairTest], mechanism: Mechanism) -> None:
 
 def _notes(tests: list[PairTest]) -> tuple[str, ...]:
     found = [note for t in tests for note in t.notes]
+    # Pairs of one mechanism have the same parts, most often: each note once.
+    found += dict.fromkeys(note for t in tests for note in t.reader.notes)
     raising = [t for t in tests if t.samples and t.only_raised is not None]
     if raising:
         found.append(

@@ -168,16 +168,20 @@ def _gaussian_delta(mu: Fraction, epsilon: Fraction) -> Fraction:
 
 
 def _zcdp_delta(rho: Fraction, epsilon: Fraction) -> Fraction:
-    """Bound delta from above: each order alpha > 1 gives a bound; a good one is searched."""
+    """Bound delta from above: each order 1 + t gives one; floats search a good one."""
+    gap = epsilon - rho
+    r, g = float(rho), float(gap)
 
-    def log_delta(alpha: float) -> float:
-        e, r = float(epsilon), float(rho)
-        return (alpha - 1) * (alpha * r - e) + alpha * math.log1p(-1 / alpha) - math.log(alpha - 1)
+    def log_delta(t: float) -> float:
+        # (a - 1)(a rho - epsilon) + a log(1 - 1/a) - log(a - 1), with no differences of large terms.
+        return t * (t * r - g) - t * math.log1p(1 / t) - math.log1p(t)
 
-    middle = float((epsilon + rho) / (2 * rho))
-    orders = [1 + (middle - 1) * 2 ** (k / 32) for k in range(-96, 129)]
-    # Floats err by 1e-13 at most here: the margin is far above that.
-    return Fraction(math.exp(min(map(log_delta, orders)))) * (1 + Fraction(1, 10**9))
+    best = Fraction(min((g / (2 * r) * 2 ** (k / 32) for k in range(-96, 129)), key=log_delta))
+    square = best * (best * rho - gap)
+    t = gmpy2.mpfr(float(best))
+    less = _DOWN.add(_DOWN.mul(t, _DOWN.log1p(_DOWN.div(1, t))), _DOWN.log1p(t))
+    log_delta_up = _UP.sub(_UP.div(square.numerator, square.denominator), less)
+    return Fraction(*_UP.exp(log_delta_up).as_integer_ratio())
 
 
 def _at_least_0(value: object, name: str) -> Fraction:

@@ -8,8 +8,10 @@ import pickle
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from hashlib import shake_256
 from typing import Any
 
 import numpy as np
@@ -97,6 +99,7 @@ class Mechanism:
             self._check_signature()
         self.call_seconds = call_seconds
         self._worker: _Worker | None = None
+        self._turns = 0  # batches of two sides up to now
 
     @property
     def name(self) -> str:
@@ -136,25 +139,50 @@ class Mechanism:
             BatchRaised: a vectorised call raised.
             MechanismError: wrong number of outputs, a changed dataset, or a call beyond the time limit.
         """
+        (found,) = self._drawn((dataset,), (0,) * size, size, singly=singly)
+        return found
+
+    def draw_both(self, sides: tuple[Any, Any], size: int, *, singly: bool = False) -> tuple[Any, Any]:
+        """Draw `size` independent outputs of each of two datasets, in random order, call by call.
+
+        What drifts while draws are made (a clock, the machine, a state that wears off) then tells nothing
+        of the side. The order is the same in every process, so that a seeded mechanism can be replayed. Args
+        and Raises are those of `draw`.
+        """
+        bits = np.unpackbits(np.frombuffer(shake_256(b"%d" % self._turns).digest(size // 8 + 1), np.uint8))
+        self._turns += 1
+        turns = [side for bit in bits[:size].tolist() for side in (bit, 1 - bit)]
+        first, second = self._drawn(sides, turns, size, singly=singly)
+        return first, second
+
+    def _drawn(self, sides: Sequence[Any], turns: Sequence[int], size: int, *, singly: bool) -> list[Any]:
+        """Make one call for each turn; or one for each side, where a call gives all outputs."""
         positive_int(size, "size")
-        given = _copied(dataset)
-        before = fingerprint(given)
-        if self.vectorised and not singly:
-            calls: _Calls = _Calls(lambda: self.function(given, size), 1)
-        elif self.vectorised:
-            calls = _Calls(lambda: rows(self._columns(self.function(given, 1), 1))[0], size)
-        else:
-            calls = _Calls(lambda: self.function(given), size)
+        given = [_copied(side) for side in sides]
+        before = [fingerprint(g) for g in given]
+        whole = self.vectorised and not singly
+        if whole:
+            turns = list(dict.fromkeys(turns))
+        calls = _Calls([partial(self._called, given[turn], size if whole else None) for turn in turns])
         self._run(calls)
-        if fingerprint(given) != before:
-            text = f"{self.name} changes its dataset: after a call, {shown(dataset)} was {shown(given)}"
-            raise MechanismError(f"{text}. Let it work on a copy")
-        if self.vectorised and not singly:
-            (output,) = calls.outputs
-            if isinstance(output, Raised):
+        for side, after, fingerprinted in zip(sides, given, before, strict=True):
+            if fingerprint(after) != fingerprinted:
+                text = f"{self.name} changes its dataset: after a call, {shown(side)} was {shown(after)}"
+                raise MechanismError(f"{text}. Let it work on a copy")
+        found: list[Any] = [[] for _ in sides]
+        for turn, output in zip(turns, calls.outputs, strict=True):
+            if not whole:
+                found[turn].append(output)
+            elif isinstance(output, Raised):
                 raise BatchRaised(output)
-            return self._columns(output, size)
-        return calls.outputs
+            else:
+                found[turn] = self._columns(output, size)
+        return found
+
+    def _called(self, given: Any, size: int | None) -> Any:
+        if size is not None:
+            return self.function(given, size)
+        return rows(self._columns(self.function(given, 1), 1))[0] if self.vectorised else self.function(given)
 
     def _run(self, calls: _Calls) -> None:
         if self.call_seconds is None:
@@ -270,8 +298,8 @@ def _length(outputs: Any) -> int | None:
 class _Calls:
     """Calls to be made in turn, and what became of them."""
 
-    def __init__(self, call: Callable[[], Any], count: int) -> None:
-        self.call, self.count = call, count
+    def __init__(self, calls: Sequence[Callable[[], Any]]) -> None:
+        self.calls = calls
         self.outputs: list[Any] = []
         self.error: MechanismError | KeyboardInterrupt | None = None
         self.started = time.monotonic()
@@ -279,17 +307,17 @@ class _Calls:
 
     def run(self) -> None:
         try:
-            for _ in range(self.count):
+            for call in self.calls:
                 self.started = time.monotonic()
-                self.outputs.append(self._output())
+                self.outputs.append(self._output(call))
         except (MechanismError, KeyboardInterrupt) as error:
             self.error = error
         finally:
             self.done.set()
 
-    def _output(self) -> Any:
+    def _output(self, call: Callable[[], Any]) -> Any:
         try:
-            return self.call()
+            return call()
         except (MechanismError, KeyboardInterrupt):
             raise
         except BaseException as error:  # whatever is raised, by SystemExit too, is an output

@@ -1,30 +1,33 @@
-"""Outputs of any kind as columns: a number, a token and the lowest set bit for each leaf."""
+"""Outputs as columns: a number, a token and the lowest set bit for each leaf."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+import secrets
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.audit.mechanisms import Raised, plain, rows
+from sfumato.audit.leaves import Exact, Unread, key_word, leaves, word
+from sfumato.audit.mechanisms import rows
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 MISSING = 1
-RAISES = "exception "
 LENGTH = "len(value)"
 MOST_COLUMNS = 1000
 _MOST_TOKENS = 100_000
 _MOST_WORDS = 10
-# What lies deeper in an output is one leaf.
-_DEEPEST = 50
+# An object that holds half of a program is not followed to its end.
+_MOST_LEAVES = 20_000
+_NAMED = 10
 # Valuations of what has no lowest set bit.
 NO_BITS, ZERO_BITS = 2000, 1100
 
@@ -114,45 +117,108 @@ def joined(batches: list[Draws], columns: int) -> Draws:
 class Reader:
     """Turns outputs into columns; the same leaf gets the same column in every batch.
 
-    What it reads of a draw depends on no other draw, in calls that return outputs of one `form`.
+    What it reads of a draw depends on no other draw, in calls that return outputs of one `form`. Where
+    there are more leaves than columns, those that get one are chosen at random, and the others are counted.
     """
 
     def __init__(self) -> None:
         self.vocabulary = Vocabulary()
         self.paths: list[str] = []
         self._index: dict[str, int] = {}
+        self._left_out: dict[str, None] = {}
+        self._unread: dict[tuple[str, str], str] = {}
+        # The choice of columns has to differ from audit to audit: what one misses, another looks at.
+        self._random = secrets.SystemRandom()
+
+    @property
+    def left_out(self) -> int:
+        """Number of leaves that have no column."""
+        return len(self._left_out)
+
+    @property
+    def notes(self) -> list[str]:
+        """What of the outputs was not looked at, in words."""
+        found = []
+        if self._left_out:
+            looked, left = len(self.paths), len(self._left_out)
+            found.append(
+                f"{looked:,} of {looked + left:,} parts of an output were looked at, chosen at random; "
+                f"nothing is said of {_some(list(self._left_out))}"
+            )
+        reasons: dict[str, list[str]] = {}
+        for (path, why), kind in self._unread.items():
+            reasons.setdefault(why, []).append(f"{path} ({kind})")
+        return [*found, *(f"not read, as {why}: {_some(paths)}" for why, paths in reasons.items())]
 
     def read(self, outputs: Any) -> Draws:
         """Return outputs, as `Mechanism.draw` gives them, as columns."""
+        (found,) = self.read_all([outputs])
+        return found
+
+    def read_all(self, batches: list[Any]) -> list[Draws]:
+        """Return several batches as columns; each has the same chance that its new leaves get one."""
+        parsed = [self._parsed(outputs) for outputs in batches]
+        self._admit(dict.fromkeys(path for names, _ in parsed for path in names))
+        return [filled() for _, filled in parsed]
+
+    def _parsed(self, outputs: Any) -> tuple[Iterable[str], Callable[[], Draws]]:
+        """Return the places of all leaves, and what makes columns of them once these are chosen."""
         array = _numeric(outputs)
         if array is not None:
             scalar = array.ndim == 1
-            flat = array.reshape(len(array), -1)[:, :MOST_COLUMNS]
+            flat = array.reshape(len(array), -1)
             names = ["value"] if scalar else [f"[{i}]" for i in range(flat.shape[1])]
             if scalar or not isinstance(outputs, list):
-                return self._array(flat, names)
+                return names, lambda: self._array(flat, names)
             # A list is read as `leaves` reads it, whatever the other lists of the batch hold.
-            length = self._column(LENGTH)
-            draws = self._array(flat, names)
-            if length is not None:
-                told = self._leaves([array.shape[1]])
-                draws.numbers[:, length], draws.tokens[:, length], draws.low[:, length] = told
-            return draws
+            return [LENGTH, *names], lambda: self._list(flat, names)
         if isinstance(outputs, dict) and _all_floats(outputs.values()):
-            return self._array(np.column_stack(list(outputs.values())), [f".{name}" for name in outputs])
-        cells: dict[int, list[Any]] = {}
-        where: dict[int, list[int]] = {}
+            columns = np.column_stack(list(outputs.values()))
+            names = [f".{key_word(name)}" for name in outputs]
+            return names, lambda: self._array(columns, names)
         listed = rows(outputs)
+        cells: dict[str, tuple[list[int], list[Any]]] = {}
         for row, output in enumerate(listed):
-            for path, leaf in leaves(output):
-                column = self._column(path)
-                if column is not None:
-                    cells.setdefault(column, []).append(leaf)
-                    where.setdefault(column, []).append(row)
-        shape = (len(listed), len(self.paths))
+            for i, (path, leaf) in enumerate(leaves(output)):
+                if i == _MOST_LEAVES:
+                    why = f"an output is read up to {_MOST_LEAVES:,} leaves"
+                    self._unread["the rest", why] = "of one output"
+                    break
+                where, values = cells.setdefault(path, ([], []))
+                where.append(row)
+                values.append(leaf)
+        return cells, lambda: self._cells(len(listed), cells)
+
+    def _admit(self, paths: dict[str, None]) -> None:
+        """Give new leaves columns; where there are too few, to some of them at random."""
+        new = [path for path in paths if path not in self._index and path not in self._left_out]
+        room = MOST_COLUMNS - len(self.paths)
+        chosen = set(range(len(new)) if len(new) <= room else self._random.sample(range(len(new)), room))
+        for i, path in enumerate(new):
+            if i in chosen:
+                self._index[path] = len(self.paths)
+                self.paths.append(path)
+            else:
+                self._left_out[path] = None
+
+    def _list(self, flat: NDArray[Any], names: list[str]) -> Draws:
+        draws, length = self._array(flat, names), self._index.get(LENGTH)
+        if length is not None:
+            told = self._leaves([flat.shape[1]])
+            draws.numbers[:, length], draws.tokens[:, length], draws.low[:, length] = told
+        return draws
+
+    def _cells(self, count: int, cells: dict[str, tuple[list[int], list[Any]]]) -> Draws:
+        shape = (count, len(self.paths))
         draws = Draws(np.full(shape, np.nan), np.full(shape, MISSING), np.full(shape, NO_BITS))
-        for column, values in cells.items():
-            place = (np.asarray(where[column]), column)
+        for path, (where, values) in cells.items():
+            column = self._index.get(path)
+            if column is None:
+                continue
+            for value in values:
+                if isinstance(value, Unread) and value.why:
+                    self._unread[path, value.why] = value.kind
+            place = (np.asarray(where), column)
             draws.numbers[place], draws.tokens[place], draws.low[place] = self._leaves(values)
         return draws
 
@@ -180,15 +246,8 @@ class Reader:
         listed = [f"{self.paths[c]} {word(c)}" for c in present[:_MOST_WORDS]]
         return f"({', '.join([*listed, '...'] if len(present) > _MOST_WORDS else listed)})"
 
-    def _column(self, path: str) -> int | None:
-        found = self._index.get(path)
-        if found is None and len(self.paths) < MOST_COLUMNS:
-            found = self._index[path] = len(self.paths)
-            self.paths.append(path)
-        return found
-
     def _array(self, array: NDArray[Any], names: list[str]) -> Draws:
-        found = [self._column(name) for name in names]
+        found = [self._index.get(name) for name in names]
         array = array[:, [c is not None for c in found]]
         columns = [c for c in found if c is not None]
         whole = array.dtype.kind in "iu"
@@ -219,14 +278,18 @@ class Reader:
                 if not math.isfinite(value) or (value == 0 and math.copysign(1, value) < 0):
                     tokens[i] = self.vocabulary.code(_odd_word(value))
             elif isinstance(value, int):
-                try:
-                    numbers[i] = float(value)
-                except OverflowError:
-                    numbers[i] = np.inf if value > 0 else -np.inf
+                numbers[i] = _float(value)
                 tokens[i] = self.vocabulary.code("an int" if not isinstance(value, bool) else str(value))
-                low[i] = (value & -value).bit_length() - 1 if value else ZERO_BITS
+                low[i] = _low_of_fraction(Fraction(value))
+            elif isinstance(value, Exact):
+                numbers[i] = _float(value.value)
+                odd = not math.isfinite(numbers[i]) and isinstance(value.value, float)
+                kind = f"{value.kind} {_odd_word(numbers[i])}" if odd else value.kind
+                tokens[i] = self.vocabulary.code(f"of type {kind}")
+                if math.isfinite(value.value):
+                    low[i] = _low_of_fraction(Fraction(value.value))
             else:
-                tokens[i] = self.vocabulary.code(_word(value))
+                tokens[i] = self.vocabulary.code(word(value))
         low[floats] = _low_of_floats(numbers[floats])
         return numbers, tokens, low
 
@@ -241,72 +304,13 @@ def form(outputs: Any) -> str:
     """
     if isinstance(outputs, dict):
         # A mapping within one is no column of numbers, and may be the outer one again.
-        columns = {n: "a mapping" if isinstance(c, dict) else form(c) for n, c in outputs.items()}
+        columns = {key_word(n): "a mapping" if isinstance(c, dict) else form(c) for n, c in outputs.items()}
         return f"columns {', '.join(f'{name} ({column})' for name, column in columns.items())}"
     if not isinstance(outputs, np.ndarray) or outputs.dtype.kind not in "fiub":
         return "a list"
     kind = "floats" if outputs.dtype.kind == "f" else outputs.dtype.name
     width = f", {' x '.join(map(str, outputs.shape[1:]))} of each draw" if outputs.ndim > 1 else ""
     return f"an array of {kind}{width}"
-
-
-def leaves(output: Any, path: str = "", around: tuple[int, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Take an output apart into its leaves, each with its place.
-
-    A part that contains itself, or lies 50 levels deep, is one leaf: an ellipsis.
-
-    Args:
-        output: of any kind.
-        path: its place.
-        around: identities of the parts that it lies in.
-
-    >>> list(leaves({"n": 3, "mean": [0.5, None]}))
-    [('.keys', "('n', 'mean')"), ('.n', 3), ('len(.mean)', 2), ('.mean[0]', 0.5), ('.mean[1]', None)]
-    """
-    if id(output) in around or len(around) == _DEEPEST:
-        yield path, ...
-        return
-    around = (*around, id(output))
-    output = plain(output)
-    if isinstance(output, np.ndarray):
-        output = output.tolist()
-    if isinstance(output, Raised):
-        yield path or "value", output
-        yield f"message{path}", output.message
-    elif isinstance(output, dict):
-        lists = [v for v in output.values() if isinstance(v, (list, np.ndarray))]
-        if output and len(lists) == len(output) and len({len(v) for v in lists}) == 1:
-            yield from leaves(rows(output), path, around)
-            return
-        yield f"{path}.keys", str(tuple(output))
-        for key, value in output.items():
-            yield from leaves(value, f"{path}.{key}", around)
-    elif isinstance(output, (list, tuple)):
-        yield f"len({path or 'value'})", len(output)
-        for place, value in _named(output):
-            yield from leaves(value, f"{path}[{place}]", around)
-    elif isinstance(output, (str, bytes)):
-        yield path or "value", output
-        yield f"len({path or 'value'})", len(output)
-    else:
-        yield path or "value", output
-
-
-def _named(items: Any) -> Iterator[tuple[str, Any]]:
-    """Name rows by the texts in them, where they have some: the row of group "a" is then always the same."""
-    seen: dict[str, int] = {}
-    for i, item in enumerate(items):
-        texts = (
-            [v for v in item.values() if v is None or isinstance(v, (str, bytes))]
-            if isinstance(item, dict)
-            else []
-        )
-        if texts:
-            name = ",".join(map(repr, texts))
-            seen[name] = seen.get(name, 0) + 1
-            yield (name if seen[name] == 1 else f"{name}#{seen[name]}"), item
-        else:
-            yield str(i), item
 
 
 def _numeric(outputs: Any) -> NDArray[Any] | None:
@@ -328,13 +332,25 @@ def _all_floats(columns: Iterable[Any]) -> bool:
     return all(isinstance(c, np.ndarray) and c.dtype.kind == "f" and c.ndim == 1 for c in columns)
 
 
-def _word(value: Any) -> str:
-    if isinstance(value, Raised):
-        return RAISES + value.kind
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else "")
+
+
+def _float(value: Any) -> float:
     try:
-        return repr(value)[:200]
-    except Exception:  # its text is the mechanism's code too
-        return f"a {type(value).__name__}"
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _low_of_fraction(value: Fraction) -> int:
+    """Return the exponent of the lowest set bit; a number with endlessly many bits has none."""
+    if not value:
+        return ZERO_BITS
+    if value.denominator & (value.denominator - 1):
+        return NO_BITS
+    low = (value.numerator & -value.numerator).bit_length() - value.denominator.bit_length()
+    return max(min(low, ZERO_BITS - 1), -ZERO_BITS)
 
 
 def _odd_word(value: float) -> str:

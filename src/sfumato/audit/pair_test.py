@@ -9,9 +9,10 @@ import numpy as np
 from sfumato.audit.claims import Claim
 from sfumato.audit.datasets import Edge
 from sfumato.audit.features import bank, most_different
+from sfumato.audit.leaves import RAISES
 from sfumato.audit.literals import cut
 from sfumato.audit.mechanisms import BatchRaised, Mechanism
-from sfumato.audit.outputs import MISSING, RAISES, Draws, Reader, form, joined
+from sfumato.audit.outputs import MISSING, Draws, Reader, form, joined
 from sfumato.audit.wager import RELEARN, Place, Step, Wager
 
 LEAST_BATCH = 48
@@ -94,9 +95,9 @@ class PairTest:
         drawn = self._draw(size)
         if drawn is None:
             return
-        x, y = (self.reader.read(outputs) for outputs in drawn)
-        x = x.wide(len(self.reader.paths))
-        if not self.samples:  # what the very first draw holds was numbered by it alone
+        x, y = self.reader.read_all(list(drawn))
+        # What the very first draw holds was numbered by it alone, unless columns had to be chosen.
+        if not self.samples and not self.reader.left_out:
             self.known += [1] * int((x.tokens[0] != MISSING).sum())
         self.known += [self.samples + size] * (len(self.reader.paths) - len(self.known))
         steps = [w.bet(i, x, y) for i, w in enumerate(self.wagers)]
@@ -132,9 +133,7 @@ class PairTest:
                 # A call that is thrown away shows whether the mechanism takes such data at all.
                 for side in sides:
                     self.mechanism.draw(side, 1)
-            # Sides take turns to be first: a state that wears off with each call should not tell them apart.
-            order = (0, 1) if len(self.history) % 2 == 0 else (1, 0)
-            drawn = {i: self.mechanism.draw(sides[i], size, singly=self._singly) for i in order}
+            drawn = self.mechanism.draw_both(sides, size, singly=self._singly)
         except BatchRaised as error:
             self._go_singly(f"a call raised {error.raised.kind}")
             return None
@@ -144,7 +143,7 @@ class PairTest:
                 if found != self._form:
                     self._go_singly(f"calls returned {cut(self._form)}, and {cut(found)}")
                     return None
-        return drawn[0], drawn[1]
+        return drawn
 
     def _go_singly(self, why: str) -> None:
         """Forget what vectorised calls gave, their wealth too, and call for single draws from now on."""

@@ -8,10 +8,9 @@ claim is broken by rounding; maps, which must never understate, round their root
 from __future__ import annotations
 
 import math
-import struct
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -28,6 +27,7 @@ from sfumato.framework.domains import (
     TableDomain,
     VectorDomain,
 )
+from sfumato.framework.records import group_key, record_key, records
 
 Distance = Fraction | float  # a float only as math.inf
 
@@ -255,6 +255,7 @@ class PrivacyUnitDistance(Metric):
         # Contributions carry no names: per group, units' rows that are in one alone. A unit that comes or
         # goes is in at most `groups` groups, in each once, so at least this many have come, and gone.
         come, gone = [0], [0]
+        one, other = _by_group_key(one), _by_group_key(other)
         for group in dict.fromkeys([*one, *other]):
             a, b = _by_content(one.get(group, [])), _by_content(other.get(group, []))
             gone.append((a - b).total())
@@ -262,24 +263,11 @@ class PrivacyUnitDistance(Metric):
         return Fraction(sum(max(*moved, -(-sum(moved) // (self.groups or 1))) for moved in (come, gone)))
 
 
-def record_key(record: Any) -> Any:
-    """Return a hashable stand-in that is equal for equal records: -0.0 is not 0.0, NaN is NaN.
-
-    >>> record_key(1) == record_key(True), record_key(float("nan")) == record_key(float("nan"))
-    (False, True)
-    """
-    if isinstance(record, float):
-        return "float", "nan" if math.isnan(record) else struct.pack("d", record)
-    if isinstance(record, Mapping):
-        return "record", tuple(sorted((name, record_key(v)) for name, v in record.items()))
-    if isinstance(record, (list, tuple)):
-        return "tuple", tuple(map(record_key, record))
-    return type(record).__name__, record
-
-
-def records(values: Iterable[Any]) -> Counter[Any]:
-    """Return the multiset of records."""
-    return Counter(map(record_key, values))
+def _by_group_key(contributions: Mapping[Any, list[Any]]) -> dict[Hashable, list[Any]]:
+    found: dict[Hashable, list[Any]] = {}
+    for group, units in contributions.items():
+        found.setdefault(group_key(group), []).extend(units)
+    return found
 
 
 def _by_content(units: Iterable[Sequence[Any]]) -> Counter[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -11,6 +12,7 @@ from sfumato.budget.measure import PrivacyLoss
 from sfumato.errors import ParameterError
 from sfumato.exact import positive_int
 from sfumato.framework import ContributionDomain, Measurement, PrivacyUnitDistance
+from sfumato.framework.records import group_key, ordered_bytes
 from sfumato.measurements.selection import GroupSelection
 
 
@@ -22,7 +24,8 @@ def select_groups(rule: GroupSelection, groups: int) -> Measurement:
         groups: the most groups that a unit is in, at least 1: what `bound_groups` enforced.
     Returns:
         A Measurement from contributions to a dict: the keys that may be shown, in an order of their
-        own, each with its noisy number of units (None where the rule makes none). Its map takes one
+        own and by names that are functions of their values (1 for True and 1.0, one NaN), each with its
+        noisy number of units (None where the rule makes none). Its map takes one
         unit added or removed, and gives the rule's `loss(groups)`.
     Raises:
         ParameterError: rule is none of the three, or groups is not a whole number of at least 1; from
@@ -46,8 +49,11 @@ def select_groups(rule: GroupSelection, groups: int) -> Measurement:
 
     def function(contributions: Mapping[Hashable, Sequence[Any]]) -> dict[Hashable, int | None]:
         # Sorted, because the order of a table's groups tells of its rows.
-        keys = sorted(contributions, key=lambda key: (type(key).__name__, repr(key)))
-        keep, noisy = rule.select([len(contributions[key]) for key in keys])
+        units: Counter[Hashable] = Counter()
+        for key, lists in contributions.items():
+            units[group_key(key)] += len(lists)
+        keys = sorted(units, key=ordered_bytes)
+        keep, noisy = rule.select([units[key] for key in keys])
         counts = [None] * len(keys) if noisy is None else noisy.tolist()
         return {key: count for key, count, kept in zip(keys, counts, keep, strict=True) if kept}
 

@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from sfumato.measurements.noise import Law
 from sfumato.noise import Gaussian
 from sfumato.query.intervals import Floats, Interval, Noises, two_sided
-from sfumato.query.quantiles import PROFILE, NoisyTree
+from sfumato.query.quantiles import NoisyTree
 from sfumato.query.statistics import Estimate
 from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT
 
-# A walk down the tree adds up at most so many noisy counts of nodes.
-_TREE_TERMS = HEIGHT * (BRANCHING - 1)
+# So many noisy counts at most, each with a weight from -1 to 1, are the rows left of the end of a leaf
+# less a share of all rows.
+_TREE_TERMS = HEIGHT * (BRANCHING - 1) + 2
+_LEAF_SLACK = 2.0**-49
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,10 @@ class NoisyNumbers:
     steps: Mapping[str, Fraction]
 
     def output(self, estimate: Estimate) -> pa.Array:
-        """Return one output column: int64 for whole numbers, else float64."""
+        """Return one output column: int64 for whole numbers that it surely holds, else float64."""
         value = self._value(estimate)
-        if estimate.whole:
-            # 2^63 is the first float64 beyond int64.
+        if estimate.integer:
+            # Nobody has the rows to get here; 2^63 is the first float64 beyond int64.
             return arrow_column(np.clip(value, -(2.0**63), np.nextafter(2.0**63, 0)).astype(np.int64))
         return arrow_column(value)
 
@@ -116,12 +118,18 @@ class NoisyNumbers:
 
     def _quantile_interval(self, e: Estimate, failure: float) -> Interval:
         assert e.total is not None
-        tree, law = self.trees[e.total], self.laws[e.total]
-        error = _path_tolerance(law, failure) / tree.total
-        width = e.upper - e.lower
-        low = _at_ranks(tree.profile, e.rank - error, down=True)
-        high = _at_ranks(tree.profile, e.rank + error, down=False)
-        return Interval(e.lower + low * width, e.lower + high * width)
+        tree = self.trees[e.total]
+        # Of the rows left of a place, less the rank's share of all, a sum of noises is all that is wrong.
+        error = _path_tolerance(self.laws[e.total], failure)
+        target = (e.rank * tree.total)[:, None]
+        low = _last_of_run(tree.below - target < -error, tree.low, 0.0)
+        high = _last_of_run((tree.upto - target > error)[:, ::-1], tree.high[:, ::-1], 1.0)
+        # A row's leaf is found in floats, so that it may lie a little outside.
+        width, slack = e.upper - e.lower, _LEAF_SLACK * (abs(e.lower) + abs(e.upper))
+        return Interval(
+            np.maximum(e.lower + low * width - slack, e.lower),
+            np.minimum(e.lower + high * width + slack, e.upper),
+        )
 
 
 def arrow_column(values: NDArray[np.float64] | NDArray[np.int64]) -> pa.Array:
@@ -140,17 +148,14 @@ def _spread(e: Estimate, variance: Floats) -> Floats:
     return np.sqrt(np.clip(variance, 0.0, e.upper**2))
 
 
-def _at_ranks(profile: Floats, ranks: Floats, *, down: bool) -> Floats:
-    """Read the quantile function at the next hundredth outward; the end of the range beyond it."""
-    place = ranks * (len(PROFILE) - 1)
-    index = np.floor(place) if down else np.ceil(place)
-    inside = np.clip(index, 0, len(PROFILE) - 1).astype(int)
-    read = profile[np.arange(len(profile)), inside]
-    return np.where(index < 0, 0.0, np.where(index > len(PROFILE) - 1, 1.0, read))
+def _last_of_run(sure: NDArray[np.bool_], ends: Floats, otherwise: float) -> Floats:
+    """Return the last end of the run of sure ones that the row begins with."""
+    run = np.logical_and.accumulate(sure, axis=1).sum(axis=1)
+    return np.where(run > 0, ends[np.arange(len(ends)), np.maximum(run - 1, 0)], otherwise)
 
 
 def _path_tolerance(law: Law, failure: float) -> float:
-    """Return t with P(|sum of the noises on a path| > t) <= failure, in grid steps."""
+    """Return t with P(|weighted sum of the noises on a path| > t) <= failure, in grid steps."""
     n, scale = _TREE_TERMS, float(law.unit)
     rounding = n / 2
     if isinstance(law, Gaussian):

@@ -46,14 +46,19 @@ class Explanation:
             "noise": plan.noise.name,
             "statistics": [row for s in plan.requirements.statistics for row in self._statistic(s)],
             "outputs": {
-                e.name: {"kind": e.kind, "from": list(e.coordinates)} for e in plan.requirements.estimates
+                e.name: {
+                    "kind": e.kind,
+                    "from": list(e.coordinates),
+                    "type": "int64" if e.integer else "float64",
+                }
+                for e in plan.requirements.estimates
             },
             "budget": {
                 "epsilon": str(plan.epsilon),
                 "delta": str(plan.delta),
                 "noise_multiplier": str(plan.multiplier),
             },
-            "notes": list(question.table.notes),
+            "notes": list(plan.notes),
         }
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -142,6 +147,8 @@ class Explanation:
             }
             if isinstance(s, (Moments, UnitSum, QuantileTree)) and not name.endswith(".absent"):
                 told |= _bounds(s)
+            if isinstance(s, QuantileTree):
+                told["leaf_width"] = s.leaf_width
             rows.append(told)
         return rows
 
@@ -180,7 +187,7 @@ def _what(s: Statistic, name: str) -> str:
     if isinstance(s, Count):
         return "rows" if s.column is None else f"rows with a value of {s.column}"
     if isinstance(s, QuantileTree):
-        return f"tree of counts of {s.column}, four levels"
+        return f"tree of counts of {s.column}, four levels, leaves {s.leaf_width:.4g} wide"
     if isinstance(s, UnitSum):
         return f"sum of {s.column}, bounded per unit and group"
     if isinstance(s, Moments):

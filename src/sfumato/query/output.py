@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -70,9 +70,13 @@ def regular(batches: Iterator[pa.RecordBatch], rows: int | None = None) -> Itera
         yield from rest or [pa.RecordBatch.from_pylist([], schema=schema)]
 
 
-def read(path: Path, written: tuple[int, ...]) -> pa.Table:
+def read(path: Path, written: tuple[int, ...], types: Mapping[str, pa.DataType]) -> pa.Table:
     """Read back what `write` wrote.
 
+    Args:
+        path: of the file.
+        written: what `write` returned.
+        types: of the columns whose types must not follow from what is in the file.
     Raises:
         RefusalError: it is gone, or something else is there now.
     """
@@ -92,8 +96,11 @@ def read(path: Path, written: tuple[int, ...]) -> pa.Table:
         if path.suffix.lower() == ".csv":
             import pyarrow.csv
 
-            return pyarrow.csv.read_csv(file)
-        return pa.Table.from_pylist([json.loads(line) for line in file])
+            typed = pyarrow.csv.ConvertOptions(column_types=types)
+            return pyarrow.csv.read_csv(file, convert_options=typed)
+        table = pa.Table.from_pylist([json.loads(line) for line in file])
+        fields = [pa.field(f.name, types.get(f.name, f.type)) for f in table.schema]
+        return table.cast(pa.schema(fields))
 
 
 def require(module: str, extra: str) -> None:

@@ -106,6 +106,20 @@ class Plan:
             errors.append(math.log(self.selection.expected_threshold))
         return sum(errors) / len(errors)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What whoever asks should know before the release."""
+        wide = (s for s in self.requirements.statistics if isinstance(s, QuantileTree) and s.leaf_width > 1)
+        return (
+            *self.question.table.notes,
+            *(
+                f"Quantiles of {s.column}: between {s.lower:g} and {s.upper:g}, values closer than "
+                f"{s.leaf_width:.4g} are not told apart, and error bars are at least about as wide. "
+                "Narrower bounds, from public knowledge, make that smaller."
+                for s in wide
+            ),
+        )
+
     def explain(self) -> Any:
         """Return each step with its bounds, noise scale and share of the budget."""
         from sfumato.query.explanation import Explanation

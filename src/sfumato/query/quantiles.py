@@ -17,7 +17,7 @@ from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT, 
 # noise, are taken as empty: many small positive noises would pull ranks towards empty ranges.
 EMPTY_SHARE = 0.0075
 EMPTY_DEVIATIONS = 2.0
-# The quantile function is kept at these ranks, from which error bars are read later.
+# Walks to these ranks are kept, from which error bars are read later.
 PROFILE = np.linspace(0.0, 1.0, 101)
 
 Floats = NDArray[np.float64]
@@ -54,18 +54,26 @@ class LeafCounts:
 
 @dataclass(frozen=True)
 class NoisyTree:
-    """What is kept of a tree after noise: quantiles at the asked ranks, and the quantile function.
+    """What is kept of a tree after noise: quantiles at the asked ranks, and what bounds them.
+
+    For every hundredth, the walk to it ends in a node: in a leaf, or in a larger node below which nothing
+    was found. Where in it the rows are, no count tells.
 
     Args:
         ranks: the asked ranks.
         values: shape (groups, ranks): quantiles as shares of the range.
-        profile: shape (groups, 101): the quantile function at every hundredth.
-        total: shape (groups,): noisy number of rows, in grid steps, at least one step.
+        low, high: shape (groups, 101): the ends of these nodes, as shares of the range, rising.
+        below, upto: shape (groups, 101): noisy numbers of rows left of each end, in grid steps: sums of
+            counts as they came, also negative ones, so that their errors are sums of noises.
+        total: shape (groups,): noisy number of all rows, likewise.
     """
 
     ranks: tuple[float, ...]
     values: Floats
-    profile: Floats
+    low: Floats
+    high: Floats
+    below: Floats
+    upto: Floats
     total: Floats
 
 
@@ -85,8 +93,9 @@ def noisy_tree(
     share = np.tile(wanted, counts.groups)
     node = np.zeros(len(group), np.int64)
     stopped = np.zeros(len(group), bool)
-    value = np.zeros(len(group))
-    total = np.ones(counts.groups)
+    # Where a walk is, in leaves, and the noisy numbers of rows left of it and in it.
+    value, left, right, before, here = np.zeros((5, len(group)))
+    total = np.zeros(counts.groups)
     width = LEAVES
     for level in range(HEIGHT):
         width //= BRANCHING
@@ -95,27 +104,45 @@ def noisy_tree(
         exact = counts.between(edges)
         noisy = exact + law.rounded(exact.size, words=words).reshape(exact.shape)
         if level == 0:
-            total = np.maximum(noisy.sum(axis=1).astype(float), 1.0)
-        cumulative = _cumulative(noisy, law.standard_deviation)
-        here = cumulative[index]
-        below = here[:, -1] == 0
-        target = share * here[:, -1]
-        child = np.minimum((here[:, 1:] <= target[:, None]).sum(axis=1), BRANCHING - 1)
+            total = noisy.sum(axis=1, dtype=float)
+            here = total[group]
+        kept = _cumulative(noisy, law.standard_deviation)[index]
+        below = kept[:, -1] == 0
+        target = share * kept[:, -1]
+        child = np.minimum((kept[:, 1:] <= target[:, None]).sum(axis=1), BRANCHING - 1)
         # The last rank lands behind the last child that holds anything.
-        filled = (here[:, 1:] < here[:, -1:]).sum(axis=1)
+        filled = (kept[:, 1:] < kept[:, -1:]).sum(axis=1)
         child = np.minimum(child, np.minimum(filled, BRANCHING - 1))
         rows = np.arange(len(child))
-        low, high = here[rows, child], here[rows, child + 1]
+        low, high = kept[rows, child], kept[rows, child + 1]
         inside = np.where(high > low, (target - low) / np.where(high > low, high - low, 1.0), 0.5)
         ending = below & ~stopped
         value = np.where(ending, (node + share) * (width * BRANCHING), value)
+        left = np.where(ending, node * (width * BRANCHING), left)
+        right = np.where(ending, (node + 1) * (width * BRANCHING), right)
         stopped |= below
+        counted = noisy[index].astype(float)
+        ahead = (counted * (np.arange(BRANCHING) < child[:, None])).sum(axis=1)
+        before = np.where(stopped, before, before + ahead)
+        here = np.where(stopped, here, counted[rows, child])
         node = node * BRANCHING + child
         share = np.where(stopped, share, np.clip(inside, 0.0, 1.0))
     value = np.where(stopped, value, node + share) / LEAVES
-    shaped = value.reshape(counts.groups, len(wanted))
-    profile = np.maximum.accumulate(shaped[:, len(ranks) :], axis=1)
-    return NoisyTree(ranks, shaped[:, : len(ranks)], profile, total)
+    left = np.where(stopped, left, node) / LEAVES
+    right = np.where(stopped, right, node + 1) / LEAVES
+    value, left, right, before, upto = (
+        x.reshape(counts.groups, len(wanted)) for x in (value, left, right, before, before + here)
+    )
+    asked, kept_for = slice(len(ranks)), slice(len(ranks), None)
+    return NoisyTree(
+        ranks,
+        value[:, asked],
+        left[:, kept_for],
+        right[:, kept_for],
+        before[:, kept_for],
+        upto[:, kept_for],
+        total,
+    )
 
 
 def _cumulative(noisy: NDArray[np.int64], deviation: float) -> Floats:

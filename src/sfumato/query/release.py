@@ -76,7 +76,7 @@ class Release(Owned):
         with self._turn():
             if self._table is None:
                 if self._written is not None:
-                    self._table = output.read(*self._written)
+                    self._table = output.read(*self._written, self._types)
                 else:
                     batches = self._draw_all()
                     self._table = pa.Table.from_batches([b.outputs() for b in batches]).combine_chunks()
@@ -144,7 +144,8 @@ class Release(Owned):
                 if confidence is not None:
                     raise RefusalError(_NOT_KEPT)
                 # Kept, as the file may be the one that is replaced.
-                self._table = output.read(*self._written) if self._table is None else self._table
+                if self._table is None:
+                    self._table = output.read(*self._written, self._types)
                 output.write(target, iter(self._table.to_batches()))
                 return
             written = output.write(target, self._outputs(kept, confidence))
@@ -158,6 +159,13 @@ class Release(Owned):
             ParameterError: the path, which came by the parameter `name`, is a file that is read.
         """
         check_no_source(path, getattr(self.plan.question.table.engine, "files", ()), name)
+
+    @property
+    def _types(self) -> dict[str, pa.DataType]:
+        """The types of the outputs and their error bars, which texts in a file do not tell."""
+        shown = {e.name: pa.int64() if e.integer else pa.float64() for e in self.plan.requirements.estimates}
+        taken = {*shown, *self.plan.question.table.keys}
+        return shown | {f"{n}_error": pa.float64() for n in shown if f"{n}_error" not in taken}
 
     def _outputs(self, kept: list[NoisyBatch] | None, confidence: float | None) -> Iterator[pa.RecordBatch]:
         """Yield outputs; noise that was not drawn before is, once the file is there."""

@@ -31,7 +31,12 @@ from sfumato.transformations import (
     ValueGrid,
 )
 from sfumato.transformations.statistics.moments import SQUARES_SHIFT
+from sfumato.transformations.statistics.unit_sum import HUGE_STEPS
 
+# A sum is shown in 64-bit integers where these hold what so many units (more than anybody has), or noise
+# of so many scales (beyond with probability below e^-4000), can add up to; else in float64.
+MOST_UNITS, MOST_SCALES = 1 << 40, 1 << 12
+LARGEST_WHOLE = 1 << 62
 # Leaves are counted in steps of 2^-14 rows, so that 64 bits hold a tree of 2^49 rows.
 TREE_EXPONENT = -14
 
@@ -52,6 +57,7 @@ class Estimate:
         reach: the largest distance of a value from the centre, in the column's unit.
         rank: of a quantile.
         whole: whether the output is a whole number.
+        wide: a whole number that 64-bit integers may not hold, so shown as float64.
     """
 
     name: str
@@ -67,6 +73,12 @@ class Estimate:
     reach: float = 0.0
     rank: float = 0.0
     whole: bool = False
+    wide: bool = False
+
+    @property
+    def integer(self) -> bool:
+        """Whether the output's column is int64, else float64: by the question, whatever the rows."""
+        return self.whole and not self.wide
 
     @property
     def coordinates(self) -> tuple[str, ...]:
@@ -244,19 +256,25 @@ class _Builder:
 
     def sum(self, name: str, aggregate: Sum) -> Estimate:
         integer = self.schema[aggregate.column].kind in (Kind.INTEGER, Kind.BOOLEAN)
-        if self.per_row(aggregate):
+        per_row = self.per_row(aggregate)
+        bound = max(abs(aggregate.lower), abs(aggregate.upper))
+        most = max(Fraction(MOST_UNITS), self.multiplier * MOST_SCALES)
+        wide = integer and bound * (self.rows if per_row else 1) * most > LARGEST_WHOLE
+        if per_row:
             block = _block(aggregate)
             moments = self.moments(block)
             if block in self.lone_sums:
-                return Estimate(name, "sum", total=moments.coordinates[0], whole=integer)
+                return Estimate(name, "sum", total=moments.coordinates[0], whole=integer, wide=wide)
             count, absent = self.counted(aggregate.column)
             centre = float(moments.grid.centre * moments.grid.step)
-            return Estimate(name, "sum", count, absent, moments.coordinates[0], centre=centre, whole=integer)
+            return Estimate(
+                name, "sum", count, absent, moments.coordinates[0], centre=centre, whole=integer, wide=wide
+            )
         lower, upper = aggregate.lower, aggregate.upper
-        largest = (upper - lower) / 2 if self.units else max(abs(lower), abs(upper))
-        # Noise on whole numbers has scales in steps of one; beyond 2^50 of them a column of
-        # integers is put on a grid like any other.
-        exact = integer and self.multiplier * max(abs(lower), abs(upper)) < 2**50
+        largest = (upper - lower) / 2 if self.units else bound
+        # Noise on whole numbers has scales in steps of one; beyond 2^50 of them, or where bounds are
+        # beyond what a row is clamped to, a column of integers is put on a grid like any other.
+        exact = integer and self.multiplier * bound < 2**50 and bound <= HUGE_STEPS
         if exact:
             grid = Grid(0)
         else:
@@ -274,6 +292,7 @@ class _Builder:
             total=made.coordinates[0],
             centre=float(centre_steps * grid.step),
             whole=integer,
+            wide=wide,
         )
 
     def quantiles(self, name: str, aggregate: Quantiles) -> tuple[Estimate, ...]:

@@ -145,7 +145,7 @@ def mean_failure_probability(tolerance: Number, **case: Unpack[MeanCase]) -> Pro
     (4.5522844...e-05, True)
     """
     law = MeanLaw.of(**case)
-    return probability(law.integral, float(at_least_0(tolerance, "tolerance")), Event.outside)
+    return probability(law.integral, at_least_0(tolerance, "tolerance"), Event.outside)
 
 
 def complementary_mean_tolerance(k: Number, **case: Unpack[MeanCase]) -> float:
@@ -258,14 +258,15 @@ class MeanLaw:
         """Return the tolerances beyond which clamping leaves nothing to fail on one side."""
         return [] if self.reach is None else [self.reach - self.raw, self.reach + self.raw]
 
-    def integral(self, t: float, event: Event, cut: float) -> tuple[float, float]:
+    def integral(self, distance: float | Fraction, event: Event, cut: float) -> tuple[float, float]:
         """Return the logarithms of P(event) and of its error; noise beyond 10^-cut is left out."""
+        exact, t = Fraction(distance), float(distance)
         ends = Ends(
-            above=self.reach is None or self.raw + Fraction(t) < self.reach,
-            below=self.reach is None or self.raw - Fraction(t) > -self.reach,
+            above=self.reach is None or self.raw + exact < self.reach,
+            below=self.reach is None or self.raw - exact > -self.reach,
         )
         if event is Event.inside and self.reach is not None:
-            ends = Ends(self.raw + Fraction(t) <= self.reach, self.raw - Fraction(t) >= -self.reach)
+            ends = Ends(self.raw + exact <= self.reach, self.raw - exact >= -self.reach)
         certain = ends.certain(event)
         if certain is not None:
             return certain, -math.inf
@@ -340,6 +341,9 @@ class MeanLaw:
         offset = float(self.raw * divisor - self.total)
         drift = mean * (r + (self.count - divisor))
         centre, half = drift + offset, t * (self.count + r) + outwards
-        value = self.sum_noise.chance(event, ends, centre, half, rounded)
-        size = np.abs(drift) + abs(offset) + (0.0 if event is Event.inside else np.abs(half))
+        size = np.abs(drift) + abs(offset)
+        if rounded:
+            return self.sum_noise.rounded_chance(event, ends, centre, half, size + np.abs(half))
+        value = self.sum_noise.chance(event, ends, centre, half)
+        size = size + (0.0 if event is Event.inside else np.abs(half))
         return value, self.sum_noise.roundoff(event, ends, value, centre, half, size)

@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive, round_up
 from sfumato.noise import Gaussian, Laplace, Law
+from sfumato.testing.integration import log_difference, roundoff
 from sfumato.testing.log_laws import LogLaw, log_law
 
 Floats = NDArray[np.float64]
-cuts = (26.0, 80.0, 350.0)  # noise beyond 10^-26, ... is left out, and added to the error
+cuts = (26.0, 80.0, 350.0, 1100.0, 3600.0)  # noise beyond 10^-26, ... is left out, and added to the error
+_largest_k = 3500  # of an exact tolerance: what is left out must be less likely than 10^-k
 most_terms = 4_000_000  # of a sum over grid points; longer ones are enclosed
 most_steps = 2.0**40  # beyond it, floats do not tell grid points apart; such sums are enclosed, too
-_ties = 1e-9  # a threshold this near to a grid point, in steps, counts it on the safe side
+_ties = 1e-9  # a threshold this near to a grid point, in steps, may stand on either side of it
 _steps = 200
 _smallest_log = -708.0  # of a tolerance; e^-708 is a normal float
 
@@ -44,7 +46,8 @@ class Probability(float):
     """A probability with a bound on its error.
 
     Attributes:
-        error: the true probability is at most this far away.
+        error: the true probability is at most this far away. With rounded noise, what lies exactly t away
+            is outside by one rounding of floats and inside by another: both are within the error.
         k: -log10 of the probability, also where that is too small for a float.
     """
 
@@ -150,35 +153,75 @@ class Noise:
         """Return log P(round(Z / step) = m), also between whole numbers; smooth but at 0."""
         return self.shape.inside(m * self.step / self.unit, np.asarray(self.step / 2 / self.unit))
 
-    def chance(self, event: Event, ends: Ends, centre: Floats, half: Floats, rounded: bool) -> Floats:
-        """Return log P(|Z - centre| > half), or < half, or of one side alone.
+    def chance(self, event: Event, ends: Ends, centre: Floats, half: Floats) -> Floats:
+        """Return log P(|Z - centre| > half), or < half, or of one side alone, for noise that is not rounded.
 
         Args:
             event: which of the two.
             ends: an end that is not there cannot be passed.
             centre: in units.
             half: in units; below 0 is taken as 0.
-            rounded: Z is rounded to the grid, and ties are counted.
         """
         half = np.maximum(half, 0)
         low, high = centre - half, centre + half
         if event is Event.outside:
-            if rounded:
-                high = self.step * (np.floor(high / self.step - _ties) + 0.5)
-                low = self.step * (np.ceil(low / self.step + _ties) - 0.5)
             result = np.full(np.shape(low), -np.inf)
             if ends.above:
                 result = self.shape.tail(high / self.unit)
             if ends.below:
                 result = np.logaddexp(result, self.shape.tail(-low / self.unit))
             return np.asarray(np.minimum(result, 0))
-        if rounded:
-            high = self.step * (np.ceil(high / self.step + _ties) - 0.5)
-            low = self.step * (np.floor(low / self.step - _ties) + 0.5)
-            centre, half = (low + high) / 2, np.maximum(high - low, 0) / 2
         if ends.above and ends.below:
             return self.shape.inside(centre / self.unit, half / self.unit)
         return self.shape.tail(-high / self.unit if ends.above else low / self.unit)
+
+    def rounded_chance(
+        self, event: Event, ends: Ends, centre: Floats, half: Floats, size: Floats
+    ) -> tuple[Floats, Floats]:
+        """Return the same for noise that is rounded to the grid, and its error.
+
+        An end on a grid point, or so near to one that floats do not tell, has two readings: the point
+        passes the end, or does not. The result is their middle, and the error reaches both.
+
+        Args:
+            event: as for `chance`.
+            ends: likewise.
+            centre: in units.
+            half: in units; below 0 is taken as 0.
+            size: sum of the absolute terms of which centre and half were computed.
+        """
+        half = np.maximum(half, 0)
+        near = _ties + 2.0**-50 * size / self.step
+        low, high = (centre - half) / self.step, (centre + half) / self.step
+        if event is Event.outside:
+            more = np.ceil(low + near) - 0.5, np.floor(high - near) + 0.5
+            less = np.ceil(low - near) - 0.5, np.floor(high + near) + 0.5
+        else:
+            more = np.floor(low - near) + 0.5, np.ceil(high + near) - 0.5
+            less = np.floor(low + near) + 0.5, np.ceil(high - near) - 0.5
+        value, error = self._between_steps(event, ends, *more)
+        apart = (ends.below & (more[0] != less[0])) | (ends.above & (more[1] != less[1]))
+        if apart.any():
+            other, its_error = self._between_steps(event, ends, less[0][apart], less[1][apart])
+            upper, lower = value[apart], np.minimum(other, value[apart])
+            value[apart] = np.logaddexp(upper, lower) - math.log(2)
+            gap = log_difference(upper, lower) - math.log(2)
+            error[apart] = np.logaddexp.reduce([error[apart], its_error, gap])
+        return value, error
+
+    def _between_steps(self, event: Event, ends: Ends, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+        """Return log P(event) and log error for ends that lie in the middle between grid points."""
+        scale = self.step / self.unit
+        high = np.maximum(high, low)
+        value = self.chance(event, ends, self.step * ((low + high) / 2), self.step * ((high - low) / 2))
+        error = roundoff(value)
+        # An end times the scale is off by its own rounding, and so is the chance by the density there.
+        for there, end in ((ends.below, low), (ends.above, high)):
+            if there:
+                with np.errstate(divide="ignore"):
+                    shift = np.log(2.0**-51 * np.abs(end) * scale)
+                error = np.logaddexp(error, self.shape.density(end * scale) + shift)
+        return value, error
 
     def roundoff(
         self, event: Event, ends: Ends, chance: Floats, centre: Floats, half: Floats, size: Floats
@@ -247,10 +290,10 @@ def grid_step(step: Number, name: str, rounded: bool) -> Fraction:
 
 
 # Given t, an event and how many decades of noise to look at: log probability, log error.
-Integral = Callable[[float, Event, float], tuple[float, float]]
+Integral = Callable[[float | Fraction, Event, float], tuple[float, float]]
 
 
-def probability(integral: Integral, t: float, event: Event) -> Probability:
+def probability(integral: Integral, t: float | Fraction, event: Event) -> Probability:
     """Return P(event), with more and more of the noise's tails until they do not matter."""
     for cut in cuts:
         value, error = integral(t, event, cut)
@@ -271,13 +314,17 @@ def smallest_tolerance(
         sound: a tolerance that is known to do.
         relative: how near the result is to the smallest.
         jumps: where the probability jumps: the distances of the raw value from the ends of its range.
+    Raises:
+        ParameterError: the probability cannot be computed closely enough to tell 10^-k.
     """
+
+    _check_k(k)
 
     def excess(t: float) -> float:
         return _excess(integral, t, Event.outside, k)
 
     bad, right, below = (0.0, excess(0.0)), sound, None
-    if bad[1] <= 0:
+    if bad[1] <= 0 or sound <= 0:
         return 0.0
     for jump in sorted(round_up(j) for j in jumps if j > 0):
         if jump >= right:
@@ -292,6 +339,15 @@ def smallest_tolerance(
             return jump
         right, below = just_before, before
         break
+    if below is None:
+        # A sound tolerance that noise on a grid can meet has two readings; a little beyond it has one.
+        right = next((r for r in (right, right * (1 + _ties)) if excess(r) <= 0), math.nan)
+        if math.isnan(right):
+            raise ParameterError(
+                "rule",
+                "exact",
+                f'"joint" here: a law of so many rounded noises is enclosed, too widely for k = {float(k):g}',
+            )
     return _bisect(excess, bad, (right, below), relative)
 
 
@@ -304,6 +360,8 @@ def largest_tolerance(integral: Integral, k: Fraction, start: float, relative: f
         start: any t > 0, in the unit of the value.
         relative: how near the result is to the largest.
     """
+
+    _check_k(k)
 
     def excess(log_t: float) -> float:
         return _excess(integral, math.exp(log_t), Event.inside, k)
@@ -321,6 +379,11 @@ def largest_tolerance(integral: Integral, k: Fraction, start: float, relative: f
         return 0.0
     found = _bisect(excess, (high, at_high), (floor, at_floor), 0.0, relative)
     return math.exp(found)
+
+
+def _check_k(k: Fraction) -> None:
+    if k > _largest_k:
+        raise ParameterError("k", float(k), f"at most {_largest_k}, but for the rules that look at no law")
 
 
 def _excess(integral: Integral, t: float, event: Event, k: Fraction) -> float:

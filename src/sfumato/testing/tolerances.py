@@ -158,12 +158,12 @@ def per_partition_k(k: Number, partitions: int, rule: str = "exact") -> float:
         k: greater than 0; 10^-k is the flakiness of all together.
         partitions: at least 1, how many.
         rule: "exact", l = -log10(1 - (1 - 10^-k)^(1/n)); or "decades", one more for n <= 10, two more
-            for n <= 100 and so on, which is never below the exact one.
+            for n <= 100 and so on, which is never below the exact one; or "2020", two more for n <= 10.
     Returns:
         l, the k of each; correctly rounded.
     Raises:
-        ParameterError: k is not greater than 0, partitions not a whole number of at least 1, or the
-            rule unknown.
+        ParameterError: k is not greater than 0, partitions not a whole number of at least 1 (for
+            "2020" from 1 to 10), or the rule unknown.
     Source:
         docs/tolerances.md, "Many partitions".
 
@@ -176,8 +176,12 @@ def per_partition_k(k: Number, partitions: int, rule: str = "exact") -> float:
     if rule == "decades":
         decades = len(str(count - 1)) if count > 1 else 0
         return float(exact + decades)
+    if rule == "2020":
+        if count > 10:
+            raise ParameterError("partitions", partitions, 'at most 10 for the rule "2020"')
+        return float(exact + 2)
     if rule != "exact":
-        raise ParameterError("rule", rule, 'one of "exact", "decades"')
+        raise ParameterError("rule", rule, 'one of "exact", "decades", "2020"')
     outside, inside = power_of_ten(exact)
     context = nearest(working_bits + int(exact).bit_length() + count.bit_length())
     log = context.log1p(context.minus(outside)) if outside < 0.5 else context.log(inside)

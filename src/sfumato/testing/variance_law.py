@@ -124,18 +124,19 @@ class VarianceLaw:
         failure = probability(self.integral, t, Event.outside)
         return RatioTolerance(t, "exact", k, None, {"variance": Interval.of(low, self.raw, high)}, failure)
 
-    def integral(self, t: float, event: Event, cut: float) -> tuple[float, float]:
+    def integral(self, t: float | Fraction, event: Event, cut: float) -> tuple[float, float]:
         """Return the logarithms of P(event) and of its error; noise beyond 10^-cut is left out."""
         return self._integral(t, event, cut, _outer, _inner)
 
-    def roughly(self, t: float, event: Event, cut: float) -> tuple[float, float]:
+    def roughly(self, t: float | Fraction, event: Event, cut: float) -> tuple[float, float]:
         """Return the same to fewer digits, for a search."""
         return self._integral(t, event, cut, 1e-7, 1e-8)
 
     def _integral(
-        self, t: float, event: Event, cut: float, outer: float, inner: float
+        self, distance: float | Fraction, event: Event, cut: float, outer: float, inner: float
     ) -> tuple[float, float]:
-        high, low = self.raw + Fraction(t), self.raw - Fraction(t)
+        high, low = self.raw + Fraction(distance), self.raw - Fraction(distance)
+        t = float(distance)
         if event is Event.outside:
             ends = Ends(above=high < self.top, below=low > 0)
         else:
@@ -283,7 +284,9 @@ class _Conditional:
         size = np.abs(moved) * (raw + np.abs(tilt * (total / c))) + abs(offset) + np.abs(bend)
         if self.widening:
             centre, half = self._widened(centre, half, total + x, c)
-        value = law.squares_noise.chance(self.event, self.ends, centre, half, rounded)
+        if rounded:
+            return law.squares_noise.rounded_chance(self.event, self.ends, centre, half, size + np.abs(half))
+        value = law.squares_noise.chance(self.event, self.ends, centre, half)
         if self.event is Event.outside:
             size = size + np.abs(half)
         return value, law.squares_noise.roundoff(self.event, self.ends, value, centre, half, size)

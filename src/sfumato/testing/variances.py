@@ -153,7 +153,7 @@ def variance_failure_probability(tolerance: Number, **case: Unpack[VarianceCase]
     True
     """
     law = VarianceLaw.of(**case)
-    return probability(law.integral, float(at_least_0(tolerance, "tolerance")), Event.outside)
+    return probability(law.integral, at_least_0(tolerance, "tolerance"), Event.outside)
 
 
 def complementary_variance_tolerance(k: Number, **case: Unpack[VarianceCase]) -> float:

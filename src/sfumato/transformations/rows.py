@@ -16,7 +16,7 @@ from sfumato.framework import (
     RowsDomain,
     Transformation,
 )
-from sfumato.framework.metrics import record_key
+from sfumato.framework.records import digest, group_key, ordered_bytes, record_key
 
 Values = Mapping[str, Any]
 
@@ -27,16 +27,16 @@ Contributions = dict[Hashable, list[list[Values]]]
 
 def bound_groups(
     groups: int,
-    order: Callable[[Hashable, Hashable], Any] = lambda unit, key: hash((unit, key)),
+    order: Callable[[Hashable, Hashable], Any] = lambda unit, key: digest((unit, key)),
     domain: RowsDomain = ROWS,
 ) -> Transformation:
     """Keep each unit in at most `groups` groups, and drop the rows without a unit.
 
     Args:
         groups: the limit, at least 1.
-        order: (unit, key) to a sortable value, equal for no two keys of one unit; the smallest are
-            kept. An engine passes an order that is salted afresh in each release. The stability
-            holds for every order, because each unit is judged by its own rows alone.
+        order: (unit, key) to a sortable value; of each unit the smallest keys are kept, and of keys that are
+            equal in it the smaller ones. An engine passes an order that is salted afresh in each release.
+            The stability holds for every order, because each unit is judged by its own rows alone.
         domain: the rows, with their columns as far as they matter.
     Returns:
         A Transformation from rows to, per group, one list of values for each unit in it.
@@ -56,13 +56,18 @@ def bound_groups(
     groups = positive_int(groups, "groups")
 
     def function(rows: Sequence[Row]) -> Contributions:
+        units: dict[Hashable, Hashable] = {}
         by_unit: dict[Hashable, dict[Hashable, list[Values]]] = defaultdict(dict)
         for row in rows:
             if row.unit is not None:
-                by_unit[row.unit].setdefault(row.key, []).append(row.values)
+                same = record_key(row.unit)
+                units.setdefault(same, row.unit)
+                by_unit[same].setdefault(group_key(row.key), []).append(row.values)
         kept: Contributions = {}
-        for unit, by_key in by_unit.items():
-            for key in sorted(by_key, key=lambda key: order(unit, key))[:groups]:
+        for same, by_key in by_unit.items():
+            unit = units[same]
+            # No two keys are equal in the second part, so that the order of the rows decides nothing.
+            for key in sorted(by_key, key=lambda key: (order(unit, key), ordered_bytes(key)))[:groups]:
                 kept.setdefault(key, []).append(by_key[key])
         return kept
 
@@ -77,9 +82,7 @@ def bound_groups(
     )
 
 
-def bound_rows(
-    rows: int, groups: int, order: Callable[[Values], Any] = lambda values: repr(record_key(values))
-) -> Transformation:
+def bound_rows(rows: int, groups: int, order: Callable[[Values], Any] = ordered_bytes) -> Transformation:
     """Keep at most `rows` rows of each unit in each group.
 
     The engine's statistics scale a unit's rows down instead, which loses less; this is for functions of
@@ -88,8 +91,8 @@ def bound_rows(
     Args:
         rows: the limit, at least 1.
         groups: the limit that `bound_groups` enforced.
-        order: a row's values to a sortable value, equal for no two different rows; the smallest are kept.
-            It may be salted afresh in each release, but must not depend on rows of other units.
+        order: a row's values to a sortable value; the smallest are kept, and of rows that are equal in it the
+            smaller ones. It may be salted afresh in each release, but must not depend on rows of other units.
     Returns:
         A Transformation from contributions to contributions with the limit. Its map is the identity.
     Raises:
@@ -104,9 +107,12 @@ def bound_rows(
     """
     rows, groups = positive_int(rows, "rows"), positive_int(groups, "groups")
 
+    def place(values: Values) -> tuple[Any, bytes]:
+        return order(values), ordered_bytes(values)
+
     def function(contributions: Contributions) -> Contributions:
         return {
-            key: [sorted(unit, key=order)[:rows] for unit in units] for key, units in contributions.items()
+            key: [sorted(unit, key=place)[:rows] for unit in units] for key, units in contributions.items()
         }
 
     return Transformation(

@@ -95,8 +95,24 @@ class StratifiedDesign:
         return tuple(c * c * Fraction(size - n, size * (n - 1)) for c, n, size in sizes)
 
     def checked(self, values: Sequence[Any]) -> list[Fraction]:
-        """Take one number for each stratum, exactly."""
-        return [Fraction(v) for v in check_length(values, len(self.sample_sizes), self.where, PER_STRATUM)]
+        """Take one number for each stratum, exactly: numbers that are public, which an error may show."""
+        numbers = check_length(values, len(self.sample_sizes), self.where, PER_STRATUM)
+        return [as_fraction(_plain(v), self._label("sums", i)) for i, v in enumerate(numbers)]
+
+    def counts(self, values: Sequence[Any]) -> list[Fraction]:
+        """Take one number from 0 to n_i for each stratum, exactly: private ones, which no error shows."""
+        found = []
+        numbers = check_length(values, len(self.sample_sizes), self.where, PER_STRATUM)
+        for i, (value, n) in enumerate(zip(numbers, self.sample_sizes, strict=True)):
+            try:
+                number = as_fraction(_plain(value), "sums")
+            except ParameterError:
+                number = Fraction(-1)
+            if not 0 <= number <= n:
+                expected = f"a number from 0 to sample_sizes, the {n} that were asked"
+                raise ParameterError(self._label("sums", i), _OUTSIDE, expected)
+            found.append(number)
+        return found
 
 
 def stratum_sums(sample_sizes: Sequence[int], metric: Metric = SIDE_BY_SIDE) -> Transformation:
@@ -159,7 +175,7 @@ def make_lipschitz_sized_proportion_ci_mean(
         (Fraction). Map: d_in * max(c_i / n_i), exact.
     Raises:
         ParameterError: a size out of range, which names the stratum; lists of different length; when called,
-            another number of sums.
+            another number of sums, or one outside its range.
 
     >>> mean = make_lipschitz_sized_proportion_ci_mean([10, 20], [100, 300])
     >>> mean([5, 20]), mean.map(1)
@@ -174,7 +190,7 @@ def make_lipschitz_sized_proportion_ci_mean(
     steps = design.steps
 
     def function(sums: Sequence[Any]) -> Fraction:
-        parts = zip(steps, design.checked(sums), strict=True)
+        parts = zip(steps, design.counts(sums), strict=True)
         return sum((step * v for step, v in parts), Fraction(0))
 
     return _estimator(name, design, function, max(steps))
@@ -197,7 +213,7 @@ def make_lipschitz_sized_proportion_ci_variance(
         (Fraction). Map: d_in * max(c_i^2 (N_i - n_i) / (N_i (n_i - 1) n_i)), exact.
     Raises:
         ParameterError: a size or the scale out of range, which names the stratum; lists of different
-            length; when called, another number of sums.
+            length; when called, another number of sums, or one outside its range.
 
     >>> variance = make_lipschitz_sized_proportion_ci_variance([10] * 10, [100] * 10, mean_scale=1)
     >>> float(variance([5] * 10)), variance.map(1)
@@ -215,11 +231,26 @@ def make_lipschitz_sized_proportion_ci_variance(
     weights, sizes = design.variance_weights, design.sample_sizes
 
     def function(sums: Sequence[Any]) -> Fraction:
-        parts = zip(weights, sizes, design.checked(sums), strict=True)
+        parts = zip(weights, sizes, design.counts(sums), strict=True)
         return sum((w * (v / n) * (1 - v / n) for w, n, v in parts), scale * scale)
 
     constant = max(w / n for w, n in zip(weights, sizes, strict=True))
     return _estimator(name, design, function, constant)
+
+
+class _Outside:
+    """Stands for a private number in an error."""
+
+    def __repr__(self) -> str:
+        return "something else"
+
+
+_OUTSIDE = _Outside()
+
+
+def _plain(value: Any) -> Any:
+    """Take no text for a number."""
+    return None if isinstance(value, (str, bytes)) else value
 
 
 def _counts(kind: type[int] | type[Fraction], sizes: Sequence[int]) -> ProductDomain:

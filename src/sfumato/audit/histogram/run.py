@@ -13,9 +13,10 @@ import numpy as np
 
 from sfumato.audit.histogram.buckets import Buckets, Codes, Column, Comparison
 from sfumato.audit.histogram.search_graph import SearchGraph
+from sfumato.audit.leaves import RAISES
 from sfumato.audit.literals import shown
 from sfumato.audit.mechanisms import BatchRaised
-from sfumato.audit.outputs import RAISES, Draws, Reader
+from sfumato.audit.outputs import Draws, Reader
 from sfumato.audit.report import Histogram, Report, Witness
 from sfumato.audit.task import Progress, Task
 from sfumato.audit.witness import replay
@@ -86,6 +87,7 @@ class Run:
         if failed <= self.method.tolerated_edges * len(self.compared):
             witness = None
         self.notes.append(f"{failed} of {len(self.compared)} edges failed, of {edges} in all")
+        self.notes += self.reader.notes
         return Report(
             mechanism=self.task.mechanism.name,
             claim=self.task.claim.text,

@@ -18,7 +18,7 @@ from sfumato.framework.domains import (
     TableDomain,
     VectorDomain,
 )
-from sfumato.framework.metrics import record_key
+from sfumato.framework.records import record_key
 
 T = TypeVar("T")
 SHARES = 1 << 20
@@ -30,6 +30,9 @@ NUMBERS = (
     *(Fraction(n) for n in (-(2**31), -(2**53) - 1, -(2**63), -(2**63) - 1, 10**30, -(10**30))),
     *(Fraction(n, d) for n in (1, -1) for d in (2, 3, 10, 10**9)),
 )
+# Lengths of which a tenth or a seventh is whole, and around those at which counters of 8 and 16 bits wrap.
+LENGTHS = (7, 10, 12, 100, 255, 256, 257)
+LONGEST = (2**16 - 1, 2**16)
 LARGEST, SMALLEST = math.nextafter(math.inf, 0), math.nextafter(0.0, 1)
 FLOATS = (-0.0, SMALLEST, -SMALLEST, 2.0**-1022, 1e-300, 1e16, 1e154, LARGEST, -LARGEST, math.inf, -math.inf)
 
@@ -124,18 +127,22 @@ def record(columns: Sequence[tuple[str, Domain]], draw: Draw) -> dict[str, Any]:
 
 
 def some_size(draw: Draw) -> int:
-    """Return a length: mostly none, one or a few."""
+    """Return a length: mostly none, one or a few; at times one that quantiles or small counters trip over."""
+    if draw.once_in(16):
+        return draw.early(LENGTHS)
     return draw.early((1, 2, 0, 3, 4, 5, 8, 16, 33))
 
 
 def pattern(new: Any, size: int, draw: Draw) -> list[Any]:
-    """Return so many entries: all alike, half and half, alternating, or each by itself."""
-    kind = draw.below(4)
+    """Return so many entries: all alike, all but one, half and half, alternating, or each by itself."""
+    kind = draw.below(5)
     if kind == 0:
         return [new() for _ in range(size)]
     one, other = new(), new()
     if kind == 1:
         return [one] * size
+    if kind == 4:
+        return [*[one] * (size - 1), other][:size]
     return [one if (2 * i < size if kind == 2 else i % 2) else other for i in range(size)]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -23,6 +23,10 @@ State = Any
 
 class Pairs(ABC):
     """Pairs of one domain and metric."""
+
+    def long(self, draw: Draw, room: Fraction) -> Iterator[State]:
+        """Give states of great lengths, where inputs have a length; each is tried once, as it is."""
+        return iter(())
 
     @abstractmethod
     def drawn(self, draw: Draw, room: Fraction) -> State:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from sfumato.framework.domains import Domain, Row
-from sfumato.framework.falsifier.members import Draw, near_record, pattern, record, some_size
+from sfumato.framework.falsifier.members import (
+    LENGTHS,
+    LONGEST,
+    Draw,
+    near_record,
+    pattern,
+    record,
+    some_size,
+)
 from sfumato.framework.falsifier.number_pairs import Pairs, State
 
 MOST_ROWS = 192  # of a unit
@@ -63,6 +71,19 @@ class Records(Pairs):
         if not self.changes and self.size is None:  # most often all of the room on one side
             one, other = draw.one_of(((one, []), (one, []), ([], other), (one[: few // 2], other)))
         return Mixture(tuple(common), tuple(one), tuple(other), self._orders(draw))
+
+    def long(self, draw: Draw, room: Fraction) -> Iterator[State]:
+        """Give records all alike, so many that one more makes a counter wrap; and all alike but one."""
+        if self.size is not None or room < 1:
+            return
+        for size in LONGEST:
+            one = self._new(draw)
+            yield Mixture((one,) * (size - 1), (one,), ())
+        for size in LENGTHS * 4:
+            one, other = self._new(draw), self._new(draw)
+            yield Mixture((one,) * (size - 1), (one,), ())
+            yield Mixture((one,) * (size - 1), (other,), ())
+            yield Mixture((*(one,) * (size - 2), other), (one,), ())
 
     def changed(self, state: State, draw: Draw, room: Fraction) -> State:
         """Change, repeat, add or drop a record, or change the order."""

@@ -150,6 +150,8 @@ def falsify(
     search, draw = _Search(transformation, room, pairs, budget), Draw(seed)
     for one, other in islice(combinations(members, 2), min(GIVEN_PAIRS, budget)):
         search.try_pair(one, other)
+    for state in islice(pairs.long(draw, room), budget // 20):
+        search.try_pair(*pairs.built(state, room))
     while search.tried < min(budget, search.enough):
         if 2 * search.tried < search.enough or not search.best:
             search.draw(draw)

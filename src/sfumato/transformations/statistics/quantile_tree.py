@@ -61,6 +61,11 @@ class QuantileTree(Statistic):
         """Leaves per unit of the column, as the float64 that every engine multiplies by."""
         return LEAVES / (self.upper - self.lower)
 
+    @property
+    def leaf_width(self) -> float:
+        """The width of a leaf, in the column's unit: values in one leaf are not told apart."""
+        return (self.upper - self.lower) / LEAVES
+
     def leaf(self, value: Any) -> int | None:
         """Return the leaf of a value, computed in float64 as written; None for NULL and NaN."""
         number = as_double(value)
