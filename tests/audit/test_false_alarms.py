@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import types
 
 import numpy as np
 import pandas as pd
@@ -155,18 +157,22 @@ def test_a_mechanism_that_raises_at_once_loses_nothing():
 
 @pytest.mark.parametrize("planted", [False, True])
 def test_a_leaf_seen_first_in_a_batch_plays_no_part_in_bets_on_it(planted, monkeypatch):
-    """Which leaves have a column must be known from the past: the limit on columns would favour a side."""
-    rng = np.random.default_rng(0)
-
-    def keys(dataset):
-        return {f"k{rng.integers(10**9)}": float(rng.integers(2)) for _ in range(4)}
-
+    """Which leaves have a column must be known from the past: bets on a batch are the same without its new ones."""
     if planted:
         monkeypatch.setattr(Draws, "narrow", lambda self, columns: self)
-    test = PairTest(Edge("", [1.0], []), Mechanism(keys), approximate(0))
-    highest = 0.0
-    for _ in range(12):
-        test.advance(48)
-        highest = max(highest, test.log_wealth)
-    assert len(test.reader.paths) == 1000
-    assert (highest > 10) == planted
+
+    def wealth(new):
+        rng, made = np.random.default_rng(0), itertools.count()
+
+        def mechanism(dataset):
+            told = types.SimpleNamespace(v=float(len(dataset) + rng.laplace()), w=0.5)
+            if next(made) >= 6 * 48 and new and dataset:
+                told.new = 40.0
+            return told
+
+        test = PairTest(Edge("", [1.0], []), Mechanism(mechanism), approximate(0))
+        for _ in range(4):
+            test.advance(48)
+        return test.log_wealth
+
+    assert (wealth(True) == wealth(False)) != planted
