@@ -170,12 +170,13 @@ def _log_ratio(
         return 0.0
     enough = math.sqrt(2 * (_SPARE - math.log(alpha)) * total / (first * second))
     line = slope * enough * (score - mean) / spread
-    low, high = -float(np.abs(line).max()) - math.log(total), float(np.abs(line).max()) + math.log(total)
-    for _ in range(40):
-        middle = (low + high) / 2
-        short = float(both @ (1 / (1 + np.exp(-np.clip(line + middle, -700, 700))))) < first
-        low, high = (middle, high) if short else (low, middle)
-    odds = np.clip(line + low, -700, 700)
+    # Newton's steps to where as many are expected as there are: near it the bet is good, anywhere it is fair.
+    at = math.log(first / second)
+    for _ in range(12):
+        p = 1 / (1 + np.exp(-np.clip(line + at, -700, 700)))
+        step = (first - float(both @ p)) / max(float(both @ (p * (1 - p))), 1e-6)
+        at += max(-2.0, min(step, 2.0))
+    odds = np.clip(line + at, -700, 700)
     inside, outside = -np.log1p(np.exp(-odds)), -np.log1p(np.exp(odds))
     terms = np.concatenate([mine * inside, (both - mine) * outside])
     # No number of ones among such coins is more probable than this (docs/proofs/closeness.md).
