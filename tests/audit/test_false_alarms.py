@@ -77,6 +77,46 @@ def test_lists_of_single_draws_are_read_one_by_one():
     assert alarms(make, approximate(1), runs=60) <= MOST
 
 
+class Timed:
+    """A right mechanism that says how late it is, once for each call."""
+
+    def __init__(self, rng, vectorised):
+        self.rng, self.clock = rng, 0.0
+        self.draw = laplace_sum(rng)
+        self.call = self.batch if vectorised else self.single
+
+    def batch(self, dataset, size):
+        # Each call takes another time, and the machine gets slower: nothing of it tells of the dataset.
+        self.clock += self.rng.random() + 1
+        took = self.clock % 1
+        values = self.draw(dataset, size)
+        return [{"v": v, "took": took, "at": self.clock} for v in np.asarray(values).tolist()]
+
+    def single(self, dataset):
+        return self.batch(dataset, 1)[0]
+
+
+@pytest.mark.parametrize("vectorised", [True, False])
+def test_a_time_in_the_output_tells_nothing_of_the_side(vectorised):
+    assert alarms(lambda rng: Timed(rng, vectorised).call, approximate(1), runs=60) <= MOST
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_a_time_that_a_whole_call_shares_is_found(columns):
+    rng = np.random.default_rng(5)
+
+    def mechanism(dataset, size):
+        values, took = rng.laplace(size=size), rng.random()
+        return {"v": values, "took": np.full(size, took)} if columns else [[v, took] for v in values.tolist()]
+
+    test = PairTest(Edge("", [1.0], []), Mechanism(mechanism, vectorised=True), approximate(1))
+    for _ in range(4):
+        test.advance(48)
+    (note,) = test.notes
+    assert "is one for each call, and another for the next; from then on one draw a call" in note
+    assert test.samples == 2 * 48
+
+
 def test_false_alarms_of_a_curve_stay_within_alpha():
     assert alarms(gaussian_sum, gaussian(1), runs=60, draws=200) <= stats.binom.isf(1e-9, 60, ALPHA)
 

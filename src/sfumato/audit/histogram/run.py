@@ -14,13 +14,13 @@ import numpy as np
 from sfumato.audit.histogram.buckets import Buckets, Codes, Column, Comparison
 from sfumato.audit.histogram.kept import Kept
 from sfumato.audit.histogram.search_graph import SearchGraph
-from sfumato.audit.leaves import RAISES
 from sfumato.audit.literals import shown
 from sfumato.audit.mechanisms import BatchRaised
 from sfumato.audit.outputs import Draws, Reader
 from sfumato.audit.report import Histogram, Report, Witness
 from sfumato.audit.task import Progress, Task
 from sfumato.audit.witness import replay
+from sfumato.audit.words import RAISES
 
 if TYPE_CHECKING:
     from sfumato.audit.claims import Pair
