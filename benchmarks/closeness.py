@@ -2,6 +2,7 @@
 
     python benchmarks/closeness.py                       # everything, ten minutes
     python benchmarks/closeness.py --runs 20 --only tail
+    python benchmarks/closeness.py --clean-room           # against a sample of numpy.random, of the same size
 
 For each defect and law: the least sample size, to two digits, at which 95% of `--runs` samples fail at alpha 1e-9;
 the worse of the two where a scale is off either way; and the check that failed most often there.
@@ -34,6 +35,19 @@ SHARE = 0.95
 
 def scaled(law: Kind, factor: str) -> Case:
     return law(Fraction(factor) * FINE).rounded, law(FINE), 1
+
+
+def moved(law: Kind, part: int) -> Case:
+    right = law(FINE)
+    return lambda n, words: right.rounded(n, words) + FINE // part, right, 1
+
+
+def clean_room(law: Law, grid: int | None, n: int, seed: int) -> Values:
+    """Draw noise of the law by other means than this package's."""
+    generator = np.random.default_rng([n, seed])
+    drawn = generator.laplace(size=n) if isinstance(law, Laplace) else generator.normal(size=n)
+    noise = drawn * float(law.unit)
+    return noise if grid is None else np.rint(noise / grid).astype(np.int64)
 
 
 def redrawn(law: Kind, bound: int) -> Case:
@@ -80,6 +94,7 @@ def cases() -> Iterator[tuple[str, Kind, list[Case]]]:
         yield "scale 0.7 of the right one", law, [scaled(law, "0.7")]
         yield "scale off by 10%", law, [scaled(law, "0.9"), scaled(law, "1.1")]
         yield "scale off by 5%", law, [scaled(law, "0.95"), scaled(law, "1.05")]
+        yield "a twentieth of a scale aside", law, [moved(law, 20)]
         for what, make in (("redrawn beyond", redrawn), ("clipped at", clipped)):
             for bound in (3, 4, 6) if law is Laplace else (2, 3):
                 yield f"tail: {what} {bound} scales", law, [make(law, bound)]
@@ -93,13 +108,14 @@ def cases() -> Iterator[tuple[str, Kind, list[Case]]]:
     yield "16-bit generator, 1,000 steps a scale", Laplace, [few_bits(Laplace, 16, 1000)]
 
 
-def failing(case: Case, n: int, runs: int) -> Counter[str] | None:
-    """Return how often each check failed, or None as soon as too many samples pass."""
+def failing(case: Case, n: int, runs: int, two: bool) -> Counter[str] | None:
+    """Return how often each check failed, or None as soon as too many samples pass; `two` compares samples."""
     sample, law, grid = case
     found: Counter[str] = Counter()
     passed = 0
     for run in range(runs):
-        result = closeness(sample(n, SeededWords(f"{n} {run}")), law, grid=grid)
+        noise = sample(n, SeededWords(f"{n} {run}"))
+        result = closeness(noise, clean_room(law, grid, n, run)) if two else closeness(noise, law, grid=grid)
         passed += result.passed
         if passed > (1 - SHARE) * runs:
             return None
@@ -107,11 +123,11 @@ def failing(case: Case, n: int, runs: int) -> Counter[str] | None:
     return found
 
 
-def needed(case: Case, runs: int) -> tuple[int, str]:
+def needed(case: Case, runs: int, two: bool) -> tuple[int, str]:
     """Return the least size in two digits at which enough samples fail, and the check that failed most."""
     sizes = [digits * 10**power for power in range(6) for digits in range(10, 100)]
     low, high = -1, sizes.index(50)
-    seen = partial(failing, case, runs=runs)
+    seen = partial(failing, case, runs=runs, two=two)
     while (found := seen(sizes[high])) is None:
         if 2 * sizes[high] > sizes[-1]:
             raise SystemExit(f"not seen in {sizes[high]:,} draws")
@@ -129,12 +145,15 @@ def needed(case: Case, runs: int) -> tuple[int, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--clean-room", action="store_true", help="compare with a sample of the same size")
     parser.add_argument("--only", default="", help="defects whose name holds this text")
     options = parser.parse_args()
     print(f"{'defect':45} {'law':9} {'draws':>9}  check")
     for name, law, made in cases():
         if options.only in name:
-            draws, check = max((needed(case, options.runs) for case in made), key=lambda f: f[0])
+            draws, check = max(
+                (needed(case, options.runs, options.clean_room) for case in made), key=lambda f: f[0]
+            )
             print(f"{name:45} {law.__name__:9} {draws:>9,}  {check}", flush=True)
 
 

@@ -139,6 +139,7 @@ def test_given_probabilities():
         "cells"
     }
     assert names(closeness(["heads", "edge"], coin)) == {"values"}
+    assert names(closeness(["heads", ["edge"]], coin)) == {"values"}
 
 
 # Wrong noise, at sample sizes not below those that docs/audit.md states.
@@ -290,6 +291,19 @@ def test_a_probability_is_written_on_the_safe_side():
         (([1.0], {1.0: 1.5, 2.0: -0.5}, {}), "law"),
         (([1.0], {}, {}), "law"),
         (([1.0], Laplace(1), {"grid": Fraction(1, 2**58)}), "grid"),
+        (([1.0], Laplace(1), {"alpha": "x"}), "alpha"),
+        ((5, Laplace(1), {}), "sample"),
+        (("abc", {"a": 1.0}, {}), "sample"),
+        (([[1], [1, 2]], Laplace(1), {}), "sample"),
+        (([1.0], {1.0: "x"}, {}), "law"),
+        (([1.0], [], {}), "law"),
+        (([1.0], ["a"], {}), "law"),
+        (([1.0], [[1.0]], {}), "law"),
+        (([1.0], [[1.0], []], {}), "law"),
+        (([1.0], None, {}), "law"),
+        (([1.0], 5, {}), "law"),
+        (([], [1.0], {}), "sample"),
+        (([1.0], [1.0], {"grid": 1}), "grid"),
     ],
 )
 def test_bad_input(arguments, name):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import types
 
 import numpy as np
 import pandas as pd
@@ -73,6 +75,46 @@ def test_lists_of_single_draws_are_read_one_by_one():
         return lambda dataset: mechanism(dataset, 1)[0]
 
     assert alarms(make, approximate(1), runs=60) <= MOST
+
+
+class Timed:
+    """A right mechanism that says how late it is, once for each call."""
+
+    def __init__(self, rng, vectorised):
+        self.rng, self.clock = rng, 0.0
+        self.draw = laplace_sum(rng)
+        self.call = self.batch if vectorised else self.single
+
+    def batch(self, dataset, size):
+        # Each call takes another time, and the machine gets slower: nothing of it tells of the dataset.
+        self.clock += self.rng.random() + 1
+        took = self.clock % 1
+        values = self.draw(dataset, size)
+        return [{"v": v, "took": took, "at": self.clock} for v in np.asarray(values).tolist()]
+
+    def single(self, dataset):
+        return self.batch(dataset, 1)[0]
+
+
+@pytest.mark.parametrize("vectorised", [True, False])
+def test_a_time_in_the_output_tells_nothing_of_the_side(vectorised):
+    assert alarms(lambda rng: Timed(rng, vectorised).call, approximate(1), runs=60) <= MOST
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_a_time_that_a_whole_call_shares_is_found(columns):
+    rng = np.random.default_rng(5)
+
+    def mechanism(dataset, size):
+        values, took = rng.laplace(size=size), rng.random()
+        return {"v": values, "took": np.full(size, took)} if columns else [[v, took] for v in values.tolist()]
+
+    test = PairTest(Edge("", [1.0], []), Mechanism(mechanism, vectorised=True), approximate(1))
+    for _ in range(4):
+        test.advance(48)
+    (note,) = test.notes
+    assert "is one for each call, and another for the next; from then on one draw a call" in note
+    assert test.samples == 2 * 48
 
 
 def test_false_alarms_of_a_curve_stay_within_alpha():
@@ -155,18 +197,22 @@ def test_a_mechanism_that_raises_at_once_loses_nothing():
 
 @pytest.mark.parametrize("planted", [False, True])
 def test_a_leaf_seen_first_in_a_batch_plays_no_part_in_bets_on_it(planted, monkeypatch):
-    """Which leaves have a column must be known from the past: the limit on columns would favour a side."""
-    rng = np.random.default_rng(0)
-
-    def keys(dataset):
-        return {f"k{rng.integers(10**9)}": float(rng.integers(2)) for _ in range(4)}
-
+    """Which leaves have a column must be known from the past: bets on a batch are the same without its new ones."""
     if planted:
         monkeypatch.setattr(Draws, "narrow", lambda self, columns: self)
-    test = PairTest(Edge("", [1.0], []), Mechanism(keys), approximate(0))
-    highest = 0.0
-    for _ in range(12):
-        test.advance(48)
-        highest = max(highest, test.log_wealth)
-    assert len(test.reader.paths) == 1000
-    assert (highest > 10) == planted
+
+    def wealth(new):
+        rng, made = np.random.default_rng(0), itertools.count()
+
+        def mechanism(dataset):
+            told = types.SimpleNamespace(v=float(len(dataset) + rng.laplace()), w=0.5)
+            if next(made) >= 6 * 48 and new and dataset:
+                told.new = 40.0
+            return told
+
+        test = PairTest(Edge("", [1.0], []), Mechanism(mechanism), approximate(0))
+        for _ in range(4):
+            test.advance(48)
+        return test.log_wealth
+
+    assert (wealth(True) == wealth(False)) != planted

@@ -2,6 +2,7 @@
 
 import json
 import math
+import threading
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pytest
 
 from sfumato.audit import HistogramMethod, MechanismError, Pair, audit, halton
 from sfumato.audit.histogram.buckets import Buckets, Comparison
+from sfumato.audit.histogram.kept import Kept
 from sfumato.audit.histogram.search_graph import SearchGraph
 from sfumato.errors import ParameterError
 from sfumato.noise import Laplace, SeededWords
@@ -41,7 +43,7 @@ def anon_sum(scale, lower=-1.0, upper=1.0):
 
 
 def test_each_pair_of_neighbouring_subsets_once_depth_first():
-    graph = SearchGraph(("a", "b", "c"), sample=list)
+    graph = SearchGraph(("a", "b", "c"), Kept(list))
     edges = [(graph.records(n), graph.records(s)) for n, s in graph.edges()]
     assert len(edges) == len(set(edges)) == graph.edge_count == 3 * 2**2
     assert all(len(n) == len(s) + 1 and set(s) < set(n) for n, s in edges)
@@ -54,7 +56,7 @@ def test_each_pair_of_neighbouring_subsets_once_depth_first():
 
 def test_samples_are_drawn_once_for_each_subset():
     asked = []
-    graph = SearchGraph([1.0, 2.0, 3.0], sample=lambda d: asked.append(d) or len(asked))
+    graph = SearchGraph([1.0, 2.0, 3.0], Kept(lambda d: asked.append(d) or len(asked)))
     for node, successor in graph.edges():
         assert graph.samples(node) == graph.samples(node)
         graph.samples(successor)
@@ -63,14 +65,86 @@ def test_samples_are_drawn_once_for_each_subset():
 
 @pytest.mark.parametrize("dataset", [[4, 5, 6], (4, 5, 6), np.array([4, 5, 6]), pa.table({"x": [4, 5, 6]})])
 def test_datasets_of_many_kinds(dataset):
-    graph = SearchGraph(dataset, sample=len)
+    graph = SearchGraph(dataset, Kept(len))
     sizes = [len(graph.records(s)) for _, s in graph.edges()]
     assert sorted(sizes) == [0] * 3 + [1] * 6 + [2] * 3
     assert all(type(graph.records(s)) is type(dataset) for _, s in graph.edges())
 
 
+def test_draws_are_kept_for_all_roots():
+    """Five Halton datasets of three records have 36 subsets: each is drawn from once, where 40 were."""
+    drawn = []
+
+    def mechanism(dataset, size):
+        drawn.append(tuple(dataset))
+        return noisy(len, 1)(dataset, size)
+
+    method = HistogramMethod(datasets=5, samples=10, tolerated_edges=0.999)
+    report = audit(mechanism, epsilon=1.0, method=method)
+    assert len(report.edges) == 60
+    assert len(drawn) == len(set(drawn)) == 36
+    assert report.samples == 36 * 10 // 2
+
+
+def test_draws_are_kept_for_given_pairs():
+    drawn = []
+
+    def mechanism(dataset, size):
+        drawn.append(tuple(dataset))
+        return noisy(len, 1)(dataset, size)
+
+    pairs = [([1.0], []), ([2.0], []), ([1.0, 2.0], [1.0])]
+    audit(mechanism, epsilon=1.0, pairs=pairs, method=HistogramMethod(samples=10, tolerated_edges=0.999))
+    assert drawn == [(1.0,), (), (2.0,), (1.0, 2.0)]
+
+
+class Named:
+    """A record that cannot be pickled, and whose text is not what it holds."""
+
+    def __init__(self, value):
+        self.value = value
+        self.lock = threading.Lock()
+
+    def __repr__(self):
+        return "a record"
+
+
+def test_records_of_one_text_are_not_taken_for_the_same():
+    seen = []
+    graph = SearchGraph([Named(1), Named(2)], Kept(lambda d: seen.append([r.value for r in d]) or len(seen)))
+    for node, successor in graph.edges():
+        assert graph.samples(node) != graph.samples(successor)
+    assert seen == [[1, 2], [2], [1], []]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([1], [1.0]), ([1], [True]), ([0.0], [-0.0]), ([1], (1,)), (["a"], [b"a"]), ([1.0], [np.float64(1)]),
+        (np.array([1]), np.array([1], np.int32)), (np.zeros((2, 1)), np.zeros((1, 2))), ([{1}], [{2}]),
+        (np.ma.array([1, 2], mask=[0, 1]), np.ma.array([1, 2], mask=[1, 0])),
+        (np.array([Named(1)]), np.array([Named(1)])), ([Named(1)], [Named(1)]),
+        (pa.table({"x": [1]}), pa.table({"x": [2]})), (pa.table({"x": [1]}), pa.table({"y": [1]})),
+    ],
+)  # fmt: skip
+def test_what_may_not_be_the_same_is_drawn_anew(one, other):
+    kept = Kept(lambda dataset: [dataset])
+    assert kept(one) is not kept(other)
+
+
+def test_of_too_many_draws_the_oldest_are_given_up():
+    drawn = []
+    kept = Kept(lambda dataset: drawn.append(dataset) or dataset, size=len, most=6)
+    for dataset in ([1, 1], [2, 2], [3, 3], [1, 1], [4, 4], [1, 1], [2, 2]):
+        kept(dataset)
+    assert drawn == [[1, 1], [2, 2], [3, 3], [4, 4], [2, 2]]
+    kept([5] * 100)
+    kept([1, 1])
+    assert drawn[5:] == [[5] * 100, [1, 1]]
+
+
 def test_an_empty_dataset_has_no_neighbours_below():
-    assert list(SearchGraph([], sample=len).edges()) == []
+    assert list(SearchGraph([], Kept(len)).edges()) == []
 
 
 # Buckets.
@@ -263,7 +337,10 @@ def test_the_report_says_that_its_verdict_has_no_exact_level():
     assert report.method == "histogram"
     assert "no exact error rate" in " ".join(report.notes)
     assert "(false alarms over the whole audit: no exact rate)" in str(report)
-    assert 'method="histogram"' in report.witness.replay
+    assert "method=HistogramMethod(datasets=2)" in report.witness.replay
+    replayed = report.witness.replay.replace("mechanism,", "noisy(len, 0.5),")
+    assert eval(replayed, {"audit": audit, "HistogramMethod": HistogramMethod, "noisy": noisy}).violated
+    assert dict(report.settings)["method.buckets"] == "None"
     assert json.loads(report.to_json())["alpha"] == "nan"
     picture = report.witness.histogram
     assert len(picture.boundaries) == len(picture.counts) + 1 == len(picture.neighbour_counts) + 1
@@ -272,7 +349,7 @@ def test_the_report_says_that_its_verdict_has_no_exact_level():
 
 def test_its_lower_bound_claims_no_confidence():
     """The largest of many approximate bounds, chosen by the draws that it is made of, is above 1 too often."""
-    method = HistogramMethod(datasets=10, samples=2000)
+    method = HistogramMethod(datasets=30, samples=500)
     reports = [audit(noisy(len, 1, seed), epsilon=1.0, method=method) for seed in range(12)]
     assert sum(r.epsilon_lower > 1 for r in reports) > 1
     for report in reports:

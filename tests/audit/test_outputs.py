@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
+import functools
 import math
 import re
 import struct
 import threading
 import types
+import weakref
 from collections import deque
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import gmpy2
 import numpy as np
@@ -23,8 +27,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.audit import Raised, audit
+from sfumato.audit.bits import ZERO_BITS
 from sfumato.audit.leaves import leaves
-from sfumato.audit.outputs import MISSING, ZERO_BITS, Reader, joined
+from sfumato.audit.outputs import MISSING, Reader, joined
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
@@ -166,10 +171,26 @@ def test_very_wide_outputs_are_cut():
     assert len(reader.paths) < 5000
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Answer:
     count: float
     unit: object = None
+
+
+class Noted(float):
+    """A number with something beside it."""
+
+    def __new__(cls, value, note):
+        return super().__new__(cls, value)
+
+    def __init__(self, value, note):
+        self.note = note
+
+
+class Rows(list):
+    def __init__(self, values, note):
+        super().__init__(values)
+        self.note = note
 
 
 class Slotted:
@@ -201,7 +222,28 @@ PLACED = {
     "iterator": lambda: [iter([]), (i for i in []), threading.Lock()],
     "array of objects": lambda: np.array([object(), None]),
     "dataclass": lambda: Answer(0.5, object()),
+    "bytes": lambda: str(object()).encode(),
+    "a message that is cut": lambda: Raised.of(ValueError("x" * 190 + str(object()))),
+    "weak references": lambda: [weakref.ref(Answer), weakref.WeakSet(), weakref.WeakValueDictionary()],
+    "a class made anew": lambda: [type("Made", (), {"__repr__": object.__repr__})()],
+    "a dataclass made anew": lambda: dataclasses.make_dataclass("Made", ["v"])(object()),
+    "an enumeration made anew": lambda: enum.Enum("Made", {"ONE": object()}).ONE,
+    "partial": lambda: functools.partial(print, object()),
+    "generators": lambda: [(i for i in []), iter({object()}), map(print, [])],
+    "arrays within arrays": lambda: np.array([np.array([object(), 1], object), None], object),
+    "a list of a subclass": lambda: type("Made", (list,), {})([object()]),
+    "sets of sets": lambda: {frozenset({frozenset({object(), Answer}), object()}), frozenset({object})},
+    "an exception from another": lambda: raised_from(KeyError(object()), OSError(2, "no", object())),
+    "texts in a set": lambda: {str(object()), "b"},
+    "a zone": lambda: datetime(2020, 1, 1, tzinfo=type("Zone", (tzinfo,), {"utcoffset": lambda *_: None})()),
 }
+
+
+def raised_from(error, cause):
+    try:
+        raise error from cause
+    except type(error) as found:
+        return found
 
 
 @pytest.mark.parametrize("name", PLACED)
@@ -239,6 +281,17 @@ TYPED = {
     "timestamp": lambda v: pd.Timestamp(2020, 1, 1) + pd.Timedelta(seconds=v),
     "gmpy2": gmpy2.mpq,
     "namespace": lambda v: types.SimpleNamespace(v=v),
+    "hexadecimal text": lambda v: f"{int(v):#x}",
+    "nested dataclasses": lambda v: Answer(0.5, Answer(0.5, (Answer(v),))),
+    "beside a number": lambda v: Noted(1.0, v),
+    "file name": lambda v: OSError(2, "no", f"{v:.6f}"),
+    "enumeration": lambda v: enum.Enum("Made", {"ONE": v}).ONE,
+    "array of objects": lambda v: np.array([None, Fraction(v)], object),
+    "Arrow list": lambda v: pa.scalar([v, None]),
+    "Arrow decimal": lambda v: pa.scalar(Decimal(f"{v:.6f}")),
+    "Arrow time": lambda v: pa.scalar(datetime(2020, 1, 1) + timedelta(seconds=v)),
+    "two keys of one text": lambda v: {1: v, "1": 0.5},
+    "a key with a dot": lambda v: {"a": {"b": v}, "a.b": 0.5},
 }
 
 
@@ -261,7 +314,13 @@ LATER = [
     ("a" * 300 + "b", "a" * 300 + "c"), (b"a" * 300 + b"b", b"a" * 300 + b"c"), (1j, complex(0, 1.5)), (print, len), (int, float),
     ({"a"}, {"b"}), ({1}, {2}), (np.longdouble(1), np.longdouble(1) + np.finfo(np.longdouble).eps), (Answer(1), Pointing(1)),
     (datetime(2020, 1, 1), datetime(2020, 1, 1, tzinfo=UTC)), (range(3), range(4)), (Path("a"), Path("b")),
-    (pd.NaT, None), (Decimal("1e500000"), Decimal("2e500000")),
+    (pd.NaT, None), (Decimal("1e500000"), Decimal("2e500000")), (Decimal("-0"), Decimal("0")), ({"a": []}, {"b": []}),
+    (datetime(2020, 1, 1, tzinfo=ZoneInfo("Europe/Paris")), datetime(2020, 1, 1, tzinfo=ZoneInfo("Europe/Berlin"))),
+    (enum.Enum("Made", {"ONE": 1}).ONE, enum.Enum("Made", {"ONE": 2}).ONE), (enum.IntFlag("F", "A")(8), enum.IntFlag("F", "A")(16)),
+    (OSError(2, "no", "a"), OSError(2, "no", "b")), (slice(1), slice(2)), (functools.partial(print, 1), functools.partial(print, 2)),
+    (Noted(1.0, 5), Noted(1.0, 6)), (Rows([1], 5), Rows([1], 6)), ({1: 5, "1": 0}, {1: 6, "1": 0}),
+    ({"a": {"b": 5}, "a.b": 0}, {"a": {"b": 6}, "a.b": 0}), ({"keys": 5}, {"keys": 6}), ("0x3039", "0x303a"), (f"at {1:#x} 0x12345678", "0x1"),
+    (np.clongdouble(1), np.clongdouble(1) + np.finfo(np.longdouble).eps), ({Answer(1): 5, Answer(2): 0}, {Answer(1): 6, Answer(2): 0}),
 ]  # fmt: skip
 
 
@@ -295,6 +354,7 @@ class Opaque:
             " ".join(map(str, range(20))),
             "numbers past the first 16 of a text are not read: number 16 in value",
         ),
+        ("at 0x7f3a5c0d2e10", "it looks like a place in memory: address in value (text)"),
         (b"0" * 65, "bytes past the first 64 are told by a hash alone: value[64:] (bytes)"),
     ],
 )
@@ -310,6 +370,23 @@ def test_an_output_with_endlessly_many_parts_is_read_up_to_a_limit_that_is_named
     reader = Reader()
     reader.read([many])
     assert any("20,000" in note for note in reader.notes)
+
+
+@pytest.mark.parametrize("make", [lambda s: frozenset([s, 1]), lambda s: frozenset([(s, s)])])
+def test_sets_within_sets_are_read_in_little_time(make):
+    """Twice as often at each level would be 10^13 times."""
+    nested = frozenset([0.5])
+    for _ in range(45):
+        nested = make(nested)
+    reader = Reader()
+    reader.read([{nested}, {nested: 1.0}])
+    assert len(reader.paths) <= 1000
+
+
+def test_columns_of_one_text_are_told_apart():
+    reader = Reader()
+    draws = reader.read({1: np.array([0.5, 0.75]), "1": np.array([2.0, 2.0])})
+    assert draws.whole[0] != draws.whole[1]
 
 
 WIDE = {

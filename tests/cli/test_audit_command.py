@@ -9,13 +9,14 @@ import shlex
 import subprocess
 import sys
 import textwrap
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 import typer
 from rich.console import Console
 
-from sfumato.audit import Progress
+from sfumato.audit import HistogramMethod, Progress
 from sfumato.cli.main import app
 from sfumato.cli.meter import Meter
 
@@ -165,6 +166,38 @@ def test_claims_datasets_and_methods(folder, run, options, claim):
     assert ("histogram" in options) == ("no exact rate" in done.stdout)
 
 
+def test_all_options_of_the_histogram_method(folder, run):
+    """Each that the class has is on the command, and reaches it."""
+    given = {
+        "datasets": "4",
+        "size": "2",
+        "samples": "900",
+        "buckets": "30",
+        "confidence": "0.9",
+        "tolerated-buckets": "0.5",
+        "tolerated-edges": "0.25",
+    }
+    assert {name.replace("-", "_") for name in given} == {f.name for f in fields(HistogramMethod)}
+    options = [word for name, value in given.items() for word in (f"--{name}", value)]
+    claim = ("audited_mechanisms:noisy_sum", "--epsilon", "1", "--method", "histogram")
+    done = run("audit", *claim, *options, "--output", "report.json")
+    assert done.exit_code == 0, done.output
+    told = json.loads((folder / "report.json").read_text())
+    settings = dict(told["settings"])
+    assert settings["datasets"] == "4" and len(told["edges"]) == 4 * 4
+    assert {samples for _, samples in told["edges"]} == {900}
+    shown = {f"method.{name.replace('-', '_')}": value for name, value in given.items()}
+    assert (
+        settings.items() >= {n: v for n, v in shown.items() if n in settings}.items() and len(settings) == 9
+    )
+
+
+def test_the_confidence_of_what_is_told(folder, run):
+    options = ("--epsilon", "1", "--max-samples", "300", "--confidence", "0.75")
+    done = run("audit", "audited_mechanisms:noisy_sum", *options)
+    assert "with 0.75 confidence" in done.stdout and "0.95" not in done.stdout
+
+
 HALF = ("audited_mechanisms:half_noise", "--epsilon", "1")
 MISTAKES = {
     "no claim": (("audited_mechanisms:half_noise",), "missing; write one of --epsilon 1"),
@@ -179,6 +212,18 @@ MISTAKES = {
     ),
     "alpha": ((*HALF, "--alpha", "2"), "between 0 and 1"),
     "method": ((*HALF, "--method", "guess"), "betting or histogram"),
+    "an option of the other method": (
+        (*HALF, "--tolerated-edges", "0.1"),
+        "--tolerated-edges belongs to --method histogram",
+    ),
+    "Halton datasets beside others": (
+        (*HALF, "--method", "histogram", "--size", "2", "--pairs", "audited_mechanisms:pairs"),
+        "--size is of the Halton datasets",
+    ),
+    "a share of all": (
+        (*HALF, "--method", "histogram", "--tolerated-buckets", "1"),
+        "tolerated_buckets is 1.0",
+    ),
     "neighbors": ((*HALF, "--neighbors", "all"), "'add-remove'"),
     "samples": ((*HALF, "--max-samples", "0"), "max_samples"),
     "no colon": (("audited_mechanisms", "--epsilon", "1"), "must be package.module:name"),

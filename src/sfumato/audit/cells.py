@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.audit.bits import Codes, Floats
 from sfumato.audit.events import Mask
-from sfumato.audit.outputs import Codes, Floats
 
 _MOST_ATOMS = 64
 _EXTREMES = (4, 16, 64)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sfumato.audit.outputs import Codes, Draws, Floats
+from sfumato.audit.bits import Codes, Floats
+from sfumato.audit.outputs import Draws
 
 _RIDGE = 10.0
 _MOST_COLUMNS = 200

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.audit.bits import NO_BITS, ZERO_BITS, Codes, Floats
 from sfumato.audit.cells import Atoms, Cells, Quantiles
 from sfumato.audit.classifier import Classifier
-from sfumato.audit.outputs import NO_BITS, ZERO_BITS, Codes, Draws, Floats, Reader
+from sfumato.audit.outputs import Draws, Reader
 
 Extract = Callable[[Draws], Any]
 

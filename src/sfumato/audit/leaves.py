@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import enum
+import itertools
 import math
 import numbers
 import os
@@ -13,51 +13,29 @@ import types
 from collections.abc import Collection, Iterator, Mapping, Set
 from decimal import Decimal
 from fractions import Fraction
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
-from sfumato.audit.mechanisms import Raised, plain, rows
+from sfumato.audit.mechanisms import Raised, plain, rows, without_addresses, without_addresses_in
+from sfumato.audit.words import Exact, Unread, article, key_word, word
 
-RAISES = "exception "
 # What lies deeper in an output is not read.
 _DEEPEST = 50
-# Of one text so many characters are shown, and so many numbers in it are read; of bytes so many one by one.
-_SHOWN, _MOST_NUMBERS, _MOST_BYTES = 200, 16, 64
-_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{4,}\b")
-_NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
+# So many numbers in one text are read, and of bytes so many one by one; of an output so many leaves.
+_MOST_NUMBERS, _MOST_BYTES, MOST_LEAVES = 16, 64, 20_000
+_NUMBER = re.compile(r"0x[0-9a-fA-F]{1,7}\b|[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
 _TEXTS = (str, bytes, bytearray, memoryview)
 _MOMENTS = (datetime.date, datetime.time, datetime.timedelta)
 _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
-
-
-@dataclasses.dataclass(frozen=True)
-class Exact:
-    """A number that is neither a float nor an int.
-
-    Args:
-        value: what it is, exactly or as a float.
-        kind: name of its type.
-    """
-
-    value: Fraction | float
-    kind: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Unread:
-    """A leaf of which only this is known.
-
-    Args:
-        kind: what it is, in words.
-        why: why no more was read; empty where there is no more.
-    """
-
-    kind: str
-    why: str = "its values are not read"
-
+# Types that are read as what they are; what their subclasses hold beside that is read too.
+_KNOWN = (
+    *(int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, Decimal, Fraction),
+    *_MOMENTS,
+)
+# The place of a member of a set, until it is known.
+_SOMEWHERE = "\0"
 
 Leaf = tuple[str, Any]
 
@@ -79,13 +57,13 @@ def leaves(output: Any, path: str = "", around: tuple[int, ...] = ()) -> Iterato
     if id(output) in around:
         yield path, ...
     elif len(around) == _DEEPEST:
-        yield path, Unread(_a(type(output).__name__), f"it lies {_DEEPEST} levels deep")
+        yield path, Unread(article(type(output).__name__), f"it lies {_DEEPEST} levels deep")
     else:
         try:
             # `output` stays alive to the end, so that no other part is made in its place in memory.
             yield from _leaves(output, path, (*around, id(output)))
         except Exception:  # attributes, numbers and iterators can be the mechanism's code too
-            yield path or "value", Unread(_a(type(output).__name__), "reading it raises")
+            yield path or "value", Unread(article(type(output).__name__), "reading it raises")
 
 
 def _leaves(given: Any, path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
@@ -102,7 +80,9 @@ def _leaves(given: Any, path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
     if output is None or output is ... or isinstance(output, (bool, float, Unread)):
         yield name, output
     elif isinstance(output, enum.Enum):
+        # A class that is made anew in each draw may have the same names for other values.
         yield name, word(output)
+        yield from leaves(output.value, f"{path}.value", around)
     elif isinstance(output, numbers.Number):
         yield from _number(output, name)
     elif isinstance(output, _MOMENTS):
@@ -114,6 +94,14 @@ def _leaves(given: Any, path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
         yield from _text(output.message, f"message{path}")
     else:
         yield from _parts(output, path, around)
+    yield from _beside(output, path, around)
+
+
+def _beside(output: Any, path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
+    """What a number, a text or a list of a subclass holds beside what it is."""
+    if isinstance(output, _KNOWN):
+        for attribute, value in getattr(output, "__dict__", {}).items():
+            yield from leaves(value, f"{path}.{attribute}", around)
 
 
 def _parts(output: Any, path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
@@ -147,12 +135,12 @@ def _number(value: Any, name: str) -> Iterator[Leaf]:
             yield f"text of {name}", str(value)
             return
         exact = Fraction(value)
-        yield name, Exact(exact, "Decimal")
+        yield name, Exact(exact, "Decimal -0" if value.is_signed() and not value else "Decimal")
         yield f"exponent of {name}", value.as_tuple().exponent
     elif isinstance(value, numbers.Complex) and not isinstance(value, numbers.Real):
-        yield name, Unread(_a(type(value).__name__), "")
-        yield f"{name}.real", float(value.real)
-        yield f"{name}.imag", float(value.imag)
+        yield name, Unread(article(type(value).__name__), "")
+        yield from _leaves(value.real, f"{name}.real", ())
+        yield from _leaves(value.imag, f"{name}.imag", ())
         return
     else:
         yield name, Exact(float(value), type(value).__name__)
@@ -173,7 +161,7 @@ def _moment(value: Any, name: str) -> Iterator[Leaf]:
         found = value // _MICROSECOND
     elif isinstance(value, datetime.datetime):
         if str(value) == "NaT":  # of pandas, which calls it a datetime
-            yield name, Unread(_a(kind), "")
+            yield name, Unread(article(kind), "")
             return
         found = (value.replace(tzinfo=None) - _EPOCH) // _MICROSECOND
     elif isinstance(value, datetime.time):
@@ -186,6 +174,7 @@ def _moment(value: Any, name: str) -> Iterator[Leaf]:
         if value.tzinfo is not None:
             offset = value.utcoffset()
             yield f"offset of {name}", None if offset is None else offset.total_seconds()
+            yield f"zone of {name}", str(value.tzinfo)
         if value.fold:
             yield f"fold of {name}", value.fold
     finer = getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0)
@@ -196,7 +185,7 @@ def _moment(value: Any, name: str) -> Iterator[Leaf]:
 def _text(value: Any, name: str) -> Iterator[Leaf]:
     """A text, and the numbers in it; bytes are numbers one by one."""
     if not isinstance(value, str):
-        value = bytes(value)
+        value = without_addresses_in(bytes(value))
         yield name, value
         yield f"len({name})", len(value)
         if len(value) == 8:
@@ -210,22 +199,24 @@ def _text(value: Any, name: str) -> Iterator[Leaf]:
                 Unread("bytes", "bytes past the first 64 are told by a hash alone"),
             )
         return
-    value = _without_addresses(value)
+    given, value = value, without_addresses(value)
     yield name, value
+    if given != value:
+        yield f"address in {name}", Unread("text", "it looks like a place in memory")
     yield f"len({name})", len(value)
     for i, match in enumerate(_NUMBER.finditer(value)):
         if i == _MOST_NUMBERS:
             yield f"number {i} in {name}", Unread("text", "numbers past the first 16 of a text are not read")
             return
-        yield f"number {i} in {name}", float(match[0])
+        yield f"number {i} in {name}", int(match[0], 16) if "x" in match[0] else float(match[0])
 
 
 def _mapping(output: Mapping[Any, Any], path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
     lists = [v for v in output.values() if isinstance(v, (list, np.ndarray))]
+    yield f"{path}.keys", word(tuple(output))
     if output and len(lists) == len(output) and len({len(v) for v in lists}) == 1:
         yield from leaves(rows(dict(output)), path, around)
         return
-    yield f"{path}.keys", word(tuple(output))
     for key, value in output.items():
         yield from leaves(value, f"{path}.{key_word(key)}", around)
 
@@ -233,22 +224,24 @@ def _mapping(output: Mapping[Any, Any], path: str, around: tuple[int, ...]) -> I
 def _set(output: Set[Any], path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
     """Hashes and addresses decide the order of members: texts are named, others are sorted."""
     yield f"len({path or 'value'})", len(output)
-    parts: list[tuple[list[tuple[str, float, str]], Any]] = []
+    parts: list[tuple[list[tuple[str, float, str]], list[Leaf]]] = []
     for member in output:
         if member is None or isinstance(member, (*_TEXTS, enum.Enum)):
             yield f"{word(member)} in {path or 'value'}", True
         else:
-            order = sorted((where, *_order(leaf)) for where, leaf in leaves(member, "", around))
-            parts.append((order, member))
+            # Read once: sets within sets would be read twice as often at each level.
+            found = list(itertools.islice(leaves(member, _SOMEWHERE, around), MOST_LEAVES))
+            parts.append((sorted((where, *_order(leaf)) for where, leaf in found), found))
     parts.sort(key=lambda part: part[0])
-    for i, (_, member) in enumerate(parts):
-        yield from leaves(member, f"{path}[{i}]", around)
+    for i, (_, found) in enumerate(parts):
+        for where, leaf in found:
+            yield where.replace(_SOMEWHERE, f"{path}[{i}]"), leaf
 
 
 def _object(output: Any, path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
     name, kind = path or "value", word(output)
     if isinstance(output, os.PathLike):
-        yield name, Unread(_a(type(output).__name__), "")
+        yield name, Unread(article(type(output).__name__), "")
         yield from _text(os.fspath(output), f"path of {name}")
         return
     if isinstance(output, BaseException):
@@ -271,11 +264,14 @@ def _attributes(output: Any) -> dict[str, Any]:
         return {"__self__": output.__self__}
     found = {}
     for cls in type(output).__mro__:
-        slots = cls.__dict__.get("__slots__", ())
-        for slot in (slots,) if isinstance(slots, str) else slots:
-            hidden = f"_{cls.__name__.lstrip('_')}{slot}" if slot.startswith("__") else slot
-            if slot not in ("__dict__", "__weakref__") and hasattr(output, hidden):
-                found[slot] = getattr(output, hidden)
+        for name, what in vars(cls).items():
+            # Slots, and what exceptions and partial functions of C hold.
+            if (
+                isinstance(what, types.MemberDescriptorType)
+                and not name.endswith("__")
+                and hasattr(output, name)
+            ):
+                found[name] = getattr(output, name)
     return found | dict(getattr(output, "__dict__", {}))
 
 
@@ -296,49 +292,6 @@ def _named(items: Any) -> Iterator[tuple[str, Any]]:
             yield str(i), item
 
 
-def word(value: Any) -> str:
-    """Return what a value is in words, the same for equal ones, wherever in memory they lie.
-
-    >>> word(object()), word((1, "a", {"c", "b"})), word(Raised("ValueError")), word(print)
-    ('an object', "(1, 'a', {'b', 'c'})", 'exception ValueError', 'builtins.print')
-    """
-    if isinstance(value, Raised):
-        return RAISES + value.kind
-    if isinstance(value, Unread):
-        return value.kind
-    if value is ...:
-        return "Ellipsis"
-    if value is None or type(value) in (bool, int, float, complex, Decimal, Fraction):
-        return repr(value)
-    if type(value) in (datetime.date, datetime.datetime, datetime.time, datetime.timedelta):
-        return _without_addresses(repr(value))
-    if isinstance(value, str):
-        return _cut(repr(_without_addresses(value)))
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return _cut(repr(bytes(value)))
-    if isinstance(value, enum.Enum):
-        return f"{type(value).__name__}.{value.name}"
-    if isinstance(value, np.generic):
-        return f"{type(value).__name__}({_cut(_without_addresses(str(value)))})"
-    if type(value) in (tuple, list):
-        inside = ", ".join(map(word, value))
-        return _cut(f"({inside}{',' if len(value) == 1 else ''})" if type(value) is tuple else f"[{inside}]")
-    if type(value) in (set, frozenset):
-        return _cut(f"{{{', '.join(sorted(map(word, value)))}}}")
-    if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
-        return _without_addresses(f"{value.__module__}.{value.__qualname__}")
-    return _a(type(value).__name__)
-
-
-def key_word(key: Any) -> str:
-    """Return a key of a mapping in words: a text as it is.
-
-    >>> key_word("n"), key_word(1), key_word(object())
-    ('n', '1', 'an object')
-    """
-    return _without_addresses(key) if isinstance(key, str) else word(key)
-
-
 def _order(leaf: Any) -> tuple[float, str]:
     if isinstance(leaf, (int, float)) and not isinstance(leaf, bool):
         return _float(leaf), ""
@@ -351,19 +304,3 @@ def _float(value: Any) -> float:
     except OverflowError:
         return math.inf if value > 0 else -math.inf
     return math.inf if math.isnan(found) else found
-
-
-def _a(kind: str) -> str:
-    return f"{'an' if kind[:1].lower() in 'aeio' else 'a'} {kind}"
-
-
-def _without_addresses(text: str) -> str:
-    """An address tells where a process put an object, which no claim of privacy is about."""
-    return _ADDRESS.sub("0x...", text)
-
-
-def _cut(text: str) -> str:
-    """Cut a text, and tell those that differ later by a hash."""
-    if len(text) <= _SHOWN:
-        return text
-    return f"{text[:_SHOWN]}... #{blake2b(text.encode('utf-8', 'replace'), digest_size=8).hexdigest()}"

@@ -6,6 +6,7 @@ import copy
 import inspect
 import pickle
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +22,10 @@ from sfumato.errors import ParameterError, SfumatoError
 from sfumato.exact import positive_int
 
 _CALLED = "callable as mechanism(dataset, size) or mechanism(dataset)"
+
+
+# What CPython prints as the place of an object: "at 0x7f...", or so many digits of one.
+_ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]*|\b0x[0-9a-fA-F]{8,16}\b")
 
 
 class MechanismError(SfumatoError):
@@ -49,7 +54,8 @@ class Raised:
             text = str(error)
         except Exception:  # its text is the mechanism's code too
             text = ""
-        return cls(type(error).__name__, text[:200])
+        # An address that is cut could not be told any more.
+        return cls(type(error).__name__, without_addresses(text)[:200])
 
 
 class BatchRaised(Exception):
@@ -210,6 +216,20 @@ class Mechanism:
                 "output as Mechanism(function, vectorised=False)"
             )
         return outputs
+
+
+def without_addresses(text: str) -> str:
+    """Return a text without the places in memory, which no claim of privacy is about.
+
+    >>> without_addresses("<object object at 0x7f3a5c0d2e10>"), without_addresses("0x3039")
+    ('<object object at 0x...>', '0x3039')
+    """
+    return _ADDRESS.sub(lambda found: f"{found[0].partition('0x')[0]}0x...", text)
+
+
+def without_addresses_in(data: bytes) -> bytes:
+    """Return bytes without the places in memory; see `without_addresses`."""
+    return without_addresses(data.decode("latin-1")).encode("latin-1") if b"0x" in data else data
 
 
 def takes_size(function: Callable[..., Any]) -> bool:

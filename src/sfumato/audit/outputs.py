@@ -14,22 +14,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.audit.leaves import Exact, Unread, key_word, leaves, word
+from sfumato.audit.bits import (
+    NO_BITS,
+    Codes,
+    Floats,
+    low_of_floats,
+    low_of_fraction,
+    low_of_wholes,
+    mixed,
+    rows_mixed,
+)
+from sfumato.audit.leaves import MOST_LEAVES, leaves
 from sfumato.audit.mechanisms import rows
+from sfumato.audit.words import Exact, Unread, key_word, word
 
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
+# Leaves by their place: the rows that have one, and what it is there.
+Cells = dict[str, tuple[list[int], list[Any]]]
 
 MISSING = 1
 LENGTH = "len(value)"
 MOST_COLUMNS = 1000
 _MOST_TOKENS = 100_000
 _MOST_WORDS = 10
-# An object that holds half of a program is not followed to its end.
-_MOST_LEAVES = 20_000
 _NAMED = 10
-# Valuations of what has no lowest set bit.
-NO_BITS, ZERO_BITS = 2000, 1100
 
 
 class Vocabulary:
@@ -95,17 +102,17 @@ class Draws:
     def atoms(self) -> Codes:
         """A code for the exact value of each leaf."""
         bits = np.where(np.isnan(self.numbers), 0.0, self.numbers).view(np.int64)
-        return np.asarray(_mixed(bits) ^ _mixed(self.tokens + 1))
+        return np.asarray(mixed(bits) ^ mixed(self.tokens + 1))
 
     @cached_property
     def whole(self) -> Codes:
         """A code for the exact value of each whole output."""
-        return _rows_mixed(self.atoms)
+        return rows_mixed(self.atoms)
 
     @cached_property
     def kinds(self) -> Codes:
         """A code for what kinds of leaves each output has, absent ones included."""
-        return _rows_mixed(self.tokens)
+        return rows_mixed(self.tokens)
 
 
 def joined(batches: list[Draws], columns: int) -> Draws:
@@ -172,19 +179,21 @@ class Reader:
                 return names, lambda: self._array(flat, names)
             # A list is read as `leaves` reads it, whatever the other lists of the batch hold.
             return [LENGTH, *names], lambda: self._list(flat, names)
-        if isinstance(outputs, dict) and _all_floats(outputs.values()):
+        if isinstance(outputs, dict) and _all_floats(outputs):
             columns = np.column_stack(list(outputs.values()))
             names = [f".{key_word(name)}" for name in outputs]
             return names, lambda: self._array(columns, names)
         listed = rows(outputs)
-        cells: dict[str, tuple[list[int], list[Any]]] = {}
+        cells: Cells = {}
         for row, output in enumerate(listed):
             for i, (path, leaf) in enumerate(leaves(output)):
-                if i == _MOST_LEAVES:
-                    why = f"an output is read up to {_MOST_LEAVES:,} leaves"
+                if i == MOST_LEAVES:
+                    why = f"an output is read up to {MOST_LEAVES:,} leaves"
                     self._unread["the rest", why] = "of one output"
                     break
                 where, values = cells.setdefault(path, ([], []))
+                if where and where[-1] == row:  # two keys of one text, such as 1 and "1"
+                    where, values = _another(cells, path, row)
                 where.append(row)
                 values.append(leaf)
         return cells, lambda: self._cells(len(listed), cells)
@@ -208,7 +217,7 @@ class Reader:
             draws.numbers[:, length], draws.tokens[:, length], draws.low[:, length] = told
         return draws
 
-    def _cells(self, count: int, cells: dict[str, tuple[list[int], list[Any]]]) -> Draws:
+    def _cells(self, count: int, cells: Cells) -> Draws:
         shape = (count, len(self.paths))
         draws = Draws(np.full(shape, np.nan), np.full(shape, MISSING), np.full(shape, NO_BITS))
         for path, (where, values) in cells.items():
@@ -258,7 +267,7 @@ class Reader:
         odd = ~np.isfinite(floats) | ((floats == 0) & np.signbit(floats))
         for place in zip(*np.nonzero(odd), strict=True):
             tokens[place] = self.vocabulary.code(_odd_word(float(floats[place])))
-        low = _low_of_wholes(array) if whole else _low_of_floats(floats)
+        low = low_of_wholes(array) if whole else low_of_floats(floats)
         if columns == list(range(len(self.paths))):
             return Draws(floats, tokens, low)
         shape = (len(array), len(self.paths))
@@ -280,17 +289,17 @@ class Reader:
             elif isinstance(value, int):
                 numbers[i] = _float(value)
                 tokens[i] = self.vocabulary.code("an int" if not isinstance(value, bool) else str(value))
-                low[i] = _low_of_fraction(Fraction(value))
+                low[i] = low_of_fraction(Fraction(value))
             elif isinstance(value, Exact):
                 numbers[i] = _float(value.value)
                 odd = not math.isfinite(numbers[i]) and isinstance(value.value, float)
                 kind = f"{value.kind} {_odd_word(numbers[i])}" if odd else value.kind
                 tokens[i] = self.vocabulary.code(f"of type {kind}")
                 if math.isfinite(value.value):
-                    low[i] = _low_of_fraction(Fraction(value.value))
+                    low[i] = low_of_fraction(Fraction(value.value))
             else:
                 tokens[i] = self.vocabulary.code(word(value))
-        low[floats] = _low_of_floats(numbers[floats])
+        low[floats] = low_of_floats(numbers[floats])
         return numbers, tokens, low
 
 
@@ -328,8 +337,19 @@ def _numeric(outputs: Any) -> NDArray[Any] | None:
     return None
 
 
-def _all_floats(columns: Iterable[Any]) -> bool:
-    return all(isinstance(c, np.ndarray) and c.dtype.kind == "f" and c.ndim == 1 for c in columns)
+def _all_floats(columns: dict[Any, Any]) -> bool:
+    if len(set(map(key_word, columns))) < len(columns):
+        return False
+    return all(isinstance(c, np.ndarray) and c.dtype.kind == "f" and c.ndim == 1 for c in columns.values())
+
+
+def _another(cells: Cells, path: str, row: int) -> tuple[list[int], list[Any]]:
+    """Return the column of a second leaf of one place in one output, or of a third."""
+    for times in itertools.count(2):
+        found = cells.setdefault(f"{path} #{times}", ([], []))
+        if not found[0] or found[0][-1] != row:
+            return found
+    raise AssertionError
 
 
 def _some(names: list[str]) -> str:
@@ -343,50 +363,5 @@ def _float(value: Any) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def _low_of_fraction(value: Fraction) -> int:
-    """Return the exponent of the lowest set bit; a number with endlessly many bits has none."""
-    if not value:
-        return ZERO_BITS
-    if value.denominator & (value.denominator - 1):
-        return NO_BITS
-    low = (value.numerator & -value.numerator).bit_length() - value.denominator.bit_length()
-    return max(min(low, ZERO_BITS - 1), -ZERO_BITS)
-
-
 def _odd_word(value: float) -> str:
     return "NaN" if math.isnan(value) else "-0.0" if value == 0 else str(value)
-
-
-def _low_of_floats(numbers: Floats) -> Codes:
-    """Return the exponent of the lowest set bit of each float."""
-    bits = np.ascontiguousarray(numbers).view(np.int64)
-    exponent = (bits >> 52) & 0x7FF
-    mantissa = (bits & ((1 << 52) - 1)) | np.where(exponent > 0, np.int64(1) << 52, 0)
-    lowest = np.frexp((mantissa & -mantissa).astype(np.float64))[1].astype(np.int64) - 1
-    low = np.maximum(exponent, 1) - 1075 + lowest
-    return np.where(exponent == 0x7FF, NO_BITS, np.where(mantissa == 0, ZERO_BITS, low))
-
-
-def _low_of_wholes(numbers: NDArray[Any]) -> Codes:
-    bits = numbers.astype(np.uint64)
-    with np.errstate(over="ignore"):
-        lowest = bits & (~bits + np.uint64(1))
-    found = np.frexp(lowest.astype(np.float64))[1].astype(np.int64) - 1
-    return np.where(bits == 0, ZERO_BITS, found)
-
-
-def _rows_mixed(codes: Codes) -> Codes:
-    total = np.zeros(len(codes), np.int64)
-    with np.errstate(over="ignore"):
-        for column in codes.T:
-            total = _mixed(total * 31 + column)
-    return total
-
-
-def _mixed(codes: Codes) -> Codes:
-    """Mix 64 bits well (the finisher of splitmix64), so that sums of codes rarely collide."""
-    z = codes.astype(np.uint64)
-    with np.errstate(over="ignore"):
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return (z ^ (z >> np.uint64(31))).astype(np.int64)

@@ -9,11 +9,11 @@ import numpy as np
 from sfumato.audit.claims import Claim
 from sfumato.audit.datasets import Edge
 from sfumato.audit.features import bank, most_different
-from sfumato.audit.leaves import RAISES
 from sfumato.audit.literals import cut
 from sfumato.audit.mechanisms import BatchRaised, Mechanism
 from sfumato.audit.outputs import MISSING, Draws, Reader, form, joined
 from sfumato.audit.wager import RELEARN, Place, Step, Wager
+from sfumato.audit.words import RAISES
 
 LEAST_BATCH = 48
 # Shares of the wealth: of features that the first batch suggests, and of draws that vectorised calls give.
@@ -48,6 +48,8 @@ class PairTest:
         self.samples = 0
         self.known: list[int] = []  # of each column: after how many draws a side its number was settled
         self._form = ""  # of what vectorised calls return
+        # Of each side: columns that had one value in the first call.
+        self._of_calls: list[dict[int, int]] = [{}, {}]
         self.wagers: list[Wager] = []
         self.log_wealth = 0.0  # its natural logarithm
         self._looked_at = 0
@@ -96,6 +98,10 @@ class PairTest:
         if drawn is None:
             return
         x, y = self.reader.read_all(list(drawn))
+        told = self._tells_of_calls(x, y)
+        if told is not None:
+            self._go_singly(f"{told} is one for each call, and another for the next")
+            return
         # What the very first draw holds was numbered by it alone, unless columns had to be chosen.
         if not self.samples and not self.reader.left_out:
             self.known += [1] * int((x.tokens[0] != MISSING).sum())
@@ -144,6 +150,22 @@ class PairTest:
                     self._go_singly(f"calls returned {cut(self._form)}, and {cut(found)}")
                     return None
         return drawn
+
+    def _tells_of_calls(self, x: Draws, y: Draws) -> str | None:
+        """Name a leaf that all draws of a call share, and those of another call do not: a time, say.
+
+        Draws that share it are not independent, and a bet on it would be won once for each.
+        """
+        if self._singly:
+            return None
+        for side, known in zip((x, y), self._of_calls, strict=True):
+            first, same = side.atoms[0], (side.atoms == side.atoms[0]).all(axis=0)
+            if not self.samples:
+                known.update((c, int(first[c])) for c in np.flatnonzero(same).tolist())
+            for column, code in known.items():
+                if same[column] and first[column] != code:
+                    return self.reader.paths[column]
+        return None
 
     def _go_singly(self, why: str) -> None:
         """Forget what vectorised calls gave, their wealth too, and call for single draws from now on."""

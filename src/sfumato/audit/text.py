@@ -80,7 +80,7 @@ def excess(report: Report) -> str:
     assert report.excluded is not None
     bound = digits(report.excluded.excess, ROUND_CEILING)
     return (
-        f"P(A) - e^epsilon Q(A) - delta above {bound}, for all half-lines A of each number in the outputs, "
+        f"P(A) - e^epsilon Q(A) - delta above {bound}, for all half-lines A of each number that was read, "
         f"on all pairs of datasets that were looked at, {_certainty(report)}"
     )
 

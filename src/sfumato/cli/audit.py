@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 _LONGEST_LINE = 500
 
 
+def _of_histogram(name: str, metavar: str, what: str) -> Any:
+    """Declare an option of the histogram method alone."""
+    return optional(name, metavar=metavar, help=f"Histogram method: {what}.")
+
+
 class Verdict(IntEnum):
     """What the shell is told."""
 
@@ -60,6 +65,30 @@ def audit(
     method: Annotated[
         str, typer.Option("--method", metavar="NAME", help="betting or histogram.")
     ] = "betting",
+    confidence: Annotated[
+        float,
+        typer.Option(
+            "--confidence",
+            metavar="NUMBER",
+            help="Of the lower bound on epsilon and of what a pass excludes; by the histogram method, of the "
+            "intervals of one histogram.",
+        ),
+    ] = 0.95,
+    samples: Annotated[int | None, _of_histogram("--samples", "N", "draws on each dataset")] = None,
+    buckets: Annotated[
+        int | None, _of_histogram("--buckets", "N", "of equal width; adaptive if left out")
+    ] = None,
+    datasets: Annotated[
+        int | None, _of_histogram("--datasets", "N", "Halton datasets, without --data and --pairs")
+    ] = None,
+    size: Annotated[int | None, _of_histogram("--size", "N", "records of each Halton dataset")] = None,
+    tolerated_buckets: Annotated[
+        float | None,
+        _of_histogram("--tolerated-buckets", "SHARE", "buckets that may fail before an edge does"),
+    ] = None,
+    tolerated_edges: Annotated[
+        float | None, _of_histogram("--tolerated-edges", "SHARE", "edges that may fail")
+    ] = None,
     seconds: Annotated[float, typer.Option("--seconds", metavar="NUMBER", help="Limit on time.")] = 60.0,
     max_samples: Annotated[
         int, typer.Option("--max-samples", metavar="N", help="Limit on the draws a side, over all pairs.")
@@ -93,6 +122,14 @@ def audit(
 
     forgiving()
     paths = tuple(output or ())
+    histogram = {
+        "samples": samples,
+        "buckets": buckets,
+        "datasets": datasets,
+        "size": size,
+        "tolerated_buckets": tolerated_buckets,
+        "tolerated_edges": tolerated_edges,
+    }
     try:
         _check_paths(paths)
         found = _run(
@@ -101,8 +138,9 @@ def audit(
             _listed(data, "--data"),
             _listed(pairs, "--pairs"),
             alpha=alpha,
+            confidence=confidence,
             neighbors=neighbors,
-            method=method,
+            method=_method(method, confidence, histogram, data or pairs),
             seconds=seconds,
             max_samples=max_samples,
         )
@@ -118,11 +156,27 @@ def _run(target: str, claim: Claim, data: Any, pairs: Any, **options: Any) -> Re
     from sfumato.audit import audit
     from sfumato.cli.meter import Meter
 
-    if options["method"] not in ("betting", "histogram"):
-        raise ParameterError("--method", options["method"], "betting or histogram")
     mechanism = _mechanism(target)
     with Meter(options["method"] == "betting") as meter:
         return audit(mechanism, claim=claim, data=data, pairs=pairs, progress=meter, **options)
+
+
+def _method(name: str, confidence: float, given: dict[str, Any], datasets: str | None) -> Any:
+    """Return the method of that name, with the options that were given."""
+    from sfumato.audit import HistogramMethod
+
+    chosen = {option: value for option, value in given.items() if value is not None}
+    for option in ("datasets", "size"):
+        if option in chosen and datasets is not None:
+            raise QueryError(f"--{option} is of the Halton datasets, which {datasets} takes the place of")
+    if name == "histogram":
+        return HistogramMethod(confidence=confidence, **chosen)
+    if name != "betting":
+        raise ParameterError("--method", name, "betting or histogram")
+    if chosen:
+        option = f"--{next(iter(chosen)).replace('_', '-')}"
+        raise QueryError(f"{option} belongs to --method histogram; leave it out, or add that")
+    return name
 
 
 def _tell(report: Report, paths: tuple[Path, ...]) -> None:

@@ -1,7 +1,8 @@
-"""Is this the noise that it says it is? A sample against an exact law, with a stated error probability."""
+"""Is this the noise that it says it is? A sample against a law or another sample, with a stated error."""
 
 from __future__ import annotations
 
-from sfumato.audit.closeness.checks import Check, Closeness, closeness
+from sfumato.audit.closeness.checks import closeness
+from sfumato.audit.closeness.result import Check, Closeness
 
 __all__ = ["Check", "Closeness", "closeness"]

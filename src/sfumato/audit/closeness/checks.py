@@ -1,11 +1,10 @@
-"""The checks of a sample against a law, and what they found."""
+"""The checks of a sample against a law, and of two samples against each other."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from decimal import ROUND_CEILING
+import numbers
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -15,83 +14,41 @@ from numpy.typing import NDArray
 from sfumato.audit.closeness.counts import as_far
 from sfumato.audit.closeness.low_bits import repeats, residues
 from sfumato.audit.closeness.reference import FLOAT_ATOM, Cdf, Reference, of_cdf, of_law
-from sfumato.audit.literals import digits
+from sfumato.audit.closeness.result import Check, Closeness
+from sfumato.audit.closeness.two_samples import compared
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, positive
 from sfumato.noise import Law
 
 Floats = NDArray[np.float64]
 
-
-@dataclass(frozen=True)
-class Check:
-    """One question to the sample.
-
-    Args:
-        name: "values", "distance", "cells", "tails", "scale", "repeats" or "low bits".
-        probability: bound on the probability that right noise looks at least as wrong to this check.
-        finding: what was seen, in words.
-    """
-
-    name: str
-    probability: float
-    finding: str
-
-
-@dataclass(frozen=True)
-class Closeness:
-    """What the checks found.
-
-    Args:
-        passed: whether no check failed. Right noise fails with probability at most `alpha`.
-        alpha: shared evenly by the checks.
-        samples: size of the sample.
-        checks: all that were made.
-    """
-
-    passed: bool
-    alpha: float
-    samples: int
-    checks: tuple[Check, ...]
-
-    @property
-    def failed(self) -> tuple[Check, ...]:
-        """The checks that failed."""
-        return tuple(c for c in self.checks if c.probability <= self.alpha / len(self.checks))
-
-    def __bool__(self) -> bool:
-        raise TypeError("a Closeness is neither true nor false: ask result.passed")
-
-    def __str__(self) -> str:
-        verdict = "no check fails" if self.passed else "this is not the law"
-        lines = [f"{verdict}: {self.samples} draws, false alarms with probability at most {self.alpha:g}"]
-        for check in self.checks:
-            mark = "FAILS" if check in self.failed else "passes"
-            most = digits(check.probability, ROUND_CEILING, 2)
-            lines.append(f"  {check.name:9} {mark:6}  {check.finding} (probability at most {most})")
-        return "\n".join(lines)
+_ROW = "a row of numbers"
+_LAWS = "a law of sfumato.noise, a distribution function, a mapping to probabilities"
 
 
 def closeness(
     sample: Sequence[Any] | NDArray[Any],
-    law: Law | Cdf | Mapping[Any, float],
+    law: Law | Cdf | Mapping[Any, float] | Sequence[Any] | NDArray[Any],
     *,
     grid: Number | None = None,
     alpha: float = 1e-9,
 ) -> Closeness:
-    """Compare a sample with the law that it is said to follow.
+    """Compare a sample with the law that it is said to follow, or with another sample.
 
     Args:
         sample: independent draws: numbers, or for a mapping anything that can be a key.
         law: of `sfumato.noise`; or the distribution function of a real variable, increasing from 0 to 1;
-            or a mapping from each possible value to its probability.
+            or a mapping from each possible value to its probability; or another sample of numbers, of any
+            size, such as a clean-room implementation of the noise gives.
         grid: the sample is noise of the law rounded to multiples of this; 1 for `law.rounded(n)`. None
-            for noise that is meant to be real: float64 with at least 52 random bits.
-        alpha: bound on the probability that a sample of the law fails.
+            for noise that is meant to be real: float64 with at least 52 random bits; and for two samples,
+            which are judged by each other.
+        alpha: bound on the probability that a sample of the law fails, or that two samples of one law do,
+            whatever it is.
     Returns:
         What each check found; `passed` is the verdict.
     Raises:
-        ParameterError: the sample is empty or not one of numbers, or another parameter is not admissible.
+        ParameterError: a sample is empty or not one of numbers, or another parameter is not admissible.
 
     >>> from sfumato.noise import Laplace, SeededWords
     >>> noise = Laplace(1000).rounded(20_000, SeededWords(1))
@@ -100,34 +57,58 @@ def closeness(
     >>> result = closeness(noise, Laplace(1100), grid=1)
     >>> result.passed, [check.name for check in result.failed]
     (False, ['tails', 'scale'])
+    >>> another = np.random.default_rng(1).laplace(0, 1000, 20_000)
+    >>> closeness(noise, np.rint(another)).passed, closeness(noise, np.rint(another * 1.2)).passed
+    (True, False)
 
     Source:
         Desfontaines 2020, section 4.2.6, on closeness tests; Massart 1990 for the constant of "distance";
-        Wald 1945 for the likelihood ratios of "scale"; docs/audit.md for the power of each.
+        Wald 1945 for the likelihood ratios of "scale"; docs/audit.md for the power of each, and
+        docs/proofs/closeness.md for their bounds, those of two samples among them.
     """
-    if not 0 < alpha < 1:
+    if not isinstance(alpha, (int, float)) or not 0 < alpha < 1:
         raise ParameterError("alpha", alpha, "between 0 and 1")
-    if len(sample) == 0:
-        raise ParameterError("sample", sample, "at least one draw")
+    if grid is not None and not (isinstance(law, Law) or callable(law)):
+        raise ParameterError("grid", grid, "None where the law is a mapping or a sample")
+    others = None
     if isinstance(law, Mapping):
-        if grid is not None:
-            raise ParameterError("grid", grid, "None where the law is a mapping")
-        checks = list(_of_values(list(sample), law))
+        values: Any = _listed(sample)
+        checks = list(_of_values(values, law))
+    elif isinstance(law, Law) or callable(law):
+        values = _numbers(sample, "sample", _ROW)
+        checks = list(_of_numbers(values, law, None if grid is None else positive(grid, "grid"), alpha))
     else:
-        checks = list(
-            _of_numbers(_numbers(sample), law, None if grid is None else positive(grid, "grid"), alpha)
-        )
+        values, other = _numbers(sample, "sample", _ROW), _numbers(law, "law", f"{_LAWS}, or {_ROW}")
+        others = len(other)
+        if values.dtype != other.dtype:  # of numbers of both kinds, float64 is what can be compared
+            values, other = values.astype(np.float64), other.astype(np.float64)
+        checks = list(compared(values, other, alpha))
     passed = all(c.probability > alpha / len(checks) for c in checks)
-    return Closeness(passed, alpha, len(sample), tuple(checks))
+    return Closeness(passed, alpha, len(values), tuple(checks), others)
 
 
-def _numbers(sample: Any) -> NDArray[Any]:
-    values = np.asarray(sample)
+def _numbers(sample: Any, name: str, expected: str) -> NDArray[Any]:
+    """Return a row of numbers as int64, or else as float64."""
+    try:
+        values = np.asarray(sample)
+    except ValueError:  # rows of several lengths
+        raise ParameterError(name, sample, expected) from None
+    if values.shape == (0,):
+        raise ParameterError(name, sample, "at least one draw")
     if values.ndim != 1 or values.dtype.kind not in "iuf":
-        raise ParameterError("sample", f"of {values.dtype} in {values.ndim} dimensions", "a row of numbers")
+        raise ParameterError(name, f"of {values.dtype} in {values.ndim} dimensions", expected)
     if values.dtype.kind == "f":
-        return values
+        return values.astype(np.float64)
     return values.astype(np.int64 if values.max() < 2**63 else np.float64)
+
+
+def _listed(sample: Any) -> list[Any]:
+    if isinstance(sample, (str, bytes)) or not isinstance(sample, Iterable):
+        raise ParameterError("sample", sample, "a list of draws")
+    values = list(sample)
+    if not values:
+        raise ParameterError("sample", sample, "at least one draw")
+    return values
 
 
 def _of_numbers(values: NDArray[Any], law: Law | Cdf, grid: Fraction | None, alpha: float) -> Iterator[Check]:
@@ -224,7 +205,7 @@ def _bits(values: NDArray[Any], reference: Reference, *, whole: bool) -> Iterato
 
 def _of_values(values: list[Any], law: Mapping[Any, float]) -> Iterator[Check]:
     """Each possible value is a cell."""
-    wrong = {value: p for value, p in law.items() if not 0 <= p <= 1}
+    wrong = {v: p for v, p in law.items() if not isinstance(p, numbers.Real) or not 0 <= p <= 1}
     if wrong:
         raise ParameterError("law", wrong, "a mapping to probabilities from 0 to 1")
     total = math.fsum(law.values())
@@ -232,10 +213,12 @@ def _of_values(values: list[Any], law: Mapping[Any, float]) -> Iterator[Check]:
         raise ParameterError("law", f"a mapping whose probabilities sum to {total:g}", "one whose sum is 1")
     n = len(values)
     found = dict.fromkeys(law, 0)
-    strange = [v for v in values if v not in found]
+    strange = []
     for v in values:
-        if v in found:
+        if isinstance(v, Hashable) and v in found:
             found[v] += 1
+        else:
+            strange.append(v)
     text = f"{strange[0]!r} has no probability" if strange else "each has a probability"
     yield Check("values", 0.0 if strange else 1.0, text)
     chances = as_far(np.array(list(found.values())), n, np.array(list(law.values()), np.float64))

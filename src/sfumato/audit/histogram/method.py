@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sfumato.audit.datasets import halton
@@ -61,6 +61,20 @@ class HistogramMethod:
         for name in ("tolerated_buckets", "tolerated_edges"):
             if not 0 <= getattr(self, name) < 1:
                 raise ParameterError(name, getattr(self, name), "from 0 to less than 1")
+
+    @property
+    def code(self) -> str:
+        """The method as Python code."""
+        changed = [
+            f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if getattr(self, f.name) != f.default
+        ]
+        return f"HistogramMethod({', '.join(changed)})" if changed else '"histogram"'
+
+    @property
+    def settings(self) -> tuple[tuple[str, str], ...]:
+        """What a report says of the options, those of its own datasets left out."""
+        told = [f.name for f in fields(self) if f.name not in ("datasets", "size")]
+        return tuple((f"method.{name}", f"{getattr(self, name)}") for name in told)
 
     def data(self) -> list[Any]:
         """Return the datasets that an audit without data or pairs begins with."""

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sfumato.audit.histogram.buckets import Buckets, Codes, Column, Comparison
+from sfumato.audit.histogram.kept import Kept
 from sfumato.audit.histogram.search_graph import SearchGraph
-from sfumato.audit.leaves import RAISES
 from sfumato.audit.literals import shown
 from sfumato.audit.mechanisms import BatchRaised
 from sfumato.audit.outputs import Draws, Reader
 from sfumato.audit.report import Histogram, Report, Witness
 from sfumato.audit.task import Progress, Task
 from sfumato.audit.witness import replay
+from sfumato.audit.words import RAISES
 
 if TYPE_CHECKING:
     from sfumato.audit.claims import Pair
@@ -70,10 +71,14 @@ class Run:
         self.delta = min(pair.delta for pair in task.claim.pairs)
         self.notes = [NO_EXACT_RATE]
         self.started = time.monotonic()
+        self.kept = Kept(self._sample, lambda side: int(side.draws.numbers.size))
+        # All roots at once: the draws that are kept know them apart.
+        records = task.datasets if task.neighbors == "add-remove" else ()
+        self.graphs = [SearchGraph(dataset, self.kept) for dataset in records]
 
     def report(self) -> Report:
         """Compare until too many edges have failed, all are compared, or the limits are met."""
-        edges = sum(graph.edge_count for graph in self._graphs()) or len(self.task.pairs)
+        edges = sum(graph.edge_count for graph in self.graphs) or len(self.task.pairs)
         witness, failed = None, 0
         for name, x, y in self._sides():
             self.compared.append((name, len(x.draws)))
@@ -102,7 +107,7 @@ class Run:
             edges=tuple(self.compared),
             method="histogram",
             notes=tuple(self.notes),
-            settings=self.task.settings,
+            settings=(*self.task.settings, *self.method.settings),
         )
 
     def _tell(self, name: str) -> None:
@@ -120,11 +125,6 @@ class Run:
             kinds = ", ".join(w.removeprefix(RAISES) for w in words)
             raise self.task.mechanism.raises_always(kinds, "datasets")
 
-    def _graphs(self) -> Iterator[SearchGraph[Side]]:
-        if self.task.neighbors == "add-remove":
-            for dataset in self.task.datasets:
-                yield SearchGraph(dataset, self._sample)
-
     def _sides(self) -> Iterator[tuple[str, Side, Side]]:
         """Give pairs of neighbours with draws on both, one by one, until a limit is met."""
         for name, x, y in self._edges():
@@ -136,15 +136,14 @@ class Run:
             yield name, *sides
 
     def _edges(self) -> Iterator[tuple[str, Drawn, Drawn]]:
-        graph = None
-        for graph in self._graphs():
+        for graph in self.graphs:
             for node, successor in graph.edges():
                 (gone,) = set(node) - set(successor)
                 name = f"{shown(graph.records(node), 80)} without {shown(graph.records((gone,)), 40)}"
                 yield name, partial(graph.samples, node), partial(graph.samples, successor)
-        if graph is None:
+        if not self.graphs:
             for edge in self.task.pairs:
-                yield edge.name, partial(self._sample, edge.dataset), partial(self._sample, edge.neighbour)
+                yield edge.name, partial(self.kept, edge.dataset), partial(self.kept, edge.neighbour)
 
     def _sample(self, dataset: Any) -> Side:
         mechanism, size = self.task.mechanism, self.samples
@@ -211,6 +210,8 @@ class Run:
             samples=samples,
             epsilon=pair.epsilon,
             delta=pair.delta,
-            replay=replay(self.task.mechanism, self.task.claim, dataset, neighbour, 'method="histogram"'),
+            replay=replay(
+                self.task.mechanism, self.task.claim, dataset, neighbour, f"method={self.method.code}"
+            ),
             histogram=picture,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Generic, TypeVar
 
 from sfumato.audit.datasets import without
@@ -16,11 +16,13 @@ class SearchGraph(Generic[S]):
 
     Args:
         dataset: a sequence of records: list, tuple, array, or a table with `take` or `iloc`.
-        sample: draws from a mechanism on a dataset.
+        sample: draws from a mechanism on a dataset, and remembers them: `Kept`. It is given the dataset and a
+            place that tells it from the other subsets of this graph.
 
     A dataset of n records has 2^n subsets and n 2^(n - 1) edges.
 
-    >>> graph = SearchGraph(["a", "b"], sample=len)
+    >>> from sfumato.audit.histogram.kept import Kept
+    >>> graph = SearchGraph(["a", "b"], Kept(len))
     >>> [(graph.records(node), graph.records(next_)) for node, next_ in graph.edges()]
     [(['a', 'b'], ['b']), (['a', 'b'], ['a']), (['a'], []), (['b'], [])]
 
@@ -28,11 +30,10 @@ class SearchGraph(Generic[S]):
         Desfontaines 2020, figure 4.15 and the algorithm after it; Wilson et al. 2020, section 5.3.
     """
 
-    def __init__(self, dataset: Any, sample: Callable[[Any], S]) -> None:
+    def __init__(self, dataset: Any, sample: Callable[[Any, Hashable], S]) -> None:
         self.dataset = dataset
         self.root: Node = tuple(range(len(dataset)))
         self._sample = sample
-        self._cache: dict[Node, S] = {}
 
     @property
     def edge_count(self) -> int:
@@ -51,10 +52,8 @@ class SearchGraph(Generic[S]):
                     stack.append(successor)
 
     def samples(self, node: Node) -> S:
-        """Draw on a node's records; the same draws each time it is asked."""
-        if node not in self._cache:
-            self._cache[node] = self._sample(self.records(node))
-        return self._cache[node]
+        """Draw on a node's records, where there are no draws of such records yet."""
+        return self._sample(self.records(node), (id(self), node))
 
     def records(self, node: Node) -> Any:
         """Return the records of a node as a dataset of the same kind."""

@@ -22,7 +22,27 @@ from sfumato.framework.records import record_key
 
 T = TypeVar("T")
 SHARES = 1 << 20
-TEXTS = ("", "a", "b", "A", " ", "0", "1", "-1", "1.5", "1e999", "nan", "inf", "٣", "é", "a" * 100, "\0")
+# Of two and four bytes a character; of one that becomes two in capitals, and in small letters; combined.
+LONG_TEXTS = ("é" * 100, "\U0001f600" * 100, "ß" * 100, "İ" * 100, "e\u0301" * 100)
+TEXTS = (
+    "",
+    "a",
+    "b",
+    "A",
+    " ",
+    "0",
+    "1",
+    "-1",
+    "1.5",
+    "1e999",
+    "nan",
+    "inf",
+    "٣",
+    "é",
+    "a" * 100,
+    "\0",
+    *LONG_TEXTS,
+)
 # Around powers of two at which integers and floats stop fitting: 2^31, 2^53, 2^63, 2^64, and far beyond.
 NUMBERS = (
     *(Fraction(n) for n in (0, 1, -1, 2, -2, 10)),
@@ -30,9 +50,11 @@ NUMBERS = (
     *(Fraction(n) for n in (-(2**31), -(2**53) - 1, -(2**63), -(2**63) - 1, 10**30, -(10**30))),
     *(Fraction(n, d) for n in (1, -1) for d in (2, 3, 10, 10**9)),
 )
-# Lengths of which a tenth or a seventh is whole, and around those at which counters of 8 and 16 bits wrap.
-LENGTHS = (7, 10, 12, 100, 255, 256, 257)
-LONGEST = (2**16 - 1, 2**16)
+# Lengths of which a tenth or a seventh is whole, and around those at which counters of 8 and 16 bits wrap,
+# with a sign or without. Where few records are treated in another way than many, any length may be the edge.
+LENGTHS = (7, 10, 12, 100, 255, 256, 257, 127, 128, 129)
+LONGEST = (2**15, 2**16 - 1, 2**16)
+EACH = range(1, 65)
 LARGEST, SMALLEST = math.nextafter(math.inf, 0), math.nextafter(0.0, 1)
 FLOATS = (-0.0, SMALLEST, -SMALLEST, 2.0**-1022, 1e-300, 1e16, 1e154, LARGEST, -LARGEST, math.inf, -math.inf)
 

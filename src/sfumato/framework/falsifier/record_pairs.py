@@ -10,6 +10,7 @@ from typing import Any
 
 from sfumato.framework.domains import Domain, Row
 from sfumato.framework.falsifier.members import (
+    EACH,
     LENGTHS,
     LONGEST,
     Draw,
@@ -21,6 +22,7 @@ from sfumato.framework.falsifier.members import (
 from sfumato.framework.falsifier.number_pairs import Pairs, State
 
 MOST_ROWS = 192  # of a unit
+_APART = 10**6  # names of units that one table alone has begin here
 
 
 @dataclass(frozen=True)
@@ -73,15 +75,20 @@ class Records(Pairs):
         return Mixture(tuple(common), tuple(one), tuple(other), self._orders(draw))
 
     def long(self, draw: Draw, room: Fraction) -> Iterator[State]:
-        """Give records all alike, so many that one more makes a counter wrap; and all alike but one."""
+        """Give records all alike, few and so many that one more makes a counter wrap; and all but one."""
         if self.size is not None or room < 1:
             return
         for size in LONGEST:
             one = self._new(draw)
             yield Mixture((one,) * (size - 1), (one,), ())
+        first = self._new(draw)
+        # One of two different records is none that adds nothing, such as 0 in a sum.
+        second = next((r for r in (self._new(draw) for _ in range(16)) if r != first), first)
+        for one in (first, second):
+            for size in (*EACH, *LENGTHS):
+                yield Mixture((one,) * (size - 1), (one,), ())
         for size in LENGTHS * 4:
             one, other = self._new(draw), self._new(draw)
-            yield Mixture((one,) * (size - 1), (one,), ())
             yield Mixture((one,) * (size - 1), (other,), ())
             yield Mixture((*(one,) * (size - 2), other), (one,), ())
 
@@ -157,7 +164,7 @@ class Units(Records):
         common, one, other = self._split(state, math.floor(room))
         shared = _rows(common, 0)
         # The first unit of the second table has a name of the first: a unit that changes is two.
-        both = (shared + _rows(one, 1000), shared + _rows(other, 1000))
+        both = (shared + _rows(one, _APART), shared + _rows(other, _APART))
         strays = [Row(None, key, values) for unit in common[:1] for key, values in unit]
         return ordered(both[0] + strays, state.orders[0]), ordered(both[1], state.orders[1])
 

@@ -150,7 +150,7 @@ def falsify(
     search, draw = _Search(transformation, room, pairs, budget), Draw(seed)
     for one, other in islice(combinations(members, 2), min(GIVEN_PAIRS, budget)):
         search.try_pair(one, other)
-    for state in islice(pairs.long(draw, room), budget // 20):
+    for state in islice(pairs.long(draw, room), budget // 10):
         search.try_pair(*pairs.built(state, room))
     while search.tried < min(budget, search.enough):
         if 2 * search.tried < search.enough or not search.best:

@@ -1,0 +1,63 @@
+"""What was asked of a sample, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import ROUND_CEILING
+
+from sfumato.audit.literals import digits
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question to the sample.
+
+    Args:
+        name: "values", "distance", "cells", "tails", "scale", "repeats" or "low bits"; of two samples
+            "shift" too, and no "values".
+        probability: bound on the probability that right noise looks at least as wrong to this check.
+        finding: what was seen, in words.
+    """
+
+    name: str
+    probability: float
+    finding: str
+
+
+@dataclass(frozen=True)
+class Closeness:
+    """What the checks found.
+
+    Args:
+        passed: whether no check failed. Right noise fails with probability at most `alpha`.
+        alpha: shared evenly by the checks.
+        samples: size of the sample.
+        checks: all that were made.
+        others: size of the sample that it was compared with; None if that was a law.
+    """
+
+    passed: bool
+    alpha: float
+    samples: int
+    checks: tuple[Check, ...]
+    others: int | None = None
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        """The checks that failed."""
+        return tuple(c for c in self.checks if c.probability <= self.alpha / len(self.checks))
+
+    def __bool__(self) -> bool:
+        raise TypeError("a Closeness is neither true nor false: ask result.passed")
+
+    def __str__(self) -> str:
+        wrong, draws = "this is not the law", f"{self.samples} draws"
+        if self.others is not None:
+            wrong, draws = "these are not of one law", f"{self.samples} and {self.others} draws"
+        verdict = "no check fails" if self.passed else wrong
+        lines = [f"{verdict}: {draws}, false alarms with probability at most {self.alpha:g}"]
+        for check in self.checks:
+            mark = "FAILS" if check in self.failed else "passes"
+            most = digits(check.probability, ROUND_CEILING, 2)
+            lines.append(f"  {check.name:9} {mark:6}  {check.finding} (probability at most {most})")
+        return "\n".join(lines)

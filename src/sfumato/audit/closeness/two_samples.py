@@ -1,0 +1,230 @@
+"""Whether two samples follow one law, whatever it is: chance alone then says which pooled draw is whose."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.audit.closeness.labels import WIDENED, as_uneven, log_choices
+from sfumato.audit.closeness.low_bits import RESIDUES
+from sfumato.audit.closeness.reference import CELLS
+from sfumato.audit.closeness.result import Check
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+# Single values that are looked at besides the cells; cells of the scores; where the bits of floats begin.
+_VALUES, _SCORED, _FINEST = 64, 1024, 2.0**-40
+# What a bet shares its evidence with, in natural logarithms: so much more than 1/alpha is aimed at.
+_SPARE = 5.0
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """Two samples as counts of their distinct values, in increasing order; NaN stands last.
+
+    Args:
+        values: distinct.
+        mine: how often each is in the first sample.
+        all: how often in both together.
+    """
+
+    values: NDArray[Any]
+    mine: Counts
+    all: Counts
+
+    @classmethod
+    def of(cls, x: NDArray[Any], y: NDArray[Any]) -> Pooled:
+        """Pool two samples of the same type."""
+        values, place = np.unique(np.concatenate([x, y]), return_inverse=True)
+        counts = [np.bincount(part, minlength=len(values)) for part in (place[: len(x)], place)]
+        return cls(values, *counts)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Sizes of the first and of the second sample."""
+        first = int(self.mine.sum())
+        return first, int(self.all.sum()) - first
+
+    def uneven(self, mine: Counts, both: Counts) -> tuple[int, float, str]:
+        """Return the most uneven of several sets: its number, the bound for all of them, and its counts."""
+        found = as_uneven(mine, both, *self.sizes)
+        worst = int(np.argmin(found))
+        text = f"{mine[worst]:,} draws of the first sample and {both[worst] - mine[worst]:,} of the other"
+        return worst, min(1.0, float(found[worst]) * len(found)), text
+
+
+def compared(x: NDArray[Any], y: NDArray[Any], alpha: float) -> Iterator[Check]:
+    """Compare two samples of the same type; each check's probability holds for draws of any one law."""
+    pooled = Pooled.of(x, y)
+    below = np.cumsum(pooled.mine), np.cumsum(pooled.all)
+    total = int(below[1][-1])
+    cuts = _at(below[1], np.arange(1, CELLS) * total / CELLS)
+    yield _distance(pooled, below, cuts)
+    yield _cells(pooled, below, cuts)
+    yield _tails(pooled, below, total)
+    yield from _scored(pooled, below, total, alpha)
+    yield _repeats(pooled)
+    yield _low_bits(pooled)
+
+
+def _at(below: Counts, levels: NDArray[Any]) -> Counts:
+    """Return the places of the least values that have so many draws at or below them, without repetition."""
+    return np.unique(np.minimum(np.searchsorted(below, levels), len(below) - 1))
+
+
+def _distance(pooled: Pooled, below: tuple[Counts, Counts], cuts: Counts) -> Check:
+    worst, most, text = pooled.uneven(below[0][cuts], below[1][cuts])
+    first, second = pooled.sizes
+    shares = below[0] / first, (below[1] - below[0]) / second
+    apart = float(np.abs(shares[0] - shares[1]).max())
+    cut = pooled.values[cuts[worst]]
+    return Check(
+        "distance", most, f"distribution functions are {apart:.3g} apart; {text} are up to {cut:.6g}"
+    )
+
+
+def _cells(pooled: Pooled, below: tuple[Counts, Counts], cuts: Counts) -> Check:
+    """Cells between quantiles of the pooled draws, and the values that are most frequent."""
+    last = len(pooled.values) - 1
+    ends = np.unique([*cuts.tolist(), last])
+    often = np.argsort(-pooled.all, kind="stable")[:_VALUES]
+    often = often[pooled.all[often] > 1]
+    mine, both = (
+        np.concatenate([np.diff(sums[ends], prepend=0), counts[often]])
+        for sums, counts in ((below[0], pooled.mine), (below[1], pooled.all))
+    )
+    worst, most, text = pooled.uneven(mine, both)
+    if worst >= len(ends):
+        return Check("cells", most, f"{text} are {pooled.values[often[worst - len(ends)]]:.6g}")
+    from_, to = (ends[worst - 1] + 1 if worst else 0), ends[worst]
+    return Check("cells", most, f"{text} are from {pooled.values[from_]:.6g} to {pooled.values[to]:.6g}")
+
+
+def _tails(pooled: Pooled, below: tuple[Counts, Counts], total: int) -> Check:
+    """The 1, 2, 4, ... smallest draws of all, and the largest."""
+    sizes = 2 ** np.arange(max(total.bit_length() - 3, 1))
+    low = _at(below[1], sizes)
+    high = _at(below[1], total - sizes)
+    mine = np.concatenate([below[0][low], below[0][-1] - below[0][high]])
+    both = np.concatenate([below[1][low], total - below[1][high]])
+    worst, most, text = pooled.uneven(mine, both)
+    bound = pooled.values[np.concatenate([low, high])[worst]]
+    where = f"up to {bound:.6g}" if worst < len(low) else f"above {bound:.6g}"
+    return Check("tails", most, f"{text} are {where}")
+
+
+def _scored(pooled: Pooled, below: tuple[Counts, Counts], total: int, alpha: float) -> Iterator[Check]:
+    """Bets that the first sample is the other one, moved or stretched: likelihood ratios of who is whose."""
+    even = np.arange(1, _SCORED) * total / _SCORED
+    tails = 2 ** np.arange(max(total.bit_length() - 10, 0))
+    ends = np.unique([*_at(below[1], np.concatenate([even, tails, total - tails])), len(pooled.all) - 1])
+    mine, both = (np.diff(sums[ends], prepend=0) for sums in below)
+    middle = (np.cumsum(both) - both / 2) / total
+    normal = np.array([NormalDist().inv_cdf(h) for h in middle])
+    # Those that tell logistic, Gaussian and Laplace laws apart best; of the last, each tail by itself too.
+    shifts = (2 * middle - 1, normal, np.sign(2 * middle - 1))
+    scales = (normal**2, -np.log1p(-np.abs(2 * middle - 1)), -np.log(middle), -np.log1p(-middle))
+    for name, scores, ways in (
+        ("shift", shifts, ("larger", "smaller")),
+        ("scale", scales, ("further out", "further in")),
+    ):
+        found = [
+            (_log_ratio(score, slope, (mine, both), pooled.sizes, alpha), ways[slope < 0])
+            for score in scores
+            for slope in (-3.0, -1.0, 1.0, 3.0)
+        ]
+        mean = float(np.logaddexp.reduce([ratio for ratio, _ in found])) - math.log(len(found))
+        best, way = max(found)
+        text = f"that the first sample lies {way} is 10^{best / math.log(10):.1f} times as likely as chance"
+        yield Check(name, min(1.0, math.exp(-max(mean, 0.0))), text)
+
+
+def _log_ratio(
+    score: Floats, slope: float, counts: tuple[Counts, Counts], sizes: tuple[int, int], alpha: float
+) -> float:
+    """Return the logarithm of a likelihood ratio that chance exceeds on average by nothing, rounded down.
+
+    Each pooled draw is of the first sample with probability p, which rises (or falls) with its score, against
+    all ways to choose the first sample being equally likely.
+
+    Args:
+        score: of each cell.
+        slope: of the logarithm of the odds, in units of what shows just well enough at this alpha.
+        counts: draws of the first sample, and of both, in each cell.
+        sizes: of the samples.
+        alpha: of the whole comparison.
+    """
+    mine, both = counts
+    first, second = sizes
+    total = first + second
+    mean = float(both @ score) / total
+    spread = math.sqrt(float(both @ (score - mean) ** 2) / total)
+    if not spread:
+        return 0.0
+    enough = math.sqrt(2 * (_SPARE - math.log(alpha)) * total / (first * second))
+    line = slope * enough * (score - mean) / spread
+    # Newton's steps to where as many are expected as there are: near it the bet is good, anywhere it is fair.
+    at = math.log(first / second)
+    for _ in range(12):
+        p = 1 / (1 + np.exp(-np.clip(line + at, -700, 700)))
+        step = (first - float(both @ p)) / max(float(both @ (p * (1 - p))), 1e-6)
+        at += max(-2.0, min(step, 2.0))
+    odds = np.clip(line + at, -700, 700)
+    inside, outside = -np.log1p(np.exp(-odds)), -np.log1p(np.exp(odds))
+    terms = np.concatenate([mine * inside, (both - mine) * outside])
+    # No number of ones among such coins is more probable than this (docs/proofs/closeness.md).
+    variance = float(both @ np.exp(inside + outside))
+    likeliest = min(0.0, math.log(math.sqrt(math.pi / 8)) - math.log(variance) / 2)
+    widened = WIDENED * (float(np.abs(terms).sum()) + total) + 2.0**-40
+    return log_choices(first, second)[0] + float(terms.sum()) - likeliest - widened
+
+
+def _repeats(pooled: Pooled) -> Check:
+    """Draws whose value comes twice, three times, five times, ... among all."""
+    least = [2, *(2**k + 1 for k in range(1, int(pooled.all.max()).bit_length()))]
+    often = [pooled.all >= n for n in least]
+    mine, both = (np.array([counts[o].sum() for o in often]) for counts in (pooled.mine, pooled.all))
+    worst, most, text = pooled.uneven(mine, both)
+    return Check("repeats", most, f"{text} have a value that comes {least[worst]} times or more")
+
+
+def _low_bits(pooled: Pooled) -> Check:
+    """Four bits at a time, from the lowest of whole numbers or from 2^-40 of the spread of floats."""
+    values = pooled.values
+    finite = np.isfinite(values)
+    whole = values.dtype.kind in "iu"
+    sizes = np.abs(values[finite].astype(np.float64))
+    spread = float(sizes.max(initial=0.0)) if whole else _middle(sizes, pooled.all[finite])
+    step = 1.0 if whole else 2.0 ** math.floor(math.log2(max(spread * _FINEST, 2.0**-1000)))
+    mine: list[Counts] = []
+    both: list[Counts] = []
+    steps: list[float] = []
+    with np.errstate(all="ignore"):
+        while not steps or step * RESIDUES <= spread:
+            found = (
+                values // int(step) if whole else np.nan_to_num(np.floor(values / step), posinf=0, neginf=0)
+            )
+            bits = (found % RESIDUES).astype(np.int64)
+            mine.append(np.bincount(bits, pooled.mine, RESIDUES).astype(np.int64))
+            both.append(np.bincount(bits, pooled.all, RESIDUES).astype(np.int64))
+            steps.append(step)
+            step *= RESIDUES
+    worst, most, text = pooled.uneven(np.concatenate(mine), np.concatenate(both))
+    where = f"four bits {worst % RESIDUES:04b} from {steps[worst // RESIDUES]:.3g} on"
+    return Check("low bits", most, f"{text} have {where}")
+
+
+def _middle(sizes: Floats, counts: Counts) -> float:
+    """Return the median of absolute values."""
+    if not len(sizes):
+        return 0.0
+    order = np.argsort(sizes)
+    below = np.cumsum(counts[order])
+    return float(sizes[order][np.searchsorted(below, below[-1] / 2)])
