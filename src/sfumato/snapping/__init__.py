@@ -1,17 +1,20 @@
 """The snapping mechanism: Laplace noise on a lattice, safe from the least significant bits."""
 
-from sfumato.snapping.accuracy import epsilon_for_accuracy
+from sfumato.snapping.accuracy import LaplaceComparison, epsilon_for_accuracy
 from sfumato.snapping.lattice import power_of_two_at_least, to_lattice
+from sfumato.snapping.law import SnappedLaw
 from sfumato.snapping.mechanism import SecretAccuracy, SnappingMechanism
 from sfumato.snapping.statistics import BoundedStatistic, Histogram, Mean, SampleCovariance, SampleVariance
 
 __all__ = [
     "BoundedStatistic",
     "Histogram",
+    "LaplaceComparison",
     "Mean",
     "SampleCovariance",
     "SampleVariance",
     "SecretAccuracy",
+    "SnappedLaw",
     "SnappingMechanism",
     "epsilon_for_accuracy",
     "power_of_two_at_least",

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import struct
 from fractions import Fraction
+from typing import NamedTuple
+
+import gmpy2
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive, round_up
+from sfumato.noise.standard import directed
 from sfumato.snapping.parameters import Parameters, derive, largest_epsilon, log_bounds, statistic
 
 # Below this, the noise is beyond all floats whatever the bounds.
@@ -46,6 +50,54 @@ def at_value(found: Parameters, value: Fraction, alpha: Fraction) -> float:
     both_sides = _noise(found, alpha) + found.step / 2
     one_side = _noise(found, min(2 * alpha, Fraction(1))) + found.step / 2
     return _up(found, min(both_sides, max(found.bound - size, one_side), found.bound + size))
+
+
+def significance(found: Parameters, accuracy: Fraction) -> float:
+    """Return the alpha with P(error > accuracy) <= alpha for every statistic within the bounds, rounded up.
+
+    `accuracy` is in sensitivities. It is `tight`, solved for alpha: exp(-epsilon' (a - Lambda' / 2)).
+    """
+    if accuracy >= 2 * found.bound:
+        return 0.0
+    eta = found.eta
+    within = accuracy - found.step / 2 - eta * found.reach
+    log = within * found.epsilon_prime / (1 + eta) ** 2 - eta
+    return 1.0 if log <= 0 else round_up(exp_up(-log))
+
+
+def exp_up(x: Fraction) -> Fraction:
+    """Return e^x for x <= 0, about 2^-256 of it above; below 2^-2000, which no float tells apart, 2^-2000."""
+    if x < -1400:
+        return Fraction(1, 2**2000)
+    up = directed(256)[1]
+    with gmpy2.context(up):
+        found = gmpy2.exp(gmpy2.mpfr(gmpy2.mpq(x.numerator, x.denominator)))
+    return Fraction(*(int(i) for i in found.as_integer_ratio()))
+
+
+class LaplaceComparison(NamedTuple):
+    """The accuracy of a release beside that of plain Laplace noise of the same epsilon.
+
+    Where the outer clamp does not cap it, snapping = factor * laplace + half_step.
+
+    Attributes:
+        snapping: of the release, as `accuracy` gives it.
+        laplace: ln(1/alpha) sensitivity / epsilon, of the textbook mechanism, which floats do not have.
+        factor: epsilon / epsilon', what the arithmetic costs.
+        half_step: half of the lattice's step, what snapping costs.
+    """
+
+    snapping: float
+    laplace: float
+    factor: float
+    half_step: float
+
+
+def against_laplace(found: Parameters, alpha: Fraction) -> LaplaceComparison:
+    """Compare `tight` with Laplace noise of the same epsilon, as section 6.3 does."""
+    laplace = log_bounds(1 / alpha)[1] / found.epsilon * found.sensitivity
+    factor, half = found.epsilon / found.epsilon_prime, found.step * found.sensitivity / 2
+    return LaplaceComparison(tight(found, alpha), float(laplace), float(factor), float(half))
 
 
 def epsilon_for_accuracy(

@@ -25,10 +25,14 @@ from sfumato.snapping.parameters import Parameters
 
 def bias_bound(found: Parameters, value: Fraction) -> Fraction:
     """Bound |mean of the release - value| from above; all in sensitivities about the centre."""
+    return abs(signed_bias(found, value)) + _roundings(found) * found.step
+
+
+def signed_bias(found: Parameters, value: Fraction) -> Fraction:
+    """Return the mean of the release less the value, of real noise; in sensitivities about the centre."""
     inside = min(max(value, -found.reach), found.reach)
     cell = _Cell(found, _index(inside / found.step))
-    moved = inside - value
-    return abs(moved + cell.bias(inside / found.step) * found.step) + _roundings(found) * found.step
+    return inside - value + cell.bias(inside / found.step) * found.step
 
 
 def largest_bias_bound(found: Parameters) -> Fraction:

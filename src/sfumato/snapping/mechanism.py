@@ -17,7 +17,8 @@ from sfumato.exact import Number, as_fraction, round_up
 from sfumato.framework import AbsoluteDistance, AtomDomain, Domain, Measurement, PureDP
 from sfumato.noise.words import Words, default_words
 from sfumato.snapping import accuracy as accuracies
-from sfumato.snapping import bias
+from sfumato.snapping.accuracy import exp_up
+from sfumato.snapping.expectations import Expectations
 from sfumato.snapping.fast import FastPath
 from sfumato.snapping.lattice import Lattice
 from sfumato.snapping.parameters import parameters
@@ -29,7 +30,7 @@ Scalar = int | float | Fraction | Decimal
 EXACT = AtomDomain(Fraction)
 
 
-class SnappingMechanism:
+class SnappingMechanism(Expectations):
     """Release a real statistic on a lattice, with noise whose floating-point roundings are paid for.
 
     A value v is clamped to [lower, upper]; to v - center, noise of the Laplace law with scale
@@ -41,7 +42,10 @@ class SnappingMechanism:
             eta shrinks as needed, to 2^-2048 at most) and at most 2^53.
         sensitivity: greater than 0, in the statistic's unit.
         lower, upper: bounds on the statistic; values outside are clamped.
-        gamma: probability, in (0, 1], with which the outer clamp may bind; it sets `bound`.
+        gamma: probability, in (0, 1], with which the outer clamp may bind; it sets `bound`. 0.05 where
+            neither is given.
+        bound: B in place of gamma: releases lie in center +- bound. At least half of upper - lower and half a
+            step of the lattice. A larger one makes less bias, and more noise, if hardly any more.
             Numbers are taken exactly, as `sfumato.exact.as_fraction` does.
     Raises:
         ParameterError: a parameter is not admissible; it names the parameter and what is admissible.
@@ -63,9 +67,12 @@ class SnappingMechanism:
         sensitivity: Number = 1.0,
         lower: Number,
         upper: Number,
-        gamma: Number = 0.05,
+        gamma: Number | None = None,
+        bound: Number | None = None,
     ) -> None:
-        self._found = parameters(epsilon, sensitivity=sensitivity, lower=lower, upper=upper, gamma=gamma)
+        self._found = parameters(
+            epsilon, sensitivity=sensitivity, lower=lower, upper=upper, gamma=gamma, bound=bound
+        )
 
     @classmethod
     def for_accuracy(
@@ -96,9 +103,10 @@ class SnappingMechanism:
 
     def __repr__(self) -> str:
         found = self._found
+        outer = f"bound={self.bound}" if found.gamma is None else f"gamma={found.gamma}"
         return (
             f"SnappingMechanism({found.epsilon}, sensitivity={found.sensitivity}, "
-            f"lower={found.lower}, upper={found.upper}, gamma={found.gamma})"
+            f"lower={found.lower}, upper={found.upper}, {outer})"
         )
 
     # What follows from the parameters; all of it may be published.
@@ -132,6 +140,21 @@ class SnappingMechanism:
     def bound(self) -> Fraction:
         """B, in the statistic's unit: releases lie in center +- bound."""
         return self._found.bound * self._found.sensitivity
+
+    @property
+    def gamma(self) -> float:
+        """The outer clamp binds with at most this probability: as given, or as it follows from `bound`.
+
+        >>> SnappingMechanism(1, lower=0, upper=10).gamma
+        0.05
+        >>> round(SnappingMechanism(1, lower=0, upper=10, bound=20).gamma, 9)
+        8.32e-07
+        """
+        found = self._found
+        if found.gamma is not None:
+            return float(found.gamma)
+        within = found.bound - found.step / 2 - found.reach
+        return round_up(exp_up(-within * found.epsilon_prime) * (1 + Fraction(1, 2**60)))
 
     @property
     def lattice(self) -> Fraction:
@@ -251,38 +274,6 @@ class SnappingMechanism:
     def _fast(self) -> FastPath:
         return FastPath(self._found, self._reference, self._lattice)
 
-    # What to expect of a release.
-
-    def accuracy(self, alpha: Number) -> float:
-        """Return the a with P(|release - statistic| > a) <= alpha, whatever the statistic within the bounds.
-
-        Args:
-            alpha: probability, in (0, 1].
-        Returns:
-            ln(1/alpha) / epsilon' + lattice / 2, at most 2 bound; in the statistic's unit, rounded up.
-        Raises:
-            ParameterError: alpha is not in (0, 1].
-
-        >>> round(SnappingMechanism(1, lower=0, upper=10).accuracy(0.05), 3)
-        3.996
-
-        Source:
-            Covington 2020, section 6.3, GetAccuracy2.
-        """
-        return accuracies.tight(self._found, accuracies.probability(alpha))
-
-    def accuracy_loose(self, alpha: Number) -> float:
-        """Return (1 + ln(1/alpha)) / epsilon', which is simpler than `accuracy`, and not below it.
-
-        Args, Raises:
-            as `accuracy`.
-
-        >>> mechanism = SnappingMechanism(3, lower=0, upper=10)
-        >>> mechanism.accuracy_loose(0.05) > mechanism.accuracy(0.05)
-        True
-        """
-        return accuracies.loose(self._found, accuracies.probability(alpha))
-
     def accuracy_from_secret(self, value: Scalar, alpha: Number) -> SecretAccuracy:
         """Return the accuracy at the secret statistic itself. It must never be released.
 
@@ -308,65 +299,6 @@ class SnappingMechanism:
         centred = self._reference.centred(_scalar(value))
         exact = Fraction(int(centred.numerator), int(centred.denominator))
         return SecretAccuracy(accuracies.at_value(self._found, exact, accuracies.probability(alpha)))
-
-    def bias_bound(self, guess: Number) -> float:
-        """Bound |E release - guess| if the statistic were `guess`.
-
-        Args:
-            guess: a number of your own, not the secret statistic.
-        Returns:
-            The bias by exact summation over the lattice, rounded up; in the statistic's unit.
-        Raises:
-            ParameterError: guess is not a finite number.
-
-        >>> mechanism = SnappingMechanism(1, lower=0, upper=10)
-        >>> mechanism.bias_bound(5) < 1e-30 < mechanism.bias_bound(10)
-        True
-
-        Source:
-            Covington 2020, section 6.4.
-        """
-        return round_up(self._bias_bound(as_fraction(guess, "guess")))
-
-    def largest_bias_bound(self) -> float:
-        """Bound the bias for every statistic within the bounds; in the statistic's unit.
-
-        >>> mechanism = SnappingMechanism(1, lower=0, upper=10)
-        >>> mechanism.largest_bias_bound() >= mechanism.bias_bound(10)
-        True
-        """
-        return round_up(bias.largest_bias_bound(self._found) * self._found.sensitivity)
-
-    def average_bias_bound(self, guesses: Sequence[Number], weights: Sequence[Number] | None = None) -> float:
-        """Average `bias_bound` over a grid, or over a distribution, of guesses.
-
-        Args:
-            guesses: at least one number.
-            weights: one for each guess, at least 0 and not all 0; None for equal ones. They are divided by
-                their sum.
-        Returns:
-            A bound of the average |bias|, and so of the |average bias|; in the statistic's unit, rounded up.
-        Raises:
-            ParameterError: guesses or weights are not as described.
-
-        >>> mechanism = SnappingMechanism(1, lower=0, upper=10)
-        >>> mechanism.average_bias_bound([0, 5, 10]) < mechanism.bias_bound(10)
-        True
-        """
-        exact = [as_fraction(guess, "guesses") for guess in guesses]
-        parts = (
-            [Fraction(1)] * len(exact) if weights is None else [as_fraction(w, "weights") for w in weights]
-        )
-        if not exact:
-            raise ParameterError("guesses", [], "at least one number")
-        if len(parts) != len(exact) or min(parts) < 0 or sum(parts) == 0:
-            raise ParameterError("weights", weights, f"{len(exact)} numbers of at least 0, not all 0")
-        total = sum((w * self._bias_bound(g) for g, w in zip(exact, parts, strict=True)), Fraction(0))
-        return round_up(total / sum(parts))
-
-    def _bias_bound(self, guess: Fraction) -> Fraction:
-        unit = self._found.sensitivity
-        return bias.bias_bound(self._found, (guess - self._found.center) / unit) * unit
 
 
 class SecretAccuracy:

@@ -34,7 +34,7 @@ class Parameters:
         epsilon: privacy loss that two values `sensitivity` apart may cost, above 2 eta.
         sensitivity: greater than 0, in the statistic's unit.
         lower, upper: bounds on the statistic.
-        gamma: probability, in (0, 1], with which the outer clamp may bind.
+        gamma: probability, in (0, 1], with which the outer clamp may bind; None where B was given.
 
     Attributes:
         center: midpoint of the bounds, in the statistic's unit.
@@ -53,7 +53,7 @@ class Parameters:
     sensitivity: Fraction
     lower: Fraction
     upper: Fraction
-    gamma: Fraction
+    gamma: Fraction | None
 
     center: Fraction
     reach: Fraction
@@ -76,9 +76,15 @@ class Parameters:
 
 
 def parameters(
-    epsilon: object, *, sensitivity: object, lower: object, upper: object, gamma: object
+    epsilon: object,
+    *,
+    sensitivity: object,
+    lower: object,
+    upper: object,
+    gamma: object = None,
+    bound: object = None,
 ) -> Parameters:
-    """Take a caller's numbers, check them, and derive the rest.
+    """Take a caller's numbers, check them, and derive the rest; B from gamma (0.05), or as it was given.
 
     Raises:
         ParameterError: a number is not admissible; it says which, and what is.
@@ -91,11 +97,23 @@ def parameters(
         raise ParameterError("epsilon", epsilon, expected)
     if exact_epsilon > largest_epsilon:
         raise ParameterError("epsilon", epsilon, "at most 2**53")
-    found = derive(exact_epsilon, *statistic(sensitivity, lower, upper, gamma))
+    if bound is not None and gamma is not None:
+        raise ParameterError("gamma", gamma, "left out where bound is given")
+    rest = statistic(sensitivity, lower, upper, "0.05" if gamma is None else gamma)
+    outer = None if bound is None else positive(bound, "bound") / rest[0]
+    found = derive(exact_epsilon, *rest, outer)
     if found.precision > most_precision or math.isinf(
         round_up(abs(found.center) + found.bound * found.sensitivity)
     ):
         raise ParameterError("epsilon", epsilon, "larger: the noise for these bounds is beyond all floats")
+    # docs/proofs/snapping.md asks for it; every gamma gives more.
+    least = (found.reach + found.step / 2) * found.sensitivity
+    if bound is not None and found.bound * found.sensitivity < least:
+        raise ParameterError(
+            "bound",
+            bound,
+            f"at least {round_up(least)!r}: half of upper - lower, and half a step of the lattice",
+        )
     return found
 
 
@@ -113,13 +131,21 @@ def statistic(
 
 
 def derive(
-    epsilon: Fraction, sensitivity: Fraction, lower: Fraction, upper: Fraction, gamma: Fraction
+    epsilon: Fraction,
+    sensitivity: Fraction,
+    lower: Fraction,
+    upper: Fraction,
+    gamma: Fraction,
+    outer: Fraction | None = None,
 ) -> Parameters:
-    """Derive all that follows from admissible numbers."""
+    """Derive all that follows from admissible numbers; `outer` is B where it was given, in sensitivities."""
     center, reach = (lower + upper) / 2, (upper - lower) / (2 * sensitivity)
     precision = max(least_precision, _exponent_not_below(2 / (_share * epsilon)))
-    wanted = reach + _largest_step(epsilon, precision) / 2 * (1 + 2 * log_bounds(1 / gamma)[1])
-    bound = _to_float_step(center, wanted * sensitivity) / sensitivity
+    if outer is None:
+        wanted = reach + _largest_step(epsilon, precision) / 2 * (1 + 2 * log_bounds(1 / gamma)[1])
+        bound = _to_float_step(center, wanted * sensitivity) / sensitivity
+    else:
+        bound = outer
     # Mironov's B < 2^(p-7) lambda' follows, as lambda' > 1 / epsilon.
     precision = max(precision, _exponent_not_below(bound * max(Fraction(1), epsilon) / _share))
     eta = Fraction(1, 2**precision)
@@ -127,7 +153,7 @@ def derive(
     exponent = _exponent_not_below(1 / epsilon_prime)
     step = Fraction(2) ** exponent
     return Parameters(
-        epsilon, sensitivity, lower, upper, gamma,
+        epsilon, sensitivity, lower, upper, gamma if outer is None else None,
         center, reach, precision, bound, epsilon_prime, step, exponent,
     )  # fmt: skip
 
