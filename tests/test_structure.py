@@ -39,6 +39,7 @@ BELOW = {
     "engines": {
         "errors",
         "exact",
+        "files",
         "ownership",
         "noise",
         "framework",
@@ -123,7 +124,10 @@ def test_import_is_cheap() -> None:
 
 
 def test_files_named_in_the_docs_exist() -> None:
-    pages = [ROOT / "docs" / "architecture.md", ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    pages = [
+        *(ROOT / "docs" / name for name in ("architecture.md", "sources.md")),
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
+    ]
     named = {
         m
         for page in pages
@@ -132,3 +136,9 @@ def test_files_named_in_the_docs_exist() -> None:
     assert named
     missing = {name for name in named if not (ROOT / name).exists()}
     assert not missing
+
+
+def test_tests_named_beside_the_sources_exist() -> None:
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "sources.md").read_text()))
+    written = "\n".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
+    assert named and named <= set(re.findall(r"^def (test_\w+)", written, re.M))
