@@ -103,7 +103,7 @@ def test_nan_is_refused_before_any_word_is_drawn():
     m = SnappingMechanism(1, lower=0, upper=10)
     words = FixedWords([1, 2, 3])
     for value in (math.nan, np.float64("nan"), [1.0, math.nan], np.array([[math.nan]])):
-        with pytest.raises(ParameterError, match=r"^value is .*nan.*number|^value is .*NaN.*numbers"):
+        with pytest.raises(ParameterError, match=r"^value is .*NaN.*number"):
             m.release(value, words)
     assert words.taken == 0
 

@@ -326,7 +326,7 @@ def _scalar(value: object) -> Fraction | float:
         if isnan(value):
             raise ParameterError("value", "NaN", "a number")
         return value
-    if not isinstance(value, (int, Fraction, Decimal)):
+    if isinstance(value, bool) or not isinstance(value, (int, Fraction, Decimal)):
         raise ParameterError("value", type(value).__name__, "a number, or an array of them")
     if isinstance(value, Decimal) and not value.is_finite():
         raise ParameterError("value", "a Decimal that is none", "a finite number")
