@@ -371,4 +371,4 @@ def test_lengths_at_which_counters_wrap_and_quantiles_move_are_tried(function, c
     wrong = Transformation(
         "length", numbers, AtomDomain(int), SymmetricDistance(), AbsoluteDistance(), function, claim
     )
-    assert falsify(wrong, 1, evaluations=2000).violated
+    assert falsify(wrong, 1, evaluations=4000).violated
