@@ -53,6 +53,8 @@ class Records(Pairs):
         members: sequences whose records to build on.
     """
 
+    longest: Sequence[int] = LONGEST
+
     def __init__(self, source: Source, size: int | None, changes: bool, members: Sequence[Any]) -> None:
         self.source, self.size, self.changes = source, size, changes
         self.members = [tuple(m) for m in members]
@@ -78,7 +80,7 @@ class Records(Pairs):
         """Give records all alike, few and so many that one more makes a counter wrap; and all but one."""
         if self.size is not None or room < 1:
             return
-        for size in LONGEST:
+        for size in self.longest:
             one = self._new(draw)
             yield Mixture((one,) * (size - 1), (one,), ())
         first = self._new(draw)
@@ -154,6 +156,8 @@ class Units(Records):
 
     A record is a unit: a sequence of (key, values).
     """
+
+    longest = ()  # bounding the rows of so many units takes minutes
 
     def __init__(self, columns: Sequence[tuple[str, Domain]], members: Sequence[Any]) -> None:
         self.columns = columns
