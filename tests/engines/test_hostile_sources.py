@@ -263,6 +263,7 @@ JSON_LINES = {
     "deep": b'{"id":7,"s":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     "deep and open": b'{"id":7,"s":' + b"[" * 100_000,
     "long": b'{"id":7,"s":"' + b"z" * 20_000_000 + b'","x":3}',
+    "many values": b'{"id":7,"s":[' + b"1," * 8_000_000 + b'1],"x":3}',
     "twice": b'{"id":7,"id":7,"s":"a","s":3}',
     "other types": b'{"id":7,"s":{"a":[1]},"x":"no"}',
     "huge number": b'{"id":7,"x":1e99999}',

@@ -15,11 +15,14 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sfumato.engines.duckdb.blocks import columns_of, lines_of
 
 # A line beyond is dropped; a quote that does not end within these lines is taken for none.
 MOST_BYTES, MOST_QUOTED = 1 << 26, 1 << 20
+# DuckDB takes up to nine times a line's bytes for each column that is read of it.
+MOST_JSON = 1 << 20
 _FIRST, _BLOCK, _RECORDS = 1 << 16, 1 << 20, 1 << 16
 
 
@@ -115,9 +118,12 @@ class Csv:
 
 
 def json_lines(path: str) -> Iterator[pa.RecordBatch]:
-    """Yield the lines of a file in one column, `line`; a line that is not UTF-8 is NULL."""
+    """Yield the lines of a file in one column, `line`; one that is too long, or not UTF-8, is NULL."""
     for block in _blocks(path):
-        yield pa.RecordBatch.from_arrays([lines_of(block)], ["line"])
+        column = lines_of(block)
+        if len(block) > MOST_JSON:
+            column = pc.if_else(pc.less_equal(pc.binary_length(column), MOST_JSON), column, None)
+        yield pa.RecordBatch.from_arrays([column], ["line"])
 
 
 def first_line(path: str) -> str:
