@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from sfumato.engines.duckdb.blocks import columns_of, lines_of
 
 # A line beyond is dropped; a quote that does not end within these lines is taken for none.
-MOST_BYTES, MOST_QUOTED = 1 << 26, 1 << 20
+MOST_BYTES, MOST_QUOTED = 1 << 24, 1 << 20
 # DuckDB takes up to nine times a line's bytes for each column that is read of it.
 MOST_JSON = 1 << 20
 _FIRST, _BLOCK, _RECORDS = 1 << 16, 1 << 20, 1 << 16
