@@ -12,6 +12,7 @@ import io
 import json
 import random
 import struct
+import tracemalloc
 from contextlib import suppress
 from datetime import date
 from decimal import Decimal
@@ -143,6 +144,77 @@ def test_noise_in_csv(tmp_path_factory, start, noise, quoting, end, block):
     assert others == [tuple(map(str, row)) for row in OTHERS[:6]]
 
 
+INCHES = [(100, '6"', 1.0), (101, 'a"b', 2.0), (102, "g", 3.0), (104, '6"', 5.0)]
+
+
+@pytest.mark.parametrize(
+    "line", [b'7,a"b,"c', b'7,"a"b,"c', b'7,a"b"c,"', b'7,3,"abc', b'"7,a', b'7,a,"3","']
+)
+def test_an_open_quote_of_one_line_takes_no_other_along(tmp_path, line):
+    """The others were not written well either: a quote stands in their texts, before a delimiter too."""
+    written = b"".join(b"%d,%s,%r\n" % (u, s.encode(), x) for u, s, x in INCHES)
+    read = []
+    for before, name in ((b"id,s,x\n", "without.csv"), (b"id,s,x\n" + line + b"\n", "with.csv")):
+        (tmp_path / name).write_bytes(before + written)
+        read.append([row for row in fields(tmp_path / name, 1 << 20) if (row[0] or "")[:1] == "1"])
+    assert read[0] == read[1]
+    assert [row[0] for row in read[0]] == ["100", "101", "102", "104"]
+
+
+PIECES = [
+    b'"',
+    b",",
+    b"\n",
+    b"\r",
+    b"\r\n",
+    b"a",
+    b"\xff",
+    b"\xc3\xa9",
+    b"\xc3",
+    b"\0",
+    b'""',
+    b'",',
+    b',"',
+    b"7",
+]
+LINES = [
+    b"a,b,c",
+    b'"a","b",c',
+    b'"a,""",b,\r',
+    b'"","",""',
+    b",,",
+    b'"x""y",\xff,',
+    b'7,"a',
+    b'a"b,"c',
+    b'6",5,',
+]
+
+
+@tried(1500)
+@given(
+    st.lists(st.sampled_from(PIECES), max_size=25).map(b"".join)
+    | st.lists(st.sampled_from(LINES), max_size=8).map(b"\n".join),
+    st.sampled_from([4, 9, 1 << 20]),
+)
+def test_all_lines_at_once_are_read_as_one_by_one(tmp_path_factory, text, block):
+    path = tmp_path_factory.getbasetemp() / "blocks.csv"
+    path.write_bytes(b"id,s,x\n" + text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "_FIRST", 4)
+        at_once = fields(path, block)
+        patch.setattr(lines, "columns_of", lambda *_: None)
+        assert at_once == fields(path, block) == fields(path, 1 << 20)
+
+
+def test_a_line_of_delimiters_alone_takes_no_memory(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b"id,s,x\n7" + b"," * 30_000_000 + b"\n100,a,3\n")
+    tracemalloc.start()
+    assert fields(path, 1 << 20) == [("100", "a", "3")]
+    assert tracemalloc.get_traced_memory()[1] < 200_000_000
+    tracemalloc.stop()
+
+
 @tried(300)
 @given(
     st.lists(
@@ -191,6 +263,7 @@ JSON_LINES = {
     "deep": b'{"id":7,"s":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     "deep and open": b'{"id":7,"s":' + b"[" * 100_000,
     "long": b'{"id":7,"s":"' + b"z" * 20_000_000 + b'","x":3}',
+    "many values": b'{"id":7,"s":[' + b"1," * 8_000_000 + b'1],"x":3}',
     "twice": b'{"id":7,"id":7,"s":"a","s":3}',
     "other types": b'{"id":7,"s":{"a":[1]},"x":"no"}',
     "huge number": b'{"id":7,"x":1e99999}',

@@ -74,8 +74,8 @@ def _outside_quotes(
     if not (begins | (before == quote)).all() or not ends.all():
         return None
     keep[opening[begins]] = keep[closing] = False
-    separating: npt.NDArray[np.int64] = places[~is_quote & ~inside]
-    return separating
+    separators: npt.NDArray[np.int64] = places[~is_quote & ~inside]
+    return separators
 
 
 def _between(

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import csv
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sfumato.engines.duckdb.blocks import columns_of, lines_of
 
 # A line beyond is dropped; a quote that does not end within these lines is taken for none.
-MOST_BYTES, MOST_QUOTED = 1 << 26, 1 << 20
+MOST_BYTES, MOST_QUOTED = 1 << 24, 1 << 20
+# DuckDB takes up to nine times a line's bytes for each column that is read of it.
+MOST_JSON = 1 << 20
 _FIRST, _BLOCK, _RECORDS = 1 << 16, 1 << 20, 1 << 16
 
 
@@ -42,7 +45,7 @@ class Csv:
     def first(self, path: str) -> list[str]:
         """Return the fields of a file's first record, as text; none where there is none."""
         lines = islice(chain.from_iterable(block.split(b"\n") for block in _blocks(path)), self.skipped, None)
-        records = _Records(lines, self.delimiter, self.quote)
+        records = _Records(lines, self.delimiter, self.quote, lambda _: True)
         (record,) = next(records.of(next(records.blocks, b"")))
         return [_valid(field) or "" for field in self._fields(record, len(record) + 1) or ()]
 
@@ -56,7 +59,11 @@ class Csv:
         """
         places = [columns.index(name) for name in wanted]
         left, first = self.skipped, self.header
-        records = _Records(_blocks(path), self.delimiter, self.quote)
+
+        def fits(record: str) -> bool:
+            return len(self._fields(record.removesuffix("\r"), len(columns)) or ()) == len(columns)
+
+        records = _Records(_blocks(path), self.delimiter, self.quote, fits)
         for block in records.blocks:
             arrays = None
             if not left and not first:
@@ -111,9 +118,12 @@ class Csv:
 
 
 def json_lines(path: str) -> Iterator[pa.RecordBatch]:
-    """Yield the lines of a file in one column, `line`; a line that is not UTF-8 is NULL."""
+    """Yield the lines of a file in one column, `line`; one that is too long, or not UTF-8, is NULL."""
     for block in _blocks(path):
-        yield pa.RecordBatch.from_arrays([lines_of(block)], ["line"])
+        column = lines_of(block)
+        if len(block) > MOST_JSON:
+            column = pc.if_else(pc.less_equal(pc.binary_length(column), MOST_JSON), column, None)
+        yield pa.RecordBatch.from_arrays([column], ["line"])
 
 
 def first_line(path: str) -> str:
@@ -173,12 +183,15 @@ class _Records:
     """Joins lines to records while a quote is open.
 
     A quote opens where a field begins, and closes where it ends. One that closes elsewhere, or nowhere near,
-    was not meant as one: its line is no record, and the lines that were looked at are read again.
+    or in a record of too few or too many fields, was not meant as one: its line is no record, and the lines
+    that were looked at are read again.
     """
 
-    def __init__(self, blocks: Iterable[bytes], delimiter: str, quote: str) -> None:
+    def __init__(
+        self, blocks: Iterable[bytes], delimiter: str, quote: str, fits: Callable[[str], bool]
+    ) -> None:
         self.blocks, self._delimiter, self._quote = iter(blocks), delimiter, quote
-        self._lines: deque[str] = deque()
+        self._fits, self._lines = fits, deque[str]()
 
     def of(self, block: bytes) -> Iterator[list[str]]:
         """Yield the records of a block that was taken, and of those that its last record reaches into."""
@@ -207,9 +220,9 @@ class _Records:
             parts.append(self._lines.popleft())
             size += len(parts[-1]) + 1
             still = self._open(parts[-1], True)
-            if still is False:
+            if still is False and self._fits("\n".join(parts)):
                 return "\n".join(parts)
-            if still is None:
+            if not still:
                 break
         self._lines.extendleft(reversed(parts[1:]))
         return None
