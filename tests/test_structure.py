@@ -40,6 +40,7 @@ BELOW = {
         "errors",
         "exact",
         "ownership",
+        "files",
         "noise",
         "framework",
         "budget",
