@@ -424,7 +424,7 @@ def test_the_noise_is_there_and_of_its_size(seeded):
 
 def test_errors_come_from_the_question_and_the_design_alone():
     cases = [
-        ({"population": {"E": 4421, "M": 1018}}, QueryError, r"nothing of the strata \['H'\]"),
+        ({"population": {"E": 4421, "M": 1018}}, QueryError, r"nothing of strata that are in the table; it has \['E', 'M'\]"),
         ({"population": SIZES | {"X": 9}}, QueryError, r"nobody was asked in the strata \['X'\]"),
         (
             {"population": SIZES | {"H": 49}},
