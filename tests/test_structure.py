@@ -41,6 +41,7 @@ BELOW = {
         "exact",
         "files",
         "ownership",
+        "files",
         "noise",
         "framework",
         "budget",

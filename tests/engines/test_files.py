@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -451,6 +452,13 @@ def test_nothing_else_is_swept(folder):
     spill.sweep()
     assert before - {p.name for p in folder.iterdir()} == {dead.name}
     assert (folder / "kept" / "file").exists()
+
+
+def test_a_folder_of_temporary_files_that_is_gone_is_no_error_at_the_end(folder):
+    spill.ready()
+    shutil.rmtree(folder)
+    spill._remove()
+    folder.mkdir()
 
 
 def test_folders_of_others_are_not_swept(folder, monkeypatch):

@@ -7,10 +7,12 @@ import os
 import pickle
 import threading
 
+import duckdb
 import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.engines.duckdb.sources import open_source
 from sfumato.errors import BudgetError, RefusalError, SfumatoError
 from sfumato.query import output
 from sfumato.query import release as releases
@@ -166,6 +168,29 @@ def test_attributes_that_moved_draw_nothing():
     mine = shown(asked)
     vars(other).update(vars(asked))
     assert shown(other) == mine
+
+
+class Interrupted:
+    """A cursor; a key is pressed when it has put the rows in."""
+
+    def __init__(self, cursor):
+        self.cursor, self.register = cursor, cursor.register
+
+    def execute(self, text):
+        done = self.cursor.execute(text)
+        if text.startswith("INSERT"):
+            done.fetchall()
+            raise KeyboardInterrupt
+        return done
+
+
+def test_rows_of_a_relation_come_once_however_often_it_is_begun():
+    source = open_source(duckdb.sql("SELECT i AS id FROM range(10) t(i)"))
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            source.load(Interrupted(source.cursor()), ["id"])
+    source.load(source.cursor(), ["id"])
+    assert source.cursor().sql(f"SELECT count(*) FROM {source.relation}").fetchall() == [(10,)]
 
 
 @pytest.mark.parametrize("duplicate", COPIES[1:])

@@ -424,11 +424,7 @@ def test_the_noise_is_there_and_of_its_size(seeded):
 
 def test_errors_come_from_the_question_and_the_design_alone():
     cases = [
-        (
-            {"population": {"E": 4421, "M": 1018}},
-            QueryError,
-            "says nothing of strata that are in the table; it has ",
-        ),
+        ({"population": {"E": 4421, "M": 1018}}, QueryError, r"nothing of strata that are in the table"),
         ({"population": SIZES | {"X": 9}}, QueryError, r"nobody was asked in the strata \['X'\]"),
         (
             {"population": SIZES | {"H": 49}},
@@ -465,7 +461,7 @@ def test_errors_come_from_the_question_and_the_design_alone():
     one = {"stype": ["E", "E", "M"], "award": [True] * 3}
     with pytest.raises(ParameterError, match=r"sample_sizes\['M'\] is 1, but must be at least 2"):
         ask(one, yes=True, population={"E": 10, "M": 10})
-    with pytest.raises(QueryError, match="says nothing of strata that are in the table"):
+    with pytest.raises(QueryError, match=r"nothing of strata that are in the table"):
         ask({"stype": ["E", "E", None], "award": [True] * 3}, yes=True, population={"E": 10})
     with pytest.raises(EngineError, match="'stype' has 200 rows, but 'award' has 3"):
         ask(ROWS | {"award": [True] * 3}, yes=True)

@@ -273,6 +273,8 @@ def _open_relation(relation: duckdb.DuckDBPyRelation) -> Source:
         )
         cursor.register("relation_rows", pa.RecordBatchReader.from_batches(batches.schema, typed))
         rows = within_types("relation_rows", kinds)
+        # Interrupted once they were there, and not yet said to be, all rows would come a second time.
+        cursor.execute(f"TRUNCATE {ROWS}")
         cursor.execute(f"INSERT INTO {ROWS} FROM {rows}").fetchall()
         loaded.append(True)
 

@@ -106,8 +106,11 @@ def sweep() -> None:
     """Remove what processes of this user that are dead left behind."""
     if fcntl is None:  # pragma: no cover
         return
-    with os.scandir(_inside or tempfile.gettempdir()) as entries:
-        left = [entry.path for entry in entries if entry.name.startswith(LOCKED)]
+    try:
+        with os.scandir(_inside or tempfile.gettempdir()) as entries:
+            left = [entry.path for entry in entries if entry.name.startswith(LOCKED)]
+    except FileNotFoundError:  # the folder of temporary files went before its process
+        return
     for path in left:
         try:
             opened = os.open(path, _FOLDER)
