@@ -41,7 +41,6 @@ BELOW = {
         "exact",
         "files",
         "ownership",
-        "files",
         "noise",
         "framework",
         "budget",
