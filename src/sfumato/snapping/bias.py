@@ -17,10 +17,8 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Any
 
-import gmpy2
-
-from sfumato.noise.standard import nearest
 from sfumato.snapping.parameters import Parameters
+from sfumato.snapping.steps import InSteps, fraction
 
 
 def bias_bound(found: Parameters, value: Fraction) -> Fraction:
@@ -61,17 +59,15 @@ def _roundings(found: Parameters) -> Fraction:
     return 8 * found.eta * (1 + found.bound * found.epsilon_prime)
 
 
-class _Cell:
+class _Cell(InSteps):
     """The bias of values a with nearest point k0: (k0 - a) + P exp((a - k0)/s) - Q exp((k0 - a)/s)."""
 
     def __init__(self, found: Parameters, k0: int) -> None:
-        bits = 2 * found.precision + 64
-        self._k0, self._context = k0, nearest(bits)
+        super().__init__(found)
+        self._k0 = k0
         context = self._context
         bound = found.bound / found.step
         n = ceil(bound)
-        # 1 / s, at most 2.
-        self._rate = found.epsilon_prime * found.step
         half = self._exp(Fraction(1, 2))
         whole = context.sub(1, self._exp(Fraction(1)))
         cut = bound - n + 1
@@ -89,7 +85,7 @@ class _Cell:
         context, offset = self._context, a - self._k0
         up = context.mul(self._up, self._exp(-offset))
         down = context.mul(self._down, self._exp(offset))
-        return _fraction(context.sub(up, down)) - offset
+        return fraction(context.sub(up, down)) - offset
 
     def stationary(self) -> list[Fraction]:
         """Return where the derivative is zero, nearly: P y^2 - s y + Q = 0 for y = exp((a - k0) / s)."""
@@ -100,20 +96,7 @@ class _Cell:
         root = context.sqrt(square)
         tops = (context.sub(s, root), context.add(s, root))
         return [
-            self._k0 + _fraction(context.mul(s, context.log(context.div(top, context.mul(2, self._up)))))
+            self._k0 + fraction(context.mul(s, context.log(context.div(top, context.mul(2, self._up)))))
             for top in tops
             if top > 0
         ]
-
-    def _exp(self, x: Fraction) -> Any:
-        """exp(-x / s)."""
-        context = self._context
-        return context.exp(context.minus(self._real(x * self._rate)))
-
-    def _real(self, x: Fraction) -> Any:
-        with gmpy2.context(self._context):
-            return gmpy2.mpfr(gmpy2.mpq(x.numerator, x.denominator))
-
-
-def _fraction(x: Any) -> Fraction:
-    return Fraction(*(int(i) for i in x.as_integer_ratio()))

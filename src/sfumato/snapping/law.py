@@ -16,17 +16,17 @@ import gmpy2
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, round_up, whole_number
-from sfumato.noise.standard import nearest
 from sfumato.snapping.accuracy import probability
 from sfumato.snapping.bias import signed_bias
 from sfumato.snapping.parameters import Parameters
+from sfumato.snapping.steps import InSteps, fraction
 
 # Below 2^-5000 only the size of a chance matters.
 _tiny_bits = 5000
 _tiny = gmpy2.mpfr(2) ** -_tiny_bits
 
 
-class SnappedLaw:
+class SnappedLaw(InSteps):
     """The law of one release, if the statistic were `guess`; made by `SnappingMechanism.law`.
 
     Everything is in the statistic's unit. Chances of errors and accuracies are rounded up, and cover the
@@ -42,6 +42,7 @@ class SnappedLaw:
     """
 
     def __init__(self, found: Parameters, guess: Fraction) -> None:
+        super().__init__(found)
         self.guess, self._found = guess, found
         value = (guess - found.center) / found.sensitivity
         self._value = value
@@ -49,9 +50,8 @@ class SnappedLaw:
         # All that follows is in steps.
         self._from = value / found.step
         self._a = min(max(value, -found.reach), found.reach) / found.step
-        self._rate, self._bound = found.epsilon_prime * found.step, found.bound / found.step
+        self._bound = found.bound / found.step
         self._last = ceil(self._bound)
-        self._context = nearest(2 * found.precision + 64)
 
     def __repr__(self) -> str:
         return f"<law of a release at {float(self.guess):g}>"
@@ -209,7 +209,7 @@ class SnappedLaw:
         near = min(floor(self._a + Fraction(1, 2)), self._last - 1)
         up = self._squares(self._a - near, self._last - 1 - near)
         down = self._squares(near - self._a, self._last - 1 + near)
-        return (self._a - near) ** 2 + _fraction(self._context.add(up, down))
+        return (self._a - near) ** 2 + fraction(self._context.add(up, down))
 
     def _squares(self, offset: Fraction, inner: int) -> Any:
         """Add up (2 j - 1 - 2 offset) T(j - 1/2 - offset) for j up to `inner`, and the outermost step.
@@ -233,20 +233,7 @@ class SnappedLaw:
         outermost = context.mul(self._real(step), self._tail(inner + Fraction(1, 2) - offset))
         return context.add(inner_sum, outermost)
 
-    def _exp(self, x: Fraction) -> Any:
-        """exp(-rate x)."""
-        context = self._context
-        return context.exp(context.minus(self._real(x * self._rate)))
-
-    def _real(self, x: Fraction) -> Any:
-        with gmpy2.context(self._context):
-            return gmpy2.mpfr(gmpy2.mpq(x.numerator, x.denominator))
-
 
 def _at_most(chance: Any) -> Fraction:
     """Return a chance, or a bound of one that is written more shortly than its digits."""
-    return _fraction(chance) if chance > _tiny else Fraction(1, 2**_tiny_bits)
-
-
-def _fraction(x: Any) -> Fraction:
-    return Fraction(*(int(i) for i in x.as_integer_ratio()))
+    return fraction(chance) if chance > _tiny else Fraction(1, 2**_tiny_bits)
