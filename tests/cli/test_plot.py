@@ -10,7 +10,7 @@ import pytest
 import sfumato as sf
 from sfumato.cli.plot import MOST_GROUPS, MOST_PANELS, _Chart, _figure, _plain_style, _Series, bar_chart
 from sfumato.errors import ParameterError
-from sfumato.query.statistics import Estimate
+from sfumato.query.estimates import CountEstimate, MeanEstimate, SumEstimate, VarianceEstimate
 
 from .conftest import question
 
@@ -73,7 +73,9 @@ def test_bars_are_as_high_as_the_numbers(release):
     [("count", 3.0, 0, 13), ("sum", 3.0, -7, 13), ("mean", 3.0, 1, 5), ("variance", 3.0, 0, 5), ("count", -2.0, -2, 8)],
 )  # fmt: skip
 def test_error_bars_end_where_nothing_can_be(kind, value, low, high):
-    series = _Series.of("x", Estimate("x", kind, lower=1.0, upper=5.0), [value], [10.0])
+    kinds = (CountEstimate, SumEstimate, MeanEstimate, VarianceEstimate)
+    (estimate,) = (made("x", lower=1.0, upper=5.0) for made in kinds if made.kind == kind)
+    series = _Series.of("x", estimate, [value], [10.0])
     assert (series.low, series.high) == ([low], [high])
 
 

@@ -101,7 +101,7 @@ def on_duckdb(folder: str) -> Opener:
 class StagedEngine:
     """The stages without a cluster: rows in random parts, some of them put together on the way."""
 
-    name = "stages"
+    name, files = "stages", ()
 
     def __init__(self, rows: pa.Table) -> None:
         self._rows, self._local = rows, DuckDBEngine.open(rows.schema.empty_table())
@@ -109,7 +109,7 @@ class StagedEngine:
         self._random = random.Random(rows.num_rows)
 
     def release(self, plan, *, confidence=None, unsafe_words=None) -> Release:
-        return Release(plan, unsafe_words=unsafe_words)
+        return Release(plan, self, confidence=confidence, unsafe_words=unsafe_words)
 
     def statistics(self, query, batch_rows: int) -> Iterator[pa.RecordBatch]:
         chance, read = self._random, self._local.reads(query)
@@ -207,8 +207,8 @@ class Collected(Release):
     """A release whose noise is drawn by Spark's workers, as a table on the driver: for tests alone."""
 
     def __init__(self, engine, plan, unsafe_words=None) -> None:
-        super().__init__(plan, unsafe_words)
-        self.engine, self.work = engine, engine.work(plan)
+        super().__init__(plan, engine, unsafe_words=unsafe_words)
+        self.work = engine.work(plan)
         if unsafe_words is not None:
             self.work = replace(self.work, secret=unsafe_words.take(4).tobytes())
 
@@ -220,7 +220,7 @@ class Collected(Release):
         task = NoisyParts(self.work)
         cloudpickle.register_pickle_by_value(__import__(NoisyParts.__module__, fromlist=["tests"]))
         parts = self.engine._groups(self.work.stages).mapInArrow(shipped(task), "data binary")
-        yield in_order([pickle.loads(row.data) for row in parts.collect()], self.plan.question.table.keys)
+        yield in_order([pickle.loads(row.data) for row in parts.collect()], self.plan.query.keys)
 
 
 def in_order(batches: list[NoisyBatch], keys: Sequence[str]) -> NoisyBatch:
@@ -305,7 +305,7 @@ class CollectedOnBeam(Collected):
             return list(work.noisy(shard, parts))
 
         batches = results_on_beam(lambda p: self.engine.parts(p, work.stages) | beam.FlatMapTuple(noisy))
-        yield in_order(batches, self.plan.question.table.keys)
+        yield in_order(batches, self.plan.query.keys)
 
 
 def batches_of(path: str) -> list[pa.RecordBatch | pa.Table]:

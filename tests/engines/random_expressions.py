@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from sfumato.engines.duckdb.expressions.total import FORMS
-from sfumato.query.engine import Column, Kind
+from sfumato.query.schema import Column, Kind
 
 AWKWARD = {
     "bo": ("BOOLEAN", ["true", "false", None]),

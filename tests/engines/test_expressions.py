@@ -18,7 +18,7 @@ from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.expressions import judged
 from sfumato.engines.duckdb.expressions.judge import Judged
 from sfumato.errors import QueryError, SfumatoError
-from sfumato.query.engine import Column, Kind
+from sfumato.query.schema import Column, Kind
 from sfumato.query.table import Table
 
 from .random_expressions import AWKWARD, LOCAL, NAMES, SCHEMA, expression, rows, signatures

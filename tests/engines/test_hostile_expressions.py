@@ -9,7 +9,7 @@ import pytest
 import sfumato as sf
 from sfumato.engines.duckdb.expressions import LONGEST, judged
 from sfumato.errors import ColumnError, QueryError
-from sfumato.query.engine import Column, Kind
+from sfumato.query.schema import Column, Kind
 from sfumato.query.table import Table
 
 

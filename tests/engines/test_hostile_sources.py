@@ -31,7 +31,8 @@ from sfumato.engines.duckdb import lines
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.sources import open_source
 from sfumato.errors import ColumnError, EngineError, QueryError, SfumatoError
-from sfumato.query.engine import Derive, ExactQuery, Filter
+from sfumato.query.exact import ExactQuery
+from sfumato.query.schema import Derive, Filter
 from sfumato.transformations import Count, CountUnits
 
 TYPES = {"id": "BIGINT", "s": "VARCHAR", "x": "DOUBLE"}

@@ -114,7 +114,7 @@ def size(norm: Norm, moved: dict[Any, int], scales: dict[str, Fraction], statist
     parts = [
         abs(Fraction(by) / scales[name if isinstance(name, str) else name[0]])
         for name, by in moved.items()
-        if (name if isinstance(name, str) else name[0]) in statistic.coordinates
+        if (name if isinstance(name, str) else name[0]) in statistic.names
     ]
     return sum((p if norm is Norm.L1 else p * p for p in parts), Fraction(0))
 
@@ -126,14 +126,14 @@ def violations(plan: Plan, changed: dict[Any, dict[Any, int]], groups: int) -> l
     total = Fraction(0)
     for key, moved in changed.items():
         for statistic in plan.requirements.statistics:
-            for name, largest in zip(statistic.coordinates, statistic.largest, strict=True):
+            for name, largest in zip(statistic.names, statistic.body.largest, strict=True):
                 by = max((abs(b) for n, b in moved.items() if n == name or n[0] == name), default=0)
                 if by > largest:
                     broken.append(f"{name} moved by {by} > {largest} in {key}")
             joint = size(norm, moved, scales, statistic)
             total += joint
-            if joint > statistic.sensitivity(norm, [scales[c] for c in statistic.coordinates]):
-                broken.append(f"{statistic.coordinates} moved by {float(joint)} jointly in {key}")
+            if joint > statistic.body.size(norm, [scales[c] for c in statistic.names]):
+                broken.append(f"{statistic.names} moved by {float(joint)} jointly in {key}")
     chain = bound_groups(groups) >> per_group(
         plan.requirements.statistics, norm, list(scales.values()), groups
     )
@@ -221,7 +221,7 @@ def test_planted_defects_are_seen(engine, defect):
     loose = question.bound(**limits[defect])
     ran = loose.agg(u=sf.count_units(), n=sf.count(), s=sf.sum("n", lower=0, upper=upper))
     plan, run = asked.plan(epsilon=1, delta=1e-6), ran.plan(epsilon=1, delta=1e-6)
-    renamed = {c: c for s in run.requirements.statistics for c in s.coordinates}
+    renamed = {c: c for s in run.requirements.statistics for c in s.names}
     renamed |= {c: c.replace("[0,400]", "[0,30]") for c in renamed}
 
     def numbers(opened) -> dict[Any, dict[Any, int]]:

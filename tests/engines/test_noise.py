@@ -81,10 +81,10 @@ def public(engine, units=40):
 @pytest.fixture
 def everybody(monkeypatch):
     """Plans for 5 groups a unit, run without that limit: the noise alone is judged here."""
-    from sfumato.query.table import Question
+    from sfumato.query.question import Query
 
-    honest = Question.exact
-    monkeypatch.setattr(Question, "exact", lambda self: replace(honest(self), groups=GROUPS))
+    honest = Query.exact
+    monkeypatch.setattr(Query, "exact", lambda self, s: replace(honest(self, s), groups=GROUPS))
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])

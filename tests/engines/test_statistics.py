@@ -18,13 +18,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
-from sfumato.query.engine import Derive, ExactQuery, Filter
+from sfumato.query.exact import ExactQuery
+from sfumato.query.schema import Derive, Filter
 from sfumato.transformations import (
     Count,
     CountUnits,
     Grid,
     Moments,
-    Norm,
     QuantileTree,
     Row,
     Statistic,
@@ -239,7 +239,7 @@ def evaluated(engine, query: ExactQuery, batch_rows: int = 1000) -> Result:
     assert batches, "at least one batch"
     order = []
     for batch in batches:
-        coordinates = [c for s in query.statistics for c in s.coordinates]
+        coordinates = [c for s in query.statistics for c in s.names]
         assert batch.schema.names == [*query.keys, *coordinates] or sorted(batch.schema.names) == sorted(
             [*query.keys, *coordinates]
         )
@@ -279,9 +279,8 @@ def sort_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def definition(case: Case) -> Result:
     """The framework's answer, where no unit is in more groups than it may be."""
-    scales = [Fraction(1)] * sum(len(s.coordinates) for s in case.statistics)
     chain = bound_groups(case.groups, order=lambda unit, key: 0) >> per_group(
-        case.statistics, Norm.L1, scales, case.groups
+        case.statistics, groups=case.groups
     )
     answer = {key: {name: n for name, n in total.items() if n} for key, total in chain(case.rows).items()}
     return answer if case.keys else {(): answer.get((), {})}

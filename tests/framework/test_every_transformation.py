@@ -92,8 +92,8 @@ def cases() -> Iterator[tuple[str, Any, Transformation]]:
     limited = t.per_group([t.Count(5)], t.Norm.L1, [Fraction(5)], 2, rows=5)
     yield "per_group after bound_rows", 2, t.bound_groups(2, domain=ROWS) >> t.bound_rows(5, 2) >> limited
     for norm, statistic in product(t.Norm, STATISTICS):
-        both = t.bound_groups(2, domain=ROWS) >> t.per_group([statistic], norm, statistic.shares(norm), 2)
-        yield f"per_group {norm.name} {statistic.coordinates[0]}", 2, both
+        both = t.bound_groups(2, domain=ROWS) >> t.per_group([statistic], norm, statistic.body.split(norm), 2)
+        yield f"per_group {norm.name} {statistic.names[0]}", 2, both
 
 
 CASES = {name: (d_in, made) for name, d_in, made in cases()}

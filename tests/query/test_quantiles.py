@@ -8,9 +8,9 @@ import pytest
 
 import sfumato as sf
 from sfumato.noise import Gaussian, Laplace, SeededWords
-from sfumato.query.estimates import NoisyNumbers
+from sfumato.query.estimates import QuantileEstimate
+from sfumato.query.numbers import NoisyNumbers
 from sfumato.query.quantiles import PROFILE, LeafCounts, noisy_tree
-from sfumato.query.statistics import Estimate
 from sfumato.transformations import QuantileTree
 from sfumato.transformations.statistics.quantile_tree import LEAVES
 
@@ -111,9 +111,9 @@ def test_bars_hold_the_exact_quantiles(data, law):
         found = noisy_tree(counts, law, ranks, SeededWords(n))
         numbers = NoisyNumbers({}, {"t": found}, {"t": law}, {"t": Fraction(1, STEPS)})
         for rank in ranks:
-            asked = Estimate("q", "quantile", total="t", upper=upper, rank=rank)
-            shown = numbers.output(asked).to_numpy()
-            bar = numbers.half_width(asked, 0.95)
+            asked = QuantileEstimate("q", total="t", upper=upper, rank=rank)
+            shown = asked.output(numbers).to_numpy()
+            bar = asked.half_width(numbers, 0.95)
             # The exact quantile: no more than the rank's share lies below it, no less up to it.
             low = rows[:, max(int(np.ceil(Fraction(rank) * n)) - 1, 0)]
             high = rows[:, min(int(np.floor(Fraction(rank) * n)), n - 1)]

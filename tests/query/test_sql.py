@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query import aggregates as sf
-from sfumato.query.engine import Column, Derive, ExactQuery, Filter, Kind, Schema, Step
+from sfumato.query.exact import ExactQuery
+from sfumato.query.schema import Column, Derive, Filter, Kind, Schema, Step
 from sfumato.query.sql import SqlQuery, parse
 from sfumato.query.sql.vocabulary import NOT_PRIVATE, PRIVATE
 from sfumato.query.table import Question, Table

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sfumato.errors import ParameterError
+from sfumato.framework.bodies import Body, Segment, weighted
 from sfumato.transformations import (
     Count,
     CountUnits,
@@ -20,8 +21,8 @@ from sfumato.transformations import (
     UnitSum,
     ValueGrid,
 )
-from sfumato.transformations.statistics.quantile_tree import HEIGHT, LEAVES
-from sfumato.transformations.statistics.statistic import weighted
+from sfumato.transformations.statistics.moments import MomentsBody
+from sfumato.transformations.statistics.quantile_tree import HEIGHT, LEAVES, TreeBody
 
 NORMS = [Norm.L1, Norm.L2]
 
@@ -37,7 +38,7 @@ def size(statistic: Statistic, added: dict[Any, int], norm: Norm, scales: Sequen
     """The weighted size of one contribution; of a tree, over all nodes that carry noise."""
     if isinstance(statistic, QuantileTree):
         return weighted(norm, list(added.values()), [scales[0]] * len(added))
-    return weighted(norm, [added.get(c, 0) for c in statistic.coordinates], scales)
+    return weighted(norm, [added.get(c, 0) for c in statistic.names], scales)
 
 
 def reach(
@@ -49,23 +50,23 @@ def reach(
 def understates(statistic: Statistic, values: Sequence[Any], most_rows: int) -> bool:
     """Whether some unit does more than is claimed: in one coordinate, or jointly, in either norm."""
     found = list(contributions(statistic, values, most_rows))
-    for index, coordinate in enumerate(statistic.coordinates):
+    for index, coordinate in enumerate(statistic.names):
         if isinstance(statistic, QuantileTree):
             top = max(w for a in found for w in a.values())
         else:
             top = max(abs(a.get(coordinate, 0)) for a in found)
-        if top > statistic.largest[index]:
+        if top > statistic.body.largest[index]:
             return True
     for norm in NORMS:
         for scales in some_scales(statistic, norm):
-            if max(size(statistic, a, norm, scales) for a in found) > statistic.sensitivity(norm, scales):
+            if max(size(statistic, a, norm, scales) for a in found) > statistic.body.size(norm, scales):
                 return True
     return False
 
 
 def some_scales(statistic: Statistic, norm: Norm) -> list[list[Fraction]]:
     """The shares that plans use, at two multipliers, and lopsided ones."""
-    shares = list(statistic.shares(norm))
+    shares = list(statistic.body.split(norm))
     if isinstance(statistic, QuantileTree):
         return [shares]
     lopsided = [[s * (1 + 7 * (i == j)) / 3 for i, s in enumerate(shares)] for j in range(len(shares))]
@@ -129,12 +130,12 @@ def test_moments_attain_what_they_claim(norm, bits, rows):
     share = {Norm.L1: Fraction(23, 32), Norm.L2: Fraction(5, 8)}[norm]
     centre = 0 if bits is None else int(share * plain.largest_square)
     statistic = Moments("x", "x", rows, grid, True, -3, bits, centre)
-    scales = statistic.shares(norm)
+    scales = statistic.body.split(norm)
     values = [None, *(Fraction(v, 4) for v in range(grid.lower, grid.upper + 1))]
     attained = max(
         size(statistic, dict(statistic.contribution([{"x": v}] * rows)), norm, scales) for v in values
     )
-    claimed = statistic.sensitivity(norm, scales)
+    claimed = statistic.body.size(norm, scales)
     assert Fraction(97, 100) * claimed <= attained <= claimed
     if bits is not None:  # the shift makes the middle and the ends weigh the same: 25/16, as designed
         assert abs(float(claimed) - 25 / 16) < 0.01
@@ -146,17 +147,17 @@ def test_missing_values_cost_nothing(norm):
     for bits in (None, 0):
         without = Moments("x", "x", 2, grid, True, None, bits, 0 if bits is None else 6250)
         with_absent = Moments("x", "x", 2, grid, True, -1, bits, 0 if bits is None else 6250)
-        one = without.sensitivity(norm, without.shares(norm))
-        other = with_absent.sensitivity(norm, with_absent.shares(norm))
+        one = without.body.size(norm, without.body.split(norm))
+        other = with_absent.body.size(norm, with_absent.body.split(norm))
         assert other <= one * Fraction(101, 100)
 
 
-class TooNarrow(Moments):
+class TooNarrow(MomentsBody):
     """The whole range of squares, where the largest distance from the centre was meant."""
 
-    def _with_value(self, norm: Norm, sum_scale: Fraction, square_scale: Fraction | None) -> Fraction:
+    def with_value(self, norm: Norm, sum_scale: Fraction, square_scale: Fraction | None) -> Fraction:
         if square_scale is None:
-            return super()._with_value(norm, sum_scale, square_scale)
+            return super().with_value(norm, sum_scale, square_scale)
         return weighted(norm, [self.reach, Fraction(self.largest_square, 2)], [sum_scale, square_scale])
 
 
@@ -168,80 +169,96 @@ class FromTheMiddle(Moments):
         return self.grid.half_range
 
 
-class OneRow(Moments):
+class OneRow(MomentsBody):
     """Sensitivity of one row where more are allowed."""
 
-    def sensitivity(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        return super().sensitivity(norm, scales) / (self.rows if norm is Norm.L1 else self.rows**2)
+    def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
+        return super().size(norm, scales) / (self.rows if norm is Norm.L1 else self.rows**2)
 
 
-class NoSlack(Moments):
+class NoSlack(MomentsBody):
     """The half step by which a coarsened square can lie off is forgotten."""
 
-    def _with_value(self, norm: Norm, sum_scale: Fraction, square_scale: Fraction | None) -> Fraction:
+    def with_value(self, norm: Norm, sum_scale: Fraction, square_scale: Fraction | None) -> Fraction:
         if square_scale is None:
-            return super()._with_value(norm, sum_scale, square_scale)
-        smooth = Fraction(self.grid.half_range**2, 1 << (self.square_bits or 0))
-        parts = [
-            weighted(
-                norm,
-                [x, Fraction(x * x, 1 << (self.square_bits or 0)) - self.square_centre],
-                [sum_scale, square_scale],
-            )
+            return super().with_value(norm, sum_scale, square_scale)
+        unit = 1 << (self.square_bits or 0)
+        return max(
+            weighted(norm, [x, Fraction(x * x, unit) - self.square_centre], [sum_scale, square_scale])
             for x in (0, self.reach)
-        ]
-        assert smooth >= 0
-        return max(parts)
+        )
 
 
-class AbsentAtHalf(Moments):
+class AbsentAtHalf(MomentsBody):
     """A missing value is taken to weigh half of what it does."""
 
-    def sensitivity(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        index = (
-            [c.endswith(".absent") for c in self.coordinates].index(True)
-            if self.absent_exponent is not None
-            else -1
-        )
-        moved = [s * (4 if i == index else 1) for i, s in enumerate(scales)]
-        return super().sensitivity(norm, moved)
+    def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
+        moved = [s * (4 if n.endswith(".absent") else 1) for n, s in zip(self.names, scales, strict=True)]
+        return super().size(norm, moved)
 
 
 class WideSum(UnitSum):
     """|upper - lower| is right only for bounds around the centre."""
 
     @property
-    def largest(self) -> tuple[Fraction, ...]:
-        return (Fraction(abs(self.upper - self.lower), 2),)
+    def body(self) -> Body:
+        return Segment(self.names[0], Fraction(abs(self.upper - self.lower), 2))
 
 
-class ShortTree(QuantileTree):
+class ShortTree(TreeBody):
     """One level is forgotten."""
 
-    def sensitivity(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        return super().sensitivity(norm, scales) * Fraction(HEIGHT - 1, HEIGHT)
+    def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
+        return super().size(norm, scales) * Fraction(HEIGHT - 1, HEIGHT)
 
 
 class RowsAsUnits(Count):
     """People's noise on a count of rows."""
 
     @property
-    def largest(self) -> tuple[Fraction, ...]:
-        return (Fraction(1),)
+    def body(self) -> Body:
+        return Segment(self.names[0], Fraction(1))
+
+
+def with_body(kind: type[Statistic], wrong: type[Body]) -> type[Any]:
+    """A statistic that claims another body, with the parameters of its own."""
+
+    class Claiming(kind):  # type: ignore[misc, valid-type]
+        @property
+        def body(self) -> Body:
+            return wrong(**vars(super().body))
+
+    return Claiming
 
 
 PLANTED = {
     "squares' range halved": (
-        lambda: all_moments(ValueGrid(0, -3, 3), 1, TooNarrow),
+        lambda: all_moments(ValueGrid(0, -3, 3), 1, with_body(Moments, TooNarrow)),
         [None, *range(-3, 4)],
         1,
     ),
     "uncentred": (lambda: [FromTheMiddle("x", "x", 1, ValueGrid(0, 2, 8), False)], list(range(2, 9)), 1),
-    "one row for three": (lambda: [OneRow("x", "x", 3, ValueGrid(0, -2, 2), True)], [-2, 0, 2], 3),
-    "no slack": (lambda: all_moments(ValueGrid(0, -5, 5), 1, NoSlack), list(range(-5, 6)), 1),
-    "missing values": (lambda: all_moments(ValueGrid(0, -3, 3), 1, AbsentAtHalf), [None, 0, 3], 1),
+    "one row for three": (
+        lambda: [with_body(Moments, OneRow)("x", "x", 3, ValueGrid(0, -2, 2), True)],
+        [-2, 0, 2],
+        3,
+    ),
+    "no slack": (
+        lambda: all_moments(ValueGrid(0, -5, 5), 1, with_body(Moments, NoSlack)),
+        list(range(-5, 6)),
+        1,
+    ),
+    "missing values": (
+        lambda: all_moments(ValueGrid(0, -3, 3), 1, with_body(Moments, AbsentAtHalf)),
+        [None, 0, 3],
+        1,
+    ),
     "width of a sum": (lambda: [WideSum("x", "x", 0, 2, 7, True)], list(range(1, 9)), 1),
-    "a level of the tree": (lambda: [ShortTree("x", "x", 1, 0.0, 16.0, 0)], [0.5, 3.0], 1),
+    "a level of the tree": (
+        lambda: [with_body(QuantileTree, ShortTree)("x", "x", 1, 0.0, 16.0, 0)],
+        [0.5, 3.0],
+        1,
+    ),
     "people for rows": (lambda: [RowsAsUnits(3)], [1], 4),
 }
 
@@ -259,8 +276,8 @@ def test_sums_per_unit():
             values = [None, *range(lower - 2, upper + 3)]
             assert not understates(statistic, values, 2)
             for norm in NORMS:
-                scales = statistic.shares(norm)
-                assert reach(statistic, values, 1, norm, scales) == statistic.sensitivity(norm, scales) == 1
+                scales = statistic.body.split(norm)
+                assert reach(statistic, values, 1, norm, scales) == statistic.body.size(norm, scales) == 1
 
 
 def test_real_sums_per_unit_over_the_grid():
@@ -276,8 +293,8 @@ def test_counts(rows):
     for statistic in (Count(rows), Count(rows, "x"), Count(rows, "x", -3), CountUnits()):
         assert not understates(statistic, values, rows + 2)
         for norm in NORMS:
-            scales = statistic.shares(norm)
-            assert reach(statistic, values, rows, norm, scales) == statistic.sensitivity(norm, scales) == 1
+            scales = statistic.body.split(norm)
+            assert reach(statistic, values, rows, norm, scales) == statistic.body.size(norm, scales) == 1
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3])
@@ -288,8 +305,8 @@ def test_trees(rows, exponent):
     values = [None, 0.5, 1.5, 16.5, 4096.5, 65535.5, float("inf"), float("-inf")]
     assert not understates(statistic, values, rows + 2)
     for norm in NORMS:
-        scales = statistic.shares(norm)
-        claimed = statistic.sensitivity(norm, scales)
+        scales = statistic.body.split(norm)
+        claimed = statistic.body.size(norm, scales)
         assert reach(statistic, values, rows, norm, scales) == claimed
         assert Fraction(99, 100) < claimed <= 1
 
@@ -305,8 +322,8 @@ def test_the_most_that_a_million_rows_do():
     ):
         added = dict(statistic.contribution(rows))
         for norm in NORMS:
-            scales = statistic.shares(norm)
-            assert size(statistic, added, norm, scales) <= statistic.sensitivity(norm, scales)
+            scales = statistic.body.split(norm)
+            assert size(statistic, added, norm, scales) <= statistic.body.size(norm, scales)
 
 
 def test_bounds_of_a_grid_are_kept():

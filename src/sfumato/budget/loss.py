@@ -94,6 +94,20 @@ class Loss:
             failure=self.failure + other.failure,
         )
 
+    def noisier(self, multiplier: Fraction) -> Loss:
+        """Return the loss of the same noises with scales so many times as large.
+
+        >>> Loss(gaussian=Fraction(1), laplace=((Fraction(1), 2),)).noisier(Fraction(2))
+        Loss(gaussian=Fraction(1, 4), laplace=((Fraction(1, 2), 2),), pure=None, approximate=(), ...)
+        """
+        return Loss(
+            gaussian=self.gaussian / multiplier**2,
+            laplace=tuple((rate / multiplier, count) for rate, count in self.laplace),
+            pure=None if self.pure is None else self.pure / multiplier,
+            approximate=tuple((epsilon / multiplier, delta, n) for epsilon, delta, n in self.approximate),
+            failure=self.failure,
+        )
+
     @property
     def basic_epsilon(self) -> Fraction:
         """The sum of all epsilons without the Gaussian noise: basic composition."""

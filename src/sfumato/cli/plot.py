@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from sfumato.query.aggregates import Aggregate
+    from sfumato.query.estimates import Estimate
     from sfumato.query.release import Release
-    from sfumato.query.statistics import Estimate
 
 FORMATS = (".png", ".svg")
 MOST_PANELS = 9
@@ -132,18 +132,18 @@ class _Chart:
 
     @classmethod
     def of(cls, release: Release, confidence: float, simultaneous: bool) -> _Chart:
-        from sfumato.query.table import names_of
+        from sfumato.query.aggregates import names_of
 
         widths = release.errors(confidence, simultaneous=simultaneous).slice(0, MOST_GROUPS)
         whole = release.to_arrow()
         table = whole.slice(0, MOST_GROUPS)
-        question = release.plan.question
-        keys = question.table.keys
+        query = release.plan.query
+        keys = query.keys
         columns = [table.column(i).to_pylist() for i in range(len(keys))]
         at = {name: i for i, name in enumerate(table.schema.names)}
         estimates = {e.name: e for e in release.plan.requirements.estimates}
         panels = []
-        for name, aggregate in question.aggregates[:MOST_PANELS]:
+        for name, aggregate in query.aggregates[:MOST_PANELS]:
             outputs = names_of(name, aggregate)
             series = [
                 _Series.of(
@@ -155,12 +155,12 @@ class _Chart:
                 for output in outputs
             ]
             title = name if len(outputs) > 1 else outputs[0]
-            panels.append(_Panel(title, _meaning(aggregate, question.table.steps), series))
+            panels.append(_Panel(title, _meaning(aggregate, query.steps), series))
         return cls(
             " · ".join(keys),
             [" · ".join(_label(v) for v in row) for row in zip(*columns, strict=True)] if keys else [""],
             panels,
-            _footer(release, whole.num_rows, len(question.aggregates), confidence, simultaneous),
+            _footer(release, whole.num_rows, len(query.aggregates), confidence, simultaneous),
         )
 
 
@@ -172,7 +172,7 @@ def _label(value: Any) -> str:
 
 def _meaning(aggregate: Aggregate, steps: Any) -> str:
     from sfumato.query import aggregates as a
-    from sfumato.query.engine import Derive
+    from sfumato.query.schema import Derive
 
     written = {s.name: s.expression for s in steps if isinstance(s, Derive)}
     column = getattr(aggregate, "column", None)
@@ -204,7 +204,7 @@ def _footer(release: Release, groups: int, asked: int, confidence: float, simult
     lines = [
         f"Error bars: {confidence * 100:g}%, {which}; what the noise may have changed, "
         "not what the bounds did.",
-        f"Spent: epsilon {epsilon:g}, delta {delta:g} for each {release.plan.question.table.unit}; "
+        f"Spent: epsilon {epsilon:g}, delta {delta:g} for each {release.plan.query.unit}; "
         f"{release.plan.noise.name.capitalize()} noise, by sfumato.",
     ]
     if groups > MOST_GROUPS:

@@ -46,7 +46,7 @@ def fraction_of(release: Release) -> Fraction:
 
     Asks the release, else its engine, for a method `progress`.
     """
-    for owner in (release, release.plan.question.table.engine):
+    for owner in (release, release.engine):
         told = getattr(owner, "progress", None)
         if callable(told):
             return told  # type: ignore[no-any-return]

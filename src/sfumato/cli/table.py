@@ -41,8 +41,8 @@ def print_table(
         numbers, widths: `release.to_arrow()` and `release.errors(confidence, ...)`.
         show: the most groups to print.
     """
-    question = release.plan.question
-    keys = len(question.table.keys)
+    query = release.plan.query
+    keys = len(query.keys)
     names = numbers.schema.names
     columns = {
         name: _cells(numbers.column(i).slice(0, show), widths.column(i).slice(0, show))

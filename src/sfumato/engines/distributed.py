@@ -10,7 +10,8 @@ from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.errors import ParameterError
 from sfumato.noise import Words
-from sfumato.query.engine import ExactQuery, Schema, Step
+from sfumato.query.exact import ExactQuery
+from sfumato.query.schema import Schema, Step
 
 
 class DistributedEngine:
@@ -24,6 +25,7 @@ class DistributedEngine:
     """
 
     name: str
+    files: tuple[str, ...] = ()  # which workers read, wherever they are
 
     def __init__(self, rows: pa.Schema, timezone: str | None = None) -> None:
         self._rows = rows

@@ -3,14 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from sfumato.errors import QueryError, SqlError, nearest
 from sfumato.query.release import Release
 from sfumato.query.table import Table
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
-def scan(source: Any, *, privacy_unit: str, types: Mapping[str, str] | None = None) -> Table:
+    from sfumato.engines.beam.release import PlannedRelease
+
+
+class SparkFrame(Protocol):
+    """A data frame of Spark, by what no other source has."""
+
+    @property
+    def sparkSession(self) -> Any:
+        """Its session."""
+        ...
+
+
+class ArrowSchema(Protocol):
+    """An Arrow schema, by what no other source has."""
+
+    def with_metadata(self, metadata: Any) -> Any:
+        """Return a copy."""
+        ...
+
+    def get_all_field_indices(self, name: str) -> Any:
+        """Return the places of a name."""
+        ...
+
+
+@overload
+def scan(
+    source: str | PathLike[str], *, privacy_unit: str, types: Mapping[str, str] | None = None
+) -> Table[Release]: ...
+@overload
+def scan(
+    source: SparkFrame, *, privacy_unit: str, types: Mapping[str, str] | None = None
+) -> Table[DataFrame]: ...
+@overload
+def scan(
+    source: ArrowSchema, *, privacy_unit: str, types: Mapping[str, str] | None = None
+) -> Table[PlannedRelease]: ...
+@overload
+def scan(source: object, *, privacy_unit: str, types: Mapping[str, str] | None = None) -> Table[Release]: ...
+def scan(source: Any, *, privacy_unit: str, types: Mapping[str, str] | None = None) -> Table[Any]:
     """Open a private table.
 
     Args:
@@ -54,9 +95,15 @@ def scan(source: Any, *, privacy_unit: str, types: Mapping[str, str] | None = No
     return Table(engine, privacy_unit, notes=engine.notes)
 
 
+@overload
+def sql(text: str, *, tables: None = None, types: Mapping[str, str] | None = None) -> Release: ...
+@overload
 def sql(
-    text: str, *, tables: Mapping[str, Any] | None = None, types: Mapping[str, str] | None = None
-) -> Release:
+    text: str, *, tables: Mapping[str, SparkFrame], types: Mapping[str, str] | None = None
+) -> DataFrame: ...
+@overload
+def sql(text: str, *, tables: Mapping[str, object], types: Mapping[str, str] | None = None) -> Release: ...
+def sql(text: str, *, tables: Mapping[str, Any] | None = None, types: Mapping[str, str] | None = None) -> Any:
     """Ask in SQL: `SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (...) ... FROM 'file.parquet' ...`.
 
     Args:

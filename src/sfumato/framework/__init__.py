@@ -5,6 +5,7 @@ lie `d_in` apart (its stability map). A `Measurement` adds noise and says what t
 privacy map). `>>` chains them after checking that the spaces meet.
 """
 
+from sfumato.framework.bodies import Body, Norm, Product, Segment
 from sfumato.framework.combinators import compose, postprocess, product
 from sfumato.framework.core import Linear, Measurement, Transformation
 from sfumato.framework.domains import (
@@ -24,6 +25,7 @@ from sfumato.framework.measures import ApproximateDP, Filter, GaussianDP, Measur
 from sfumato.framework.metrics import (
     AbsoluteDistance,
     ChangeOneDistance,
+    ContributionDistance,
     DiscreteDistance,
     L1Distance,
     L2Distance,
@@ -39,8 +41,10 @@ __all__ = [
     "AbsoluteDistance",
     "ApproximateDP",
     "AtomDomain",
+    "Body",
     "CategoryDomain",
     "ChangeOneDistance",
+    "ContributionDistance",
     "ContributionDomain",
     "DiscreteDistance",
     "Domain",
@@ -55,13 +59,16 @@ __all__ = [
     "Measure",
     "Measurement",
     "Metric",
+    "Norm",
     "Odometer",
     "PrivacyUnitDistance",
+    "Product",
     "ProductDomain",
     "ProductMetric",
     "PureDP",
     "Row",
     "RowsDomain",
+    "Segment",
     "SymmetricDistance",
     "TableDomain",
     "Transformation",

@@ -16,6 +16,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.exact import root_down
+from sfumato.framework.bodies import Body, Norm
 from sfumato.framework.domains import (
     AtomDomain,
     CategoryDomain,
@@ -180,6 +181,67 @@ class L2Distance(_Norm):
         return (
             math.inf if math.inf in parts else root_down(sum((Fraction(p) ** 2 for p in parts), Fraction(0)))
         )
+
+
+@dataclass(frozen=True)
+class ContributionDistance(Metric):
+    """The number of units whose contributions lead from one to the other; what is returned is at most that.
+
+    Args:
+        body: what one unit may add to each of its groups.
+        groups: the most groups that a unit is in.
+
+    >>> from fractions import Fraction
+    >>> from sfumato.framework import Segment
+    >>> ContributionDistance(Segment("rows", Fraction(2)), 3).distance({"a": {"rows": 5}}, {"b": {"rows": 1}})
+    Fraction(5, 2)
+
+    Source:
+        the norm whose unit ball is the sensitivity hull: Awan and Slavković 2021, "Structure and
+        sensitivity in differential privacy".
+    """
+
+    body: Body
+    groups: int
+
+    def admits(self, domain: Domain) -> bool:
+        """Integers by group with the body's coordinates."""
+        return isinstance(domain, GroupedIntegers) and domain.coordinates == self.body.names
+
+    def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:
+        """Return the largest of what groups, single coordinates, and all of them together ask for."""
+        changed = [moved for group in dict.fromkeys([*one, *other]) if (moved := _moved(one, other, group))]
+        bounds: list[Distance] = [Fraction(len(changed), self.groups)]
+        largest = dict(zip(self.body.names, self.body.largest, strict=True))
+        bounds += [_share(size, largest[name]) for moved in changed for name, size in moved]
+        for norm in Norm:
+            split = self.body.split(norm)
+            scales = dict(zip(self.body.names, split, strict=True))
+            if not all(split):
+                continue
+            most = self.body.size(norm, split)
+            sizes = [
+                sum((_share(size, scales[name]) ** (1 if norm is Norm.L1 else 2) for name, size in moved))
+                for moved in changed
+            ]
+            shares = [_share(size, most) for size in [*sizes, Fraction(sum(sizes)) / self.groups]]
+            # With the L2 norm of one unit at most r in each of its groups, d units reach d r in one group
+            # and d r root(groups) in all.
+            bounds += shares if norm is Norm.L1 else [root_down(Fraction(share)) for share in shares]
+        return max(bounds)
+
+
+def _moved(one: Mapping[Any, Any], other: Mapping[Any, Any], group: Hashable) -> list[tuple[str, Fraction]]:
+    """Return the numbers of a group that differ, by how much; a node of a tree is (name, level, place)."""
+    a, b = one.get(group, {}), other.get(group, {})
+    moved = ((key, abs(Fraction(a.get(key, 0) - b.get(key, 0)))) for key in dict.fromkeys([*a, *b]))
+    return [(key if isinstance(key, str) else key[0], by) for key, by in moved if by]
+
+
+def _share(size: Distance, most: Fraction) -> Any:
+    if most:
+        return size / most
+    return math.inf if size else Fraction(0)
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from sfumato.budget import Loss
+from sfumato.budget.measure import PrivacyLoss
 from sfumato.errors import ParameterError
 from sfumato.exact import positive, root_up
 from sfumato.framework import (
     AbsoluteDistance,
     AtomDomain,
+    Body,
+    ContributionDistance,
     Domain,
     GaussianDP,
     GroupedIntegers,
@@ -22,13 +26,13 @@ from sfumato.framework import (
     Measure,
     Measurement,
     Metric,
+    Norm,
     PureDP,
     VectorDomain,
 )
 from sfumato.framework.domains import check_length
 from sfumato.noise import Gaussian, Laplace
 from sfumato.noise.rounding import largest_scale
-from sfumato.transformations import Norm
 from sfumato.transformations.grid import Grid
 
 Law = Laplace | Gaussian
@@ -57,6 +61,60 @@ class NoiseKind:
             )
         metric, function, privacy_map = self._space(scale, domain, tuple(keys or ()))
         return Measurement(self.name, domain, metric, self.measure, function, privacy_map)
+
+    def by_group(self, scales: Sequence[Fraction], metric: ContributionDistance, keys: Keys) -> Measurement:
+        """Return noise on what privacy units contribute to groups, whose map gives the composed `Loss`.
+
+        Args:
+            scales: one for each coordinate, in grid steps.
+            metric: the body of one unit's contributions, and its groups.
+            keys: the groups to show.
+        """
+        domain = GroupedIntegers(metric.body.names)
+        laws = {name: self.law(scale) for name, scale in _scales(scales, domain).items()}
+
+        def privacy_map(units: Fraction) -> Loss:
+            return self.loss(metric.body, scales, metric.groups, units=math.ceil(units))
+
+        return Measurement(
+            self.name, domain, metric, PrivacyLoss(), _adder(laws, tuple(keys or ())), privacy_map
+        )
+
+    def loss(self, body: Body, scales: Sequence[Fraction], groups: int, units: int = 1) -> Loss:
+        """Return what noise of these scales loses of units that each add vectors of a body to some groups.
+
+        Args:
+            body: what one unit may add to a group.
+            scales: one for each coordinate.
+            groups: at most so many of each unit.
+            units: how many come or go together.
+
+        Source:
+            docs/proofs/per_group.md, "Loss".
+        """
+        if not units:
+            return Loss()
+        if self.norm is Norm.L2:
+            return Loss(gaussian=units**2 * groups * body.size(Norm.L2, scales))
+        shifts: list[tuple[Fraction, int]] = []
+        spread: list[tuple[Fraction, Fraction, int]] = []
+        pure, start = Fraction(0), 0
+        for part in body.parts:
+            own = scales[start : start + len(part.names)]
+            start += len(part.names)
+            size = part.size(Norm.L1, own)
+            if part.spread:
+                # No coordinate of a known shift: its pure epsilon stands for it.
+                each = (size, groups) if units == 1 else (units * groups * size, 1)
+                spread.append((each[0], Fraction(0), each[1]))
+            else:
+                shifts += [
+                    (units * most / scale, units * groups)
+                    for most, scale in zip(part.largest, own, strict=True)
+                    if most
+                ]
+                pure += units * groups * size
+        return Loss(laplace=tuple(shifts), pure=pure, approximate=tuple(spread))
 
     def _space(self, scale: Any, domain: Domain, keys: tuple[Hashable, ...]) -> Space:
         vectors = L1Distance if self.norm is Norm.L1 else L2Distance

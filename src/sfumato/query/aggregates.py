@@ -69,6 +69,13 @@ class Quantiles(BoundedAggregate):
     scalar: bool
 
 
+def names_of(name: str, aggregate: Aggregate) -> tuple[str, ...]:
+    """Return the output columns of one aggregate."""
+    if isinstance(aggregate, Quantiles) and not aggregate.scalar:
+        return tuple(f"{name}_{rank * 100:g}" for rank in aggregate.ranks)
+    return (name,)
+
+
 def count(column: str | None = None) -> Aggregate:
     """Count rows, or rows in which `column` is not NULL and not NaN.
 

@@ -1,29 +1,33 @@
-"""What a release does and costs, step by step, as text and as JSON."""
+"""What a release does and costs, step by step: as data, as sentences, as text and as JSON."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sfumato.exact import round_up
-from sfumato.measurements.selection import TruncatedGeometric
-from sfumato.query.engine import Filter
-from sfumato.transformations import Count, CountUnits, Moments, Norm, QuantileTree, Statistic, UnitSum
-
-if TYPE_CHECKING:
-    from sfumato.query.plan import Plan
+from sfumato.framework import Norm
+from sfumato.measurements.noise import Law
+from sfumato.measurements.selection import GroupSelection, TruncatedGeometric
+from sfumato.query.question import Query
+from sfumato.query.schema import Filter
+from sfumato.transformations import QuantileTree, Role, Statistic
 
 
 @dataclass(frozen=True)
 class Explanation:
     """Each step of a plan with its bounds, noise scale and share of the budget.
 
-    `str()` gives text, `to_dict()` and `to_json()` the same as data. Nothing in it depends on rows.
+    `str()` gives text, `to_dict()` and `to_json()` the same as data, `steps` and `numbers` its parts for
+    whoever shows them in another way. Nothing in it depends on rows.
+
+    Args:
+        told: the explanation as plain data.
     """
 
-    plan: Plan
+    told: dict[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the explanation as plain data.
@@ -31,168 +35,142 @@ class Explanation:
         Numbers that a recomputation needs are given exactly, as text of a fraction; all scales are
         in grid steps, next to the step.
         """
-        plan, question = self.plan, self.plan.question
-        return {
-            "privacy_unit": question.table.unit,
-            "engine": question.table.engine.name,
-            "steps": [
-                {"filter": s.expression} if isinstance(s, Filter) else {"derive": s.name, "as": s.expression}
-                for s in question.table.steps
-            ],
-            "group_by": list(question.table.keys),
-            "groups_are": self._groups_are(),
-            "limits": {"groups_per_unit": question.groups, "rows_per_unit_and_group": question.rows},
-            "selection": self._selection(),
-            "noise": plan.noise.name,
-            "statistics": [row for s in plan.requirements.statistics for row in self._statistic(s)],
-            "outputs": {
-                e.name: {
-                    "kind": e.kind,
-                    "from": list(e.coordinates),
-                    "type": "int64" if e.integer else "float64",
-                }
-                for e in plan.requirements.estimates
-            },
-            "budget": {
-                "epsilon": str(plan.epsilon),
-                "delta": str(plan.delta),
-                "noise_multiplier": str(plan.multiplier),
-            },
-            "notes": list(plan.notes),
-        }
+        return self.told
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return `to_dict()` as JSON text."""
-        return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False)
+        return json.dumps(self.told, indent=indent, ensure_ascii=False)
+
+    @property
+    def steps(self) -> tuple[list[str], list[str]]:
+        """What happens up to the noise, and after it: a sentence for each step."""
+        told = self.told
+        unit, limits, selection = told["privacy_unit"], told["limits"], told["selection"]
+        before = [f"Read with {told['engine']}; drop rows without {unit}, the privacy unit."]
+        before += [
+            f"Keep rows where {s['filter']}." if "filter" in s else f"Compute {s['derive']} = {s['as']}."
+            for s in told["steps"]
+        ]
+        if told["group_by"]:
+            before.append(
+                f"Group by {', '.join(told['group_by'])} ({told['groups_are']}). Let each {unit} count in at "
+                f"most {_many(limits['groups_per_unit'], 'group')}, taken at random."
+            )
+        before.append(
+            f"Let each {unit} count as at most {_many(limits['rows_per_unit_and_group'], 'row')} in "
+            f"{'each of them' if told['group_by'] else 'all'}; clamp values to their bounds."
+        )
+        epsilon, delta = (float(Fraction(told["budget"][name])) for name in ("epsilon", "delta"))
+        before.append(
+            f"Add exactly rounded {told['noise'].capitalize()} noise to these numbers"
+            f"{' of each group' if told['group_by'] else ''}. "
+            f"{'Together with the choice of groups' if selection else 'Together'} they cost at most "
+            f"epsilon {epsilon:g} and delta {delta:g}:"
+        )
+        after = [selection["text"]] if selection else []
+        return before, [*after, "Compute the outputs from the noisy numbers alone, which costs nothing more."]
+
+    @property
+    def numbers(self) -> list[tuple[str, str, str, str, str]]:
+        """The noisy numbers: what each is, its bounds, its noise's deviation, its share, and its uses."""
+        told, found = self.told, []
+        threshold = told["selection"] is not None and told["selection"]["rule"].endswith("_threshold")
+        for s in told["statistics"]:
+            bounds = f"{s['lower']:g} to {s['upper']:g}" if "lower" in s else ""
+            share = "free" if s["share"] == 0 else f"{s['share']:.1%}"
+            used = [name for name, output in told["outputs"].items() if s["name"] in output["from"]]
+            if s["name"] == "units" and threshold:
+                used.append("choice of groups")
+            found.append((s["what"], bounds, f"{s['noise_deviation']:,.4g}", share, ", ".join(used)))
+        return found
 
     def __str__(self) -> str:
-        told = self.to_dict()
-        lines = [
-            f"Budget: epsilon {float(self.plan.epsilon):g}, delta {float(self.plan.delta):g}, for each "
-            f"privacy unit ({told['privacy_unit']}) with all its rows.",
-            f"1. Read with {told['engine']}; drop rows without {told['privacy_unit']}.",
-        ]
-        for step in told["steps"]:
-            if "filter" in step:
-                lines.append(f"{len(lines)}. Keep rows where {step['filter']}.")
-            else:
-                lines.append(f"{len(lines)}. Derive {step['derive']} = {step['as']}.")
-        limits = told["limits"]
-        keys = ", ".join(told["group_by"])
-        if keys:
-            lines.append(
-                f"{len(lines)}. Group by {keys} ({told['groups_are']}); keep each unit in at most "
-                f"{limits['groups_per_unit']} of its groups, at random."
-            )
-        rows = limits["rows_per_unit_and_group"]
-        lines.append(f"{len(lines)}. Let each unit count as at most {rows} row{'s' * (rows > 1)} in a group.")
-        lines.append(
-            f"{len(lines)}. Add exactly rounded {told['noise'].capitalize()} noise, of standard deviation σ:"
-        )
-        for s in told["statistics"]:
-            bounds = f", values in [{s['lower']:g}, {s['upper']:g}]" if "lower" in s else ""
-            share = "free" if s["share"] == 0 else f"{s['share']:.1%} of the budget"
-            lines.append(
-                f"     {s['name']}: {s['what']}{bounds}; noise σ {s['noise_deviation']:.4g}; {share}"
-            )
-        if told["selection"]:
-            lines.append(f"{len(lines) - len(told['statistics'])}. {told['selection']['text']}")
-        lines += [f"Note: {note}" for note in told["notes"]]
-        return "\n".join(lines)
+        before, after = self.steps
+        lines = [f"{i}. {step}" for i, step in enumerate(before, 1)]
+        for what, bounds, deviation, share, used in self.numbers:
+            price = share if share == "free" else f"{share} of the budget"
+            within = f", values in {bounds}" if bounds else ""
+            lines.append(f"     {what}{within}; noise σ {deviation}; {price}; for {used}")
+        lines += [f"{i}. {step}" for i, step in enumerate(after, len(before) + 1)]
+        return "\n".join([*lines, *(f"Note: {note}" for note in self.told["notes"])])
 
-    def _groups_are(self) -> str:
-        question = self.plan.question
-        if not question.table.keys:
-            return "the whole table"
-        if question.table.public_keys is None:
-            return "chosen privately"
-        return f"{question.table.public_keys.num_rows} public groups"
 
-    def _selection(self) -> dict[str, Any] | None:
-        rule = self.plan.selection
-        if rule is None:
-            return None
-        half = rule.expected_threshold
-        told: dict[str, Any] = {"kept_half_the_time_at_units": half, "pre_threshold": rule.pre_threshold}
-        if isinstance(rule, TruncatedGeometric):
-            told |= {
-                "rule": "truncated_geometric",
-                "epsilon_per_group": str(rule.epsilon),
-                "delta_per_group": str(rule.delta),
-                "share": round_up(rule.epsilon * self.plan.question.groups / self.plan.epsilon),
-                "text": f"Show a group with the truncated geometric rule: half the time at {half} units.",
-            }
-        else:
-            told |= {
-                "rule": f"{self.plan.noise.name}_threshold",
-                "threshold": half,
-                "delta_per_group": str(rule.delta_per_group),  # type: ignore[attr-defined]
-                "share": 0.0,
-                "text": f"Show a group only if its noisy number of units is at least {half}.",
-            }
-        return told
+def told_question(query: Query) -> dict[str, Any]:
+    """Return what is asked, as plain data."""
+    groups = "the whole table"
+    if query.private_groups:
+        groups = "chosen privately"
+    elif query.public_keys is not None:
+        groups = f"{query.public_keys.num_rows} public groups"
+    return {
+        "privacy_unit": query.unit,
+        "engine": query.engine,
+        "steps": [
+            {"filter": s.expression} if isinstance(s, Filter) else {"derive": s.name, "as": s.expression}
+            for s in query.steps
+        ],
+        "group_by": list(query.keys),
+        "groups_are": groups,
+        "limits": {"groups_per_unit": query.groups, "rows_per_unit_and_group": query.rows},
+    }
 
-    def _statistic(self, s: Statistic) -> list[dict[str, Any]]:
-        plan, rows = self.plan, []
-        for name, step, largest in zip(s.coordinates, s.steps, s.largest, strict=True):
-            law = plan.laws[name]
-            told: dict[str, Any] = {
-                "name": name,
-                "what": _what(s, name),
-                "step": str(step),
-                "largest_contribution": str(largest),
-                "noise_scale": str(law.unit),
-                "noise_deviation": float(law.standard_deviation) * float(step),
-                "share": self._share(s, name),
-            }
-            if isinstance(s, (Moments, UnitSum, QuantileTree)) and not name.endswith(".absent"):
-                told |= _bounds(s)
-            if isinstance(s, QuantileTree):
-                told["leaf_width"] = s.leaf_width
-            rows.append(told)
-        return rows
 
-    def _share(self, s: Statistic, name: str) -> float:
-        """Return a coordinate's part of the statistic's loss, over the release's loss of noise."""
-        plan, norm = self.plan, self.plan.noise.norm
-        if name.endswith(".absent"):
-            return 0.0
-        total = sum(
-            (
-                x.sensitivity(norm, [plan.scales[c] for c in x.coordinates])
-                for x in plan.requirements.statistics
-            ),
-            Fraction(0),
-        )
-        own = s.sensitivity(norm, [plan.scales[c] for c in s.coordinates])
-        shown = [c for c in s.coordinates if not c.endswith(".absent")]
-        weights = {
-            c: (largest / plan.scales[c]) ** (1 if norm is Norm.L1 else 2)
-            for c, largest in zip(s.coordinates, s.largest, strict=True)
+def told_selection(
+    rule: GroupSelection | None, noise: str, groups: int, epsilon: Fraction
+) -> dict[str, Any] | None:
+    """Return how private groups are chosen, as plain data."""
+    if rule is None:
+        return None
+    half = rule.expected_threshold
+    told: dict[str, Any] = {"kept_half_the_time_at_units": half, "pre_threshold": rule.pre_threshold}
+    if isinstance(rule, TruncatedGeometric):
+        return told | {
+            "rule": "truncated_geometric",
+            "epsilon_per_group": str(rule.epsilon),
+            "delta_per_group": str(rule.delta),
+            "share": round_up(rule.epsilon * groups / epsilon),
+            "text": f"Show a group with the truncated geometric rule: half the time at {half} units.",
         }
-        return round_up(own / total * weights[name] / sum((weights[c] for c in shown), Fraction(0)))
+    return told | {
+        "rule": f"{noise}_threshold",
+        "threshold": half,
+        "delta_per_group": str(rule.delta_per_group),  # type: ignore[attr-defined]
+        "share": 0.0,
+        "text": f"Show a group only if its noisy number of units is at least {half}.",
+    }
 
 
-def _bounds(s: Moments | UnitSum | QuantileTree) -> dict[str, float]:
-    if isinstance(s, QuantileTree):
-        return {"lower": s.lower, "upper": s.upper}
-    step = float(s.steps[0])
-    low, high = (s.grid.lower, s.grid.upper) if isinstance(s, Moments) else (s.lower, s.upper)
-    return {"lower": low * step, "upper": high * step}
+def told_numbers(statistics: tuple[Statistic, ...], norm: Norm, laws: dict[str, Law]) -> list[dict[str, Any]]:
+    """Return the noisy numbers with their noise and their shares of the budget, as plain data."""
+    scales = {name: law.unit for name, law in laws.items()}
+    sizes = [s.body.size(norm, [scales[name] for name in s.names]) for s in statistics]
+    rows = []
+    for statistic, own in zip(statistics, sizes, strict=True):
+        largest = dict(zip(statistic.names, statistic.body.largest, strict=True))
+        # Rows without a value take the place of rows with one, and cost nothing by themselves.
+        weights = {
+            c.name: (largest[c.name] / scales[c.name]) ** (1 if norm is Norm.L1 else 2)
+            for c in statistic.coordinates
+            if c.role is not Role.ABSENT
+        }
+        for c in statistic.coordinates:
+            part = weights.get(c.name, Fraction(0)) / sum(weights.values(), Fraction(0))
+            told: dict[str, Any] = {
+                "name": c.name,
+                "what": c.what,
+                "step": str(c.step),
+                "largest_contribution": str(largest[c.name]),
+                "noise_scale": str(scales[c.name]),
+                "noise_deviation": float(laws[c.name].standard_deviation) * float(c.step),
+                "share": round_up(own / sum(sizes, Fraction(0)) * part) if part else 0.0,
+            }
+            if c.bounds is not None:
+                told |= {"lower": c.bounds[0], "upper": c.bounds[1]}
+            if isinstance(statistic, QuantileTree):
+                told["leaf_width"] = statistic.leaf_width
+            rows.append(told)
+    return rows
 
 
-def _what(s: Statistic, name: str) -> str:
-    if isinstance(s, CountUnits):
-        return "privacy units"
-    if isinstance(s, Count):
-        return "rows" if s.column is None else f"rows with a value of {s.column}"
-    if isinstance(s, QuantileTree):
-        return f"tree of counts of {s.column}, four levels, leaves {s.leaf_width:.4g} wide"
-    if isinstance(s, UnitSum):
-        return f"sum of {s.column}, bounded per unit and group"
-    if isinstance(s, Moments):
-        if name.endswith(".absent"):
-            return f"rows without a value of {s.column}"
-        kind = "squares" if name.endswith(".squares") else "values"
-        return f"sum of {kind} of {s.column}{' about the middle' if s.centred else ''}, bounded per row"
-    raise AssertionError(name)
+def _many(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number > 1)}"

@@ -13,9 +13,9 @@ from sfumato.measurements.noise import Law
 from sfumato.measurements.selection import GroupSelection
 from sfumato.measurements.wide import WideIntegers, int64_values
 from sfumato.noise import Words
-from sfumato.query.estimates import NoisyNumbers, arrow_column
+from sfumato.query.numbers import NoisyNumbers, arrow_column
 from sfumato.query.quantiles import LeafCounts, NoisyTree, noisy_tree
-from sfumato.query.statistics import Requirements
+from sfumato.query.requirements import Requirements
 from sfumato.transformations import QuantileTree, Statistic
 
 
@@ -57,12 +57,12 @@ class Noising:
         trees: dict[str, NoisyTree] = {}
         for statistic in self.requirements.statistics:
             if isinstance(statistic, QuantileTree):
-                name = statistic.coordinates[0]
+                name = statistic.names[0]
                 ranks = tuple(dict.fromkeys(e.rank for e in self.requirements.estimates if e.total == name))
                 counts = LeafCounts.from_arrow(exact[name])
                 trees[name] = noisy_tree(counts, self.laws[name], ranks, words)
                 continue
-            for name in statistic.coordinates:
+            for name in statistic.names:
                 if name not in values:
                     column = WideIntegers.from_arrow(exact[name])
                     values[name] = column + self.laws[name].rounded(len(column), words=words)
@@ -78,7 +78,7 @@ class Noising:
         """Return columns by coordinate; by position, because a key may have a coordinate's name."""
         plain = [s for s in self.statistics if not isinstance(s, QuantileTree)]
         trees = [s for s in self.statistics if isinstance(s, QuantileTree)]
-        names = [name for s in [*plain, *trees] for name in s.coordinates]
+        names = [name for s in [*plain, *trees] for name in s.names]
         return dict(zip(names, batch.columns[len(self.keys) :], strict=False))
 
 
@@ -91,7 +91,7 @@ class NoisyBatch:
     def outputs(self, confidence: float | None = None) -> pa.RecordBatch:
         """Return the keys and one column for each output; then, with a confidence, one for each error bar."""
         estimates = self.noising.requirements.estimates
-        columns = {e.name: self.numbers.output(e) for e in estimates}
+        columns = {e.name: e.output(self.numbers) for e in estimates}
         if confidence is not None:
             columns |= {f"{name}_error": c for name, c in self._half_widths(confidence).items()}
         return self._with_keys(columns)
@@ -102,7 +102,7 @@ class NoisyBatch:
 
     def _half_widths(self, confidence: float) -> dict[str, pa.Array]:
         estimates = self.noising.requirements.estimates
-        return {e.name: arrow_column(self.numbers.half_width(e, confidence)) for e in estimates}
+        return {e.name: arrow_column(e.half_width(self.numbers, confidence)) for e in estimates}
 
     def _with_keys(self, columns: dict[str, pa.Array]) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays(

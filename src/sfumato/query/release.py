@@ -15,6 +15,7 @@ from sfumato.files import check_no_source
 from sfumato.noise import Words
 from sfumato.ownership import Owned
 from sfumato.query import output
+from sfumato.query.exact import Evaluator
 from sfumato.query.noising import NoisyBatch
 from sfumato.query.plan import Plan
 from sfumato.transformations import QuantileTree
@@ -45,6 +46,8 @@ class Release(Owned):
 
     Args:
         plan: what to do.
+        engine: what reads the rows.
+        confidence: also give error bars, in columns named `<output>_error`.
         unsafe_words: a source of random words for tests; with any but the secure source the result
             is not private.
     """
@@ -54,10 +57,19 @@ class Release(Owned):
         "what to_arrow() gives, or make another release there"
     )
 
-    def __init__(self, plan: Plan, unsafe_words: Words | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        engine: Evaluator,
+        *,
+        confidence: float | None = None,
+        unsafe_words: Words | None = None,
+    ) -> None:
+        if confidence is not None:
+            check_error_columns(plan, confidence)
         if unsafe_words is not None and not isinstance(unsafe_words, Words):
             raise ParameterError("unsafe_words", unsafe_words, "a Words of sfumato.noise, in tests alone")
-        self.plan = plan
+        self.plan, self.engine, self.confidence = plan, engine, confidence
         self._words = unsafe_words
         self._lock = threading.RLock()  # a handler of a signal may look in the middle of a draw
         self._batches: list[NoisyBatch] | None = None
@@ -79,7 +91,9 @@ class Release(Owned):
                     self._table = output.read(*self._written, self._types)
                 else:
                     batches = self._draw_all()
-                    self._table = pa.Table.from_batches([b.outputs() for b in batches]).combine_chunks()
+                    self._table = pa.Table.from_batches(
+                        [b.outputs(self.confidence) for b in batches]
+                    ).combine_chunks()
         return self._table
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -125,7 +139,8 @@ class Release(Owned):
 
         Args:
             path: where to; the ending names the format.
-            confidence: also write error bars, in columns named `<output>_error`.
+            confidence: also write error bars, in columns named `<output>_error`; by default where the
+                release was asked for them.
             simultaneous: as for `errors`; it needs the number of groups, so nothing is streamed.
         Raises:
             ParameterError: the path is not admissible, or is a file that the rows come from.
@@ -134,14 +149,16 @@ class Release(Owned):
         """
         target = output.checked_path(path)
         self.check_no_source(target)
-        if confidence is not None:
+        if confidence is None:
+            confidence = self.confidence
+        else:
             check_error_columns(self.plan, confidence)
         with self._turn():
             if confidence is not None and simultaneous and self._written is None:
                 confidence = self._each(confidence, self._draw_all())
             kept = self._batches
             if kept is None and self._written is not None:
-                if confidence is not None:
+                if confidence != self.confidence:
                     raise RefusalError(_NOT_KEPT)
                 # Kept, as the file may be the one that is replaced.
                 if self._table is None:
@@ -158,13 +175,13 @@ class Release(Owned):
         Raises:
             ParameterError: the path, which came by the parameter `name`, is a file that is read.
         """
-        check_no_source(path, getattr(self.plan.question.table.engine, "files", ()), name)
+        check_no_source(path, self.engine.files, name)
 
     @property
     def _types(self) -> dict[str, pa.DataType]:
         """The types of the outputs and their error bars, which texts in a file do not tell."""
         shown = {e.name: pa.int64() if e.integer else pa.float64() for e in self.plan.requirements.estimates}
-        taken = {*shown, *self.plan.question.table.keys}
+        taken = {*shown, *self.plan.query.keys}
         return shown | {f"{n}_error": pa.float64() for n in shown if f"{n}_error" not in taken}
 
     def _outputs(self, kept: list[NoisyBatch] | None, confidence: float | None) -> Iterator[pa.RecordBatch]:
@@ -174,11 +191,11 @@ class Release(Owned):
 
     def explain(self) -> Explanation:
         """Return each step with its bounds, noise scale and share of the budget."""
-        return self.plan.explain()  # type: ignore[no-any-return]
+        return self.plan.explain()
 
     def __repr__(self) -> str:
         epsilon, delta = self.spent
-        names = ", ".join([*self.plan.question.table.keys, *self.plan.question.output_names])
+        names = ", ".join([*self.plan.query.keys, *self.plan.query.output_names])
         return f"<Release of {names}; epsilon={epsilon:g}, delta={delta:g}>"
 
     def _each(self, confidence: float, batches: list[NoisyBatch]) -> float:
@@ -214,9 +231,8 @@ class Release(Owned):
     def _drawn(self) -> Iterator[NoisyBatch]:
         plan = self.plan
         trees = any(isinstance(s, QuantileTree) for s in plan.requirements.statistics)
-        engine = plan.question.table.engine
         with in_own_words(_stopped, Exception):
-            for batch in engine.statistics(plan.exact, BATCH_TREES if trees else BATCH_GROUPS):
+            for batch in self.engine.statistics(plan.exact, BATCH_TREES if trees else BATCH_GROUPS):
                 noisy = self._noisy(batch)
                 self._check_home()  # a handler of a signal may have forked in the middle: the child stops
                 yield noisy
@@ -233,9 +249,9 @@ def check_error_columns(plan: Plan, confidence: object) -> None:
         QueryError: a name is taken.
     """
     _check_confidence(confidence)
-    names = [*plan.question.table.keys, *plan.question.output_names]
+    names = [*plan.query.keys, *plan.query.output_names]
     taken = {n.casefold() for n in names}
-    for name in plan.question.output_names:
+    for name in plan.query.output_names:
         if f"{name}_error".casefold() in taken:
             raise QueryError(
                 f"confidence: the error bars of {name!r} need the name {name + '_error'!r}, which is taken"

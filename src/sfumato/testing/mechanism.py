@@ -65,8 +65,8 @@ class _Tiles:
 
         self.release = release
         plan = release.plan
-        self.keys = len(plan.question.table.keys)
-        batches = list(plan.question.table.engine.statistics(plan.exact, _MOST_GROUPS))
+        self.keys = len(plan.query.keys)
+        batches = list(release.engine.statistics(plan.exact, _MOST_GROUPS))
         self.exact = pa.Table.from_batches(batches).combine_chunks().to_batches(_MOST_GROUPS)
         if sum(b.num_rows for b in self.exact) > _MOST_GROUPS:
             raise RefusalError(f"release_mechanism: more than {_MOST_GROUPS:,} groups; audit a smaller table")

@@ -17,9 +17,9 @@ from sfumato.testing.combined import NoiseSum
 from sfumato.testing.flakiness import log10_sum
 
 if TYPE_CHECKING:
+    from sfumato.query.estimates import Estimate
     from sfumato.query.noising import NoisyBatch
     from sfumato.query.plan import Plan
-    from sfumato.query.statistics import Estimate
 
 _LOG2 = math.log10(2)
 # Relative error of the float arithmetic from noisy numbers to outputs, on the safe side.

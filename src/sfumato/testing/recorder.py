@@ -80,8 +80,8 @@ def noise_free() -> Iterator[None]:
 
     words, original = NoiselessWords(), Release.__init__
 
-    def without_noise(self: Release, plan: Any, unsafe_words: Words | None = None) -> None:
-        original(self, plan, unsafe_words=words)
+    def without_noise(self: Release, *given: Any, **options: Any) -> None:
+        original(self, *given, **(options | {"unsafe_words": words}))
 
     with _replaced(Release, "__init__", without_noise):
         yield
@@ -113,7 +113,7 @@ class Recorded:
         import pyarrow as pa
 
         truth, shown = self.truth, self.release.to_arrow()
-        keys = list(self.release.plan.question.table.keys)
+        keys = list(self.release.plan.query.keys)
         if not keys:
             return truth
         seen = {tuple(row.values()) for row in shown.select(keys).to_pylist()}

@@ -24,8 +24,8 @@ from sfumato.testing.combined import log10_outside
 from sfumato.testing.places import Judgement, Place, Residue
 
 if TYPE_CHECKING:
+    from sfumato.query.estimates import Estimate
     from sfumato.query.release import Release
-    from sfumato.query.statistics import Estimate
 
 _LOG2 = math.log10(2)
 _QUANTILE = (
@@ -60,7 +60,7 @@ class ReleasedCells:
                 "before write()"
             )
         self.plan = release.plan
-        self.keys = release.plan.question.table.keys
+        self.keys = release.plan.query.keys
         self.cells = rows(table.to_pylist(), "actual", self.keys)
         places = ((batch, row) for batch in batches for row in range(batch.keys.num_rows))
         order = (tuple(plain_key(r[k]) for k in self.keys) for r in table.select(list(self.keys)).to_pylist())
@@ -121,9 +121,9 @@ class ReleasedCells:
         from sfumato.testing.quantiles import Walk, leaf_counts
 
         e = self.estimates[output]
-        tree: Any = next(s for s in self.plan.requirements.statistics if e.total in s.coordinates)
+        tree: Any = next(s for s in self.plan.requirements.statistics if e.total in s.names)
         counts = leaf_counts(tree, given, f"{name} of {label(group)} {output}")
-        return Walk(counts, self.plan.laws[tree.coordinates[0]], e.rank, e.lower, e.upper)
+        return Walk(counts, self.plan.laws[tree.names[0]], e.rank, e.lower, e.upper)
 
     @property
     def described(self) -> str:

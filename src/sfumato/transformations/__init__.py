@@ -8,7 +8,7 @@ Where each record is a unit of its own, `records/` has the usual steps on vector
 `impute(0) >> clamp(0, 1) >> bounded_sum(0, 1)`.
 """
 
-from sfumato.framework import Row
+from sfumato.framework import Norm, Row
 from sfumato.transformations.grid import Grid, ValueGrid
 from sfumato.transformations.records.bounded_sum import bounded_sum
 from sfumato.transformations.records.cast import cast
@@ -22,7 +22,7 @@ from sfumato.transformations.rows import bound_groups, bound_rows
 from sfumato.transformations.statistics.count import Count, CountUnits
 from sfumato.transformations.statistics.moments import Moments
 from sfumato.transformations.statistics.quantile_tree import QuantileTree
-from sfumato.transformations.statistics.statistic import Norm, Statistic, per_group
+from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic, per_group
 from sfumato.transformations.statistics.unit_sum import UnitSum
 from sfumato.transformations.stratified import (
     make_lipschitz_sized_proportion_ci_mean,
@@ -31,12 +31,14 @@ from sfumato.transformations.stratified import (
 )
 
 __all__ = [
+    "Coordinate",
     "Count",
     "CountUnits",
     "Grid",
     "Moments",
     "Norm",
     "QuantileTree",
+    "Role",
     "Row",
     "Statistic",
     "UnitSum",

@@ -13,19 +13,19 @@ import pyarrow as pa
 
 from sfumato.engines.beam.budget import Budget
 from sfumato.engines.beam.callables import checked, forgiving
-from sfumato.engines.beam.engine import SHARDS
+from sfumato.engines.beam.engine import SHARDS, BeamEngine
 from sfumato.engines.beam.once import Stays
 from sfumato.engines.beam.opaque import PrivateRow
 from sfumato.engines.beam.plain import plain
 from sfumato.engines.beam.release import PlannedRelease, check_collection
 from sfumato.engines.beam.values import KINDS, NONE, read, written
-from sfumato.engines.scan import scan
 from sfumato.engines.secret import Secret
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import positive_int
 from sfumato.query import aggregates
 from sfumato.query.aggregates import Aggregate, Number
-from sfumato.query.table import Question
+from sfumato.query.plan import Plan
+from sfumato.query.table import Table
 
 Extract = Callable[[Any], Any]
 
@@ -75,7 +75,8 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
         self._key = key if key is None else checked("key", key)
         self._spends = {"epsilon": epsilon, "delta": delta}
         self._shards = positive_int(shards, "shards")
-        self._plan = self._question(public_keys, groups, rows).plan(**self._spends, noise=noise)
+        self._engine = BeamEngine(_COLUMNS if self._key is not None else _COLUMNS.remove(1))
+        self._plan = self._plan_of(public_keys, groups, rows, noise)
         self._budget: Budget | None = None
         self._secret: Secret | None = None
 
@@ -103,21 +104,23 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
             number = None if value is None else plain(value(given.row), pa.float64())
             return [{"unit": given.unit, "key": text, "value": number}]
 
-        release = PlannedRelease(self._plan, shards=self._shards, secret=self._secret)
+        release = PlannedRelease(self._plan, self._engine, shards=self._shards, secret=self._secret)
         self._budget.spend(**self._spends)
         given = owned | "Keys and values" >> beam.FlatMap(forgiving(columns))
         return given | release | "Results" >> beam.Map(result)
 
-    def _question(self, public_keys: Iterable[Any] | None, groups: int | None, rows: int | None) -> Question:
-        columns = _COLUMNS if self._key is not None else _COLUMNS.remove(1)
-        table = scan(columns, privacy_unit="unit")
+    def _plan_of(
+        self, public_keys: Iterable[Any] | None, groups: int | None, rows: int | None, noise: str
+    ) -> Plan:
+        table = Table(self._engine, "unit")
         if self._key is not None:
             table = table.group_by("key", keys=_key_texts(public_keys))
         elif public_keys is not None or groups is not None:
             raise QueryError(
                 "public_keys and groups are of the groups of a key; give key=... too, or neither"
             )
-        return table.bound(groups=groups, rows=rows).agg(**self._aggregates())
+        asked = table.bound(groups=groups, rows=rows).agg(**self._aggregates())
+        return asked.plan(**self._spends, noise=noise)
 
     @abstractmethod
     def _aggregates(self) -> dict[str, Aggregate]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from sfumato.engines.distributed import DistributedEngine
 from sfumato.engines.work import Work
 from sfumato.errors import RefusalError
-from sfumato.query.engine import ExactQuery
+from sfumato.query.exact import ExactQuery
 
 if TYPE_CHECKING:
     from sfumato.engines.beam.release import PlannedRelease
@@ -55,7 +55,7 @@ class BeamEngine(DistributedEngine):
         self._refuse(unsafe_words)
         from sfumato.engines.beam.release import PlannedRelease
 
-        return PlannedRelease(plan, confidence=confidence)
+        return PlannedRelease(plan, self, confidence=confidence)
 
     def work(
         self,

@@ -52,6 +52,7 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
 
     Args:
         plan: what to do.
+        engine: what knows the columns.
         confidence: also give error bars, under the names `<output>_error`.
         shards: into how many parts units, and groups, are divided; one for each ten million pairs of unit
             and group keeps them small.
@@ -61,18 +62,13 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
     def __init__(
         self,
         plan: Plan,
+        engine: BeamEngine,
         *,
         confidence: float | None = None,
         shards: int = SHARDS,
         secret: Secret | None = None,
     ) -> None:
         super().__init__()
-        engine = plan.question.table.engine
-        if not isinstance(engine, BeamEngine):
-            raise QueryError(
-                f"Release: the question is about rows on {engine.name}; for rows of a pipeline begin with "
-                "sf.scan(pa.schema([...]), privacy_unit=...)"
-            )
         self.plan = plan
         self._work = engine.work(plan, confidence, positive_int(shards, "shards"), sealed_apart(secret))
         self._once = Once()
@@ -88,8 +84,7 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
 
     def explain(self) -> Explanation:
         """Return each step with its bounds, noise scale and share of the budget."""
-        explanation: Explanation = self.plan.explain()
-        return explanation
+        return self.plan.explain()
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
         """Give a collection of dictionaries, one for each released group."""
@@ -109,13 +104,13 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
 
     @property
     def _names(self) -> list[str]:
-        question = self.plan.question
-        errors = [f"{name}_error" for name in question.output_names] if self._work.confidence else []
-        return [*question.table.keys, *question.output_names, *errors]
+        query = self.plan.query
+        errors = [f"{name}_error" for name in query.output_names] if self._work.confidence else []
+        return [*query.keys, *query.output_names, *errors]
 
 
 def Release(
-    question: Question,
+    question: Question[PlannedRelease],
     *,
     confidence: float | None = None,
     shards: int = SHARDS,
@@ -140,7 +135,15 @@ def Release(
     """
     if not isinstance(question, Question):
         raise ParameterError("question", question, "what .agg(...) gives: sf.scan(...).agg(n=sf.count())")
-    return PlannedRelease(question.plan(**options), confidence=confidence, shards=shards, secret=secret)
+    engine = question.table.engine
+    if not isinstance(engine, BeamEngine):
+        raise QueryError(
+            f"Release: the question is about rows on {engine.name}; for rows of a pipeline begin with "
+            "sf.scan(pa.schema([...]), privacy_unit=...)"
+        )
+    return PlannedRelease(
+        question.plan(**options), engine, confidence=confidence, shards=shards, secret=secret
+    )
 
 
 def check_collection(rows: object) -> None:

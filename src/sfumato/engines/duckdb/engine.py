@@ -17,12 +17,13 @@ from sfumato.engines.duckdb.expressions import LONGEST, Judged, judged
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.sources import NO_ARROW, check_names, connect, open_source
 from sfumato.engines.duckdb.text import identifier, without_labels
-from sfumato.errors import EngineError, ParameterError, QueryError, in_own_words
+from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.noise import Words
 from sfumato.ownership import Owned
-from sfumato.query.engine import Column, Derive, ExactQuery, Filter, Kind, Schema, Step
+from sfumato.query.exact import ExactQuery
 from sfumato.query.plan import Plan
 from sfumato.query.release import Release
+from sfumato.query.schema import Column, Derive, Filter, Kind, Schema, Step
 
 _INTEGERS = {
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT",
@@ -217,14 +218,11 @@ class DuckDBEngine(Owned):
             "damaged, or memory or disk ran out"
         )
 
-    def release(self, plan: Plan, *, unsafe_words: Words | None = None, confidence: object = None) -> Release:
+    def release(
+        self, plan: Plan, *, confidence: float | None = None, unsafe_words: Words | None = None
+    ) -> Release:
         """Return the release, whose noise is drawn when it is first looked at."""
-        if confidence is not None:
-            expected = (
-                "left out here: ask the release, release.errors(confidence) or write(..., confidence=...)"
-            )
-            raise ParameterError("confidence", confidence, expected)
-        return Release(plan, unsafe_words=unsafe_words)
+        return Release(plan, self, confidence=confidence, unsafe_words=unsafe_words)
 
     def progress(self) -> float | None:
         """Return the share of the running query that is done, for a display; None where unknown."""

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from sfumato.engines.duckdb.group_limit import kept_pairs
 from sfumato.engines.duckdb.text import double, identifier
-from sfumato.query.engine import Column, Derive, ExactQuery, Kind, Step
-from sfumato.transformations import Count, CountUnits, Moments, QuantileTree, Statistic, UnitSum
+from sfumato.query.exact import ExactQuery
+from sfumato.query.schema import Column, Derive, Kind, Step
+from sfumato.transformations import Count, CountUnits, Moments, QuantileTree, Role, Statistic, UnitSum
 from sfumato.transformations.statistics.quantile_tree import LEAVES
 from sfumato.transformations.statistics.unit_sum import HUGE_STEPS
 
@@ -179,7 +180,7 @@ class ExactSql:
         grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
         return (
             f"SELECT {self._columns}list({{'leaf': leaf, 'weight': weight}} ORDER BY leaf) "
-            f"AS {identifier(tree.coordinates[0])} FROM {leaves}{grouping}"
+            f"AS {identifier(tree.names[0])} FROM {leaves}{grouping}"
         )
 
     def _output(self) -> str:
@@ -193,7 +194,7 @@ class ExactSql:
             name = identifier(p.coordinate)
             columns.append(f"coalesce(sums.{name}, {_INT128_ZERO}) AS {name}")
         for index, tree in enumerate(self.trees):
-            name = identifier(tree.coordinates[0])
+            name = identifier(tree.names[0])
             columns.append(f"coalesce(leaves{index}.{name}, []) AS {name}")
             joins += f" LEFT JOIN leaves{index} ON ({self._match(base, f'leaves{index}')})"
         order = f" ORDER BY {', '.join(f'{base}.{k}' for k in self.keys)}" if self.keys else ""
@@ -219,7 +220,7 @@ class ExactSql:
             case Count(column=None):
                 return [_Part("rows", "", f"sum(least(n, {s.rows}))")]
             case Count():
-                name, present = s.coordinates[0], f"count(*) FILTER ({self._valued(str(s.column))})"
+                name, present = s.names[0], f"count(*) FILTER ({self._valued(str(s.column))})"
                 shifted = f"({identifier(name)}::HUGEINT * {1 << -s.exponent})"
                 return [_Part(name, present, f"sum({_scaled(shifted, s.rows)})")]
             case UnitSum():
@@ -231,7 +232,7 @@ class ExactSql:
         raise AssertionError(f"no SQL for {type(s).__name__}")
 
     def _unit_sum(self, s: UnitSum) -> _Part:
-        name = s.coordinates[0]
+        name = s.names[0]
         if s.integer:
             value = self._value(s.column)
             if self.schema[s.column].type_name == "UHUGEINT":
@@ -249,13 +250,13 @@ class ExactSql:
         offset = grid.centre if s.centred else 0
         plain = self._steps(s.column, grid.lower, grid.upper, grid.exponent)
         parts = []
-        for name in s.coordinates:
-            quoted = identifier(name)
+        for coordinate in s.coordinates:
+            name, quoted = coordinate.name, identifier(coordinate.name)
             total = f"coalesce({quoted}, 0)::HUGEINT"
-            if name.endswith(".absent"):
+            if coordinate.role is Role.ABSENT:
                 pair = f"count(*) - count(*) FILTER ({self._valued(s.column)})"
                 total = f"({quoted}::HUGEINT * {1 << -(s.absent_exponent or 0)})"
-            elif name.endswith(".squares"):
+            elif coordinate.role is Role.SQUARES:
                 bits = s.square_bits or 0
                 x = f"({plain} - {grid.centre})"
                 half = (1 << bits) >> 1

@@ -60,13 +60,13 @@ class StagedSql(ExactSql):
         """Put the shard before the sums and the leaves of each tree behind them; `match` joins the tables."""
         columns, joins = [f"{shard} AS shard", "base.*"], ""
         for index, tree in enumerate(self.trees):
-            columns.append(f"leaves{index}.{identifier(tree.coordinates[0])}")
+            columns.append(f"leaves{index}.{identifier(tree.names[0])}")
             joins += f" LEFT JOIN leaves{index} ON ({match('base', f'leaves{index}')})"
         return f"WITH {written(ctes)}\nSELECT {', '.join(columns)} FROM {sums} AS base{joins}"
 
     def _listed_by_pair(self, tree: QuantileTree, leaves: str) -> str:
         return (
-            f"SELECT {self._pair_keys}, list({{'leaf': leaf, 'm': m}}) AS {identifier(tree.coordinates[0])} "
+            f"SELECT {self._pair_keys}, list({{'leaf': leaf, 'm': m}}) AS {identifier(tree.names[0])} "
             f"FROM ({leaves}) GROUP BY {self._pair_keys}"
         )
 
@@ -84,7 +84,7 @@ class StagedSql(ExactSql):
     def _joined_leaves(self, tree: QuantileTree) -> str:
         return (
             f"SELECT {self._pair_keys}, leaf.leaf AS leaf, CAST(sum(leaf.m) AS BIGINT) AS m FROM "
-            f"(SELECT {self._pair_keys}, unnest({identifier(tree.coordinates[0])}) AS leaf FROM {PARTIALS}) "
+            f"(SELECT {self._pair_keys}, unnest({identifier(tree.names[0])}) AS leaf FROM {PARTIALS}) "
             "GROUP BY ALL"
         )
 
@@ -94,7 +94,7 @@ class StagedSql(ExactSql):
         columns = ", ".join([*self.keys, *sums]) or "count(*) AS nothing"
         ctes = {"sums": f"SELECT {columns} FROM {TOTALS}{grouping}"}
         for index, tree in enumerate(self.trees):
-            column = identifier(tree.coordinates[0])
+            column = identifier(tree.names[0])
             leaves = (
                 f"SELECT {self._columns}leaf.leaf AS leaf, CAST(sum(leaf.weight) AS BIGINT) AS weight FROM "
                 f"(SELECT {self._columns}unnest({column}) AS leaf FROM {TOTALS}) GROUP BY ALL"

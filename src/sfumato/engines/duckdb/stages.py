@@ -33,7 +33,8 @@ from sfumato.engines.duckdb.text import identifier
 from sfumato.engines.duckdb.workers import opened
 from sfumato.errors import EngineError, in_own_words
 from sfumato.measurements.wide import int64_values
-from sfumato.query.engine import ExactQuery, Schema
+from sfumato.query.exact import ExactQuery
+from sfumato.query.schema import Schema
 from sfumato.transformations import QuantileTree
 
 # Of a payload: whatever moves it has the whole of it in memory, and 2 GiB are too much for most.

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from sfumato.engines.work import Work
 from sfumato.errors import ColumnError, EngineError
-from sfumato.query.engine import Schema
+from sfumato.query.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -21,7 +21,7 @@ from sfumato.engines.spark.pinned import pinned
 from sfumato.engines.spark.tasks import PARTS, Merge, Partials, Totals, shipped
 from sfumato.engines.work import Work
 from sfumato.errors import EngineError, ParameterError, in_own_words
-from sfumato.query.engine import ExactQuery
+from sfumato.query.exact import ExactQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,12 +13,11 @@ from fractions import Fraction
 
 from sfumato.errors import QueryError, SqlError, nearest, shown
 from sfumato.query import aggregates as ask
-from sfumato.query.aggregates import Aggregate, CountPrivacyUnits, Sum
+from sfumato.query.aggregates import Aggregate, CountPrivacyUnits, Sum, names_of
 from sfumato.query.sql.options import read_options
 from sfumato.query.sql.parser import read
 from sfumato.query.sql.question import SqlQuery
 from sfumato.query.sql.syntax import Call, Expression, Item, Place, Statement, positive, refusal
-from sfumato.query.table import names_of
 
 _most_boundaries = 1000
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from sfumato.errors import ColumnError
 from sfumato.query.aggregates import Aggregate, BoundedAggregate, CountRows
-from sfumato.query.engine import Derive, Filter, Schema, Step
-from sfumato.query.table import Question, Table
+from sfumato.query.schema import Derive, Filter, Schema, Step
+from sfumato.query.table import Question, Released, Table
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class SqlQuery:
         }
         return {name: value for name, value in given.items() if value is not None}
 
-    def question(self, open_table: Callable[[str, str], Table]) -> Question:
+    def question(self, open_table: Callable[[str, str], Table[Released]]) -> Question[Released]:
         """Ask this of a table.
 
         Args:

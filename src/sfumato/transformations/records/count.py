@@ -10,7 +10,7 @@ from typing import Any
 
 from sfumato.errors import ParameterError
 from sfumato.exact import as_fraction, root_up
-from sfumato.framework import AtomDomain, L1Distance, L2Distance, Metric, Transformation, VectorDomain
+from sfumato.framework import AtomDomain, L1Distance, L2Distance, Metric, Norm, Transformation, VectorDomain
 from sfumato.transformations.records.space import (
     ADD_REMOVE,
     Kind,
@@ -21,7 +21,6 @@ from sfumato.transformations.records.space import (
     least_of,
     listed,
 )
-from sfumato.transformations.statistics.statistic import Norm
 
 
 def count(*, kind: Kind = float, size: int | None = None, metric: Metric = ADD_REMOVE) -> Transformation:

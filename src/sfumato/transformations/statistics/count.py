@@ -7,9 +7,10 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from sfumato.framework import Body, Segment
 from sfumato.transformations.grid import Grid, has_value, scaled_down
 from sfumato.transformations.rows import Values
-from sfumato.transformations.statistics.statistic import Norm, Statistic, weighted
+from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 
 
 @dataclass(frozen=True)
@@ -23,31 +24,18 @@ class CountUnits(Statistic):
     """
 
     @property
-    def coordinates(self) -> tuple[str, ...]:
-        """The coordinate's name."""
-        return ("units",)
-
-    @property
-    def steps(self) -> tuple[Fraction, ...]:
-        """One unit."""
-        return (Fraction(1),)
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """The number of units."""
+        return (Coordinate("units", Role.UNITS, Fraction(1), "units", "privacy units"),)
 
     def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
         """Return one, whatever the rows are."""
         return Counter({"units": 1})
 
     @property
-    def largest(self) -> tuple[Fraction, ...]:
+    def body(self) -> Body:
         """One."""
-        return (Fraction(1),)
-
-    def shares(self, norm: Norm) -> tuple[Fraction, ...]:
-        """One."""
-        return (Fraction(1),)
-
-    def sensitivity(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        """Return 1/scale, squared for L2."""
-        return weighted(norm, self.largest, scales)
+        return Segment("units", Fraction(1))
 
 
 @dataclass(frozen=True)
@@ -70,30 +58,21 @@ class Count(Statistic):
     exponent: int = 0
 
     @property
-    def coordinates(self) -> tuple[str, ...]:
-        """The coordinate's name."""
-        return ("rows",) if self.column is None else (f"{self.column}.present",)
-
-    @property
-    def steps(self) -> tuple[Fraction, ...]:
-        """One row, or a fraction of one."""
-        return (Grid(self.exponent).step,)
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """The number of rows, of one row or of a fraction of one."""
+        step = Grid(self.exponent).step
+        if self.column is None:
+            return (Coordinate("rows", Role.ROWS, step, "rows", "rows"),)
+        name, what = f"{self.column}.present", f"rows with a value of {self.column}"
+        return (Coordinate(name, Role.PRESENT, step, "rows", what),)
 
     def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
         """Return the unit's rows, scaled down to the limit."""
         column = self.column
         values = len(rows) if column is None else sum(has_value(r[column]) for r in rows)
-        return Counter({self.coordinates[0]: scaled_down(values << -self.exponent, len(rows), self.rows)})
+        return Counter({self.names[0]: scaled_down(values << -self.exponent, len(rows), self.rows)})
 
     @property
-    def largest(self) -> tuple[Fraction, ...]:
-        """The limit of rows."""
-        return (Fraction(self.rows << -self.exponent),)
-
-    def shares(self, norm: Norm) -> tuple[Fraction, ...]:
-        """The limit of rows."""
-        return self.largest
-
-    def sensitivity(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        """Return rows/scale, squared for L2."""
-        return weighted(norm, self.largest, scales)
+    def body(self) -> Body:
+        """As many rows as the limit."""
+        return Segment(self.names[0], Fraction(self.rows << -self.exponent))

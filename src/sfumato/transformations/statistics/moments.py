@@ -9,9 +9,10 @@ from fractions import Fraction
 from typing import TypeVar
 
 from sfumato.errors import ParameterError
+from sfumato.framework import Body, Norm
 from sfumato.transformations.grid import Grid, ValueGrid, scaled_down
 from sfumato.transformations.rows import Values
-from sfumato.transformations.statistics.statistic import Norm, Statistic
+from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 
 T = TypeVar("T")
 
@@ -66,23 +67,29 @@ class Moments(Statistic):
             raise ParameterError("centred", self.centred, "True where squares are asked")
 
     @property
-    def coordinates(self) -> tuple[str, ...]:
-        """Names: sum, then absent and squares where they are asked."""
-        names = ["sum"]
-        if self.absent_exponent is not None:
-            names.append("absent")
-        if self.square_bits is not None:
-            names.append("squares")
-        return tuple(f"{self.label}.{name}" for name in names)
-
-    @property
-    def steps(self) -> tuple[Fraction, ...]:
-        """Grid steps: of values, of rows, of squared values."""
-        return self._ordered(self.grid.step, self._absent_step, self.square_step)
-
-    @property
-    def _absent_step(self) -> Fraction:
-        return Grid(self.absent_exponent or 0).step
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """Sum, then rows without a value and squares where they are asked."""
+        column, grid = self.column, self.grid
+        bounds = float(grid.lower * grid.step), float(grid.upper * grid.step)
+        values = f"of {column}{' about the middle' if self.centred else ''}, bounded per row"
+        return self._ordered(
+            Coordinate(f"{self.label}.sum", Role.SUM, grid.step, column, f"sum of values {values}", bounds),
+            Coordinate(
+                f"{self.label}.absent",
+                Role.ABSENT,
+                Grid(self.absent_exponent or 0).step,
+                "rows",
+                f"rows without a value of {column}",
+            ),
+            Coordinate(
+                f"{self.label}.squares",
+                Role.SQUARES,
+                self.square_step,
+                f"{column}²",
+                f"sum of squares {values}",
+                bounds,
+            ),
+        )
 
     @property
     def square_step(self) -> Fraction:
@@ -90,12 +97,7 @@ class Moments(Statistic):
         return Grid(2 * self.grid.exponent + (self.square_bits or 0)).step
 
     def _ordered(self, total: T, absent: T, squares: T) -> tuple[T, ...]:
-        chosen = [total]
-        if self.absent_exponent is not None:
-            chosen.append(absent)
-        if self.square_bits is not None:
-            chosen.append(squares)
-        return tuple(chosen)
+        return _asked(total, absent, squares, self.absent_exponent is not None, self.square_bits is not None)
 
     def row(self, value: object) -> tuple[int, int, int]:
         """Return what one row adds to sum, absent (in rows) and squares."""
@@ -111,7 +113,7 @@ class Moments(Statistic):
         sums = [sum(part) for part in zip(*(self.row(r[self.column]) for r in rows), strict=True)]
         sums[1] <<= -(self.absent_exponent or 0)
         parts = self._ordered(*(scaled_down(part, len(rows), self.rows) for part in sums))
-        return Counter(dict(zip(self.coordinates, parts, strict=True)))
+        return Counter(dict(zip(self.names, parts, strict=True)))
 
     @property
     def reach(self) -> int:
@@ -126,32 +128,75 @@ class Moments(Statistic):
         return self.grid.half_range**2 + ((1 << bits) >> 1) >> bits
 
     @property
-    def largest(self) -> tuple[Fraction, ...]:
-        """The largest |contribution| to each coordinate, in steps."""
-        square = max(self.square_centre, self.largest_square - self.square_centre)
-        absent = 1 << -(self.absent_exponent or 0)
-        return tuple(Fraction(self.rows * size) for size in self._ordered(self.reach, absent, square))
+    def body(self) -> Body:
+        """What `rows` rows add, each with a value or without one."""
+        names = self._ordered("sum", "absent", "squares")
+        return MomentsBody(
+            tuple(f"{self.label}.{name}" for name in names),
+            self.rows,
+            self.reach,
+            None if self.absent_exponent is None else 1 << -self.absent_exponent,
+            self.square_bits,
+            self.largest_square,
+            self.square_centre,
+        )
 
-    def shares(self, norm: Norm) -> tuple[Fraction, ...]:
+
+@dataclass(frozen=True)
+class MomentsBody(Body):
+    """Sums over `rows` rows of (x, 0, x² / 2^square_bits - centre), |x| <= reach, or of (0, absent, 0).
+
+    Args:
+        coordinates: sum, rows without a value, and squares; those that are asked.
+        rows: the limit of rows.
+        reach: the largest |x|, in steps.
+        absent: the weight of a row without a value, in steps; None where these are not counted.
+        square_bits: log2 of the coarsening of squares; None where they are not asked.
+        largest_square: the largest coarsened square.
+        square_centre: what is taken off each.
+    """
+
+    coordinates: tuple[str, ...]
+    rows: int
+    reach: int
+    absent: int | None
+    square_bits: int | None
+    largest_square: int
+    square_centre: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The coordinates."""
+        return self.coordinates
+
+    @property
+    def largest(self) -> tuple[Fraction, ...]:
+        """In each coordinate `rows` times what a row adds at most."""
+        square = max(self.square_centre, self.largest_square - self.square_centre)
+        return tuple(
+            Fraction(self.rows * size) for size in self._ordered(self.reach, self.absent or 0, square)
+        )
+
+    def split(self, norm: Norm) -> tuple[Fraction, ...]:
         """Sum: its reach. Squares: half their range. Absent: as much as the other part of the row weighs."""
         weight = Fraction(1) if self.square_bits is None else SUM_AND_SQUARES
         # 4/5 is the root of 16/25: for L2 the squares of the weights are compared.
         absent = 1 / weight if norm is Norm.L1 or weight == 1 else Fraction(4, 5)
-        absent *= 1 << -(self.absent_exponent or 0)
         squares = Fraction(self.largest_square, 2)
-        return tuple(self.rows * share for share in self._ordered(Fraction(self.reach), absent, squares))
+        shares = self._ordered(Fraction(self.reach), absent * (self.absent or 0), squares)
+        return tuple(self.rows * share for share in shares)
 
-    def sensitivity(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
+    def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
         """Return the largest weighted size of `rows` rows, each with or without a value."""
         of = dict(zip(self._ordered("sum", "absent", "squares"), scales, strict=True))
-        with_value = self._with_value(norm, of["sum"], of.get("squares"))
-        row = with_value
-        if self.absent_exponent is not None:
-            absent = Fraction(1 << -self.absent_exponent) / of["absent"]
+        row = self.with_value(norm, of["sum"], of.get("squares"))
+        if self.absent is not None:
+            absent = Fraction(self.absent) / of["absent"]
             row = max(row, absent if norm is Norm.L1 else absent**2)
         return row * (self.rows if norm is Norm.L1 else self.rows**2)
 
-    def _with_value(self, norm: Norm, sum_scale: Fraction, square_scale: Fraction | None) -> Fraction:
+    def with_value(self, norm: Norm, sum_scale: Fraction, square_scale: Fraction | None) -> Fraction:
+        """Return the largest weighted size of one row with a value."""
         end = Fraction(self.reach) / sum_scale
         if square_scale is None or self.square_bits is None:
             return end if norm is Norm.L1 else end**2
@@ -163,3 +208,10 @@ class Moments(Statistic):
             return max(centre**2, end**2 + top**2)
         slope = Fraction(1 << self.square_bits) * square_scale / (4 * sum_scale**2)
         return max(centre + slope, end + top)
+
+    def _ordered(self, total: T, absent: T, squares: T) -> tuple[T, ...]:
+        return _asked(total, absent, squares, self.absent is not None, self.square_bits is not None)
+
+
+def _asked(total: T, absent: T, squares: T, counts_absent: bool, has_squares: bool) -> tuple[T, ...]:
+    return (total, *((absent,) if counts_absent else ()), *((squares,) if has_squares else ()))

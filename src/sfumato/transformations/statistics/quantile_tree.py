@@ -9,9 +9,10 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.exact import root_up
+from sfumato.framework import Body, Norm
 from sfumato.transformations.grid import Grid, as_double, scaled_down
 from sfumato.transformations.rows import Values
-from sfumato.transformations.statistics.statistic import Norm, Statistic
+from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 
 BRANCHING = 16
 HEIGHT = 4
@@ -47,14 +48,11 @@ class QuantileTree(Statistic):
     exponent: int
 
     @property
-    def coordinates(self) -> tuple[str, ...]:
-        """One name for all nodes, which share a noise scale."""
-        return (f"{self.label}.tree",)
-
-    @property
-    def steps(self) -> tuple[Fraction, ...]:
-        """A fraction of a row."""
-        return (Grid(self.exponent).step,)
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """One for all nodes, which share a noise scale."""
+        what = f"tree of counts of {self.column}, four levels, leaves {self.leaf_width:.4g} wide"
+        step, bounds = Grid(self.exponent).step, (self.lower, self.upper)
+        return (Coordinate(f"{self.label}.tree", Role.LEAVES, step, "rows", what, bounds),)
 
     @property
     def factor(self) -> float:
@@ -65,6 +63,17 @@ class QuantileTree(Statistic):
     def leaf_width(self) -> float:
         """The width of a leaf, in the column's unit: values in one leaf are not told apart."""
         return (self.upper - self.lower) / LEAVES
+
+    @property
+    def note(self) -> str | None:
+        """That leaves are wide, where they are."""
+        if self.leaf_width <= 1:
+            return None
+        return (
+            f"Quantiles of {self.column}: between {self.lower:g} and {self.upper:g}, values closer than "
+            f"{self.leaf_width:.4g} are not told apart, and error bars are at least about as wide. "
+            "Narrower bounds, from public knowledge, make that smaller."
+        )
 
     def leaf(self, value: Any) -> int | None:
         """Return the leaf of a value, computed in float64 as written; None for NULL and NaN."""
@@ -83,22 +92,46 @@ class QuantileTree(Statistic):
 
     def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
         """Return what the unit adds to the nodes of all levels, as (coordinate, level, place)."""
-        name, nodes = self.coordinates[0], Counter[Hashable]()
+        name, nodes = self.names[0], Counter[Hashable]()
         for level in range(1, HEIGHT + 1):
             for leaf, weight in self.leaves(rows).items():
                 nodes[name, level, leaf // (LEAVES // BRANCHING**level)] += weight
         return nodes
 
     @property
+    def body(self) -> Body:
+        """All rows in one node of each level, or in several."""
+        return TreeBody(self.names[0], Fraction(self.rows << -self.exponent))
+
+
+@dataclass(frozen=True)
+class TreeBody(Body):
+    """Counts on HEIGHT levels of nodes, which come to at most `rows` steps on each.
+
+    Args:
+        name: of the coordinate, which stands for all nodes.
+        rows: the limit of rows, in steps.
+    """
+
+    name: str
+    rows: Fraction
+    spread = True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The one name."""
+        return (self.name,)
+
+    @property
     def largest(self) -> tuple[Fraction, ...]:
         """All rows in one node."""
-        return (Fraction(self.rows << -self.exponent),)
+        return (self.rows,)
 
-    def shares(self, norm: Norm) -> tuple[Fraction, ...]:
-        """The sensitivity over all levels."""
-        return (self.largest[0] * (HEIGHT if norm is Norm.L1 else root_up(Fraction(HEIGHT))),)
-
-    def sensitivity(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
+    def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
         """Return height * rows/scale; for L2 its square is largest where all rows share one path."""
-        ratio = self.largest[0] / scales[0]
+        ratio = self.rows / scales[0]
         return HEIGHT * (ratio if norm is Norm.L1 else ratio**2)
+
+    def split(self, norm: Norm) -> tuple[Fraction, ...]:
+        """The sensitivity over all levels."""
+        return (self.rows * (HEIGHT if norm is Norm.L1 else root_up(Fraction(HEIGHT))),)

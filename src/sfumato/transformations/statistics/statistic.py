@@ -8,26 +8,58 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from typing import Any
+from functools import cached_property
+from typing import Any, overload
 
 from sfumato.exact import root_up
 from sfumato.framework import (
+    Body,
+    ContributionDistance,
     ContributionDomain,
     GroupedIntegers,
     L1Distance,
     L2Distance,
     Linear,
+    Metric,
+    Norm,
     PrivacyUnitDistance,
+    Product,
     Transformation,
 )
 from sfumato.transformations.rows import Contributions, Values
 
 
-class Norm(Enum):
-    """How the change of all numbers of a release is measured: for Laplace or for Gaussian noise."""
+class Role(Enum):
+    """What a coordinate counts or adds up."""
 
-    L1 = "l1"
-    L2 = "l2"
+    UNITS = "units"
+    ROWS = "rows"
+    PRESENT = "present"
+    ABSENT = "absent"
+    SUM = "sum"
+    SQUARES = "squares"
+    LEAVES = "leaves"
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """One exact number of each group, a whole number of grid steps, which gets noise of its own.
+
+    Args:
+        name: by which numbers, noise scales and laws are found; unique in a release.
+        role: what it counts or adds up.
+        step: the grid step, in `unit`.
+        unit: of the number: "units", "rows", a column's name, or that squared.
+        what: in a few words, for explanations.
+        bounds: of the values that are added up, in the column's unit; None for counts.
+    """
+
+    name: str
+    role: Role
+    step: Fraction
+    unit: str
+    what: str
+    bounds: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -35,18 +67,14 @@ class Statistic(ABC):
     """Integers per group to which each unit contributes independently of every other unit.
 
     A statistic of a group is the sum of `contribution(rows)` over the units in it, so adding or
-    removing a unit changes it by that unit's contribution and by nothing else.
+    removing a unit changes it by that unit's contribution and by nothing else. `body` holds every
+    contribution, and is the only privacy claim.
     """
 
     @property
     @abstractmethod
-    def coordinates(self) -> tuple[str, ...]:
-        """Names of the numbers; each has a noise scale of its own."""
-
-    @property
-    @abstractmethod
-    def steps(self) -> tuple[Fraction, ...]:
-        """The grid step of each coordinate, in the statistic's unit."""
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """Its numbers; each has a noise scale of its own."""
 
     @abstractmethod
     def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
@@ -54,34 +82,44 @@ class Statistic(ABC):
 
     @property
     @abstractmethod
-    def largest(self) -> tuple[Fraction, ...]:
-        """The largest |contribution| to each coordinate, in steps."""
+    def body(self) -> Body:
+        """All that one unit may add to a group, in steps."""
 
-    @abstractmethod
-    def shares(self, norm: Norm) -> tuple[Fraction, ...]:
-        """Noise scales, in steps, at a noise multiplier of one: how noise is split inside."""
+    @property
+    def note(self) -> str | None:
+        """What whoever asks should know of it, if anything."""
+        return None
 
-    @abstractmethod
-    def sensitivity(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        """Return the largest size of one contribution, each coordinate divided by its scale.
-
-        For L1 the sum of absolute values; for L2 the sum of *squares*, which stays rational.
-        """
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the coordinates."""
+        return tuple(c.name for c in self.coordinates)
 
 
+@overload
+def per_group(statistics: Sequence[Statistic], *, groups: int, rows: int | None = None) -> Transformation: ...
+@overload
 def per_group(
     statistics: Sequence[Statistic],
     norm: Norm,
     scales: Sequence[Fraction],
     groups: int,
     rows: int | None = None,
+) -> Transformation: ...
+def per_group(
+    statistics: Sequence[Statistic],
+    norm: Norm | None = None,
+    scales: Sequence[Fraction] = (),
+    groups: int = 1,
+    rows: int | None = None,
 ) -> Transformation:
     """Add up statistics per group.
 
     Args:
         statistics: what to add up, with distinct coordinates.
-        norm: L1 before Laplace noise, L2 before Gaussian noise.
-        scales: one noise scale for each coordinate of all statistics, in grid steps.
+        norm: how outputs are compared: L1 for Laplace noise, L2 for Gaussian noise; without it by the
+            number of units' contributions between them, which any noise can use.
+        scales: with a norm, one noise scale for each coordinate of all statistics, in grid steps.
         groups: the limit that `bound_groups` enforced.
         rows: the limit that `bound_rows` enforced, or None without it: statistics scale rows down.
     Returns:
@@ -93,12 +131,22 @@ def per_group(
     >>> count = bound_groups(2) >> per_group([Count(rows=1)], Norm.L1, [Fraction(1)], groups=2)
     >>> count([Row(1, "a", {}), Row(2, "a", {})]), count.map(1)
     ({'a': Counter({'rows': 2})}, Fraction(2, 1))
+    >>> (bound_groups(2) >> per_group([Count(rows=1)], groups=2)).map(1)
+    Fraction(1, 1)
 
     Source:
         Triangle inequality, Pythagoras. Proof: docs/proofs/per_group.md.
     """
     statistics, scales = tuple(statistics), tuple(scales)
-    names = tuple(name for s in statistics for name in s.coordinates)
+    body = Product(tuple(s.body for s in statistics))
+    metric: Metric
+    if norm is None:
+        metric, reach = ContributionDistance(body, groups), Fraction(1)
+    else:
+        named = tuple(zip(body.names, scales, strict=True))
+        metric, reach = L1Distance(named), groups * body.size(norm, scales)
+        if norm is Norm.L2:
+            metric, reach = L2Distance(named), root_up(reach)
 
     def function(contributions: Contributions) -> dict[Hashable, Counter[Any]]:
         totals: dict[Hashable, Counter[Any]] = {}
@@ -109,28 +157,12 @@ def per_group(
                     total.update(statistic.contribution(unit))
         return totals
 
-    total, start = Fraction(0), 0
-    for statistic in statistics:
-        end = start + len(statistic.coordinates)
-        total += statistic.sensitivity(norm, scales[start:end])
-        start = end
-    named = tuple(zip(names, scales, strict=True))
-    metric: L1Distance | L2Distance = L1Distance(named)
-    reach = groups * total
-    if norm is Norm.L2:
-        metric, reach = L2Distance(named), root_up(reach)
     return Transformation(
-        f"per_group({', '.join(names)})",
+        f"per_group({', '.join(body.names)})",
         ContributionDomain(groups, rows),
-        GroupedIntegers(names),
+        GroupedIntegers(body.names),
         PrivacyUnitDistance(groups, rows),
         metric,
         function,
         Linear(reach),
     )
-
-
-def weighted(norm: Norm, sizes: Sequence[Fraction | int], scales: Sequence[Fraction]) -> Fraction:
-    """Return sum |size/scale|, or the sum of its squares for L2."""
-    parts = [abs(Fraction(size) / scale) for size, scale in zip(sizes, scales, strict=True)]
-    return sum((p if norm is Norm.L1 else p * p for p in parts), Fraction(0))

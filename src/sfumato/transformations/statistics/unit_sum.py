@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from sfumato.framework import Body, Segment
 from sfumato.transformations.grid import Grid, as_double, round_half_away
 from sfumato.transformations.rows import Values
-from sfumato.transformations.statistics.statistic import Norm, Statistic, weighted
+from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 
 # A row is clamped to this many steps before it is added up, so that a unit's own sum is exact in
 # 128 bits whatever its rows are: 2^62 steps times 2^64 rows.
@@ -45,14 +46,16 @@ class UnitSum(Statistic):
     centre: int = 0
 
     @property
-    def coordinates(self) -> tuple[str, ...]:
-        """The coordinate's name."""
-        return (f"{self.label}.total",)
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """The sum, in the column's unit."""
+        what = f"sum of {self.column}, bounded per unit and group"
+        bounds = float(self.lower * self.step), float(self.upper * self.step)
+        return (Coordinate(f"{self.label}.total", Role.SUM, self.step, self.column, what, bounds),)
 
     @property
-    def steps(self) -> tuple[Fraction, ...]:
+    def step(self) -> Fraction:
         """The grid step, in the column's unit."""
-        return (Grid(self.exponent).step,)
+        return Grid(self.exponent).step
 
     def row_steps(self, value: Any) -> int:
         """Return one row's value in steps, clamped to the huge range; zero for NULL and NaN."""
@@ -61,23 +64,16 @@ class UnitSum(Statistic):
         number = as_double(value)
         if number is None:
             return 0
-        huge = float(HUGE_STEPS * self.steps[0])
-        return round_half_away(Fraction(min(max(number, -huge), huge)) / self.steps[0])
+        huge = float(HUGE_STEPS * self.step)
+        return round_half_away(Fraction(min(max(number, -huge), huge)) / self.step)
 
     def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
         """Return the unit's clamped sum, less the centre."""
         total = sum(self.row_steps(row[self.column]) for row in rows)
-        return Counter({self.coordinates[0]: min(max(total, self.lower), self.upper) - self.centre})
+        return Counter({self.names[0]: min(max(total, self.lower), self.upper) - self.centre})
 
     @property
-    def largest(self) -> tuple[Fraction, ...]:
+    def body(self) -> Body:
         """The larger distance of a bound from the centre: what a unit that comes or goes can change."""
-        return (Fraction(max(abs(self.lower - self.centre), abs(self.upper - self.centre))),)
-
-    def shares(self, norm: Norm) -> tuple[Fraction, ...]:
-        """The sensitivity."""
-        return self.largest
-
-    def sensitivity(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        """Return the largest change/scale, squared for L2."""
-        return weighted(norm, self.largest, scales)
+        bound = max(abs(self.lower - self.centre), abs(self.upper - self.centre))
+        return Segment(self.names[0], Fraction(bound))

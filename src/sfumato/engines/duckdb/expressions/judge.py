@@ -26,7 +26,7 @@ from sfumato.engines.duckdb.expressions.syntax import (
 from sfumato.engines.duckdb.expressions.total import FORMS, OF_CONSTANTS, OPERATORS, total
 from sfumato.engines.duckdb.text import identifier, without_labels
 from sfumato.errors import ColumnError, QueryError, nearest
-from sfumato.query.engine import Column
+from sfumato.query.schema import Column
 
 _ALLOWED = {
     "COLUMN_REF",

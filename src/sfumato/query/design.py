@@ -1,0 +1,172 @@
+"""Which exact numbers answer a question, none of them twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from sfumato.framework import Norm
+from sfumato.query.aggregates import (
+    BoundedAggregate,
+    CountPrivacyUnits,
+    CountRows,
+    Mean,
+    StandardDeviation,
+    Sum,
+    Variance,
+)
+from sfumato.query.question import Query
+from sfumato.transformations import Count, CountUnits, Grid, Moments, Role, Statistic, ValueGrid
+from sfumato.transformations.statistics.moments import SQUARES_SHIFT
+
+Block = tuple[str, Fraction, Fraction]
+
+
+@dataclass
+class Design:
+    """The statistics of one question while they are chosen, none twice.
+
+    Args:
+        query: what is asked.
+        norm: of the noise that will be added; it decides how squares are shifted.
+        multiplier: the expected noise multiplier, from which grids are chosen.
+        units: whether units are counted, and noisy: for the selection of groups, or asked.
+    """
+
+    query: Query
+    norm: Norm
+    multiplier: Fraction
+    units: bool
+    statistics: dict[str, Statistic] = field(default_factory=dict)
+    present: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.schema = self.query.schema
+        self.rows = self.query.rows
+        asked = [a for _, a in self.query.aggregates]
+        self.blocks = {
+            block_of(a) for a in asked if isinstance(a, (Mean, Variance, StandardDeviation))
+        }  # columns whose rows are bounded one by one
+        row_sums = {block_of(a) for a in asked if isinstance(a, Sum) and self.per_row(a)}
+        counts_rows = any(
+            isinstance(a, CountRows) and (a.column is None or not self.missing(a.column)) for a in asked
+        )
+        valued = {b[0] for b in self.blocks} | {
+            a.column for a in asked if isinstance(a, CountRows) and a.column
+        }
+        self.units = (
+            self.units
+            or any(isinstance(a, CountPrivacyUnits) for a in asked)
+            or (counts_rows and self.rows == 1)
+        )
+        # One count of rows serves every column; a single column with missing values and nothing
+        # else to share with is counted by itself, which is one number less.
+        single = len(valued) == 1 and self.missing(next(iter(valued)))
+        self.base: str | None = None
+        if self.rows == 1 and self.units:
+            self.base = "units"
+        elif counts_rows or (valued and not single):
+            self.base = "units" if self.rows == 1 else "rows"
+        self.units = self.units or self.base == "units"
+        if self.base is not None:
+            self.blocks |= row_sums
+        self.lone_sums = row_sums - self.blocks
+        if self.units:
+            self.add(CountUnits())
+        if self.base == "rows":
+            self.add(Count(self.rows))
+
+    def missing(self, column: str) -> bool:
+        """Whether a row may lack a value of a column."""
+        return self.schema[column].missing
+
+    def per_row(self, aggregate: Sum) -> bool:
+        """Whether a sum is of bounded rows, else of units' bounded sums."""
+        if aggregate.per is not None:
+            return aggregate.per == "row"
+        return self.rows == 1 and block_of(aggregate) in self.blocks
+
+    def add(self, statistic: Statistic) -> None:
+        """Take a statistic, unless its numbers are there."""
+        for name in statistic.names:
+            self.statistics.setdefault(name, statistic)
+
+    def weight_exponent(self) -> int:
+        """The log2 of the grid step of rows that are scaled down."""
+        return min(0, Grid.for_noise(self.multiplier * self.rows).exponent)
+
+    def value_grid(self, block: Block) -> ValueGrid:
+        """The grid of a column's values between bounds."""
+        _, lower, upper = block
+        half = (upper - lower) / 2
+        return ValueGrid.around(lower, upper, Grid.for_noise(self.multiplier * self.rows * half))
+
+    def counted(self, column: str) -> tuple[str, str | None]:
+        """Return the coordinates whose difference is the number of rows with a value."""
+        if column in self.present:
+            return self.present[column], None
+        if not self.missing(column):
+            if self.base is None:
+                raise AssertionError("a count of rows is part of the design")
+            return self.base, None
+        if self.base is not None:
+            for statistic in self.statistics.values():
+                if isinstance(statistic, Moments) and statistic.column == column:
+                    for coordinate in statistic.coordinates:
+                        if coordinate.role is Role.ABSENT:
+                            return self.base, coordinate.name
+        own = Count(self.rows, column, self.weight_exponent())
+        self.add(own)
+        self.present[column] = own.names[0]
+        return own.names[0], None
+
+    def moments(self, block: Block) -> Moments:
+        """Take the sums of a column between bounds, with squares where somebody asks."""
+        column = block[0]
+        label = self.label(block)
+        found = self.statistics.get(f"{label}.sum")
+        if isinstance(found, Moments):
+            return found
+        grid = self.value_grid(block)
+        squares = any(
+            isinstance(a, (Variance, StandardDeviation)) and block_of(a) == block
+            for _, a in self.query.aggregates
+        )
+        absent = self.base is not None and self.missing(column) and block == self.first_block(column)
+        bits = max(0, 2 * grid.half_range.bit_length() - 32) if squares else None
+        made = Moments(
+            label,
+            column,
+            self.rows,
+            grid,
+            centred=block not in self.lone_sums,
+            absent_exponent=self.weight_exponent() if absent else None,
+            square_bits=bits,
+        )
+        if squares:
+            shift = int(SQUARES_SHIFT[self.norm] * made.largest_square)
+            made = replace(made, square_centre=shift)
+        self.add(made)
+        return made
+
+    def first_block(self, column: str) -> Block:
+        """Return the bounds of a column under which its missing values are counted for all."""
+        return min(b for b in self.blocks if b[0] == column)
+
+    def label(self, block: Block) -> str:
+        """Write a column and its bounds, for names of coordinates."""
+        column, lower, upper = block
+        return f"{column}[{short(lower)},{short(upper)}]"
+
+
+def block_of(aggregate: BoundedAggregate) -> Block:
+    """Return what may share statistics: the column and its bounds."""
+    return aggregate.column, aggregate.lower, aggregate.upper
+
+
+def short(number: Fraction) -> str:
+    """Write a bound such that different bounds are written differently."""
+    for text in (f"{float(number):g}", repr(float(number))):
+        if number in (Fraction(text), Fraction(float(text))):
+            return text
+    return str(number)

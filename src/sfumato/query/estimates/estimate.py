@@ -1,0 +1,100 @@
+"""What an estimate is: one output and its error bar, from noisy numbers alone."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.query.intervals import Floats, Interval
+from sfumato.query.numbers import NoisyNumbers, arrow_column
+
+
+@dataclass(frozen=True)
+class Estimate(ABC):
+    """How one output is computed from noisy numbers. Post-processing: nothing private is seen here.
+
+    Args:
+        name: the output's name.
+        count: the coordinate that counts, where there is one.
+        absent: the coordinate of missing values to be taken off the count, where there is one.
+        total, squares: coordinates of the sum and of the squares.
+        centre: what a value was counted from, in the column's unit.
+        square_centre: what a squared distance was counted from, in squared units.
+        lower, upper: the bounds in which the output lies.
+        reach: the largest distance of a value from the centre, in the column's unit.
+        rank: of a quantile.
+        whole: whether the output is a whole number.
+        wide: a whole number that 64-bit integers may not hold, so shown as float64.
+    """
+
+    kind: ClassVar[str]
+
+    name: str
+    count: str | None = None
+    absent: str | None = None
+    total: str | None = None
+    squares: str | None = None
+    centre: float = 0.0
+    square_centre: float = 0.0
+    lower: float = 0.0
+    upper: float = 0.0
+    reach: float = 0.0
+    rank: float = 0.0
+    whole: bool = False
+    wide: bool = False
+
+    @property
+    def integer(self) -> bool:
+        """Whether the output's column is int64, else float64: by the question, whatever the rows."""
+        return self.whole and not self.wide
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """The noisy numbers that the output depends on."""
+        return tuple(c for c in (self.count, self.absent, self.total, self.squares) if c is not None)
+
+    @abstractmethod
+    def value(self, numbers: NoisyNumbers) -> Floats:
+        """Return the output of each group, before it is rounded to what is shown."""
+
+    @abstractmethod
+    def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
+        """Return an interval that holds the exact statistic but with probability `failure`."""
+
+    def output(self, numbers: NoisyNumbers) -> pa.Array:
+        """Return the output column: int64 for whole numbers that it surely holds, else float64."""
+        value = self._shown(numbers)
+        if self.integer:
+            # Nobody has the rows to get here; 2^63 is the first float64 beyond int64.
+            return arrow_column(np.clip(value, -(2.0**63), np.nextafter(2.0**63, 0)).astype(np.int64))
+        return arrow_column(value)
+
+    def half_width(self, numbers: NoisyNumbers, confidence: float) -> Floats:
+        """Return half-widths t: with this confidence the exact statistic is within t of the output.
+
+        The exact statistic is that of the bounded contributions; what bounding itself changed is
+        not part of it.
+        """
+        value, interval = self._shown(numbers), self.interval(numbers, 1 - confidence)
+        return np.maximum(np.maximum(interval.high - value, value - interval.low), 0.0)
+
+    def _shown(self, numbers: NoisyNumbers) -> Floats:
+        value = self.value(numbers)
+        return np.rint(value) if self.whole else value
+
+    def counted(self, numbers: NoisyNumbers) -> Floats:
+        """Return the noisy count, of rows with a value where some have none."""
+        if self.count is None:
+            return np.zeros(1)
+        # No statistic counts fewer than zero missing values; clipping halves their noise.
+        absent = 0.0 if self.absent is None else np.maximum(numbers.values[self.absent], 0.0)
+        return numbers.values[self.count] - absent
+
+    @property
+    def signs(self) -> dict[str, float]:
+        """The coordinates of the count, with their signs in it."""
+        return {n: sign for n, sign in ((self.count, 1.0), (self.absent, -1.0)) if n is not None}

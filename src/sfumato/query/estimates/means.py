@@ -1,0 +1,115 @@
+"""Means, variances and standard deviations: ratios of noisy numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sfumato.query.aggregates import Mean, StandardDeviation, Variance
+from sfumato.query.design import Design, block_of
+from sfumato.query.estimates.estimate import Estimate
+from sfumato.query.intervals import Floats, Interval
+from sfumato.query.numbers import NoisyNumbers
+from sfumato.transformations import Role
+
+
+@dataclass(frozen=True)
+class MeanEstimate(Estimate):
+    """A mean: the noisy sum over the noisy count, or over 1 where that is less."""
+
+    kind = "mean"
+
+    def value(self, numbers: NoisyNumbers) -> Floats:
+        """Return the mean, within the bounds."""
+        assert self.total is not None
+        mean = numbers.values[self.total] / np.maximum(self.counted(numbers), 1.0)
+        return np.clip(mean + self.centre, self.lower, self.upper)
+
+    def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
+        """Return Fieller's interval, within the bounds."""
+        assert self.total is not None
+        reach = self.lower - self.centre, self.upper - self.centre
+        mean = numbers.noises.ratio(numbers.values, self.total, self.signs, reach, failure)
+        return mean.map(lambda x: x + self.centre)
+
+
+@dataclass(frozen=True)
+class VarianceEstimate(Estimate):
+    """A variance: the noisy mean of squares less the square of the noisy mean."""
+
+    kind = "variance"
+
+    def value(self, numbers: NoisyNumbers) -> Floats:
+        """Return the variance, from 0 to its largest possible value."""
+        assert self.total is not None and self.squares is not None
+        count = np.maximum(self.counted(numbers), 1.0)
+        mean = numbers.values[self.total] / count
+        return self.of_variance(numbers.values[self.squares] / count + self.square_centre - mean**2)
+
+    def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
+        """Return what intervals of the mean and of the mean square leave."""
+        assert self.total is not None and self.squares is not None
+        # Mean and mean square lie in their intervals together but with half the failure of each.
+        noises, values = numbers.noises, numbers.values
+        mean = noises.ratio(values, self.total, self.signs, (-self.reach, self.reach), failure / 2)
+        reach = -self.square_centre, self.reach**2 - self.square_centre
+        square = noises.ratio(values, self.squares, self.signs, reach, failure / 2)
+        return (square.map(lambda x: x + self.square_centre) - mean.squared()).map(self.of_variance)
+
+    def of_variance(self, variance: Floats) -> Floats:
+        """Return what is shown of a variance."""
+        return np.clip(variance, 0.0, self.upper)
+
+
+@dataclass(frozen=True)
+class StandardDeviationEstimate(VarianceEstimate):
+    """The root of a variance."""
+
+    kind = "stddev"
+
+    def of_variance(self, variance: Floats) -> Floats:
+        """Return the root."""
+        return np.asarray(np.sqrt(np.clip(variance, 0.0, self.upper**2)))
+
+
+def means(design: Design, name: str, aggregate: Mean) -> tuple[Estimate, ...]:
+    """Ask for a mean."""
+    moments = design.moments(block_of(aggregate))
+    count, absent = design.counted(aggregate.column)
+    return (
+        MeanEstimate(
+            name,
+            count,
+            absent,
+            moments.names[0],
+            centre=float(moments.grid.centre * moments.grid.step),
+            lower=float(aggregate.lower),
+            upper=float(aggregate.upper),
+        ),
+    )
+
+
+def variances(design: Design, name: str, aggregate: Variance | StandardDeviation) -> tuple[Estimate, ...]:
+    """Ask for a variance or its root."""
+    moments = design.moments(block_of(aggregate))
+    count, absent = design.counted(aggregate.column)
+    width = float(aggregate.upper) - float(aggregate.lower)
+    make, top = (
+        (VarianceEstimate, width * width / 4)
+        if isinstance(aggregate, Variance)
+        else (StandardDeviationEstimate, width / 2)
+    )
+    return (
+        make(
+            name,
+            count,
+            absent,
+            moments.names[0],
+            next(c.name for c in moments.coordinates if c.role is Role.SQUARES),
+            centre=float(moments.grid.centre * moments.grid.step),
+            square_centre=float(moments.square_centre * moments.square_step),
+            upper=top,
+            reach=float(moments.reach * moments.grid.step),
+        ),
+    )

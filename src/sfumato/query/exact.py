@@ -1,0 +1,57 @@
+"""The exact half of a release, and what evaluates it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from sfumato.query.schema import Step
+from sfumato.transformations import Statistic
+
+
+@dataclass(frozen=True)
+class ExactQuery:
+    """The exact half of a release: everything about rows, nothing about noise.
+
+    Args:
+        steps: filters and derived columns, in order.
+        unit: the privacy unit's column.
+        keys: the columns to group by.
+        public_keys: a table with one row for each public group, or None for private groups.
+        groups: at most so many groups per unit.
+        statistics: what to add up per group.
+    """
+
+    steps: tuple[Step, ...]
+    unit: str
+    keys: tuple[str, ...]
+    public_keys: pa.Table | None
+    groups: int
+    statistics: tuple[Statistic, ...] = field(default=())
+
+
+class Evaluator(Protocol):
+    """Evaluates `bound_groups >> per_group`, exactly, on one source."""
+
+    @property
+    def name(self) -> str:
+        """What the rows are read with, for explanations."""
+        ...
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that rows come from, which nothing may be written to."""
+        ...
+
+    def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield key columns, then a column for each coordinate, trees last; sorted by key.
+
+        At least one batch, be it empty. Columns are told by their position.
+
+        int64 or decimal128(38, 0); a quantile tree's is a list of structs (leaf, weight) sorted by
+        leaf. With public keys every key is present, absent ones with zeros.
+        """
+        ...

@@ -1,0 +1,254 @@
+"""A question and a budget to a plan: which noise, which group selection, which grids.
+
+All of it depends on the question alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from sfumato.budget import Loss, calibrate, gaussian_mu, split_delta
+from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+from sfumato.errors import BudgetError, ParameterError, RefusalError, shown
+from sfumato.exact import positive_int, root_up
+from sfumato.framework import ContributionDistance
+from sfumato.measurements.noise import NOISES, Law, NoiseKind
+from sfumato.measurements.selection import (
+    GaussianThreshold,
+    GroupSelection,
+    LaplaceThreshold,
+    TruncatedGeometric,
+)
+from sfumato.noise import Laplace
+from sfumato.query.plan import Plan
+from sfumato.query.question import Query
+from sfumato.query.requirements import Requirements, requirements
+
+SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**12), Fraction(10**6)
+# Noise of this scale leaves 64-bit integers with probability below e^-8000.
+MOST_SCALE_BITS = 50
+SMALLEST_DELTA = Fraction(1, 10**300)
+SELECTIONS = ("truncated_geometric", "laplace", "gaussian")
+
+
+def make_plan(
+    query: Query,
+    *,
+    epsilon: Any,
+    delta: Any = 0,
+    noise: str = "auto",
+    group_selection: str = "auto",
+    pre_threshold: int = 1,
+) -> Plan:
+    """Choose noise, grids and group selection for a question within a budget.
+
+    Args:
+        query: what is asked.
+        epsilon, delta: the budget.
+        noise: "auto", "laplace" or "gaussian".
+        group_selection: "auto", "truncated_geometric", "laplace" or "gaussian".
+        pre_threshold: private groups with fewer units are never shown.
+    Returns:
+        The plan with the smallest score among those that the options admit.
+    Raises:
+        BudgetError: epsilon or delta is not admissible, or cannot buy what is asked.
+        ParameterError: an option is unknown.
+    """
+    eps, dlt = _budget(epsilon, delta)
+    noises = _choices("noise", noise, tuple(NOISES))
+    selections: tuple[str | None, ...] = _choices("group_selection", group_selection, SELECTIONS)
+    positive_int(pre_threshold, "pre_threshold")
+    if noise == "auto" and group_selection in NOISES:
+        noises = (group_selection,)  # a threshold is on the release's own noise
+    if not query.private_groups:
+        if group_selection != "auto" or pre_threshold != 1:
+            raise ParameterError(
+                "group_selection" if group_selection != "auto" else "pre_threshold",
+                group_selection if group_selection != "auto" else pre_threshold,
+                "left out here: the groups are public, so none is selected",
+            )
+        selections = (None,)
+    if dlt == 0:
+        if None not in selections:
+            raise BudgetError(
+                "delta is 0, but private groups need more: showing that a group exists is never free. "
+                "Give a delta well below one over the number of units, such as 1e-6; or the groups, where "
+                "they are public knowledge: group_by(..., keys=[...]), in a Beam aggregation public_keys=..."
+            )
+        if noises == ("gaussian",):
+            raise BudgetError(
+                "delta is 0, but Gaussian noise needs more; give a delta such as 1e-6, or Laplace noise"
+            )
+        noises = ("laplace",)
+    planner = _Planner(query, eps, dlt)
+    if noises == tuple(NOISES) and planner.gaussian_is_ahead():
+        noises = ("gaussian",)
+    candidates, refusals = [], []
+    for n in noises:
+        for s in selections:
+            if planner.worth_trying(group_selection, n, s):
+                try:
+                    candidates.append(planner.candidate(NOISES[n], s, pre_threshold))
+                except RefusalError as refusal:  # a rule that cannot work at this budget
+                    refusals.append(refusal)
+    if not candidates:
+        raise refusals[0]
+    return min(candidates, key=lambda plan: plan.score)
+
+
+def _budget(epsilon: object, delta: object) -> tuple[Fraction, Fraction]:
+    eps, dlt = admissible_epsilon(epsilon), admissible_delta(delta)
+    if not SMALLEST_EPSILON <= eps <= LARGEST_EPSILON:
+        raise BudgetError(
+            f"epsilon is {shown(epsilon)}, but must be between 1e-12 and 1,000,000: below, nothing is left "
+            "to see, and above, nothing is hidden"
+        )
+    if 0 < dlt < SMALLEST_DELTA:
+        raise BudgetError(f"delta is {shown(delta)}, but must be 0 or at least 1e-300")
+    return eps, dlt
+
+
+def _choices(name: str, value: object, known: tuple[str, ...]) -> tuple[str, ...]:
+    if value == "auto":
+        return known
+    if value in known:
+        return (str(value),)
+    raise ParameterError(name, value, "one of " + ", ".join(map(repr, ("auto", *known))))
+
+
+class _Planner:
+    """Plans of one question within one budget; what depends on the question alone is computed once."""
+
+    def __init__(self, query: Query, epsilon: Fraction, delta: Fraction) -> None:
+        self.query, self.epsilon, self.delta = query, epsilon, delta
+        self.requirements = lru_cache(maxsize=None)(self._requirements)
+        self.unit_loss = lru_cache(maxsize=None)(self._unit_loss)
+
+    def _requirements(self, noise: NoiseKind, multiplier: Fraction, units: bool) -> Requirements:
+        return requirements(self.query, noise.norm, multiplier, units=units)
+
+    def _unit_loss(self, noise: NoiseKind, multiplier: Fraction, units: bool) -> Loss:
+        """Return the loss at a noise multiplier of one, on the grids of another."""
+        return self.loss(self.requirements(noise, multiplier, units), noise, Fraction(1))
+
+    def loss(self, needed: Requirements, noise: NoiseKind, multiplier: Fraction) -> Loss:
+        """Return what the map of the noise says, whichever groups are shown."""
+        metric = ContributionDistance(needed.body, self.query.groups)
+        return noise.by_group(_scales(needed, noise, multiplier), metric, keys=()).map(1)  # type: ignore[no-any-return]
+
+    def gaussian_is_ahead(self) -> bool:
+        """Skip Laplace noise that is far behind by basic composition.
+
+        Privacy-loss distributions gain nothing on a few Laplace noises, and bring many of them at best to
+        the scale of the Gaussian, whose deviation is then still smaller by the root of 2.
+        """
+        deviations = {}
+        for name, kind in NOISES.items():
+            multiplier = float(
+                self.rough_multiplier(self.unit_loss(kind, Fraction(1), self.query.private_groups))
+            )
+            deviations[name] = multiplier * kind.law(Fraction(1)).standard_deviation
+        return deviations["laplace"] > 1.25 * deviations["gaussian"]
+
+    def worth_trying(self, asked: str, kind: str, selection: str | None) -> bool:
+        """Skip what cannot be, a threshold on the other noise, and what costs time and was never seen to
+        win: truncated geometric selection beside Gaussian noise where a unit is in many groups."""
+        if selection is None or asked != "auto":
+            return True
+        if selection == "truncated_geometric":
+            return kind == "laplace" or self.query.groups <= 3
+        return selection == kind
+
+    def candidate(self, noise: NoiseKind, selection: str | None, pre_threshold: int) -> Plan:
+        """Return the plan with this noise and this selection."""
+        epsilon, delta = self.epsilon, self.delta
+        rule = _Rule.of(selection, noise.name, epsilon, delta, self.query, pre_threshold)
+        # Grids depend on the size of the noise and the noise, in the last digits, on grids: a rough size
+        # first, then the noise for good.
+        unit_loss = self.unit_loss(noise, Fraction(1), rule.uses_noise)
+        rough = self.rough_multiplier(unit_loss + rule.loss)
+        needed = self.requirements(noise, rough, rule.uses_noise)
+        unit_loss = self.unit_loss(noise, rough, rule.uses_noise)
+        multiplier = calibrate(lambda k: unit_loss.noisier(k) + rule.loss, epsilon, delta, start=rough)
+        scales = dict(zip(needed.body.names, _scales(needed, noise, multiplier), strict=True))
+        if max(scales.values()) > 2**MOST_SCALE_BITS:
+            raise BudgetError(
+                f"epsilon = {float(epsilon):g} asks for noise of {float(max(scales.values())):.3g} steps, "
+                "beyond what 64-bit integers hold; ask for a larger epsilon or set smaller limits or bounds"
+            )
+        laws = {name: noise.law(scale) for name, scale in scales.items()}
+        loss = self.loss(needed, noise, multiplier) + rule.loss
+        return Plan(
+            self.query,
+            epsilon,
+            delta,
+            noise,
+            needed,
+            multiplier,
+            scales,
+            laws,
+            rule.selection(laws),
+            loss,
+        )
+
+    def rough_multiplier(self, unit_loss: Loss) -> Fraction:
+        """Return about how much noise is needed, from the loss at a multiplier of one."""
+        if unit_loss.gaussian:
+            room = max(self.delta - unit_loss.floor, self.delta / 2**20)
+            return root_up(unit_loss.gaussian) / gaussian_mu(self.epsilon, room)
+        return unit_loss.basic_epsilon / self.epsilon
+
+
+def _scales(needed: Requirements, noise: NoiseKind, multiplier: Fraction) -> list[Fraction]:
+    return [multiplier * share for share in needed.body.split(noise.norm)]
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """One way to select groups, before the noise is known: what it costs and what it shares."""
+
+    uses_noise: bool
+    loss: Loss
+    delta_per_group: Fraction
+    pre_threshold: int
+    geometric: TruncatedGeometric | None = None
+
+    @classmethod
+    def of(
+        cls,
+        name: str | None,
+        noise: str,
+        epsilon: Fraction,
+        delta: Fraction,
+        query: Query,
+        pre_threshold: int,
+    ) -> _Rule:
+        groups = query.groups
+        if name is None:
+            return cls(False, Loss(), Fraction(0), pre_threshold)
+        # Pure epsilon needs no delta of its own, so selection gets all of it.
+        share = delta if noise == "laplace" else delta / 2
+        each = split_delta(share, groups)
+        if name == "truncated_geometric":
+            parts = 1 + len(requirements(query, NOISES[noise].norm, Fraction(1), units=False).body.names)
+            rule = TruncatedGeometric(epsilon / (parts * groups), each, pre_threshold)
+            return cls(False, rule.loss(groups), each, pre_threshold, rule)
+        if name != noise:
+            raise ParameterError(
+                "group_selection", name, f"'truncated_geometric' or {noise!r}, the release's noise"
+            )
+        return cls(True, Loss(failure=share), each, pre_threshold)
+
+    def selection(self, laws: Mapping[str, Law]) -> GroupSelection | None:
+        if self.geometric is not None:
+            return self.geometric
+        if not self.uses_noise:
+            return None
+        law = laws["units"]
+        if isinstance(law, Laplace):
+            return LaplaceThreshold(law, self.delta_per_group, self.pre_threshold)
+        return GaussianThreshold(law, self.delta_per_group, self.pre_threshold)

@@ -1,0 +1,137 @@
+"""What is asked, as plain data: checked against declared columns, without a source and without rows."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sfumato.errors import ColumnError, ParameterError, QueryError, shown
+from sfumato.query.aggregates import (
+    Aggregate,
+    BoundedAggregate,
+    CountPrivacyUnits,
+    CountRows,
+    Sum,
+    names_of,
+)
+from sfumato.query.exact import ExactQuery
+from sfumato.query.schema import IN_PLACE, Schema, Step, spelled
+from sfumato.transformations import Statistic
+
+
+@dataclass(frozen=True)
+class Query:
+    """What is asked of a table.
+
+    Args:
+        engine: the name of what reads the rows.
+        schema: the columns after the steps.
+        unit: the privacy unit's column.
+        steps: filters and derived columns, in order.
+        keys: the columns to group by.
+        public_keys: a table with one row for each public group, or None for private groups.
+        max_groups, max_rows: limits of groups per unit, and of rows per unit and group; None where not given.
+        aggregates: what is asked of each group, by name.
+        notes: what whoever asks should know of the source.
+    Raises:
+        QueryError: an aggregate has no name, cannot be asked of its column, or lacks a limit.
+    """
+
+    engine: str
+    schema: Schema
+    unit: str
+    steps: tuple[Step, ...]
+    keys: tuple[str, ...]
+    public_keys: pa.Table | None
+    max_groups: int | None
+    max_rows: int | None
+    aggregates: tuple[tuple[str, Aggregate], ...]
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.aggregates:
+            raise QueryError("agg: nothing is asked; name at least one aggregate, such as n=sf.count()")
+        for name, aggregate in self.aggregates:
+            if not isinstance(aggregate, Aggregate):
+                raise QueryError(
+                    f"agg: {name} is {shown(aggregate)}, which is not a private aggregate; there are count, "
+                    "count_units, sum, mean, variance, stddev and quantiles"
+                )
+            _check_column(name, aggregate, self.schema)
+        _check_names([*self.keys, *self.output_names])
+        if self.keys and self.max_groups is None:
+            raise QueryError(
+                "groups is missing: in how many groups may one privacy unit count at most? "
+                "Give groups=..., in a question as .bound(groups=..., rows=...)"
+            )
+        if self.max_rows is None and any(_needs_rows(a) for _, a in self.aggregates):
+            raise QueryError(
+                "rows is missing: as how many rows may one privacy unit count in a group at most? "
+                "Give rows=..., in a question as .bound(rows=...)"
+            )
+
+    @property
+    def groups(self) -> int:
+        """The limit of groups per unit that holds: no more than there are public groups."""
+        if not self.keys:
+            return 1
+        limit = self.max_groups or 1
+        return limit if self.public_keys is None else max(1, min(limit, self.public_keys.num_rows))
+
+    @property
+    def rows(self) -> int:
+        """The limit of rows per unit and group (1 where no aggregate depends on it)."""
+        return self.max_rows or 1
+
+    @property
+    def private_groups(self) -> bool:
+        """Whether the groups themselves must be chosen privately."""
+        return bool(self.keys) and self.public_keys is None
+
+    @property
+    def public_groups(self) -> tuple[Hashable, ...]:
+        """The groups that are shown whatever the rows are: tuples of key values."""
+        if self.public_keys is None:
+            return () if self.keys else ((),)
+        columns = [self.public_keys.column(key).to_pylist() for key in self.keys]
+        return tuple(zip(*columns, strict=True))
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The output's columns after the keys."""
+        return tuple(n for name, aggregate in self.aggregates for n in names_of(name, aggregate))
+
+    def exact(self, statistics: tuple[Statistic, ...]) -> ExactQuery:
+        """Return the exact half of the question."""
+        return ExactQuery(self.steps, self.unit, self.keys, self.public_keys, self.groups, statistics)
+
+
+def _needs_rows(aggregate: Aggregate) -> bool:
+    return not (
+        isinstance(aggregate, CountPrivacyUnits) or (isinstance(aggregate, Sum) and aggregate.per != "row")
+    )
+
+
+def _check_column(name: str, aggregate: Aggregate, schema: Schema) -> None:
+    column = getattr(aggregate, "column", None)
+    if column is None:
+        return
+    if column not in schema:
+        raise ColumnError.unknown(column, schema, f"agg: {name}")
+    if not isinstance(aggregate, (BoundedAggregate, CountRows)):
+        raise ParameterError(name, aggregate, "an aggregate")
+    if isinstance(aggregate, BoundedAggregate) and not schema[column].kind.numeric:
+        raise ColumnError(
+            f"agg: {name} asks for numbers of column {column!r}, which is {schema[column].type_name}; "
+            f"use try_cast({spelled(column)} AS DOUBLE) {IN_PLACE}"
+        )
+
+
+def _check_names(names: list[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name.casefold() in seen:
+            raise QueryError(f"agg: the output name {name!r} is used twice; give each column its own name")
+        seen.add(name.casefold())

@@ -1,0 +1,77 @@
+"""From aggregates to the statistics that serve them and the estimates made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from sfumato.framework import Body, Norm, Product
+from sfumato.query.aggregates import (
+    Aggregate,
+    CountPrivacyUnits,
+    CountRows,
+    Mean,
+    Quantiles,
+    StandardDeviation,
+    Sum,
+    Variance,
+)
+from sfumato.query.design import Design
+from sfumato.query.estimates import Estimate, counts, means, quantiles
+from sfumato.query.question import Query
+from sfumato.transformations import Coordinate, Statistic
+
+# How each aggregate is estimated.
+ESTIMATES: dict[type[Aggregate], Callable[[Design, str, Any], tuple[Estimate, ...]]] = {
+    CountPrivacyUnits: counts.units,
+    CountRows: counts.rows,
+    Sum: counts.sums,
+    Mean: means.means,
+    Variance: means.variances,
+    StandardDeviation: means.variances,
+    Quantiles: quantiles.quantiles,
+}
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """Statistics with the estimates made of them."""
+
+    statistics: tuple[Statistic, ...]
+    estimates: tuple[Estimate, ...]
+
+    @cached_property
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """All noisy numbers, in order."""
+        return tuple(c for s in self.statistics for c in s.coordinates)
+
+    @cached_property
+    def body(self) -> Body:
+        """All that one unit may add to one group."""
+        return Product(tuple(s.body for s in self.statistics))
+
+
+def requirements(query: Query, norm: Norm, multiplier: Fraction, units: bool) -> Requirements:
+    """Choose the statistics that answer a question.
+
+    Args:
+        query: what is asked.
+        norm: of the noise that will be added; it decides how squares are shifted.
+        multiplier: the expected noise multiplier, from which grids are chosen.
+        units: whether a noisy count of units is there anyway, for the selection of groups.
+    Returns:
+        Statistics, none twice, and how each output is made of them:
+
+        - with rows=1 counting rows and counting units is one statistic;
+        - sum, mean and variance of one column and the same bounds share their numbers;
+        - where rows are counted, a column's values are counted as rows less missing values, which
+          costs nothing (see `Moments`);
+        - a sum is centred where a count is there to give the centre back.
+    """
+    design = Design(query, norm, multiplier, units)
+    estimates = tuple(e for name, a in query.aggregates for e in ESTIMATES[type(a)](design, name, a))
+    distinct = {id(s): s for s in design.statistics.values()}
+    return Requirements(tuple(distinct.values()), estimates)

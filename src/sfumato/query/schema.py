@@ -1,0 +1,92 @@
+"""Columns, as far as a question cares, and the steps that are taken on rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from fractions import Fraction
+
+from sfumato.errors import ColumnError
+from sfumato.framework import AtomDomain
+
+# Where an expression goes that takes the place of a column, whichever way a question is asked.
+IN_PLACE = "in its place (in Python, as a column that with_columns derives first)"
+
+
+class Kind(Enum):
+    """What a column holds, as far as statistics care."""
+
+    INTEGER = "integer"
+    REAL = "real"
+    BOOLEAN = "boolean"
+    OTHER = "other"
+    # Values that do not compare, or print, alike everywhere: no keys and no units.
+    OPAQUE = "opaque"
+
+    @property
+    def numeric(self) -> bool:
+        """Whether bounds make sense."""
+        return self in (Kind.INTEGER, Kind.REAL, Kind.BOOLEAN)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column as a query sees it.
+
+    Args:
+        kind: what it holds.
+        type_name: the engine's name of the type, for messages: without labels, which may come from rows.
+        missing: whether a row may lack a value (NULL or NaN), as far as the declared types tell.
+        declared: the type as the engine's SQL has it, where that is more; not for messages.
+    """
+
+    kind: Kind
+    type_name: str
+    missing: bool = True
+    declared: str | None = field(default=None, repr=False)
+
+    @property
+    def values(self) -> AtomDomain:
+        """What a row may hold; integers of up to 128 bits. Of what is no number only NULL matters: text."""
+        if self.kind is Kind.INTEGER:
+            return AtomDomain(int, Fraction(-(2**127)), Fraction(2**128 - 1), null=self.missing)
+        if self.kind is Kind.REAL:
+            return AtomDomain(float, nan=self.missing, null=self.missing)
+        return AtomDomain(bool if self.kind is Kind.BOOLEAN else str, null=self.missing)
+
+
+Schema = dict[str, Column]
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Keep the rows where an expression is true; NULL and errors count as not true."""
+
+    expression: str
+
+
+@dataclass(frozen=True)
+class Derive:
+    """Add a column, or put one in the place of another; errors give NULL."""
+
+    name: str
+    expression: str
+
+
+Step = Filter | Derive
+
+
+def check_flat(where: str, column: str, schema: Schema, place: str) -> None:
+    """Refuse a column whose values do not compare alike everywhere; `where` and `place` are for the text."""
+    if schema[column].kind is Kind.OPAQUE:
+        name, type_name = spelled(column), schema[column].type_name
+        field = f", or a field such as {name}.x," if type_name.startswith("STRUCT") else ""
+        raise ColumnError(
+            f"{where}: {column!r} is {type_name}, whose values do not compare alike everywhere; "
+            f"use CAST({name} AS VARCHAR){field} {place}"
+        )
+
+
+def spelled(column: str) -> str:
+    """Write a column's name as SQL has it."""
+    return column if column.isidentifier() else '"' + column.replace('"', '""') + '"'
