@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive, round_up
 from sfumato.noise import Gaussian, Laplace, Law
-from sfumato.testing.integration import log_difference, roundoff
-from sfumato.testing.log_laws import LogLaw, log_law
+from sfumato.testing.tolerances.integration import log_difference, roundoff
+from sfumato.testing.tolerances.log_laws import LogLaw, log_law
 
 Floats = NDArray[np.float64]
 cuts = (26.0, 80.0, 350.0, 1100.0, 3600.0)  # noise beyond 10^-26, ... is left out, and added to the error

@@ -14,8 +14,8 @@ import numpy as np
 
 from sfumato.exact import Number, as_fraction, round_up
 from sfumato.noise import Law
-from sfumato.testing.integration import Floats, Groups, Panels, graded, log_integrals, roundoff
-from sfumato.testing.ratios import (
+from sfumato.testing.tolerances.integration import Floats, Groups, Panels, graded, log_integrals, roundoff
+from sfumato.testing.tolerances.ratios import (
     Ends,
     Event,
     Interval,
