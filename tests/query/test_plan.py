@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.audit import falsify
 from sfumato.budget import Loss
-from sfumato.framework import falsify
 from sfumato.query.plan import Plan
 from sfumato.transformations import Count, Moments, Norm, QuantileTree, Statistic, UnitSum
 

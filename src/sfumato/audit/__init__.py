@@ -1,4 +1,4 @@
-"""The auditor: find what is wrong in anybody's differentially private code."""
+"""Tools of proof: the auditor, for anybody's private code, and the falsifier, for stability maps."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from sfumato.audit.auditor import assert_private, audit
 from sfumato.audit.claims import Claim, Pair, approximate, curve, gaussian, zcdp
 from sfumato.audit.closeness import Check, Closeness, closeness
 from sfumato.audit.datasets import Edge, edges, halton, numbers, odd_numbers, units, without
+from sfumato.audit.falsifier.search import Falsification, falsify
 from sfumato.audit.histogram import HistogramMethod
 from sfumato.audit.mechanisms import Mechanism, MechanismError, Raised
 from sfumato.audit.report import Excluded, Histogram, Point, Report, Witness
@@ -17,6 +18,7 @@ __all__ = [
     "Closeness",
     "Edge",
     "Excluded",
+    "Falsification",
     "Histogram",
     "HistogramMethod",
     "Mechanism",
@@ -34,6 +36,7 @@ __all__ = [
     "closeness",
     "curve",
     "edges",
+    "falsify",
     "gaussian",
     "halton",
     "numbers",

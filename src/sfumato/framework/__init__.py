@@ -19,7 +19,6 @@ from sfumato.framework.domains import (
     TableDomain,
     VectorDomain,
 )
-from sfumato.framework.falsifier.search import Falsification, falsify
 from sfumato.framework.measures import ApproximateDP, Filter, GaussianDP, Measure, PureDP, ZeroConcentratedDP
 from sfumato.framework.metrics import (
     AbsoluteDistance,
@@ -44,7 +43,6 @@ __all__ = [
     "ContributionDomain",
     "DiscreteDistance",
     "Domain",
-    "Falsification",
     "Filter",
     "GaussianDP",
     "GroupedIntegers",
@@ -68,7 +66,6 @@ __all__ = [
     "VectorDomain",
     "ZeroConcentratedDP",
     "compose",
-    "falsify",
     "postprocess",
     "product",
 ]
