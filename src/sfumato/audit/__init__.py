@@ -6,10 +6,11 @@ from sfumato.audit.auditor import assert_private, audit
 from sfumato.audit.claims import Claim, Pair, approximate, curve, gaussian, zcdp
 from sfumato.audit.closeness import Check, Closeness, closeness
 from sfumato.audit.datasets import Edge, edges, halton, numbers, odd_numbers, units, without
+from sfumato.audit.evidence import Excluded, Histogram, Point, Witness
 from sfumato.audit.falsifier.search import Falsification, falsify
-from sfumato.audit.histogram import HistogramMethod
+from sfumato.audit.histogram.method import HistogramMethod
 from sfumato.audit.mechanisms import Mechanism, MechanismError, Raised
-from sfumato.audit.report import Excluded, Histogram, Point, Report, Witness
+from sfumato.audit.report import Report
 from sfumato.audit.task import Progress, Task
 
 __all__ = [
