@@ -19,12 +19,10 @@ from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive, round_up
 from sfumato.noise import Law
 from sfumato.testing.tolerances.integration import Floats, Groups, graded, log_integrals, roundoff
+from sfumato.testing.tolerances.noises import Ends, Event, Noise
 from sfumato.testing.tolerances.numbers import integer_tolerance, per_partition_k
 from sfumato.testing.tolerances.ratios import (
-    Ends,
-    Event,
     Interval,
-    Noise,
     Probability,
     RatioTolerance,
     at_least_0,

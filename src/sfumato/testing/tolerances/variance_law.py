@@ -15,11 +15,9 @@ import numpy as np
 from sfumato.exact import Number, as_fraction, round_up
 from sfumato.noise import Law
 from sfumato.testing.tolerances.integration import Floats, Groups, Panels, graded, log_integrals, roundoff
+from sfumato.testing.tolerances.noises import Ends, Event, Noise
 from sfumato.testing.tolerances.ratios import (
-    Ends,
-    Event,
     Interval,
-    Noise,
     RatioTolerance,
     at_least_0,
     bounds,

@@ -11,9 +11,9 @@ from typing import NotRequired, TypedDict, Unpack
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, positive
 from sfumato.noise import Law
+from sfumato.testing.tolerances.noises import Event
 from sfumato.testing.tolerances.numbers import integer_tolerance, per_partition_k
 from sfumato.testing.tolerances.ratios import (
-    Event,
     Probability,
     RatioTolerance,
     at_least_0,
