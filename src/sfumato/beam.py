@@ -6,7 +6,7 @@ Needs the extra: `pip install 'sfumato[beam]'`.
 from sfumato.engines.beam.aggregations import Count, CountUnits, Mean, Quantiles, SelectGroups, Sum, Variance
 from sfumato.engines.beam.budget import Budget
 from sfumato.engines.beam.private import MakePrivate, PrivateCollection
-from sfumato.engines.beam.release import Release
+from sfumato.engines.beam.question import Release
 from sfumato.engines.secret import CallableSecret, EnvironmentSecret, FileSecret
 
 __all__ = [

@@ -19,7 +19,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.cli.plot import bar_chart
-from sfumato.engines.duckdb import sources, spill
+from sfumato.engines.duckdb import spill
+from sfumato.engines.duckdb.connection import connect
 from sfumato.errors import EngineError, ParameterError, RefusalError
 
 pytestmark = pytest.mark.noise_cannot_matter("files are compared with what was drawn, whatever it is")
@@ -310,7 +311,7 @@ def test_what_is_read_back_is_what_was_written(name, here):
 
 SPILLING = """
 import os, sys
-from sfumato.engines.duckdb.sources import connect
+from sfumato.engines.duckdb.connection import connect
 database = connect()
 database.execute("SET memory_limit = '60MB'")
 database.execute("SET threads = 1")
@@ -520,12 +521,12 @@ def test_a_folder_that_is_not_ours_is_refused(folder, monkeypatch):
     mine.rmdir()
     mine.symlink_to("/")
     with pytest.raises(EngineError, match="set TMPDIR"):
-        sources.connect()
+        connect()
     mine.unlink()
     mine.mkdir()
     monkeypatch.setattr(os, "getuid", lambda: mine.stat().st_uid + 1)
     with pytest.raises(EngineError, match="set TMPDIR"):
-        sources.connect()
+        connect()
 
 
 def test_duckdb_has_no_keys_fit_for_what_it_spills(tmp_path):

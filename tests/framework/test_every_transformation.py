@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from sfumato import transformations as t
+from sfumato.audit import falsify
 from sfumato.framework import (
     AbsoluteDistance,
     AtomDomain,
@@ -23,7 +24,6 @@ from sfumato.framework import (
     SymmetricDistance,
     TableDomain,
     Transformation,
-    falsify,
 )
 
 TABLE = (("age", AtomDomain(int, 0, 120, null=True)), ("x", AtomDomain(float, nan=True)))

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.audit import falsify
 from sfumato.budget import Loss
-from sfumato.framework import Body, Norm, Segment, Transformation, falsify
+from sfumato.framework import Body, Norm, Segment, Transformation
 from sfumato.noise import Gaussian, Laplace
 from sfumato.query.plan import Plan
 from sfumato.transformations import (

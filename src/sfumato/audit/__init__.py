@@ -1,4 +1,4 @@
-"""The auditor: find what is wrong in anybody's differentially private code."""
+"""Tools of proof: the auditor, for anybody's private code, and the falsifier, for stability maps."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from sfumato.audit.auditor import assert_private, audit
 from sfumato.audit.claims import Claim, Pair, approximate, curve, gaussian, zcdp
 from sfumato.audit.closeness import Check, Closeness, closeness
 from sfumato.audit.datasets import Edge, edges, halton, numbers, odd_numbers, units, without
-from sfumato.audit.histogram import HistogramMethod
+from sfumato.audit.evidence import Excluded, Histogram, Point, Witness
+from sfumato.audit.falsifier.search import Falsification, falsify
+from sfumato.audit.histogram.method import HistogramMethod
 from sfumato.audit.mechanisms import Mechanism, MechanismError, Raised
-from sfumato.audit.report import Excluded, Histogram, Point, Report, Witness
+from sfumato.audit.report import Report
 from sfumato.audit.task import Progress, Task
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "Closeness",
     "Edge",
     "Excluded",
+    "Falsification",
     "Histogram",
     "HistogramMethod",
     "Mechanism",
@@ -34,6 +37,7 @@ __all__ = [
     "closeness",
     "curve",
     "edges",
+    "falsify",
     "gaussian",
     "halton",
     "numbers",

@@ -11,10 +11,11 @@ import numpy as np
 
 from sfumato.audit.bounds import epsilon_lower, half_line_excess, visible_epsilon
 from sfumato.audit.claims import Claim
-from sfumato.audit.histogram import HistogramMethod
+from sfumato.audit.evidence import Excluded, Point
+from sfumato.audit.histogram.method import HistogramMethod
 from sfumato.audit.mechanisms import Mechanism
 from sfumato.audit.pair_test import LEAST_BATCH, PairTest
-from sfumato.audit.report import Excluded, Point, Report
+from sfumato.audit.report import Report
 from sfumato.audit.task import Progress, Task, checked_task
 from sfumato.audit.witness import witness
 from sfumato.errors import ParameterError

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from sfumato.audit.claims import Pair
+from sfumato.audit.evidence import Histogram, Point, Witness
 from sfumato.audit.histogram.buckets import Comparison
 from sfumato.audit.literals import visible
-from sfumato.audit.report import Histogram, Point, Witness
 
 # All pictures have one size, chosen so that their text can still be read on a telephone.
 _WIDTH, _HEIGHT = 420, 270

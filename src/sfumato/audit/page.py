@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from sfumato import __version__
 from sfumato.audit.claims import Pair
 from sfumato.audit.drawing import Bars, Figure, direction, escaped, number, upper_bound, wealth
+from sfumato.audit.evidence import Witness
 from sfumato.audit.literals import shown
-from sfumato.audit.report import Report, Witness
 from sfumato.audit.style import STYLE
 from sfumato.audit.text import excess, lower_bound, sight
+
+if TYPE_CHECKING:
+    from sfumato.audit.report import Report
 
 _LONGEST_DATASET = 600
 # A longer table of pairs has a scroll bar, but on paper.

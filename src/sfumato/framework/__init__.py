@@ -20,7 +20,6 @@ from sfumato.framework.domains import (
     TableDomain,
     VectorDomain,
 )
-from sfumato.framework.falsifier.search import Falsification, falsify
 from sfumato.framework.measures import ApproximateDP, Filter, GaussianDP, Measure, PureDP, ZeroConcentratedDP
 from sfumato.framework.metrics import (
     AbsoluteDistance,
@@ -48,7 +47,6 @@ __all__ = [
     "ContributionDomain",
     "DiscreteDistance",
     "Domain",
-    "Falsification",
     "Filter",
     "GaussianDP",
     "GroupedIntegers",
@@ -75,7 +73,6 @@ __all__ = [
     "VectorDomain",
     "ZeroConcentratedDP",
     "compose",
-    "falsify",
     "postprocess",
     "product",
 ]

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sfumato.audit import assert_private
-    from sfumato.testing.assertions import assert_approx_equal, assert_noisy
+    from sfumato.testing.assertions.noisy import assert_approx_equal, assert_noisy
     from sfumato.testing.flakiness import Account
-    from sfumato.testing.means import complementary_mean_tolerance, mean_failure_probability, mean_tolerance
     from sfumato.testing.mechanism import release_mechanism
-    from sfumato.testing.ratios import Interval, Probability, RatioTolerance
     from sfumato.testing.recorder import Recorder, noise_free, recording, seeded_words
-    from sfumato.testing.tolerances import (
+    from sfumato.testing.tolerances.means import (
+        complementary_mean_tolerance,
+        mean_failure_probability,
+        mean_tolerance,
+    )
+    from sfumato.testing.tolerances.numbers import (
         complementary_gaussian_tolerance,
         complementary_laplace_tolerance,
         gaussian_tolerance,
@@ -20,7 +23,8 @@ if TYPE_CHECKING:
         laplace_tolerance,
         per_partition_k,
     )
-    from sfumato.testing.variances import (
+    from sfumato.testing.tolerances.ratios import Interval, Probability, RatioTolerance
+    from sfumato.testing.tolerances.variances import (
         complementary_variance_tolerance,
         variance_failure_probability,
         variance_tolerance,
@@ -28,30 +32,30 @@ if TYPE_CHECKING:
 
 # Loaded when they are first used: the pytest plugin is imported wherever sfumato is installed.
 _HOMES = {
-    "Account": "flakiness",
-    "Interval": "ratios",
-    "Probability": "ratios",
-    "RatioTolerance": "ratios",
-    "Recorder": "recorder",
-    "assert_approx_equal": "assertions",
-    "assert_noisy": "assertions",
+    "Account": "sfumato.testing.flakiness",
+    "Interval": "sfumato.testing.tolerances.ratios",
+    "Probability": "sfumato.testing.tolerances.ratios",
+    "RatioTolerance": "sfumato.testing.tolerances.ratios",
+    "Recorder": "sfumato.testing.recorder",
+    "assert_approx_equal": "sfumato.testing.assertions.noisy",
+    "assert_noisy": "sfumato.testing.assertions.noisy",
     "assert_private": "sfumato.audit",
-    "complementary_gaussian_tolerance": "tolerances",
-    "complementary_laplace_tolerance": "tolerances",
-    "complementary_mean_tolerance": "means",
-    "complementary_variance_tolerance": "variances",
-    "gaussian_tolerance": "tolerances",
-    "integer_tolerance": "tolerances",
-    "laplace_tolerance": "tolerances",
-    "mean_failure_probability": "means",
-    "mean_tolerance": "means",
-    "noise_free": "recorder",
-    "per_partition_k": "tolerances",
-    "recording": "recorder",
-    "release_mechanism": "mechanism",
-    "seeded_words": "recorder",
-    "variance_failure_probability": "variances",
-    "variance_tolerance": "variances",
+    "complementary_gaussian_tolerance": "sfumato.testing.tolerances.numbers",
+    "complementary_laplace_tolerance": "sfumato.testing.tolerances.numbers",
+    "complementary_mean_tolerance": "sfumato.testing.tolerances.means",
+    "complementary_variance_tolerance": "sfumato.testing.tolerances.variances",
+    "gaussian_tolerance": "sfumato.testing.tolerances.numbers",
+    "integer_tolerance": "sfumato.testing.tolerances.numbers",
+    "laplace_tolerance": "sfumato.testing.tolerances.numbers",
+    "mean_failure_probability": "sfumato.testing.tolerances.means",
+    "mean_tolerance": "sfumato.testing.tolerances.means",
+    "noise_free": "sfumato.testing.recorder",
+    "per_partition_k": "sfumato.testing.tolerances.numbers",
+    "recording": "sfumato.testing.recorder",
+    "release_mechanism": "sfumato.testing.mechanism",
+    "seeded_words": "sfumato.testing.recorder",
+    "variance_failure_probability": "sfumato.testing.tolerances.variances",
+    "variance_tolerance": "sfumato.testing.tolerances.variances",
 }
 
 __all__ = [
@@ -86,8 +90,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         from importlib import import_module
 
-        home = _HOMES[name]
-        value = getattr(import_module(home if "." in home else f"sfumato.testing.{home}"), name)
+        value = getattr(import_module(_HOMES[name]), name)
         globals()[name] = value
         return value
     raise AttributeError(f"module 'sfumato.testing' has no attribute {name!r}")

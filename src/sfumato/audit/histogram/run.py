@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sfumato.audit.evidence import Histogram, Witness
 from sfumato.audit.histogram.buckets import Buckets, Codes, Column, Comparison
 from sfumato.audit.histogram.kept import Kept
 from sfumato.audit.histogram.search_graph import SearchGraph
 from sfumato.audit.literals import shown
 from sfumato.audit.mechanisms import BatchRaised
 from sfumato.audit.outputs import Draws, Reader
-from sfumato.audit.report import Histogram, Report, Witness
+from sfumato.audit.report import Report
 from sfumato.audit.task import Progress, Task
 from sfumato.audit.witness import replay
 from sfumato.audit.words import RAISES
 
 if TYPE_CHECKING:
     from sfumato.audit.claims import Pair
-    from sfumato.audit.histogram import HistogramMethod
+    from sfumato.audit.histogram.method import HistogramMethod
 
 NO_EXACT_RATE = (
     "the verdict and the lower bound of the histogram method have no exact error rate: its intervals are "

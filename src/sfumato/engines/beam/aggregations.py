@@ -17,7 +17,7 @@ from sfumato.engines.beam.engine import SHARDS, BeamEngine
 from sfumato.engines.beam.once import Stays
 from sfumato.engines.beam.opaque import PrivateRow
 from sfumato.engines.beam.plain import plain
-from sfumato.engines.beam.release import PlannedRelease, check_collection
+from sfumato.engines.beam.release import check_collection
 from sfumato.engines.beam.values import KINDS, NONE, read, written
 from sfumato.engines.secret import Secret
 from sfumato.errors import ParameterError, QueryError
@@ -104,7 +104,7 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
             number = None if value is None else plain(value(given.row), pa.float64())
             return [{"unit": given.unit, "key": text, "value": number}]
 
-        release = PlannedRelease(self._plan, self._engine, shards=self._shards, secret=self._secret)
+        release = self._engine.release(self._plan, shards=self._shards, secret=self._secret)
         self._budget.spend(**self._spends)
         given = owned | "Keys and values" >> beam.FlatMap(forgiving(columns))
         return given | release | "Results" >> beam.Map(result)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from sfumato.engines.distributed import DistributedEngine
 from sfumato.engines.work import Work
 from sfumato.errors import RefusalError
+from sfumato.exact import positive_int
 from sfumato.query.exact import ExactQuery
 
 if TYPE_CHECKING:
@@ -43,7 +44,13 @@ class BeamEngine(DistributedEngine):
         raise RefusalError("Beam: there are no rows before a pipeline runs; apply a release to a collection")
 
     def release(
-        self, plan: Plan, *, confidence: float | None = None, unsafe_words: Words | None = None
+        self,
+        plan: Plan,
+        *,
+        confidence: float | None = None,
+        unsafe_words: Words | None = None,
+        shards: int = SHARDS,
+        secret: Secret | None = None,
     ) -> PlannedRelease:
         """Return the release as a transform: rows to the noisy table, one dictionary for each group.
 
@@ -51,11 +58,16 @@ class BeamEngine(DistributedEngine):
             plan: what to do.
             confidence: also give error bars, under the names `<output>_error`.
             unsafe_words: refused here; the noise of a batch follows from a secret of the release.
+            shards: into how many parts units, and groups, are divided; one for each ten million pairs of
+                unit and group keeps them small.
+            secret: where workers find the secret of the noise; without it one is drawn and sent along.
         """
         self._refuse(unsafe_words)
+        from sfumato.engines.beam.callables import sealed_apart
         from sfumato.engines.beam.release import PlannedRelease
 
-        return PlannedRelease(plan, self, confidence=confidence)
+        work = self.work(plan, confidence, positive_int(shards, "shards"), sealed_apart(secret))
+        return PlannedRelease(plan, work)
 
     def work(
         self,

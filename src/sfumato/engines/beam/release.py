@@ -17,19 +17,14 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
-from sfumato.engines.beam.callables import sealed_apart
-from sfumato.engines.beam.engine import SHARDS, BeamEngine
 from sfumato.engines.beam.once import Once, Stays
 from sfumato.engines.beam.outputs import made_by
 from sfumato.engines.beam.rows import Columns
 from sfumato.engines.duckdb.stages import Payload, Stages, as_stream
-from sfumato.engines.secret import Secret
 from sfumato.engines.work import Work
-from sfumato.errors import ParameterError, QueryError
-from sfumato.exact import positive_int
+from sfumato.errors import QueryError
 from sfumato.query.explanation import Explanation
 from sfumato.query.plan import Plan
-from sfumato.query.table import Question
 
 # Rows wait as Python objects, then as Arrow columns, before DuckDB sums them.
 BATCH_ROWS, WAITING_BYTES = 1 << 16, 1 << 25
@@ -52,26 +47,12 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
 
     Args:
         plan: what to do.
-        engine: what knows the columns.
-        confidence: also give error bars, under the names `<output>_error`.
-        shards: into how many parts units, and groups, are divided; one for each ten million pairs of unit
-            and group keeps them small.
-        secret: where workers find the secret of the noise; without it one is drawn and sent along.
+        work: what the workers do for it.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        engine: BeamEngine,
-        *,
-        confidence: float | None = None,
-        shards: int = SHARDS,
-        secret: Secret | None = None,
-    ) -> None:
+    def __init__(self, plan: Plan, work: Work) -> None:
         super().__init__()
-        self.plan = plan
-        self._work = engine.work(plan, confidence, positive_int(shards, "shards"), sealed_apart(secret))
-        self._once = Once()
+        self.plan, self._work, self._once = plan, work, Once()
 
     def default_label(self) -> str:
         """Return the name in a pipeline; a second release there needs another: `"name" >> release`."""
@@ -107,43 +88,6 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
         query = self.plan.query
         errors = [f"{name}_error" for name in query.output_names] if self._work.confidence else []
         return [*query.keys, *query.output_names, *errors]
-
-
-def Release(
-    question: Question[PlannedRelease],
-    *,
-    confidence: float | None = None,
-    shards: int = SHARDS,
-    secret: Secret | None = None,
-    **options: Any,
-) -> PlannedRelease:
-    """Release the answer to a question about the rows of a collection.
-
-    Args:
-        question: begun with `sf.scan(pa.schema([...]), privacy_unit=...)`.
-        confidence: also give error bars of this confidence, under the names `<output>_error`.
-        shards: into how many parts units, and groups, are divided.
-        secret: an `EnvironmentSecret`, `FileSecret` or `CallableSecret`: where workers find the secret of
-            the noise. Without it one is drawn here and staged with the pipeline, and who reads that can take
-            the noise away.
-        options: epsilon, delta, noise, group_selection and pre_threshold, as for `Question.release`.
-    Returns:
-        A transform: `rows | Release(question, epsilon=1, delta=1e-6)` is a collection of dictionaries.
-    Raises:
-        QueryError, BudgetError: before a pipeline is run, and nothing is spent.
-        RefusalError: when it is applied: a second time, by itself or by a copy, or in another process.
-    """
-    if not isinstance(question, Question):
-        raise ParameterError("question", question, "what .agg(...) gives: sf.scan(...).agg(n=sf.count())")
-    engine = question.table.engine
-    if not isinstance(engine, BeamEngine):
-        raise QueryError(
-            f"Release: the question is about rows on {engine.name}; for rows of a pipeline begin with "
-            "sf.scan(pa.schema([...]), privacy_unit=...)"
-        )
-    return PlannedRelease(
-        question.plan(**options), engine, confidence=confidence, shards=shards, secret=secret
-    )
 
 
 def check_collection(rows: object) -> None:

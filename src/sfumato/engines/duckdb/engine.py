@@ -12,10 +12,11 @@ import duckdb
 import pyarrow as pa
 
 from sfumato.engines.duckdb import spill
+from sfumato.engines.duckdb.connection import connect
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql
 from sfumato.engines.duckdb.expressions import LONGEST, Judged, judged
 from sfumato.engines.duckdb.source import Source
-from sfumato.engines.duckdb.sources import NO_ARROW, check_names, connect, open_source
+from sfumato.engines.duckdb.sources import NO_ARROW, check_names, open_source
 from sfumato.engines.duckdb.text import identifier, without_labels
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.noise import Words

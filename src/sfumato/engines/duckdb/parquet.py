@@ -17,6 +17,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sfumato.engines.duckdb.connection import connect
 from sfumato.engines.duckdb.harmless import described, harmless, may_become_null, within_types
 from sfumato.engines.duckdb.source import ROWS, Source
 from sfumato.engines.duckdb.text import identifier, literal
@@ -94,8 +95,6 @@ class ParquetFiles:
 
     def _again(self, kinds: Sequence[tuple[str, str]], columns: Sequence[str]) -> Source:
         """Copy the columns to a table, read by Arrow."""
-        from sfumato.engines.duckdb.sources import connect
-
         wanted = [(name, kind) for name, kind in kinds if name in columns]
         for name, kind in wanted:
             if any(alone in kind for alone in _DUCKDB_ALONE):

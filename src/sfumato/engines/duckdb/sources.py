@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from sfumato.engines.duckdb import behind, declared, spill
+from sfumato.engines.duckdb.connection import connect
 from sfumato.engines.duckdb.frames import of_pandas
 from sfumato.engines.duckdb.harmless import described, harmless, harmless_table, may_become_null, within_types
 from sfumato.engines.duckdb.parquet import ParquetFiles
@@ -27,44 +28,8 @@ from sfumato.files import whole_source
 PARQUET, CSV, JSON = (".parquet", ".pq"), (".csv", ".tsv"), (".json", ".jsonl", ".ndjson")
 READERS = (*PARQUET, *CSV, *JSON)
 DATABASES = (".duckdb", ".db", ".ddb")
-# DuckDB spills beyond this. The whole process then stays below 1 GB, however many groups there are; a
-# release of 10 million rows is as fast as with all memory.
-MEMORY_LIMIT = "600MB"
-# These may evaluate an expression elsewhere than it stands: outside its TRY, or in a reader of files.
-NO_OPTIMIZERS = "common_subexpressions,scalar_fn_pushdown,type_pushdown"
 # What Arrow raises on Python values that it makes no column of; the text may quote them.
 NO_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError)
-
-
-@in_own_words()
-def connect(timezone: str | None = None) -> duckdb.DuckDBPyConnection:
-    """Open a database in memory that sees no Python variable and keeps what it spills to itself.
-
-    Args:
-        timezone: in which times with a zone are read as texts, dates and hours; None for this machine's.
-    """
-    connection = duckdb.connect(
-        config={
-            "autoinstall_known_extensions": False,
-            "disabled_optimizers": NO_OPTIMIZERS,
-            "memory_limit": MEMORY_LIMIT,
-            "preserve_insertion_order": False,
-            "python_enable_replacements": False,
-            # Not encrypted: what DuckDB carries along has no random numbers fit for keys, and its extension
-            # that has them brings a network file system, and would have to be downloaded.
-            "temp_directory": spill.place(),
-        }
-    )
-    spill.keep(connection)
-    if timezone is not None:
-        try:
-            connection.execute(f"SET GLOBAL TimeZone = {literal(timezone)}")
-        except duckdb.Error:
-            raise EngineError(
-                f"the time zone {timezone!r} is not known; name one as 'Europe/Berlin' or 'UTC' (on Spark: "
-                "spark.sql.session.timeZone)"
-            ) from None
-    return connection
 
 
 def _unreadable(error: Exception) -> EngineError:

@@ -18,7 +18,7 @@ from pathlib import Path
 import duckdb
 
 from sfumato.engines.duckdb import spill
-from sfumato.engines.duckdb.sources import connect
+from sfumato.engines.duckdb.connection import connect
 from sfumato.ownership import process
 
 # Of each stage that runs, which spills beyond; and the most that all on a machine take of its memory.

@@ -9,13 +9,13 @@ from fractions import Fraction
 from itertools import combinations, islice
 from typing import Any
 
+from sfumato.audit.falsifier.members import Draw
+from sfumato.audit.falsifier.neighbours import pairs_of
+from sfumato.audit.falsifier.number_pairs import Pairs, State
+from sfumato.audit.falsifier.replay import exact_outputs
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import positive_int
 from sfumato.framework.core import Transformation, distance_in
-from sfumato.framework.falsifier.members import Draw
-from sfumato.framework.falsifier.neighbours import pairs_of
-from sfumato.framework.falsifier.number_pairs import Pairs, State
-from sfumato.framework.falsifier.replay import exact_outputs
 from sfumato.framework.metrics import Distance
 
 KEPT = 4  # pairs that are improved side by side

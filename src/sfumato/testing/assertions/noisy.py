@@ -8,7 +8,7 @@ from typing import Any
 
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.noise import Law
-from sfumato.testing.cells import (
+from sfumato.testing.assertions.cells import (
     Cells,
     Group,
     difference,
@@ -19,13 +19,13 @@ from sfumato.testing.cells import (
     numbers,
     read,
 )
+from sfumato.testing.assertions.limits import Given, Limits, Tolerance
+from sfumato.testing.assertions.messages import Off, group_differences, labels, report, too_near
+from sfumato.testing.assertions.places import Residue
+from sfumato.testing.assertions.releases import ReleasedCells, is_release
+from sfumato.testing.assertions.spread import check_spread
 from sfumato.testing.flakiness import charge, note_uncounted
-from sfumato.testing.limits import Given, Limits, Tolerance
-from sfumato.testing.messages import Off, group_differences, labels, report, too_near
-from sfumato.testing.places import Residue
-from sfumato.testing.releases import ReleasedCells, is_release
-from sfumato.testing.spread import check_spread
-from sfumato.testing.tolerances import per_partition_k
+from sfumato.testing.tolerances.numbers import per_partition_k
 
 
 def assert_approx_equal(

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from sfumato.audit.falsifier.members import member, near, near_record, record
+from sfumato.audit.falsifier.number_pairs import Coordinates, GroupedCoordinates, Numbers, Pairs, Values
+from sfumato.audit.falsifier.record_pairs import Contributions, Records, Source, Units
 from sfumato.errors import QueryError
 from sfumato.framework.domains import (
     AtomDomain,
@@ -17,9 +20,6 @@ from sfumato.framework.domains import (
     TableDomain,
     VectorDomain,
 )
-from sfumato.framework.falsifier.members import member, near, near_record, record
-from sfumato.framework.falsifier.number_pairs import Coordinates, GroupedCoordinates, Numbers, Pairs, Values
-from sfumato.framework.falsifier.record_pairs import Contributions, Records, Source, Units
 from sfumato.framework.metrics import (
     AbsoluteDistance,
     ChangeOneDistance,

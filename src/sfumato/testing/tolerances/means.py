@@ -18,12 +18,11 @@ import numpy as np
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive, round_up
 from sfumato.noise import Law
-from sfumato.testing.integration import Floats, Groups, graded, log_integrals, roundoff
-from sfumato.testing.ratios import (
-    Ends,
-    Event,
+from sfumato.testing.tolerances.integration import Floats, Groups, graded, log_integrals, roundoff
+from sfumato.testing.tolerances.noises import Ends, Event, Noise
+from sfumato.testing.tolerances.numbers import integer_tolerance, per_partition_k
+from sfumato.testing.tolerances.ratios import (
     Interval,
-    Noise,
     Probability,
     RatioTolerance,
     at_least_0,
@@ -37,7 +36,6 @@ from sfumato.testing.ratios import (
     smallest_tolerance,
     whole_at_least_0,
 )
-from sfumato.testing.tolerances import integer_tolerance, per_partition_k
 
 _rules = ("joint", "exact", "2020")
 _relative = 1e-10

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from sfumato.audit.falsifier.members import Draw, finite, member, near, pattern, some_size, to_float
 from sfumato.exact import root_down
 from sfumato.framework.domains import AtomDomain, Domain
-from sfumato.framework.falsifier.members import Draw, finite, member, near, pattern, some_size, to_float
 
 State = Any
 

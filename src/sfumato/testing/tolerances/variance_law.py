@@ -14,12 +14,10 @@ import numpy as np
 
 from sfumato.exact import Number, as_fraction, round_up
 from sfumato.noise import Law
-from sfumato.testing.integration import Floats, Groups, Panels, graded, log_integrals, roundoff
-from sfumato.testing.ratios import (
-    Ends,
-    Event,
+from sfumato.testing.tolerances.integration import Floats, Groups, Panels, graded, log_integrals, roundoff
+from sfumato.testing.tolerances.noises import Ends, Event, Noise
+from sfumato.testing.tolerances.ratios import (
     Interval,
-    Noise,
     RatioTolerance,
     at_least_0,
     bounds,

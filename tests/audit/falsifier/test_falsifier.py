@@ -12,6 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sfumato.audit import falsify
+from sfumato.audit.falsifier.members import Draw, member, near
+from sfumato.audit.falsifier.neighbours import pairs_of
+from sfumato.audit.falsifier.search import _Search
 from sfumato.errors import ParameterError, QueryError
 from sfumato.framework import (
     AbsoluteDistance,
@@ -35,11 +39,7 @@ from sfumato.framework import (
     TableDomain,
     Transformation,
     VectorDomain,
-    falsify,
 )
-from sfumato.framework.falsifier.members import Draw, member, near
-from sfumato.framework.falsifier.neighbours import pairs_of
-from sfumato.framework.falsifier.search import _Search
 from sfumato.transformations import Count, Norm, UnitSum, per_group
 
 from .defects import ABSOLUTE, CASES, FLOAT, claim, total, vectors

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import ParameterError, RefusalError
-from sfumato.testing.cells import (
+from sfumato.testing.assertions.cells import (
     Cells,
     Group,
     group_of,
@@ -20,8 +20,8 @@ from sfumato.testing.cells import (
     read,
     rows,
 )
-from sfumato.testing.combined import log10_outside
-from sfumato.testing.places import Judgement, Place, Residue
+from sfumato.testing.assertions.places import Judgement, Place, Residue
+from sfumato.testing.tolerances.combined import log10_outside
 
 if TYPE_CHECKING:
     from sfumato.query.estimates import Estimate
@@ -118,7 +118,7 @@ class ReleasedCells:
         if is_number(given):
             return given
         # Loaded here, as it needs what a release has loaded already.
-        from sfumato.testing.quantiles import Walk, leaf_counts
+        from sfumato.testing.assertions.quantiles import Walk, leaf_counts
 
         e = self.estimates[output]
         tree: Any = next(s for s in self.plan.requirements.statistics if e.total in s.names)

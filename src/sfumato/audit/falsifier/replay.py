@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+from sfumato.audit.falsifier.members import finite
 from sfumato.framework.domains import Row
-from sfumato.framework.falsifier.members import finite
 
 
 def exact_outputs(function: Callable[[Any], Any], inputs: Sequence[Any]) -> list[Any] | None:

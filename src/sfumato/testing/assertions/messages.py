@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sfumato.testing.cells import ONLY, Cells, Group, label
+from sfumato.testing.assertions.cells import ONLY, Cells, Group, label
 from sfumato.testing.flakiness import probability_text
 
 # So many values are listed in a message; the others are counted.

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from sfumato.framework.domains import Domain, Row
-from sfumato.framework.falsifier.members import (
+from sfumato.audit.falsifier.members import (
     EACH,
     LENGTHS,
     LONGEST,
@@ -19,7 +18,8 @@ from sfumato.framework.falsifier.members import (
     record,
     some_size,
 )
-from sfumato.framework.falsifier.number_pairs import Pairs, State
+from sfumato.audit.falsifier.number_pairs import Pairs, State
+from sfumato.framework.domains import Domain, Row
 
 MOST_ROWS = 192  # of a unit
 _APART = 10**6  # names of units that one table alone has begin here

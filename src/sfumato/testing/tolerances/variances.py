@@ -11,8 +11,9 @@ from typing import NotRequired, TypedDict, Unpack
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, positive
 from sfumato.noise import Law
-from sfumato.testing.ratios import (
-    Event,
+from sfumato.testing.tolerances.noises import Event
+from sfumato.testing.tolerances.numbers import integer_tolerance, per_partition_k
+from sfumato.testing.tolerances.ratios import (
     Probability,
     RatioTolerance,
     at_least_0,
@@ -21,8 +22,7 @@ from sfumato.testing.ratios import (
     probability,
     smallest_tolerance,
 )
-from sfumato.testing.tolerances import integer_tolerance, per_partition_k
-from sfumato.testing.variance_law import VarianceLaw
+from sfumato.testing.tolerances.variance_law import VarianceLaw
 
 _rules = ("joint", "exact")
 _search = 1e-6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sfumato.framework import falsify
+from sfumato.audit import falsify
 
 from .unseen import RIGHT, WRONG
 

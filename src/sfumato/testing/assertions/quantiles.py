@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
 from sfumato.query.quantiles import EMPTY_DEVIATIONS, EMPTY_SHARE, LeafCounts, noisy_tree
-from sfumato.testing.cells import is_number, is_whole
-from sfumato.testing.combined import log10_outside, rounded_tolerance
-from sfumato.testing.places import Judgement
-from sfumato.testing.tolerances import per_partition_k
+from sfumato.testing.assertions.cells import is_number, is_whole
+from sfumato.testing.assertions.places import Judgement
+from sfumato.testing.tolerances.combined import log10_outside, rounded_tolerance
+from sfumato.testing.tolerances.numbers import per_partition_k
 from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT, LEAVES, QuantileTree
 
 if TYPE_CHECKING:

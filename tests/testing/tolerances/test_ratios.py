@@ -18,13 +18,12 @@ from sfumato.testing import (
     complementary_variance_tolerance,
     mean_failure_probability,
     mean_tolerance,
-    means,
     per_partition_k,
     variance_failure_probability,
-    variance_law,
     variance_tolerance,
 )
-from sfumato.testing.log_laws import log_law
+from sfumato.testing.tolerances import means, variance_law
+from sfumato.testing.tolerances.log_laws import log_law
 
 DRAWS = 10**7
 FEW = 10**6

@@ -17,9 +17,9 @@ import sfumato as sf
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.testing import assert_approx_equal, assert_noisy, noise_free, recording
-from sfumato.testing.combined import NoiseSum, log10_gamma_deviation, log10_many, log10_outside
+from sfumato.testing.assertions.releases import ReleasedCells
 from sfumato.testing.flakiness import Account, running
-from sfumato.testing.releases import ReleasedCells
+from sfumato.testing.tolerances.combined import NoiseSum, log10_gamma_deviation, log10_many, log10_outside
 
 K = 23
 pytestmark = pytest.mark.noise_cannot_matter("all noise is written here, or drawn from seeded words")

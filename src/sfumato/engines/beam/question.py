@@ -1,0 +1,46 @@
+"""From a question about the rows of a collection to the transform that releases its answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sfumato.engines.beam.engine import SHARDS, BeamEngine
+from sfumato.engines.beam.release import PlannedRelease
+from sfumato.engines.secret import Secret
+from sfumato.errors import ParameterError, QueryError
+from sfumato.query.table import Question
+
+
+def Release(
+    question: Question[PlannedRelease],
+    *,
+    confidence: float | None = None,
+    shards: int = SHARDS,
+    secret: Secret | None = None,
+    **options: Any,
+) -> PlannedRelease:
+    """Release the answer to a question about the rows of a collection.
+
+    Args:
+        question: begun with `sf.scan(pa.schema([...]), privacy_unit=...)`.
+        confidence: also give error bars of this confidence, under the names `<output>_error`.
+        shards: into how many parts units, and groups, are divided.
+        secret: an `EnvironmentSecret`, `FileSecret` or `CallableSecret`: where workers find the secret of
+            the noise. Without it one is drawn here and staged with the pipeline, and who reads that can take
+            the noise away.
+        options: epsilon, delta, noise, group_selection and pre_threshold, as for `Question.release`.
+    Returns:
+        A transform: `rows | Release(question, epsilon=1, delta=1e-6)` is a collection of dictionaries.
+    Raises:
+        QueryError, BudgetError: before a pipeline is run, and nothing is spent.
+        RefusalError: when it is applied: a second time, by itself or by a copy, or in another process.
+    """
+    if not isinstance(question, Question):
+        raise ParameterError("question", question, "what .agg(...) gives: sf.scan(...).agg(n=sf.count())")
+    engine = question.table.engine
+    if not isinstance(engine, BeamEngine):
+        raise QueryError(
+            f"Release: the question is about rows on {engine.name}; for rows of a pipeline begin with "
+            "sf.scan(pa.schema([...]), privacy_unit=...)"
+        )
+    return engine.release(question.plan(**options), confidence=confidence, shards=shards, secret=secret)

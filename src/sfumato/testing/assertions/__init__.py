@@ -1,0 +1,1 @@
+"""Assertions: a result near the truth, and not too near."""
