@@ -50,7 +50,7 @@ BELOW = {
     },
     "beam": {"engines"},
     "spark": {"engines"},
-    "audit": {"errors", "exact", "files", "noise"},
+    "audit": {"errors", "exact", "files", "noise", "budget"},
     "testing": {"errors", "exact", "noise", "budget", "transformations", "query", "audit"},
     "cli": {"errors", "exact", "files", "query", "engines", "audit"},
 }

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
 
-from sfumato.budget.directed import convert, downward, exactly, expm1_down, log2, round_bits, upward
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.errors import BudgetError
 from sfumato.exact import positive, round_up
+from sfumato.exact.directed import convert, directed, exactly, expm1_down, log2, round_bits
+from sfumato.exact.normal import both_tails
 
 SMALLEST = Fraction(1, 2**2048)  # a delta that is smaller is reported as this one
 BEYOND = 54  # Phi(-54) < e^(-54^2/2) < 2^-2100 < SMALLEST
@@ -47,29 +47,22 @@ def gaussian_delta(epsilon: Fraction, mu_squared: Fraction) -> Fraction:
         return -expm1_down(epsilon, 128) if epsilon < 0 else Fraction(0)
     bits = 128
     while True:
-        up, down = upward(bits), downward(bits)
+        down, up = directed(bits)
         mu = up.sqrt(convert(mu_squared, up))
         eps = convert(epsilon, down)
         half = up.div(mu, 2)
-        # Phi(first) = erfc(minus_first / sqrt 2) / 2, and likewise the second; every operation,
-        # a change of sign included, goes through a context: bare operators round to 53 bits.
+        # Every operation, a change of sign included, goes through a context: bare operators round to 53 bits.
         minus_first = down.sub(down.div(eps, mu), half)
         if minus_first > BEYOND:
             return SMALLEST
         minus_second = up.add(up.div(eps, mu), half)
-        raised = up.div(up.erfc(_over_root_two(minus_first, bits, up=False)), 2)
-        lowered = down.div(down.erfc(_over_root_two(minus_second, bits, up=True)), 2)
+        raised = up.div(both_tails(minus_first, bits)[1], 2)
+        lowered = down.div(both_tails(minus_second, bits)[0], 2)
         delta = up.sub(raised, down.mul(down.exp(eps), lowered))
         lost = raised * (1 + minus_first * minus_first)  # about 2^bits times the error
         if delta * 2 ** (bits - 60) >= lost or bits >= 8192:
             return min(Fraction(1), max(SMALLEST, exactly(delta)))
         bits *= 2
-
-
-def _over_root_two(x: Any, bits: int, *, up: bool) -> Any:
-    context = upward(bits) if up else downward(bits)
-    divisor = downward(bits).sqrt(2) if (x > 0) == up else upward(bits).sqrt(2)
-    return context.div(x, divisor)
 
 
 def gaussian_mu(epsilon: object, delta: object) -> Fraction:

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive, positive_int, whole_number
+from sfumato.exact.directed import directed, nearest
+from sfumato.exact.roots import first_whole_near
 from sfumato.noise.rounding import largest_scale, sampler
-from sfumato.noise.standard import Standard, directed, nearest
+from sfumato.noise.standard import Standard
 from sfumato.noise.values import (
     Floats,
     Scalar,
@@ -397,9 +399,4 @@ class Law(ABC):
                 bits *= 2
 
         context = nearest(working_bits)
-        t = max(0, int(context.ceil(context.sub(start, 0.5))))
-        while not enough(t):
-            t += 1
-        while t > 0 and enough(t - 1):
-            t -= 1
-        return t
+        return first_whole_near(enough, int(context.ceil(context.sub(start, 0.5))), least=0)

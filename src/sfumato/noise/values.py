@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
-from sfumato.noise.standard import nearest
+from sfumato.exact.directed import nearest
 
 Floats = NDArray[np.float64]
 Scalar = int | float | Fraction

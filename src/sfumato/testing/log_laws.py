@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
+from sfumato.exact.directed import nearest
 from sfumato.noise import Gaussian, Laplace, Law
-from sfumato.noise.standard import nearest
 
 Floats = NDArray[np.float64]
 _degree = 34

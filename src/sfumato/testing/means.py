@@ -16,7 +16,7 @@ from typing import NotRequired, TypedDict, Unpack
 import numpy as np
 
 from sfumato.errors import ParameterError
-from sfumato.exact import Number, as_fraction, positive, round_up
+from sfumato.exact import Number, as_fraction, at_least_0, positive, round_up
 from sfumato.noise import Law
 from sfumato.testing.integration import Floats, Groups, graded, log_integrals, roundoff
 from sfumato.testing.ratios import (
@@ -26,7 +26,6 @@ from sfumato.testing.ratios import (
     Noise,
     Probability,
     RatioTolerance,
-    at_least_0,
     bounds,
     grid_step,
     largest_tolerance,

@@ -267,14 +267,6 @@ def bounds(lower: Number, upper: Number) -> tuple[Fraction, Fraction]:
     return low, high
 
 
-def at_least_0(value: Number, name: str) -> Fraction:
-    """Take a number that is not negative."""
-    number = as_fraction(value, name)
-    if number < 0:
-        raise ParameterError(name, value, "at least 0")
-    return number
-
-
 def part_tolerance(law: Law, k: float, rounded: bool, step: Fraction) -> Fraction:
     """Return the tolerance of one real part, exactly rounded noise counted in whole steps."""
     if not rounded:

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from sfumato.exact import Number, as_fraction, round_up
+from sfumato.exact import Number, as_fraction, at_least_0, round_up
 from sfumato.noise import Law
 from sfumato.testing.integration import Floats, Groups, Panels, graded, log_integrals, roundoff
 from sfumato.testing.ratios import (
@@ -21,7 +21,6 @@ from sfumato.testing.ratios import (
     Interval,
     Noise,
     RatioTolerance,
-    at_least_0,
     bounds,
     grid_step,
     most_steps,

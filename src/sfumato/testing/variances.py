@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import NotRequired, TypedDict, Unpack
 
 from sfumato.errors import ParameterError
-from sfumato.exact import Number, positive
+from sfumato.exact import Number, at_least_0, positive
 from sfumato.noise import Law
 from sfumato.testing.ratios import (
     Event,
     Probability,
     RatioTolerance,
-    at_least_0,
     largest_tolerance,
     part_tolerance,
     probability,
