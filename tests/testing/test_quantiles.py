@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 import sfumato as sf
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.noise import Gaussian, Laplace, SeededWords
+from sfumato.noise.sums import rounded_tolerance
 from sfumato.query.quantiles import LeafCounts, noisy_tree
 from sfumato.testing import assert_approx_equal, assert_noisy, recording
-from sfumato.testing.combined import rounded_tolerance
 from sfumato.testing.quantiles import NOISES, Walk
 from sfumato.testing.tolerances import per_partition_k
 from sfumato.transformations.statistics.quantile_tree import BRANCHING, LEAVES

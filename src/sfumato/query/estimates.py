@@ -12,8 +12,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato.measurements.noise import Law
-from sfumato.noise import Gaussian
-from sfumato.query.intervals import Floats, Interval, Noises, two_sided
+from sfumato.noise.intervals import Interval, Noises
+from sfumato.noise.sums import Floats, NoiseSum
 from sfumato.query.quantiles import NoisyTree
 from sfumato.query.statistics import Estimate
 from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT
@@ -120,7 +120,8 @@ class NoisyNumbers:
         assert e.total is not None
         tree = self.trees[e.total]
         # Of the rows left of a place, less the rank's share of all, a sum of noises is all that is wrong.
-        error = _path_tolerance(self.laws[e.total], failure)
+        noise = NoiseSum([(1.0, self.laws[e.total])] * _TREE_TERMS)
+        error = noise.tolerance(-math.log10(failure))
         target = (e.rank * tree.total)[:, None]
         low = _last_of_run(tree.below - target < -error, tree.low, 0.0)
         high = _last_of_run((tree.upto - target > error)[:, ::-1], tree.high[:, ::-1], 1.0)
@@ -152,15 +153,3 @@ def _last_of_run(sure: NDArray[np.bool_], ends: Floats, otherwise: float) -> Flo
     """Return the last end of the run of sure ones that the row begins with."""
     run = np.logical_and.accumulate(sure, axis=1).sum(axis=1)
     return np.where(run > 0, ends[np.arange(len(ends)), np.maximum(run - 1, 0)], otherwise)
-
-
-def _path_tolerance(law: Law, failure: float) -> float:
-    """Return t with P(|weighted sum of the noises on a path| > t) <= failure, in grid steps."""
-    n, scale = _TREE_TERMS, float(law.unit)
-    rounding = n / 2
-    if isinstance(law, Gaussian):
-        return math.sqrt(n) * scale * two_sided(failure) + rounding
-    # Chernoff: P(|sum| > t) <= 2 exp(-u t) (1 - u^2)^-n for every u in (0, 1), t in scales.
-    tries = [i / 200 for i in range(1, 200)]
-    bounds = [(math.log(2 / failure) - n * math.log1p(-u * u)) / u for u in tries]
-    return min(bounds) * scale + rounding

@@ -8,8 +8,8 @@ from typing import Any
 
 from sfumato.errors import ParameterError
 from sfumato.noise import Law
+from sfumato.noise.sums import NoiseSum, log10_outside
 from sfumato.testing.cells import ONLY, Group, is_number, label, number, read
-from sfumato.testing.combined import NoiseSum, log10_outside
 from sfumato.testing.flakiness import charge, charge_given, checked_k
 from sfumato.testing.tolerances import per_partition_k
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sfumato.noise.sums import NoiseSum
 from sfumato.testing.cells import Group
-from sfumato.testing.combined import NoiseSum
 from sfumato.testing.flakiness import log10_sum
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
 from sfumato.exact.roots import first_whole
+from sfumato.noise.sums import log10_outside, rounded_tolerance
 from sfumato.query.quantiles import EMPTY_DEVIATIONS, EMPTY_SHARE, LeafCounts, noisy_tree
 from sfumato.testing.cells import is_number, is_whole
-from sfumato.testing.combined import log10_outside, rounded_tolerance
 from sfumato.testing.places import Judgement
 from sfumato.testing.tolerances import per_partition_k
 from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT, LEAVES, QuantileTree

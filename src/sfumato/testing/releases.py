@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import ParameterError, RefusalError
+from sfumato.noise.sums import log10_outside
 from sfumato.testing.cells import (
     Cells,
     Group,
@@ -20,7 +21,6 @@ from sfumato.testing.cells import (
     read,
     rows,
 )
-from sfumato.testing.combined import log10_outside
 from sfumato.testing.places import Judgement, Place, Residue
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 
 from sfumato.noise import Gaussian, Law
+from sfumato.noise.sums import log10_outside
 from sfumato.testing.cells import ONLY, label
-from sfumato.testing.combined import log10_gamma_deviation, log10_many, log10_outside
+from sfumato.testing.combined import log10_gamma_deviation, log10_many
 from sfumato.testing.flakiness import probability_text
 from sfumato.testing.places import Residue
 from sfumato.testing.tolerances import per_partition_k
