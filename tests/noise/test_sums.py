@@ -90,11 +90,8 @@ def test_many_laplace_noises_are_bounded_well(count):
     law = Laplace(10**6)
     noise = NoiseSum([(1e-6, law)] * count)
     t = noise.tolerance(2)
-    with mpmath.workdps(30):
-        integral = mpmath.quad(
-            lambda s: mpmath.sin(s * t) / s / (1 + s * s) ** count, mpmath.linspace(0, 40, 400)
-        )
-        outside = float(1 - 2 / mpmath.pi * integral)
+    s = np.linspace(1e-9, 100, 1_000_001)
+    outside = 1 - 2 / math.pi * np.trapezoid(np.sin(s * t) / s / (1 + s * s) ** count, s)
     assert 1e-4 < outside < 1e-2
     assert math.log10(outside) <= noise.log10_tail(t) <= -1.99
 

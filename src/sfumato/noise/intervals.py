@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from sfumato.exact.roots import halve
 from sfumato.noise.law import Law
-from sfumato.noise.sums import Floats, NoiseSum
+from sfumato.noise.sums import NoiseSum
+from sfumato.noise.values import Floats
 
 _HALVINGS = 50
 

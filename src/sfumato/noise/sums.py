@@ -14,14 +14,13 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sfumato.exact.normal import log_tail
 from sfumato.exact.roots import first_whole, halve
 from sfumato.noise.law import Law
 from sfumato.noise.laws import Gaussian, Laplace
+from sfumato.noise.values import Floats
 
-Floats = NDArray[np.float64]
 Weight = Any  # float, or float64 array
 
 _LN10 = math.log(10)

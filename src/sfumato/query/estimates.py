@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from sfumato.measurements.noise import Law
 from sfumato.noise.intervals import Interval, Noises
-from sfumato.noise.sums import Floats, NoiseSum
+from sfumato.noise.sums import NoiseSum
+from sfumato.noise.values import Floats
 from sfumato.query.quantiles import NoisyTree
 from sfumato.query.statistics import Estimate
 from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT
