@@ -93,7 +93,7 @@ class NoiseSum:
     def _smooth(self, k: float) -> Any:
         """Return a t with P(|sum of the unrounded noises| > t) <= 10^-k."""
         if self._gaussian:
-            return _unit_gaussian(k) * self._sigma
+            return _unit_gaussian(k) * np.hypot.reduce(self._scales, axis=0)
         nats, scales = k * _LN10, self._scales
         found = np.inf
         if len(scales) <= _MOST_PAIRED:
@@ -110,7 +110,7 @@ class NoiseSum:
         if beyond <= 0:
             return 0.0
         if self._gaussian:
-            return log10_outside(Gaussian(self._sigma), beyond)
+            return log10_outside(Gaussian(np.hypot.reduce(self._scales)), beyond)
         if len(self._scales) <= 2:
             big, ratio = _big_and_ratio(self._scales)
             return float(_log_two_laplaces(beyond / big, ratio)[0] / _LN10)
@@ -123,13 +123,8 @@ class NoiseSum:
         return isinstance(self.terms[0][1], Gaussian)
 
     @cached_property
-    def _sigma(self) -> Any:
-        squares = sum(np.square(w * float(law.unit)) for w, law in self.terms)
-        return np.sqrt(squares)
-
-    @cached_property
     def _scales(self) -> Floats:
-        """Scales of the Laplace noises, the largest first."""
+        """Units of the weighted noises, the largest first."""
         return -np.sort(-np.array([abs(w) * float(law.unit) for w, law in self.terms], np.float64), axis=0)
 
     @cached_property
