@@ -111,7 +111,7 @@ def zcdp(rho: Number) -> Claim:
         ParameterError: rho is not a number greater than 0.
 
     >>> zcdp(0.5).pairs[2]
-    Pair(epsilon=2.0, delta=0.0543...)
+    Pair(epsilon=2.0, delta=0.05429...)
 
     Source:
         Bun and Steinke 2016; Canonne, Kamath and Steinke 2020, corollary 13, for delta.

@@ -49,7 +49,7 @@ def zcdp_delta(rho: Fraction, epsilon: Fraction) -> Fraction:
         epsilon: at least 0.
 
     >>> float(zcdp_delta(Fraction(1, 2), Fraction(2)))
-    0.0543...
+    0.05429...
     """
     rate, gap = _moderate(rho), epsilon - rho
     wide = float(min(gap, Fraction(2**1000)))
