@@ -51,12 +51,10 @@ BELOW = {
     },
     "beam": {"engines"},
     "spark": {"engines"},
-    "audit": {"errors", "exact", "files", "noise", "framework"},
+    "audit": {"errors", "exact", "files", "noise", "framework", "budget"},
     "testing": {"errors", "exact", "noise", "budget", "transformations", "query", "audit"},
     "cli": {"errors", "exact", "files", "query", "engines", "audit"},
 }
-# Imports that close a circle, for now: (module, what it imports).
-CIRCLES = {("sfumato.query.table", "sfumato.query.plan")}
 
 
 def names(path: Path) -> set[str]:
@@ -127,10 +125,7 @@ def test_every_room_has_its_arrows() -> None:
 def test_no_circle_of_imports() -> None:
     """Not even one that an import inside a function makes harmless: a thing lies where both can reach it."""
     files = {module(path): path for path in PACKAGE.rglob("*.py")}
-    graph = {
-        name: {other for other in imported(path, set(files)) if (name, other) not in CIRCLES}
-        for name, path in files.items()
-    }
+    graph = {name: imported(path, set(files)) for name, path in files.items()}
     assert graph["sfumato.cli.main"]
     try:
         TopologicalSorter(graph).prepare()

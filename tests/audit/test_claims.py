@@ -9,7 +9,8 @@ import mpmath
 import pytest
 
 from sfumato.audit import Pair, approximate, audit, curve, gaussian, zcdp
-from sfumato.audit.claims import _zcdp_delta, exp_up
+from sfumato.audit.claims import exp_up
+from sfumato.budget.conversions import zcdp_delta
 from sfumato.errors import ParameterError
 
 
@@ -71,7 +72,7 @@ def test_zcdp_deltas_are_never_below_the_best_bound(rho):
                 a, b = low + (high - low) / 3, high - (high - low) / 3
                 low, high = (low, b) if log_delta(a) < log_delta(b) else (a, high)
             best = mpmath.exp(log_delta((low + high) / 2))
-            found = _zcdp_delta(exact, epsilon)
+            found = zcdp_delta(exact, epsilon)
             found = mpmath.mpf(found.numerator) / found.denominator
             assert best <= found * (1 + mpmath.mpf(10) ** -15) and found <= best * 1.001
 

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.budget import Loss, calibrate, gaussian_mu, split_delta
-from sfumato.budget.search import crossing
 from sfumato.errors import BudgetError
 
 D = F(1, 10**6)
@@ -171,19 +170,3 @@ def test_split_delta_special_cases():
     tiny = split_delta(F(1, 10**300), 1000)
     assert F(1, 10**303) * (1 - F(1, 2**70)) < tiny
     assert Loss(approximate=((F(1), split_delta(D, 7), 7),)).delta(7) <= D
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.floats(-100, 100), st.floats(-20, 20), st.floats(0.01, 100), st.booleans())
-def test_crossing_brackets_a_root(root, start, slope, jump):
-    seen = {}
-
-    def height(x):
-        smooth = -slope * (x - root) - (x - root) ** 3 / 1000
-        seen[x] = (float("inf") if smooth > 0 else float("-inf")) if jump else smooth
-        return seen[x]
-
-    x = crossing(height, start, 2.0**-30, stride=1.0, reach=500.0)
-    assert seen[x] <= 0
-    assert any(seen[y] > 0 for y in seen if x - 2.0**-29.9 <= y < x)
-    assert len(seen) < 60

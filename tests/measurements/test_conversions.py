@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.budget import Loss, gaussian_mu
+from sfumato.budget.conversions import zcdp_epsilon
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.framework import (
     ApproximateDP,
@@ -20,7 +21,6 @@ from sfumato.framework import (
     ZeroConcentratedDP,
 )
 from sfumato.measurements import PrivacyLoss, conversions, convert, gaussian, laplace
-from sfumato.measurements.conversions import zcdp_epsilon
 
 steady = settings(derandomize=True, database=None, deadline=None, max_examples=60)
 

@@ -19,9 +19,9 @@ import sfumato.measurements
 import sfumato.snapping
 import sfumato.transformations
 from sfumato.budget import Loss
-from sfumato.budget.directed import expm1_down, log1p_up
 from sfumato.budget.mixture import joined_delta
 from sfumato.exact import root_up
+from sfumato.exact.directed import expm1_down, log1p_up
 from sfumato.noise import Gaussian, Laplace
 
 PAGES = Path(__file__).parents[2] / "docs" / "proofs"

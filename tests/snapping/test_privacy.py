@@ -12,8 +12,9 @@ from fractions import Fraction
 import gmpy2
 import pytest
 
+from sfumato.exact.directed import log_bounds, round_bits
 from sfumato.snapping import SnappingMechanism, parameters
-from sfumato.snapping.parameters import Parameters, log_bounds
+from sfumato.snapping.parameters import Parameters
 from sfumato.snapping.reference import Reference
 
 
@@ -69,7 +70,7 @@ def largest_loss(one: dict[int, Fraction], other: dict[int, Fraction]) -> Fracti
 def small(precision: int, scale: Fraction, bound: Fraction) -> Parameters:
     """Parameters of a precision that no user gets, within the theorem's conditions."""
     found = SnappingMechanism(1 / scale, lower=-1, upper=1)._found
-    epsilon_prime = parameters._round_down(1 / scale, precision)
+    epsilon_prime = round_bits(1 / scale, precision, up=False)
     exponent = parameters._exponent_not_below(1 / epsilon_prime)
     step = Fraction(2) ** exponent
     assert 1 / epsilon_prime < bound < 2 ** (precision - 7) / epsilon_prime

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.audit.claims import Pair
+from sfumato.exact.roots import halve
 
 Floats = NDArray[np.float64]
 
@@ -112,10 +113,11 @@ def _nearest(p: Floats, q: Floats, factor: float, delta: float) -> Floats:
         c = 2 * gap / np.maximum(b + np.sqrt(np.maximum(b * b - 4 * (1 - m) * gap, 0.0)), 1e-300)
         first = 1 - (1 - p) / np.maximum(1 - c, 1e-300)
         return np.clip(first * m, 1e-300, m * (1 - 1e-12))
-    low, high = np.zeros_like(q), np.full_like(q, (1 - delta) / factor)
-    for _ in range(40):
-        middle = (low + high) / 2
-        first = factor * middle + delta
-        slope = factor * (p / first - (1 - p) / (1 - first)) + q / middle - (1 - q) / (1 - middle)
-        low, high = np.where(slope > 0, middle, low), np.where(slope > 0, high, middle)
-    return (low + high) / 2
+
+    def falls(q0: Floats) -> NDArray[np.bool_]:
+        first = factor * q0 + delta
+        slope = factor * (p / first - (1 - p) / (1 - first)) + q / q0 - (1 - q) / (1 - q0)
+        return np.asarray(slope <= 0)
+
+    low, high = halve(falls, np.zeros_like(q), np.full_like(q, (1 - delta) / factor), 40)
+    return np.asarray((low + high) / 2)

@@ -11,6 +11,7 @@ from sfumato.audit.betting import Floats, best_bet, growth, log_factors
 from sfumato.audit.claims import Pair
 from sfumato.audit.events import estimates
 from sfumato.audit.pair_test import PairTest
+from sfumato.exact.roots import halve
 
 _CHUNK = 8
 # Numbers of draws that a band is made for: so many from one power of two to the next.
@@ -195,7 +196,4 @@ def visible_epsilon(claim: Pair, samples: int, needed: float) -> float:
     low, high = claim.epsilon, claim.epsilon + 50
     if not math.isfinite(low) or best(high) < needed:
         return math.inf
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (low, middle) if best(middle) >= needed else (middle, high)
-    return high
+    return float(halve(lambda epsilon: best(epsilon) >= needed, low, high, 40)[1])

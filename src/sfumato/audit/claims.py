@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
-import gmpy2
-
+from sfumato.budget.conversions import zcdp_delta
+from sfumato.budget.gaussian import gaussian_delta
 from sfumato.errors import ParameterError
-from sfumato.exact import Number, as_fraction, positive, round_up
-from sfumato.noise import Gaussian
+from sfumato.exact import Number, as_fraction, at_least_0, positive, round_up
+from sfumato.exact.directed import exp_bounds
 
-_DOWN = gmpy2.context(precision=80, round=gmpy2.RoundDown)
-_UP = gmpy2.context(precision=80, round=gmpy2.RoundUp)
 # Where curves are tested: from total variation to rare events.
 _EPSILONS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 
@@ -39,8 +37,8 @@ class Pair:
 
     def __post_init__(self) -> None:
         # A claim is weakened, never strengthened, where a float cannot hold it: no false alarms.
-        object.__setattr__(self, "epsilon", round_up(_at_least_0(self.epsilon, "epsilon")))
-        object.__setattr__(self, "delta", round_up(_at_least_0(self.delta, "delta")))
+        object.__setattr__(self, "epsilon", round_up(at_least_0(self.epsilon, "epsilon")))
+        object.__setattr__(self, "delta", round_up(at_least_0(self.delta, "delta")))
         if self.delta >= 1:
             raise ParameterError("delta", self.delta, "from 0 to less than 1")
 
@@ -113,7 +111,7 @@ def zcdp(rho: Number) -> Claim:
         ParameterError: rho is not a number greater than 0.
 
     >>> zcdp(0.5).pairs[2]
-    Pair(epsilon=2.0, delta=0.0543...)
+    Pair(epsilon=2.0, delta=0.05429...)
 
     Source:
         Bun and Steinke 2016; Canonne, Kamath and Steinke 2020, corollary 13, for delta.
@@ -121,7 +119,7 @@ def zcdp(rho: Number) -> Claim:
     exact = positive(rho, "rho")
     root = math.sqrt(float(exact))
     steps = (Fraction(f"{root * factor:.2g}") for factor in (0.7, 1.4, 2.1, 3.2, 5.0))
-    pairs = ((exact + step, _zcdp_delta(exact, exact + step)) for step in steps)
+    pairs = ((exact + step, zcdp_delta(exact, exact + step)) for step in steps)
     return Claim(f"zCDP with rho = {float(exact):g}", _kept(pairs), f"claim=zcdp({float(exact)!r})")
 
 
@@ -140,7 +138,7 @@ def gaussian(mu: Number) -> Claim:
         Dong, Roth and Su 2022, corollary 1; Balle and Wang 2018, theorem 8.
     """
     exact = positive(mu, "mu")
-    pairs = ((exact * k / 2, _gaussian_delta(exact, exact * k / 2)) for k in (0, 1, 2, 4, 7))
+    pairs = ((exact * k / 2, gaussian_delta(exact * k / 2, exact * exact)) for k in (0, 1, 2, 4, 7))
     return Claim(f"Gaussian DP with mu = {float(exact):g}", _kept(pairs), f"claim=gaussian({float(exact)!r})")
 
 
@@ -150,48 +148,9 @@ def exp_up(epsilon: float) -> float:
     >>> exp_up(1.0), exp_up(800.0)
     (2.7182818284590455, inf)
     """
-    return _float_up(_UP.exp(gmpy2.mpfr(epsilon, 53)))
+    return math.inf if epsilon > 710 else round_up(exp_bounds(Fraction(epsilon), 80)[1])
 
 
 def _kept(pairs: Iterable[tuple[Number, Fraction]]) -> tuple[Pair, ...]:
     """Leave out what says nothing: a delta of 1, be it by rounding."""
     return tuple(Pair(e, d) for e, d in pairs if round_up(d) < 1)  # type: ignore[arg-type]
-
-
-def _gaussian_delta(mu: Fraction, epsilon: Fraction) -> Fraction:
-    """Bound P(Z > epsilon/mu - mu/2) - e^epsilon P(Z > epsilon/mu + mu/2) from above."""
-    law = Gaussian(sigma=1)
-    above = law.tail_bounds(epsilon / mu - mu / 2)[1]
-    below = law.tail_bounds(epsilon / mu + mu / 2)[0]
-    exponent = _DOWN.div(epsilon.numerator, epsilon.denominator)
-    return above - Fraction(*_DOWN.exp(exponent).as_integer_ratio()) * below
-
-
-def _zcdp_delta(rho: Fraction, epsilon: Fraction) -> Fraction:
-    """Bound delta from above: each order 1 + t gives one; floats search a good one."""
-    gap = epsilon - rho
-    r, g = float(rho), float(gap)
-
-    def log_delta(t: float) -> float:
-        # (a - 1)(a rho - epsilon) + a log(1 - 1/a) - log(a - 1), with no differences of large terms.
-        return t * (t * r - g) - t * math.log1p(1 / t) - math.log1p(t)
-
-    best = Fraction(min((g / (2 * r) * 2 ** (k / 32) for k in range(-96, 129)), key=log_delta))
-    square = best * (best * rho - gap)
-    t = gmpy2.mpfr(float(best))
-    less = _DOWN.add(_DOWN.mul(t, _DOWN.log1p(_DOWN.div(1, t))), _DOWN.log1p(t))
-    log_delta_up = _UP.sub(_UP.div(square.numerator, square.denominator), less)
-    return Fraction(*_UP.exp(log_delta_up).as_integer_ratio())
-
-
-def _at_least_0(value: object, name: str) -> Fraction:
-    number = as_fraction(value, name)
-    if number < 0:
-        raise ParameterError(name, value, "at least 0")
-    return number
-
-
-def _float_up(number: gmpy2.mpfr) -> float:
-    if gmpy2.is_infinite(number):
-        return math.inf
-    return round_up(Fraction(*number.as_integer_ratio()))

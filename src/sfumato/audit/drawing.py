@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -30,8 +31,7 @@ def escaped(text: object) -> str:
     >>> escaped("<b>" + chr(0))
     '&lt;b&gt;\\\\x00'
     """
-    marks = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"}
-    return "".join(marks.get(c, c) for c in visible(str(text)))
+    return html.escape(visible(str(text)))
 
 
 def number(value: float, digits: int = 4) -> str:

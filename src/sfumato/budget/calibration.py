@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
-from sfumato.budget.directed import convert, downward, exactly, log2
 from sfumato.budget.gaussian import gaussian_mu, gaussian_sigma
 from sfumato.budget.loss import Loss
 from sfumato.budget.mixture import joined_delta
 from sfumato.budget.parameters import admissible_count, admissible_delta, admissible_epsilon
-from sfumato.budget.search import crossing, log_ratio
 from sfumato.errors import BudgetError
+from sfumato.exact.directed import convert, directed, exactly, log2
+from sfumato.exact.roots import crossing, log_ratio
 
 FINE, COARSE = 2.0**-40, 2.0**-20  # of the noise, for closed forms and for privacy loss distributions
 REACH = 500.0  # the noise is looked for within 2^-500 and 2^500 of the start
@@ -151,7 +151,7 @@ def split_delta(delta: object, groups: object) -> Fraction:
         return total
     with_bits = 80
     while True:
-        fine, down = downward(512), downward(with_bits)
+        fine, down = directed(512).down, directed(with_bits).down
         logarithm = fine.log1p(convert(-total, fine))
         share = exactly(down.minus(fine.expm1(fine.div(logarithm, count))))
         share *= 1 - Fraction(1, 2**80)

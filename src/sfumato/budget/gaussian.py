@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
 
-from sfumato.budget.directed import convert, downward, exactly, expm1_down, log2, round_bits, upward
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.errors import BudgetError
 from sfumato.exact import positive, round_up
+from sfumato.exact.directed import convert, directed, exactly, expm1_down, log2, round_bits
+from sfumato.exact.normal import both_tails
+from sfumato.exact.roots import crossing, log_ratio
 
 SMALLEST = Fraction(1, 2**2048)  # a delta that is smaller is reported as this one
 BEYOND = 54  # Phi(-54) < e^(-54^2/2) < 2^-2100 < SMALLEST
@@ -47,18 +48,17 @@ def gaussian_delta(epsilon: Fraction, mu_squared: Fraction) -> Fraction:
         return -expm1_down(epsilon, 128) if epsilon < 0 else Fraction(0)
     bits = 128
     while True:
-        up, down = upward(bits), downward(bits)
+        down, up = directed(bits)
         mu = up.sqrt(convert(mu_squared, up))
         eps = convert(epsilon, down)
         half = up.div(mu, 2)
-        # Phi(first) = erfc(minus_first / sqrt 2) / 2, and likewise the second; every operation,
-        # a change of sign included, goes through a context: bare operators round to 53 bits.
+        # Every operation, a change of sign included, goes through a context: bare operators round to 53 bits.
         minus_first = down.sub(down.div(eps, mu), half)
         if minus_first > BEYOND:
             return SMALLEST
         minus_second = up.add(up.div(eps, mu), half)
-        raised = up.div(up.erfc(_over_root_two(minus_first, bits, up=False)), 2)
-        lowered = down.div(down.erfc(_over_root_two(minus_second, bits, up=True)), 2)
+        raised = up.div(both_tails(minus_first, bits)[1], 2)
+        lowered = down.div(both_tails(minus_second, bits)[0], 2)
         delta = up.sub(raised, down.mul(down.exp(eps), lowered))
         lost = raised * (1 + minus_first * minus_first)  # about 2^bits times the error
         if delta * 2 ** (bits - 60) >= lost or bits >= 8192:
@@ -66,18 +66,12 @@ def gaussian_delta(epsilon: Fraction, mu_squared: Fraction) -> Fraction:
         bits *= 2
 
 
-def _over_root_two(x: Any, bits: int, *, up: bool) -> Any:
-    context = upward(bits) if up else downward(bits)
-    divisor = downward(bits).sqrt(2) if (x > 0) == up else upward(bits).sqrt(2)
-    return context.div(x, divisor)
-
-
 def gaussian_mu(epsilon: object, delta: object) -> Fraction:
     """Return the largest mu = L2 sensitivity / sigma that (epsilon, delta) allows, rounded down.
 
-    Newton's method on log delta over log mu, kept inside a bracket; the result is rounded down to 56
-    bits until `gaussian_delta` says that it is within delta. Several Gaussian noises together
-    are within (epsilon, delta) exactly when their mu^2 sum to at most its square.
+    The result is rounded down to 56 bits from a mu of which `gaussian_delta` says that it is within delta.
+    Several Gaussian noises together are within (epsilon, delta) exactly when their mu^2 sum to at most
+    its square.
 
     Args:
         epsilon: finite number greater than 0.
@@ -87,7 +81,7 @@ def gaussian_mu(epsilon: object, delta: object) -> Fraction:
     Raises:
         BudgetError: epsilon or delta is out of range.
     Source:
-        Balle and Wang 2018, algorithm 1, with the derivative in place of a bisection.
+        Balle and Wang 2018, algorithm 1, with regula falsi in place of a bisection.
 
     >>> float(gaussian_mu(1, "1e-6"))
     0.236704380...
@@ -96,31 +90,18 @@ def gaussian_mu(epsilon: object, delta: object) -> Fraction:
     target = admissible_delta(delta, zero=False)
     if target < Fraction(1, 2**1900):
         raise BudgetError("delta is below 2^-1900; Gaussian noise needs a larger one")
-    mu = _first_guess(log2(target), eps)
-    low, high = Fraction(0), None
-    for _ in range(60):
-        value = gaussian_delta(eps, mu * mu)
-        if value <= target:
-            low = max(low, mu)
-        else:
-            high = mu if high is None else min(high, mu)
-        ratio = value / target
-        near = abs(ratio - 1) < Fraction(1, 2**20)
-        gap = float(ratio - 1) if near else log2(ratio) * math.log(2)
-        step = math.exp(max(-3.0, min(3.0, -gap / _log_slope(eps, mu, value))))
-        if abs(step - 1) < 2**-52:
-            break
-        following = mu * Fraction(step)
-        if following <= low or (high is not None and following >= high):
-            following = (low + high) / 2 if high is not None else mu * 8
-        following = round_bits(following, 64, up=False)
-        if following == mu:
-            break
-        mu = following
-    mu = round_bits(mu * (1 + Fraction(1, 2**53)), 56, up=False)
-    while gaussian_delta(eps, mu * mu) > target:
-        mu = round_bits(mu * (1 - Fraction(1, 2**55)), 56, up=False)
-    return mu
+
+    def height(mu: Fraction) -> float:
+        return log_ratio(gaussian_delta(eps, mu * mu), target)
+
+    guess = _first_guess(log2(target), eps)
+    # A float holds the logarithm of mu well enough to come near, and then mu's distance from there.
+    near = crossing(lambda x: height(guess * Fraction(2.0**-x)), 0.0, 2.0**-30, stride=2.0**-6, reach=500.0)
+    assert near is not None
+    begin = guess * Fraction(2.0**-near)
+    rest = crossing(lambda x: height(begin * (1 - Fraction(x))), 0.0, 2.0**-54, stride=2.0**-31, reach=0.5)
+    assert rest is not None
+    return round_bits(begin * (1 - Fraction(rest)), 56, up=False)
 
 
 def _first_guess(log2_delta: float, epsilon: Fraction) -> Fraction:
@@ -129,13 +110,6 @@ def _first_guess(log2_delta: float, epsilon: Fraction) -> Fraction:
     z = math.sqrt(-2 * math.log(2) * (log2_delta + 1)) if log2_delta < -1 else -3.0
     root = math.sqrt(z * z + 2 * float(epsilon))
     return Fraction(2 * float(epsilon) / (z + root) if z > 0 else root - z)
-
-
-def _log_slope(eps: Fraction, mu: Fraction, value: Fraction) -> float:
-    # d log delta / d log mu = mu phi(eps/mu - mu/2) / delta, in logarithms so that nothing underflows.
-    z = float(eps / mu - mu / 2)
-    log_phi = -z * z / 2 - math.log(2 * math.pi) / 2
-    return math.exp(max(-50.0, min(50.0, math.log(2) * (log2(mu) - log2(value)) + log_phi)))
 
 
 def gaussian_sigma(l2_sensitivity: object, epsilon: object, delta: object) -> float:

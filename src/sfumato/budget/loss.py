@@ -9,7 +9,6 @@ from fractions import Fraction
 from math import expm1
 from math import log2 as float_log2
 
-from sfumato.budget.directed import log2
 from sfumato.budget.gaussian import gaussian_delta
 from sfumato.budget.mixture import average, joined_delta, mixture
 from sfumato.budget.parameters import (
@@ -19,8 +18,9 @@ from sfumato.budget.parameters import (
     admissible_epsilon,
 )
 from sfumato.budget.pld import pld_deltas
-from sfumato.budget.search import crossing, log_ratio
 from sfumato.errors import BudgetError
+from sfumato.exact.directed import log2
+from sfumato.exact.roots import crossing, log_ratio
 
 ATOMS = 256  # losses of a mixture; each costs one Gaussian delta, about 0.1 ms
 WORTHWHILE = 1024  # less than 1/1024 of the noise is not worth a privacy loss distribution

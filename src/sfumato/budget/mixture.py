@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from sfumato.budget.directed import convert, downward, exactly, upward
+from sfumato.exact.directed import convert, directed, exactly
 
 BITS = 128
 MANY = 4096  # of one mechanism: beyond, the atoms are too many and basic composition must do
@@ -33,7 +33,7 @@ def two_point_atoms(epsilon: Fraction, count: int) -> list[Any]:
         epsilon: of each of the mechanisms.
         count: how many there are.
     """
-    up, down = upward(BITS), downward(BITS)
+    down, up = directed(BITS)
     odds = up.exp(convert(epsilon, up))
     least = up.div(1, down.add(1, down.exp(convert(epsilon, down))))
     weight = up.pow(least, count)
@@ -59,7 +59,7 @@ def mixture(parts: Iterable[tuple[Fraction, int]], limit: int) -> Atoms | None:
     parts = [(epsilon, count) for epsilon, count in parts if epsilon]
     if any(count > MANY for _, count in parts):
         return None
-    up = upward(BITS)
+    up = directed(BITS).up
     total = sum((epsilon * count for epsilon, count in parts), Fraction(0))
     step = parts[0][0] if len(parts) == 1 else total / 2**40
     atoms: dict[int, Any] = {0: convert(1, up)}  # losses in steps: integers are quick to add and to find
@@ -79,7 +79,7 @@ def mixture(parts: Iterable[tuple[Fraction, int]], limit: int) -> Atoms | None:
 def _coarsen(atoms: dict[int, Any], limit: int) -> dict[int, Any]:
     if len(atoms) <= limit:
         return atoms
-    up = upward(BITS)
+    up = directed(BITS).up
     top, bottom = max(atoms), min(atoms)
     width = -(-(top - bottom) // limit)
     merged: dict[int, Any] = {}
@@ -91,7 +91,7 @@ def _coarsen(atoms: dict[int, Any], limit: int) -> dict[int, Any]:
 
 def average(weights: Iterable[Any], deltas: Sequence[Fraction]) -> Fraction:
     """Return the sum of weight times delta, rounded up."""
-    up = upward(BITS)
+    up = directed(BITS).up
     total = convert(0, up)
     for weight, delta in zip(weights, deltas, strict=True):
         total = up.add(total, up.mul(weight, convert(delta, up)))
@@ -106,7 +106,7 @@ def joined_delta(delta: Fraction, count: int) -> Fraction:
     """
     if count == 1 or delta == 0:
         return delta
-    up, down = upward(256), downward(256)
+    down, up = directed(256)
     # -expm1(count * log1p(-delta)), each step rounded so that the result is above
     inner = down.mul(down.log1p(convert(-delta, down)), count)
     return exactly(up.minus(down.expm1(inner)))

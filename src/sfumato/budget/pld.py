@@ -35,8 +35,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from sfumato.budget.directed import convert, exactly, upward
 from sfumato.exact import round_down, round_up
+from sfumato.exact.directed import convert, directed, exactly
 
 UNIT = 2.0**-53
 RESOLUTION = 256  # grid steps per epsilon: delta is mostly within 1e-5 of the truth, at worst seen 3e-3
@@ -64,7 +64,7 @@ def pld_deltas(
         so large that their grid would be too coarse to compute with (e^256 per step).
     """
     rates = [(round_up(rate), count) for rate, count in laplace]
-    up = upward(64)
+    up = directed(64).up
     mu = round_up(exactly(up.sqrt(convert(gaussian, up)))) if gaussian else 0.0
     step = _grid_step(float(scale), rates, mu)
     if step > COARSEST:

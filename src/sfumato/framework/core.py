@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, overload
 
-from sfumato.errors import ParameterError, QueryError, in_own_words
-from sfumato.exact import as_fraction
+from sfumato.errors import QueryError, in_own_words
+from sfumato.exact import at_least_0
 from sfumato.framework.domains import AtomDomain, Domain, VectorDomain
 from sfumato.framework.measures import Measure
 from sfumato.framework.metrics import ChangeOneDistance, Metric, SymmetricDistance
@@ -149,10 +149,7 @@ class Measurement:
 
 def distance_in(d_in: object) -> Fraction:
     """Take a distance: a finite number of at least 0."""
-    distance = as_fraction(d_in, "d_in")
-    if distance < 0:
-        raise ParameterError("d_in", d_in, "at least 0")
-    return distance
+    return at_least_0(d_in, "d_in")
 
 
 def _chained(first: Callable[[Fraction], Fraction], second: Callable[[Fraction], Any]) -> Any:

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.budget.directed import convert, downward, exactly, upward
+from sfumato.exact.directed import exp_bounds
 from sfumato.noise import Words, default_words
 from sfumato.noise.bernoulli import Enclosures
 
@@ -23,8 +23,7 @@ def exp_minus(x: Fraction) -> Enclosures:
     def enclose(bits: int) -> tuple[Fraction, Fraction]:
         if x > bits:  # e^-x < 2^-bits
             return Fraction(0), Fraction(1, 2**bits)
-        down, up = downward(bits + 8), upward(bits + 8)
-        return exactly(down.exp(convert(-x, down))), exactly(up.exp(convert(-x, up)))
+        return exp_bounds(-x, bits + 8)
 
     return enclose
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from sfumato.budget.directed import convert as to_mpfr
-from sfumato.budget.directed import downward, exactly, round_bits, upward
+from sfumato.budget.conversions import zcdp_epsilon
 from sfumato.budget.loss import Loss
 from sfumato.budget.measure import PrivacyLoss
 from sfumato.budget.parameters import admissible_delta
@@ -98,35 +96,6 @@ def _zcdp_to_approximate(rho: Fraction, delta: Fraction) -> Pair:
 
 def _loss_to_approximate(loss: Loss, delta: Fraction) -> Pair:
     return (loss.epsilon(delta), delta) if loss != Loss() else NOTHING
-
-
-def zcdp_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
-    """Return an epsilon at which rho-zCDP, rho > 0, is (epsilon, delta)-DP, rounded up.
-
-    Every order a > 1 gives a true bound, a rho + ln(1 - 1/a) + ln(1 / (a delta)) / (a - 1); the order
-    is searched in floats and the bound then computed at it, upwards.
-
-    >>> float(zcdp_epsilon(Fraction(1, 2), Fraction(1, 10**6)))
-    5.22153...
-    """
-    log_delta = math.log(delta.numerator) - math.log(delta.denominator)
-    rate = float(min(max(rho, Fraction(1, 2**1000)), Fraction(2**1000)))
-
-    def slope(excess: float) -> float:
-        # Of the bound, times excess^2, which grows with excess = a - 1.
-        return rate * excess * excess + log_delta + math.log1p(excess)
-
-    low, high = -500.0, 500.0  # log2 of the excess
-    for _ in range(64):
-        middle = (low + high) / 2
-        low, high = (middle, high) if slope(2.0**middle) < 0 else (low, middle)
-    excess = round_bits(Fraction(2.0**low), 53, up=True)
-    up, down = upward(128), downward(128)
-    order = 1 + excess
-    # ln(1 - 1/a) = -ln(1 + 1/excess); ln(1 / (a delta)) may have either sign.
-    gained = exactly(down.log1p(to_mpfr(1 / excess, down)))
-    leak = exactly(up.log(to_mpfr(1 / (order * delta), up)))
-    return max(Fraction(0), round_bits(order * rho - gained + leak / excess, 64, up=True))
 
 
 WITHOUT_DELTA: dict[tuple[type[Measure], type[Measure]], Callable[[Any], Any]] = {

@@ -10,7 +10,6 @@ step from an absent group to one of a single unit. So the same proof holds for e
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -20,12 +19,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.budget.directed import convert, downward, exactly, log2
 from sfumato.budget.loss import Loss
 from sfumato.budget.mixture import joined_delta
 from sfumato.budget.parameters import admissible_count, admissible_delta, admissible_epsilon
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.exact import positive_int
+from sfumato.exact.directed import exp_bounds, log2
+from sfumato.exact.roots import first_whole_near
 from sfumato.noise import Gaussian, Laplace, Words, bernoulli_each
 
 Units = NDArray[np.int64]
@@ -177,8 +177,7 @@ class TruncatedGeometric(GroupSelection):
         bits = self._bits
         if self.epsilon > bits:
             return 1 << (2 * bits)
-        down = downward(2 * bits + 64)
-        power = exactly(down.exp(convert(self.epsilon, down)))
+        power = exp_bounds(self.epsilon, 2 * bits + 64)[0]
         return max(1 << bits, min(power.numerator * (1 << bits) // power.denominator, 1 << (2 * bits)))
 
     def _expected_length(self) -> float:
@@ -225,7 +224,7 @@ class _Threshold(GroupSelection):
         def enough(tau: int) -> bool:
             return self.law.tail_bounds(Fraction(2 * tau - 3, 2))[1] <= self.delta_per_group
 
-        return _first(enough, int(self.law.tail_quantile(self.delta_per_group)))
+        return first_whole_near(enough, int(self.law.tail_quantile(self.delta_per_group)))
 
     @property
     def expected_threshold(self) -> int:
@@ -364,20 +363,3 @@ def _seen(units: ArrayLike, pre_threshold: int) -> Units:
         array = np.minimum(array, np.iinfo(np.int64).max)
     seen: Units = np.maximum(array.astype(np.int64), 0)
     return np.maximum(seen - (pre_threshold - 1), 0)
-
-
-def _first(enough: Callable[[int], bool], guess: int) -> int:
-    """Return the smallest whole number that is enough, where more always is, starting from a guess."""
-    stride = 1
-    if enough(guess):
-        while enough(guess - stride):
-            guess, stride = guess - stride, 2 * stride
-        low, high = guess - stride, guess
-    else:
-        while not enough(guess + stride):
-            guess, stride = guess + stride, 2 * stride
-        low, high = guess, guess + stride
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high

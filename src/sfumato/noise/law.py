@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial, wraps
 from math import isnan
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar
 
 import gmpy2
 import numpy as np
@@ -14,13 +15,15 @@ from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive, positive_int, whole_number
+from sfumato.exact.directed import directed, nearest
+from sfumato.exact.roots import first_whole_near
 from sfumato.noise.rounding import largest_scale, sampler
-from sfumato.noise.standard import Standard, directed, nearest
+from sfumato.noise.standard import Standard
 from sfumato.noise.values import (
     Floats,
+    MethodOfEach,
     Scalar,
     Values,
-    Wholes,
     each,
     each_whole,
     floor_bits,
@@ -29,6 +32,22 @@ from sfumato.noise.values import (
     working_bits,
 )
 from sfumato.noise.words import Words, default_words
+
+
+def _elementwise(apply: Callable[..., float | Floats]) -> Callable[[Callable[..., float]], MethodOfEach]:
+    """Return what lets a method of one number take an array of them, too, by `each` or `each_whole`."""
+
+    def of_each(method: Callable[..., float]) -> MethodOfEach:
+        @wraps(method)
+        def wrapped(law: Law, x: Values | Scalar, /) -> float | Floats:
+            return apply(partial(method, law), x)
+
+        return wrapped  # type: ignore[return-value]
+
+    return of_each
+
+
+_of_each, _of_each_whole = _elementwise(each), _elementwise(each_whole)
 
 
 class Law(ABC):
@@ -60,11 +79,8 @@ class Law(ABC):
 
     # Values of the real law.
 
-    @overload
-    def sf(self, x: Scalar) -> float: ...
-    @overload
-    def sf(self, x: Values) -> Floats: ...
-    def sf(self, x: Values | Scalar) -> float | Floats:
+    @_of_each
+    def sf(self, x: Scalar) -> float:
         """Return P(Z > x), the survival function.
 
         Args:
@@ -76,13 +92,15 @@ class Law(ABC):
         >>> Laplace(scale=2).sf(0), Gaussian(sigma=1).sf(-1e9)
         (0.5, 1.0)
         """
-        return each(self._sf, x)
+        if isinstance(x, float) and not np.isfinite(x):
+            return x if isnan(x) else float(x < 0)
+        exact = Fraction(x)
+        context = nearest(working_bits)
+        half = context.div_2exp(self._outside(abs(exact), working_bits)[0], 1)
+        return float(half if exact >= 0 else context.sub(1, half))
 
-    @overload
-    def cdf(self, x: Scalar) -> float: ...
-    @overload
-    def cdf(self, x: Values) -> Floats: ...
-    def cdf(self, x: Values | Scalar) -> float | Floats:
+    @_of_each
+    def cdf(self, x: Scalar) -> float:
         """Return P(Z <= x), the distribution function.
 
         Args:
@@ -94,13 +112,10 @@ class Law(ABC):
         >>> Gaussian(sigma=1).cdf([-1.0, 0.0, 1.0]).round(3)
         array([0.159, 0.5  , 0.841])
         """
-        return each(lambda y: self._sf(-y), x)
+        return self.sf(-x)
 
-    @overload
-    def tail_quantile(self, p: Scalar) -> float: ...
-    @overload
-    def tail_quantile(self, p: Values) -> Floats: ...
-    def tail_quantile(self, p: Values | Scalar) -> float | Floats:
+    @_of_each
+    def tail_quantile(self, p: Scalar) -> float:
         """Return the x with P(Z > x) = p, the inverse of `sf`.
 
         Args:
@@ -114,13 +129,20 @@ class Law(ABC):
         >>> round(Gaussian(sigma=1).tail_quantile(0.025), 4)
         1.96
         """
-        return each(self._tail_quantile, p)
+        if not 0 <= p <= 1:
+            raise ParameterError("p", p, "a probability, from 0 to 1")
+        exact = Fraction(p)
+        outside = 2 * min(exact, 1 - exact)
+        if outside == 0:
+            return float("inf") if exact == 0 else float("-inf")
+        if outside == 1:
+            return 0.0
+        context = nearest(working_bits)
+        t = float(self._magnitude(*(context.mul(gmpy2.mpq(q), 1) for q in (outside, 1 - outside))))
+        return t if exact < Fraction(1, 2) else -t
 
-    @overload
-    def quantile(self, p: Scalar) -> float: ...
-    @overload
-    def quantile(self, p: Values) -> Floats: ...
-    def quantile(self, p: Values | Scalar) -> float | Floats:
+    @_of_each
+    def quantile(self, p: Scalar) -> float:
         """Return the x with P(Z <= x) = p, the inverse of `cdf`.
 
         Args:
@@ -134,7 +156,7 @@ class Law(ABC):
         >>> Laplace(scale=2).quantile([0, 0.5, 1])
         array([-inf,   0.,  inf])
         """
-        return each(lambda q: 0.0 - self._tail_quantile(q), p)
+        return 0.0 - self.tail_quantile(p)
 
     def tolerance(self, k: Number) -> float:
         """Return t with P(|Z| > t) = 10^-k: how far noise may lie from 0 before a test should fail.
@@ -222,11 +244,8 @@ class Law(ABC):
             raise ParameterError(self.unit_name, self.unit, expected)
         return sampler(self.standard, self.unit).draw(count, words or default_words())
 
-    @overload
-    def rounded_sf(self, m: int) -> float: ...
-    @overload
-    def rounded_sf(self, m: Wholes) -> Floats: ...
-    def rounded_sf(self, m: Wholes | int) -> float | Floats:
+    @_of_each_whole
+    def rounded_sf(self, m: int) -> float:
         """Return P(R > m) = P(Z > m + 1/2).
 
         Args:
@@ -240,13 +259,10 @@ class Law(ABC):
         >>> Gaussian(sigma=2).rounded_sf(3) == Gaussian(sigma=2).sf(3.5)
         True
         """
-        return each_whole(lambda i: self._sf(i + Fraction(1, 2)), m)
+        return self.sf(m + Fraction(1, 2))
 
-    @overload
-    def rounded_cdf(self, m: int) -> float: ...
-    @overload
-    def rounded_cdf(self, m: Wholes) -> Floats: ...
-    def rounded_cdf(self, m: Wholes | int) -> float | Floats:
+    @_of_each_whole
+    def rounded_cdf(self, m: int) -> float:
         """Return P(R <= m) = P(Z < m + 1/2).
 
         Args:
@@ -260,13 +276,10 @@ class Law(ABC):
         >>> Gaussian(sigma=2).rounded_cdf(3) == Gaussian(sigma=2).cdf(3.5)
         True
         """
-        return each_whole(lambda i: self._sf(-i - Fraction(1, 2)), m)
+        return self.sf(-m - Fraction(1, 2))
 
-    @overload
-    def rounded_pmf(self, m: int) -> float: ...
-    @overload
-    def rounded_pmf(self, m: Wholes) -> Floats: ...
-    def rounded_pmf(self, m: Wholes | int) -> float | Floats:
+    @_of_each_whole
+    def rounded_pmf(self, m: int) -> float:
         """Return P(R = m).
 
         Args:
@@ -280,7 +293,14 @@ class Law(ABC):
         >>> round(Gaussian(sigma=1).rounded_pmf(0), 4)
         0.3829
         """
-        return each_whole(self._pmf, m)
+        # Neighbouring tails agree in about as many bits as the unit has, and 1 - T(1/2) likewise.
+        bits = working_bits + max(0, int(self.unit).bit_length())
+        context = nearest(bits)
+        outer = self._outside(abs(m) + Fraction(1, 2), bits)[0]
+        if m == 0:
+            return float(context.sub(1, outer))
+        inner = self._outside(abs(m) - Fraction(1, 2), bits)[0]
+        return float(context.div_2exp(context.sub(inner, outer), 1))
 
     def rounded_tolerance(self, k: Number) -> int:
         """Return the smallest whole t with P(|R| > t) <= 10^-k.
@@ -349,37 +369,6 @@ class Law(ABC):
         z = self.standard.quantile(outside, inside, working_bits)
         return context.mul(z, context.div(self.unit.numerator, self.unit.denominator))
 
-    def _sf(self, x: Scalar) -> float:
-        if isinstance(x, float) and not np.isfinite(x):
-            return x if isnan(x) else float(x < 0)
-        exact = Fraction(x)
-        context = nearest(working_bits)
-        half = context.div_2exp(self._outside(abs(exact), working_bits)[0], 1)
-        return float(half if exact >= 0 else context.sub(1, half))
-
-    def _tail_quantile(self, p: Scalar) -> float:
-        if not 0 <= p <= 1:
-            raise ParameterError("p", p, "a probability, from 0 to 1")
-        exact = Fraction(p)
-        outside = 2 * min(exact, 1 - exact)
-        if outside == 0:
-            return float("inf") if exact == 0 else float("-inf")
-        if outside == 1:
-            return 0.0
-        context = nearest(working_bits)
-        t = float(self._magnitude(*(context.mul(gmpy2.mpq(q), 1) for q in (outside, 1 - outside))))
-        return t if exact < Fraction(1, 2) else -t
-
-    def _pmf(self, m: int) -> float:
-        # Neighbouring tails agree in about as many bits as the unit has, and 1 - T(1/2) likewise.
-        bits = working_bits + max(0, int(self.unit).bit_length())
-        context = nearest(bits)
-        outer = self._outside(abs(m) + Fraction(1, 2), bits)[0]
-        if m == 0:
-            return float(context.sub(1, outer))
-        inner = self._outside(abs(m) - Fraction(1, 2), bits)[0]
-        return float(context.div_2exp(context.sub(inner, outer), 1))
-
     def _smallest(self, start: Any, bound: Callable[[int], tuple[Any, Any]]) -> int:
         """Return the smallest whole t >= 0 with P(|Z| > t + 1/2) <= bound, near to start - 1/2.
 
@@ -397,9 +386,4 @@ class Law(ABC):
                 bits *= 2
 
         context = nearest(working_bits)
-        t = max(0, int(context.ceil(context.sub(start, 0.5))))
-        while not enough(t):
-            t += 1
-        while t > 0 and enough(t - 1):
-            t -= 1
-        return t
+        return first_whole_near(enough, int(context.ceil(context.sub(start, 0.5))), least=0)

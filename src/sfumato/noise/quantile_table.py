@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.exact import round_up
-from sfumato.noise.standard import Standard, nearest
+from sfumato.exact.directed import nearest
+from sfumato.noise.standard import Standard
 
 Floats = NDArray[np.float64]
 

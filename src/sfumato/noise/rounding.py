@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.exact import round_down
+from sfumato.exact.directed import directed, nearest
 from sfumato.noise import quantile_table as qt
-from sfumato.noise.standard import Standard, directed, nearest
+from sfumato.noise.standard import Standard
 from sfumato.noise.words import Words
 
 Integers = NDArray[np.int64]

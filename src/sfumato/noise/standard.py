@@ -9,35 +9,12 @@ from __future__ import annotations
 
 import statistics
 from abc import ABC, abstractmethod
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import gmpy2
 
-# gmpy2 has no types; the names say what is meant. Python's own operators on an mpfr, unary minus among
-# them, round to the 53 bits of the active context, so that only methods of a context are used here for
-# anything whose precision matters.
-Real = Any
-Rational = Any
-
-
-class Directed(NamedTuple):
-    """Two MPFR contexts: one rounds each operation down, the other up."""
-
-    down: Any
-    up: Any
-
-
-@cache
-def directed(bits: int) -> Directed:
-    """Return the contexts of `bits` bits that round down and up."""
-    return Directed(*(gmpy2.context(precision=bits, round=r) for r in (gmpy2.RoundDown, gmpy2.RoundUp)))
-
-
-@cache
-def nearest(bits: int) -> Any:
-    """Return the context of `bits` bits that rounds to nearest."""
-    return gmpy2.context(precision=bits, round=gmpy2.RoundToNearest)
+from sfumato.exact.directed import Rational, Real, directed, nearest
+from sfumato.exact.normal import both_tails, over_root_two
 
 
 class Standard(ABC):
@@ -112,23 +89,13 @@ class _Gaussian(Standard):
 
     def tail(self, y: Rational, bits: int) -> tuple[Real, Real]:
         # erfc magnifies a relative error of y by at most y^2 + 2.
-        low, high, (down, up) = self._over_root_two(y, bits + 6 + 2 * int(y).bit_length())
-        return down.erfc(high), up.erfc(low)
+        return both_tails(y, bits + 6 + 2 * int(y).bit_length())
 
     def tail_absolute(self, y: Rational, bits: int) -> tuple[Real, Real]:
         # MPFR's erf is several times as fast as its erfc, and its error is absolute, as wanted here.
-        low, high, (down, up) = self._over_root_two(y, bits + 3)
+        down, up = directed(bits + 3)
+        low, high = (over_root_two(y, bits + 3, up=side) for side in (False, True))
         return down.sub(1, up.erf(high)), up.sub(1, down.erf(low))
-
-    @staticmethod
-    def _over_root_two(y: Rational, bits: int) -> tuple[Real, Real, Directed]:
-        down, up = contexts = directed(bits)
-        small, large = _root_two(bits)
-        return (
-            down.div(down.div(y.numerator, y.denominator), large),
-            up.div(up.div(y.numerator, y.denominator), small),
-            contexts,
-        )
 
     def quantile(self, outside: Real, inside: Real, bits: int) -> Real:
         """Solve by the cubic Taylor step of Q itself, from a float or an asymptotic start."""
@@ -176,12 +143,6 @@ class _Gaussian(Standard):
 def _exp_of_minus(y: Rational, down: Any, up: Any) -> tuple[Real, Real]:
     low, high = down.div(y.numerator, y.denominator), up.div(y.numerator, y.denominator)
     return down.exp(down.minus(high)), up.exp(up.minus(low))
-
-
-@cache
-def _root_two(bits: int) -> tuple[Real, Real]:
-    down, up = directed(bits)
-    return down.sqrt(2), up.sqrt(2)
 
 
 laplace = _Laplace()

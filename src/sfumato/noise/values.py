@@ -4,19 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol, overload
 
 import gmpy2
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
-from sfumato.noise.standard import nearest
+from sfumato.exact.directed import exactly, nearest
 
 Floats = NDArray[np.float64]
 Scalar = int | float | Fraction
 Values = NDArray[Any] | Sequence[float]
 Wholes = NDArray[Any] | Sequence[int]
+
+
+class OfEach(Protocol):
+    """A function of one number, or of an array of them, element by element."""
+
+    @overload
+    def __call__(self, x: Scalar, /) -> float: ...
+    @overload
+    def __call__(self, x: Values, /) -> Floats: ...
+
+
+class MethodOfEach(Protocol):
+    """A method that is an `OfEach`."""
+
+    @overload
+    def __get__(self, law: None, owner: type, /) -> Callable[..., Any]: ...
+    @overload
+    def __get__(self, law: object, owner: type | None = None, /) -> OfEach: ...
+
 
 # Bits of the working precision for values that are rounded to a float: with 140 to spare, they come out
 # as the float nearest to the truth, but for a chance of about 2^-100.
@@ -42,7 +61,7 @@ def small_fraction(t: Any) -> Fraction:
     """Take an end of an enclosure as a Fraction; one that is too small to write down as 0."""
     if t == 0 or gmpy2.get_exp(t) < -2 * floor_bits:
         return Fraction(0)
-    return Fraction(*(int(i) for i in t.as_integer_ratio()))
+    return exactly(t)
 
 
 def each(function: Callable[[Any], float], x: Values | Scalar) -> float | Floats:

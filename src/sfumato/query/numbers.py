@@ -11,7 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato.measurements.noise import Law
-from sfumato.query.intervals import Floats, Noises
+from sfumato.noise.intervals import Noises
+from sfumato.noise.values import Floats
 from sfumato.query.quantiles import NoisyTree
 
 

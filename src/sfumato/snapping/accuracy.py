@@ -6,16 +6,14 @@ most half a step. The terms in eta below cover the roundings of p-bit arithmetic
 
 from __future__ import annotations
 
-import struct
 from fractions import Fraction
 from typing import NamedTuple
 
-import gmpy2
-
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive, round_up
-from sfumato.noise.standard import directed
-from sfumato.snapping.parameters import Parameters, derive, largest_epsilon, log_bounds, statistic
+from sfumato.exact.directed import exp_bounds, log_bounds
+from sfumato.exact.roots import first_float
+from sfumato.snapping.parameters import Parameters, derive, largest_epsilon, statistic
 
 # Below this, the noise is beyond all floats whatever the bounds.
 _least_epsilon = 2.0**-1022
@@ -69,10 +67,7 @@ def exp_up(x: Fraction) -> Fraction:
     """Return e^x for x <= 0, about 2^-256 of it above; below 2^-2000, which no float tells apart, 2^-2000."""
     if x < -1400:
         return Fraction(1, 2**2000)
-    up = directed(256)[1]
-    with gmpy2.context(up):
-        found = gmpy2.exp(gmpy2.mpfr(gmpy2.mpq(x.numerator, x.denominator)))
-    return Fraction(*(int(i) for i in found.as_integer_ratio()))
+    return exp_bounds(x, 256)[1]
 
 
 class LaplaceComparison(NamedTuple):
@@ -140,15 +135,7 @@ def epsilon_for_accuracy(
         )
     if reached(low) <= wanted:
         raise ParameterError("accuracy", accuracy, f"below {reached(low)!r}, what every epsilon reaches")
-    # Positive floats are ordered as their bits are.
-    below, enough = _bits(low), _bits(high)
-    while enough - below > 1:
-        middle = (below + enough) // 2
-        if reached(_float(middle)) <= wanted:
-            enough = middle
-        else:
-            below = middle
-    return _float(enough)
+    return first_float(lambda epsilon: reached(epsilon) <= wanted, low, high)
 
 
 def _noise(found: Parameters, alpha: Fraction) -> Fraction:
@@ -159,11 +146,3 @@ def _noise(found: Parameters, alpha: Fraction) -> Fraction:
 
 def _up(found: Parameters, length: Fraction) -> float:
     return round_up(length * found.sensitivity)
-
-
-def _bits(number: float) -> int:
-    return int(struct.unpack("<q", struct.pack("<d", number))[0])
-
-
-def _float(bits: int) -> float:
-    return float(struct.unpack("<d", struct.pack("<q", bits))[0])

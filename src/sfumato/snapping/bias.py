@@ -17,8 +17,9 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Any
 
+from sfumato.exact.directed import exactly
 from sfumato.snapping.parameters import Parameters
-from sfumato.snapping.steps import InSteps, fraction
+from sfumato.snapping.steps import InSteps
 
 
 def bias_bound(found: Parameters, value: Fraction) -> Fraction:
@@ -85,7 +86,7 @@ class _Cell(InSteps):
         context, offset = self._context, a - self._k0
         up = context.mul(self._up, self._exp(-offset))
         down = context.mul(self._down, self._exp(offset))
-        return fraction(context.sub(up, down)) - offset
+        return exactly(context.sub(up, down)) - offset
 
     def stationary(self) -> list[Fraction]:
         """Return where the derivative is zero, nearly: P y^2 - s y + Q = 0 for y = exp((a - k0) / s)."""
@@ -96,7 +97,7 @@ class _Cell(InSteps):
         root = context.sqrt(square)
         tops = (context.sub(s, root), context.add(s, root))
         return [
-            self._k0 + fraction(context.mul(s, context.log(context.div(top, context.mul(2, self._up)))))
+            self._k0 + exactly(context.mul(s, context.log(context.div(top, context.mul(2, self._up)))))
             for top in tops
             if top > 0
         ]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from sfumato.errors import ParameterError
-from sfumato.exact import Number, as_fraction, round_up
+from sfumato.exact import Number, as_fraction, at_least_0, round_up
 from sfumato.snapping import accuracy as accuracies
 from sfumato.snapping import bias
 from sfumato.snapping.accuracy import LaplaceComparison
@@ -69,9 +69,7 @@ class Expectations:
         Source:
             Covington 2020, section 6.3.
         """
-        exact = as_fraction(accuracy, "accuracy")
-        if exact < 0:
-            raise ParameterError("accuracy", accuracy, "at least 0")
+        exact = at_least_0(accuracy, "accuracy")
         return accuracies.significance(self._found, exact / self._found.sensitivity)
 
     def against_laplace(self, alpha: Number) -> LaplaceComparison:

@@ -14,12 +14,13 @@ from typing import Any
 
 import gmpy2
 
-from sfumato.errors import ParameterError
-from sfumato.exact import Number, as_fraction, round_up, whole_number
+from sfumato.exact import Number, at_least_0, round_up, whole_number
+from sfumato.exact.directed import exactly
+from sfumato.exact.roots import first_whole
 from sfumato.snapping.accuracy import probability
 from sfumato.snapping.bias import signed_bias
 from sfumato.snapping.parameters import Parameters
-from sfumato.snapping.steps import InSteps, fraction
+from sfumato.snapping.steps import InSteps
 
 # Below 2^-5000 only the size of a chance matters.
 _tiny_bits = 5000
@@ -147,9 +148,7 @@ class SnappedLaw(InSteps):
         >>> round(law.alpha(2), 4), law.alpha("1.999") > 0.3
         (0.0498, True)
         """
-        exact = as_fraction(accuracy, "accuracy")
-        if exact < 0:
-            raise ParameterError("accuracy", accuracy, "at least 0")
+        exact = at_least_0(accuracy, "accuracy")
         return round_up(min(self._beyond(exact / self._unit), Fraction(1)))
 
     # In steps of the lattice.
@@ -177,13 +176,8 @@ class SnappedLaw(InSteps):
         low, high = (-self._last if start <= -self._bound else ceil(start)), self._last
         if self._bound < start or self._beyond(self._point(high) - start) > part:
             return None
-        while low < high:
-            middle = (low + high) // 2
-            if self._beyond(self._point(middle) - start) <= part:
-                high = middle
-            else:
-                low = middle + 1
-        return self._point(high) - start
+        found = first_whole(lambda k: self._beyond(self._point(k) - start) <= part, low - 1, high)
+        return self._point(found) - start
 
     def _point(self, index: int) -> Fraction:
         return min(max(Fraction(index), -self._bound), self._bound)
@@ -209,7 +203,7 @@ class SnappedLaw(InSteps):
         near = min(floor(self._a + Fraction(1, 2)), self._last - 1)
         up = self._squares(self._a - near, self._last - 1 - near)
         down = self._squares(near - self._a, self._last - 1 + near)
-        return (self._a - near) ** 2 + fraction(self._context.add(up, down))
+        return (self._a - near) ** 2 + exactly(self._context.add(up, down))
 
     def _squares(self, offset: Fraction, inner: int) -> Any:
         """Add up (2 j - 1 - 2 offset) T(j - 1/2 - offset) for j up to `inner`, and the outermost step.
@@ -236,4 +230,4 @@ class SnappedLaw(InSteps):
 
 def _at_most(chance: Any) -> Fraction:
     """Return a chance, or a bound of one that is written more shortly than its digits."""
-    return fraction(chance) if chance > _tiny else Fraction(1, 2**_tiny_bits)
+    return exactly(chance) if chance > _tiny else Fraction(1, 2**_tiny_bits)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
-from sfumato.exact import Number, as_fraction, round_up
+from sfumato.exact import Number, at_least_0, round_up
 from sfumato.framework import AbsoluteDistance, AtomDomain, Domain, Measurement, PureDP
 from sfumato.noise.words import Words, default_words
 from sfumato.snapping import accuracy as accuracies
@@ -187,9 +187,7 @@ class SnappingMechanism(Expectations):
         """
         if distance is None:
             return self._found.privacy_loss(Fraction(1))
-        exact = as_fraction(distance, "distance")
-        if exact < 0:
-            raise ParameterError("distance", distance, "at least 0")
+        exact = at_least_0(distance, "distance")
         return self._found.privacy_loss(exact / self._found.sensitivity)
 
     def measurement(self, domain: Domain = EXACT) -> Measurement:

@@ -10,11 +10,9 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-import gmpy2
-
 from sfumato.errors import ParameterError, shown
 from sfumato.exact import as_fraction, positive, round_up
-from sfumato.noise.standard import directed
+from sfumato.exact.directed import log_bounds, round_bits
 
 least_precision = 118
 most_precision = 2048
@@ -23,7 +21,6 @@ guard_bits = 2
 largest_epsilon = 2**53
 # The notes ask B eta <= 2^-52; with 2^-60 of everything, accuracy falls from each float epsilon to the next.
 _share = Fraction(1, 2**60)
-_log_bits = 256
 
 
 @dataclass(frozen=True)
@@ -149,7 +146,7 @@ def derive(
     # Mironov's B < 2^(p-7) lambda' follows, as lambda' > 1 / epsilon.
     precision = max(precision, _exponent_not_below(bound * max(Fraction(1), epsilon) / _share))
     eta = Fraction(1, 2**precision)
-    epsilon_prime = _round_down((epsilon - 2 * eta) / (1 + 12 * bound * eta), precision)
+    epsilon_prime = round_bits((epsilon - 2 * eta) / (1 + 12 * bound * eta), precision, up=False)
     exponent = _exponent_not_below(1 / epsilon_prime)
     step = Fraction(2) ** exponent
     return Parameters(
@@ -181,32 +178,3 @@ def _exponent_not_below(number: Fraction) -> int:
     while Fraction(2) ** exponent < number:
         exponent += 1
     return exponent
-
-
-def _round_down(number: Fraction, bits: int) -> Fraction:
-    """Return the largest number of `bits` significant bits that is not above `number` > 0."""
-    shift = bits - number.numerator.bit_length() + number.denominator.bit_length()
-    scaled = number * Fraction(2) ** shift
-    whole = scaled.numerator // scaled.denominator
-    extra = max(0, whole.bit_length() - bits)
-    return Fraction(whole >> extra << extra) / Fraction(2) ** shift
-
-
-def log_bounds(number: Fraction) -> tuple[Fraction, Fraction]:
-    """Enclose ln(number) for number > 0, about 2^-256 of it wide.
-
-    >>> low, high = log_bounds(Fraction(2))
-    >>> float(low), high - low < Fraction(1, 2**250)
-    (0.6931471805599453, True)
-    """
-    if number == 1:
-        return Fraction(0), Fraction(0)
-    # Near 1 the logarithm is about number - 1, which takes more bits to tell from 0.
-    offset = abs(number - 1)
-    bits = _log_bits + max(0, offset.denominator.bit_length() - offset.numerator.bit_length())
-    ends = []
-    for context in directed(bits):
-        with gmpy2.context(context):
-            end = gmpy2.log(gmpy2.mpfr(gmpy2.mpq(number.numerator, number.denominator)))
-        ends.append(Fraction(*(int(i) for i in end.as_integer_ratio())))
-    return ends[0], ends[1]

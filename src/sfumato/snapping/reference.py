@@ -20,7 +20,7 @@ from typing import Any
 
 import gmpy2
 
-from sfumato.noise.standard import nearest
+from sfumato.exact.directed import nearest
 from sfumato.snapping.parameters import Parameters, guard_bits
 
 # B eta <= 2^-60, and less.

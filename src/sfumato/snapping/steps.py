@@ -5,9 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-import gmpy2
-
-from sfumato.noise.standard import nearest
+from sfumato.exact.directed import convert, nearest
 from sfumato.snapping.parameters import Parameters
 
 
@@ -24,10 +22,4 @@ class InSteps:
         return context.exp(context.minus(self._real(x * self._rate)))
 
     def _real(self, x: Fraction) -> Any:
-        with gmpy2.context(self._context):
-            return gmpy2.mpfr(gmpy2.mpq(x.numerator, x.denominator))
-
-
-def fraction(x: Any) -> Fraction:
-    """Return an MPFR number exactly."""
-    return Fraction(*(int(i) for i in x.as_integer_ratio()))
+        return convert(x, self._context)

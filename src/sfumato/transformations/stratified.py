@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import ParameterError
-from sfumato.exact import as_fraction, positive_int
+from sfumato.exact import as_fraction, at_least_0, positive_int
 from sfumato.framework import (
     AbsoluteDistance,
     AtomDomain,
@@ -225,9 +225,7 @@ def make_lipschitz_sized_proportion_ci_variance(
     """
     name = "make_lipschitz_sized_proportion_ci_variance"
     design = StratifiedDesign(sample_sizes, strat_sizes, name)
-    scale = as_fraction(mean_scale, f"{name}: mean_scale")
-    if scale < 0:
-        raise ParameterError(f"{name}: mean_scale", mean_scale, "at least 0")
+    scale = at_least_0(mean_scale, f"{name}: mean_scale")
     weights, sizes = design.variance_weights, design.sample_sizes
 
     def function(sums: Sequence[Any]) -> Fraction:

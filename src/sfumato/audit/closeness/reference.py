@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
+from sfumato.exact.roots import halve
 from sfumato.noise import Gaussian, Law
 from sfumato.noise.rounding import largest_scale
 
@@ -179,8 +180,4 @@ def _quantiles(cdf: Cdf, p: Floats) -> Floats:
         low[long] *= 2
     else:
         raise ParameterError("law", cdf, "a distribution function that goes from 0 to 1")
-    for _ in range(100):
-        middle = low / 2 + high / 2
-        above = _vectorised(cdf, middle) >= p
-        low, high = np.where(above, low, middle), np.where(above, middle, high)
-    return high
+    return np.asarray(halve(lambda x: _vectorised(cdf, x) >= p, low, high, 100)[1])

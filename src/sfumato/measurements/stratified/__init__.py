@@ -2,8 +2,8 @@
 
 from sfumato.measurements.stratified.estimate import noisy_stratum_sums, stratified_estimate
 from sfumato.measurements.stratified.interval import ProportionLimits
-from sfumato.measurements.stratified.noise import RoundedNoise
 from sfumato.measurements.stratified.survey import StratifiedProportion, stratified_proportion
+from sfumato.noise.rounded import RoundedNoise
 
 __all__ = [
     "ProportionLimits",

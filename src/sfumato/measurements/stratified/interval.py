@@ -25,8 +25,9 @@ from numpy.typing import ArrayLike
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction
-from sfumato.measurements.stratified.noise import Floats, RoundedNoise
 from sfumato.noise import Gaussian
+from sfumato.noise.rounded import RoundedNoise
+from sfumato.noise.values import Floats
 from sfumato.transformations.stratified import StratifiedDesign
 
 TILTS, PRICES = 128, 49  # the grid of l and of v / l

@@ -17,7 +17,7 @@ from sfumato.measurements.noise import NOISES, Law
 from sfumato.measurements.stratified.answers import read_answers
 from sfumato.measurements.stratified.estimate import noisy_stratum_sums, stratified_estimate
 from sfumato.measurements.stratified.interval import ProportionLimits
-from sfumato.measurements.stratified.noise import RoundedNoise
+from sfumato.noise.rounded import RoundedNoise
 from sfumato.transformations.stratified import StratifiedDesign
 
 WHERE = "stratified_proportion"

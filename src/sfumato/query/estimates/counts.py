@@ -7,10 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from sfumato.noise.intervals import Interval
+from sfumato.noise.values import Floats
 from sfumato.query.aggregates import CountPrivacyUnits, CountRows, Sum
 from sfumato.query.design import Design, block_of
 from sfumato.query.estimates.estimate import Estimate
-from sfumato.query.intervals import Floats, Interval
 from sfumato.query.numbers import NoisyNumbers
 from sfumato.query.schema import Kind
 from sfumato.transformations import Grid, UnitSum, ValueGrid

@@ -9,7 +9,8 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from sfumato.query.intervals import Floats, Interval
+from sfumato.noise.intervals import Interval
+from sfumato.noise.values import Floats
 from sfumato.query.numbers import NoisyNumbers, arrow_column
 
 

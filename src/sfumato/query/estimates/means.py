@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sfumato.noise.intervals import Interval
+from sfumato.noise.values import Floats
 from sfumato.query.aggregates import Mean, StandardDeviation, Variance
 from sfumato.query.design import Design, block_of
 from sfumato.query.estimates.estimate import Estimate
-from sfumato.query.intervals import Floats, Interval
 from sfumato.query.numbers import NoisyNumbers
 from sfumato.transformations import Role
 

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.exact import round_down, round_up
-from sfumato.measurements.noise import Law
-from sfumato.noise import Gaussian
+from sfumato.noise.intervals import Interval
+from sfumato.noise.sums import NoiseSum
+from sfumato.noise.values import Floats
 from sfumato.query.aggregates import Quantiles, names_of
 from sfumato.query.design import Design, block_of
 from sfumato.query.estimates.estimate import Estimate
-from sfumato.query.intervals import Floats, Interval, two_sided
 from sfumato.query.numbers import NoisyNumbers
 from sfumato.transformations import QuantileTree
 from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT
@@ -45,7 +45,8 @@ class QuantileEstimate(Estimate):
         assert self.total is not None
         tree = numbers.trees[self.total]
         # Of the rows left of a place, less the rank's share of all, a sum of noises is all that is wrong.
-        error = _path_tolerance(numbers.laws[self.total], failure)
+        noise = NoiseSum([(1.0, numbers.laws[self.total])] * _TREE_TERMS)
+        error = noise.tolerance(-math.log10(failure))
         target = (self.rank * tree.total)[:, None]
         low = _last_of_run(tree.below - target < -error, tree.low, 0.0)
         high = _last_of_run((tree.upto - target > error)[:, ::-1], tree.high[:, ::-1], 1.0)
@@ -74,15 +75,3 @@ def _last_of_run(sure: NDArray[np.bool_], ends: Floats, otherwise: float) -> Flo
     """Return the last end of the run of sure ones that the row begins with."""
     run = np.logical_and.accumulate(sure, axis=1).sum(axis=1)
     return np.where(run > 0, ends[np.arange(len(ends)), np.maximum(run - 1, 0)], otherwise)
-
-
-def _path_tolerance(law: Law, failure: float) -> float:
-    """Return t with P(|weighted sum of the noises on a path| > t) <= failure, in grid steps."""
-    n, scale = _TREE_TERMS, float(law.unit)
-    rounding = n / 2
-    if isinstance(law, Gaussian):
-        return math.sqrt(n) * scale * two_sided(failure) + rounding
-    # Chernoff: P(|sum| > t) <= 2 exp(-u t) (1 - u^2)^-n for every u in (0, 1), t in scales.
-    tries = [i / 200 for i in range(1, 200)]
-    bounds = [(math.log(2 / failure) - n * math.log1p(-u * u)) / u for u in tries]
-    return min(bounds) * scale + rounding

@@ -8,9 +8,9 @@ from typing import Any
 
 from sfumato.errors import ParameterError
 from sfumato.noise import Law
+from sfumato.noise.sums import NoiseSum, log10_outside
 from sfumato.testing.assertions.cells import ONLY, Group, is_number, label, number, read
 from sfumato.testing.flakiness import charge, charge_given, checked_k
-from sfumato.testing.tolerances.combined import NoiseSum, log10_outside
 from sfumato.testing.tolerances.numbers import per_partition_k
 
 Tolerance = Any

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sfumato.noise.sums import NoiseSum
 from sfumato.testing.assertions.cells import Group
 from sfumato.testing.flakiness import log10_sum
-from sfumato.testing.tolerances.combined import NoiseSum
 
 if TYPE_CHECKING:
     from sfumato.query.estimates import Estimate

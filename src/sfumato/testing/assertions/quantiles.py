@@ -19,16 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
+from sfumato.exact.roots import first_whole
+from sfumato.noise.sums import log10_outside, rounded_tolerance
 from sfumato.query.quantiles import EMPTY_DEVIATIONS, EMPTY_SHARE, LeafCounts, noisy_tree
 from sfumato.testing.assertions.cells import is_number, is_whole
 from sfumato.testing.assertions.places import Judgement
-from sfumato.testing.tolerances.combined import log10_outside, rounded_tolerance
 from sfumato.testing.tolerances.numbers import per_partition_k
 from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT, LEAVES, QuantileTree
 
 if TYPE_CHECKING:
     from sfumato.measurements.noise import Law
-    from sfumato.noise import Words
+from sfumato.noise import Words
 
 NOISES = HEIGHT * BRANCHING
 # What the float arithmetic of a walk does to a share between 0 and 1 on one level, on the safe side.
@@ -39,8 +40,6 @@ _EMPTY_SHARE = Fraction(EMPTY_SHARE) * _EMPTY_SLACK
 # Beyond 2^53 steps floats do not hold each sum of 16 counts; they miss less than 2^-47 of it.
 _SUM_BITS = 47
 _VALUE_SLACK = 2.0**-49
-# An improbable distance is told by a t that is at most this share too small.
-_SEARCH = 0.01
 
 Children = Callable[[int, int], list[int]]
 
@@ -110,13 +109,7 @@ class Walk:
         enough = max(int(self.counts.before[-1]), reach) + 1
         if not explains(enough):
             return -math.inf
-        while enough - reach > max(1, int(_SEARCH * reach)):
-            middle = math.isqrt(max(reach, 1) * enough) if enough > 4 * reach else (reach + enough) // 2
-            middle = min(max(middle, reach + 1), enough - 1)
-            if explains(middle):
-                enough = middle
-            else:
-                reach = middle
+        reach = first_whole(explains, reach, enough) - 1
         return min(0.0, log10_outside(self.law, reach + 0.5) + math.log10(NOISES))
 
     def _children(self, level: int, node: int) -> list[int]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import ParameterError, RefusalError
+from sfumato.noise.sums import log10_outside
 from sfumato.testing.assertions.cells import (
     Cells,
     Group,
@@ -21,7 +22,6 @@ from sfumato.testing.assertions.cells import (
     rows,
 )
 from sfumato.testing.assertions.places import Judgement, Place, Residue
-from sfumato.testing.tolerances.combined import log10_outside
 
 if TYPE_CHECKING:
     from sfumato.query.estimates import Estimate

@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 
 from sfumato.noise import Gaussian, Law
+from sfumato.noise.sums import log10_outside
 from sfumato.testing.assertions.cells import ONLY, label
 from sfumato.testing.assertions.places import Residue
 from sfumato.testing.flakiness import probability_text
-from sfumato.testing.tolerances.combined import log10_gamma_deviation, log10_many, log10_outside
+from sfumato.testing.tolerances.combined import log10_gamma_deviation, log10_many
 from sfumato.testing.tolerances.numbers import per_partition_k
 
 # Each value by itself, values without noise, and the spread on either side.

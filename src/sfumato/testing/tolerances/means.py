@@ -16,7 +16,7 @@ from typing import NotRequired, TypedDict, Unpack
 import numpy as np
 
 from sfumato.errors import ParameterError
-from sfumato.exact import Number, as_fraction, positive, round_up
+from sfumato.exact import Number, as_fraction, at_least_0, positive, round_up
 from sfumato.noise import Law
 from sfumato.testing.tolerances.integration import Floats, Groups, graded, log_integrals, roundoff
 from sfumato.testing.tolerances.noises import Ends, Event, Noise
@@ -25,7 +25,6 @@ from sfumato.testing.tolerances.ratios import (
     Interval,
     Probability,
     RatioTolerance,
-    at_least_0,
     bounds,
     grid_step,
     largest_tolerance,

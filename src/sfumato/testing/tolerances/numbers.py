@@ -6,9 +6,9 @@ import math
 from fractions import Fraction
 
 from sfumato.errors import BudgetError, ParameterError
-from sfumato.exact import Number, as_fraction, positive, positive_int, round_down, round_up
+from sfumato.exact import Number, at_least_0, positive, positive_int, round_down, round_up
+from sfumato.exact.directed import nearest
 from sfumato.noise import Gaussian, Laplace, Law
-from sfumato.noise.standard import nearest
 from sfumato.noise.values import power_of_ten, working_bits
 
 
@@ -145,9 +145,7 @@ def integer_tolerance(t: Number) -> int:
     >>> integer_tolerance(1.1), integer_tolerance(2.6)
     (1, 3)
     """
-    exact = as_fraction(t, "t")
-    if exact < 0:
-        raise ParameterError("t", t, "at least 0")
+    exact = at_least_0(t, "t")
     return math.ceil(exact - Fraction(1, 2))
 
 

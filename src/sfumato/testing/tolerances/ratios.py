@@ -12,6 +12,7 @@ import numpy as np
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive, round_up
+from sfumato.exact.roots import close
 from sfumato.noise import Gaussian, Laplace, Law
 from sfumato.testing.tolerances.noises import Event, ties
 
@@ -19,7 +20,6 @@ cuts = (26.0, 80.0, 350.0, 1100.0, 3600.0)  # noise beyond 10^-26, ... is left o
 _largest_k = 3500  # of an exact tolerance: what is left out must be less likely than 10^-k
 most_terms = 4_000_000  # of a sum over grid points; longer ones are enclosed
 most_steps = 2.0**40  # beyond it, floats do not tell grid points apart; such sums are enclosed, too
-_steps = 200
 _smallest_log = -708.0  # of a tolerance; e^-708 is a normal float
 
 
@@ -116,14 +116,6 @@ def bounds(lower: Number, upper: Number) -> tuple[Fraction, Fraction]:
     return low, high
 
 
-def at_least_0(value: Number, name: str) -> Fraction:
-    """Take a number that is not negative."""
-    number = as_fraction(value, name)
-    if number < 0:
-        raise ParameterError(name, value, "at least 0")
-    return number
-
-
 def part_tolerance(law: Law, k: float, rounded: bool, step: Fraction) -> Fraction:
     """Return the tolerance of one real part, exactly rounded noise counted in whole steps."""
     if not rounded:
@@ -172,7 +164,8 @@ def smallest_tolerance(
     def excess(t: float) -> float:
         return _excess(integral, t, Event.outside, k)
 
-    bad, right, below = (0.0, excess(0.0)), sound, None
+    bad, right = (0.0, excess(0.0)), sound
+    below: float | None = None
     if bad[1] <= 0 or sound <= 0:
         return 0.0
     for jump in sorted(round_up(j) for j in jumps if j > 0):
@@ -190,14 +183,15 @@ def smallest_tolerance(
         break
     if below is None:
         # A sound tolerance that noise on a grid can meet has two readings; a little beyond it has one.
-        right = next((r for r in (right, right * (1 + ties)) if excess(r) <= 0), math.nan)
+        tried = ((r, excess(r)) for r in (right, right * (1 + ties)))
+        right, below = next((pair for pair in tried if pair[1] <= 0), (math.nan, math.nan))
         if math.isnan(right):
             raise ParameterError(
                 "rule",
                 "exact",
                 f'"joint" here: a law of so many rounded noises is enclosed, too widely for k = {float(k):g}',
             )
-    return _bisect(excess, bad, (right, below), relative)
+    return close(excess, bad, (right, below), 0.0, relative=relative, near=relative)
 
 
 def largest_tolerance(integral: Integral, k: Fraction, start: float, relative: float) -> float:
@@ -212,22 +206,21 @@ def largest_tolerance(integral: Integral, k: Fraction, start: float, relative: f
 
     _check_k(k)
 
-    def excess(log_t: float) -> float:
-        return _excess(integral, math.exp(log_t), Event.inside, k)
+    def excess(fall: float) -> float:
+        return _excess(integral, math.exp(-fall), Event.inside, k)
 
-    high = math.log(start)
-    at_high = excess(high)
-    while at_high <= 0:
-        high += 2.0
-        if high > math.log(start) + 1500 or high > 700:
+    low = -math.log(start)
+    at_low = excess(low)
+    while at_low <= 0:
+        low -= 2.0
+        if low < -math.log(start) - 1500 or low < -700:
             return math.inf
-        at_high = excess(high)
-    floor = max(_smallest_log, high - math.log(10) * (float(k) + 15))
+        at_low = excess(low)
+    floor = min(-_smallest_log, low + math.log(10) * (float(k) + 15))
     at_floor = excess(floor)
     if at_floor > 0:
         return 0.0
-    found = _bisect(excess, (high, at_high), (floor, at_floor), 0.0, relative)
-    return math.exp(found)
+    return math.exp(-close(excess, (low, at_low), (floor, at_floor), relative, near=relative))
 
 
 def _check_k(k: Fraction) -> None:
@@ -241,37 +234,3 @@ def _excess(integral: Integral, t: float, event: Event, k: Fraction) -> float:
     cut = next((c for c in cuts if -c * math.log(10) < target - 32), cuts[-1])
     value, error = integral(t, event, cut)
     return float(np.logaddexp.reduce([value, error, math.log(2) - cut * math.log(10)])) - target
-
-
-def _bisect(
-    excess: Callable[[float], float],
-    bad: tuple[float, float],
-    good: tuple[float, float | None],
-    relative: float,
-    absolute: float = 0.0,
-) -> float:
-    """Return a place with excess <= 0, near to one with excess > 0: secants inside a bracket."""
-    (wrong, above), (right, below) = bad, good
-    if below is None:
-        below = excess(right)
-    for turn in range(_steps):
-        width = abs(right - wrong)
-        if width <= max(relative * abs(right), absolute) or -max(relative, absolute) < below <= 0:
-            break
-        share = 0.5
-        if turn % 6 < 5 and math.isfinite(below) and math.isfinite(above) and below < 0:
-            # A little beyond the secant's root, so that both ends come near.
-            share = min(
-                0.98, max(1e-3, below / (below - above) - 0.4 * max(relative * abs(right), absolute) / width)
-            )
-            if turn % 2:
-                share = max(share / 2, share - 3 * max(relative * abs(right), absolute) / width, 1e-3)
-        middle = right + share * (wrong - right)
-        if middle in (right, wrong):
-            break
-        value = excess(middle)
-        if value <= 0:
-            right, below = middle, value
-        else:
-            wrong, above = middle, value
-    return right

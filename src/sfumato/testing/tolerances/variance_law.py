@@ -12,14 +12,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from sfumato.exact import Number, as_fraction, round_up
+from sfumato.exact import Number, as_fraction, at_least_0, round_up
 from sfumato.noise import Law
 from sfumato.testing.tolerances.integration import Floats, Groups, Panels, graded, log_integrals, roundoff
 from sfumato.testing.tolerances.noises import Ends, Event, Noise
 from sfumato.testing.tolerances.ratios import (
     Interval,
     RatioTolerance,
-    at_least_0,
     bounds,
     grid_step,
     most_steps,

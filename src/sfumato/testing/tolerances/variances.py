@@ -9,14 +9,13 @@ from __future__ import annotations
 from typing import NotRequired, TypedDict, Unpack
 
 from sfumato.errors import ParameterError
-from sfumato.exact import Number, positive
+from sfumato.exact import Number, at_least_0, positive
 from sfumato.noise import Law
 from sfumato.testing.tolerances.noises import Event
 from sfumato.testing.tolerances.numbers import integer_tolerance, per_partition_k
 from sfumato.testing.tolerances.ratios import (
     Probability,
     RatioTolerance,
-    at_least_0,
     largest_tolerance,
     part_tolerance,
     probability,

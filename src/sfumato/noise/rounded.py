@@ -1,4 +1,4 @@
-"""What the interval and the variance take of noise that is rounded to whole counts."""
+"""Noise that is rounded to whole steps: its variance, and its exponent, which bounds what sums of it do."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.measurements.noise import Law
-from sfumato.noise import Gaussian, Laplace
+from sfumato.noise.law import Law
+from sfumato.noise.laws import Gaussian, Laplace
+from sfumato.noise.values import Floats
 
-Floats = NDArray[np.float64]
 FINE = 2.0  # standard deviations from here on, rounding is a uniform error beside Gaussian noise
 NEAR = 10  # steps that hold a Gaussian below FINE, tilted by at most a few units
 

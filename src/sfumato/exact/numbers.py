@@ -1,4 +1,4 @@
-"""Exact numbers in, outward-rounded floats out: the one place where the two meet."""
+"""Exact numbers in, outward-rounded floats out: arguments as they are taken, and results as they are told."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from sfumato.errors import ParameterError
 
-type_names = "a finite number (int, float, Fraction, Decimal, or text such as '0.1' or '1/3')"
+_expected = "a finite number (int, float, Fraction, Decimal, or text such as '0.1' or '1/3')"
 Number = int | float | str | Fraction | Decimal
 
 
@@ -29,19 +29,19 @@ def as_fraction(value: object, name: str) -> Fraction:
     (Fraction(1, 10), Fraction(1, 2))
     """
     if isinstance(value, bool):
-        raise ParameterError(name, value, type_names)
+        raise ParameterError(name, value, _expected)
     if hasattr(value, "item") and not isinstance(value, (int, float)):
         try:
             number = value.item()
         except (TypeError, ValueError):  # of a column
-            raise ParameterError(name, value, type_names) from None
+            raise ParameterError(name, value, _expected) from None
         value = number
     if isinstance(value, (int, float, str, Fraction, Decimal)):
         try:
             return Fraction(value)
         except (ValueError, OverflowError, InvalidOperation, ZeroDivisionError):
             pass
-    raise ParameterError(name, value, type_names)
+    raise ParameterError(name, value, _expected)
 
 
 def positive(value: object, name: str) -> Fraction:
@@ -49,6 +49,14 @@ def positive(value: object, name: str) -> Fraction:
     number = as_fraction(value, name)
     if number <= 0:
         raise ParameterError(name, value, "greater than 0")
+    return number
+
+
+def at_least_0(value: object, name: str) -> Fraction:
+    """Like `as_fraction`, and not negative."""
+    number = as_fraction(value, name)
+    if number < 0:
+        raise ParameterError(name, value, "at least 0")
     return number
 
 

@@ -1,0 +1,35 @@
+"""The numeric kernel: exact numbers in, directed rounding within, outward-rounded floats out.
+
+What most rooms need is here. `directed` has MPFR whose operations round up or down, `roots` finds where a
+function crosses its goal, `normal` has the tails of the standard Gaussian.
+"""
+
+from __future__ import annotations
+
+from sfumato.exact.numbers import (
+    Number,
+    as_fraction,
+    as_int,
+    at_least_0,
+    positive,
+    positive_int,
+    root_down,
+    root_up,
+    round_down,
+    round_up,
+    whole_number,
+)
+
+__all__ = [
+    "Number",
+    "as_fraction",
+    "as_int",
+    "at_least_0",
+    "positive",
+    "positive_int",
+    "root_down",
+    "root_up",
+    "round_down",
+    "round_up",
+    "whole_number",
+]

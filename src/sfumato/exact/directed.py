@@ -1,0 +1,117 @@
+"""MPFR with a direction: every operation rounds up, or every operation rounds down.
+
+gmpy2 has no types; the names say what is meant. Python's own operators on an MPFR number, unary minus
+among them, round to the 53 bits of the active context, so that only methods of a context are used for
+anything whose precision matters.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import cache
+from typing import Any, NamedTuple
+
+import gmpy2
+
+Context = Any
+Real = Any  # an MPFR number
+Rational = Any  # gmpy2's mpq, or anything with a numerator and a denominator
+
+
+class Directed(NamedTuple):
+    """Two contexts: one rounds each operation down, the other up."""
+
+    down: Context
+    up: Context
+
+
+@cache
+def directed(bits: int) -> Directed:
+    """Return the contexts of `bits` bits that round towards -infinity and +infinity."""
+    return Directed(*(gmpy2.context(precision=bits, round=r) for r in (gmpy2.RoundDown, gmpy2.RoundUp)))
+
+
+@cache
+def nearest(bits: int) -> Context:
+    """Return the context of `bits` bits that rounds to nearest."""
+    return gmpy2.context(precision=bits, round=gmpy2.RoundToNearest)
+
+
+def convert(number: Fraction | int, context: Context) -> Real:
+    """Return `number` in the context's precision, rounded in its direction."""
+    with gmpy2.context(context):
+        return gmpy2.mpfr(gmpy2.mpq(number.numerator, number.denominator))
+
+
+def exactly(number: Real) -> Fraction:
+    """Return an MPFR number as the Fraction that it is."""
+    numerator, denominator = number.as_integer_ratio()
+    return Fraction(int(numerator), int(denominator))
+
+
+def round_bits(number: Fraction, bits: int, *, up: bool) -> Fraction:
+    """Round a Fraction outward to `bits` significant bits.
+
+    >>> round_bits(Fraction(1, 3), 4, up=True), round_bits(Fraction(1, 3), 4, up=False)
+    (Fraction(11, 32), Fraction(5, 16))
+    """
+    return exactly(convert(number, directed(bits)[up]))
+
+
+def exp_bounds(power: Fraction, bits: int) -> tuple[Fraction, Fraction]:
+    """Enclose e^power between two numbers of `bits` bits; their relative width is about |power| 2^-bits.
+
+    >>> low, high = exp_bounds(Fraction(-1), 64)
+    >>> low < Fraction("0.36787944117144232159552377016146") < high
+    True
+    """
+    down, up = directed(bits)
+    return exactly(down.exp(convert(power, down))), exactly(up.exp(convert(power, up)))
+
+
+def log_bounds(number: Fraction, bits: int = 256) -> tuple[Fraction, Fraction]:
+    """Enclose ln(number) for number > 0, about 2^-bits of it wide.
+
+    >>> low, high = log_bounds(Fraction(2))
+    >>> float(low), high - low < Fraction(1, 2**250)
+    (0.6931471805599453, True)
+    """
+    if number == 1:
+        return Fraction(0), Fraction(0)
+    # Near 1 the logarithm is about number - 1, which takes more bits to tell from 0.
+    offset = abs(number - 1)
+    bits += max(0, offset.denominator.bit_length() - offset.numerator.bit_length())
+    down, up = directed(bits)
+    return exactly(down.log(convert(number, down))), exactly(up.log(convert(number, up)))
+
+
+def expm1_down(power: Fraction, bits: int = 64) -> Fraction:
+    """Return a number of `bits` bits at or below e^power - 1, within 2 of its last bits.
+
+    >>> float(expm1_down(Fraction(1)))
+    1.71828182845...
+    """
+    down = directed(bits).down
+    return exactly(down.expm1(convert(power, down)))
+
+
+def log1p_up(number: Fraction, bits: int = 128) -> Fraction:
+    """Return a number of `bits` bits at or above ln(1 + number), within 2 of its last bits.
+
+    >>> log1p_up(expm1_down(Fraction(1, 3))) <= Fraction(1, 3)
+    True
+    """
+    up = directed(bits).up
+    return exactly(up.log1p(convert(number, up)))
+
+
+def log2(number: Fraction) -> float:
+    """Return the binary logarithm of a positive Fraction of any size, to float accuracy.
+
+    >>> log2(Fraction(1, 2**5000))
+    -5000.0
+    """
+    shift = number.numerator.bit_length() - number.denominator.bit_length()
+    scaled = number / 2**shift if shift >= 0 else number * 2**-shift
+    return shift + math.log2(scaled)

@@ -1,0 +1,81 @@
+"""Searches end on the side that is asked for, as near as is asked for, and soon."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sfumato.exact.roots import close, crossing, first_float, first_whole, first_whole_near, halve
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.floats(-100, 100), st.floats(-20, 20), st.floats(0.01, 100), st.booleans())
+def test_crossing_brackets_a_root(root, start, slope, jump):
+    seen = {}
+
+    def height(x):
+        smooth = -slope * (x - root) - (x - root) ** 3 / 1000
+        seen[x] = (float("inf") if smooth > 0 else float("-inf")) if jump else smooth
+        return seen[x]
+
+    x = crossing(height, start, 2.0**-30, stride=1.0, reach=500.0)
+    assert seen[x] <= 0
+    assert any(seen[y] > 0 for y in seen if x - 2.0**-29.9 <= y < x)
+    assert len(seen) < 60
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.floats(1e-6, 1e6), st.floats(1, 100), st.sampled_from([0.0, 1e-9]))
+def test_a_bracket_closes_to_a_share_of_its_place_or_to_a_height(root, power, near):
+    seen = {}
+
+    def height(x):
+        seen[x] = power * (math.log(root) - math.log(x)) if x else math.inf
+        return seen[x]
+
+    top = root * 10
+    x = close(height, (0.0, math.inf), (top, height(top)), 0.0, relative=1e-10, near=near)
+    assert seen[x] <= 0
+    assert -near < seen[x] or any(seen[y] > 0 for y in seen if x * (1 - 1.001e-10) <= y < x)
+    assert len(seen) < 100
+
+
+def test_a_bracket_without_a_float_inside_is_closed():
+    following = math.nextafter(1.0, 2.0)
+    assert close(lambda x: 1 / 0, (1.0, 1.0), (following, -1.0), 0.0) == following
+
+
+def test_halving_closes_each_bracket_whichever_end_is_larger():
+    goal = np.array([0.25, 0.5, 0.75])
+    near, far = halve(lambda x: x >= goal, np.zeros(3), np.ones(3), 50)
+    assert (near < goal).all() and (goal <= far).all() and (far - near < 1e-14).all()
+    near, far = halve(lambda x: x < goal, np.ones(3), np.zeros(3), 50)
+    assert (far < goal).all() and (goal <= near).all()
+    low, high = halve(lambda x: x >= 1e308, 0.0, 1.7e308, 60)
+    assert float(low) < 1e308 <= float(high)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(-(10**30), 10**30), st.integers(-(10**30), 10**30), st.integers(0, 10**6))
+def test_first_whole_from_any_guess(answer, guess, off):
+    for start in (guess, answer - off, answer + off):
+        asked = []
+
+        def enough(n, asked=asked):
+            asked.append(n)
+            return n >= answer
+
+        assert first_whole_near(enough, start) == answer
+        assert len(asked) <= 4 + 2 * abs(answer - start).bit_length()
+        assert first_whole_near(enough, start, least=answer - 3) == answer
+        asked.clear()
+        assert first_whole_near(enough, start, least=answer + 7) == answer + 7
+        assert min(asked) >= answer + 7
+    assert first_whole(lambda n: n >= answer, answer - 1 - off, answer + off + 1) == answer
+
+
+@pytest.mark.parametrize("answer", [5e-324, 2.0**-1022, 0.1, 1.0, 1e300])
+def test_first_float_is_exact(answer):
+    assert first_float(lambda x: x >= answer, 0.0, 1.5e308) == answer
