@@ -10,6 +10,7 @@ from sfumato.budget.loss import Loss
 from sfumato.budget.mixture import joined_delta
 from sfumato.budget.parameters import admissible_count, admissible_delta, admissible_epsilon
 from sfumato.errors import BudgetError
+from sfumato.exact import root_up
 from sfumato.exact.directed import convert, directed, exactly, log2
 from sfumato.exact.roots import crossing, log_ratio
 
@@ -57,7 +58,11 @@ def calibrate(loss_at: LossAt, epsilon: object, delta: object, *, start: object 
     if not loss.gaussian and not loss.improvable(budget.epsilon, room):
         return budget.by_sums(first)
     if not loss.laplace:
-        return budget.found(budget.by_closed_forms, first, FINE, 1.0)
+        near, stride = first, 1.0
+        if not loss.approximate:
+            # One Gaussian noise in all: its own closed form, which is confirmed below.
+            near, stride = first * root_up(loss.gaussian) / gaussian_mu(budget.epsilon, room), FINE
+        return budget.found(budget.by_closed_forms, near, FINE, stride)
     guess = budget.found(budget.by_few_atoms, first, 2.0**-4, 1.0)
     return budget.found(budget.by_distributions, guess, COARSE, 0.25)
 

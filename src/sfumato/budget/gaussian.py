@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.errors import BudgetError
 from sfumato.exact import positive, round_up
 from sfumato.exact.directed import convert, directed, exactly, expm1_down, log2, round_bits
-from sfumato.exact.normal import both_tails
+from sfumato.exact.normal import tail
 from sfumato.exact.roots import crossing, log_ratio
 
 SMALLEST = Fraction(1, 2**2048)  # a delta that is smaller is reported as this one
@@ -57,8 +58,8 @@ def gaussian_delta(epsilon: Fraction, mu_squared: Fraction) -> Fraction:
         if minus_first > BEYOND:
             return SMALLEST
         minus_second = up.add(up.div(eps, mu), half)
-        raised = up.div(both_tails(minus_first, bits)[1], 2)
-        lowered = down.div(both_tails(minus_second, bits)[0], 2)
+        raised = up.div(tail(minus_first, bits, up=True), 2)
+        lowered = down.div(tail(minus_second, bits, up=False), 2)
         delta = up.sub(raised, down.mul(down.exp(eps), lowered))
         lost = raised * (1 + minus_first * minus_first)  # about 2^bits times the error
         if delta * 2 ** (bits - 60) >= lost or bits >= 8192:
@@ -90,7 +91,11 @@ def gaussian_mu(epsilon: object, delta: object) -> Fraction:
     target = admissible_delta(delta, zero=False)
     if target < Fraction(1, 2**1900):
         raise BudgetError("delta is below 2^-1900; Gaussian noise needs a larger one")
+    return _largest_mu(eps, target)
 
+
+@lru_cache(maxsize=256)  # a plan asks several times for the same budget
+def _largest_mu(eps: Fraction, target: Fraction) -> Fraction:
     def height(mu: Fraction) -> float:
         return log_ratio(gaussian_delta(eps, mu * mu), target)
 

@@ -33,8 +33,12 @@ def both_tails(x: Rational | Real, bits: int) -> tuple[Real, Real]:
     >>> float(low), float(high - low) < 1e-18
     (0.31731050786291..., True)
     """
-    down, up = directed(bits)
-    return down.erfc(over_root_two(x, bits, up=True)), up.erfc(over_root_two(x, bits, up=False))
+    return tail(x, bits, up=False), tail(x, bits, up=True)
+
+
+def tail(x: Rational | Real, bits: int, *, up: bool) -> Real:
+    """Return one end of what `both_tails` encloses, at half the price."""
+    return directed(bits)[up].erfc(over_root_two(x, bits, up=not up))
 
 
 def log_tail(x: ArrayLike) -> NDArray[np.float64]:
