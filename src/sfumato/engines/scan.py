@@ -78,8 +78,8 @@ def sql(
     >>> release.spent
     (1.0, 0.0)
     """
+    from sfumato.dialect import parse
     from sfumato.engines.duckdb.sources import is_path
-    from sfumato.query.sql import parse
 
     query = parse(text)
     if not isinstance(tables, Mapping | None):

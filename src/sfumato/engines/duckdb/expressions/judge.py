@@ -13,16 +13,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sfumato.dialect.tree import Node, NotSql, ask, descendants
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind, is_constant, type_of
 from sfumato.engines.duckdb.expressions.part import NotTotal
-from sfumato.engines.duckdb.expressions.syntax import (
-    Node,
-    NotSql,
-    ask,
-    descendants,
-    parsed,
-    written,
-)
+from sfumato.engines.duckdb.expressions.syntax import parsed, written
 from sfumato.engines.duckdb.expressions.total import FORMS, OF_CONSTANTS, OPERATORS, total
 from sfumato.engines.duckdb.text import identifier, without_labels
 from sfumato.errors import ColumnError, QueryError, nearest

@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
+from sfumato.dialect.syntax import Literal, Statement, positive
+from sfumato.dialect.words import Place, refusal
 from sfumato.errors import SqlError, nearest
-from sfumato.query.sql.syntax import Literal, Place, Statement, positive, refusal
 
 _noises = ("auto", "laplace", "gaussian")
 _selections = ("auto", "truncated_geometric", "laplace", "gaussian")

@@ -11,13 +11,14 @@ import re
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
+from sfumato.dialect.options import read_options
+from sfumato.dialect.question import SqlQuery
+from sfumato.dialect.reader import read
+from sfumato.dialect.syntax import Call, Expression, Item, Statement, positive
+from sfumato.dialect.words import Place, refusal
 from sfumato.errors import QueryError, SqlError, nearest, shown
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate, CountPrivacyUnits, Sum
-from sfumato.query.sql.options import read_options
-from sfumato.query.sql.parser import read
-from sfumato.query.sql.question import SqlQuery
-from sfumato.query.sql.syntax import Call, Expression, Item, Place, Statement, positive, refusal
 from sfumato.query.table import names_of
 
 _most_boundaries = 1000
@@ -206,7 +207,7 @@ class _Reading:
     def _not_a_key(self, value: Expression) -> str:
         written = self.statement.spell(value)
         first = value.tokens[0].text
-        if len(value.tokens) > 1 and value.tokens[1].text == "(":
+        if len(value.tokens) > 1 and value.tokens[1].word == "(":
             known = [name for name in _functions if name.startswith("ANON_") == self.anonymization]
             near = nearest(first, known)
             if near:

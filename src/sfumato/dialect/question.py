@@ -52,7 +52,7 @@ class SqlQuery:
     def release_options(self) -> dict[str, Any]:
         """The options of `Question.release` that the text gives; numbers as they are written.
 
-        >>> from sfumato.query.sql import parse
+        >>> from sfumato.dialect import parse
         >>> parse("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1, privacy_unit_column = id) "
         ...       "COUNT(*) FROM visits").release_options
         {'epsilon': '0.1', 'delta': '0'}
