@@ -816,7 +816,16 @@ def test_garbage_gives_sql_errors_alone(text: str) -> None:
     assert isinstance(query, SqlQuery) and query.aggregates
 
 
-@pytest.mark.parametrize("opening", ["(", "[", "NOT ", "- ", "f(", "CASE WHEN ", "{'a': ", "CAST("])
+@pytest.mark.parametrize(
+    "opening", ["(", "[", "NOT ", "- ", "f(", "CASE WHEN ", "{'a': ", "CAST(", "(WITH a AS (", "a + -("]
+)
 def test_deep_nesting_is_refused(opening: str) -> None:
-    with pytest.raises(SqlError):
-        parse(dp("COUNT(*)", "WHERE " + opening * 20000))
+    closing = {"(": ")", "[": "]", "{": "}"}
+    closed = "".join(closing[c] for c in reversed(opening) if c in closing)
+    for text in (
+        opening * 20000,
+        opening * 20000 + "a b" + closed * 20000,
+        opening * 800 + "a b" + closed * 800,
+    ):
+        with pytest.raises(SqlError):
+            parse(dp("COUNT(*)", "WHERE " + text))

@@ -7,21 +7,18 @@ docs/sql.md.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from fractions import Fraction
 
+from sfumato.dialect.aggregates import FUNCTIONS, Aggregates
 from sfumato.dialect.options import read_options
 from sfumato.dialect.question import SqlQuery
 from sfumato.dialect.reader import read
-from sfumato.dialect.syntax import Call, Expression, Item, Statement, positive
+from sfumato.dialect.syntax import Call, Expression, Item, Statement
 from sfumato.dialect.words import Place, refusal
 from sfumato.errors import QueryError, SqlError, nearest, shown
-from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate, CountPrivacyUnits, Sum
 from sfumato.query.table import names_of
-
-_most_boundaries = 1000
 
 
 def parse(text: str) -> SqlQuery:
@@ -59,23 +56,20 @@ class _Reading:
 
     def __init__(self, statement: Statement) -> None:
         self.statement = statement
-        self.anonymization = statement.clause == "ANONYMIZATION"
         self.options = read_options(statement)
-        self.rows: tuple[int, Place] | None = None
-        self.derived: dict[tuple[str, ...], tuple[str, str]] = {}
-        self.named: dict[str, tuple[Item, Aggregate]] = {}
-        self.notes: list[str] = []
-        self.words = frozenset(re.findall(r"\w+", statement.text.casefold()))
+        self.aggregates = Aggregates(statement, self.options.unit)
+        self.notes = self.aggregates.notes
 
     def query(self) -> SqlQuery:
         statement, options = self.statement, self.options
         keys, derived_keys = self._keys()
-        aggregates = self._aggregates()
+        named = self._aggregates()
+        aggregates = {name: aggregate for name, (_, aggregate) in named.items()}
         if not aggregates:
             raise self._refuse(
                 statement.items[0].place, "nothing is asked of the groups; add an aggregate such as COUNT(*)"
             )
-        self._check_names(keys)
+        self._check_names(keys, named)
         if keys and not Fraction(options.delta or 0):
             raise self._refuse(
                 statement.clause_place,
@@ -94,7 +88,7 @@ class _Reading:
             source=statement.source,
             alias=statement.alias,
             where=None if statement.where is None else statement.spell(statement.where),
-            derived=(*derived_keys, *self.derived.values()),
+            derived=(*derived_keys, *self.aggregates.derived.values()),
             keys=tuple(keys),
             aggregates=tuple(aggregates.items()),
             epsilon=options.epsilon,
@@ -123,15 +117,15 @@ class _Reading:
         return groups or 1
 
     def _rows(self, asked: Iterable[Aggregate]) -> int | None:
-        rows = self.options.rows
-        if self.rows is not None:
-            if rows is not None and rows != self.rows[0]:
+        rows, of_count = self.options.rows, self.aggregates.rows
+        if of_count is not None:
+            if rows is not None and rows != of_count[0]:
                 raise self._refuse(
-                    self.rows[1],
-                    f"a COUNT is bounded by {self.rows[0]}, but max_rows_per_group is {rows}; "
+                    of_count[1],
+                    f"a COUNT is bounded by {of_count[0]}, but max_rows_per_group is {rows}; "
                     "one limit of rows holds for the whole question",
                 )
-            rows = self.rows[0]
+            rows = of_count[0]
         needed = any(
             not isinstance(a, CountPrivacyUnits) and not (isinstance(a, Sum) and a.per == "unit")
             for a in asked
@@ -151,6 +145,7 @@ class _Reading:
         chosen = {id(item) for item in self._grouped_items()}
         keys: dict[str, Item] = {}
         derived: list[tuple[str, str]] = []
+        taken: set[str] = set()
         for position, item in enumerate(statement.items, 1):
             if isinstance(item.value, Call):
                 continue
@@ -166,25 +161,40 @@ class _Reading:
                 derived.append((name, statement.spell(item.value)))
             else:
                 name = column
-            if name.casefold() in (k.casefold() for k in keys):
+            if name.casefold() in taken:
                 raise self._twice(name, item)
+            taken.add(name.casefold())
             keys[name] = item
         return keys, derived
 
     def _grouped_items(self) -> list[Item]:
-        statement, found = self.statement, list[Item]()
+        statement, found = self.statement, dict[int, Item]()
         if statement.group_by_all:
             return [item for item in statement.items if isinstance(item.value, Expression)]
+        known = self._known_items()
         for expression in statement.group_by:
-            item = self._item_of(expression)
+            item = self._item_of(expression, known)
             if isinstance(item.value, Call):
                 raise self._refuse(expression.place, "an aggregate is not a group key")
-            if any(item is other for other in found):
+            if id(item) in found:
                 raise self._refuse(expression.place, "this group key is named twice")
-            found.append(item)
-        return found
+            found[id(item)] = item
+        return list(found.values())
 
-    def _item_of(self, expression: Expression) -> Item:
+    def _known_items(self) -> dict[object, Item]:
+        """Return items by what GROUP BY may call them: their name, or their shape."""
+        known: dict[object, Item] = {}
+        items = self.statement.items
+        for item in items:
+            if isinstance(item.value, Expression):
+                known.setdefault(self.statement.shape(item.value), item)
+        for call in (False, True):
+            for item in items:
+                if isinstance(item.value, Call) == call and item.alias is not None:
+                    known.setdefault((call, item.alias.casefold()), item)
+        return known
+
+    def _item_of(self, expression: Expression, known: dict[object, Item]) -> Item:
         statement, items = self.statement, self.statement.items
         written = statement.spell(expression)
         if written.isdigit():
@@ -193,12 +203,12 @@ class _Reading:
                     expression.place, f"GROUP BY {written}: the SELECT list has {len(items)} entries"
                 )
             return items[int(written) - 1]
-        column, shape = statement.column(expression), statement.shape(expression)
-        named = [i for i in items if column is not None and (i.alias or "").casefold() == column.casefold()]
-        same = [i for i in items if isinstance(i.value, Expression) and statement.shape(i.value) == shape]
-        for item in [*(i for i in named if not isinstance(i.value, Call)), *same, *named]:
-            return item
-        if column is not None and column.casefold() == self.options.unit.casefold():
+        column = statement.column(expression)
+        name = None if column is None else column.casefold()
+        for key in ((False, name), statement.shape(expression), (True, name)):
+            if key in known:
+                return known[key]
+        if name == self.options.unit.casefold():
             raise self._refuse(expression.place, "a group for each privacy unit is not private")
         raise self._refuse(
             expression.place, f"the group key {written} is not selected; add it to the SELECT list"
@@ -208,7 +218,8 @@ class _Reading:
         written = self.statement.spell(value)
         first = value.tokens[0].text
         if len(value.tokens) > 1 and value.tokens[1].word == "(":
-            known = [name for name in _functions if name.startswith("ANON_") == self.anonymization]
+            anonymization = self.statement.clause == "ANONYMIZATION"
+            known = [name for name in FUNCTIONS if name.startswith("ANON_") == anonymization]
             near = nearest(first, known)
             if near:
                 return f"{first} is not an aggregate that is known here; did you mean {near}?"
@@ -217,9 +228,22 @@ class _Reading:
             "aggregate of it"
         )
 
-    def _check_names(self, keys: dict[str, Item]) -> None:
+    def _aggregates(self) -> dict[str, tuple[Item, Aggregate]]:
+        named: dict[str, tuple[Item, Aggregate]] = {}
+        taken: set[str] = set()
+        for position, item in enumerate(self.statement.items, 1):
+            if isinstance(item.value, Call):
+                aggregate = self.aggregates.of(item.value)
+                name = item.alias or self.aggregates.default_name(item.value, aggregate, position)
+                if name.casefold() in taken:
+                    raise self._twice(name, item)
+                taken.add(name.casefold())
+                named[name] = (item, aggregate)
+        return named
+
+    def _check_names(self, keys: dict[str, Item], named: dict[str, tuple[Item, Aggregate]]) -> None:
         seen = {name.casefold() for name in keys}
-        for name, (item, aggregate) in self.named.items():
+        for name, (item, aggregate) in named.items():
             for output in names_of(name, aggregate):
                 if output.casefold() in seen:
                     raise self._twice(output, item)
@@ -230,202 +254,5 @@ class _Reading:
             item.alias_place, f"the output name {name} is used twice; give each column its own: ... AS name"
         )
 
-    # Aggregates.
-
-    def _aggregates(self) -> dict[str, Aggregate]:
-        for position, item in enumerate(self.statement.items, 1):
-            if isinstance(item.value, Call):
-                aggregate = self._aggregate(item.value)
-                name = item.alias or self._default_name(item.value, aggregate, position)
-                if name.casefold() in (n.casefold() for n in self.named):
-                    raise self._twice(name, item)
-                self.named[name] = (item, aggregate)
-        return {name: aggregate for name, (_, aggregate) in self.named.items()}
-
-    def _aggregate(self, call: Call) -> Aggregate:
-        function = call.function
-        if function.startswith("ANON_") != self.anonymization:
-            other = _twins.get(function) or function.removeprefix("ANON_")
-            other = other if other != function else f"ANON_{function}"
-            raise self._refuse(
-                call.name_place, f"{function} does not go with WITH {self.statement.clause}; write {other}"
-            )
-        if call.bounds is not None and (call.bounds.kind == "clamped") != self.anonymization:
-            form = (
-                "CLAMPED BETWEEN lower AND upper"
-                if self.anonymization
-                else "contribution_bounds_... => (...)"
-            )
-            raise self._refuse(
-                call.bounds.place, f"with WITH {self.statement.clause}, bounds are written {form}"
-            )
-        if function.endswith("COUNT"):
-            return self._count(call)
-        if call.distinct:
-            raise self._refuse(call.name_place, f"{function}(DISTINCT ...) has no private form here")
-        if call.argument is None:
-            raise self._refuse(call.name_place, f"{function}(*): name a column")
-        low, high, per = self._bounds(call)
-        make = _functions[function]
-        column = self._column(call.argument)
-        if make is ask.quantiles:
-            ranks = self._ranks(call)
-            return ask.quantiles(column, ranks, lower=low, upper=high)
-        if call.ranks:
-            raise self._refuse(call.ranks[0].place, f"{function} takes one expression, and bounds")
-        if make is ask.sum:
-            return ask.sum(column, lower=low, upper=high, per=per)
-        if function in ("VARIANCE", "STDDEV"):
-            self._note(f"{function} is that of the population: divided by the count, not the count less one.")
-        if function == "ANON_AVG":
-            self._note("ANON_AVG clamps each row; ZetaSQL clamps the average of each privacy unit.")
-        return make(column, lower=low, upper=high)
-
-    def _count(self, call: Call) -> Aggregate:
-        bounds = call.bounds
-        if call.ranks:
-            raise self._refuse(call.ranks[0].place, f"{call.function} takes one expression, and bounds")
-        if call.distinct:
-            column = None if call.argument is None else self.statement.column(call.argument)
-            if column is None or column.casefold() != self.options.unit.casefold():
-                place = call.argument.place if call.argument else call.name_place
-                raise self._refuse(
-                    place,
-                    "distinct values are not counted privately here, only privacy units: "
-                    f"{call.function}(DISTINCT {self.options.unit})",
-                )
-            if bounds is not None and [Fraction(bounds.lower.text), Fraction(bounds.upper.text)] != [0, 1]:
-                raise self._refuse(
-                    bounds.place, "a privacy unit counts once in each of its groups: leave the bounds out"
-                )
-            return ask.count_units()
-        if bounds is not None:
-            if bounds.kind == "contribution_bounds_per_row":
-                raise self._refuse(
-                    bounds.place, "a row counts as one row; write contribution_bounds_per_group => (0, rows)"
-                )
-            if Fraction(bounds.lower.text) != 0:
-                raise self._refuse(bounds.lower.place, "the lower bound of a count must be 0")
-            rows = positive(self.statement.text, bounds.upper, "the upper bound of a count")
-            if self.rows is not None and self.rows[0] != rows:
-                raise self._refuse(
-                    bounds.upper.place,
-                    f"another COUNT is bounded by {self.rows[0]}; one limit holds for all",
-                )
-            self.rows = self.rows or (rows, bounds.upper.place)
-        return ask.count(None if call.argument is None else self._column(call.argument))
-
-    def _bounds(self, call: Call) -> tuple[str, str, str]:
-        function, bounds = call.function, call.bounds
-        per_unit = "contribution_bounds_per_group"
-        kind = f"contribution_bounds_per_{'group' if function == 'SUM' else 'row'}"
-        if bounds is None:
-            form = " CLAMPED BETWEEN lower AND upper" if self.anonymization else f", {kind} => (lower, upper)"
-            more = ", rank" if _functions[function] is ask.quantiles else ""
-            raise self._refuse(
-                call.name_place,
-                f"{function} without bounds: without them no noise is enough, and they are never read "
-                f"from the data. Write {function}(x{more}{form}) with a range that is known beforehand",
-            )
-        if bounds.kind == per_unit and function != "SUM":
-            average = " (BigQuery averages the averages of the units; here all rows are averaged)"
-            raise self._refuse(
-                bounds.place,
-                f"{function} bounds each row: write contribution_bounds_per_row => (lower, upper)"
-                + (average if function == "AVG" else ""),
-            )
-        low, high = bounds.lower.text, bounds.upper.text
-        if Fraction(low) >= Fraction(high):
-            raise self._refuse(bounds.place, f"the lower bound {low} is not below the upper bound {high}")
-        return low, high, "row" if bounds.kind == "contribution_bounds_per_row" else "unit"
-
-    def _ranks(self, call: Call) -> list[float] | float:
-        function, ranks = call.function, call.ranks
-        listing = function == "QUANTILES"
-        boundaries = function in ("APPROX_QUANTILES", "ANON_QUANTILES")
-        if not ranks or call.listed != listing:
-            second = "[0.25, 0.5, 0.75]" if listing else "4" if boundaries else "0.5"
-            place = ranks[0].place if ranks else call.name_place
-            raise self._refuse(place, f"the second argument of {function} is written {second}")
-        if boundaries:
-            number = positive(self.statement.text, ranks[0], f"the number of quantiles of {function}")
-            if number > _most_boundaries:
-                raise self._refuse(
-                    ranks[0].place, f"at most {_most_boundaries} quantiles can be asked at once"
-                )
-            return [i / number for i in range(number + 1)]
-        seen: set[float] = set()
-        for rank in ranks:
-            if not 0 <= Fraction(rank.text) <= 1:
-                raise self._refuse(
-                    rank.place, "a rank must be a number in [0, 1], such as 0.5 for the median"
-                )
-            if float(rank.text) in seen:
-                raise self._refuse(rank.place, "this rank is asked twice")
-            seen.add(float(rank.text))
-        return [float(rank.text) for rank in ranks] if listing else float(ranks[0].text)
-
-    def _column(self, argument: Expression) -> str:
-        """Return the column's name; the same expression becomes the same derived column."""
-        column = self.statement.column(argument)
-        if column is not None:
-            return column
-        shape = self.statement.shape(argument)
-        if shape not in self.derived:
-            name = f"_value_{len(self.derived) + 1}"
-            while name in self.words:
-                name = f"_{name}"
-            self.derived[shape] = (name, self.statement.spell(argument))
-        return self.derived[shape][0]
-
-    def _default_name(self, call: Call, aggregate: Aggregate, position: int) -> str:
-        if isinstance(aggregate, CountPrivacyUnits):
-            return "count_units"
-        prefix = _prefixes.get(
-            call.function.removeprefix("ANON_"), call.function.removeprefix("ANON_").lower()
-        )
-        if call.argument is None:
-            return prefix
-        column = self.statement.column(call.argument)
-        return f"{prefix}_{position if column is None else column}"
-
-    def _note(self, sentence: str) -> None:
-        if sentence not in self.notes:
-            self.notes.append(sentence)
-
     def _refuse(self, place: Place, message: str) -> SqlError:
         return refusal(self.statement.text, place, message)
-
-
-_prefixes = {
-    "VARIANCE": "var",
-    "VAR_POP": "var",
-    "STDDEV_POP": "stddev",
-    "APPROX_QUANTILES": "quantiles",
-    "PERCENTILE_CONT": "percentile",
-}
-_twins = {
-    "VARIANCE": "ANON_VAR_POP",
-    "STDDEV": "ANON_STDDEV_POP",
-    "APPROX_QUANTILES": "ANON_QUANTILES",
-    "ANON_QUANTILES": "APPROX_QUANTILES",
-}
-_functions: dict[str, Callable[..., Aggregate]] = {
-    "COUNT": ask.count,
-    "SUM": ask.sum,
-    "AVG": ask.mean,
-    "VARIANCE": ask.variance,
-    "VAR_POP": ask.variance,
-    "STDDEV": ask.stddev,
-    "STDDEV_POP": ask.stddev,
-    "APPROX_QUANTILES": ask.quantiles,
-    "QUANTILES": ask.quantiles,
-    "PERCENTILE_CONT": ask.quantiles,
-    "ANON_COUNT": ask.count,
-    "ANON_SUM": ask.sum,
-    "ANON_AVG": ask.mean,
-    "ANON_VAR_POP": ask.variance,
-    "ANON_STDDEV_POP": ask.stddev,
-    "ANON_QUANTILES": ask.quantiles,
-    "ANON_PERCENTILE_CONT": ask.quantiles,
-}

@@ -49,15 +49,17 @@ _SPACE = r"\t\n\v\f\r \u00a0\u2000-\u200b\u202f\u205f\u2060\u3000\ufeff"
 _NAME = rf"[^{_SPACE}!-/:-@\[-^`{{-~0-9][^{_SPACE}!-#%-/:-@\[-^`{{-~]*"
 _WORDS = re.compile(
     rf"""
-      (?P<gap>     (?: [{_SPACE}]+ | --[^\n\r]* )+ )
-    | (?P<comment> /\* )
-    | (?P<text>    '[^']*+(?:''[^']*+)*+' )
-    | (?P<code>    [eE]'(?:[^'\\]++|\\.|'')*+' | [xXbB]'[^']*' | (?P<tag>\$(?:[^\W\d]\w*)?\$).*?(?P=tag) )
-    | (?P<name>    "[^"]*+(?:""[^"]*+)*+" | `[^`]*+(?:``[^`]*+)*+` )
-    | (?P<open>    [eExXbB]?' | ["`] | \$(?:[^\W\d]\w*)?\$ )
-    | (?P<word>    {_NAME} )
-    | (?P<number>  (?:[0-9]+(?:_[0-9]+)*(?:\.(?:[0-9]+(?:_[0-9]+)*)?)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)? )
-    | (?P<sign>    => | . )
+    (?: [{_SPACE}]+ | --[^\n\r]* )*+
+    (?: (?P<word>    (?![eExXbB]'){_NAME} )
+      | (?P<number>  (?:[0-9]+(?:_[0-9]+)*(?:\.(?:[0-9]+(?:_[0-9]+)*)?)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)? )
+      | (?P<comment> /\* )
+      | (?P<text>    '[^']*+(?:''[^']*+)*+' )
+      | (?P<code>    [eE]'(?:[^'\\]++|\\.|'')*+' | [xXbB]'[^']*' | (?P<tag>\$(?:[^\W\d]\w*)?\$).*?(?P=tag) )
+      | (?P<name>    "[^"]*+(?:""[^"]*+)*+" | `[^`]*+(?:``[^`]*+)*+` )
+      | (?P<open>    [eExXbB]?' | ["`] | \$(?:[^\W\d]\w*)?\$ )
+      | (?P<sign>    => | . )
+      | \Z
+    )
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -95,14 +97,18 @@ def scan(text: str) -> Iterator[Token]:
         SqlError: a quote or comment does not end.
     """
     at = 0
-    while found := _WORDS.match(text, at):
-        kind, start, at = found.lastgroup or "", at, found.end()
-        if kind == "comment":
-            at = _end_of_comment(text, start)
-        elif kind == "open":
-            raise refusal(text, Place(start, start + 1), "a quote or comment is opened and does not end")
-        elif kind != "gap":
-            yield _token(kind, found[0], start, at)
+    while at < len(text):
+        for found in _WORDS.finditer(text, at):
+            kind, at = found.lastgroup, found.end()
+            if kind is None:
+                continue
+            start = found.start(kind)
+            if kind == "comment":  # which may hold others, and so is no word of a regular language
+                at = _end_of_comment(text, start)
+                break
+            if kind == "open":
+                raise refusal(text, Place(start, start + 1), "a quote or comment is opened and does not end")
+            yield _token(kind, text[start:at], start, at)
 
 
 def hostile(tokens: Iterable[Token]) -> Token | None:
@@ -115,7 +121,7 @@ def hostile(tokens: Iterable[Token]) -> Token | None:
     before = ""
     for token in tokens:
         word = token.word
-        depth += (word in _CLOSING) - (word in _CLOSERS)
+        depth = max(0, depth + (word in _CLOSING) - (word in _CLOSERS))
         signs = signs + 1 if word in ("+", "-") else 0
         queries += word == "WITH" and before == "("
         if depth > DEEPEST or signs > _MOST_SIGNS or queries > _MOST_QUERIES:
