@@ -487,6 +487,8 @@ def test_refused_options(options: str, says: str, marked: str) -> None:
         ("epsilon = 1", "epsilon = -1", "greater than 0", "-1"),
         ("epsilon = 1", "epsilon = '1'", "must be a number", "'1'"),
         ("epsilon = 1", "epsilon = inf", "must be a number", "inf"),
+        ("epsilon = 1", "epsilon = 1e", "must be written as a number", "1e"),
+        ("epsilon = 1", "epsilon = 1_0", "must be written as a number", "1_0"),
         ("epsilon = 1", "epsilon = 1/3", "a comma or )", "/"),
         ("epsilon = 1", "epsilon = 1e999999999", "out of all range", "1e999999999"),
         ("delta = 1e-6", "delta = 1", "below 1", "1"),

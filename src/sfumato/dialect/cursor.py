@@ -70,6 +70,8 @@ class Cursor:
             raise self.refuse(f"{what} {NO_NUMBER}", start if last.kind == "end" else last)
         self.at += 1
         text, place = sign + last.text, Place(start.start, last.stop)
+        if self.token.word == "E" and self.token.start == last.stop:
+            raise refusal(self.text, Place(start.start, self.token.stop), f"{what} {NO_NUMBER}")
         exponent = re.search(r"e([+-]?\d+)$", text, re.IGNORECASE)
         if len(text) > 1000 or (exponent and (len(exponent[1]) > 5 or abs(int(exponent[1])) > 5000)):
             raise refusal(self.text, place, f"{what} is out of all range")

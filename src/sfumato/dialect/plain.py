@@ -72,10 +72,14 @@ class PlainSelect:
             raise NotUnderstood("it is too large", None) from None
         return tree
 
-    def ends_before(self, index: int, more: str) -> bool:
-        """Whether what stands before a word, and more behind it, is a query."""
-        try:
-            text = "".join(self._pieces[: bisect_left(self._indices, index)])
-            return len(statements(f"{text} {more}")) == 1
-        except (NotSql, RecursionError, duckdb.Error):
-            return False
+    def before(self, index: int) -> str:
+        """Return what stands before a word."""
+        return "".join(self._pieces[: bisect_left(self._indices, index)])
+
+
+def is_query(text: str) -> bool:
+    """Whether DuckDB takes a text for one query."""
+    try:
+        return len(statements(text)) == 1
+    except (NotSql, RecursionError, duckdb.Error):
+        return False

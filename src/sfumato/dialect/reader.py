@@ -12,7 +12,7 @@ from sfumato.dialect.admitted import check_tree, check_words
 from sfumato.dialect.calls import CallForm, is_call, read_calls
 from sfumato.dialect.clause import read_clause
 from sfumato.dialect.cursor import Cursor
-from sfumato.dialect.plain import NotUnderstood, PlainSelect
+from sfumato.dialect.plain import NotUnderstood, PlainSelect, is_query
 from sfumato.dialect.syntax import Expression, Item, Statement
 from sfumato.dialect.tree import Node
 from sfumato.dialect.vocabulary import NOT_PRIVATE, REFUSED_CLAUSES, REFUSED_SOURCES
@@ -171,7 +171,7 @@ class _Reader:
     def statement(self) -> Statement:
         words, tree = self.words, self._tree()
         if len(tree.get("select_list", ())) != len(self.items):
-            raise self._not_understood(self.items[0].start)
+            raise words.refuse(f"this is not understood in {_ITEMS}", words.tokens[self.items[0].start])
         items = [self._item(span, node) for span, node in zip(self.items, tree["select_list"], strict=True)]
         if tree["where_clause"] is not None and self.where is not None:
             check_tree(words.text, self._expression(self.where).place, tree["where_clause"], "WHERE")
@@ -201,34 +201,38 @@ class _Reader:
             return plain.tree()
         except NotUnderstood as error:
             if error.at is None:
-                spans = [*self.items, *self.keys, *([self.where] if self.where else [])]
-                place = self._place(max(spans, key=len))
-                if "depth" in error.why or "nested" in error.why:
-                    raise refusal(self.words.text, place, "an expression is nested too deeply") from None
-                raise refusal(self.words.text, place, f"not understood: {error.why}") from None
+                raise self._somewhere(error.why) from None
             raise self._stopped(plain, error.at) from None
 
-    def _stopped(self, plain: PlainSelect, at: int) -> SqlError:
-        part = next(name for name, span in reversed(self.parts.items()) if span.start <= at)
-        more = " FROM t" if part == "SELECT" else ""
-        token = self.words.tokens[at]
-        if at > self.parts[part].start and token.kind != "end" and plain.ends_before(at, more):
-            message = "a comma or FROM is missing" if more else _END
-            return self.words.refuse(message, token)
-        return self._not_understood(at)
+    def _somewhere(self, why: str) -> SqlError:
+        """Find the expression that DuckDB refuses without a place: too deep, or a chain of comparisons."""
+        arguments = [form.argument for form in self.calls.values() if form.call.argument]
+        items = [item for item in self.items if item.start not in self.calls]
+        spans = [*items, *arguments, *filter(None, [self.where]), *self.keys]
+        text, places = self.words.text, [self._place(span) for span in spans or self.items]
+        guilty = (place for place in places if not is_query(f"SELECT {text[place.start : place.stop]}\n;"))
+        deep = "depth" in why or "nested" in why
+        message = "an expression is nested too deeply" if deep else f"not understood: {why}"
+        return refusal(text, next(guilty, places[0]), message)
 
-    def _not_understood(self, at: int) -> SqlError:
-        for start, form in self.calls.items():
-            if start < at < form.span.stop:
-                where = f"{form.call.function}(...)"
+    def _stopped(self, plain: PlainSelect, at: int) -> SqlError:
+        """Say what is missing, where all before a word would be a question by itself; else that it is odd."""
+        words, token, before = self.words, self.words.tokens[at], plain.before(at)
+        part = next(name for name, span in reversed(self.parts.items()) if span.start <= at)
+        for name, form in self.calls.items():
+            if name < at < form.span.stop:
+                where, more = f"{form.call.function}(...)", ")) FROM t"
+                missing, inner = f"a comma or ) is missing in {where}", form.argument
                 break
         else:
-            named = {"SELECT": _ITEMS, "GROUP": _KEYS}
-            part = next(name for name, span in reversed(self.parts.items()) if span.start <= at)
-            where = named.get(part, part)
+            where = {"SELECT": _ITEMS, "GROUP": _KEYS}.get(part, part)
+            more = " FROM t" if part == "SELECT" else ""
+            missing, inner = ("a comma or FROM is missing" if more else _END), self.parts[part]
+        if token.kind != "end" and at > inner.start and is_query(f"{before} {more}"):
+            return words.refuse(missing, token)
         if where == "FROM":
-            return self.words.refuse(_NO_SOURCE, self.words.tokens[at])
-        return self.words.refuse(f"this is not understood as an expression in {where}", self.words.tokens[at])
+            return words.refuse(_NO_SOURCE, token)
+        return words.refuse(f"this is not understood as an expression in {where}", token)
 
     def _item(self, span: range, node: Node) -> Item:
         words, tokens, stop = self.words, self.words.tokens, span.stop
