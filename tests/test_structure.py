@@ -37,6 +37,18 @@ BELOW = {
         "transformations",
         "measurements",
     },
+    "dialect": {
+        "errors",
+        "exact",
+        "ownership",
+        "files",
+        "noise",
+        "framework",
+        "budget",
+        "transformations",
+        "measurements",
+        "query",
+    },
     "engines": {
         "errors",
         "exact",
@@ -48,12 +60,13 @@ BELOW = {
         "transformations",
         "measurements",
         "query",
+        "dialect",
     },
     "beam": {"engines"},
     "spark": {"engines"},
     "audit": {"errors", "exact", "files", "noise", "framework", "budget"},
     "testing": {"errors", "exact", "noise", "budget", "transformations", "query", "audit"},
-    "cli": {"errors", "exact", "files", "query", "engines", "audit"},
+    "cli": {"errors", "exact", "files", "query", "dialect", "engines", "audit"},
 }
 
 
@@ -153,7 +166,6 @@ def test_import_is_cheap() -> None:
         "pandas",
         "polars",
         "dp_accounting",
-        "sqlglot",
         "pyspark",
         "apache_beam",
     }

@@ -16,7 +16,6 @@ HEAVY = (
     "pyspark",
     "apache_beam",
     "dp_accounting",
-    "sqlglot",
 )
 
 

@@ -367,10 +367,10 @@ def test_deep_brackets_crash_nothing(awkward):
 
 def test_long_expressions_are_judged_in_linear_time():
     """Counted, not timed: each part of an expression is bound once."""
-    import sfumato.engines.duckdb.expressions.syntax as syntax
+    import sfumato.dialect.tree as tree
 
     def questions(parts: int) -> int:
-        asked, real = [], syntax._judge
+        asked, real = [], tree._judge
         text = " AND ".join(f"a > {i % 7}" for i in range(parts))
 
         class Counting:
@@ -381,11 +381,11 @@ def test_long_expressions_are_judged_in_linear_time():
                 asked.append(1)
                 return self.connection.execute(*arguments)
 
-        syntax._judge = lambda process: (Counting(real(process)[0]), real(process)[1])
+        tree._judge = lambda process: (Counting(real(process)[0]), real(process)[1])
         try:
             judged("filter", text, SCHEMA)
         finally:
-            syntax._judge = real
+            tree._judge = real
         return len(asked)
 
     questions(10)

@@ -200,3 +200,10 @@ def test_reading_json_takes_no_more_memory_than_there_is(expression):
     table = sf.scan(rows, privacy_unit="id").with_columns(v=expression).filter("v IS NOT NULL")
     (batch,) = table.engine.statistics(table.bound(rows=1).agg(n=sf.count()).plan(epsilon=1).exact, 10)
     assert [v for c in batch.columns for v in c.to_pylist()] == [9]
+
+
+@pytest.mark.parametrize("opening", ["- ", "(", "(WITH a AS (", ")((", "-+"])
+def test_what_the_parser_would_take_long_to_refuse(opening: str):
+    text = opening * (LONGEST // len(opening))
+    with pytest.raises(QueryError, match="nested too deep"):
+        judged("filter", text, {"a": Column(Kind.INTEGER, "INTEGER")})

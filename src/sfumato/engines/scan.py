@@ -125,8 +125,8 @@ def sql(text: str, *, tables: Mapping[str, Any] | None = None, types: Mapping[st
     >>> release.spent
     (1.0, 0.0)
     """
+    from sfumato.dialect import parse
     from sfumato.engines.duckdb.sources import is_path
-    from sfumato.query.sql import parse
 
     query = parse(text)
     if not isinstance(tables, Mapping | None):

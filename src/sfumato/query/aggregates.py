@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import get_args
 
 from sfumato.errors import ParameterError, QueryError, shown
 from sfumato.exact import as_fraction
+from sfumato.query.choices import Bounded
 
 Number = int | float | str | Fraction
 
@@ -43,7 +44,7 @@ class BoundedAggregate(Aggregate):
 class Sum(BoundedAggregate):
     """A sum; `per` tells what the bounds bound: each "row", or each "unit" in a group."""
 
-    per: Literal["unit", "row"] | None = None
+    per: Bounded | None = None
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,11 @@ def count_units() -> Aggregate:
 
 
 def sum(
-    column: str, *, lower: Number | None = None, upper: Number | None = None, per: str | None = None
+    column: str,
+    *,
+    lower: Number | None = None,
+    upper: Number | None = None,
+    per: Bounded | None = None,
 ) -> Aggregate:
     """Add up a column.
 
@@ -115,9 +120,9 @@ def sum(
     Sum(column='docvis', lower=Fraction(0, 1), upper=Fraction(30, 1), per=None)
     """
     low, high = _bounds("sum", column, lower, upper)
-    if per not in (None, "unit", "row"):
+    if per is not None and (not isinstance(per, str) or per not in get_args(Bounded)):
         raise ParameterError("per", per, '"unit" or "row"')
-    return Sum(_column("sum", column), low, high, per)  # type: ignore[arg-type]
+    return Sum(_column("sum", column), low, high, per)
 
 
 def mean(column: str, *, lower: Number | None = None, upper: Number | None = None) -> Aggregate:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
 
 from sfumato.budget import Loss, calibrate, gaussian_mu, split_delta
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
@@ -24,6 +23,8 @@ from sfumato.measurements.selection import (
     TruncatedGeometric,
 )
 from sfumato.noise import Laplace
+from sfumato.query.choices import NOISES as NOISE_NAMES
+from sfumato.query.choices import SELECTIONS, Amount, NoiseChoice, SelectionChoice
 from sfumato.query.plan import Plan
 from sfumato.query.question import Query
 from sfumato.query.requirements import Requirements, requirements
@@ -32,16 +33,15 @@ SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**12), Fraction(10**6)
 # Noise of this scale leaves 64-bit integers with probability below e^-8000.
 MOST_SCALE_BITS = 50
 SMALLEST_DELTA = Fraction(1, 10**300)
-SELECTIONS = ("truncated_geometric", "laplace", "gaussian")
 
 
 def make_plan(
     query: Query,
     *,
-    epsilon: Any,
-    delta: Any = 0,
-    noise: str = "auto",
-    group_selection: str = "auto",
+    epsilon: Amount,
+    delta: Amount = 0,
+    noise: NoiseChoice = "auto",
+    group_selection: SelectionChoice = "auto",
     pre_threshold: int = 1,
 ) -> Plan:
     """Choose noise, grids and group selection for a question within a budget.
@@ -59,7 +59,7 @@ def make_plan(
         ParameterError: an option is unknown.
     """
     eps, dlt = _budget(epsilon, delta)
-    noises = _choices("noise", noise, tuple(NOISES))
+    noises = _choices("noise", noise, NOISE_NAMES)
     selections: tuple[str | None, ...] = _choices("group_selection", group_selection, SELECTIONS)
     positive_int(pre_threshold, "pre_threshold")
     if noise == "auto" and group_selection in NOISES:
@@ -85,7 +85,7 @@ def make_plan(
             )
         noises = ("laplace",)
     planner = _Planner(query, eps, dlt)
-    if noises == tuple(NOISES) and planner.gaussian_is_ahead():
+    if noises == NOISE_NAMES and planner.gaussian_is_ahead():
         noises = ("gaussian",)
     candidates, refusals = [], []
     for n in noises:
@@ -113,10 +113,10 @@ def _budget(epsilon: object, delta: object) -> tuple[Fraction, Fraction]:
 
 
 def _choices(name: str, value: object, known: tuple[str, ...]) -> tuple[str, ...]:
-    if value == "auto":
+    if isinstance(value, str) and value == "auto":
         return known
-    if value in known:
-        return (str(value),)
+    if isinstance(value, str) and value in known:
+        return (value,)
     raise ParameterError(name, value, "one of " + ", ".join(map(repr, ("auto", *known))))
 
 

@@ -12,6 +12,7 @@ from sfumato.errors import ColumnError, ParameterError, QueryError, shown
 from sfumato.exact import positive_int
 from sfumato.noise import Words
 from sfumato.query.aggregates import Aggregate
+from sfumato.query.choices import Amount, NoiseChoice, SelectionChoice
 from sfumato.query.engine import Engine
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
@@ -161,13 +162,18 @@ class Question(Generic[Released]):
             table.notes,
         )
 
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The output's columns after the keys."""
+        return self.query.output_names
+
     def plan(
         self,
         *,
-        epsilon: Any,
-        delta: Any = 0,
-        noise: str = "auto",
-        group_selection: str = "auto",
+        epsilon: Amount,
+        delta: Amount = 0,
+        noise: NoiseChoice = "auto",
+        group_selection: SelectionChoice = "auto",
         pre_threshold: int = 1,
     ) -> Plan:
         """Say what a release with these options would do and cost, without reading a row.
@@ -186,10 +192,10 @@ class Question(Generic[Released]):
     def release(
         self,
         *,
-        epsilon: Any,
-        delta: Any = 0,
-        noise: str = "auto",
-        group_selection: str = "auto",
+        epsilon: Amount,
+        delta: Amount = 0,
+        noise: NoiseChoice = "auto",
+        group_selection: SelectionChoice = "auto",
         pre_threshold: int = 1,
         confidence: float | None = None,
         unsafe_words: Words | None = None,

@@ -24,6 +24,7 @@ from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import positive_int
 from sfumato.query import aggregates
 from sfumato.query.aggregates import Aggregate, Number
+from sfumato.query.choices import Amount, Bounded, NoiseChoice
 from sfumato.query.plan import Plan
 from sfumato.query.table import Table
 
@@ -62,13 +63,13 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        epsilon: Any,
-        delta: Any = 0,
+        epsilon: Amount,
+        delta: Amount = 0,
         key: Extract | None = None,
         public_keys: Iterable[Any] | None = None,
         groups: int | None = None,
         rows: int | None = None,
-        noise: str = "auto",
+        noise: NoiseChoice = "auto",
         shards: int = SHARDS,
     ) -> None:
         super().__init__()
@@ -110,7 +111,7 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
         return given | release | "Results" >> beam.Map(result)
 
     def _plan_of(
-        self, public_keys: Iterable[Any] | None, groups: int | None, rows: int | None, noise: str
+        self, public_keys: Iterable[Any] | None, groups: int | None, rows: int | None, noise: NoiseChoice
     ) -> Plan:
         table = Table(self._engine, "unit")
         if self._key is not None:
@@ -120,7 +121,7 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
                 "public_keys and groups are of the groups of a key; give key=... too, or neither"
             )
         asked = table.bound(groups=groups, rows=rows).agg(**self._aggregates())
-        return asked.plan(**self._spends, noise=noise)
+        return asked.plan(epsilon=self._spends["epsilon"], delta=self._spends["delta"], noise=noise)
 
     @abstractmethod
     def _aggregates(self) -> dict[str, Aggregate]:
@@ -150,7 +151,9 @@ class CountUnits(Aggregation):
 class SelectGroups(Aggregation):
     """Choose keys that enough units have; gives the keys alone."""
 
-    def __init__(self, key: Extract, *, groups: int, epsilon: Any, delta: Any, shards: int = SHARDS) -> None:
+    def __init__(
+        self, key: Extract, *, groups: int, epsilon: Amount, delta: Amount, shards: int = SHARDS
+    ) -> None:
         super().__init__(key=key, groups=groups, epsilon=epsilon, delta=delta, shards=shards)
 
     def _aggregates(self) -> dict[str, Aggregate]:
@@ -179,7 +182,7 @@ class Sum(_Bounded):
     """Add up values by key; the bounds are of what a unit adds to a group, or with per="row" of each row."""
 
     def __init__(
-        self, value: Extract, *, lower: Number, upper: Number, per: str = "unit", **options: Any
+        self, value: Extract, *, lower: Number, upper: Number, per: Bounded = "unit", **options: Any
     ) -> None:
         self._per = per
         super().__init__(value, lower=lower, upper=upper, **options)

@@ -14,19 +14,8 @@ from typing import Any
 
 import duckdb
 
-from sfumato.engines.duckdb.expressions.syntax import (
-    NULL,
-    Node,
-    NotSql,
-    ask,
-    children,
-    column,
-    descendants,
-    parsed,
-    said,
-    with_children,
-    written,
-)
+from sfumato.dialect.tree import Node, NotSql, ask, children, descendants
+from sfumato.engines.duckdb.expressions.syntax import NULL, column, parsed, said, with_children, written
 
 
 class DoesNotBind(Exception):

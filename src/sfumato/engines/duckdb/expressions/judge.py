@@ -11,21 +11,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
+from sfumato.dialect.tree import Node, NotSql, ask, descendants
+from sfumato.dialect.words import hostile, scan
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind, is_constant, type_of
 from sfumato.engines.duckdb.expressions.part import NotTotal
-from sfumato.engines.duckdb.expressions.syntax import (
-    Node,
-    NotSql,
-    ask,
-    descendants,
-    parsed,
-    written,
-)
+from sfumato.engines.duckdb.expressions.syntax import parsed, written
 from sfumato.engines.duckdb.expressions.total import FORMS, OF_CONSTANTS, OPERATORS, total
 from sfumato.engines.duckdb.text import identifier, without_labels
-from sfumato.errors import ColumnError, QueryError, nearest
+from sfumato.errors import ColumnError, QueryError, SqlError, nearest
 from sfumato.query.schema import Column
 
 _ALLOWED = {
@@ -49,7 +45,6 @@ _REFUSED = {
 _PREFIX = "SELECT (\n"
 # How many characters an expression may have, also with the derived columns that it uses written out in it.
 LONGEST = 1 << 17
-_DEEPEST = 1000  # as DuckDB's own limit
 # TRY_CAST itself raises on some of their values, or crashes, and takes the whole database with it.
 _HOSTILE = re.compile(r"\b(VARIANT|BIGNUM)\b")
 
@@ -101,17 +96,14 @@ def judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
 
 
 def _check_size(where: str, text: str) -> None:
-    """Refuse what DuckDB's parser would take long to refuse: its time grows with the square of the depth."""
+    """Refuse what DuckDB's parser would take long to refuse, or all memory."""
     if len(text) > LONGEST:
         raise QueryError(
             f"{where}: the expression is longer than {LONGEST} characters; name its parts with with_columns"
         )
-    for first, last in ("()", "[]", "{}"):
-        depth = 0
-        for bracket in re.findall(rf"[\{first}\{last}]", text):  # texts in quotes too, which have few
-            depth = max(0, depth + (1 if bracket == first else -1))
-            if depth > _DEEPEST:
-                raise QueryError(f"{where}: the expression opens more than {_DEEPEST} brackets in brackets")
+    with suppress(SqlError):  # of a quote that does not end, which DuckDB's parser refuses at once
+        if hostile(scan(text)):
+            raise QueryError(f"{where}: the expression is nested too deep; name its parts with with_columns")
 
 
 def _parsed(where: str, text: str) -> Node:

@@ -5,6 +5,7 @@ Integers are added and multiplied in a wider type that holds the result, which i
 
 from __future__ import annotations
 
+from sfumato.dialect.tree import Node, ask
 from sfumato.engines.duckdb.expressions.part import (
     FLOATS,
     INTEGERS,
@@ -19,7 +20,6 @@ from sfumato.engines.duckdb.expressions.part import (
     tried,
     understood,
 )
-from sfumato.engines.duckdb.expressions.syntax import Node, ask
 from sfumato.engines.duckdb.expressions.times import time_arithmetic
 
 # Of these any two add up and multiply within 64 bits.

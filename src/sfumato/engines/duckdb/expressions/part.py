@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import duckdb
 
+from sfumato.dialect.tree import Node, ask
 from sfumato.engines.duckdb.expressions.binding import Bound, DoesNotBind, bound, local, type_of
-from sfumato.engines.duckdb.expressions.syntax import Node, ask, made, said, with_children, written
+from sfumato.engines.duckdb.expressions.syntax import made, said, with_children, written
 from sfumato.engines.duckdb.harmless import JSON_BYTES
 
 # How long the text of an argument may be that stands twice in a total form.

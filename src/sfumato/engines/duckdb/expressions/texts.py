@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sfumato.dialect.tree import Node, ask
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind
 from sfumato.engines.duckdb.expressions.part import (
     DATED,
@@ -19,7 +20,6 @@ from sfumato.engines.duckdb.expressions.part import (
     plain,
     short_document,
 )
-from sfumato.engines.duckdb.expressions.syntax import Node, ask
 
 # How many characters of a text are taken by a function that can make it longer, or a list of its parts, and
 # how many texts are joined: a vector of 2,048 results stays within the memory of a small machine, also where

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import duckdb
 
+from sfumato.dialect.tree import Node, ask
 from sfumato.engines.duckdb.expressions.part import (
     DATED,
     FLOATS,
@@ -24,7 +25,6 @@ from sfumato.engines.duckdb.expressions.part import (
     timely,
     tried,
 )
-from sfumato.engines.duckdb.expressions.syntax import Node, ask
 
 _TIMED = (*DATED, "TIME", "INTERVAL")
 # Of a time of day, which has no date, these say something too.

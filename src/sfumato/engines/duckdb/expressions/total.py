@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import duckdb
 
+from sfumato.dialect.tree import Node, ask, children, descendants
 from sfumato.engines.duckdb.expressions import numbers, texts, times
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind, cast_type, type_of, type_of_constant
 from sfumato.engines.duckdb.expressions.part import (
@@ -25,16 +26,7 @@ from sfumato.engines.duckdb.expressions.part import (
     timely,
     tried,
 )
-from sfumato.engines.duckdb.expressions.syntax import (
-    Node,
-    ask,
-    children,
-    descendants,
-    made,
-    said,
-    with_children,
-    written,
-)
+from sfumato.engines.duckdb.expressions.syntax import made, said, with_children, written
 
 # Types that a cast may name. Others hold others, grow, or crash on deep values (VARIANT).
 _TYPES = (

@@ -1,6 +1,6 @@
 """SQL text to question: words, syntax, meaning, and the question itself."""
 
-from sfumato.query.sql.meaning import parse
-from sfumato.query.sql.question import SqlQuery
+from sfumato.dialect.meaning import parse
+from sfumato.dialect.question import SqlQuery
 
 __all__ = ["SqlQuery", "parse"]

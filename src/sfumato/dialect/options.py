@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
+from sfumato.dialect.syntax import Literal, Statement, positive
+from sfumato.dialect.words import Place, refusal
 from sfumato.errors import SqlError, nearest
-from sfumato.query.sql.syntax import Literal, Place, Statement, positive, refusal
+from sfumato.query.choices import NOISE_CHOICES, SELECTION_CHOICES
 
-_noises = ("auto", "laplace", "gaussian")
-_selections = ("auto", "truncated_geometric", "laplace", "gaussian")
 _canonical = {
     "kappa": "max_groups_contributed",
     "noise_kind": "noise",
@@ -68,7 +68,7 @@ def read_options(statement: Statement) -> Options:
         delta=given.delta(),
         groups=given.whole("max_groups_contributed"),
         rows=given.whole("max_rows_per_group"),
-        noise=given.choice("noise", _noises),
+        noise=given.choice("noise", NOISE_CHOICES),
         selection=given.selection(),
         threshold=given.whole("min_privacy_units_per_group"),
         selecting=given.place("group_selection") or given.place("min_privacy_units_per_group"),
@@ -174,7 +174,7 @@ class _Given:
     def selection(self) -> str | None:
         name, value = self.pairs.get("group_selection", (None, None))
         if name is None or value is None or name.text != "group_selection_strategy":
-            return self.choice("group_selection", _selections)
+            return self.choice("group_selection", SELECTION_CHOICES)
         if value.text.upper() == "PUBLIC_GROUPS":
             raise self._refuse(
                 value.place,
@@ -184,7 +184,7 @@ class _Given:
             raise self._refuse(
                 value.place,
                 "group_selection_strategy must be LAPLACE_THRESHOLD; or write group_selection = "
-                + " | ".join(_selections),
+                + " | ".join(SELECTION_CHOICES),
             )
         return "laplace"
 

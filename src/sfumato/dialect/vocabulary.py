@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from sqlglot.tokenizer_core import TokenType
-
 CLAUSES = ("DIFFERENTIAL_PRIVACY", "ANONYMIZATION")
 BOUNDS = ("contribution_bounds_per_group", "contribution_bounds_per_row")
 PRIVATE = (
@@ -47,33 +45,27 @@ NOT_PRIVATE = {
 }
 
 NO_NUMBER = "must be written as a number here, such as 3, -0.5 or 1e-6: without quotes, arithmetic or NULL"
-END = frozenset(
-    {
-        *(TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.QUALIFY, TokenType.WINDOW),
-        *(TokenType.ORDER_BY, TokenType.LIMIT, TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT),
-        TokenType.SEMICOLON,
-    }
+# After these an expression goes on: what follows is no end of it.
+_OPERATORS = (
+    "AND OR NOT IS IN LIKE ILIKE SIMILAR GLOB TO ESCAPE COLLATE BETWEEN CASE WHEN THEN ELSE DISTINCT FROM"
 )
-OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE})
-CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE})
-JOINS = (
-    *(TokenType.JOIN, TokenType.INNER, TokenType.LEFT, TokenType.RIGHT, TokenType.FULL, TokenType.CROSS),
-    *(TokenType.NATURAL, TokenType.OUTER, TokenType.ASOF, TokenType.SEMI, TokenType.ANTI),
-)
+OPERATORS = frozenset(_OPERATORS.split(" "))
 REFUSED_CLAUSES = {
-    TokenType.HAVING: "HAVING: write a row's condition in WHERE; small groups are left out by themselves, "
+    "HAVING": "HAVING: write a row's condition in WHERE; small groups are left out by themselves, "
     "and min_privacy_units_per_group = ... in OPTIONS sets a least size",
-    TokenType.QUALIFY: "QUALIFY: window functions are not private here",
-    TokenType.WINDOW: "WINDOW: window functions are not private here",
-    TokenType.ORDER_BY: "ORDER BY: leave it out; the output is sorted by its group keys",
-    TokenType.LIMIT: "LIMIT: leave it out, and cut the released table",
-    TokenType.OFFSET: "OFFSET: leave it out, and cut the released table",
-    TokenType.FETCH: "FETCH: leave it out, and cut the released table",
-    TokenType.UNION: "UNION: ask one SELECT at a time",
-    TokenType.EXCEPT: "EXCEPT: ask one SELECT at a time",
-    TokenType.INTERSECT: "INTERSECT: ask one SELECT at a time",
-    TokenType.COMMA: "a second table: join the tables beforehand, and name one here",
-    **dict.fromkeys(JOINS, "a join: join the tables beforehand, and name one here"),
-    TokenType.TABLE_SAMPLE: "TABLESAMPLE: leave it out; rows are bounded per privacy unit instead",
-    TokenType.SEMICOLON: "several statements: ask one at a time",
+    **dict.fromkeys(("QUALIFY", "WINDOW"), "{}: window functions are not private here"),
+    "ORDER": "ORDER BY: leave it out; the output is sorted by its group keys",
+    **dict.fromkeys(("LIMIT", "OFFSET", "FETCH"), "{}: leave it out, and cut the released table"),
+    **dict.fromkeys(("UNION", "EXCEPT", "INTERSECT"), "{}: ask one SELECT at a time"),
+    ";": "several statements: ask one at a time",
+}
+_JOINS = "JOIN INNER LEFT RIGHT FULL CROSS NATURAL OUTER ASOF POSITIONAL SEMI ANTI"
+REFUSED_SOURCES = {
+    **dict.fromkeys(_JOINS.split(" "), "a join: join the tables beforehand, and name one here"),
+    ",": "a second table: join the tables beforehand, and name one here",
+    **dict.fromkeys(
+        ("TABLESAMPLE", "USING"), "TABLESAMPLE: leave it out; rows are bounded per privacy unit instead"
+    ),
+    "(": "a table function: write the file's path itself, FROM 'file.parquet'",
+    "-": "a name with a dash is written in quotes: FROM `my-project.table`",
 }

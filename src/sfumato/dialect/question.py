@@ -52,7 +52,7 @@ class SqlQuery:
     def release_options(self) -> dict[str, Any]:
         """The options of `Question.release` that the text gives; numbers as they are written.
 
-        >>> from sfumato.query.sql import parse
+        >>> from sfumato.dialect import parse
         >>> parse("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1, privacy_unit_column = id) "
         ...       "COUNT(*) FROM visits").release_options
         {'epsilon': '0.1', 'delta': '0'}
@@ -119,10 +119,11 @@ def _settle(query: SqlQuery, schema: Schema) -> tuple[list[tuple[str, str]], lis
     late: list[tuple[str, str]] = []
     keys: dict[str, str] = {}
     columns: dict[str, str] = {}
-    hiding = {name.casefold() for name, _ in query.derived if name in query.keys} & set(source)
+    grouped = set(query.keys)
+    hiding = {name.casefold() for name, _ in query.derived if name in grouped} & set(source)
     for name, expression in query.derived:
         final, now = name, expression
-        if name in query.keys and name.casefold() in hiding:
+        if name in grouped and name.casefold() in hiding:
             final = source[name.casefold()]
             if len(hiding) > 1:
                 early.append((fresh(f"_{name}"), expression))
@@ -131,7 +132,7 @@ def _settle(query: SqlQuery, schema: Schema) -> tuple[list[tuple[str, str]], lis
         else:
             final = fresh(name) if name.casefold() in source else name
             early.append((final, now))
-        (keys if name in query.keys else columns)[name] = final
+        (keys if name in grouped else columns)[name] = final
     for name in query.keys:
         keys[name] = keys.get(name) or _source_column(name, source, schema, "GROUP BY")
     for _, aggregate in query.aggregates:

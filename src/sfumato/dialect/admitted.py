@@ -1,0 +1,47 @@
+"""What an expression of one row may not hold: other rows, and values that are not there yet."""
+
+from __future__ import annotations
+
+from sfumato.dialect.calls import is_call
+from sfumato.dialect.cursor import Cursor
+from sfumato.dialect.tree import Node, aggregates, descendants
+from sfumato.dialect.vocabulary import NOT_PRIVATE, PRIVATE
+from sfumato.dialect.words import Place, refusal
+
+_WINDOW = "a window function: not private here"
+
+
+def check_words(words: Cursor, span: range, where: str) -> None:
+    """Refuse what is seen without a tree, at its own place."""
+    for i in span:
+        word, before = words.tokens[i].word, words.tokens[i - 1].word
+        if (word == "SELECT" and before != ".") or (word == "WITH" and before == "("):
+            raise words.refuse(f"a subquery in {where}: not private here", words.tokens[i])
+        if word == "OVER" and before != ".":
+            raise words.refuse(_WINDOW, words.tokens[i])
+        if (word in PRIVATE or word in NOT_PRIVATE) and is_call(words, i):
+            raise words.refuse(_misplaced(word, where), words.tokens[i])
+
+
+def check_tree(text: str, place: Place, tree: Node, where: str) -> None:
+    """Refuse what only a tree shows."""
+    for node in descendants(tree):
+        message = {
+            "FUNCTION": "",
+            "WINDOW": _WINDOW,
+            "SUBQUERY": f"a subquery in {where}: not private here",
+            "STAR": f"a * in {where}: name the column",
+            "PARAMETER": "a parameter: write the value itself",
+        }.get(node["class"])
+        if message == "" and node["function_name"].lower() in aggregates():
+            message = f"an aggregate in an expression of {where}: only a row's own columns are known"
+        if message:
+            raise refusal(text, place, message)
+
+
+def _misplaced(name: str, where: str) -> str:
+    if where in ("WHERE", "GROUP BY"):
+        return f"{name} in {where}: it sees single rows, before they are grouped"
+    if where.endswith("(...)"):
+        return f"{name} inside {where}: an aggregate takes an expression of one row"
+    return f"{name} inside a larger expression: ask for it alone, and compute with the result"

@@ -1,0 +1,227 @@
+"""Calls of private aggregates -> what they ask: each with its own bounds, or a refusal with its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+
+from sfumato.dialect.syntax import Call, Expression, Statement, positive
+from sfumato.dialect.words import Place, refusal
+from sfumato.errors import SqlError
+from sfumato.query import aggregates as ask
+from sfumato.query.aggregates import Aggregate, CountPrivacyUnits
+from sfumato.query.choices import Bounded
+
+_MOST_BOUNDARIES = 1000
+
+
+class Aggregates:
+    """The aggregates of a statement, and what they bring with them.
+
+    Args:
+        statement: whose calls they are.
+        unit: the column that tells whose a row is.
+    """
+
+    def __init__(self, statement: Statement, unit: str) -> None:
+        self.statement, self.unit = statement, unit
+        self.anonymization = statement.clause == "ANONYMIZATION"
+        self.rows: tuple[int, Place] | None = None
+        self.derived: dict[tuple[str, ...], tuple[str, str]] = {}
+        self.notes: list[str] = []
+        self.words = frozenset(re.findall(r"\w+", statement.text.casefold()))
+
+    def of(self, call: Call) -> Aggregate:
+        """Return what a call asks.
+
+        Raises:
+            SqlError: it has no private form, or not with such bounds.
+        """
+        function = call.function
+        if function.startswith("ANON_") != self.anonymization:
+            other = _TWINS.get(function) or function.removeprefix("ANON_")
+            other = other if other != function else f"ANON_{function}"
+            raise self._refuse(
+                call.name_place, f"{function} does not go with WITH {self.statement.clause}; write {other}"
+            )
+        if call.bounds is not None and (call.bounds.kind == "clamped") != self.anonymization:
+            form = (
+                "CLAMPED BETWEEN lower AND upper"
+                if self.anonymization
+                else "contribution_bounds_... => (...)"
+            )
+            raise self._refuse(
+                call.bounds.place, f"with WITH {self.statement.clause}, bounds are written {form}"
+            )
+        if function.endswith("COUNT"):
+            return self._count(call)
+        if call.distinct:
+            raise self._refuse(call.name_place, f"{function}(DISTINCT ...) has no private form here")
+        if call.argument is None:
+            raise self._refuse(call.name_place, f"{function}(*): name a column")
+        low, high, per = self._bounds(call)
+        make = FUNCTIONS[function]
+        column = self._column(call.argument)
+        if make is ask.quantiles:
+            ranks = self._ranks(call)
+            return ask.quantiles(column, ranks, lower=low, upper=high)
+        if call.ranks:
+            raise self._refuse(call.ranks[0].place, f"{function} takes one expression, and bounds")
+        if make is ask.sum:
+            return ask.sum(column, lower=low, upper=high, per=per)
+        if function in ("VARIANCE", "STDDEV"):
+            self._note(f"{function} is that of the population: divided by the count, not the count less one.")
+        if function == "ANON_AVG":
+            self._note("ANON_AVG clamps each row; ZetaSQL clamps the average of each privacy unit.")
+        return make(column, lower=low, upper=high)
+
+    def _count(self, call: Call) -> Aggregate:
+        bounds = call.bounds
+        if call.ranks:
+            raise self._refuse(call.ranks[0].place, f"{call.function} takes one expression, and bounds")
+        if call.distinct:
+            column = None if call.argument is None else self.statement.column(call.argument)
+            if column is None or column.casefold() != self.unit.casefold():
+                place = call.argument.place if call.argument else call.name_place
+                raise self._refuse(
+                    place,
+                    "distinct values are not counted privately here, only privacy units: "
+                    f"{call.function}(DISTINCT {self.unit})",
+                )
+            if bounds is not None and [Fraction(bounds.lower.text), Fraction(bounds.upper.text)] != [0, 1]:
+                raise self._refuse(
+                    bounds.place, "a privacy unit counts once in each of its groups: leave the bounds out"
+                )
+            return ask.count_units()
+        if bounds is not None:
+            if bounds.kind == "contribution_bounds_per_row":
+                raise self._refuse(
+                    bounds.place, "a row counts as one row; write contribution_bounds_per_group => (0, rows)"
+                )
+            if Fraction(bounds.lower.text) != 0:
+                raise self._refuse(bounds.lower.place, "the lower bound of a count must be 0")
+            rows = positive(self.statement.text, bounds.upper, "the upper bound of a count")
+            if self.rows is not None and self.rows[0] != rows:
+                raise self._refuse(
+                    bounds.upper.place,
+                    f"another COUNT is bounded by {self.rows[0]}; one limit holds for all",
+                )
+            self.rows = self.rows or (rows, bounds.upper.place)
+        return ask.count(None if call.argument is None else self._column(call.argument))
+
+    def _bounds(self, call: Call) -> tuple[str, str, Bounded]:
+        function, bounds = call.function, call.bounds
+        per_unit = "contribution_bounds_per_group"
+        kind = f"contribution_bounds_per_{'group' if function == 'SUM' else 'row'}"
+        if bounds is None:
+            form = " CLAMPED BETWEEN lower AND upper" if self.anonymization else f", {kind} => (lower, upper)"
+            more = ", rank" if FUNCTIONS[function] is ask.quantiles else ""
+            raise self._refuse(
+                call.name_place,
+                f"{function} without bounds: without them no noise is enough, and they are never read "
+                f"from the data. Write {function}(x{more}{form}) with a range that is known beforehand",
+            )
+        if bounds.kind == per_unit and function != "SUM":
+            average = " (BigQuery averages the averages of the units; here all rows are averaged)"
+            raise self._refuse(
+                bounds.place,
+                f"{function} bounds each row: write contribution_bounds_per_row => (lower, upper)"
+                + (average if function == "AVG" else ""),
+            )
+        low, high = bounds.lower.text, bounds.upper.text
+        if Fraction(low) >= Fraction(high):
+            raise self._refuse(bounds.place, f"the lower bound {low} is not below the upper bound {high}")
+        return low, high, "row" if bounds.kind == "contribution_bounds_per_row" else "unit"
+
+    def _ranks(self, call: Call) -> list[float] | float:
+        function, ranks = call.function, call.ranks
+        listing = function == "QUANTILES"
+        boundaries = function in ("APPROX_QUANTILES", "ANON_QUANTILES")
+        if not ranks or call.listed != listing:
+            second = "[0.25, 0.5, 0.75]" if listing else "4" if boundaries else "0.5"
+            place = ranks[0].place if ranks else call.name_place
+            raise self._refuse(place, f"the second argument of {function} is written {second}")
+        if boundaries:
+            number = positive(self.statement.text, ranks[0], f"the number of quantiles of {function}")
+            if number > _MOST_BOUNDARIES:
+                raise self._refuse(
+                    ranks[0].place, f"at most {_MOST_BOUNDARIES} quantiles can be asked at once"
+                )
+            return [i / number for i in range(number + 1)]
+        seen: set[float] = set()
+        for rank in ranks:
+            if not 0 <= Fraction(rank.text) <= 1:
+                raise self._refuse(
+                    rank.place, "a rank must be a number in [0, 1], such as 0.5 for the median"
+                )
+            if float(rank.text) in seen:
+                raise self._refuse(rank.place, "this rank is asked twice")
+            seen.add(float(rank.text))
+        return [float(rank.text) for rank in ranks] if listing else float(ranks[0].text)
+
+    def _column(self, argument: Expression) -> str:
+        """Return the column's name; the same expression becomes the same derived column."""
+        column = self.statement.column(argument)
+        if column is not None:
+            return column
+        shape = self.statement.shape(argument)
+        if shape not in self.derived:
+            name = f"_value_{len(self.derived) + 1}"
+            while name in self.words:
+                name = f"_{name}"
+            self.derived[shape] = (name, self.statement.spell(argument))
+        return self.derived[shape][0]
+
+    def default_name(self, call: Call, aggregate: Aggregate, position: int) -> str:
+        """Return the name of an output without one."""
+        if isinstance(aggregate, CountPrivacyUnits):
+            return "count_units"
+        prefix = _PREFIXES.get(
+            call.function.removeprefix("ANON_"), call.function.removeprefix("ANON_").lower()
+        )
+        if call.argument is None:
+            return prefix
+        column = self.statement.column(call.argument)
+        return f"{prefix}_{position if column is None else column}"
+
+    def _note(self, sentence: str) -> None:
+        if sentence not in self.notes:
+            self.notes.append(sentence)
+
+    def _refuse(self, place: Place, message: str) -> SqlError:
+        return refusal(self.statement.text, place, message)
+
+
+_PREFIXES = {
+    "VARIANCE": "var",
+    "VAR_POP": "var",
+    "STDDEV_POP": "stddev",
+    "APPROX_QUANTILES": "quantiles",
+    "PERCENTILE_CONT": "percentile",
+}
+_TWINS = {
+    "VARIANCE": "ANON_VAR_POP",
+    "STDDEV": "ANON_STDDEV_POP",
+    "APPROX_QUANTILES": "ANON_QUANTILES",
+    "ANON_QUANTILES": "APPROX_QUANTILES",
+}
+FUNCTIONS: dict[str, Callable[..., Aggregate]] = {
+    "COUNT": ask.count,
+    "SUM": ask.sum,
+    "AVG": ask.mean,
+    "VARIANCE": ask.variance,
+    "VAR_POP": ask.variance,
+    "STDDEV": ask.stddev,
+    "STDDEV_POP": ask.stddev,
+    "APPROX_QUANTILES": ask.quantiles,
+    "QUANTILES": ask.quantiles,
+    "PERCENTILE_CONT": ask.quantiles,
+    "ANON_COUNT": ask.count,
+    "ANON_SUM": ask.sum,
+    "ANON_AVG": ask.mean,
+    "ANON_VAR_POP": ask.variance,
+    "ANON_STDDEV_POP": ask.stddev,
+    "ANON_QUANTILES": ask.quantiles,
+    "ANON_PERCENTILE_CONT": ask.quantiles,
+}

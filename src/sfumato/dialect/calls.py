@@ -1,0 +1,131 @@
+"""Private aggregates as they are written: an argument, then ranks and bounds, which no other SQL has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sfumato.dialect.cursor import Cursor
+from sfumato.dialect.syntax import Bounds, Call, Expression, Literal
+from sfumato.dialect.vocabulary import BOUNDS, OPERATORS, PRIVATE
+from sfumato.dialect.words import Place, refusal
+from sfumato.errors import nearest
+
+_CLAMPED = "write CLAMPED BETWEEN lower AND upper"
+
+
+@dataclass(frozen=True)
+class CallForm:
+    """A call, and where its words stand: all, its argument's, and those of its ranks and bounds."""
+
+    call: Call
+    span: range
+    argument: range
+    tail: range
+
+
+def is_call(words: Cursor, i: int) -> bool:
+    """Whether a word is called as a function."""
+    return words.tokens[i].kind == "word" and i + 1 in words.closing and words.tokens[i + 1].word == "("
+
+
+def read_calls(words: Cursor, span: range) -> list[CallForm]:
+    """Return the private aggregates within some words; not those within others, where none may be."""
+    found: list[CallForm] = []
+    i = span.start
+    while i < span.stop:
+        if is_call(words, i) and words.tokens[i].word in PRIVATE:
+            found.append(_call(words, i))
+            i = words.closing[i + 1]
+        i += 1
+    return found
+
+
+def _call(words: Cursor, name: int) -> CallForm:
+    token, stop = words.tokens[name], words.closing[name + 1]
+    function = token.word
+    words.at = name + 2
+    if words.at == stop:
+        example = "COUNT(*)" if function.endswith("COUNT") else f"{function}(column, ...)"
+        raise words.refuse(f"{function} of nothing; write {example}")
+    distinct = words.take("DISTINCT")
+    start = words.at
+    star = words.take("*")
+    if not star:
+        words.at = _end_of_argument(words, stop)
+        if words.at == start:
+            raise words.refuse(f"an expression is missing in {function}(...)")
+    argument = range(start, words.at)
+    ranks: list[Literal] = []
+    listed, bounds = False, None
+    while words.at < stop:
+        if words.take("CLAMPED"):
+            given = _clamped(words)
+        elif not words.take(","):
+            raise words.refuse(f"a comma or ) is missing in {function}(...)")
+        elif words.after.word == "=>":
+            given = _named_bounds(words)
+        elif bounds or ranks:
+            raise words.refuse(f"{function} takes no further argument here")
+        else:
+            listed = words.take("[")
+            ranks = _ranks(words, function) if listed else [words.number(f"{function}'s second argument")]
+            continue
+        if bounds:
+            raise refusal(words.text, given.place, f"{function} has bounds twice; keep one")
+        bounds = given
+    expression = None if star else Expression(tuple(words.tokens[start : argument.stop]))
+    call = Call(function, expression, distinct, tuple(ranks), listed, bounds, token.place)
+    return CallForm(call, range(name, stop + 1), argument, range(argument.stop, stop))
+
+
+def _end_of_argument(words: Cursor, stop: int) -> int:
+    """Return where a comma or CLAMPED follows an expression. A column may be called clamped, too."""
+    i = words.at
+    while i < stop:
+        token, before = words.tokens[i], words.tokens[i - 1]
+        ended = before.word not in OPERATORS and (
+            before.kind != "sign" or before.word in (")", "]", "}", "?")
+        )
+        if token.word == "," or (token.word == "CLAMPED" and i > words.at and ended):
+            return i
+        i = words.closing.get(i, i) + 1
+    return stop
+
+
+def _ranks(words: Cursor, function: str) -> list[Literal]:
+    ranks = [words.number("a rank")]
+    while words.take(","):
+        ranks.append(words.number("a rank"))
+    if not words.take("]"):
+        raise words.refuse(f"a comma or ] is missing in the ranks of {function}")
+    return ranks
+
+
+def _clamped(words: Cursor) -> Bounds:
+    start = words.before.start
+    if not words.take("BETWEEN"):
+        raise words.refuse(_CLAMPED)
+    lower = words.number("a bound")
+    if not words.take("AND"):
+        raise words.refuse(_CLAMPED)
+    upper = words.number("a bound")
+    return Bounds("clamped", lower, upper, Place(start, words.before.stop))
+
+
+def _named_bounds(words: Cursor) -> Bounds:
+    token, name = words.token, words.token.text.lower()
+    if name not in BOUNDS:
+        near = nearest(name, BOUNDS)
+        raise words.refuse(
+            f"there is no argument {token.text}; "
+            + (f"did you mean {near}?" if near else f"there are {' and '.join(BOUNDS)}")
+        )
+    words.at += 2
+    numbers: list[Literal] = []
+    for sign in "(,":
+        if not words.take(sign):
+            raise words.refuse(f"write {name} => (lower, upper), with two numbers")
+        numbers.append(words.number("a bound"))
+    if not words.take(")"):
+        raise words.refuse(f"write {name} => (lower, upper), with two numbers")
+    return Bounds(name, numbers[0], numbers[1], Place(token.start, words.before.stop))

@@ -1,0 +1,83 @@
+"""A place in the words of a text: words and numbers are taken one by one, or refused where they stand."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from sfumato.dialect.syntax import Literal
+from sfumato.dialect.vocabulary import NO_NUMBER
+from sfumato.dialect.words import Place, Token, brackets, refusal, tokenize
+from sfumato.errors import SqlError
+
+
+class Cursor:
+    """The words of a text, and which of them is next.
+
+    Args:
+        text: SQL.
+    Raises:
+        SqlError: a quote, a comment or a bracket does not end.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text, self.tokens = text, tokenize(text)
+        while len(self.tokens) > 1 and self.tokens[-2].word == ";":
+            del self.tokens[-2]
+            stop = self.tokens[-2].stop if len(self.tokens) > 1 else 0
+            self.tokens[-1] = Token("end", "", "", stop, stop + 1)
+        self.closing = brackets(text, self.tokens)
+        self.at = 0
+
+    @property
+    def token(self) -> Token:
+        """What is next; "end" where there is nothing more."""
+        return self.tokens[self.at]
+
+    @property
+    def before(self) -> Token:
+        """What was taken last."""
+        return self.tokens[self.at - 1]
+
+    @property
+    def after(self) -> Token:
+        """What follows the next one."""
+        return self.tokens[min(self.at + 1, len(self.tokens) - 1)]
+
+    def take(self, word: str) -> bool:
+        """Go on behind a word, if it is next."""
+        found = self.token.word == word
+        self.at += found
+        return found
+
+    def literal(self, kind: str) -> Literal:
+        """Take what is next as it was written."""
+        token = self.token
+        self.at += token.kind != "end"
+        return Literal(token.text, kind, token.place)
+
+    def number(self, what: str) -> Literal:
+        """Take a number with its sign.
+
+        Raises:
+            SqlError: `what` is none, or out of all range.
+        """
+        start = self.token
+        sign = start.text if start.word in ("-", "+") else ""
+        self.at += bool(sign)
+        last = self.token
+        if last.kind != "number" or "_" in last.text:
+            raise self.refuse(f"{what} {NO_NUMBER}", start if last.kind == "end" else last)
+        self.at += 1
+        text, place = sign + last.text, Place(start.start, last.stop)
+        if self.token.word == "E" and self.token.start == last.stop:
+            raise refusal(self.text, Place(start.start, self.token.stop), f"{what} {NO_NUMBER}")
+        exponent = re.search(r"e([+-]?\d+)$", text, re.IGNORECASE)
+        if len(text) > 1000 or (exponent and (len(exponent[1]) > 5 or abs(int(exponent[1])) > 5000)):
+            raise refusal(self.text, place, f"{what} is out of all range")
+        Fraction(text)
+        return Literal(text, "number", place)
+
+    def refuse(self, message: str, token: Token | None = None) -> SqlError:
+        """Make an error that marks a word, or what is next."""
+        return refusal(self.text, (token or self.token).place, message)

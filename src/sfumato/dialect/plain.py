@@ -1,0 +1,85 @@
+"""What is left of a private SELECT without its private parts: a plain one, which DuckDB's parser reads."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable
+
+import duckdb
+
+from sfumato.dialect.cursor import Cursor
+from sfumato.dialect.tree import Node, NotSql, statements
+
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+
+
+class NotUnderstood(Exception):
+    """DuckDB's parser stops: why, and the index of the word at which, or None where it does not say."""
+
+    def __init__(self, why: str, at: int | None) -> None:
+        super().__init__(why)
+        self.why, self.at = why, at
+
+
+class PlainSelect:
+    """The words that are left, as one text.
+
+    Args:
+        words: all of them.
+        dropped: indices of those that are not.
+        wrapped: those to write in parentheses, so that nothing but an expression may stand there.
+    """
+
+    def __init__(self, words: Cursor, dropped: Iterable[range], wrapped: Iterable[range]) -> None:
+        out = {i for span in dropped for i in span}
+        opening = {span.start for span in wrapped}
+        closing = {span.stop - 1 for span in wrapped}
+        self._pieces: list[str] = []
+        self._starts: list[int] = []  # the byte at which each word that is left begins
+        self._indices: list[int] = []
+        at, last = 0, -1
+        for i, token in enumerate(words.tokens[:-1]):
+            if i in out:
+                continue
+            # DuckDB moves what is behind a space that is not ASCII.
+            gap = " " if i != last + 1 or not i else words.text[words.tokens[last].stop : token.start]
+            gap = _NOT_ASCII.sub(" ", gap) + "(" * (i in opening)
+            written = words.text[token.start : token.stop]
+            self._starts.append(at + len(gap))
+            self._indices.append(i)
+            self._pieces.append(gap + written + ")" * (i in closing))
+            at += len(gap) + len(written.encode()) + (i in closing)
+            last = i
+        self._end = len(words.tokens) - 1
+
+    def tree(self) -> Node:
+        """Return DuckDB's tree.
+
+        Raises:
+            NotUnderstood: it is not one query, or nested too deep.
+        """
+        try:
+            (tree,) = statements("".join(self._pieces) + " ;")
+        except NotSql as error:
+            if error.at < 0:
+                raise NotUnderstood(error.why, None) from None
+            at = bisect_left(self._starts, error.at)
+            raise NotUnderstood(error.why, [*self._indices, self._end][at]) from None
+        except RecursionError:
+            raise NotUnderstood("it is nested too deeply", None) from None
+        except duckdb.Error:
+            raise NotUnderstood("it is too large", None) from None
+        return tree
+
+    def before(self, index: int) -> str:
+        """Return what stands before a word."""
+        return "".join(self._pieces[: bisect_left(self._indices, index)])
+
+
+def is_query(text: str) -> bool:
+    """Whether DuckDB takes a text for one query."""
+    try:
+        return len(statements(text)) == 1
+    except (NotSql, RecursionError, duckdb.Error):
+        return False

@@ -1,0 +1,289 @@
+"""SQL text -> syntax tree: the clauses of a differentially private SELECT, each part with its place.
+
+The privacy clause, bounds and ranks are BigQuery's and ZetaSQL's. They are read word by word and cut out;
+what is left is a plain SELECT, which DuckDB's own parser reads. Expressions of one row are kept as written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sfumato.dialect.admitted import check_tree, check_words
+from sfumato.dialect.calls import CallForm, is_call, read_calls
+from sfumato.dialect.clause import read_clause
+from sfumato.dialect.cursor import Cursor
+from sfumato.dialect.plain import NotUnderstood, PlainSelect, is_query
+from sfumato.dialect.syntax import Expression, Item, Statement
+from sfumato.dialect.tree import Node
+from sfumato.dialect.vocabulary import NOT_PRIVATE, REFUSED_CLAUSES, REFUSED_SOURCES
+from sfumato.dialect.words import Place, refusal
+from sfumato.errors import SqlError
+
+_NO_FROM = "FROM is missing: write FROM 'file.parquet' or FROM table after the columns"
+_NO_SOURCE = "name a file or a table here: FROM 'file.parquet' or FROM table"
+_END = "the question should end here"
+_NO_ALIAS = "a name is missing after AS"
+_ITEMS, _KEYS = "the SELECT list", "GROUP BY"
+
+
+def read(text: str) -> Statement:
+    """Read one SELECT WITH DIFFERENTIAL_PRIVACY or WITH ANONYMIZATION.
+
+    Args:
+        text: the SQL text.
+    Returns:
+        Its syntax tree.
+    Raises:
+        SqlError: it has another form; the text says where and what to write instead.
+    """
+    return _Reader(text).statement()
+
+
+class _Reader:
+    """What stands where, word by word; and then what it is, by DuckDB's tree."""
+
+    def __init__(self, text: str) -> None:
+        self.words = words = Cursor(text)
+        if words.token.word == "WITH":
+            raise words.refuse("WITH before SELECT: write the query on the table itself, or make a view")
+        if not words.take("SELECT"):
+            raise words.refuse("a question begins with SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (...)")
+        self.clause = read_clause(words)
+        self.dropped = [range(1, words.at)]
+        words.take("ALL")
+        if words.token.word in ("DISTINCT", "AS"):
+            raise words.refuse(f"SELECT {words.token.text}: leave it out; groups are distinct already")
+        self.parts = self._parts()
+        self.items = self._list(self.parts["SELECT"], _ITEMS)
+        self.calls: dict[int, CallForm] = {}  # by the index of the name
+        self._check_items()
+        self._check_source()
+        self.where, self.keys = self._rows()
+
+    # By words: where the parts stand, in the order in which they are written.
+
+    def _parts(self) -> dict[str, range]:
+        """Return the words of each clause, by the word that opens it."""
+        words, starts = self.words, [("SELECT", self.words.at, self.words.at)]
+        for i in self._outer(range(words.at, len(words.tokens) - 1)):
+            word, more = words.tokens[i].word, 1
+            if word in ("GROUP", "ORDER"):
+                more = 2 if words.tokens[i + 1].word == "BY" else 0
+            if words.tokens[i - 1].word in (".", "AS") or (
+                word == "FROM" and words.tokens[i - 1].word == "DISTINCT"
+            ):
+                continue
+            if more and word in REFUSED_CLAUSES:
+                place = Place(words.tokens[i].start, words.tokens[i + more - 1].stop)
+                raise refusal(words.text, place, REFUSED_CLAUSES[word].format(word))
+            if more and word in ("FROM", "WHERE", "GROUP"):
+                starts.append((word, i, i + more))
+        stops = [*(start for _, start, _ in starts[1:]), len(words.tokens) - 1]
+        self._check_order(starts)
+        return {name: range(first, stop) for (name, _, first), stop in zip(starts, stops, strict=True)}
+
+    def _check_order(self, starts: list[tuple[str, int, int]]) -> None:
+        order = ["SELECT", "FROM", "WHERE", "GROUP"]
+        for (name, _, _), (after, start, first) in zip(starts, [*starts[1:], ("", -1, 0)], strict=True):
+            place = Place(self.words.tokens[start].start, self.words.tokens[first - 1].stop)
+            if name == "SELECT" and after != "FROM":
+                raise refusal(self.words.text, place, _NO_FROM)
+            if after and order.index(after) <= order.index(name):
+                message = (
+                    "WHERE comes before GROUP BY" if after == "WHERE" else "the question should end here"
+                )
+                raise refusal(self.words.text, place, message)
+
+    def _outer(self, span: range) -> Iterator[int]:
+        """Yield the indices of words that stand in no brackets."""
+        i = span.start
+        while i < span.stop:
+            yield i
+            i = self.words.closing.get(i, i) + 1
+
+    def _list(self, span: range, where: str) -> list[range]:
+        """Return what stands between commas."""
+        commas = [i for i in self._outer(span) if self.words.tokens[i].word == ","]
+        if where == _ITEMS and commas and commas[-1] == span.stop - 1:
+            span = range(span.start, commas.pop())  # BigQuery and DuckDB both allow a last comma there
+        found = [
+            range(start, stop)
+            for start, stop in zip([span.start, *(i + 1 for i in commas)], [*commas, span.stop], strict=True)
+        ]
+        for one in found:
+            if not one:
+                raise self._missing(one, where)
+        return found
+
+    def _check_items(self) -> None:
+        words = self.words
+        for item in self.items:
+            first = words.tokens[item.start]
+            if first.word in NOT_PRIVATE and is_call(words, item.start):
+                raise words.refuse(
+                    f"{first.word} is not a private aggregate: {NOT_PRIVATE[first.word]}", first
+                )
+            if first.word == "*":
+                raise words.refuse("SELECT *: name the group keys and the aggregates one by one", first)
+            for i in self._outer(item):
+                named = i + 1 < item.stop and words.tokens[i + 1].kind in ("word", "name")
+                if words.tokens[i].word == "AS" and not named:
+                    raise words.refuse(_NO_ALIAS, words.tokens[i + 1])
+            found = read_calls(words, item)
+            self.calls |= {form.span.start: form for form in found}
+            for form in found:
+                check_words(words, form.argument, f"{form.call.function}(...)")
+            if item.start not in self.calls:
+                check_words(words, item, _ITEMS)
+
+    def _check_source(self) -> None:
+        words, span = self.words, self.parts["FROM"]
+        first = words.tokens[span.start]
+        if first.word == "(":
+            raise words.refuse("a subquery: write the query on the table itself, or make a view", first)
+        if not span or first.kind not in ("word", "name", "text"):
+            raise words.refuse(_NO_SOURCE, first)
+        if not first.text.strip():
+            raise words.refuse("the file or table has no name", first)
+        for i in self._outer(range(span.start + 1, span.stop)):
+            token = words.tokens[i]
+            if token.word in REFUSED_SOURCES and words.tokens[i - 1].word != ".":
+                raise words.refuse(REFUSED_SOURCES[token.word], token)
+
+    def _rows(self) -> tuple[range | None, list[range]]:
+        words, where, group = self.words, self.parts.get("WHERE"), self.parts.get("GROUP")
+        if where is not None:
+            if not where:
+                raise self._missing(where, "WHERE")
+            check_words(words, where, "WHERE")
+        if group is None or [words.tokens[i].word for i in group] == ["ALL"]:
+            return where, []
+        word = words.tokens[group.start].word
+        if word in ("ROLLUP", "CUBE", "GROUPING"):
+            raise words.refuse(f"{word}: ask each grouping by itself", words.tokens[group.start])
+        keys = self._list(group, _KEYS)
+        for key in keys:
+            check_words(words, key, _KEYS)
+        return where, keys
+
+    # By DuckDB's tree: what they are.
+
+    def statement(self) -> Statement:
+        words, tree = self.words, self._tree()
+        if len(tree.get("select_list", ())) != len(self.items):
+            raise words.refuse(f"this is not understood in {_ITEMS}", words.tokens[self.items[0].start])
+        items = [self._item(span, node) for span, node in zip(self.items, tree["select_list"], strict=True)]
+        if tree["where_clause"] is not None and self.where is not None:
+            check_tree(words.text, self._expression(self.where).place, tree["where_clause"], "WHERE")
+        for key in tree["group_expressions"]:
+            check_tree(words.text, self._place(self.parts["GROUP"]), key, _KEYS)
+        source, alias = self._source(tree)
+        clause, place, options = self.clause
+        return Statement(
+            text=words.text,
+            clause=clause,
+            clause_place=place,
+            options=options,
+            items=tuple(items),
+            source=source,
+            alias=alias,
+            where=None if self.where is None else self._expression(self.where),
+            group_by=tuple(map(self._expression, self.keys)),
+            group_by_all="GROUP" in self.parts and not self.keys,
+            tree=tree,
+        )
+
+    def _tree(self) -> Node:
+        forms = self.calls.values()
+        wrapped = [form.argument for form in forms if form.call.argument is not None]
+        plain = PlainSelect(self.words, [*self.dropped, *(form.tail for form in forms)], wrapped)
+        try:
+            return plain.tree()
+        except NotUnderstood as error:
+            if error.at is None:
+                raise self._somewhere(error.why) from None
+            raise self._stopped(plain, error.at) from None
+
+    def _somewhere(self, why: str) -> SqlError:
+        """Find the expression that DuckDB refuses without a place: too deep, or a chain of comparisons."""
+        arguments = [form.argument for form in self.calls.values() if form.call.argument]
+        items = [item for item in self.items if item.start not in self.calls]
+        spans = [*items, *arguments, *filter(None, [self.where]), *self.keys]
+        text, places = self.words.text, [self._place(span) for span in spans or self.items]
+        guilty = (place for place in places if not is_query(f"SELECT {text[place.start : place.stop]}\n;"))
+        deep = "depth" in why or "nested" in why
+        message = "an expression is nested too deeply" if deep else f"not understood: {why}"
+        return refusal(text, next(guilty, places[0]), message)
+
+    def _stopped(self, plain: PlainSelect, at: int) -> SqlError:
+        """Say what is missing, where all before a word would be a question by itself; else that it is odd."""
+        words, token, before = self.words, self.words.tokens[at], plain.before(at)
+        part = next(name for name, span in reversed(self.parts.items()) if span.start <= at)
+        for name, form in self.calls.items():
+            if name < at < form.span.stop:
+                where, more = f"{form.call.function}(...)", ")) FROM t"
+                missing, inner = f"a comma or ) is missing in {where}", form.argument
+                break
+        else:
+            where = {"SELECT": _ITEMS, "GROUP": _KEYS}.get(part, part)
+            more = " FROM t" if part == "SELECT" else ""
+            missing, inner = ("a comma or FROM is missing" if more else _END), self.parts[part]
+        if token.kind != "end" and at > inner.start and is_query(f"{before} {more}"):
+            return words.refuse(missing, token)
+        if where == "FROM":
+            return words.refuse(_NO_SOURCE, token)
+        return words.refuse(f"this is not understood as an expression in {where}", token)
+
+    def _item(self, span: range, node: Node) -> Item:
+        words, tokens, stop = self.words, self.words.tokens, span.stop
+        alias, alias_place = node["alias"] or None, self._place(span)
+        if alias is not None:
+            last = tokens[stop - 1]
+            if last.kind not in ("word", "name") or last.text != alias or len(span) < 2:
+                raise words.refuse("a name is written behind: ... AS name", tokens[span.start])
+            if not alias.strip():
+                raise words.refuse("an empty name", last)
+            stop -= 2 if tokens[stop - 2].word == "AS" else 1
+            alias_place = last.place
+        form = self.calls.get(span.start)
+        if form is None:
+            value = self._expression(range(span.start, stop))
+            check_tree(words.text, value.place, node, _ITEMS)
+            return Item(value, alias, value.place, alias_place)
+        if form.span.stop < stop:
+            raise self._after_call(form)
+        for argument in node.get("arguments", ()):
+            if form.call.argument is not None:
+                where = f"{form.call.function}(...)"
+                check_tree(words.text, form.call.argument.place, argument["expression"], where)
+        return Item(form.call, alias, self._place(form.span), alias_place)
+
+    def _after_call(self, form: CallForm) -> SqlError:
+        token = self.words.tokens[form.span.stop]
+        if token.word == "OVER":
+            return self.words.refuse("a window function: not private here", token)
+        if token.word == "FILTER":
+            message = "FILTER: write the condition in WHERE, or COUNT(CASE WHEN ... THEN 1 END)"
+            return self.words.refuse(message, token)
+        name = form.call.function
+        return self.words.refuse(
+            f"{name} inside a larger expression: ask for it alone, and compute with the result", token
+        )
+
+    def _source(self, tree: Node) -> tuple[str, str | None]:
+        table, first = tree["from_table"], self.words.tokens[self.parts["FROM"].start]
+        odd = ("sample", "column_name_alias", "at_clause")
+        if table["type"] != "BASE_TABLE" or any(table.get(name) for name in odd) or tree["sample"]:
+            raise self.words.refuse(_NO_SOURCE, first)
+        source = ".".join(table["qualified_name"]["path"])
+        alias = None if first.kind == "text" else source.rsplit(".", 1)[-1]
+        return source, table["alias"] or alias
+
+    def _expression(self, span: range) -> Expression:
+        return Expression(tuple(self.words.tokens[span.start : span.stop]))
+
+    def _place(self, span: range) -> Place:
+        return Place(self.words.tokens[span.start].start, self.words.tokens[span.stop - 1].stop)
+
+    def _missing(self, span: range, where: str) -> SqlError:
+        return self.words.refuse(f"an expression is missing in {where}", self.words.tokens[span.start])

@@ -1,0 +1,111 @@
+"""SQL as trees: DuckDB's own parser reads a text, on a database that has no tables and reaches no files.
+
+A node is a dictionary as `json_serialize_sql` gives it, with its class, its place in the text and its
+children. Nothing here looks at data.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from functools import cache
+from threading import Lock
+from typing import Any
+
+import duckdb
+
+Node = dict[str, Any]
+Slot = tuple[Any, Any]  # a container and the place in it where a child stands
+
+
+class NotSql(Exception):
+    """A text that DuckDB's parser refuses: why, and the byte at which, or -1."""
+
+    def __init__(self, why: str, at: int = -1) -> None:
+        super().__init__(why)
+        self.why, self.at = why, at
+
+
+@cache
+def _judge(process: int) -> tuple[duckdb.DuckDBPyConnection, Lock]:
+    """Return this process's database without tables: it reads texts and binds types, never rows."""
+    connection = duckdb.connect(
+        config={
+            "autoinstall_known_extensions": False,
+            "enable_external_access": False,
+            "memory_limit": "512MB",
+            "python_enable_replacements": False,
+        }
+    )
+    connection.execute("SET threads = 1; SET explain_output = 'all'")
+    return connection, Lock()
+
+
+def ask(sql: str, parameters: Sequence[str] = ()) -> list[tuple[Any, ...]]:
+    """Run a statement that sees no table."""
+    connection, lock = _judge(os.getpid())
+    with lock:
+        try:
+            rows: list[tuple[Any, ...]] = connection.execute(sql, list(parameters)).fetchall()
+        except UnicodeError:  # of DuckDB's own, where it quotes bytes that are no text
+            raise duckdb.InvalidInputException("Error: it holds bytes that are no text") from None
+        return rows
+
+
+def statements(text: str) -> list[Node]:
+    """Return the trees of the queries in a text.
+
+    Raises:
+        NotSql: it is none, with the byte at which the parser stopped.
+        RecursionError: it is nested too deep for Python.
+    """
+    ((answer,),) = ask("SELECT json_serialize_sql(?)", [text])
+    tree = json.loads(answer)
+    if tree.get("error"):
+        raise NotSql(str(tree.get("error_message", "")), int(tree.get("position", -1)))
+    return [statement["node"] for statement in tree["statements"]]
+
+
+@cache
+def aggregates() -> frozenset[str]:
+    """Return the names of DuckDB's aggregates."""
+    rows = ask(
+        "SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE function_type = 'aggregate'"
+    )
+    return frozenset(name for (name,) in rows)
+
+
+def slots(node: Node) -> list[Slot]:
+    """Return where the children of a node stand."""
+    found: list[Slot] = []
+    match node["class"]:
+        case "FUNCTION":
+            found = [(argument, "expression") for argument in node["arguments"]]
+        case "COMPARISON":
+            found = [(node, "left"), (node, "right")]
+        case "CONJUNCTION" | "OPERATOR":
+            found = [(node["children"], i) for i in range(len(node["children"]))]
+        case "CAST":
+            found = [(node, "child")]
+        case "CASE":
+            for check in node["case_checks"]:
+                found += [(check, "when_expr"), (check, "then_expr")]
+            found.append((node, "else_expr"))
+        case "BETWEEN":
+            found = [(node, "input"), (node, "lower"), (node, "upper")]
+    return found
+
+
+def children(node: Node) -> list[Node]:
+    """Return the children of a node, in order."""
+    return [container[place] for container, place in slots(node)]
+
+
+def descendants(node: Node) -> Iterator[Node]:
+    """Yield a node and all below it, each before its children; no recursion, however deep it is."""
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        waiting.extend(reversed(children(one)))

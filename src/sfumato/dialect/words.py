@@ -1,0 +1,203 @@
+"""A SQL text as words, each with its place: as DuckDB's own reader cuts them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from sfumato.errors import SqlError
+
+# BigQuery takes texts of 1 MB, too. DuckDB's trees have hundreds of bytes for a word.
+LONGEST, MOST_WORDS = 1 << 20, 100_000
+DEEPEST = 1000  # as DuckDB's own limit
+_MOST_SIGNS, _MOST_QUERIES = 100, 8
+
+
+class Place(NamedTuple):
+    """Where something stands in the text: offsets of its first character, and after its last."""
+
+    start: int
+    stop: int
+
+
+class Token(NamedTuple):
+    """A word of a text.
+
+    Args:
+        kind: "word", "name" (in quotes), "text", "code" (a text or bits in another form), "number", "sign",
+            or "end", which stands once, behind the last one.
+        text: as written, but for names and texts without their quotes.
+        word: what keywords and signs compare with: a word in capitals, or a sign; else nothing.
+        start, stop: its place.
+    """
+
+    kind: str
+    text: str
+    word: str
+    start: int
+    stop: int
+
+    @property
+    def place(self) -> Place:
+        """Where it stands."""
+        return Place(self.start, self.stop)
+
+
+_SPACE = r"\t\n\v\f\r \u00a0\u2000-\u200b\u202f\u205f\u2060\u3000\ufeff"
+_NAME = rf"[^{_SPACE}!-/:-@\[-^`{{-~0-9][^{_SPACE}!-#%-/:-@\[-^`{{-~]*"
+_WORDS = re.compile(
+    rf"""
+    (?: [{_SPACE}]+ | --[^\n\r]* )*+
+    (?: (?P<word>    (?![eExXbB]'){_NAME} )
+      | (?P<number>  (?:[0-9]+(?:_[0-9]+)*(?:\.(?:[0-9]+(?:_[0-9]+)*)?)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)? )
+      | (?P<comment> /\* )
+      | (?P<text>    '[^']*+(?:''[^']*+)*+' )
+      | (?P<code>    [eE]'(?:[^'\\]++|\\.|'')*+' | [xXbB]'[^']*' | (?P<tag>\$(?:[^\W\d]\w*)?\$).*?(?P=tag) )
+      | (?P<name>    "[^"]*+(?:""[^"]*+)*+" | `[^`]*+(?:``[^`]*+)*+` )
+      | (?P<open>    [eExXbB]?' | ["`] | \$(?:[^\W\d]\w*)?\$ )
+      | (?P<sign>    => | . )
+      | \Z
+    )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_COMMENT = re.compile(r"/\*|\*/")
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+_CLOSERS = tuple(_CLOSING.values())
+
+
+def tokenize(text: str) -> list[Token]:
+    """Return the words of a text, and "end".
+
+    Raises:
+        SqlError: a quote or comment does not end; or the text is too long, or nested too deep, for DuckDB.
+
+    >>> [(token.kind, token.text) for token in tokenize("SUM(`my x`, bounds => 'a''b') -- rest")][:5]
+    [('word', 'SUM'), ('sign', '('), ('name', 'my x'), ('sign', ','), ('word', 'bounds')]
+    """
+    if len(text) > LONGEST:
+        raise SqlError(f"the question is longer than {LONGEST} characters")
+    if bad := re.search("[\0\ud800-\udfff]", text):
+        raise refusal(text, Place(*bad.span()), "a character that is none: NUL, or half of a pair")
+    tokens = list(islice(scan(text), MOST_WORDS + 1))
+    if len(tokens) > MOST_WORDS:
+        raise refusal(text, tokens[-1].place, f"the question has more than {MOST_WORDS} words")
+    if deep := hostile(tokens):
+        raise refusal(text, deep.place, "an expression is nested too deeply")
+    end = tokens[-1].stop if tokens else 0
+    return [*tokens, Token("end", "", "", end, end + 1)]
+
+
+def scan(text: str) -> Iterator[Token]:
+    """Yield the words of a text.
+
+    Raises:
+        SqlError: a quote or comment does not end.
+    """
+    at = 0
+    while at < len(text):
+        for found in _WORDS.finditer(text, at):
+            kind, at = found.lastgroup, found.end()
+            if kind is None:
+                continue
+            start = found.start(kind)
+            if kind == "comment":  # which may hold others, and so is no word of a regular language
+                at = _end_of_comment(text, start)
+                break
+            if kind == "open":
+                raise refusal(text, Place(start, start + 1), "a quote or comment is opened and does not end")
+            yield _token(kind, text[start:at], start, at)
+
+
+def hostile(tokens: Iterable[Token]) -> Token | None:
+    """Return the word at which a text is nested so deep that DuckDB's parser would take long to refuse it.
+
+    Its time grows with the square of the depth of brackets and of signs before signs, and its memory with
+    that of queries that begin with WITH.
+    """
+    depth = signs = queries = 0
+    before = ""
+    for token in tokens:
+        word = token.word
+        depth = max(0, depth + (word in _CLOSING) - (word in _CLOSERS))
+        signs = signs + 1 if word in ("+", "-") else 0
+        queries += word == "WITH" and before == "("
+        if depth > DEEPEST or signs > _MOST_SIGNS or queries > _MOST_QUERIES:
+            return token
+        before = word
+    return None
+
+
+def _token(kind: str, written: str, start: int, stop: int) -> Token:
+    if kind == "word":
+        return Token(kind, written, written.upper(), start, stop)
+    if kind == "sign":
+        return Token(kind, written, written, start, stop)
+    if kind in ("name", "text"):
+        quote = written[0]
+        return Token(kind, written[1:-1].replace(quote * 2, quote), "", start, stop)
+    return Token(kind, written, "", start, stop)
+
+
+def _end_of_comment(text: str, start: int) -> int:
+    depth, at = 0, start
+    while found := _COMMENT.search(text, at):
+        depth, at = depth + (1 if found[0] == "/*" else -1), found.end()
+        if not depth:
+            return at
+    raise refusal(text, Place(len(text), len(text) + 1), "a quote or comment is opened and does not end")
+
+
+def brackets(text: str, tokens: Sequence[Token]) -> dict[int, int]:
+    """Return which word closes each bracket: their indices.
+
+    Raises:
+        SqlError: one is not closed, or closes nothing.
+    """
+    closing: dict[int, int] = {}
+    opened: list[int] = []
+    for i, token in enumerate(tokens):
+        if token.word in _CLOSING:
+            opened.append(i)
+        elif token.word in _CLOSERS:
+            if not opened:
+                raise refusal(text, token.place, f"this {token.word} closes nothing")
+            if _CLOSING[tokens[opened[-1]].word] != token.word:
+                break
+            closing[opened.pop()] = i
+    if opened:
+        token = tokens[opened[-1]]
+        raise refusal(text, token.place, f"a {_CLOSING[token.word]} is missing: this is never closed")
+    return closing
+
+
+def refusal(text: str, place: Place, message: str) -> SqlError:
+    """Make an error that shows the line and marks the place.
+
+    Args:
+        text: the whole SQL text.
+        place: what to mark.
+        message: what is wrong and what to write instead.
+
+    >>> print(refusal("SELECT x\\nFROM t", Place(14, 15), "t is not known"))
+    t is not known
+    line 2, column 6:
+        FROM t
+             ^
+    """
+    start = min(place.start, len(text))
+    first = max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1
+    ends = [i for i in (text.find("\n", start), text.find("\r", start)) if i >= 0]
+    last = min(ends, default=len(text))
+    number = len(re.findall(r"\r\n|\r|\n", text[:first])) + 1
+    left = max(first, start - 60)
+    right = min(last, max(left + 100, start + 40))
+    shown = "".join(c if c.isprintable() else " " for c in text[left:right])
+    before, after = ("..." if left > first else ""), ("..." if right < last else "")
+    marks = "^" * max(1, min(place.stop, right) - start)
+    pad = " " * (len(before) + start - left)
+    return SqlError(
+        f"{message}\nline {number}, column {start - first + 1}:\n    {before}{shown}{after}\n    {pad}{marks}"
+    )

@@ -1,0 +1,20 @@
+"""The names from which a release may choose, once for Python, SQL and the command."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from typing import Literal, get_args
+
+# A budget as a checker of types knows it: numbers. Text such as "1/3" is taken, too, as SQL gives it.
+Amount = int | float | Fraction | Decimal
+NoiseName = Literal["laplace", "gaussian"]
+Bounded = Literal["unit", "row"]
+SelectionName = Literal["truncated_geometric", "laplace", "gaussian"]
+NoiseChoice = Literal["auto", NoiseName]
+SelectionChoice = Literal["auto", SelectionName]
+
+NOISES: tuple[NoiseName, ...] = get_args(NoiseName)
+SELECTIONS: tuple[SelectionName, ...] = get_args(SelectionName)
+NOISE_CHOICES: tuple[NoiseChoice, ...] = get_args(NoiseChoice)
+SELECTION_CHOICES: tuple[SelectionChoice, ...] = get_args(SelectionChoice)

@@ -1,0 +1,29 @@
+"""Mistakes that a checker of types sees: each line that is marked has one, and no other line."""
+
+import pyarrow as pa
+
+import sfumato as sf
+
+
+def analysis() -> None:
+    people = sf.scan("visits.parquet", privacy_unit="id").group_by("year").bound(groups=3, rows=1)
+    question = people.agg(n=sf.count(), total=sf.sum("visits", lower=0, upper=30, per="unit"))
+    release = question.release(epsilon=1, delta=1e-6, noise="gaussian")
+    table: pa.Table = release.to_arrow()
+    spent: tuple[float, float] = release.spent
+    text: str = str(question.plan(epsilon=1, delta=1e-6).explain())
+
+    question.release(epsilon=1, delta=1e-6, noise="gaussain")  # mistake
+    question.release(epsilon="one", delta=1e-6)  # mistake
+    question.plan(epsilon=1, delta=1e-6, group_selection="geometric")  # mistake
+    sf.sum("visits", lower=0, upper=30, per="person")  # mistake
+    sf.mean("visits", 0, 30)  # mistake
+    question.plan(epsilon=1, delta=1e-6).explain().to_tekst()  # mistake
+    question.plan(epsilon=1, delta=1e-6).explian()  # mistake
+    release.to_arow()  # mistake
+    release.errors(confidence="high")  # mistake
+    people.bound(group=3)  # mistake
+    people.filter(30)  # mistake
+    sf.scan("visits.parquet")  # mistake
+    wrong: int = release.spent  # mistake
+    sf.sql("SELECT 1").to_arow()  # mistake
