@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import mmap
+import os
 import threading
 import uuid
 
@@ -306,6 +307,28 @@ def test_the_databases_of_a_machine_are_within_half_of_its_memory():
             assert 1 <= at_once <= cores
             assert at_once == 1 or cores * at_once * each <= memory / 2
             assert each <= memory / 2
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_fork_in_the_middle_of_a_stage_ends(stops, fork):
+    """While DuckDB reads what comes in. To close its connection in the child, whatever it did then, never ended."""
+    schema = pa.schema([("id", pa.int64()), ("place", pa.int64())])
+    table = sf.scan(schema, privacy_unit="id").group_by("place").bound(groups=1, rows=1)
+    stages = Release(table.agg(n=sf.count()), epsilon=1, delta=1e-6, shards=2)._work.stages
+    parent = os.getpid()
+
+    def arriving(forks):
+        for place in range(4):
+            if forks and place == 2:
+                fork.here()
+            if stops and os.getpid() != parent:
+                raise ValueError
+            yield pa.record_batch([pa.array(range(5000)), pa.array([place] * 5000)], schema=schema)
+
+    parts: list = []
+    told = fork.told(lambda: parts.extend(stages.partials(arriving(True))), EngineError)
+    assert told == ("refused" if stops else "went on", "went on")
+    assert parts == [*stages.partials(arriving(False))]
 
 
 def test_stages_in_threads_spill_and_do_not_fail(two_at_once, monkeypatch):
