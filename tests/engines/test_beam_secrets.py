@@ -130,6 +130,7 @@ def test_who_may_not_read_the_secret_gives_its_fingerprint(kept, monkeypatch):
         ("ab" * 32, "not 32 secret random bytes"),
         (b"the quick brown fox jumps over the lazy dog".hex(), "a text, .* can be guessed"),
         (SECRET.hex().encode().hex(), "a text, .* can be guessed"),
+        ("Grüße aus dem schönen Städtchen Köln".encode().hex(), "a text, .* can be guessed"),
         (bytes(range(128, 192)).hex(), "what is counted up, can be guessed"),
     ],
 )
@@ -211,8 +212,33 @@ def test_a_function_that_fails_or_gives_something_else_is_refused_without_its_wo
     assert SECRET.hex() not in str(caught.value)
     with pytest.raises(QueryError, match="not 32 secret random bytes"):
         Release(question(), epsilon=1, secret=CallableSecret(SECRET.hex))
-    with pytest.raises(QueryError, match="function is 5"):
-        CallableSecret(5)
+
+
+@pytest.mark.parametrize("error", [SystemExit, type("Panic", (BaseException,), {})])
+def test_a_function_that_leaves_is_refused_without_its_words(error):
+    """Clients of key services leave by `sys.exit`, or by a panic, with what the service said."""
+
+    def leave():
+        raise error(SECRET.hex())
+
+    with pytest.raises(QueryError, match=f"it raised {error.__name__}") as caught:
+        Release(question(), epsilon=1, secret=CallableSecret(leave))
+    assert not any(SECRET.hex() in str(behind_it) for behind_it in behind(caught.value))
+
+
+@pytest.mark.parametrize("kind", [EnvironmentSecret, FileSecret, CallableSecret])
+@pytest.mark.parametrize("given", [SECRET, SECRET.hex(), SECRET.hex() + "\n", None, 5])
+def test_a_secret_in_the_place_of_its_place_is_not_quoted(kind, given):
+    """`EnvironmentSecret(os.environ["NAME"])`: it was quoted, and staged where a fingerprint was given."""
+    with pytest.raises(QueryError, match="must be the") as caught:
+        kind(given, fingerprint="ab" * 32)
+    assert SECRET.hex() not in str(caught.value) and repr(SECRET) not in str(caught.value)
+
+
+def test_a_fingerprint_that_is_none_is_refused_where_nothing_else_tells():
+    for mark in ("", "ab" * 31, "AB" * 32, "no digits"):
+        with pytest.raises(QueryError, match=r"is not what EnvironmentSecret\(...\).taken\(\) tells"):
+            Release(question(), epsilon=1, secret=EnvironmentSecret("NOWHERE", fingerprint=mark))
 
 
 def behind(error) -> list:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
+from sfumato.engines.spark import engine as engine_module
 from sfumato.engines.spark.engine import SparkEngine
 from sfumato.engines.work import Work
 from sfumato.errors import EngineError, ParameterError
@@ -138,6 +140,76 @@ def test_a_release_runs_no_second_time(spark, frame_of, tmp_path):
     frame.write.parquet(str(tmp_path / "out"))
     assert by_group(spark.read.parquet(str(tmp_path / "out"))) == seen
     assert reads.value == 400
+
+
+# Rows that change while the job runs, and a part of it that is lost then.
+COMPARING = (
+    "spark.sql.shuffle.orderIndependentChecksum.enabled",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch",
+)
+
+
+@dataclass(frozen=True)
+class Losing(Work):
+    """Half-way through the groups, all totals of step 2 are lost; where `place` is writable the rows change."""
+
+    place: str = ""
+
+    def noisy(self, shard, payloads):
+        parts = list(payloads)
+        if len(os.listdir(self.place)) == 6:
+            Path(self.place, "changed").touch()
+            blocks = Path(os.environ["SPARK_LOCAL_DIRS"].split(",")[0])
+            shuffles: dict[int, list[Path]] = {}
+            for file in blocks.glob("**/shuffle_*"):
+                shuffles.setdefault(int(file.name.split("_")[1]), []).append(file)
+            for file in shuffles[max(shuffles)]:
+                file.unlink()
+        yield from Work.noisy(self, shard, parts)
+        Path(self.place, str(shard)).touch()
+
+
+@pytest.mark.parametrize("compared", [True, False])
+@pytest.mark.parametrize("changes", [True, False])
+def test_a_unit_counts_once_though_its_rows_change_while_the_job_runs(
+    spark, settings, frame_of, tmp_path, monkeypatch, changes, compared
+):
+    """Each moves to another group. Without Spark's comparison, which is asked for, they are in both."""
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import this file
+    given, marker = SparkEngine.work, str(tmp_path / "changed") if changes else ""
+
+    def moving(batches):
+        for batch in batches:
+            groups = pc.add(batch["g"], 20 * os.path.exists(marker))
+            yield pa.RecordBatch.from_arrays([batch["id"], groups], schema=batch.schema)
+
+    def work(self, plan, confidence=None):
+        made = given(self, plan, confidence)
+        return Losing(made.stages, made.noising, place=str(tmp_path))
+
+    monkeypatch.setattr(SparkEngine, "work", work)
+    if not compared:
+        monkeypatch.setattr(engine_module, "_check_comparing", lambda session: None)
+    settings({"spark.sfumato.shards": 12} | dict.fromkeys(COMPARING, compared))
+    rows = frame_of(pa.table({"id": range(1000), "g": [i % 20 for i in range(1000)]}))
+    asked = sf.scan(rows.mapInArrow(moving, rows.schema), privacy_unit="id")
+    asked = asked.group_by("g", keys=list(range(40))).bound(groups=1, rows=1).agg(n=sf.count())
+    if changes and compared:
+        with pytest.raises(EngineError, match="Spark's job failed"):
+            asked.release(epsilon=1000)
+        return
+    counted = sum(by_group(asked.release(epsilon=1000)).values())
+    assert (counted == 1000) is not changes and os.path.exists(tmp_path / "changed")
+
+
+@pytest.mark.parametrize("name", COMPARING)
+def test_a_session_that_does_not_notice_is_refused(spark, settings, frame_of, name):
+    asked = question(frame_of(ROWS))
+    settings({name: "False"})
+    with pytest.raises(EngineError, match=f"{name} set to false"):
+        asked.release(**BUDGET)
 
 
 # The form of what is released.

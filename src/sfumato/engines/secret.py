@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hmac
 import os
+import re
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -17,12 +18,13 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Self
 
-from sfumato.errors import EngineError, ParameterError, QueryError
+from sfumato.errors import EngineError, QueryError
 
 BYTES = 32
 # Of 32 random bytes, or of their 31 steps, fewer than 13 are different with a chance below 10^-20, and
-# all are ASCII with one of 2^-32.
+# they are UTF-8 with one of about 10^-8.
 _DIFFERENT = 13
+_FINGERPRINT = re.compile("[0-9a-f]{64}")
 # By fingerprint: a key service is asked once by each process.
 _found: dict[str, bytes] = {}
 
@@ -67,6 +69,10 @@ class Secret(ABC):
                 raise QueryError(
                     f"{error}. Where this program may not read the secret, give fingerprint=..., which "
                     f"{type(self).__name__}(...).taken() tells where it can be read"
+                ) from None
+            if not _FINGERPRINT.fullmatch(str(self.fingerprint)):
+                raise QueryError(
+                    f"{self.place}: fingerprint=... is not what {type(self).__name__}(...).taken() tells"
                 ) from None
             return self
         if self.fingerprint not in (None, mark):
@@ -129,6 +135,9 @@ class EnvironmentSecret(Secret):
 
     name: str
 
+    def __post_init__(self) -> None:
+        _check_place("name", self.name, str)
+
     def read(self) -> bytes:
         """Return what the variable holds."""
         text = os.environ.get(self.name)
@@ -152,6 +161,9 @@ class FileSecret(Secret):
     """
 
     path: str | os.PathLike[str]
+
+    def __post_init__(self) -> None:
+        _check_place("path", self.path, (str, os.PathLike))
 
     def read(self) -> bytes:
         """Return what the file holds."""
@@ -195,13 +207,15 @@ class CallableSecret(Secret):
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise ParameterError("function", self.function, "a function without arguments")
+            raise _no_place("function", self.function, "function without arguments that fetches the secret")
 
     def read(self) -> bytes:
         """Call the function."""
         try:
             return self.function()
-        except Exception as error:
+        except KeyboardInterrupt:  # of whoever sits before it
+            raise
+        except BaseException as error:  # clients of key services leave by sys.exit, or by a panic
             raised = type(error).__name__
         # Out of its reach, as its text, which may be the secret, would stay behind ours.
         raise EngineError(f"{self.place}: it raised {raised}")
@@ -233,6 +247,19 @@ def _opened(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
+def _check_place(argument: str, given: object, kinds: type | tuple[type, ...]) -> None:
+    """Refuse what is no place of a secret; it is not quoted, as it may be the secret itself."""
+    asked = f"{argument} of what holds the secret"
+    if not isinstance(given, kinds):
+        raise _no_place(argument, given, asked)
+    if len(_digits(os.fsdecode(os.fspath(given))) or b"") >= BYTES:  # type: ignore[call-overload]
+        raise QueryError(f"{argument} seems to be a secret itself, but must be the {asked}")
+
+
+def _no_place(argument: str, given: object, asked: str) -> QueryError:
+    return QueryError(f"{argument} is a {type(given).__name__}, but must be the {asked}")
+
+
 def _mark(secret: bytes) -> str:
     return hmac.digest(secret, b"sfumato fingerprint", "sha256").hex()
 
@@ -240,12 +267,27 @@ def _mark(secret: bytes) -> str:
 def _guessable(secret: bytes) -> bool:
     """Whether bytes are seen to be not random: a text, a pattern. A hash of a password is not seen."""
     steps = {(b - a) % 256 for a, b in pairwise(secret)}
-    return secret.isascii() or min(len(set(secret)), len(steps)) < _DIFFERENT
+    return _is_text(secret) or min(len(set(secret)), len(steps)) < _DIFFERENT
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _unhexed(text: str, place: str) -> bytes:
+    found = _digits(text)
+    if found is None:
+        raise EngineError(f"{place}: what is there is not hexadecimal digits")
+    return found
+
+
+def _digits(text: str) -> bytes | None:
+    """Return what hexadecimal digits stand for; an error that quoted them would stay behind another."""
     try:
         return bytes.fromhex(text)
     except ValueError:
-        pass
-    raise EngineError(f"{place}: what is there is not hexadecimal digits")
+        return None

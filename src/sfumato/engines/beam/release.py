@@ -26,8 +26,9 @@ from sfumato.errors import QueryError
 from sfumato.query.explanation import Explanation
 from sfumato.query.plan import Plan
 
-# Rows wait as Python objects, then as Arrow columns, before DuckDB sums them.
-BATCH_ROWS, WAITING_BYTES = 1 << 16, 1 << 25
+# Rows wait as they came, for they may be long; then what they have in the columns that are used, as Python
+# objects; then as Arrow columns, before DuckDB sums them.
+READ_ROWS, BATCH_ROWS, WAITING_BYTES = 1 << 6, 1 << 16, 1 << 25
 # Parts of a shard are added up when so much came since the last time.
 JOIN_BYTES, JOIN_PARTS = 1 << 25, 1 << 10
 # Before a shuffle less is worth it.
@@ -130,20 +131,24 @@ class SumRows(beam.DoFn):  # type: ignore[misc]
     def start_bundle(self) -> None:
         """Begin with nothing."""
         self._rows: list[Any] = []
+        self._values: list[list[Any]] = self._columns.values(())
         self._batches: list[pa.RecordBatch] = []
-        self._waiting = 0
+        self._bytes = self._waiting = 0
 
     def process(self, element: Any) -> Iterator[Part]:
         """Take a row, or a batch of them."""
         if isinstance(element, (pa.RecordBatch, pa.Table)):
             yield from self._added(self._columns.of_arrow(element))
-        else:
-            self._rows.append(element)
-            if len(self._rows) >= BATCH_ROWS:
+            return
+        self._rows.append(element)
+        if len(self._rows) >= READ_ROWS:
+            self._read()
+            if len(self._values[0]) >= BATCH_ROWS or self._bytes > WAITING_BYTES:
                 yield from self._gathered()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """Sum what is left."""
+        self._read()
         for part in [*self._gathered(), *self._summed()]:
             yield GlobalWindows.windowed_value_at_end_of_window(part)
 
@@ -151,9 +156,16 @@ class SumRows(beam.DoFn):  # type: ignore[misc]
         """Return the type of parts."""
         return Part
 
+    def _read(self) -> None:
+        """Keep of the rows that came what is used."""
+        values, self._rows = self._columns.values(self._rows), []
+        self._bytes += self._columns.most_bytes(values)
+        for column, more in zip(self._values, values, strict=True):
+            column.extend(more)
+
     def _gathered(self) -> Iterator[Part]:
-        rows, self._rows = self._rows, []
-        yield from self._added(self._columns.of_rows(rows) if rows else ())
+        values, self._values, self._bytes = self._values, self._columns.values(()), 0
+        yield from self._added(self._columns.of_values(values) if values[0] else ())
 
     def _added(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
         for batch in batches:

@@ -47,15 +47,26 @@ class Columns:
 
     schema: pa.Schema
 
-    def of_rows(self, rows: Sequence[Any]) -> Iterator[pa.RecordBatch]:
-        """Yield dictionaries, named tuples or Beam rows in batches; what is none of them has no values."""
-        given = [_values(rows, field.name) for field in self.schema]
-        if len(rows) > 1 and any(_long(v, f.type) for v, f in zip(given, self.schema, strict=True)):
-            half = len(rows) // 2
-            yield from self.of_rows(rows[:half])
-            yield from self.of_rows(rows[half:])
+    def values(self, rows: Sequence[Any]) -> list[list[Any]]:
+        """Return what dictionaries, named tuples or Beam rows have in each column; others have nothing."""
+        return [_values(rows, field.name) for field in self.schema]
+
+    def most_bytes(self, values: Sequence[Sequence[Any]]) -> int:
+        """Return how many bytes, at most, the texts of one of some columns are."""
+        return 4 * max(_total(v, f.type) for v, f in zip(values, self.schema, strict=True))
+
+    def of_values(self, values: Sequence[Sequence[Any]]) -> Iterator[pa.RecordBatch]:
+        """Yield columns of values in batches."""
+        if len(values[0]) > 1 and self.most_bytes(values) > COLUMN_BYTES:
+            half = len(values[0]) // 2
+            yield from self.of_values([column[:half] for column in values])
+            yield from self.of_values([column[half:] for column in values])
         else:
-            yield self._batch([plain.column(v, f.type) for v, f in zip(given, self.schema, strict=True)])
+            yield self._batch([plain.column(v, f.type) for v, f in zip(values, self.schema, strict=True)])
+
+    def of_rows(self, rows: Sequence[Any]) -> Iterator[pa.RecordBatch]:
+        """Yield rows in batches."""
+        yield from self.of_values(self.values(rows))
 
     def of_arrow(self, arriving: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
         """Yield the declared columns of a batch or table; columns are found by name."""
@@ -136,11 +147,13 @@ def _extended(field: pa.Field) -> bool:
     return named or isinstance(kind, pa.BaseExtensionType) or any(map(_extended, inner))
 
 
-def _long(values: list[Any], kind: pa.DataType) -> bool:
-    """Whether values are perhaps more than a column of a batch may be."""
+def _total(values: Sequence[Any], kind: pa.DataType) -> int:
+    """Return how many characters or bytes there are in values of a type that has no bound of its own."""
     if not (_is_text(kind) or _is_bytes(kind) or kind.num_fields):
-        return False
-    return sum(_length(value) for value in values) > COLUMN_BYTES // 4
+        return 0
+    if {str, bytes, type(None)}.issuperset(map(type, values)):
+        return sum(map(len, filter(None, values)))
+    return sum(map(_length, values))
 
 
 def _length(value: Any) -> int:

@@ -34,8 +34,13 @@ def opened(zone: str) -> Iterator[duckdb.DuckDBPyConnection]:
         zone: in which times with a zone are read.
     """
     spill.ready()
-    with _databases(process()).one(zone) as database, database.cursor() as connection:
-        yield spill.keep(connection)
+    here = process()
+    with _databases(here).one(zone) as database:
+        connection = spill.keep(database.cursor())
+        try:
+            yield connection
+        finally:
+            _close(connection, here)
 
 
 def stages_at_once(memory: int, cores: int) -> int:
@@ -69,7 +74,7 @@ class _Databases:
     @contextmanager
     def one(self, zone: str) -> Iterator[duckdb.DuckDBPyConnection]:
         """Wait for a turn, but not where this thread has one, which would never end."""
-        thread = threading.get_ident()
+        here, thread = process(), threading.get_ident()
         waits = not self.threads[thread]
         if waits:
             self.turns.acquire()
@@ -83,16 +88,17 @@ class _Databases:
             yield mine[1]
         except BaseException:
             if mine is not None:  # which may not be fit for the next stage
-                mine[1].close()
+                _close(mine[1], here)
                 mine = None
             raise
         finally:
-            with self.lock:
-                self.threads[thread] -= 1
-                if mine is not None:
-                    self.free.append(mine)
-            if waits:
-                self.turns.release()
+            if process() == here:
+                with self.lock:
+                    self.threads[thread] -= 1
+                    if mine is not None:
+                        self.free.append(mine)
+                if waits:
+                    self.turns.release()
 
     def _new(self, zone: str) -> tuple[str, duckdb.DuckDBPyConnection]:
         database = connect(zone)
@@ -108,6 +114,12 @@ def _databases(of: tuple[int, int]) -> _Databases:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = _memory()
     return _Databases(memory, threading.Semaphore(stages_at_once(memory, cores)))
+
+
+def _close(connection: duckdb.DuckDBPyConnection, made_in: tuple[int, int]) -> None:
+    """Close a connection; not in a child forked meanwhile, which would wait for threads that it has not."""
+    if process() == made_in:
+        connection.close()
 
 
 def _memory() -> int:

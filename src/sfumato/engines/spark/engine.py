@@ -35,6 +35,11 @@ SHARD_BYTES = 32 << 20
 SHARDS, GROUP_SHARDS = "spark.sfumato.shards", 16
 # The first whose shuffle takes a shard's number for the partition's, and whose Arrow types name a time zone.
 _OLDEST = "4.2"
+# Where a part is computed again, Spark compares it with what came of it before, unless it is told not to.
+_COMPARING = (
+    "spark.sql.shuffle.orderIndependentChecksum.enabled",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch",
+)
 # What Spark sets on the thread that runs a function of foreachBatch.
 _MICRO_BATCH = "streaming.sql.batchId"
 
@@ -67,11 +72,12 @@ class SparkEngine(DistributedEngine):
             confidence: also give error bars, in columns named `<output>_error`.
             unsafe_words: refused here; the noise of a batch follows from a secret of the release.
         Raises:
-            EngineError: this is a micro-batch of a stream, its session has ended, or Spark's job failed; in
-                words of ours alone, as those of Spark quote rows.
+            EngineError: this is a micro-batch of a stream, its session has ended or does not notice rows that
+                change, or Spark's job failed; in words of ours alone, as those of Spark quote rows.
         """
         self._refuse(unsafe_words)
         _check_session(self._frame)
+        _check_comparing(self._frame.sparkSession)
         return pinned(self.released(self.work(plan, confidence)))
 
     def work(self, plan: Plan, confidence: float | None = None) -> Work:
@@ -164,6 +170,16 @@ def _check_session(frame: DataFrame) -> None:
             "scan: inside foreachBatch, each micro-batch would be a release of its own, whose units come "
             "again in the next, and one that is tried again would be released twice. Append the batches to a "
             "table there, and release from the table outside the stream, as often as the budget allows"
+        )
+
+
+def _check_comparing(session: SparkSession) -> None:
+    """Refuse a session in which a unit may count once by its rows of before, and again by those of after."""
+    off = [name for name in _COMPARING if str(session.conf.get(name, None)).lower() == "false"]
+    if off:
+        raise EngineError(
+            f"release: with {' and '.join(off)} set to false, Spark does not see that rows changed where it "
+            "computes a lost part again, and a unit may count twice; set it to true"
         )
 
 
