@@ -54,6 +54,15 @@ class TestOutput:
             assert float(shown) == pytest.approx(row["mean_visits"], abs=0.51 * 10**-decimals)
             assert row["mean_visits_error"] > 0
 
+    def test_links_of_the_names_are_replaced_wherever_they_lead(self, visits, run):
+        """Also to another output, or in a circle."""
+        Path("a.csv").symlink_to("b.csv")
+        Path("circle.csv").symlink_to("circle.csv")
+        done = run("sql", COUNT, "-oa.csv", "-ob.csv", "-ocircle.csv")
+        assert done.exit_code == 0, done.output
+        assert len({Path(name).read_bytes() for name in ("a.csv", "b.csv", "circle.csv")}) == 1
+        assert not Path("a.csv").is_symlink()
+
     def test_noise_is_drawn_once(self, visits, run, monkeypatch):
         draws = []
         draw = Release._draw
