@@ -228,6 +228,15 @@ class TestErrors:
         assert done.exit_code == 1
         assert "1984" in done.stdout and "out.csv: No space left" in done.stderr
 
+    def test_an_answer_that_cannot_be_printed_does_not_cost_the_file(self, visits, run, monkeypatch):
+        def gone(*_, **__):
+            raise BrokenPipeError(32, "Broken pipe")
+
+        monkeypatch.setattr("sfumato.cli.table.print_table", gone)
+        done = run("sql", COUNT, "-o", "out.csv")
+        assert done.exit_code == 1
+        assert "Broken pipe" in done.stderr and "1984" in Path("out.csv").read_text()
+
     def test_a_key_that_no_format_holds_is_refused_beforehand(self, visits, run):
         done = run("sql", question("[year] AS k, COUNT(*) AS n"), "-o", "out.csv")
         assert done.exit_code == 2
