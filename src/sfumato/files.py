@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatch
 from glob import escape, glob, has_magic
 from pathlib import Path
@@ -34,13 +34,16 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path, check: Callable[[], object] = lambda: None) -> Iterator[BinaryIO]:
     """Give a file to write to, which takes the path's place when the block ends well, and else is gone.
 
     It is a new file beside the path, under a name that nobody can have foreseen; where there is a link of
     the path's name it replaces the link. Its mode is what the process gives to new files. A child that is
     forked within the block, by a handler of a signal perhaps, neither adds to the file nor takes it away.
 
+    Args:
+        path: whose place it takes.
+        check: refuses, by what it raises, once more before that: what has the name may be another file now.
     Raises:
         RefusalError: the block ends in such a child.
     """
@@ -52,6 +55,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             _check_same(path, began_in)
+            check()
             part.replace(path)
         finally:
             _written.discard(file)
@@ -64,25 +68,51 @@ def _check_same(path: Path, began_in: tuple[int, int]) -> None:
         raise RefusalError(f"{path} is written by the process that began to")
 
 
-def checked_place(path: Path, name: str) -> Path:
+def checked_place(path: object, name: str, endings: Sequence[str]) -> Path:
     """Return where a file can be written, wherever the process goes to meanwhile.
 
     Args:
         path: to be written.
         name: the parameter that the path came by.
+        endings: of names, one for each format that there is.
     Raises:
-        ParameterError: there is no such folder; or there is a folder, a pipe or a device of the name.
+        ParameterError: it is no path, ends otherwise, or is in no folder; or there is a folder, a pipe or a
+            device of the name.
         OSError: no file can have the name.
     """
-    if not path.parent.is_dir():
-        raise ParameterError(name, str(path), "in a folder that exists")
-    if path.is_dir():
-        raise ParameterError(name, str(path), "the name of a file, not of a folder")
-    with suppress(FileNotFoundError):
-        found = path.lstat().st_mode
-        if not stat.S_ISREG(found) and not stat.S_ISLNK(found):
-            raise ParameterError(name, str(path), "the name of a plain file: what is there would be replaced")
-    return path.absolute()
+    if not isinstance(path, (str, os.PathLike)):
+        raise ParameterError(name, path, "a path")
+    place = Path(path)
+    if place.suffix.lower() not in endings:
+        named = f"{', '.join(endings[:-1])} or {endings[-1]}"
+        raise ParameterError(name, str(place), f"a name that ends in {named}")
+    if not place.parent.is_dir():
+        raise ParameterError(name, str(place), "in a folder that exists")
+    if place.is_dir():
+        raise ParameterError(name, str(place), "the name of a file, not of a folder")
+    if _taken(place, name):
+        raise ParameterError(name, str(place), "the name of a plain file: what is there would be replaced")
+    return place.absolute()
+
+
+def _taken(place: Path, name: str) -> bool:
+    """Whether something has the name that is neither a file nor a link, which would be replaced."""
+    try:
+        found = place.lstat().st_mode
+    except FileNotFoundError:
+        return False
+    except ValueError:  # of a NUL, or half a surrogate pair
+        found = None
+    if found is None:
+        raise ParameterError(name, str(place), "a name that a file can have")
+    return not stat.S_ISREG(found) and not stat.S_ISLNK(found)
+
+
+def whole_place(path: str | Path) -> str:
+    """Return where a file is written, the same however its folder is reached."""
+    # The folder alone: what is beyond a link of the path's own name is not written.
+    folder, name = os.path.split(os.path.abspath(path))
+    return os.path.join(os.path.realpath(folder), name)
 
 
 def whole_source(path: str) -> str:
@@ -122,7 +152,7 @@ def _same(path: Path, file: str) -> bool:
     try:
         return path.samefile(file)
     except OSError:  # one of them is not there yet
-        return _whole(path) == _whole(file)
+        return whole_place(path) == whole_place(file)
 
 
 def _fits(path: Path, pattern: str) -> bool:
@@ -135,9 +165,3 @@ def _fits(path: Path, pattern: str) -> bool:
 
 def _matching(pattern: str) -> list[str]:
     return glob(pattern, recursive=True, include_hidden=True) if has_magic(pattern) else []
-
-
-def _whole(path: str | Path) -> str:
-    # The folder alone: what is beyond a link of the path's own name is not written.
-    folder, name = os.path.split(os.path.abspath(path))
-    return os.path.join(os.path.realpath(folder), name)

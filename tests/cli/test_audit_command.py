@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -97,6 +98,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "broken_mechanisms.py").write_text("x = 1\nimport surely_not_installed\n")
     (tmp_path / "leaving_mechanisms.py").write_text("raise SystemExit(3)\n")
     (tmp_path / "folder.html").mkdir()
+    os.mkfifo(tmp_path / "pipe.html")
     yield tmp_path
     for name in ("audited_mechanisms", "broken_mechanisms", "leaving_mechanisms"):
         sys.modules.pop(name, None)
@@ -245,7 +247,8 @@ MISTAKES = {
         ("audited_mechanisms:odd.gone", "--epsilon", "1"),
         "audited_mechanisms:odd.gone cannot be read: OSError: no server",
     ),
-    "a folder for a file": ((*HALF, "--output", "folder.html"), "'folder.html' is a folder"),
+    "a pipe for a file": ((*HALF, "--output", "pipe.html"), "the name of a plain file"),
+    "a folder for a file": ((*HALF, "--output", "folder.html"), "not of a folder"),
     "not callable": (("audited_mechanisms:steps", "--epsilon", "1"), "of type int, which cannot be called"),
     "a module within": (("broken_mechanisms:f", "--epsilon", "1"), "broken_mechanisms.py, line 2"),
     "a script": (("leaving_mechanisms:f", "--epsilon", "1"), "SystemExit: 3"),
@@ -256,7 +259,7 @@ MISTAKES = {
     "no pairs": ((*HALF, "--pairs", "audited_mechanisms:datasets"), "a pair (dataset, neighbour)"),
     "a list that fails": ((*HALF, "--data", "audited_mechanisms:failing"), "failing() failed: OSError: gone"),
     "ending": ((*HALF, "--output", "report.pdf"), "ends in .html, .json or .txt"),
-    "folder": ((*HALF, "--output", "nowhere/report.html"), "there is no folder 'nowhere'"),
+    "folder": ((*HALF, "--output", "nowhere/report.html"), "in a folder that exists"),
     "one file twice": ((*HALF, "-o", "r.html", "-o", "./r.html"), "a file is named twice"),
     "a wrong number of outputs": (("audited_mechanisms:too_few", "--epsilon", "1"), "returned 1"),
     "a mechanism of nothing": (

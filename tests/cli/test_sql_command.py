@@ -54,6 +54,15 @@ class TestOutput:
             assert float(shown) == pytest.approx(row["mean_visits"], abs=0.51 * 10**-decimals)
             assert row["mean_visits_error"] > 0
 
+    def test_links_of_the_names_are_replaced_wherever_they_lead(self, visits, run):
+        """Also to another output, or in a circle."""
+        Path("a.csv").symlink_to("b.csv")
+        Path("circle.csv").symlink_to("circle.csv")
+        done = run("sql", COUNT, "-oa.csv", "-ob.csv", "-ocircle.csv")
+        assert done.exit_code == 0, done.output
+        assert len({Path(name).read_bytes() for name in ("a.csv", "b.csv", "circle.csv")}) == 1
+        assert not Path("a.csv").is_symlink()
+
     def test_noise_is_drawn_once(self, visits, run, monkeypatch):
         draws = []
         draw = Release._draw
@@ -218,6 +227,15 @@ class TestErrors:
         done = run("sql", COUNT, "-o", "out.csv")
         assert done.exit_code == 1
         assert "1984" in done.stdout and "out.csv: No space left" in done.stderr
+
+    def test_an_answer_that_cannot_be_printed_does_not_cost_the_file(self, visits, run, monkeypatch):
+        def gone(*_, **__):
+            raise BrokenPipeError(32, "Broken pipe")
+
+        monkeypatch.setattr("sfumato.cli.table.print_table", gone)
+        done = run("sql", COUNT, "-o", "out.csv")
+        assert done.exit_code == 1
+        assert "Broken pipe" in done.stderr and "1984" in Path("out.csv").read_text()
 
     def test_a_key_that_no_format_holds_is_refused_beforehand(self, visits, run):
         done = run("sql", question("[year] AS k, COUNT(*) AS n"), "-o", "out.csv")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import duckdb
@@ -18,10 +20,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
+from sfumato.audit import Report
 from sfumato.cli.plot import bar_chart
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.connection import connect
 from sfumato.errors import EngineError, ParameterError, RefusalError
+from sfumato.query.release import Release
 
 pytestmark = pytest.mark.noise_cannot_matter("files are compared with what was drawn, whatever it is")
 
@@ -214,14 +218,56 @@ def test_a_file_may_be_written_again(name, here):
     assert release.to_arrow().num_rows == 7
 
 
-@pytest.mark.parametrize("name", ["out.csv", "out.png"])
-def test_a_pipe_is_not_replaced(name, here):
+REPORT = Report("name", "claim", False, 0.0, 0.0, 0.95, 1e-6, None, 1, 0.0, ())
+WRITERS = {
+    ".csv": lambda release, path: release.write(path),
+    ".png": bar_chart,
+    ".html": lambda _, path: REPORT.write(path),
+}
+
+
+def made_pipe(name):
     os.mkfifo(name)
-    release = release_of(ROWS)
+
+
+def made_socket(name):
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(name)
+
+
+@pytest.mark.parametrize("make", [made_pipe, made_socket])
+@pytest.mark.parametrize("ending", WRITERS)
+def test_a_pipe_is_not_replaced(ending, make, here):
+    make(f"out{ending}")
+    release, before = release_of(ROWS), os.lstat(f"out{ending}")
     with pytest.raises(ParameterError, match="plain file"):
-        bar_chart(release, name) if name == "out.png" else release.write(name)
+        WRITERS[ending](release, f"out{ending}")
     assert not release._started
-    assert Path(name).is_fifo()
+    assert os.path.samestat(os.lstat(f"out{ending}"), before)
+
+
+NO_PLACES = {
+    "no path": (lambda _: 3, "must be a path"),
+    "rows": (lambda _: ROWS, "is a Table, but must be a path"),
+    "nul": (lambda ending: f"a\0b{ending}", "name that a file can have"),
+    "half a pair": (lambda ending: f"\ud800{ending}", "name that a file can have"),
+    "nul in a folder": (lambda ending: f"a\0/b{ending}", "folder that exists"),
+    "no folder": (lambda ending: f"gone/b{ending}", "folder that exists"),
+    "folder": (lambda _: "more", "a name that ends in"),
+    "folder of an ending": (lambda ending: f"folder{ending}", "not of a folder"),
+    "other ending": (lambda _: "out.txet", "a name that ends in"),
+}
+
+
+@pytest.mark.parametrize("case", NO_PLACES)
+@pytest.mark.parametrize("ending", WRITERS)
+def test_what_is_no_place_for_a_file_costs_nothing(ending, case, here):
+    path, told = NO_PLACES[case]
+    Path(f"folder{ending}").mkdir()
+    release = release_of(ROWS)
+    with pytest.raises(ParameterError, match=told):
+        WRITERS[ending](release, path(ending))
+    assert not release._started
 
 
 def test_a_name_that_is_too_long_costs_nothing(here):
@@ -244,6 +290,34 @@ def test_a_child_forked_while_the_file_is_made_writes_nothing(here, fork, monkey
     assert fork.told(lambda: release.write("out.csv"), RefusalError) == ("refused", "went on")
     assert release.to_arrow().equals(pa.csv.read_csv("out.csv"))
     assert not list(here.glob("*.part"))
+
+
+MOVED = {
+    "folder": lambda: (os.rename("out", "old"), os.symlink("more", "out")),
+    "source": lambda: (os.rename("more/a.parquet", "out/a.parquet"), os.symlink("../out/a.parquet", "more/a.parquet")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+@pytest.mark.parametrize("moved", MOVED)
+def test_what_becomes_a_source_after_the_first_look_is_not_written_over(moved, drawn, here, monkeypatch):
+    """By whoever may write to the folder, while the noise is drawn."""
+    Path("out").mkdir()
+    release, before = release_of("more/a.parquet"), Path("more/a.parquet").read_bytes()
+    if drawn:
+        release.to_arrow()
+    looked = Release.check_no_source
+
+    def look(*arguments):
+        looked(*arguments)
+        monkeypatch.setattr(Release, "check_no_source", looked)
+        MOVED[moved]()
+
+    monkeypatch.setattr(Release, "check_no_source", look)
+    with pytest.raises(ParameterError, match="another file than those that the rows come from"):
+        release.write("out/a.parquet")
+    assert Path("more/a.parquet").read_bytes() == before
+    assert not list(here.rglob("*.part"))
 
 
 def test_a_picture_replaces_no_source(here):
@@ -460,6 +534,57 @@ def test_a_folder_of_temporary_files_that_is_gone_is_no_error_at_the_end(folder)
     shutil.rmtree(folder)
     spill._remove()
     folder.mkdir()
+
+
+def test_a_folder_of_temporary_files_that_shows_nothing_is_not_swept(folder, monkeypatch):
+    def closed(path):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    assert Path(spill.ready()).is_dir()
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o777])
+def test_the_folder_is_its_owners_whatever_new_files_are(mask, folder, monkeypatch):
+    made = tempfile.mkdtemp
+    seen = []
+
+    def look(*arguments, **options):
+        path = made(*arguments, **options)
+        seen.append(path)
+        return path
+
+    monkeypatch.setattr(tempfile, "mkdtemp", look)
+    opened = os.open
+
+    def check(path, *rest, **options):
+        if str(path) in seen:  # which root could open anyway
+            assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
+        return opened(path, *rest, **options)
+
+    monkeypatch.setattr(os, "open", check)
+    before = os.umask(mask)
+    try:
+        mine = spill.ready()
+    finally:
+        os.umask(before)
+    assert seen and stat.S_IMODE(os.stat(mine).st_mode) == 0o700
+
+
+def test_a_handler_of_a_signal_may_need_the_folder_while_it_is_made(folder, monkeypatch):
+    made, told = spill._made, []
+
+    def interrupted(*arguments):
+        monkeypatch.setattr(spill, "_made", made)
+        told.append(spill.ready())
+        return made(*arguments)
+
+    monkeypatch.setattr(spill, "_made", interrupted)
+    thread = threading.Thread(target=lambda: told.append(spill.ready()), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert all(map(os.path.isdir, told))
 
 
 def test_folders_of_others_are_not_swept(folder, monkeypatch):

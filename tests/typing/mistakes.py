@@ -5,7 +5,7 @@ import pyarrow as pa
 import sfumato as sf
 
 
-def analysis() -> None:
+def analysis() -> tuple[pa.Table, tuple[float, float], str, int]:
     people = sf.scan("visits.parquet", privacy_unit="id").group_by("year").bound(groups=3, rows=1)
     question = people.agg(n=sf.count(), total=sf.sum("visits", lower=0, upper=30, per="unit"))
     release = question.release(epsilon=1, delta=1e-6, noise="gaussian")
@@ -27,3 +27,4 @@ def analysis() -> None:
     sf.scan("visits.parquet")  # mistake
     wrong: int = release.spent  # mistake
     sf.sql("SELECT 1").to_arow()  # mistake
+    return table, spent, text, wrong

@@ -12,8 +12,7 @@ from sfumato.audit.evidence import Excluded, Point, Witness
 from sfumato.audit.literals import literal
 from sfumato.audit.page import page
 from sfumato.audit.text import text
-from sfumato.errors import ParameterError
-from sfumato.files import replacing
+from sfumato.files import checked_place, replacing
 
 
 @dataclass(frozen=True)
@@ -95,23 +94,20 @@ class Report:
         Args:
             path: ends in .html (a page with pictures), .json or .txt; a file of that name is replaced.
         Raises:
-            ParameterError: the path ends otherwise.
+            ParameterError: the path ends otherwise, is in no folder, or is something else than a file.
             OSError: the file cannot be written.
         """
+        target = checked_path(path)
         writers = {".html": self.to_html, ".json": self.to_json, ".txt": self.__str__}
-        path = Path(path)
-        written = writers[written_suffix(path)]()
+        written = writers[target.suffix.lower()]()
         whole = written if written.endswith("\n") else f"{written}\n"
-        with replacing(path) as file:
+        with replacing(target) as file:
             file.write(whole.encode("utf-8", errors="replace"))
 
 
-def written_suffix(path: Path, name: str = "path") -> str:
-    """Return how the path ends that a report is written to; `name` is the parameter that it came by."""
-    suffix = path.suffix.lower()
-    if suffix not in (".html", ".json", ".txt"):
-        raise ParameterError(name, str(path), "a name that ends in .html, .json or .txt")
-    return suffix
+def checked_path(path: str | Path, name: str = "path") -> Path:
+    """Return the whole path, if a report can be written there; `name` is the parameter that it came by."""
+    return checked_place(path, name, (".html", ".json", ".txt"))
 
 
 def _finite(value: Any) -> Any:

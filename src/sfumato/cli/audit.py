@@ -252,14 +252,8 @@ def _listed(target: str | None, option: str) -> list[Any] | None:
 
 def _check_paths(paths: tuple[Path, ...]) -> None:
     """Refuse what could not be written, before anything is drawn."""
-    from sfumato.audit.report import written_suffix
+    from sfumato.audit.report import checked_path
 
     for path in paths:
-        written_suffix(path, "--output")
-        if path.is_dir():
-            raise QueryError(f"--output: {str(path)!r} is a folder; name a file")
-        if not path.absolute().parent.is_dir():
-            raise QueryError(
-                f"--output: {str(path)!r}: there is no folder {str(path.parent)!r}; make it first"
-            )
+        checked_path(path, "--output")
     check_distinct(paths)

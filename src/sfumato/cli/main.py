@@ -213,10 +213,14 @@ class _Job:
             with Watch("Reading rows, adding noise", fraction_of(release)):
                 widths = release.errors(self.confidence, simultaneous=self.simultaneous)
                 numbers = release.to_arrow()
-            if not self.quiet:
-                # Before any file: a full disk must not cost the answer.
-                print_table(console, release, numbers, widths, self.confidence, self.simultaneous, self.show)
-            self._write(release)
+            # Neither a full disk nor a reader who has gone, as `head` has, costs the other answer.
+            try:
+                if not self.quiet:
+                    print_table(
+                        console, release, numbers, widths, self.confidence, self.simultaneous, self.show
+                    )
+            finally:
+                self._write(release)
         self._report(console)
 
     @property

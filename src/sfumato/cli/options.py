@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from sfumato.errors import QueryError
+from sfumato.files import whole_place
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,7 +33,7 @@ def outputs(what: str) -> Any:
 
 def check_distinct(paths: Sequence[Path]) -> None:
     """Refuse a file that is named twice."""
-    if len({path.resolve() for path in paths}) < len(paths):
+    if len({whole_place(path) for path in paths}) < len(paths):
         raise QueryError("--output: a file is named twice; give each its own name")
 
 

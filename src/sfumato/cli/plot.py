@@ -7,10 +7,11 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sfumato.errors import EngineError, ParameterError
+from sfumato.errors import EngineError
 from sfumato.files import checked_place, replacing
 
 if TYPE_CHECKING:
@@ -34,16 +35,13 @@ def checked_plot(path: str | Path) -> Path:
     """Return the whole path, if its ending names a format, a file can be there and a chart can be drawn.
 
     Raises:
-        ParameterError: another ending, no such folder, or something else than a file.
+        ParameterError: no path, another ending, no such folder, or something else than a file.
         OSError: no file can have the name.
         EngineError: matplotlib is not installed.
     """
     from importlib.util import find_spec
 
-    target = Path(path)
-    if target.suffix.lower() not in FORMATS:
-        raise ParameterError("plot path", str(path), "a name that ends in .png or .svg")
-    target = checked_place(target, "plot path")
+    target = checked_place(path, "plot path", FORMATS)
     if find_spec("matplotlib") is None:
         raise EngineError("plot: matplotlib is not installed; install it with: pip install 'sfumato[plot]'")
     return target
@@ -66,13 +64,14 @@ def bar_chart(
         EngineError: matplotlib is not installed.
     """
     target = checked_plot(path)
-    release.check_no_source(target, "plot path")
+    check = partial(release.check_no_source, target, "plot path")
+    check()
     chart = _Chart.of(release, confidence, simultaneous)
     with _plain_style():
         figure = _figure(chart)
         kind = target.suffix.lower().removeprefix(".")
         metadata = {"Date": None} if kind == "svg" else {"Software": None}
-        with replacing(target) as file:
+        with replacing(target, check) as file:
             figure.savefig(file, format=kind, dpi=160, metadata=metadata)
 
 

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from sfumato.errors import EngineError, ParameterError, RefusalError
+from sfumato.errors import EngineError, RefusalError
 from sfumato.files import checked_place, identity, replacing
 
 FORMATS = (".parquet", ".csv", ".json")
@@ -25,23 +25,26 @@ def checked_path(path: str | Path) -> Path:
     """Return the whole path, if its ending names a format and a file can be there.
 
     Raises:
-        ParameterError: another ending, no such folder, or something else than a file.
+        ParameterError: no path, another ending, no such folder, or something else than a file.
         OSError: no file can have the name.
     """
-    target = Path(path)
-    if target.suffix.lower() not in FORMATS:
-        raise ParameterError("output path", str(path), "a name that ends in .parquet, .csv or .json")
-    return checked_place(target, "output path")
+    return checked_place(path, "output path", FORMATS)
 
 
-def write(path: Path, batches: Iterator[pa.RecordBatch]) -> tuple[int, ...]:
+def write(
+    path: Path, batches: Iterator[pa.RecordBatch], check: Callable[[], object] = lambda: None
+) -> tuple[int, ...]:
     """Write batches as they come; a file appears under its name only when it is complete.
 
+    Args:
+        path: of the file.
+        batches: to be written.
+        check: refuses, by what it raises, before a file of that name is replaced.
     Returns:
         What tells this file from any other, for `read`.
     """
     writers = {".parquet": _write_parquet, ".csv": _write_csv, ".json": _write_json}
-    with replacing(path) as file:
+    with replacing(path, check) as file:
         writers[path.suffix.lower()](file, regular(batches))
         file.flush()
         return identity(file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -148,7 +149,8 @@ class Release(Owned):
             OSError: the file cannot be written; nothing is drawn where that shows before.
         """
         target = output.checked_path(path)
-        self.check_no_source(target)
+        check = partial(self.check_no_source, target)
+        check()
         if confidence is None:
             confidence = self.confidence
         else:
@@ -163,9 +165,9 @@ class Release(Owned):
                 # Kept, as the file may be the one that is replaced.
                 if self._table is None:
                     self._table = output.read(*self._written, self._types)
-                output.write(target, iter(self._table.to_batches()))
+                output.write(target, iter(self._table.to_batches()), check)
                 return
-            written = output.write(target, self._outputs(kept, confidence))
+            written = output.write(target, self._outputs(kept, confidence), check)
             if kept is None:
                 self._written = target, written
 

@@ -44,7 +44,7 @@ class _Folder:
 
 _mine: _Folder | None = None
 _inside: str | None = None
-_making = threading.Lock()
+_making = threading.RLock()  # a handler of a signal may ask in the middle
 _numbers = itertools.count()
 _kept: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -71,9 +71,10 @@ def ready() -> str:
         EngineError: something else stands in its place.
     """
     global _mine  # noqa: PLW0603 - one folder for a process
+    if _mine is None:
+        sweep()
     with _making:
         if _mine is None:
-            sweep()
             _mine = _made(tempfile.mkdtemp(prefix=NEW, dir=_inside))
             # In a child of multiprocessing too, where nothing that is registered with atexit is called.
             Finalize(None, _remove, exitpriority=0)
@@ -109,7 +110,7 @@ def sweep() -> None:
     try:
         with os.scandir(_inside or tempfile.gettempdir()) as entries:
             left = [entry.path for entry in entries if entry.name.startswith(LOCKED)]
-    except FileNotFoundError:  # the folder of temporary files went before its process
+    except OSError:  # the folder of temporary files went before its process, or shows nobody what is in it
         return
     for path in left:
         try:
@@ -130,6 +131,7 @@ def sweep() -> None:
 
 def _made(new: str, path: str | None = None) -> _Folder:
     path = path or os.path.join(os.path.dirname(new), LOCKED + os.path.basename(new).removeprefix(NEW))
+    os.chmod(new, stat.S_IRWXU)  # whatever the process takes from new files
     opened = None
     if fcntl is not None:
         opened = os.open(new, _FOLDER)
@@ -167,7 +169,7 @@ def _forget() -> None:
     # A lock ends when all have closed it.
     if _mine is not None:
         _close(_mine)
-    _mine, _making = None, threading.Lock()
+    _mine, _making = None, threading.RLock()
     for thing in list(_kept):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
