@@ -282,6 +282,26 @@ def test_a_hostile_line_of_json(tmp_path, what):
     assert of_file(tmp_path / "rows.jsonl", TYPES) == EXPECTED
 
 
+def test_a_text_in_json_that_is_not_utf8_is_null_as_anywhere_else(tmp_path):
+    lines_of_bad_texts = [
+        b'{"id":1,"s":"\xff","x":1}',
+        rb'{"id":2,"s":"\ud800","x":1}',
+        rb'{"id":3,"s":"\ud83d\ude00 \uD83D","x":1}',
+        rb'{"id":4,"s":"\ud83d\ude00","x":1}',
+        rb'{"id":5,"s":"\\ud800","x":1}',
+        b'{"id":6,"\xc3" :"a","s":"ok","x":1}',
+        b'{"id":7,"s":"\xff","x":1',
+        b'{"id":8,"s":"\xff\\',
+        b'{"id":9,"s":"\xff","x":"\\q"}',
+        b'{"id":10,"s":"a","x":1}\xff',
+        b'{"id":11,"s":"\xed\xa0\x80\\"","x":1}',
+    ]
+    (tmp_path / "rows.jsonl").write_bytes(b"\n".join(lines_of_bad_texts))
+    found = of_file(tmp_path / "rows.jsonl", TYPES, key="id || ' ' || coalesce(s, 'NULL')", others=False)
+    expected = ["1 NULL", "2 NULL", "3 NULL", "4 \U0001f600", r"5 \ud800", "6 ok", "11 NULL"]
+    assert [row[0] for row in found] == sorted(expected)
+
+
 @tried(25)
 @given(st.lists(st.tuples(st.integers(8, 40), st.binary(max_size=2))), st.sampled_from([7, 1 << 20]))
 def test_noise_in_json(tmp_path_factory, cuts, block):
