@@ -32,6 +32,21 @@ ARRAYS = {
     "dictionary of decimals": pa.array(EXACT).dictionary_encode(),
     "dictionary of times": pa.array([datetime(2020, 1, 1), None]).dictionary_encode(),
     "run ends": pa.RunEndEncodedArray.from_arrays(pa.array([2, 4], pa.int32()), pa.array([1.5, 2.0])),
+    "run ends of views": pa.RunEndEncodedArray.from_arrays(
+        pa.array([2, 4], pa.int32()), pa.array(["a", None], pa.string_view())
+    ),
+    "run ends of json": pa.RunEndEncodedArray.from_arrays(
+        pa.array([2, 4], pa.int32()), stored(pa.json_(), ["1", None], pa.string())
+    ),
+    "dictionary of views": pa.DictionaryArray.from_arrays(
+        [1, 0, None], pa.array(["a", "b"], pa.string_view())
+    ),
+    "list of views": written(pa.list_(pa.string_view()), [["a", None], None]),
+    "map to views": written(pa.map_(pa.string(), pa.binary_view()), [[("a", b"b")], None]),
+    "dictionary of dictionaries": pa.DictionaryArray.from_arrays([0], pa.array(["a"]).dictionary_encode()),
+    "run ends of dictionaries": pa.RunEndEncodedArray.from_arrays([2], pa.array(["a"]).dictionary_encode()),
+    "run ends of lists": pa.RunEndEncodedArray.from_arrays([2], pa.array([["a"]])),
+    "list of run ends": pa.ListArray.from_arrays([0, 2], pa.RunEndEncodedArray.from_arrays([2], ["a"])),
     "decimal32": written(pa.decimal32(5, 2), EXACT),
     "decimal64": written(pa.decimal64(15, 2), EXACT),
     "decimal256": written(pa.decimal256(60, 2), EXACT),
@@ -51,14 +66,16 @@ ARRAYS = {
         pa.array([0], pa.int8()), pa.array([0], pa.int32()), [pa.array([1])]
     ),
 }
-REFUSED_BY_DUCKDB = {"decimal256", "half", "dense union"}
-REFUSED_BY_BEAM = {*REFUSED_BY_DUCKDB, "opaque", "list of bool8", "list of dictionaries"}
+REFUSED = {"decimal256", "half", "dense union", "list of run ends"}
+REFUSED_BY_DUCKDB = REFUSED | {"dictionary of dictionaries", "run ends of dictionaries", "run ends of lists"}
+REFUSED_BY_BEAM = REFUSED | {"opaque", "list of bool8", "list of dictionaries"}
 
 
 def seen(values: list) -> list:
     """Return values as one compares them: DuckDB gives an interval of days as a duration."""
     days = [timedelta(v.days) if isinstance(v, pa.MonthDayNano) else v for v in values]
-    return [list(v) if isinstance(v, tuple) else v for v in days]
+    lists = [list(v.items()) if isinstance(v, dict) else v for v in days]
+    return [list(v) if isinstance(v, tuple) else v for v in lists]
 
 
 @pytest.mark.parametrize("kind", ARRAYS)

@@ -58,6 +58,8 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
 
 def of_numpy(value: np.generic) -> Any:
     """Return what a number, a text or a time of numpy is in Python; times in microseconds."""
+    if isinstance(value, np.character):
+        return value  # a text of Python's too, of which `item` cuts zeros off
     # `item` gives numbers for what is finer.
     if isinstance(value, np.datetime64):
         return value.astype("datetime64[us]").item()

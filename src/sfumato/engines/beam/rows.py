@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from sfumato.engines.beam import plain
 from sfumato.engines.beam.callables import attempted
+from sfumato.engines.duckdb.nested import parts, with_parts
 from sfumato.errors import EngineError
 
 # Of a column of a batch of several rows. Arrow's texts end at 2 GiB; a character is 4 bytes at most.
@@ -131,12 +132,19 @@ def _plain_type(field: pa.Field) -> pa.DataType:
         )
     try:
         pa.array([], field.type)
-        return field.type
+        return _type_without_views(field.type)
     except pa.ArrowNotImplementedError:
         raise EngineError(
             f"scan: the column {field.name!r} is {field.type}, which cannot be read; cast it to "
             "another type, such as double or string, or drop it"
         ) from None
+
+
+def _type_without_views(kind: pa.DataType) -> pa.DataType:
+    """Return a type with texts and bytes for the views in it, of which Arrow can take no rows."""
+    if not kind.num_fields:
+        return _VIEWS.get(kind, kind)
+    return with_parts(kind, [field.with_type(_type_without_views(field.type)) for field in parts(kind)])
 
 
 def _extended(field: pa.Field) -> bool:
@@ -187,6 +195,8 @@ def _bytes(column: pa.Array) -> int:
 def _lengths(column: pa.Array) -> np.ndarray:
     """Return about how many bytes each value has: of what it holds, whatever its neighbours are."""
     kind = column.type
+    if kind in _VIEWS:
+        return _lengths(column.cast(_VIEWS[kind]))
     if isinstance(column, pa.ExtensionArray):
         return _lengths(column.storage)
     if pa.types.is_dictionary(kind):
@@ -237,7 +247,13 @@ def _named(batch: pa.RecordBatch, name: str) -> pa.Array | None:
     if batch.schema.get_field_index(name) < 0:
         return None
     column = batch.column(name)
-    # A slice of a view has all bytes of the whole.
+    if pa.types.is_dictionary(column.type):
+        return pa.DictionaryArray.from_arrays(column.indices, _without_views(column.dictionary))
+    return _without_views(column)
+
+
+def _without_views(column: pa.Array) -> pa.Array:
+    # A slice of a view has all bytes of the whole, and Arrow takes no values of it.
     return column.cast(_VIEWS[column.type]) if column.type in _VIEWS else column
 
 

@@ -16,7 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sfumato.engines.duckdb.nested import is_nested, within_nested, without_equal_keys
+from sfumato.engines.duckdb.nested import (
+    is_nested,
+    parts,
+    with_parts,
+    within_nested,
+    without_equal_keys,
+)
 from sfumato.engines.duckdb.text import identifier
 
 # Only a slice that holds something bad is looked at value by value.
@@ -90,23 +96,35 @@ def described(connection: duckdb.DuckDBPyConnection, relation: str) -> list[tupl
 
 def harmless_table(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Return a table of which some columns, by name, are harmless."""
-    for i, field in enumerate(table.schema):
-        if field.name in columns and _needs_care(field.type):
+    for i, (field, stays) in enumerate(zip(harmless_schema(table.schema), table.schema, strict=True)):
+        if field.name in columns and _needs_care(stays.type):
             chunks = [harmless(chunk) for chunk in table.column(i).chunks]
             table = table.set_column(i, field, pa.chunked_array(chunks, field.type))
     return table
 
 
-def harmless(column: pa.Array) -> pa.Array:
-    """Return a column of the same type that DuckDB can read, whatever is in it.
+def harmless_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the types that `harmless` gives the columns of a schema."""
+    return pa.schema([field.with_type(harmless(pa.nulls(0, field.type)).type) for field in schema])
+
+
+def harmless(column: pa.Array, *, within: bool = False) -> pa.Array:
+    """Return a column that DuckDB can read, whatever is in it, and reads as the same type.
 
     Text that is not UTF-8 is NULL, also inside of a list, struct or map; so is a time in seconds or
     milliseconds that does not fit microseconds, and a map with a key twice or with one that is NULL.
+
+    Args:
+        column: of any type.
+        within: whether it is a part of nested values: then values are written out in place of codes, as
+            DuckDB stops at lists of these where the first 2,048 are empty.
 
     >>> harmless(pa.array([b"a", b"\\xff"]).view(pa.string())).to_pylist()
     ['a', None]
     """
     kind = column.type
+    if within and pa.types.is_dictionary(kind):
+        return harmless(decoded(column), within=True)
     if not _needs_care(kind):
         return column
     if isinstance(column, pa.ExtensionArray):
@@ -114,7 +132,8 @@ def harmless(column: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return _harmless_dictionary(column)
     if pa.types.is_run_end_encoded(kind):
-        return pc.run_end_encode(harmless(pc.run_end_decode(column)), run_end_type=kind.run_end_type)
+        runs = pa.RunEndEncodedArray.from_arrays(column.run_ends, harmless(column.values), kind)
+        return runs.slice(column.offset, len(column))
     if _coarse(kind):
         return _fitting(column)
     if kind.num_fields:
@@ -127,23 +146,36 @@ def harmless(column: pa.Array) -> pa.Array:
 
 def _harmless_nested(column: pa.Array) -> pa.Array:
     column = pa.concat_arrays([column])  # what is left of others in a slice is no value of it
-    kind, absent = column.type, column.is_null()
-    if pa.types.is_struct(kind):
-        children = [harmless(column.field(i)) for i in range(kind.num_fields)]
-        return pa.StructArray.from_arrays(children, fields=list(kind), mask=absent)
+    kind = column.type
     if pa.types.is_map(kind):
-        keys = harmless(column.keys)
-        column = without_equal_keys(column, keys)
-        keys, items, absent = harmless(column.keys), harmless(column.items), column.is_null()
-        return pa.MapArray.from_arrays(column.offsets, keys, items, type=kind, mask=absent)
-    values = harmless(column.values)
+        column = without_equal_keys(column, harmless(column.keys, within=True))
+        arrays = [column.keys, column.items]
+    else:
+        is_struct = pa.types.is_struct(kind)
+        arrays = [column.field(i) for i in range(kind.num_fields)] if is_struct else [column.values]
+    arrays = [harmless(array, within=True) for array in arrays]
+    fields = [field.with_type(of.type) for field, of in zip(parts(kind), arrays, strict=True)]
+    kind, absent = with_parts(kind, fields), column.is_null()
+    if pa.types.is_struct(kind):
+        return pa.StructArray.from_arrays(arrays, fields=fields, mask=absent)
+    if pa.types.is_map(kind):
+        return pa.MapArray.from_arrays(column.offsets, *arrays, type=kind, mask=absent)
     if pa.types.is_fixed_size_list(kind):
-        return pa.FixedSizeListArray.from_arrays(values, type=kind, mask=absent)
+        return pa.FixedSizeListArray.from_arrays(*arrays, type=kind, mask=absent)
     if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
         views = pa.ListViewArray if pa.types.is_list_view(kind) else pa.LargeListViewArray
-        return views.from_arrays(column.offsets, column.sizes, values, type=kind, mask=absent)
+        return views.from_arrays(column.offsets, column.sizes, *arrays, type=kind, mask=absent)
     lists = pa.ListArray if pa.types.is_list(kind) else pa.LargeListArray
-    return lists.from_arrays(column.offsets, values, type=kind, mask=absent)
+    return lists.from_arrays(column.offsets, *arrays, type=kind, mask=absent)
+
+
+def decoded(column: pa.DictionaryArray) -> pa.Array:
+    """Return the values of a dictionary in the places of their codes."""
+    values = column.dictionary
+    long = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(values.type)
+    # Under a NULL a code may stand for nothing.
+    codes = pc.if_else(pc.less(column.indices, len(values)), column.indices, None)
+    return (values if long is None else values.cast(long)).take(codes)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -162,7 +194,9 @@ def _needs_care(kind: pa.DataType) -> bool:
     if kind.num_fields:
         inner = [kind.field(i).type for i in range(kind.num_fields)]
         # DuckDB stops at a part of a longer column with structs in structs, even of harmless values.
-        return pa.types.is_map(kind) or any(of.num_fields or _needs_care(of) for of in inner)
+        return pa.types.is_map(kind) or any(
+            of.num_fields or pa.types.is_dictionary(of) or _needs_care(of) for of in inner
+        )
     return _is_text(kind) or _coarse(kind)
 
 

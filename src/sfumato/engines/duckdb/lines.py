@@ -8,6 +8,8 @@ TRY_CAST to say.
 from __future__ import annotations
 
 import csv
+import json
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -23,6 +25,8 @@ from sfumato.engines.duckdb.blocks import columns_of, lines_of
 MOST_BYTES, MOST_QUOTED = 1 << 24, 1 << 20
 # DuckDB takes up to nine times a line's bytes for each column that is read of it.
 MOST_JSON = 1 << 20
+# A text of JSON, and whether it is a name; one that is open ends with the line, so that a line is read once.
+_TEXT = re.compile(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?$))(\s*:)?', re.DOTALL)
 _FIRST, _BLOCK, _RECORDS = 1 << 16, 1 << 20, 1 << 16
 
 
@@ -118,12 +122,36 @@ class Csv:
 
 
 def json_lines(path: str) -> Iterator[pa.RecordBatch]:
-    """Yield the lines of a file in one column, `line`; one that is too long, or not UTF-8, is NULL."""
+    """Yield the lines of a file in one column, `line`; one that is too long is NULL."""
     for block in _blocks(path):
-        column = lines_of(block)
+        column = lines_of(b"\n".join(map(_of_utf8, block.split(b"\n"))) if _is_odd(block) else block)
         if len(block) > MOST_JSON:
             column = pc.if_else(pc.less_equal(pc.binary_length(column), MOST_JSON), column, None)
         yield pa.RecordBatch.from_arrays([column], ["line"])
+
+
+def _is_odd(line: bytes) -> bool:
+    """Whether some text of JSON is perhaps not UTF-8, as written or as escaped."""
+    try:
+        return "\\ud" in line.decode().lower()
+    except UnicodeDecodeError:
+        return True
+
+
+def _of_utf8(line: bytes) -> bytes:
+    """Return a line of JSON with null for each text that is not UTF-8: DuckDB would drop the whole line."""
+    return _TEXT.sub(_utf8_or_null, line) if len(line) <= MOST_JSON and _is_odd(line) else line
+
+
+def _utf8_or_null(text: re.Match[bytes]) -> bytes:
+    try:
+        written = text[1].decode()
+        _ = "\\u" in written and json.loads(written).encode()
+    except UnicodeError:
+        return b"null" if text[2] is None else b'""' + text[2]
+    except ValueError:  # of another malformed text, whose line is dropped
+        return text[0]
+    return text[0]
 
 
 def first_line(path: str) -> str:

@@ -12,6 +12,14 @@ import pyarrow.compute as pc
 
 from sfumato.engines.duckdb.text import identifier, literal
 
+_LISTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[..., pa.DataType]], ...] = (
+    (pa.types.is_map, pa.map_),
+    (pa.types.is_list, pa.list_),
+    (pa.types.is_large_list, pa.large_list),
+    (pa.types.is_list_view, pa.list_view),
+    (pa.types.is_large_list_view, pa.large_list_view),
+)
+
 
 def is_nested(kind: str) -> bool:
     """Whether a DuckDB type is a list, an array, a struct or a map."""
@@ -61,6 +69,21 @@ def within_nested(
     return f"CASE WHEN {name} IS NOT NULL THEN struct_pack({packed}) END"
 
 
+def parts(kind: pa.DataType) -> list[pa.Field]:
+    """Return the fields of a struct, the keys and items of a map, the values of a list."""
+    if pa.types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    return [kind.field(i) for i in range(kind.num_fields)]
+
+
+def with_parts(kind: pa.DataType, fields: list[pa.Field]) -> pa.DataType:
+    """Return a nested type with other fields in the places of its `parts`."""
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(*fields, kind.list_size)
+    made = next((made for is_one, made in _LISTS if is_one(kind)), None)
+    return pa.struct(fields) if made is None else made(*fields)
+
+
 def without_equal_keys(column: pa.MapArray, keys: pa.Array) -> pa.MapArray:
     """Return a column of maps with NULL for those in which a key is twice, or missing.
 
@@ -95,5 +118,7 @@ def _codes(keys: pa.Array) -> np.ndarray:
     if pa.types.is_floating(keys.type):
         keys = pc.if_else(pc.is_nan(keys), pa.scalar(float("nan"), keys.type), keys)
         keys = pc.if_else(pc.equal(keys, 0), pa.scalar(0, keys.type), keys)
+    if pa.types.is_decimal(keys.type) and keys.type.bit_width < 128:
+        keys = keys.cast(pa.decimal128(keys.type.precision, keys.type.scale))
     codes: np.ndarray = keys.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)
     return codes

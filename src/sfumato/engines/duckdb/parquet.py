@@ -18,7 +18,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sfumato.engines.duckdb.connection import connect
-from sfumato.engines.duckdb.harmless import described, harmless, may_become_null, within_types
+from sfumato.engines.duckdb.harmless import (
+    decoded,
+    described,
+    harmless,
+    harmless_schema,
+    may_become_null,
+    within_types,
+)
 from sfumato.engines.duckdb.source import ROWS, Source
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.errors import EngineError
@@ -155,12 +162,12 @@ def _read(file: str, columns: Sequence[str]) -> Iterator[tuple[pa.Schema, Iterat
         plain = not any("." in name for name in schema.names) and set(columns) <= set(schema.names)
         read = list(columns) if plain else None
         kept = schema if read is None else pa.schema([f for f in schema if f.name in read])
-        kept = reduce(lambda s, i: s.set(i, _stored(s.field(i))), range(len(kept)), kept)
+        kept = harmless_schema(reduce(lambda s, i: s.set(i, _stored(s.field(i))), range(len(kept)), kept))
 
         def batches() -> Iterator[pa.RecordBatch]:
             for batch in opened.iter_batches(BATCH_ROWS, columns=read):
                 by_name: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
-                arrays = [harmless(_decoded(by_name[f.name], f.type)) for f in kept]
+                arrays = [harmless(_decoded(by_name[f.name])) for f in kept]
                 yield pa.RecordBatch.from_arrays(arrays, schema=kept)
 
         yield kept, batches()
@@ -173,5 +180,5 @@ def _stored(field: pa.Field) -> pa.Field:
     return pa.field(field.name, kind)
 
 
-def _decoded(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+def _decoded(column: pa.Array) -> pa.Array:
+    return decoded(column) if pa.types.is_dictionary(column.type) else column

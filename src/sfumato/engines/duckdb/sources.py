@@ -17,7 +17,14 @@ import pyarrow as pa
 from sfumato.engines.duckdb import behind, declared, spill
 from sfumato.engines.duckdb.connection import connect
 from sfumato.engines.duckdb.frames import of_pandas
-from sfumato.engines.duckdb.harmless import described, harmless, harmless_table, may_become_null, within_types
+from sfumato.engines.duckdb.harmless import (
+    described,
+    harmless,
+    harmless_schema,
+    harmless_table,
+    may_become_null,
+    within_types,
+)
 from sfumato.engines.duckdb.parquet import ParquetFiles
 from sfumato.engines.duckdb.source import ROWS, Source, no_rows
 from sfumato.engines.duckdb.text import identifier, literal
@@ -189,15 +196,23 @@ def _readable(connection: duckdb.DuckDBPyConnection, rows: pa.Table | pa.Schema)
     return False
 
 
-def _is_odd(kind: pa.DataType) -> bool:
+def _is_odd(kind: pa.DataType, inside: bool = False) -> bool:
     """Whether somewhere in a type is one that DuckDB takes, but not with every value."""
-    is_coded = pa.types.is_dictionary, pa.types.is_run_end_encoded
+    if isinstance(kind, pa.BaseExtensionType):
+        return _is_odd(kind.storage_type, inside)
+    if _is_coded(kind):
+        # Of others DuckDB takes the codes for values, or stops.
+        of, in_runs = kind.value_type, pa.types.is_run_end_encoded(kind)
+        return _is_coded(of) or (in_runs and (inside or of.num_fields > 0)) or _is_odd(of, True)
     return (
         pa.types.is_union(kind)  # none of its values can be NULL
         or (pa.types.is_map(kind) and kind.key_type.num_fields > 0)  # keys that nobody could compare here
-        or (pa.types.is_fixed_size_list(kind) and any(coded(kind.value_type) for coded in is_coded))
-        or any(_is_odd(kind.field(i).type) for i in range(kind.num_fields))
+        or any(_is_odd(kind.field(i).type, True) for i in range(kind.num_fields))
     )
+
+
+def _is_coded(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind))
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -232,11 +247,12 @@ def _open_relation(relation: duckdb.DuckDBPyRelation) -> Source:
 
     def copy(cursor: duckdb.DuckDBPyConnection) -> None:
         batches = spill.keep(relation.to_arrow_reader())
+        schema = harmless_schema(batches.schema)
         typed = (
-            pa.RecordBatch.from_arrays([harmless(c) for c in batch.columns], schema=batch.schema)
+            pa.RecordBatch.from_arrays([harmless(c) for c in batch.columns], schema=schema)
             for batch in batches
         )
-        cursor.register("relation_rows", pa.RecordBatchReader.from_batches(batches.schema, typed))
+        cursor.register("relation_rows", pa.RecordBatchReader.from_batches(schema, typed))
         rows = within_types("relation_rows", kinds)
         # Interrupted once they were there, and not yet said to be, all rows would come a second time.
         cursor.execute(f"TRUNCATE {ROWS}")

@@ -26,7 +26,7 @@ import pyarrow as pa
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.engine import DuckDBEngine, batches
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS
-from sfumato.engines.duckdb.harmless import described, harmless, within_types
+from sfumato.engines.duckdb.harmless import described, harmless, harmless_schema, within_types
 from sfumato.engines.duckdb.source import ROWS, no_rows
 from sfumato.engines.duckdb.staged_sql import PARTIALS, TOTALS, StagedSql
 from sfumato.engines.duckdb.text import identifier
@@ -116,8 +116,9 @@ class Stages:
     def _partials(
         self, connection: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBatch]
     ) -> Iterator[Payload]:
-        typed = (_as_declared(batch, self.rows) for batch in batches)
-        connection.register("arriving", pa.RecordBatchReader.from_batches(self.rows, typed))
+        schema = harmless_schema(self.rows)
+        typed = (_as_declared(batch, schema) for batch in batches)
+        connection.register("arriving", pa.RecordBatchReader.from_batches(schema, typed))
         _take(connection)
         yield from _payloads(connection, self._sql.partials(self.unit_shards or self.shards))
 
@@ -202,8 +203,7 @@ def _as_declared(batch: pa.RecordBatch, rows: pa.Schema) -> pa.RecordBatch:
     A time zone's name or a width of offsets may differ from what is declared.
     """
     columns = [harmless(c) for c in batch.columns]
-    if not batch.schema.equals(rows):
-        columns = [c.cast(f.type) for c, f in zip(columns, rows, strict=True)]
+    columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, rows, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=rows)
 
 
