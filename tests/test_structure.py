@@ -174,7 +174,7 @@ def test_import_is_cheap() -> None:
 
 def test_files_named_in_the_docs_exist() -> None:
     pages = [
-        *(ROOT / "docs" / name for name in ("architecture.md", "sources.md")),
+        *(ROOT / "docs" / name for name in ("architecture.md", "glossary.md", "sources.md")),
         *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
     ]
     named = {
