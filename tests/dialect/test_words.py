@@ -82,6 +82,8 @@ PIECES = [
     "\ufeff",
     "\n",
 ]
+# Numbers that run into a word end elsewhere in DuckDB, which refuses all of them.
+PIECES = [piece + " " if piece[0].isdigit() or piece == ".5" else piece for piece in PIECES if piece]
 TEXTS = st.lists(st.one_of(st.sampled_from(PIECES), st.sampled_from([" ", "\n"])), max_size=20).map("".join)
 
 

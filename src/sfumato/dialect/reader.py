@@ -6,6 +6,7 @@ what is left is a plain SELECT, which DuckDB's own parser reads. Expressions of 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from sfumato.dialect.admitted import check_tree, check_words
@@ -23,6 +24,7 @@ _NO_FROM = "FROM is missing: write FROM 'file.parquet' or FROM table after the c
 _NO_SOURCE = "name a file or a table here: FROM 'file.parquet' or FROM table"
 _END = "the question should end here"
 _NO_ALIAS = "a name is missing after AS"
+_MOST_KEYS = 2000  # DuckDB's parser compares each with each
 _ITEMS, _KEYS = "the SELECT list", "GROUP BY"
 
 
@@ -162,6 +164,8 @@ class _Reader:
         if word in ("ROLLUP", "CUBE", "GROUPING"):
             raise words.refuse(f"{word}: ask each grouping by itself", words.tokens[group.start])
         keys = self._list(group, _KEYS)
+        if len(keys) > _MOST_KEYS:
+            raise words.refuse(f"at most {_MOST_KEYS} group keys", words.tokens[keys[_MOST_KEYS].start])
         for key in keys:
             check_words(words, key, _KEYS)
         return where, keys
@@ -210,10 +214,12 @@ class _Reader:
         items = [item for item in self.items if item.start not in self.calls]
         spans = [*items, *arguments, *filter(None, [self.where]), *self.keys]
         text, places = self.words.text, [self._place(span) for span in spans or self.items]
-        guilty = (place for place in places if not is_query(f"SELECT {text[place.start : place.stop]}\n;"))
+        written = [f"{text[place.start : place.stop]}\n" for place in places]
+        refused = range(len(places))
+        at = bisect_left(refused, True, key=lambda i: not is_query(f"SELECT {','.join(written[: i + 1])};"))
         deep = "depth" in why or "nested" in why
         message = "an expression is nested too deeply" if deep else f"not understood: {why}"
-        return refusal(text, next(guilty, places[0]), message)
+        return refusal(text, places[at if at < len(places) else 0], message)
 
     def _stopped(self, plain: PlainSelect, at: int) -> SqlError:
         """Say what is missing, where all before a word would be a question by itself; else that it is odd."""
