@@ -9,7 +9,7 @@ and `within_types` in SQL, which every source passes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import duckdb
 import numpy as np
@@ -25,8 +25,6 @@ from sfumato.engines.duckdb.nested import (
 )
 from sfumato.engines.duckdb.text import identifier
 
-# Only a slice that holds something bad is looked at value by value.
-SLICE_ROWS = 1 << 16
 # Reading JSON takes some 50 times its text, and DuckDB reads 2,048 values at once.
 JSON_BYTES = 1 << 18
 _TEXTS = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
@@ -138,10 +136,7 @@ def harmless(column: pa.Array, *, within: bool = False) -> pa.Array:
         return _fitting(column)
     if kind.num_fields:
         return _harmless_nested(column)
-    if _is_utf8(column):
-        return column
-    pieces = (column.slice(i, SLICE_ROWS) for i in range(0, len(column), SLICE_ROWS))
-    return pa.concat_arrays([piece if _is_utf8(piece) else _without_bad_text(piece) for piece in pieces])
+    return column if _is_utf8(column) else pa.concat_arrays([*_without_bad_text(column)])
 
 
 def _harmless_nested(column: pa.Array) -> pa.Array:
@@ -231,7 +226,13 @@ def _is_utf8(column: pa.Array) -> bool:
     return True
 
 
-def _without_bad_text(column: pa.Array) -> pa.Array:
-    """Return a column of texts with NULL for those that are not UTF-8."""
-    single = (column.slice(i, 1) for i in range(len(column)))
-    return pa.concat_arrays([value if _is_utf8(value) else pa.nulls(1, column.type) for value in single])
+def _without_bad_text(column: pa.Array) -> Iterator[pa.Array]:
+    """Yield a column of texts in pieces, with NULL for those that are not UTF-8."""
+    if _is_utf8(column):
+        yield column
+    elif len(column) == 1:
+        yield pa.nulls(1, column.type)
+    else:
+        half = len(column) // 2
+        yield from _without_bad_text(column.slice(0, half))
+        yield from _without_bad_text(column.slice(half))
