@@ -82,7 +82,7 @@ def sql(
     from sfumato.query.sql import parse
 
     query = parse(text)
-    if not isinstance(tables, Mapping | None):
+    if not isinstance(tables, Mapping | None) or not all(isinstance(name, str) for name in tables or ()):
         kind = type(tables).__name__  # its text would show rows
         raise QueryError(
             f"sql: tables is a {kind}, but must give each table a name: tables={{'visits': ...}}"

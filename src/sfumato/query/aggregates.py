@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Literal
 
 from sfumato.errors import ParameterError, QueryError, shown
-from sfumato.exact import as_fraction
+from sfumato.exact import as_fraction, as_fractions, one_of
 
 Number = int | float | str | Fraction
 
@@ -108,8 +108,8 @@ def sum(
     Sum(column='docvis', lower=Fraction(0, 1), upper=Fraction(30, 1), per=None)
     """
     low, high = _bounds("sum", column, lower, upper)
-    if per not in (None, "unit", "row"):
-        raise ParameterError("per", per, '"unit" or "row"')
+    if per is not None:
+        one_of(per, "per", ("unit", "row"))
     return Sum(_column("sum", column), low, high, per)  # type: ignore[arg-type]
 
 
@@ -146,7 +146,7 @@ def quantiles(
     """
     low, high = _bounds("quantiles", column, lower, upper)
     scalar = not isinstance(ranks, Iterable) or isinstance(ranks, str)
-    given = [as_fraction(r, "ranks") for r in ([ranks] if scalar else ranks)]  # type: ignore[union-attr]
+    given = as_fractions([ranks] if scalar else ranks, "ranks", "numbers in [0, 1]")
     for rank in given:
         if not 0 <= rank <= 1:
             raise ParameterError("ranks", ranks, "numbers in [0, 1]")

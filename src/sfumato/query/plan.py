@@ -14,7 +14,7 @@ from typing import Any
 from sfumato.budget import Loss, calibrate, gaussian_mu, split_delta
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.errors import BudgetError, ParameterError, RefusalError, shown
-from sfumato.exact import positive_int, root_up
+from sfumato.exact import one_of, positive_int, root_up
 from sfumato.framework import GroupedIntegers, RowsDomain, Transformation
 from sfumato.measurements.noise import NOISES, Law, NoiseKind
 from sfumato.measurements.selection import (
@@ -204,11 +204,8 @@ def _budget(epsilon: object, delta: object) -> tuple[Fraction, Fraction]:
 
 
 def _choices(name: str, value: object, known: tuple[str, ...]) -> tuple[str, ...]:
-    if value == "auto":
-        return known
-    if value in known:
-        return (str(value),)
-    raise ParameterError(name, value, "one of " + ", ".join(map(repr, ("auto", *known))))
+    chosen = one_of(value, name, ("auto", *known))
+    return known if chosen == "auto" else (chosen,)
 
 
 def _gaussian_is_ahead(question: Question, epsilon: Fraction, delta: Fraction) -> bool:
