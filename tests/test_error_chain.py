@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
@@ -137,6 +138,23 @@ def test_a_row_that_fails(look, failing, tmp_path):
     }
     assert "DuckDB stopped" in str(refused(looks[look]))
     refused(release.to_arrow)
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_while_a_row_fails(interrupt, failing, monkeypatch):
+    """Python looks for signals where a block that fails is left, and keeps behind an interrupt what failed."""
+
+    class Interrupted(suppress):
+        def __exit__(self, kind: Any, *_: Any) -> bool:
+            if kind is not None:
+                raise interrupt
+            return True
+
+    release = question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1)
+    monkeypatch.setattr(engines, "suppress", Interrupted)
+    with pytest.raises(interrupt) as raised:
+        release.to_arrow()
+    assert MARK not in shown(raised.value)
 
 
 @pytest.mark.parametrize(

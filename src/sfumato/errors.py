@@ -133,7 +133,8 @@ def in_own_words(
     """Let no foreign error out of a block, or of a function that this decorates, nor behind one of ours.
 
     The text of a foreign error may quote rows, and `raise ... from None` keeps it as `__context__`, where
-    loggers and debuggers find it. What runs in a generator needs a block inside it.
+    loggers and debuggers find it. So does an interrupt in the middle. What runs in a generator needs a block
+    inside it.
 
     Args:
         says: makes our error of a foreign one, whose text it had better leave out; None lets it pass.
@@ -161,6 +162,11 @@ def in_own_words(
             raise ours from None
         finally:
             ours.__context__ = None
+    except BaseException as error:
+        # An interrupt comes perhaps while something is handled, which Python would keep behind it.
+        if not isinstance(error, Exception):
+            error.__cause__ = error.__context__ = None
+        raise
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
