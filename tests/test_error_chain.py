@@ -5,7 +5,9 @@ from __future__ import annotations
 import pickle
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
+from enum import Enum
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -26,11 +28,14 @@ from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.work import Work
 from sfumato.errors import EngineError, ParameterError, QueryError, SfumatoError, in_own_words
-from sfumato.framework import AbsoluteDistance, AtomDomain, Odometer, PureDP
-from sfumato.measurements import laplace
+from sfumato.framework import AbsoluteDistance, AtomDomain, Odometer, PureDP, Row
+from sfumato.measurements import convert, laplace, stratified_estimate
 from sfumato.measurements.sparse_vector import AboveThreshold
+from sfumato.noise import FixedWords, Laplace
 from sfumato.query.noising import Noising
-from sfumato.snapping import SnappingMechanism
+from sfumato.snapping import Histogram, Mean, SnappingMechanism, to_lattice
+from sfumato.testing import per_partition_k
+from sfumato.transformations import clamp
 
 pytestmark = pytest.mark.noise_cannot_matter("texts of errors are looked at, no number")
 
@@ -133,6 +138,23 @@ def test_a_row_that_fails(look, failing, tmp_path):
     }
     assert "DuckDB stopped" in str(refused(looks[look]))
     refused(release.to_arrow)
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_while_a_row_fails(interrupt, failing, monkeypatch):
+    """Python looks for signals where a block that fails is left, and keeps behind an interrupt what failed."""
+
+    class Interrupted(suppress):
+        def __exit__(self, kind: Any, *_: Any) -> bool:
+            if kind is not None:
+                raise interrupt
+            return True
+
+    release = question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1)
+    monkeypatch.setattr(engines, "suppress", Interrupted)
+    with pytest.raises(interrupt) as raised:
+        release.to_arrow()
+    assert MARK not in shown(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -315,6 +337,12 @@ def test_nothing_stays_behind_an_error():
 
 # What was given in the place of something else.
 
+
+def failing_rows() -> Iterator[str]:
+    yield MARK
+    raise ValueError(MARK)
+
+
 GIVEN = {
     "frame": ROWS.to_pandas,
     "series": lambda: ROWS.to_pandas()["k"],
@@ -325,9 +353,59 @@ GIVEN = {
     "list": lambda: [MARK],
     "mapping": lambda: {"k": MARK},
     "set": lambda: {MARK},
-    "content of a file": lambda: "id,k\n" * 99 + MARK,
+    "series of one": lambda: ROWS.to_pandas()["k"][:1],
+    "column of one in polars": lambda: polars.from_arrow(ROWS)["k"][:1],
+    "array of one": lambda: numpy.array([MARK]),
+    "record": lambda: numpy.array([(1, MARK)], dtype=[("id", int), ("k", "U20")])[0],
+    "row": lambda: Row(1, MARK, {}),
+    "bytes": MARK.encode,
+    "what fails on the way": failing_rows,
+    "content of a file": lambda: f"id,k\n1,{MARK}",
 }
+MECHANISM = SnappingMechanism(epsilon=1, lower=0, upper=1)
+
+
+def asked(**options: Any) -> Any:
+    table = sf.scan(ROWS, privacy_unit="id").group_by("k").bound(groups=1, rows=1)
+    return table.agg(n=sf.count()).plan(**{"epsilon": 1, "delta": 1e-6} | options)
+
+
+def surveyed(**options: Any) -> Any:
+    table = {"s": ["b", "b", "c", "c"], "a": ["x", "y", "x", "y"]}
+    given = {"stratum": "s", "answer": "a", "yes": "x", "population": {"b": 9, "c": 9}, "epsilon": 1}
+    return sf.stratified_proportion(table, **given | options)
+
+
 PLACES = {
+    "source": lambda g: sf.scan(g, privacy_unit="name"),
+    "database": lambda g: sf.scan(f"{g}.db/rows" if isinstance(g, str) else g, privacy_unit="name"),
+    "noise": lambda g: asked(noise=g),
+    "group selection": lambda g: asked(group_selection=g),
+    "epsilon": lambda g: asked(epsilon=g),
+    "delta": lambda g: asked(delta=g),
+    "per": lambda g: sf.sum("v", lower=0, upper=1, per=g),
+    "lower": lambda g: sf.sum("v", lower=g, upper=1),
+    "ranks": lambda g: sf.quantiles("v", g, lower=0, upper=1),
+    "rank": lambda g: sf.quantiles("v", [g], lower=0, upper=1),
+    "simultaneous": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).errors(simultaneous=g),
+    "path": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).write(g),
+    "survey's noise": lambda g: surveyed(noise=g),
+    "survey's epsilon": lambda g: surveyed(epsilon=g),
+    "sizes": lambda g: stratified_estimate([1, 1], g, [9, 9], 1),
+    "law": Laplace,
+    "argument of a law": lambda g: Laplace(1).cdf([g]),
+    "records": Mean(3, lower=0, upper=1),
+    "edges": lambda g: Histogram(3, edges=g),
+    "guesses": MECHANISM.average_bias_bound,
+    "lattice": lambda g: to_lattice(g, 0.5),
+    "fixed words": lambda g: FixedWords([g]),
+    "words of a law": lambda g: Laplace(1).rounded(3, words=g),
+    "kind": AtomDomain,
+    "domain": lambda g: Odometer(3, g, AbsoluteDistance(), PureDP(), 1),
+    "measure": lambda g: Odometer(3, AtomDomain(int), AbsoluteDistance(), g, 1),
+    "measure to convert to": lambda g: convert(laplace(2), g),
+    "metric": lambda g: clamp(0, 1, metric=g),
+    "rule": lambda g: per_partition_k(3, 3, rule=g),
     "confidence": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).errors(g),
     "words": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1, unsafe_words=g),
     "privacy unit": lambda g: sf.scan(ROWS, privacy_unit=g if not isinstance(g, str) else 3),
@@ -359,6 +437,22 @@ def test_what_is_given_by_mistake_is_not_quoted(given, place):
 def test_a_secret_value_is_not_quoted_by_snapping(value):
     error = refused(lambda: SnappingMechanism(epsilon=1, lower=0, upper=1).release(value))
     assert repr(value) not in str(error)
+
+
+def test_only_plain_arguments_speak_for_themselves():
+    class Number(int):
+        def __repr__(self) -> str:
+            return MARK
+
+    class Kind(type):
+        def __repr__(cls) -> str:
+            return MARK
+
+    class Letter(Enum):
+        A = MARK
+
+    for value in (Number(1), Kind("A", (), {}), Letter.A, [Number(1)], numpy.array(MARK), numpy.str_(MARK)):
+        assert MARK not in errors.shown(value), errors.shown(value)
 
 
 def test_short_arguments_are_quoted():

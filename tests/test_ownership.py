@@ -105,6 +105,40 @@ def test_a_fork_in_the_middle_of_an_answer_is_given_none(ask, fork):
     assert fork.told(lambda: ask(fork), BudgetError) == ("refused", "went on")
 
 
+class Asking(Words):
+    """Words; when they are taken, something else is asked first, as a handler of a signal would."""
+
+    def __init__(self, ask: Callable[[], Any]) -> None:
+        self.ask = ask
+
+    def take(self, count):
+        self.ask()
+        return SecureWords().take(count)
+
+
+def test_a_question_in_the_middle_of_an_answer_is_refused_and_spoils_nothing():
+    told: list[Any] = []
+    asked = odometer()
+    above = AboveThreshold(2, 10**9, 3)
+    above._words = Asking(lambda: told.append(_error(lambda: above.ask(0))))
+
+    class Handled(PureDP):
+        def total(self, losses):
+            if losses:  # within the lock
+                told.append(_error(lambda: asked.ask(ask)))
+            return super().total(losses)
+
+    asked._measure = Handled()
+    ask = Measurement(
+        "ask", AtomDomain(int), AbsoluteDistance(), Handled(), lambda value: value, laplace(2).privacy_map
+    )
+    thread = threading.Thread(target=lambda: told.append((above.ask(0), asked.ask(ask))), daemon=True)
+    thread.start()
+    thread.join(30)
+    assert told == [RefusalError, RefusalError, (False, 1000)]
+    assert asked.spent == laplace(2).map(1)
+
+
 @pytest.mark.parametrize("state", STATES)
 def test_a_child_may_have_its_own(state, in_child):
     made, use = STATES[state]

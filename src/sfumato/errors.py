@@ -60,7 +60,7 @@ class ColumnError(QueryError):
         near = nearest(name, columns)
         hint = f"; did you mean {near!r}?" if near else "."
         listed = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
-        return cls(f"{where}: there is no column {name!r}{hint} The columns are: {listed}")
+        return cls(f"{where}: there is no column {shown(name)}{hint} The columns are: {listed}")
 
 
 class SqlError(QueryError):
@@ -79,7 +79,7 @@ class RefusalError(SfumatoError):
     """There is no safe answer to this, as the question alone shows."""
 
 
-def shown(value: object) -> str:
+def shown(value: Any) -> str:
     """Return an argument as a message may quote it: short where it is plain, and else its type alone.
 
     Whoever confuses two arguments gives a column, or a whole table, in the place of a name or a number.
@@ -88,12 +88,19 @@ def shown(value: object) -> str:
     ('0.5', '[0, 2]', "'auto'", 'a list')
     """
     kind = type(value)
-    if isinstance(value, (str, bytes)):
-        return repr(value) if len(value) <= _QUOTED else f"{value[:_QUOTED]!r}..."
-    if isinstance(value, (list, tuple)):
+    if kind is str:
+        # Beyond the first line may be what a file holds, given in the place of its name.
+        line = value.partition("\n")[0][:_QUOTED]
+        return repr(value) if line == value else f"{line!r}..."
+    if kind in (list, tuple):
         plain = len(value) <= _LISTED and all(_is_number(item) for item in value)
         return repr(value) if plain else f"a {kind.__name__}"
-    if _is_number(value) or isinstance(value, (type, Enum)) or kind.__module__.startswith("sfumato."):
+    if isinstance(value, type):
+        return type.__repr__(value)
+    if isinstance(value, Enum):
+        return f"{kind.__name__}.{value.name}"
+    ours = kind.__module__.startswith("sfumato.") and not isinstance(value, tuple)  # as a row is
+    if ours or _is_number(value):
         return repr(value)
     return f"the function {value.__name__}" if isinstance(value, FunctionType) else f"a {kind.__name__}"
 
@@ -101,13 +108,16 @@ def shown(value: object) -> str:
 _QUOTED, _LISTED = 200, 8
 
 
-def _is_number(value: object) -> bool:
-    """Whether it is one number, a truth value or nothing, and no longer than a line."""
-    if isinstance(value, int):
-        return value.bit_length() <= _QUOTED * 3
-    if isinstance(value, (float, Decimal, Fraction)) or value is None:
+def _is_number(value: Any) -> bool:
+    """Whether it is one number, a truth value or nothing, short, and shown as such by Python or NumPy."""
+    kind: type[Any] = type(value)
+    if kind is int:
+        return bool(value.bit_length() <= _QUOTED * 3)
+    if kind in (bool, float, Decimal, Fraction, type(None)):
         return True
-    return type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
+    # Nor a record, which has no shape either.
+    scalar = kind.__module__ == "numpy" and getattr(value, "shape", None) == ()
+    return scalar and value.dtype.kind in "biufc"
 
 
 def _remade(kind: type[ParameterError], text: str, attributes: dict[str, Any]) -> ParameterError:
@@ -123,7 +133,8 @@ def in_own_words(
     """Let no foreign error out of a block, or of a function that this decorates, nor behind one of ours.
 
     The text of a foreign error may quote rows, and `raise ... from None` keeps it as `__context__`, where
-    loggers and debuggers find it. What runs in a generator needs a block inside it.
+    loggers and debuggers find it. So does an interrupt in the middle. What runs in a generator needs a block
+    inside it.
 
     Args:
         says: makes our error of a foreign one, whose text it had better leave out; None lets it pass.
@@ -151,6 +162,11 @@ def in_own_words(
             raise ours from None
         finally:
             ours.__context__ = None
+    except BaseException as error:
+        # An interrupt comes perhaps while something is handled, which Python would keep behind it.
+        if not isinstance(error, Exception):
+            error.__cause__ = error.__context__ = None
+        raise
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -8,6 +8,7 @@ state is `Owned`: it is never copied, and where it finds itself in another proce
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from typing import Any, ClassVar, NoReturn, Self, SupportsIndex
 
@@ -29,6 +30,38 @@ def process() -> tuple[int, int]:
     """Return what is the same within this process, and in none that it forked or was forked from."""
     # Numbers of processes are used again; how often a line of processes forked only grows.
     return os.getpid(), _forks
+
+
+class Turn:
+    """One at a time: other threads wait, and what comes in the middle, as a handler of a signal, is refused.
+
+    A plain lock would let the handler wait for ever, and one that its thread may take twice would let it
+    change what is half changed.
+
+    >>> turn = Turn()
+    >>> with turn, turn:
+    ...     pass
+    Traceback (most recent call last):
+    sfumato.errors.RefusalError: this is asked in the middle of another question, by the same thread; ...
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._taken = threading.RLock(), False
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        # A handler may come before the next line, and has its turn then; or after it.
+        if self._taken:
+            self._lock.release()
+            raise RefusalError(
+                "this is asked in the middle of another question, by the same thread; wait until that is "
+                "answered"
+            )
+        self._taken = True
+
+    def __exit__(self, *_: object) -> None:
+        self._taken = False
+        self._lock.release()
 
 
 class Owned:

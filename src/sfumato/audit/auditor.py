@@ -103,10 +103,8 @@ def audit(
 
 
 def _method(method: Any) -> Any:
-    if method == "betting":
-        return Betting()
-    if method == "histogram":
-        return HistogramMethod()
+    if isinstance(method, str) and method in ("betting", "histogram"):
+        return Betting() if method == "betting" else HistogramMethod()
     if not hasattr(method, "run"):
         raise ParameterError("method", method, "'betting', 'histogram', or an object with run(task)")
     return method

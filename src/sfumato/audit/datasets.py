@@ -205,7 +205,7 @@ def edges(datasets: Iterable[Any], neighbors: str = "add-remove") -> list[Edge]:
     >>> [(e.dataset, e.neighbour) for e in edges([[1.0], [0.5]], "change-one")]
     [([1.0], [0.5]), ([0.5], [1.0])]
     """
-    if neighbors not in NEIGHBORS:
+    if not isinstance(neighbors, str) or neighbors not in NEIGHBORS:
         expected = f"one of {', '.join(map(repr, NEIGHBORS))}; for user level, give pairs=units(...)"
         raise ParameterError("neighbors", neighbors, expected)
     roots = list(datasets)

@@ -104,7 +104,7 @@ def checked_task(
             raise ParameterError(name, value, "between 0 and 1")
     if not isinstance(seconds, (int, float)) or not seconds > 0:
         raise ParameterError("seconds", seconds, "greater than 0")
-    if neighbors not in NEIGHBORS:
+    if not isinstance(neighbors, str) or neighbors not in NEIGHBORS:
         expected = f"one of {', '.join(map(repr, NEIGHBORS))}; for user level, give pairs=units(...)"
         raise ParameterError("neighbors", neighbors, expected)
     if data is not None and pairs is not None:

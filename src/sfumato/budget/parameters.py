@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from fractions import Fraction
 
 from sfumato.errors import BudgetError, ParameterError, shown
@@ -9,10 +10,9 @@ from sfumato.exact import as_fraction, as_int
 
 
 def _number(value: object, name: str, admissible: str) -> Fraction:
-    try:
+    with suppress(ParameterError):
         return as_fraction(value, name)
-    except ParameterError:
-        raise BudgetError(f"{name} is {shown(value)}, but must be {admissible}") from None
+    raise BudgetError(f"{name} is {shown(value)}, but must be {admissible}")
 
 
 def admissible_epsilon(value: object, name: str = "epsilon") -> Fraction:

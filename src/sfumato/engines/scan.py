@@ -129,7 +129,7 @@ def sql(text: str, *, tables: Mapping[str, Any] | None = None, types: Mapping[st
     from sfumato.engines.duckdb.sources import is_path
 
     query = parse(text)
-    if not isinstance(tables, Mapping | None):
+    if not isinstance(tables, Mapping | None) or not all(isinstance(name, str) for name in tables or ()):
         kind = type(tables).__name__  # its text would show rows
         raise QueryError(
             f"sql: tables is a {kind}, but must give each table a name: tables={{'visits': ...}}"

@@ -9,27 +9,33 @@ from __future__ import annotations
 from sfumato.exact.numbers import (
     Number,
     as_fraction,
+    as_fractions,
     as_int,
     at_least_0,
+    one_of,
     positive,
     positive_int,
     root_down,
     root_up,
     round_down,
     round_up,
+    truth_value,
     whole_number,
 )
 
 __all__ = [
     "Number",
     "as_fraction",
+    "as_fractions",
     "as_int",
     "at_least_0",
+    "one_of",
     "positive",
     "positive_int",
     "root_down",
     "root_up",
     "round_down",
     "round_up",
+    "truth_value",
     "whole_number",
 ]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Iterable
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
+from typing import Any
 
 from sfumato.errors import ParameterError
 
@@ -30,18 +33,43 @@ def as_fraction(value: object, name: str) -> Fraction:
     """
     if isinstance(value, bool):
         raise ParameterError(name, value, _expected)
-    if hasattr(value, "item") and not isinstance(value, (int, float)):
-        try:
-            number = value.item()
-        except (TypeError, ValueError):  # of a column
-            raise ParameterError(name, value, _expected) from None
-        value = number
-    if isinstance(value, (int, float, str, Fraction, Decimal)):
-        try:
-            return Fraction(value)
-        except (ValueError, OverflowError, InvalidOperation, ZeroDivisionError):
-            pass
+    # Not of a column, also where it has one row.
+    number = value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
+    if isinstance(number, (int, float, str, Fraction, Decimal)):
+        with suppress(ValueError, OverflowError, InvalidOperation, ZeroDivisionError):
+            return Fraction(number)
     raise ParameterError(name, value, _expected)
+
+
+def as_fractions(values: Any, name: str, expected: str = "finite numbers") -> list[Fraction]:
+    """Take several numbers as exactly what they are; an error quotes no single one, as they may be a column.
+
+    Args:
+        values: a list, or whatever can be iterated over.
+        name: the parameter's name, for the error.
+        expected: what is admissible, for the error.
+    Raises:
+        ParameterError: one of them is no finite number.
+    """
+    with suppress(Exception):  # of whoever gives them
+        if not isinstance(values, (str, bytes)):
+            return [as_fraction(value, name) for value in values]
+    raise ParameterError(name, values, expected)
+
+
+def one_of(value: object, name: str, known: Iterable[str]) -> str:
+    """Take one of some names; nothing else is compared with them, as a column would be value by value."""
+    names = list(known)
+    if isinstance(value, str) and value in names:
+        return value
+    raise ParameterError(name, value, f"one of {', '.join(map(repr, names))}")
+
+
+def truth_value(value: object, name: str) -> bool:
+    """Take True or False."""
+    if not isinstance(value, bool):
+        raise ParameterError(name, value, "True or False")
+    return value
 
 
 def positive(value: object, name: str) -> Fraction:

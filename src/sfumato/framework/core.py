@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, overload
 
-from sfumato.errors import QueryError, in_own_words
+from sfumato.errors import QueryError, in_own_words, shown
 from sfumato.exact import at_least_0
 from sfumato.framework.domains import AtomDomain, Domain, VectorDomain
 from sfumato.framework.measures import Measure
@@ -160,7 +160,9 @@ def _chained(first: Callable[[Fraction], Fraction], second: Callable[[Fraction],
 
 def _check_space(name: str, side: str, metric: Metric, domain: Domain) -> None:
     if not metric.admits(domain):
-        raise QueryError(f"{name}: the {side} metric {metric} does not measure the {side} domain {domain}")
+        raise QueryError(
+            f"{name}: the {side} metric {shown(metric)} does not measure the {side} domain {shown(domain)}"
+        )
 
 
 def _check_chain(first: Transformation, second: Transformation | Measurement) -> None:

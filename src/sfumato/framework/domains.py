@@ -56,7 +56,7 @@ class AtomDomain(Domain):
     null: bool = False
 
     def __post_init__(self) -> None:
-        if self.kind not in (bool, str, *NUMBERS):
+        if not isinstance(self.kind, type) or self.kind not in (bool, str, *NUMBERS):
             raise ParameterError("kind", self.kind, "bool, int, float, Fraction or str")
         if self.nan and self.kind is not float:
             raise ParameterError("nan", True, "False, but for float")

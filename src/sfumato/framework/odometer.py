@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import Any
 
-from sfumato.errors import BudgetError, QueryError
+from sfumato.errors import BudgetError, QueryError, shown
 from sfumato.framework.core import Measurement, distance_in
 from sfumato.framework.domains import Domain
 from sfumato.framework.measures import Filter
 from sfumato.framework.metrics import Metric
-from sfumato.ownership import Owned
+from sfumato.ownership import Owned, Turn
 
 
 class Odometer(Owned):
@@ -56,15 +55,18 @@ class Odometer(Owned):
         self, data: Any, domain: Domain, metric: Metric, measure: Filter, budget: Any, d_in: Any = 1
     ) -> None:
         if not metric.admits(domain):
-            raise QueryError(f"Odometer: the metric {metric} does not measure the domain {domain}")
+            raise QueryError(
+                f"Odometer: the metric {shown(metric)} does not measure the domain {shown(domain)}"
+            )
         if not isinstance(measure, Filter):
             raise QueryError(
-                f"Odometer: losses in {measure} must be fixed beforehand, with compose; measures in which "
-                "they may be chosen on the way are PureDP, ApproximateDP, ZeroConcentratedDP and GaussianDP"
+                f"Odometer: losses in {shown(measure)} must be fixed beforehand, with compose; measures in "
+                "which they may be chosen on the way are PureDP, ApproximateDP, ZeroConcentratedDP and "
+                "GaussianDP"
             )
         self._data, self._domain, self._metric, self._measure = data, domain, metric, measure
         self._budget, self._d_in = measure.budget(budget), distance_in(d_in)
-        self._spent, self._lock = measure.total([]), Lock()
+        self._spent, self._lock = measure.total([]), Turn()
 
     @property
     def spent(self) -> Any:
@@ -87,6 +89,7 @@ class Odometer(Owned):
             QueryError: its domain, metric or measure is another.
             BudgetError: it would lose more than is left, or claims to lose less than nothing, or this is
                 another process than that which made the odometer.
+            RefusalError: it is asked in the middle of another ask, as by a handler of a signal.
         """
         self._check_home()
         self._check_spaces(measurement)

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.exact.directed import exp_bounds
-from sfumato.noise import Words, default_words
+from sfumato.noise import Words
 from sfumato.noise.bernoulli import Enclosures
+from sfumato.noise.words import source_of
 
 
 def exp_minus(x: Fraction) -> Enclosures:
@@ -33,7 +34,7 @@ def uniform_below(bound: int, count: int, words: Words | None = None) -> NDArray
 
     Words at or above the largest multiple of `bound` below 2^64 are drawn again.
     """
-    words = words or default_words()
+    words = source_of(words)
     last = 2**64 - 2**64 % bound - 1
     drawn = words.take(count)
     while (again := np.flatnonzero(drawn > last)).size:
@@ -46,7 +47,7 @@ def random_order(count: int, words: Words | None = None) -> NDArray[np.intp]:
 
     Words are sorted; given that no two are equal, no order is likelier than another.
     """
-    words = words or default_words()
+    words = source_of(words)
     while True:
         drawn = words.take(count)
         order = np.argsort(drawn)

@@ -10,7 +10,7 @@ from sfumato.budget.conversions import zcdp_epsilon
 from sfumato.budget.loss import Loss
 from sfumato.budget.measure import PrivacyLoss
 from sfumato.budget.parameters import admissible_delta
-from sfumato.errors import ParameterError, QueryError
+from sfumato.errors import ParameterError, QueryError, shown
 from sfumato.framework import (
     ApproximateDP,
     GaussianDP,
@@ -71,7 +71,7 @@ def convert(measurement: Measurement, measure: Measure, delta: Any = None) -> Me
         known = ", ".join(f"{a.__name__} to {b.__name__}" for a, b in (*WITHOUT_DELTA, *WITH_DELTA))
         raise QueryError(
             f"convert: {measurement.name} is in {measurement.output_measure}, which is not converted to "
-            f"{measure}; there is {known}"
+            f"{shown(measure)}; there is {known}"
         )
     return Measurement(
         measurement.name,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
-from threading import Lock
 from typing import Any
 
 import gmpy2
@@ -13,7 +12,7 @@ from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import as_int, positive, positive_int
 from sfumato.framework import AtomDomain, Linear, LInfDistance, Measurement, PureDP, VectorDomain
 from sfumato.noise import Laplace, Words
-from sfumato.ownership import Owned
+from sfumato.ownership import Owned, Turn
 
 # Noise is drawn in 64-bit integers: up to this scale it reaches their end with probability below e^(-2^22).
 LARGEST_SCALE = 2**40
@@ -57,7 +56,7 @@ class AboveThreshold(Owned):
         of_threshold, of_value = noise_scales(positive(scale, "scale"), self.positives)
         self._law, self._words = Laplace(of_value), words
         self._noisy_threshold = self._threshold + int(Laplace(of_threshold).rounded(1, words)[0])
-        self._left, self._lock = self.positives, Lock()
+        self._left, self._lock = self.positives, Turn()
 
     @property
     def left(self) -> int:
@@ -72,6 +71,7 @@ class AboveThreshold(Owned):
         Raises:
             BudgetError: all positive answers are given, or this is another process than that which made it.
             ParameterError: value is not a whole number.
+            RefusalError: it is asked in the middle of another question, as by a handler of a signal.
         """
         self._check_home()
         exact = _whole(value, "value", shown=type(value).__name__)

@@ -21,7 +21,7 @@ def int64_values(column: pa.Array) -> NDArray[np.int64]:
     return np.frombuffer(wide.buffers()[1], dtype=np.int64)[wide.offset : wide.offset + len(wide)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WideIntegers:
     """A column of two's-complement 128-bit integers, as high and low words.
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, whole_number
-from sfumato.noise.words import Words, default_words
+from sfumato.noise.words import Words, source_of
 
 Enclosures = Callable[[int], tuple[Fraction, Fraction]]
 Probability = Number | Enclosures
@@ -93,7 +93,7 @@ def _enclosures(p: Probability, name: str) -> Enclosures:
 def _toss(
     probabilities: list[Enclosures], index: NDArray[np.integer], words: Words | None
 ) -> NDArray[np.bool_]:
-    words = words or default_words()
+    words = source_of(words)
     # A first word w says that U is in [w, w + 1] 2^-64: below `sure` the coin is true, above `last` it is
     # false. In between, for an exact p one word at most, the bits so far do not tell.
     sure, last = np.empty((2, len(probabilities)), np.uint64)

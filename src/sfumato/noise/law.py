@@ -31,7 +31,7 @@ from sfumato.noise.values import (
     small_fraction,
     working_bits,
 )
-from sfumato.noise.words import Words, default_words
+from sfumato.noise.words import Words, source_of
 
 
 def _elementwise(apply: Callable[..., float | Floats]) -> Callable[[Callable[..., float]], MethodOfEach]:
@@ -242,7 +242,7 @@ class Law(ABC):
         if self.unit > largest_scale:
             expected = "at most 2**57 grid steps to be drawn in 64-bit integers: use a coarser grid"
             raise ParameterError(self.unit_name, self.unit, expected)
-        return sampler(self.standard, self.unit).draw(count, words or default_words())
+        return sampler(self.standard, self.unit).draw(count, source_of(words))
 
     @_of_each_whole
     def rounded_sf(self, m: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any, Protocol, overload
 
@@ -64,11 +65,22 @@ def small_fraction(t: Any) -> Fraction:
     return exactly(t)
 
 
+def floats(values: object, name: str) -> Floats:
+    """Take numbers as an array of floats.
+
+    Raises:
+        ParameterError: they are none; NumPy's own error would quote one, and it may be a row's.
+    """
+    with suppress(Exception):
+        return np.asarray(values, np.float64)
+    raise ParameterError(name, values, "a number, or an array of them")
+
+
 def each(function: Callable[[Any], float], x: Values | Scalar) -> float | Floats:
     """Apply to one number as it is, or to each element of an array of floats."""
     if isinstance(x, (int, float, Fraction)):
         return function(x)
-    values = np.asarray(x, np.float64)
+    values = floats(x, "an argument of the law")
     results = np.array([function(v) for v in values.ravel().tolist()], np.float64)
     return results.reshape(values.shape) if values.ndim else float(results[0])
 

@@ -7,6 +7,7 @@ import hmac
 import os
 import threading
 from abc import ABC, abstractmethod
+from contextlib import suppress
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
@@ -118,6 +119,8 @@ class SeededWords(_CounterWords):
     """
 
     def __init__(self, seed: int | str) -> None:
+        if not isinstance(seed, (int, str)):
+            raise ParameterError("seed", seed, "a whole number or a text")
         key = hashlib.sha256(f"sfumato.noise.SeededWords {seed!r}".encode()).digest()
         super().__init__(key, bytes(16))
         self.seed = seed
@@ -138,7 +141,7 @@ class FixedWords(Words):
     """
 
     def __init__(self, words: ArrayLike, then: Words | None = None) -> None:
-        self._words: Words64 = np.asarray(words, np.uint64).ravel()
+        self._words = _given(words)
         self._then = then
         self.taken = 0
 
@@ -154,6 +157,25 @@ class FixedWords(Words):
         if not missing or self._then is None:
             return head.copy()
         return np.concatenate([head, self._then.take(missing)])
+
+
+def _given(words: ArrayLike) -> Words64:
+    with suppress(Exception):  # of NumPy, which would quote one
+        return np.asarray(words, np.uint64).ravel()
+    raise ParameterError("words", words, "whole numbers from 0 to 2^64 - 1")
+
+
+def source_of(words: object) -> Words:
+    """Take a source of words; this thread's own secure words in place of None.
+
+    Raises:
+        ParameterError: it is none, such as a table, from which words could be taken too.
+    """
+    if words is None:
+        return default_words()
+    if not isinstance(words, Words):
+        raise ParameterError("words", words, "a Words of sfumato.noise")
+    return words
 
 
 def default_words() -> SecureWords:

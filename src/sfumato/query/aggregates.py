@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import get_args
 
 from sfumato.errors import ParameterError, QueryError, shown
-from sfumato.exact import as_fraction
+from sfumato.exact import as_fraction, as_fractions, one_of
 from sfumato.query.choices import Bounded
 
 Number = int | float | str | Fraction
@@ -120,8 +120,8 @@ def sum(
     Sum(column='docvis', lower=Fraction(0, 1), upper=Fraction(30, 1), per=None)
     """
     low, high = _bounds("sum", column, lower, upper)
-    if per is not None and (not isinstance(per, str) or per not in get_args(Bounded)):
-        raise ParameterError("per", per, '"unit" or "row"')
+    if per is not None:
+        one_of(per, "per", get_args(Bounded))
     return Sum(_column("sum", column), low, high, per)
 
 
@@ -158,7 +158,7 @@ def quantiles(
     """
     low, high = _bounds("quantiles", column, lower, upper)
     scalar = not isinstance(ranks, Iterable) or isinstance(ranks, str)
-    given = [as_fraction(r, "ranks") for r in ([ranks] if scalar else ranks)]  # type: ignore[union-attr]
+    given = as_fractions([ranks] if scalar else ranks, "ranks", "numbers in [0, 1]")
     for rank in given:
         if not 0 <= rank <= 1:
             raise ParameterError("ranks", ranks, "numbers in [0, 1]")

@@ -13,7 +13,7 @@ from functools import lru_cache
 from sfumato.budget import Loss, calibrate, gaussian_mu, split_delta
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.errors import BudgetError, ParameterError, RefusalError, shown
-from sfumato.exact import positive_int, root_up
+from sfumato.exact import one_of, positive_int, root_up
 from sfumato.framework import ContributionDistance
 from sfumato.measurements.noise import NOISES, Law, NoiseKind
 from sfumato.measurements.selection import (
@@ -113,11 +113,8 @@ def _budget(epsilon: object, delta: object) -> tuple[Fraction, Fraction]:
 
 
 def _choices(name: str, value: object, known: tuple[str, ...]) -> tuple[str, ...]:
-    if isinstance(value, str) and value == "auto":
-        return known
-    if isinstance(value, str) and value in known:
-        return (value,)
-    raise ParameterError(name, value, "one of " + ", ".join(map(repr, ("auto", *known))))
+    chosen = one_of(value, name, ("auto", *known))
+    return known if chosen == "auto" else (chosen,)
 
 
 class _Planner:

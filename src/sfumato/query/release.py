@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError, in_own_words
+from sfumato.exact import truth_value
 from sfumato.files import check_no_source
 from sfumato.noise import Words
 from sfumato.ownership import Owned
@@ -124,6 +125,7 @@ class Release(Owned):
             RefusalError: the release was streamed to a file, which keeps outputs alone.
         """
         _check_confidence(confidence)
+        truth_value(simultaneous, "simultaneous")
         with self._turn():
             if self._written is not None and self._batches is None:
                 raise RefusalError(_NOT_KEPT)
@@ -149,6 +151,7 @@ class Release(Owned):
             OSError: the file cannot be written; nothing is drawn where that shows before.
         """
         target = output.checked_path(path)
+        truth_value(simultaneous, "simultaneous")
         check = partial(self.check_no_source, target)
         check()
         if confidence is None:

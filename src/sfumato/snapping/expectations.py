@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from sfumato.errors import ParameterError
-from sfumato.exact import Number, as_fraction, at_least_0, round_up
+from sfumato.exact import Number, as_fraction, as_fractions, at_least_0, round_up
 from sfumato.snapping import accuracy as accuracies
 from sfumato.snapping import bias
 from sfumato.snapping.accuracy import LaplaceComparison
@@ -153,10 +153,8 @@ class Expectations:
         >>> mechanism.average_bias_bound([0, 5, 10]) < mechanism.bias_bound(10)
         True
         """
-        exact = [as_fraction(guess, "guesses") for guess in guesses]
-        parts = (
-            [Fraction(1)] * len(exact) if weights is None else [as_fraction(w, "weights") for w in weights]
-        )
+        exact = as_fractions(guesses, "guesses")
+        parts = [Fraction(1)] * len(exact) if weights is None else as_fractions(weights, "weights")
         if not exact:
             raise ParameterError("guesses", [], "at least one number")
         if len(parts) != len(exact) or min(parts) < 0 or sum(parts) == 0:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import ParameterError
+from sfumato.noise.values import floats
 
 Floats = NDArray[np.float64]
 _mantissa = (1 << 52) - 1
@@ -69,7 +70,7 @@ def to_lattice(x: ArrayLike, step: float) -> float | Floats:
         Covington 2020, section 4.2, with the ties of the definition in 2.2. Cases 2 and 3 as printed take
         negative ties away from zero.
     """
-    values = np.asarray(x, np.float64)
+    values = floats(x, "x")
     if not np.isfinite(values).all():
         raise ParameterError("x", x, "finite")
     fraction, exponent = np.frexp(step)

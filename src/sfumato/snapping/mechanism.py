@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, at_least_0, round_up
 from sfumato.framework import AbsoluteDistance, AtomDomain, Domain, Measurement, PureDP
-from sfumato.noise.words import Words, default_words
+from sfumato.noise.words import Words, source_of
 from sfumato.snapping import accuracy as accuracies
 from sfumato.snapping.accuracy import exp_up
 from sfumato.snapping.expectations import Expectations
@@ -235,7 +235,7 @@ class SnappingMechanism(Expectations):
         >>> mechanism.release([[0.0, 5.0], [9.9, 1e300]], SeededWords(2)).shape
         (2, 2)
         """
-        source = words or default_words()
+        source = source_of(words)
         if np.ndim(value):  # type: ignore[arg-type]
             values = self._array(value)
             return self._fast.draw(values.ravel(), source).reshape(values.shape)

@@ -11,11 +11,10 @@ from fractions import Fraction
 from math import floor, isnan
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.errors import ParameterError, shown
-from sfumato.exact import Number, as_fraction, positive, positive_int, round_down, round_up
+from sfumato.exact import Number, as_fraction, as_fractions, positive, positive_int, round_down, round_up
 from sfumato.framework import (
     AtomDomain,
     ChangeOneDistance,
@@ -27,6 +26,7 @@ from sfumato.framework import (
     Transformation,
     VectorDomain,
 )
+from sfumato.noise.values import floats
 from sfumato.noise.words import Words
 from sfumato.snapping.mechanism import SnappingMechanism
 from sfumato.transformations import clamp, covariance, histogram, impute, mean, variance
@@ -49,7 +49,7 @@ class BoundedStatistic:
 
     def __call__(self, data: ArrayLike) -> Any:
         """Return the statistic of the data, exactly: not for release."""
-        records, array = self.transformation.input_domain, np.asarray(data, np.float64)
+        records, array = self.transformation.input_domain, floats(data, "data")
         assert isinstance(records, VectorDomain)
         parts = (len(records.element.parts),) if isinstance(records.element, ProductDomain) else ()
         if array.shape != (records.size, *parts):
@@ -190,7 +190,7 @@ class Histogram(BoundedStatistic):
     """
 
     def __init__(self, size: int, *, edges: Sequence[Number]) -> None:
-        exact = [as_fraction(edge, "edges") for edge in edges]
+        exact = as_fractions(edges, "edges")
         if len(exact) < 3 or exact != sorted(set(exact)):
             raise ParameterError("edges", edges, "at least three increasing numbers")
         counts = histogram(exact[1:-1], size=_size(size), metric=REPLACED)

@@ -70,6 +70,8 @@ class StratifiedDesign:
         given = getattr(self, name)
         if isinstance(given, (str, bytes)) or not hasattr(given, "__len__") or len(given) == 0:
             raise ParameterError(f"{self.where}: {name}", given, "a list with one whole number per stratum")
+        if any(isinstance(n, (str, bytes)) for n in given):  # a column of something else
+            raise ParameterError(f"{self.where}: {name}", given, "a list with one whole number per stratum")
         sizes = tuple(positive_int(n, self._label(name, i)) for i, n in enumerate(given))
         object.__setattr__(self, name, sizes)
         return sizes
@@ -139,9 +141,9 @@ def stratum_sums(sample_sizes: Sequence[int], metric: Metric = SIDE_BY_SIDE) -> 
     """
     design = StratifiedDesign(sample_sizes, sample_sizes, "stratum_sums", least=1)
     sizes = design.sample_sizes
-    if metric == SIDE_BY_SIDE:
+    if isinstance(metric, ProductMetric) and metric == SIDE_BY_SIDE:
         counts: Domain = _counts(int, sizes)
-    elif metric in (L1Distance(), L2Distance()):
+    elif isinstance(metric, (L1Distance, L2Distance)) and not metric.scales:
         counts = VectorDomain(AtomDomain(int, Fraction(0), Fraction(max(sizes))), len(sizes))
     else:
         expected = "ProductMetric(AbsoluteDistance()), L1Distance() or L2Distance()"

@@ -154,7 +154,7 @@ def test_two_more_for_up_to_ten():
     for partitions in (11, 100):
         with pytest.raises(ParameterError, match="^partitions is .* at most 10 for the rule"):
             per_partition_k(23, partitions, rule="2020")
-    with pytest.raises(ParameterError, match='"exact", "decades", "2020"'):
+    with pytest.raises(ParameterError, match="'exact', 'decades', '2020'"):
         per_partition_k(23, 10, rule="2019")
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from fractions import Fraction
 from typing import Any
 
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.errors import BudgetError, shown
-from sfumato.ownership import Owned
+from sfumato.ownership import Owned, Turn
 
 
 class Budget(Owned):
@@ -37,7 +36,7 @@ class Budget(Owned):
 
     def __init__(self, epsilon: Any, delta: Any = 0) -> None:
         self._epsilon, self._delta = admissible_epsilon(epsilon), admissible_delta(delta)
-        self._lock = threading.Lock()
+        self._lock = Turn()
 
     @property
     def left(self) -> tuple[float, float]:
@@ -50,6 +49,7 @@ class Budget(Owned):
         Raises:
             BudgetError: it is not admissible, or more than is left, or this is another process than that
                 which made the budget; nothing is taken then.
+            RefusalError: it is asked in the middle of another question, as by a handler of a signal.
         """
         self._check_home()
         eps: Fraction = admissible_epsilon(epsilon)

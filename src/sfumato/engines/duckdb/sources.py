@@ -29,7 +29,7 @@ from sfumato.engines.duckdb.parquet import ParquetFiles
 from sfumato.engines.duckdb.source import ROWS, Source, no_rows
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.engines.duckdb.text_files import open_csv, open_json
-from sfumato.errors import EngineError, in_own_words, nearest
+from sfumato.errors import EngineError, in_own_words, nearest, shown
 from sfumato.files import whole_source
 
 PARQUET, CSV, JSON = (".parquet", ".pq"), (".csv", ".tsv"), (".json", ".jsonl", ".ndjson")
@@ -289,7 +289,7 @@ def _open_path(path: str, types: object) -> Source:
         raise EngineError(f"scan: {path!r} is a folder; name the files in it, such as {inside!r}")
     files = sorted(glob.glob(path, recursive=True)) if glob.has_magic(path) else [path]
     if not files or not all(Path(f).is_file() for f in files):
-        raise EngineError(f"scan: there is no file {path!r} (looked in {os.getcwd()!r})")
+        raise EngineError(f"scan: there is no file {shown(path)} (looked in {os.getcwd()!r})")
     if suffix not in READERS:
         known = ", ".join([*READERS, *(f"{d}/table" for d in DATABASES)])
         raise EngineError(f"scan: {path!r} ends in {suffix!r}, which is none of {known}")
@@ -317,7 +317,7 @@ def _database(path: str) -> tuple[str, str, str]:
 
 def _open_database(file: str, table: str) -> Source:
     if not Path(file).is_file():
-        raise EngineError(f"scan: there is no file {file!r} (looked in {os.getcwd()!r})")
+        raise EngineError(f"scan: there is no file {shown(file)} (looked in {os.getcwd()!r})")
     connection = connect()
     if not _attached(connection, file):
         raise EngineError(f"scan: {file!r} cannot be opened as a DuckDB database")

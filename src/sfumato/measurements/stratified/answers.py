@@ -100,7 +100,7 @@ def _yes(answer: str, given: Any, yes: Any) -> Any:
     import pyarrow as pa
 
     types = pa.types
-    yes = yes.item() if hasattr(yes, "item") else yes
+    yes = yes.item() if getattr(yes, "shape", None) == () else yes
     if given is None or types.is_null(given):
         if yes is None:
             expected = (

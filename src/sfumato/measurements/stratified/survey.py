@@ -12,7 +12,7 @@ from typing import Any
 from sfumato.budget import Loss, gaussian_mu
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.errors import ParameterError, QueryError
-from sfumato.exact import Number, round_up
+from sfumato.exact import Number, one_of, round_up
 from sfumato.measurements.noise import NOISES, Law
 from sfumato.measurements.stratified.answers import read_answers
 from sfumato.measurements.stratified.estimate import noisy_stratum_sums, stratified_estimate
@@ -177,8 +177,7 @@ def stratified_proportion(
     Source:
         "Lipschitz sized variance for proportion CI", 2022, and docs/surveys.md.
     """
-    if noise not in NOISES:
-        raise ParameterError("noise", noise, f"one of {', '.join(map(repr, NOISES))}")
+    one_of(noise, "noise", NOISES)
     kind, budget = NOISES[noise], admissible_epsilon(epsilon)
     if noise == "gaussian":
         share = admissible_delta(delta, zero=False)

@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 from sfumato.errors import BudgetError, ParameterError
-from sfumato.exact import Number, at_least_0, positive, positive_int, round_down, round_up
+from sfumato.exact import Number, at_least_0, one_of, positive, positive_int, round_down, round_up
 from sfumato.exact.directed import nearest
 from sfumato.noise import Gaussian, Laplace, Law
 from sfumato.noise.values import power_of_ten, working_bits
@@ -171,6 +171,7 @@ def per_partition_k(k: Number, partitions: int, rule: str = "exact") -> float:
     1.46204...
     """
     exact, count = positive(k, "k"), positive_int(partitions, "partitions")
+    one_of(rule, "rule", ("exact", "decades", "2020"))
     if rule == "decades":
         decades = len(str(count - 1)) if count > 1 else 0
         return float(exact + decades)
@@ -178,8 +179,6 @@ def per_partition_k(k: Number, partitions: int, rule: str = "exact") -> float:
         if count > 10:
             raise ParameterError("partitions", partitions, 'at most 10 for the rule "2020"')
         return float(exact + 2)
-    if rule != "exact":
-        raise ParameterError("rule", rule, 'one of "exact", "decades", "2020"')
     outside, inside = power_of_ten(exact)
     context = nearest(working_bits + int(exact).bit_length() + count.bit_length())
     log = context.log1p(context.minus(outside)) if outside < 0.5 else context.log(inside)

@@ -49,7 +49,7 @@ def clamp(
     def clamped(number: Number) -> Number:
         return min(max(number, low), high)
 
-    if metric == AbsoluteDistance():
+    if isinstance(metric, AbsoluteDistance):
         if size is not None:
             raise ParameterError("clamp: size", size, "None under AbsoluteDistance(), which takes one number")
         return Transformation(

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from sfumato.errors import ParameterError
-from sfumato.exact import as_fraction, root_up
+from sfumato.exact import as_fractions, root_up
 from sfumato.framework import AtomDomain, L1Distance, L2Distance, Metric, Norm, Transformation, VectorDomain
 from sfumato.transformations.records.space import (
     ADD_REMOVE,
@@ -83,7 +83,11 @@ def count_by_categories(
     categories = listed(where, "categories", categories)
     kinds = set(map(type, categories))
     kind: Any = kinds.pop() if len(kinds) == 1 else None
-    known = kind in (bool, int, float, Fraction, str) and all(map(AtomDomain(kind).contains, categories))
+    known = (
+        isinstance(kind, type)
+        and kind in (bool, int, float, Fraction, str)
+        and all(map(AtomDomain(kind).contains, categories))
+    )
     if not known or len(set(categories)) < len(categories):
         raise ParameterError(
             f"{where}: categories",
@@ -130,7 +134,7 @@ def histogram(
         Triangle inequality. Proof: docs/proofs/histogram.md.
     """
     check_number_kind("histogram", kind)
-    exact = [as_fraction(edge, "histogram: edges") for edge in listed("histogram", "edges", edges)]
+    exact = as_fractions(listed("histogram", "edges", edges), "histogram: edges")
     if not exact or any(a >= b for a, b in pairwise(exact)):
         raise ParameterError("histogram: edges", edges, "increasing numbers, at least one")
     records = Records("histogram", AtomDomain(kind), size, metric)

@@ -166,19 +166,19 @@ def listed(where: str, name: str, values: object) -> tuple[Any, ...]:
 
 def check_metric(where: str, metric: object) -> None:
     """Refuse metrics that do not count records."""
-    if metric not in (SymmetricDistance(), ChangeOneDistance()):
+    if not isinstance(metric, (SymmetricDistance, ChangeOneDistance)):
         raise ParameterError(f"{where}: metric", metric, "SymmetricDistance() or ChangeOneDistance()")
 
 
 def check_number_kind(where: str, kind: object) -> None:
     """Refuse kinds that are not numbers."""
-    if kind not in (int, float, Fraction):
+    if not isinstance(kind, type) or kind not in (int, float, Fraction):
         raise ParameterError(f"{where}: kind", kind, "int, float or Fraction")
 
 
 def any_of(where: str, kind: Kind, name: str = "kind") -> AtomDomain:
     """Return the domain of all values of a kind, NaN and NULL too."""
-    if kind not in (bool, int, float, Fraction, str):
+    if not isinstance(kind, type) or kind not in (bool, int, float, Fraction, str):
         raise ParameterError(f"{where}: {name}", kind, "bool, int, float, Fraction or str")
     return AtomDomain(kind, nan=kind is float, null=True)
 
