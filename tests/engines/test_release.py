@@ -9,10 +9,11 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.errors import QueryError
+from sfumato.errors import ParameterError, QueryError
 from sfumato.noise import SeededWords
 from sfumato.query.table import Table
 from sfumato.testing import assert_approx_equal
@@ -47,6 +48,29 @@ def test_near_the_truth_at_a_large_epsilon(engine, noise):
     ]
     release = released(question, noise=noise)
     assert_approx_equal(release, expected, k=23)
+
+
+def test_error_bars_that_were_asked_for_are_in_every_look_at_a_release(engine, tmp_path):
+    if engine.slow:
+        pytest.skip("a release there is a data frame or a transform, whose own tests ask for bars")
+    question = Table(engine(visits()), "id").group_by("g").bound(groups=2, rows=2).agg(
+        n=sf.count(), m=sf.mean("x", lower=0, upper=10)
+    )  # fmt: skip
+    release = released(question, confidence=0.9)
+    table, bars = release.to_arrow(), release.errors(0.9)
+    assert table.schema.names == ["g", "n", "m", "n_error", "m_error"]
+    assert [table[f"{name}_error"] for name in ("n", "m")] == [bars[name] for name in ("n", "m")]
+    release.write(tmp_path / "looked at.parquet")
+    streamed = released(question, confidence=0.9)
+    streamed.write(tmp_path / "streamed.parquet")
+    for path in ("looked at", "streamed"):
+        assert pq.read_table(tmp_path / f"{path}.parquet").equals(table)
+    assert streamed.to_arrow().equals(table)
+    with pytest.raises(ParameterError, match="confidence"):
+        released(question, confidence=2)
+    clash = Table(engine(visits()), "id").bound(rows=2).agg(n=sf.count(), n_error=sf.count_units())
+    with pytest.raises(QueryError, match="'n_error', which is taken"):
+        released(clash, confidence=0.9)
 
 
 def test_bars_of_quantiles_reach_to_the_ends_of_leaves(engine):
