@@ -88,7 +88,7 @@ def exact(engine, plan: Plan) -> dict[Any, dict[Any, int]]:
         for row in batch.to_pylist():
             of = found[row.get("g"), row.get("h")]
             for statistic in plan.exact.statistics:
-                for name in statistic.coordinates:
+                for name in statistic.names:
                     if isinstance(statistic, QuantileTree):
                         for entry in row[name] or []:
                             for level in range(HEIGHT):

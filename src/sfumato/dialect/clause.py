@@ -53,6 +53,6 @@ def _value(words: Cursor) -> Literal:
     value = words.literal(token.kind if token.kind in ("text", "name") else "word")
     while words.take("."):
         value = words.literal("name")
-    if not value.text:
+    if not value.text and value.kind != "text":  # whose meaning is the option's
         raise words.refuse("an option's value is missing")
     return Literal(value.text, value.kind, Place(token.start, words.before.stop))
