@@ -85,8 +85,7 @@ def test_the_watch_ends_with_its_block(failing):
 
 def test_who_is_asked_for_the_fraction():
     def release(engine, **own):
-        table = SimpleNamespace(engine=engine)
-        return SimpleNamespace(plan=SimpleNamespace(question=SimpleNamespace(table=table)), **own)
+        return SimpleNamespace(engine=engine, **own)
 
     silent, telling = SimpleNamespace(), SimpleNamespace(progress=lambda: 0.5)
     assert fraction_of(release(silent))() is None
