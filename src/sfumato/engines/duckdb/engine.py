@@ -6,14 +6,14 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
 
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql
-from sfumato.engines.duckdb.expressions import LONGEST, Judged, judged
+from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.sources import NO_ARROW, check_names, connect, open_source
 from sfumato.engines.duckdb.text import identifier, without_labels
@@ -34,6 +34,17 @@ _OPAQUE = (
 )  # fmt: skip
 
 
+# DuckDB plans queries in queries to a depth of 1,000; a filter is two, and the statistics are over them.
+_MOST_STEPS = 300
+
+
+class _Size(NamedTuple):
+    """What a derived column adds to a condition that uses it: characters, and texts that are held."""
+
+    length: int
+    held: int
+
+
 class DuckDBEngine(Owned):
     """Evaluates exact queries on one source. Made by `DuckDBEngine.open`."""
 
@@ -45,7 +56,8 @@ class DuckDBEngine(Owned):
         self._opened = source
         self._judged: dict[tuple[Step, ...], Judged] = {}
         self._schemas: dict[tuple[Step, ...], Schema] = {}
-        self._lengths: dict[tuple[Step, ...], dict[str, int]] = {(): {}}
+        self._sizes: dict[tuple[Step, ...], dict[str, _Size]] = {(): {}}
+        self._held: dict[tuple[Step, ...], int] = {(): 0}
         self._running: duckdb.DuckDBPyConnection | None = None
 
     @classmethod
@@ -122,20 +134,34 @@ class DuckDBEngine(Owned):
         return kept | {step.name: _column(one.type_name, True)}
 
     def _measure(self, where: str, before: tuple[Step, ...], step: Step, one: Judged) -> None:
-        """Refuse an expression that is too long with all derived columns written out in it.
+        """Refuse an expression that takes too much, by itself or with those before it.
 
-        DuckDB's planner puts them into the conditions that use them; an expression over columns that stand
-        twice in others doubles with each, beyond all limits of memory.
+        DuckDB's planner writes derived columns out in the conditions that use them; an expression over
+        columns that stand twice in others doubles with each, beyond all limits of memory.
         """
-        lengths = self._lengths[before]
-        length = len(one.text) + sum(times * lengths.get(name, 0) for name, times in one.uses.items())
+        if len(before) >= _MOST_STEPS:
+            raise QueryError(
+                f"{where}: the question has more than {_MOST_STEPS} filters and derived columns, each over "
+                "those before it; put several into one expression"
+            )
+        sizes = self._sizes[before]
+        used = [(times, sizes[name]) for name, times in one.uses.items() if name in sizes]
+        length = len(one.text) + sum(times * size.length for times, size in used)
         if length > LONGEST:
             raise QueryError(
                 f"{where}: the expression uses derived columns so often that it is longer than "
                 f"{LONGEST} characters with these written out; use each fewer times"
             )
-        own = {step.name.casefold(): length} if isinstance(step, Derive) else {}
-        self._lengths[*before, step] = lengths | own
+        held = one.held + sum(times * size.held for times, size in used)
+        self._held[*before, step] = self._held[before] + (one.held if isinstance(step, Derive) else held)
+        if self._held[*before, step] > MOST_HELD:
+            raise QueryError(
+                f"{where}: the expressions of the question make more than {MOST_HELD} texts (as "
+                "docs/expressions.md counts them); leave out columns that you do not use, or make them "
+                "before scan"
+            )
+        own = {step.name.casefold(): _Size(length, held)} if isinstance(step, Derive) else {}
+        self._sizes[*before, step] = sizes | own
 
     def _describe(self, select: str) -> list[tuple[str, str]]:
         rows = self._source.cursor().execute(f"DESCRIBE {select}").fetchall()

@@ -74,10 +74,9 @@ def bound(text: str, types: tuple[str | None, ...]) -> Bound:
     return Bound(str(type_name), _implicit_casts(tree))
 
 
-def type_of_constant(text: str) -> str:
-    """Return the type of an expression that sees no column, and has been computed."""
-    ((_, type_name, *_),) = ask(f"DESCRIBE SELECT {text}")
-    return str(type_name)
+def types_of_constants(texts: str) -> list[str]:
+    """Return the types of expressions, with commas between, that see no column and have been computed."""
+    return [str(type_name) for _, type_name, *_ in ask(f"DESCRIBE SELECT {texts}")]
 
 
 def type_of(text: str, types: tuple[str | None, ...] = ()) -> str:
@@ -121,13 +120,14 @@ def _compute(casts: list[Node]) -> None:
     if not casts:
         return
     try:
-        ask(f"SELECT hash({', '.join(map(written, casts))})")
+        ask(f"SELECT hash({written(*casts)})")
     except duckdb.Error:
         if len(casts) == 1:
             (cast,) = casts
             raise DoesNotBind(f"{written(cast['child'])} is no {cast_type(cast)}") from None
-        for cast in casts:
-            _compute([cast])
+        half = len(casts) // 2
+        _compute(casts[:half])
+        _compute(casts[half:])
 
 
 def cast_type(node: Node) -> str:

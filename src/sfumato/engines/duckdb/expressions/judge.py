@@ -13,12 +13,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sfumato.engines.duckdb.expressions import costs
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind, is_constant, type_of
 from sfumato.engines.duckdb.expressions.part import NotTotal
 from sfumato.engines.duckdb.expressions.syntax import (
     Node,
     NotSql,
     ask,
+    children,
     descendants,
     parsed,
     written,
@@ -50,6 +52,7 @@ _PREFIX = "SELECT (\n"
 # How many characters an expression may have, also with the derived columns that it uses written out in it.
 LONGEST = 1 << 17
 _DEEPEST = 1000  # as DuckDB's own limit
+_MOST_OPERATIONS = 2048  # each takes some milliseconds to judge
 # TRY_CAST itself raises on some of their values, or crashes, and takes the whole database with it.
 _HOSTILE = re.compile(r"\b(VARIANT|BIGNUM)\b")
 
@@ -64,6 +67,7 @@ class Judged:
         columns: what it reads: the first parts of its names, case folded.
         complete: columns that cannot be NULL where it is true: those of `x IS NOT NULL` and its ANDs.
         uses: how often each column stands in the text, by name, case folded.
+        held: how many long texts it holds for a row, as `costs` counts them.
     """
 
     text: str
@@ -71,6 +75,7 @@ class Judged:
     columns: frozenset[str]
     complete: frozenset[str]
     uses: Mapping[str, int]
+    held: int
 
 
 def judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
@@ -88,6 +93,11 @@ def judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
         tree = _parsed(where, text)
         for node in descendants(tree):
             _check(where, text, node, columns)
+        if sum(bool(children(node)) for node in descendants(tree)) > _MOST_OPERATIONS:
+            raise QueryError(
+                f"{where}: the expression has more than {_MOST_OPERATIONS} operations; name its parts with "
+                "with_columns"
+            )
         part = total(tree, lambda node: _type_of_column(node, columns))
         sql = written(part.node)
     except NotTotal as error:
@@ -97,7 +107,8 @@ def judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
             f"{where}: the expression is nested too deep; name its parts with with_columns"
         ) from None
     reads = frozenset(_uses(tree))
-    return Judged(sql, part.type_name, reads, frozenset(_complete_columns(tree)), _uses(part.node))
+    complete = frozenset(_complete_columns(tree))
+    return Judged(sql, part.type_name, reads, complete, _uses(part.node), costs.held(part.node))
 
 
 def _check_size(where: str, text: str) -> None:
