@@ -29,6 +29,9 @@ from sfumato.engines.duckdb.expressions.syntax import (
 )
 
 
+_SHORT = 500  # characters, and types: thousands of long ones, which anybody may send, fill memory
+
+
 class DoesNotBind(Exception):
     """DuckDB has no such function for such types, or casts where it cannot be told to try."""
 
@@ -51,9 +54,8 @@ def is_constant(node: Node) -> bool:
     return not any(n["class"] == "COLUMN_REF" for n in descendants(node))
 
 
-@lru_cache(maxsize=4096)
 def bound(text: str, types: tuple[str | None, ...]) -> Bound:
-    """Bind an expression over `_0`, `_1`, and so on.
+    """Bind an expression over `_0`, `_1`, and so on; what is short is remembered.
 
     Args:
         text: the expression.
@@ -61,6 +63,10 @@ def bound(text: str, types: tuple[str | None, ...]) -> Bound:
     Raises:
         DoesNotBind: with the reason.
     """
+    return (_remembered if len(text) < _SHORT and len(types) < _SHORT else _bound)(text, types)
+
+
+def _bound(text: str, types: tuple[str | None, ...]) -> Bound:
     given = ", ".join(f"CAST(NULL AS {kind}) AS _{i}" for i, kind in enumerate(types) if kind is not None)
     source = f"(SELECT {given or 'NULL AS none'})"
     try:
@@ -72,6 +78,9 @@ def bound(text: str, types: tuple[str | None, ...]) -> Bound:
     except NotSql:
         raise DoesNotBind("it cannot be judged; write it in another way") from None
     return Bound(str(type_name), _implicit_casts(tree))
+
+
+_remembered = lru_cache(maxsize=4096)(_bound)
 
 
 def types_of_constants(texts: str) -> list[str]:

@@ -26,7 +26,7 @@ from sfumato.engines.duckdb.expressions.syntax import (
     written,
 )
 from sfumato.engines.duckdb.expressions.total import FORMS, OF_CONSTANTS, OPERATORS, total
-from sfumato.engines.duckdb.text import identifier, without_labels
+from sfumato.engines.duckdb.text import identifier, same_name, without_labels
 from sfumato.errors import ColumnError, QueryError, nearest
 from sfumato.query.engine import Column
 
@@ -146,8 +146,8 @@ def _parsed(where: str, text: str) -> Node:
 def _check(where: str, text: str, node: Node, columns: Mapping[str, Column]) -> None:
     kind = node["class"]
     if kind == "COLUMN_REF":
-        # DuckDB ignores case; a first part that is a column may have a field of a struct behind it.
-        if node["column_names"][0].casefold() not in {c.casefold() for c in columns}:
+        # A first part that is a column may have a field of a struct behind it.
+        if same_name(node["column_names"][0]) not in map(same_name, columns):
             raise ColumnError.unknown(node["column_names"][0], columns, f"{where}: {text!r}")
     elif kind == "FUNCTION":
         _check_function(where, text, node)
@@ -181,7 +181,7 @@ def _check_function(where: str, text: str, node: Node) -> None:
 
 def _type_of_column(node: Node, columns: Mapping[str, Column]) -> str:
     name, *fields = node["column_names"]
-    kind = next(c.declared or c.type_name for n, c in columns.items() if n.casefold() == name.casefold())
+    kind = next(c.declared or c.type_name for n, c in columns.items() if same_name(n) == same_name(name))
     if fields and kind == "JSON":
         raise NotTotal(node, f"takes a part of JSON; write json_extract({name}, '$.{fields[0]}')")
     if len(fields) > kind.count("("):  # DuckDB takes seconds to say so of thousands
