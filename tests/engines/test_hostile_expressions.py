@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.dialect import tree
 from sfumato.engines.duckdb.expressions import LONGEST, judged
 from sfumato.errors import ColumnError, QueryError
 from sfumato.query.schema import Column, Kind
@@ -103,6 +104,28 @@ def test_what_takes_the_square_of_a_text_takes_its_beginning():
     assert first == [5000]  # one match is found in one pass
 
 
+@pytest.mark.parametrize(
+    "text", ["greatest(i, a, a)", "least(a, a, a, i, a)", "greatest(i, a + 0, coalesce(a), a)"]
+)
+def test_a_column_stands_twice_in_a_comparison_of_several(openers, text):
+    """DuckDB copies the plan where units are cut to some groups, and took both for one named argument."""
+    columns = {"id": ("BIGINT", [str(i % 9) for i in range(40)])} | {
+        name: ("BIGINT", [str(i * step % 7) for i in range(40)]) for name, step in (("a", 3), ("i", 5))
+    }
+    table = Table(openers("duckdb")(columns), "id").with_columns(y=text)
+    plan = table.group_by("y").bound(groups=1, rows=1).agg(n=sf.count()).plan(epsilon=1, delta=1e-6)
+    assert sum(batch.num_rows for batch in table.engine.statistics(plan.exact, 10)) > 1
+
+
+@pytest.mark.parametrize("name", ["greatest", "least"])
+@pytest.mark.parametrize("count", range(1, 8))
+def test_the_largest_of_several(name, count):
+    values = [5, 2, 9, 4, 7, 3, 8][:count]
+    rows = f"SELECT {', '.join(f'{v} AS c{i}' for i, v in enumerate(values))}, NULL::INT AS none"
+    text = f"{name}({', '.join(f'c{i}' for i in range(count))}, none)"
+    assert evaluated(rows, text) == [max(values) if name == "greatest" else min(values)]
+
+
 ZONES = "SELECT unnest(['2020-01-01 00:00:00 UTC', '2020-01-01 00:00:00 ' || repeat('Europe/', 40)]) AS s"
 
 
@@ -147,6 +170,108 @@ def test_texts_that_nobody_writes_are_refused_in_words(name):
 def test_brackets_in_patterns_may_be_many():
     schema = {"s": Column(Kind.OTHER, "VARCHAR")}
     judged("filter", "regexp_matches(s, '" + "[(]" * 400 + "')", schema)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f"a IN ({', '.join(map(str, range(20_000)))})", f"s IN ({', '.join(f'{chr(39)}{i}{chr(39)}' for i in range(9999))})"],
+    ids=["numbers", "texts"],
+)  # fmt: skip
+def test_long_lists_of_constants_are_judged_together(monkeypatch, text):
+    """Each was asked about four times: 20,000 took a minute, in which nobody else's were judged."""
+    asked, real = [], tree._judge
+
+    class Counting:
+        def __init__(self, connection):
+            self.connection = connection
+
+        def execute(self, *arguments):
+            asked.append(1)
+            return self.connection.execute(*arguments)
+
+    monkeypatch.setattr(tree, "_judge", lambda process: (Counting(real(process)[0]), real(process)[1]))
+    schema = {"a": Column(Kind.INTEGER, "BIGINT"), "s": Column(Kind.OTHER, "VARCHAR")}
+    judged("filter", text, schema)
+    assert len(asked) < 400
+
+
+COSTLY = {
+    "operations": (" AND ".join(["a > 1"] * 2100), "more than 2048 operations"),
+    "constants in constants": ("abs(" * 100 + f"list_position([{'1,' * 2000} 1], 1)" + ")" * 100, "more than 1000"),
+    # Each row had a copy of its own: a gigabyte for 2,048 of them, and minutes for 100,000.
+    "format": (f"strftime(d, '{'%c' * 200}') > 'a'", "format of more than 256"),
+    "text": (f"length(s || '{'c' * 5000}') > 3", "text of more than 4096"),
+    "translate": (f"translate(s, '{'c' * 5000}', 'x') > 'a'", "text of more than 4096"),
+    # DuckDB takes as many steps for each character of a text.
+    "repetitions": ("regexp_matches(s, '(a[ab]{900}c|b[ab]{900}d|a[ab]{900})')", "pattern of more than 2000"),
+    "repetitions in repetitions": ("s SIMILAR TO '((a{1,20}b){1,20}c){1,20}'", "pattern of more than 2000"),
+    "split": ("len(string_split_regex(s, '((ab?){50}){50}')) > 1", "pattern of more than 2000"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COSTLY)
+def test_what_costs_much_for_each_row_is_refused(name):
+    text, why = COSTLY[name]
+    schema = {
+        "a": Column(Kind.INTEGER, "BIGINT"),
+        "s": Column(Kind.OTHER, "VARCHAR"),
+        "d": Column(Kind.OTHER, "DATE"),
+    }
+    with pytest.raises(QueryError, match=why):
+        judged("filter", text, schema)
+
+
+HELD = [
+    "coalesce({})".format(", ".join(f"length(s || '{i}')" for i in range(50))),
+    "coalesce({})".format(", ".join(["length(reverse(s))"] * 130)),
+    "greatest({})".format(", ".join(f"if(id > {i}, s, '{i}')" for i in range(130))),
+    "coalesce({})".format(", ".join(f"json_extract_string(s, '$[{i}]')" for i in range(20))),
+    "coalesce({})".format(", ".join(f"split(s, '{i}')[1]" for i in range(9))),
+    "coalesce({})".format(", ".join(["len([s, s, s, s, s, s, s, s])"] * 9)),
+    "coalesce({})".format(", ".join(f"regexp_matches(s, 'a{i}')::INT" for i in range(130))),
+]
+
+
+@pytest.mark.parametrize("text", HELD, ids=range(len(HELD)))
+def test_texts_that_are_held_at_once_are_counted(text):
+    """DuckDB keeps what every part makes of 2,048 rows: texts of 4,096 characters took gigabytes."""
+    table = sf.scan(pa.table({"id": [1], "s": ["x"]}), privacy_unit="id")
+    with pytest.raises(QueryError, match="more than 128 texts"):
+        table.filter(f"({text}) IS NOT NULL")
+
+
+def test_texts_of_derived_columns_are_counted_too():
+    table = sf.scan(pa.table({"id": [1], "s": ["x"]}), privacy_unit="id")
+    derived = {f"c{i}": "lower(trim(s))" for i in range(64)}
+    full = table.with_columns(**derived)
+    with pytest.raises(QueryError, match="more than 128 texts"):
+        full.with_columns(one="upper(s)")
+    # DuckDB writes derived columns out in conditions, where they are made again.
+    assert table.with_columns(**dict(list(derived.items())[:42])).filter(" || ".join(["c0"] * 2) + " = 'x'")
+    with pytest.raises(QueryError, match="more than 128 texts"):
+        full.filter("c0 = 'x'")
+
+
+def test_as_many_steps_as_duckdb_plans():
+    """Five hundred were an error of the release, which named the rows."""
+    table = sf.scan(pa.table({"id": range(400), "a": range(400)}), privacy_unit="id")
+    for i in range(300):
+        table = table.filter(f"a > {i}")
+    (batch,) = table.engine.statistics(table.bound(rows=1).agg(n=sf.count()).plan(epsilon=1).exact, 10)
+    assert [v for c in batch.columns for v in c.to_pylist()] == [100]
+    with pytest.raises(QueryError, match="more than 300 filters and derived columns"):
+        table.with_columns(y="a + 1")
+
+
+def test_names_are_the_same_where_duckdb_says_so(engine):
+    """It ignores the case of ASCII alone; what was judged otherwise was an error of the release."""
+    opened = Table(engine(pa.table({"id": range(9), "É": range(9), "K": range(9)})), "id")
+    with pytest.raises(ColumnError, match="É"):
+        opened.filter("é > 3")
+    table = opened.with_columns(é="É + 1", k="k + 1").filter("é > 3 AND K > 3")  # each in the other's place
+    assert set(table.schema) == {"id", "é", "k"}
+    (batch,) = table.engine.statistics(table.bound(rows=1).agg(n=sf.count()).plan(epsilon=1).exact, 10)
+    assert [v for c in batch.columns for v in c.to_pylist()] == [6]
 
 
 def test_keys_fit_what_holds_them(engine):

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -14,10 +14,10 @@ import pyarrow as pa
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.connection import connect
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql
-from sfumato.engines.duckdb.expressions import LONGEST, Judged, judged
+from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.sources import NO_ARROW, check_names, open_source
-from sfumato.engines.duckdb.text import identifier, without_labels
+from sfumato.engines.duckdb.text import identifier, same_name, without_labels
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.noise import Words
 from sfumato.ownership import Owned
@@ -36,6 +36,17 @@ _OPAQUE = (
 )  # fmt: skip
 
 
+# DuckDB plans queries in queries to a depth of 1,000; a filter is two, and the statistics are over them.
+_MOST_STEPS = 300
+
+
+class _Size(NamedTuple):
+    """What a derived column adds to a condition that uses it: characters, and texts that are held."""
+
+    length: int
+    held: int
+
+
 class DuckDBEngine(Owned):
     """Evaluates exact queries on one source. Made by `DuckDBEngine.open`."""
 
@@ -47,7 +58,8 @@ class DuckDBEngine(Owned):
         self._opened = source
         self._judged: dict[tuple[Step, ...], Judged] = {}
         self._schemas: dict[tuple[Step, ...], Schema] = {}
-        self._lengths: dict[tuple[Step, ...], dict[str, int]] = {(): {}}
+        self._sizes: dict[tuple[Step, ...], dict[str, _Size]] = {(): {}}
+        self._held: dict[tuple[Step, ...], int] = {(): 0}
         self._running: duckdb.DuckDBPyConnection | None = None
 
     @classmethod
@@ -79,10 +91,10 @@ class DuckDBEngine(Owned):
     def reads(self, query: ExactQuery) -> list[str]:
         """Return the source's columns that a query may read, in the source's order."""
         values = [getattr(s, "column", None) for s in query.statistics]
-        named = {name.casefold() for name in [query.unit, *query.keys, *values] if name is not None}
+        named = {same_name(name) for name in [query.unit, *query.keys, *values] if name is not None}
         for one in self._judgements(query.steps):
             named |= one.columns
-        return [name for name in self.schema() if name.casefold() in named]
+        return [name for name in self.schema() if same_name(name) in named]
 
     def schema(self, steps: Sequence[Step] = ()) -> Schema:
         """Return the columns after the steps."""
@@ -124,20 +136,34 @@ class DuckDBEngine(Owned):
         return kept | {step.name: _column(one.type_name, True)}
 
     def _measure(self, where: str, before: tuple[Step, ...], step: Step, one: Judged) -> None:
-        """Refuse an expression that is too long with all derived columns written out in it.
+        """Refuse an expression that takes too much, by itself or with those before it.
 
-        DuckDB's planner puts them into the conditions that use them; an expression over columns that stand
-        twice in others doubles with each, beyond all limits of memory.
+        DuckDB's planner writes derived columns out in the conditions that use them; an expression over
+        columns that stand twice in others doubles with each, beyond all limits of memory.
         """
-        lengths = self._lengths[before]
-        length = len(one.text) + sum(times * lengths.get(name, 0) for name, times in one.uses.items())
+        if len(before) >= _MOST_STEPS:
+            raise QueryError(
+                f"{where}: the question has more than {_MOST_STEPS} filters and derived columns, each over "
+                "those before it; put several into one expression"
+            )
+        sizes = self._sizes[before]
+        used = [(times, sizes[name]) for name, times in one.uses.items() if name in sizes]
+        length = len(one.text) + sum(times * size.length for times, size in used)
         if length > LONGEST:
             raise QueryError(
                 f"{where}: the expression uses derived columns so often that it is longer than "
                 f"{LONGEST} characters with these written out; use each fewer times"
             )
-        own = {step.name.casefold(): length} if isinstance(step, Derive) else {}
-        self._lengths[*before, step] = lengths | own
+        held = one.held + sum(times * size.held for times, size in used)
+        self._held[*before, step] = self._held[before] + (one.held if isinstance(step, Derive) else held)
+        if self._held[*before, step] > MOST_HELD:
+            raise QueryError(
+                f"{where}: the expressions of the question make more than {MOST_HELD} texts (as "
+                "docs/expressions.md counts them); leave out columns that you do not use, or make them "
+                "before scan"
+            )
+        own = {same_name(step.name): _Size(length, held)} if isinstance(step, Derive) else {}
+        self._sizes[*before, step] = sizes | own
 
     def _describe(self, select: str) -> list[tuple[str, str]]:
         rows = self._source.cursor().execute(f"DESCRIBE {select}").fetchall()

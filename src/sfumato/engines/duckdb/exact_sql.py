@@ -26,7 +26,7 @@ def stepped(relation: str, steps: Sequence[Step], columns: Sequence[str]) -> str
 
     Their expressions are total; TRY is a second wall, should one of them raise all the same.
     """
-    names = {c.casefold() for c in columns}
+    names = {c.casefold(): c for c in columns}
     # Without a name DuckDB gives it one, under which a column of structs would not be found.
     alias = "steps"
     while alias in names or any(isinstance(s, Derive) and s.name.casefold() == alias for s in steps):
@@ -35,11 +35,10 @@ def stepped(relation: str, steps: Sequence[Step], columns: Sequence[str]) -> str
     for step in steps:
         if isinstance(step, Derive):
             value = f"TRY((\n{step.expression}\n)) AS {identifier(step.name)}"
-            if step.name.casefold() in names:
-                text = f"SELECT * EXCLUDE ({identifier(step.name)}), {value} FROM ({text}) AS {alias}"
-            else:
-                text = f"SELECT *, {value} FROM ({text}) AS {alias}"
-                names.add(step.name.casefold())
+            replaced = names.get(step.name.casefold())  # which may be written in another way
+            kept = "*" if replaced is None else f"* EXCLUDE ({identifier(replaced)})"
+            text = f"SELECT {kept}, {value} FROM ({text}) AS {alias}"
+            names[step.name.casefold()] = step.name
         else:
             text = (
                 f"SELECT * FROM ({text}) AS {alias} WHERE TRY(TRY_CAST((\n{step.expression}\n) AS BOOLEAN))"

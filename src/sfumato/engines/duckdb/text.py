@@ -10,6 +10,15 @@ def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def same_name(name: str) -> str:
+    """Return what is equal for names that DuckDB takes for one: it ignores the case of ASCII alone.
+
+    >>> same_name("Jahr") == same_name("JAHR"), same_name("Ära") == same_name("ära")
+    (True, False)
+    """
+    return re.sub("[A-Z]", lambda found: found[0].lower(), name)
+
+
 def literal(text: str) -> str:
     """Quote a text."""
     return "'" + text.replace("'", "''") + "'"

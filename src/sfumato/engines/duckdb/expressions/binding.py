@@ -17,6 +17,8 @@ import duckdb
 from sfumato.dialect.tree import Node, NotSql, ask, children, descendants
 from sfumato.engines.duckdb.expressions.syntax import NULL, column, parsed, said, with_children, written
 
+_SHORT = 500  # characters, and types: thousands of long ones, which anybody may send, fill memory
+
 
 class DoesNotBind(Exception):
     """DuckDB has no such function for such types, or casts where it cannot be told to try."""
@@ -40,9 +42,8 @@ def is_constant(node: Node) -> bool:
     return not any(n["class"] == "COLUMN_REF" for n in descendants(node))
 
 
-@lru_cache(maxsize=4096)
 def bound(text: str, types: tuple[str | None, ...]) -> Bound:
-    """Bind an expression over `_0`, `_1`, and so on.
+    """Bind an expression over `_0`, `_1`, and so on; what is short is remembered.
 
     Args:
         text: the expression.
@@ -50,6 +51,10 @@ def bound(text: str, types: tuple[str | None, ...]) -> Bound:
     Raises:
         DoesNotBind: with the reason.
     """
+    return (_remembered if len(text) < _SHORT and len(types) < _SHORT else _bound)(text, types)
+
+
+def _bound(text: str, types: tuple[str | None, ...]) -> Bound:
     given = ", ".join(f"CAST(NULL AS {kind}) AS _{i}" for i, kind in enumerate(types) if kind is not None)
     source = f"(SELECT {given or 'NULL AS none'})"
     try:
@@ -63,10 +68,12 @@ def bound(text: str, types: tuple[str | None, ...]) -> Bound:
     return Bound(str(type_name), _implicit_casts(tree))
 
 
-def type_of_constant(text: str) -> str:
-    """Return the type of an expression that sees no column, and has been computed."""
-    ((_, type_name, *_),) = ask(f"DESCRIBE SELECT {text}")
-    return str(type_name)
+_remembered = lru_cache(maxsize=4096)(_bound)
+
+
+def types_of_constants(texts: str) -> list[str]:
+    """Return the types of expressions, with commas between, that see no column and have been computed."""
+    return [str(type_name) for _, type_name, *_ in ask(f"DESCRIBE SELECT {texts}")]
 
 
 def type_of(text: str, types: tuple[str | None, ...] = ()) -> str:
@@ -110,13 +117,14 @@ def _compute(casts: list[Node]) -> None:
     if not casts:
         return
     try:
-        ask(f"SELECT hash({', '.join(map(written, casts))})")
+        ask(f"SELECT hash({written(*casts)})")
     except duckdb.Error:
         if len(casts) == 1:
             (cast,) = casts
             raise DoesNotBind(f"{written(cast['child'])} is no {cast_type(cast)}") from None
-        for cast in casts:
-            _compute([cast])
+        half = len(casts) // 2
+        _compute(casts[:half])
+        _compute(casts[half:])
 
 
 def cast_type(node: Node) -> str:

@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from sfumato.dialect.tree import Node, NotSql, ask, descendants
+from sfumato.dialect.tree import Node, NotSql, ask, children, descendants
 from sfumato.dialect.words import hostile, scan
+from sfumato.engines.duckdb.expressions import costs
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind, is_constant, type_of
 from sfumato.engines.duckdb.expressions.part import NotTotal
 from sfumato.engines.duckdb.expressions.syntax import parsed, written
 from sfumato.engines.duckdb.expressions.total import FORMS, OF_CONSTANTS, OPERATORS, total
-from sfumato.engines.duckdb.text import identifier, without_labels
+from sfumato.engines.duckdb.text import identifier, same_name, without_labels
 from sfumato.errors import ColumnError, QueryError, SqlError, nearest
 from sfumato.query.schema import Column
 
@@ -45,6 +46,7 @@ _REFUSED = {
 _PREFIX = "SELECT (\n"
 # How many characters an expression may have, also with the derived columns that it uses written out in it.
 LONGEST = 1 << 17
+_MOST_OPERATIONS = 2048  # each takes some milliseconds to judge
 # TRY_CAST itself raises on some of their values, or crashes, and takes the whole database with it.
 _HOSTILE = re.compile(r"\b(VARIANT|BIGNUM)\b")
 
@@ -56,9 +58,10 @@ class Judged:
     Args:
         text: SQL that has its values and cannot raise.
         type_name: DuckDB's name of its type.
-        columns: what it reads: the first parts of its names, case folded.
+        columns: what it reads: the first parts of its names, by `same_name`.
         complete: columns that cannot be NULL where it is true: those of `x IS NOT NULL` and its ANDs.
-        uses: how often each column stands in the text, by name, case folded.
+        uses: how often each column stands in the text, by `same_name`.
+        held: how many long texts it holds for a row, as `costs` counts them.
     """
 
     text: str
@@ -66,6 +69,7 @@ class Judged:
     columns: frozenset[str]
     complete: frozenset[str]
     uses: Mapping[str, int]
+    held: int
 
 
 def judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
@@ -83,6 +87,11 @@ def judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
         tree = _parsed(where, text)
         for node in descendants(tree):
             _check(where, text, node, columns)
+        if sum(bool(children(node)) for node in descendants(tree)) > _MOST_OPERATIONS:
+            raise QueryError(
+                f"{where}: the expression has more than {_MOST_OPERATIONS} operations; name its parts with "
+                "with_columns"
+            )
         part = total(tree, lambda node: _type_of_column(node, columns))
         sql = written(part.node)
     except NotTotal as error:
@@ -92,7 +101,8 @@ def judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
             f"{where}: the expression is nested too deep; name its parts with with_columns"
         ) from None
     reads = frozenset(_uses(tree))
-    return Judged(sql, part.type_name, reads, frozenset(_complete_columns(tree)), _uses(part.node))
+    complete = frozenset(_complete_columns(tree))
+    return Judged(sql, part.type_name, reads, complete, _uses(part.node), costs.held(part.node))
 
 
 def _check_size(where: str, text: str) -> None:
@@ -127,8 +137,8 @@ def _parsed(where: str, text: str) -> Node:
 def _check(where: str, text: str, node: Node, columns: Mapping[str, Column]) -> None:
     kind = node["class"]
     if kind == "COLUMN_REF":
-        # DuckDB ignores case; a first part that is a column may have a field of a struct behind it.
-        if node["column_names"][0].casefold() not in {c.casefold() for c in columns}:
+        # A first part that is a column may have a field of a struct behind it.
+        if same_name(node["column_names"][0]) not in map(same_name, columns):
             raise ColumnError.unknown(node["column_names"][0], columns, f"{where}: {text!r}")
     elif kind == "FUNCTION":
         _check_function(where, text, node)
@@ -162,7 +172,7 @@ def _check_function(where: str, text: str, node: Node) -> None:
 
 def _type_of_column(node: Node, columns: Mapping[str, Column]) -> str:
     name, *fields = node["column_names"]
-    kind = next(c.declared or c.type_name for n, c in columns.items() if n.casefold() == name.casefold())
+    kind = next(c.declared or c.type_name for n, c in columns.items() if same_name(n) == same_name(name))
     if fields and kind == "JSON":
         raise NotTotal(node, f"takes a part of JSON; write json_extract({name}, '$.{fields[0]}')")
     if len(fields) > kind.count("("):  # DuckDB takes seconds to say so of thousands
@@ -177,7 +187,7 @@ def _type_of_column(node: Node, columns: Mapping[str, Column]) -> str:
 
 
 def _uses(tree: Node) -> Counter[str]:
-    return Counter(n["column_names"][0].casefold() for n in descendants(tree) if n["class"] == "COLUMN_REF")
+    return Counter(same_name(n["column_names"][0]) for n in descendants(tree) if n["class"] == "COLUMN_REF")
 
 
 def _complete_columns(tree: Node) -> set[str]:

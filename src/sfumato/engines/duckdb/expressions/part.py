@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import duckdb
 
@@ -42,7 +43,7 @@ class Part:
     type_name: str
     constant: bool = False
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The part as SQL."""
         return written(self.node)

@@ -45,10 +45,10 @@ def parsed(select: str) -> list[Node]:
     return selected
 
 
-def written(node: Node) -> str:
-    """Return the text of a node."""
+def written(*nodes: Node) -> str:
+    """Return the text of a node; of several, with commas between."""
     statement = deepcopy(_frame())
-    statement["statements"][0]["node"]["select_list"] = [node]
+    statement["statements"][0]["node"]["select_list"] = nodes
     ((text,),) = ask("SELECT json_deserialize_sql(?)", [json.dumps(statement)])
     return str(text).removeprefix("SELECT ")
 

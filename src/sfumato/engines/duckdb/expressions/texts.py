@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sfumato.dialect.tree import Node, ask
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind
+from sfumato.engines.duckdb.expressions.costs import LARGEST_PATTERN, pattern_size
 from sfumato.engines.duckdb.expressions.part import (
     DATED,
     FLOATS,
@@ -65,10 +66,15 @@ def _replaced(node: Node, name: str, parts: list[Part]) -> Part:
 
 
 def _matched(node: Node, name: str, parts: list[Part]) -> Part:
-    """Refuse a pattern for bytes: where it takes a character apart, its text is none."""
+    """Refuse large patterns, and ones for bytes: where these take a character apart, its text is none."""
     ((pattern,),) = ask(f"SELECT CAST({parts[1].text} AS VARCHAR)") if len(parts) > 1 else ((None,),)
     if "\\C" in (pattern or ""):
         raise NotTotal(parts[1].node, "is a pattern with \\C, which matches single bytes; write . for it")
+    if pattern_size(pattern or "") > LARGEST_PATTERN:  # DuckDB may take its size in steps for each character
+        raise NotTotal(
+            parts[1].node,
+            f"is a pattern of more than {LARGEST_PATTERN} characters with its repetitions written out",
+        )
     if name == "regexp_extract" and len(parts) > 2 and nested(parts[2].type_name):
         ((groups,),) = ask(f"SELECT len({parts[2].text})")
         parts = [*_shares(parts[:1], groups or 1), *parts[1:]]
@@ -144,7 +150,7 @@ _PLAIN = (
     "length length_grapheme len lower ltrim md5 octet_length ord position prefix reverse rtrim "
     "sha1 sha256 starts_with strip_accents strlen strpos suffix translate trim ucase unicode upper "
     "array_contains array_position list_contains list_has list_position element_at struct_extract "
-    "constant_or_null hash greatest least"
+    "constant_or_null hash"
 )
 _ESCAPES = "like_escape not_like_escape ilike_escape not_ilike_escape"
 _JSON = "->> json_array_length json_exists json_extract json_extract_string json_type json_value"

@@ -26,6 +26,7 @@ from sfumato.engines.duckdb.expressions.part import (
     tried,
 )
 
+_LONGEST_FORMAT = 256
 _TIMED = (*DATED, "TIME", "INTERVAL")
 # Of a time of day, which has no date, these say something too.
 _PARTS_OF_HOURS = {"hour", "minute", "second", "millisecond", "microsecond", "date_part", "datepart"}
@@ -132,6 +133,13 @@ def _part_of_time(node: Node, name: str, parts: list[Part]) -> Part:
     return plain(node, name, new)
 
 
+def _formatted(node: Node, name: str, parts: list[Part]) -> Part:
+    ((length,),) = ask(f"SELECT strlen(CAST({parts[1].text} AS VARCHAR))") if len(parts) == 2 else ((0,),)
+    if (length or 0) > _LONGEST_FORMAT:  # each part of it may become 30 characters
+        raise NotTotal(parts[1].node, f"is a format of more than {_LONGEST_FORMAT} characters")
+    return _part_of_time(node, name, parts)
+
+
 def _parsed(node: Node, name: str, parts: list[Part]) -> Part:
     return FORMS["try_strptime"](renamed(node, "try_strptime"), name, parts)
 
@@ -175,7 +183,7 @@ _NAMED_PARTS = "date_diff datediff date_part datepart date_trunc datetrunc"
 FORMS: dict[str, Form] = {
     **dict.fromkeys(_PARTS.split(), _part_of_time),
     **dict.fromkeys(_NAMED_PARTS.split(), constants(0, then=_part_of_time)),
-    "strftime": constants(1, then=_part_of_time),
+    "strftime": constants(1, then=_formatted),
     "strptime": _parsed,
     "try_strptime": constants(1, then=_read),
     "to_timestamp": _of_epoch,

@@ -8,12 +8,14 @@ TRY_CAST, and what raises on some arguments is not given these. TRY around the w
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
 
 import duckdb
 
 from sfumato.dialect.tree import Node, ask, children, descendants
 from sfumato.engines.duckdb.expressions import numbers, texts, times
-from sfumato.engines.duckdb.expressions.binding import DoesNotBind, cast_type, type_of, type_of_constant
+from sfumato.engines.duckdb.expressions.binding import DoesNotBind, cast_type, type_of, types_of_constants
 from sfumato.engines.duckdb.expressions.part import (
     Form,
     NotTotal,
@@ -35,8 +37,9 @@ _TYPES = (
     "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", "TIME", "UUID", "JSON",
 )  # fmt: skip
 
-# How many characters a constant has that a function makes of others.
-_LONGEST, _LONGEST_LIST = 1 << 12, 1 << 16
+# How many characters a constant has that a function makes of others, and of how many parts it does.
+_LONGEST, _LONGEST_LIST, _MOST_PARTS = 1 << 12, 1 << 16, 1000
+_AT_ONCE = 500
 
 
 def total(tree: Node, type_of_column: Callable[[Node], str]) -> Part:
@@ -55,46 +58,59 @@ def total(tree: Node, type_of_column: Callable[[Node], str]) -> Part:
         if node["class"] == "COLUMN_REF":
             part = Part(node, type_of_column(node))
         elif node["class"] == "CONSTANT" or all(p.constant for p in parts):
-            _check_constant(node, parts)
+            _check_constant(node)
             part = Part(node, "", constant=True)  # computed where it is used, as a whole
         else:
-            part = _part(node, [_computed(p) for p in parts])
+            part = _part(node, _computed(parts))
         made_of[id(node)] = part
-    return _computed(made_of[id(tree)])
+    return _computed([made_of[id(tree)]])[0]
 
 
-def _check_constant(node: Node, parts: list[Part]) -> None:
+def _check_constant(node: Node) -> None:
     """Refuse a constant that is long before it is part of a longer one: each step could multiply it."""
     if node["class"] == "CAST" and node["type_expr"]["type_name"].upper() != "INTERVAL":
         _cast(node)
+    if len(node.get("literal", {}).get("text", "")) > _LONGEST:  # functions may copy it for each row
+        raise NotTotal(node, f"holds a text of more than {_LONGEST} characters")
     if node["class"] != "FUNCTION":
         return
+    # It is written out once more with each function around it.
+    if any(islice(descendants(node), _MOST_PARTS + 1, None)):
+        raise NotTotal(node, f"computes a constant from more than {_MOST_PARTS} values")
     is_list = [
         one["class"] == "FUNCTION" and one["function_name"] == "list_value" for one in (node, *children(node))
     ]
     if is_list[0] and any(is_list[1:]):  # DuckDB takes long to bind deep ones
         raise NotTotal(node, "makes a list of lists; a list holds plain values here")
     most = _LONGEST_LIST if is_list[0] else _LONGEST
-    literals = [p.node["literal"]["text"] for p in parts if p.node["class"] == "CONSTANT"]
-    length = max(map(len, literals), default=0)
-    if length <= most:
-        try:
-            ((length,),) = ask(f"SELECT strlen(CAST({written(node)} AS VARCHAR))")
-        except duckdb.Error as error:
-            raise NotTotal(node, f"cannot be computed: {said(error)}") from None
+    try:
+        ((length,),) = ask(f"SELECT strlen(CAST({written(node)} AS VARCHAR))")
+    except duckdb.Error as error:
+        raise NotTotal(node, f"cannot be computed: {said(error)}") from None
     if (length or 0) > most:
         raise NotTotal(node, f"makes a constant of more than {most} characters")
 
 
-def _computed(part: Part) -> Part:
-    """Compute a constant, once, for its type and to see that it can be computed."""
-    if not part.constant or part.type_name:
-        return part
-    try:
-        ask(f"SELECT hash({part.text})")
-        return Part(part.node, type_of_constant(part.text), constant=True)
-    except duckdb.Error as error:
-        raise NotTotal(part.node, f"cannot be computed: {said(error)}") from None
+def _computed(parts: list[Part]) -> list[Part]:
+    """Compute the constants among parts, once, for their types and to see that they can be computed."""
+    types = iter(_types([p.node for p in parts if p.constant]))
+    return [replace(p, type_name=next(types)) if p.constant else p for p in parts]
+
+
+def _types(constants: list[Node]) -> list[str]:
+    """Compute constants, as many at once as can be."""
+    if not constants:
+        return []
+    if len(constants) <= _AT_ONCE:
+        try:
+            texts = written(*constants)
+            ask(f"SELECT hash({texts})")
+            return types_of_constants(texts)
+        except duckdb.Error as error:
+            if len(constants) == 1:
+                raise NotTotal(constants[0], f"cannot be computed: {said(error)}") from None
+    half = len(constants) // 2
+    return _types(constants[:half]) + _types(constants[half:])
 
 
 def _part(node: Node, parts: list[Part]) -> Part:
@@ -165,10 +181,21 @@ def _null_if(node: Node, name: str, parts: list[Part]) -> Part:
     return plain(form, name, [same, null, value])
 
 
+def _extreme(node: Node, name: str, parts: list[Part]) -> Part:
+    """Compare two at a time: DuckDB cannot copy a plan where a column stands twice behind the first."""
+    whole = plain(node, name, parts)
+    values = children(whole.node)
+    while len(values) > 2:
+        pairs = [values[i : i + 2] for i in range(0, len(values), 2)]
+        values = [made(f"{name}(_0, _1)", *pair) if len(pair) == 2 else pair[0] for pair in pairs]
+    return replace(whole, node=made(f"{name}({', '.join(['_0', '_1'][: len(values)])})", *values))
+
+
 # What an expression may call: functions of their arguments alone. Each was tried on hostile arguments of
 # every type that it takes; one that is not listed may be safe, but nobody has looked.
 FORMS: dict[str, Form] = {
     **numbers.FORMS, **times.FORMS, **texts.FORMS, "if": _if, "ifnull": _if_null, "nullif": _null_if,
+    "greatest": _extreme, "least": _extreme,
 }  # fmt: skip
 # Of constants alone, which are computed before a row is read: INTERVAL 3 MONTH is to_months(3).
 OF_CONSTANTS = {
