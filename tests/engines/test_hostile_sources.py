@@ -30,7 +30,7 @@ import sfumato as sf
 from sfumato.engines.duckdb import lines
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.sources import open_source
-from sfumato.errors import ColumnError, EngineError, QueryError, SfumatoError
+from sfumato.errors import ColumnError, EngineError, QueryError, SfumatoError, SqlError
 from sfumato.query.exact import ExactQuery
 from sfumato.query.schema import Derive, Filter
 from sfumato.transformations import Count, CountUnits
@@ -122,10 +122,10 @@ def test_a_hostile_line_behind_those_that_are_guessed_from(tmp_path, what):
     assert of_file(tmp_path / "rows.csv") == of_file(tmp_path / "without.csv")
 
 
-def fields(path, block: int) -> list[tuple]:
+def fields(path, block: int, **how) -> list[tuple]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lines, "_BLOCK", block)
-        batches = list(lines.Csv().batches(str(path), list(TYPES), list(TYPES)))
+        batches = list(lines.Csv(**how).batches(str(path), list(TYPES), list(TYPES)))
     return [row for b in batches for row in zip(*(c.to_pylist() for c in b.columns), strict=True)]
 
 
@@ -205,6 +205,44 @@ def test_all_lines_at_once_are_read_as_one_by_one(tmp_path_factory, text, block)
         at_once = fields(path, block)
         patch.setattr(lines, "columns_of", lambda *_: None)
         assert at_once == fields(path, block) == fields(path, 1 << 20)
+
+
+@tried(1500)
+@given(
+    st.lists(
+        st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join) | st.sampled_from(LINES), max_size=8
+    ),
+    st.sampled_from([4, 9, 1 << 20]),
+)
+def test_lines_that_are_rows_are_read_whatever_the_others_hold(tmp_path_factory, written, block):
+    path, alone = tmp_path_factory.getbasetemp() / "rows_in_lines.csv", []
+    for line in (line for text in written for line in text.split(b"\n")):
+        path.write_bytes(b"id,s,x\n" + line + b"\n")
+        alone += fields(path, block, multiline=False)
+    path.write_bytes(b"id,s,x\n" + b"\n".join([*written, b""]))
+    assert fields(path, block, multiline=False) == alone
+
+
+def test_an_open_quote_takes_the_next_line_along_unless_each_line_is_a_row(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b'id,s,x\n7,a,"3\n100,g1,5"\n101,"g\n2",6\n102,g0,7\n')
+    assert sorted(of_file(path, TYPES)) == [
+        ("G\n2", "1", "1"),
+        ("G0", "1", "1"),
+    ]  # that of 100 is in a field of 7
+    alone = statistics(DuckDBEngine.open(path, types=TYPES, multiline=False))
+    assert sorted(alone) == [("G0", "1", "1"), ("G1", "1", "1")]
+    assert sf.scan(path, privacy_unit="id", multiline=False).schema.keys() == TYPES.keys()
+    text = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id, multiline = {}) "
+        f"COUNT(*) AS n FROM '{path}'"
+    )
+    assert sf.sql(text.format("false"), types=TYPES).spent == (1.0, 0.0)
+    with pytest.raises(SqlError, match="multiline must be one of true, false"):
+        sf.sql(text.format("0"))
+    for source in (pa.table({"id": [1]}), pa.schema([("id", pa.int64())]), tmp_path / "rows.jsonl"):
+        with pytest.raises(QueryError, match="multiline=False says how CSV is written"):
+            sf.scan(source, privacy_unit="id", multiline=False)
 
 
 def test_a_line_of_delimiters_alone_takes_no_memory(tmp_path):

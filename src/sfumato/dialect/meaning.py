@@ -100,6 +100,7 @@ class _Reading:
             pre_threshold=options.threshold,
             notes=tuple(self.notes),
             types=options.types,
+            multiline=options.multiline,
         )
 
     # Limits of contribution.

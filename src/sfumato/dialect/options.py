@@ -19,7 +19,7 @@ _canonical = {
 }
 _known = (
     *("epsilon", "delta", "privacy_unit_column", "max_groups_contributed", "max_rows_per_group", "noise"),
-    *("group_selection", "min_privacy_units_per_group", "types", *_canonical),
+    *("group_selection", "min_privacy_units_per_group", "types", "multiline", *_canonical),
 )
 TYPES_FORM = "'id BIGINT, amount DOUBLE, day DATE', each column once"
 _refused = {
@@ -41,6 +41,7 @@ class Options:
         noise, selection, threshold: kind of noise, rule for groups, and their least number of units.
         selecting: the place of an option that only matters where groups are selected.
         types: of columns of a source that declares none, by name.
+        multiline: whether a text in quotes may have several lines in CSV.
     """
 
     epsilon: str
@@ -53,6 +54,7 @@ class Options:
     threshold: int | None
     selecting: Place | None
     types: dict[str, str] | None
+    multiline: bool
 
 
 def read_options(statement: Statement) -> Options:
@@ -73,6 +75,7 @@ def read_options(statement: Statement) -> Options:
         threshold=given.whole("min_privacy_units_per_group"),
         selecting=given.place("group_selection") or given.place("min_privacy_units_per_group"),
         types=given.types(),
+        multiline=given.choice("multiline", ("true", "false")) != "false",
     )
 
 

@@ -29,6 +29,7 @@ class SqlQuery:
         noise, group_selection, pre_threshold: options of a release; None where not given.
         notes: sentences about defaults that were taken.
         types: of columns of a source that declares none, by name.
+        multiline: whether a text in quotes may have several lines in CSV.
     """
 
     source: str
@@ -47,6 +48,7 @@ class SqlQuery:
     pre_threshold: int | None
     notes: tuple[str, ...]
     types: dict[str, str] | None = None
+    multiline: bool = True
 
     @property
     def release_options(self) -> dict[str, Any]:

@@ -39,7 +39,11 @@ class ArrowSchema(Protocol):
 
 @overload
 def scan(
-    source: str | PathLike[str], *, privacy_unit: str, types: Mapping[str, str] | None = None
+    source: str | PathLike[str],
+    *,
+    privacy_unit: str,
+    types: Mapping[str, str] | None = None,
+    multiline: bool = True,
 ) -> Table[Release]: ...
 @overload
 def scan(
@@ -51,7 +55,9 @@ def scan(
 ) -> Table[PlannedRelease]: ...
 @overload
 def scan(source: object, *, privacy_unit: str, types: Mapping[str, str] | None = None) -> Table[Release]: ...
-def scan(source: Any, *, privacy_unit: str, types: Mapping[str, str] | None = None) -> Table[Any]:
+def scan(
+    source: Any, *, privacy_unit: str, types: Mapping[str, str] | None = None, multiline: bool = True
+) -> Table[Any]:
     """Open a private table.
 
     Args:
@@ -63,12 +69,15 @@ def scan(source: Any, *, privacy_unit: str, types: Mapping[str, str] | None = No
         types: DuckDB's types of columns that declare none, by name: of CSV and JSON, where else they are
             guessed from the first rows and a note says so, and of a pandas frame's columns of objects, which
             else are text. What does not fit its type is NULL. Columns of CSV that are not named are text.
+        multiline: whether a text in quotes may have several lines in CSV. False where none has: then each
+            line is a row, and no quote that somebody left open takes the lines behind it along.
     Returns:
         A Table, on which a question is built. No row is read yet.
     Raises:
         EngineError: the source is not there, is empty of columns, or cannot be read.
         ColumnError: there is no such column.
-        QueryError: types are given that are none, or to a source that has its own.
+        QueryError: types are given that are none, or to a source that has its own; multiline=False is given
+            to what is no CSV.
 
     >>> import pyarrow as pa
     >>> visits = pa.table({"id": [1, 1, 2], "visits": [3, 0, 5]})
@@ -77,21 +86,21 @@ def scan(source: Any, *, privacy_unit: str, types: Mapping[str, str] | None = No
     """
     from sfumato.engines.duckdb.declared import refuse_types
 
-    if type(source).__module__.startswith("pyspark."):
+    if multiline and type(source).__module__.startswith("pyspark."):
         from sfumato.engines.spark.engine import SparkEngine
 
         refuse_types(types, "a Spark data frame")
         return Table(SparkEngine(source), privacy_unit)
     import pyarrow as pa
 
-    if isinstance(source, pa.Schema):
+    if multiline and isinstance(source, pa.Schema):
         from sfumato.engines.beam.engine import BeamEngine
 
         refuse_types(types, "an Arrow schema")
         return Table(BeamEngine(source), privacy_unit)
     from sfumato.engines.duckdb.engine import DuckDBEngine
 
-    engine = DuckDBEngine.open(source, types=types)
+    engine = DuckDBEngine.open(source, types=types, multiline=multiline)
     return Table(engine, privacy_unit, notes=engine.notes)
 
 
@@ -144,6 +153,8 @@ def sql(text: str, *, tables: Mapping[str, Any] | None = None, types: Mapping[st
         raise QueryError("sql: types are given twice, in OPTIONS (types = ...) and beside the text; keep one")
     declared = query.types if types is None else types
     question = query.question(
-        lambda name, unit: scan(sources.get(name, name), privacy_unit=unit, types=declared)
+        lambda name, unit: scan(
+            sources.get(name, name), privacy_unit=unit, types=declared, multiline=query.multiline
+        )
     )
     return question.release(**query.release_options)

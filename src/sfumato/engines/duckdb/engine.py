@@ -63,9 +63,11 @@ class DuckDBEngine(Owned):
         self._running: duckdb.DuckDBPyConnection | None = None
 
     @classmethod
-    def open(cls, source: Any, timezone: str | None = None, types: object = None) -> DuckDBEngine:
+    def open(
+        cls, source: Any, timezone: str | None = None, types: object = None, multiline: bool = True
+    ) -> DuckDBEngine:
         """Open a source as `sfumato.scan` takes it; rows in memory perhaps in another time zone."""
-        return cls(open_source(source, timezone, types))
+        return cls(open_source(source, timezone, types, multiline))
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -186,7 +186,7 @@ def _needs_care(kind: pa.DataType) -> bool:
         return _needs_care(kind.storage_type)
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return _needs_care(kind.value_type)
-    if kind.num_fields:
+    if kind.num_fields and not pa.types.is_union(kind):
         inner = [kind.field(i).type for i in range(kind.num_fields)]
         # DuckDB stops at a part of a longer column with structs in structs, even of harmless values.
         return pa.types.is_map(kind) or any(

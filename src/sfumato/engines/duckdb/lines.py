@@ -39,17 +39,20 @@ class Csv:
             doubled.
         header: whether the first record has the names of the columns.
         skipped: lines before.
+        multiline: whether a text in quotes may have several lines; if not, each line is a record by itself,
+            and no quote in it changes what another is read as.
     """
 
     delimiter: str = ","
     quote: str = '"'
     header: bool = True
     skipped: int = 0
+    multiline: bool = True
 
     def first(self, path: str) -> list[str]:
         """Return the fields of a file's first record, as text; none where there is none."""
         lines = islice(chain.from_iterable(block.split(b"\n") for block in _blocks(path)), self.skipped, None)
-        records = _Records(lines, self.delimiter, self.quote, lambda _: True)
+        records = _Records(lines, self, lambda _: True)
         (record,) = next(records.of(next(records.blocks, b"")))
         return [_valid(field) or "" for field in self._fields(record, len(record) + 1) or ()]
 
@@ -67,7 +70,7 @@ class Csv:
         def fits(record: str) -> bool:
             return len(self._fields(record.removesuffix("\r"), len(columns)) or ()) == len(columns)
 
-        records = _Records(_blocks(path), self.delimiter, self.quote, fits)
+        records = _Records(_blocks(path), self, fits)
         for block in records.blocks:
             arrays = None
             if not left and not first:
@@ -215,11 +218,9 @@ class _Records:
     that were looked at are read again.
     """
 
-    def __init__(
-        self, blocks: Iterable[bytes], delimiter: str, quote: str, fits: Callable[[str], bool]
-    ) -> None:
-        self.blocks, self._delimiter, self._quote = iter(blocks), delimiter, quote
-        self._fits, self._lines = fits, deque[str]()
+    def __init__(self, blocks: Iterable[bytes], form: Csv, fits: Callable[[str], bool]) -> None:
+        self.blocks, self._delimiter, self._quote = iter(blocks), form.delimiter, form.quote
+        self._joins, self._fits, self._lines = form.multiline, fits, deque[str]()
 
     def of(self, block: bytes) -> Iterator[list[str]]:
         """Yield the records of a block that was taken, and of those that its last record reaches into."""
@@ -231,7 +232,7 @@ class _Records:
         found: list[str] = []
         while self._lines and len(found) < _RECORDS:
             line = self._lines.popleft()
-            if line.count(self._quote) % 2 and self._open(line, False):
+            if self._joins and line.count(self._quote) % 2 and self._open(line, False):
                 line = self._joined(line) or line
             found.append(line.removesuffix("\r"))
         return found

@@ -29,7 +29,7 @@ from sfumato.engines.duckdb.parquet import ParquetFiles
 from sfumato.engines.duckdb.source import ROWS, Source, no_rows
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.engines.duckdb.text_files import open_csv, open_json
-from sfumato.errors import EngineError, in_own_words, nearest, shown
+from sfumato.errors import EngineError, QueryError, in_own_words, nearest, shown
 from sfumato.files import whole_source
 
 PARQUET, CSV, JSON = (".parquet", ".pq"), (".csv", ".tsv"), (".json", ".jsonl", ".ndjson")
@@ -47,19 +47,24 @@ def _unreadable(error: Exception) -> EngineError:
 
 
 @in_own_words(_unreadable, Exception)
-def open_source(source: Any, timezone: str | None = None, types: object = None) -> Source:
+def open_source(
+    source: Any, timezone: str | None = None, types: object = None, multiline: bool = True
+) -> Source:
     """Open what `sfumato.scan` takes.
 
     Args:
         source: what to read; of an Arrow schema no rows, but what they would be.
         timezone: of rows that are in memory; None for this machine's.
         types: of the columns of a CSV or JSON file, or of a pandas frame's object columns, by name.
+        multiline: whether a text in quotes may have several lines in CSV.
     Raises:
         EngineError: it is not there, is of a kind that is not known, or has a column that cannot be read.
         QueryError: types are declared that are none, or for a source that has its own.
     """
+    if not multiline and not _is_csv(source):
+        raise QueryError("multiline=False says how CSV is written; leave it out for other sources")
     if isinstance(source, (str, os.PathLike)):
-        return _open_path(os.fspath(source), types)
+        return _open_path(os.fspath(source), types, multiline)
     if type(source).__module__.partition(".")[0] == "pandas" and type(source).__name__ == "DataFrame":
         return _open_pandas(source, types)
     declared.refuse_types(types, f"a {type(source).__name__}")
@@ -86,6 +91,16 @@ def is_path(text: str) -> bool:
     """Whether a text reads as the path of a file, there or not, rather than as the name of a table."""
     stem = text.lower().removesuffix(".gz").removesuffix(".zst")
     return "/" in text or stem.endswith((*READERS, *DATABASES))
+
+
+def _is_csv(source: object) -> bool:
+    return isinstance(source, (str, os.PathLike)) and _suffix(str(os.fspath(source))) in CSV
+
+
+def _suffix(path: str) -> str:
+    """Return what kind of file a path says it is of, packed or not."""
+    suffix = Path(path).suffix.lower()
+    return Path(Path(path).stem).suffix.lower() if suffix in (".gz", ".zst") else suffix
 
 
 def _collected(frame: Any) -> Any:
@@ -275,14 +290,12 @@ def _complete(schema: pa.Schema, kinds: Sequence[tuple[str, str]]) -> frozenset[
     return frozenset(name for name, kind in kinds if name in required and not may_become_null(kind))
 
 
-def _open_path(path: str, types: object) -> Source:
+def _open_path(path: str, types: object, multiline: bool) -> Source:
     file, _, table = _database(path)
     if file:
         declared.refuse_types(types, "a DuckDB database")
         return _open_database(file, table)
-    suffix = Path(path).suffix.lower()
-    if suffix in (".gz", ".zst"):
-        suffix = Path(Path(path).stem).suffix.lower()
+    suffix = _suffix(path)
     if Path(path).is_dir():
         ending = suffix if suffix in READERS else ".parquet"
         inside = os.path.join(path, f"*{ending}")
@@ -299,7 +312,8 @@ def _open_path(path: str, types: object) -> Source:
         return replace(ParquetFiles(path, files).source(connection), files=(whole_source(path),))
     wanted = declared.checked_types(types, connection)
     if suffix in CSV:
-        opened = open_csv(path, files, "\t" if suffix == ".tsv" else None, wanted, connection)
+        tab = "\t" if suffix == ".tsv" else None
+        opened = open_csv(path, files, tab, wanted, connection, multiline)
     else:
         opened = open_json(path, files, wanted, connection)
     return replace(opened, files=(whole_source(path),))

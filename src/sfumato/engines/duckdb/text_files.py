@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -30,6 +31,7 @@ def open_csv(
     delimiter: str | None,
     types: Types | None,
     connection: duckdb.DuckDBPyConnection,
+    multiline: bool = True,
 ) -> Source:
     """Open CSV files of the same columns.
 
@@ -39,14 +41,16 @@ def open_csv(
         delimiter: between fields; None for the one among , ; tab | that the header shows.
         types: of columns by name, others are text; None to guess.
         connection: where rows will be.
+        multiline: whether a text in quotes may have several lines.
     """
     notes: tuple[str, ...] = ()
     if types is None:
         form, types, formats = _guessed_csv(path, files[0], connection)
+        form = replace(form, multiline=multiline)
         notes = (declared.guessed(path, types),)
         headers = {file: _header(path, file, form) if form.header else list(types) for file in files}
     else:
-        form, formats = _written(path, files[0], delimiter, types), {}
+        form, formats = _written(path, files[0], delimiter, types, multiline), {}
         headers = {file: _header(path, file, form) for file in files}
         types = declared.columns_of(headers[files[0]], types, repr(path))
     _check_headers(headers, types)
@@ -157,14 +161,14 @@ def _unreadable(path: str) -> EngineError:
     return EngineError(f"scan: {path!r} cannot be read; it is damaged, or another kind of file")
 
 
-def _written(path: str, file: str, delimiter: str | None, types: Types) -> Csv:
+def _written(path: str, file: str, delimiter: str | None, types: Types, multiline: bool) -> Csv:
     """Return how a file is written: with the delimiter that finds most declared names in the header."""
     names = {name.casefold() for name in types}
 
     def found(form: Csv) -> int:
         return sum(column.casefold() in names for column in _header(path, file, form))
 
-    return max((Csv(d) for d in delimiter or _DELIMITERS), key=found)
+    return max((Csv(d, multiline=multiline) for d in delimiter or _DELIMITERS), key=found)
 
 
 def _check_headers(headers: dict[str, list[str]], types: Types) -> None:
