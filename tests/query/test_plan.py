@@ -201,6 +201,6 @@ def test_a_wrong_statistic_in_a_plan_is_found(defect, noise):
     assert new != old
     planted = replace(plan, requirements=replace(plan.requirements, statistics=new))
     for measured in (lambda p: p.exact_chain, in_norm):
-        found = falsify(measured(planted), 1, evaluations=1500)
+        found = falsify(measured(planted), 1, evaluations=300)
         assert found.violated and found.failure == "distance" and not found.artefact
         assert not falsify(measured(plan), 1, evaluations=300).violated
