@@ -426,6 +426,7 @@ PLACES = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("given", GIVEN)
 def test_what_is_given_by_mistake_is_not_quoted(given, place):

@@ -112,6 +112,7 @@ DEFECTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_defects_of_many_kinds_are_found_and_named(defect):
     draw, source = DEFECTS[defect], rng()
@@ -174,6 +175,7 @@ def test_a_tail_at_small_delta():
     assert not twin.violated
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("claim", "wrong"), [(gaussian(1), 0.7), (zcdp(0.5), 0.6), (curve([(0.5, 0.2385), (1, 0.127)]), 0.7)]
 )
@@ -213,6 +215,7 @@ def test_the_default_datasets_find_what_only_odd_values_show():
     assert len(report.edges) > 30
 
 
+@pytest.mark.long
 def test_the_default_datasets_pass_a_correct_sum():
     report = audit(exact_laplace_sum(2), epsilon=1, max_samples=20_000, alpha=SURE)
     assert not report.violated
@@ -242,6 +245,7 @@ def test_samples_and_time_are_limits():
     assert audit(laplace_sum(rng()), epsilon=1, pairs=PAIR, seconds=1e-9).samples < 200
 
 
+@pytest.mark.long
 def test_every_second_batch_goes_to_the_pair_that_was_drawn_from_least():
     """The pairs whose sides always gave one and the same output count 16 times what they were drawn."""
     silent = [([0.5], [0.5]), ([0.25], [0.25])]
@@ -523,6 +527,7 @@ def test_the_lower_bound_goes_far_beyond_the_claim_where_it_should():
 EXTREMES = [1e308, -1e308, math.inf, -math.inf, math.nan, 5e-324, -0.0, 2.0**60]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", ["scalars", "vectors", "mixed"])
 def test_extreme_outputs_do_no_harm(shape):
     """Neither warnings nor errors, and no alarm where both sides are alike."""

@@ -39,6 +39,7 @@ def test_gaussian_profile(mu):
             assert truth <= pair.delta <= truth * (1 + mpmath.mpf(10) ** -9) + mpmath.mpf(10) ** -16
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rho", [1e-9, 0.001, 0.125, 0.5, 4])
 def test_zcdp_pairs_are_implied_by_the_claim(rho):
     """The Gaussian mechanism with this rho is within each pair; so is the bound of some order alpha."""

@@ -34,6 +34,7 @@ def sixteen_bits(size, seed=16):
 # Right noise.
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("scale", ["0.4", 1, "3.3", 1000, FINE, 2**40])
 @pytest.mark.parametrize("size", [1, 1000, N])
@@ -145,6 +146,7 @@ def test_given_probabilities():
 # Wrong noise, at sample sizes not below those that docs/audit.md states.
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("law", "size"), [(Laplace, 50_000), (Gaussian, 30_000)])
 @pytest.mark.parametrize("factor", ["0.95", "1.05"])
 @pytest.mark.parametrize("scale", [5, FINE])
@@ -242,6 +244,7 @@ def test_residues_of_rounded_laplace_are_within_their_bounds(scale):
         assert np.abs(shares - 1 / 16).max() <= law.rounded_pmf(0) * step
 
 
+@pytest.mark.long
 def test_probabilities_are_as_rare_as_they_say():
     """Over 400 right samples each check's bound is below t about t of the time, or less.
 

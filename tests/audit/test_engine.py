@@ -11,6 +11,8 @@ from sfumato.audit import audit, units
 from sfumato.errors import RefusalError
 from sfumato.testing import noise_free, release_mechanism
 
+pytestmark = pytest.mark.long
+
 SCHEMA = pa.schema([("unit", pa.string()), ("group", pa.string()), ("value", pa.float64())])
 GROUPS = ["a", "b"]
 

@@ -20,10 +20,15 @@ from sfumato.audit.outputs import Draws
 from sfumato.audit.pair_test import PairTest
 from sfumato.audit.wager import Wager
 
+pytestmark = pytest.mark.long
+
 ALPHA, RUNS = 0.01, 150
-# More alarms than this have probability below 1e-9 if each run alarms with probability ALPHA.
-MOST = int(stats.binom.isf(1e-9, RUNS, ALPHA))
 PAIR = [([1.0], [])]
+
+
+def most(runs):
+    """More alarms than this have probability below 1e-9 if each run alarms with probability ALPHA."""
+    return int(stats.binom.isf(1e-9, runs, ALPHA))
 
 
 def alarms(make, claim, runs=RUNS, draws=400):
@@ -40,7 +45,7 @@ def alarms(make, claim, runs=RUNS, draws=400):
 
 @pytest.mark.parametrize("make", [laplace_sum, randomized_response, geometric_count])
 def test_false_alarms_stay_within_alpha(make):
-    assert alarms(make, approximate(1)) <= MOST
+    assert alarms(make, approximate(1)) <= most(RUNS)
 
 
 def rare_none(rng, batch):
@@ -66,7 +71,7 @@ BATCHES = {
 @pytest.mark.parametrize("name", BATCHES)
 def test_one_draw_does_not_tell_of_the_others_in_its_call(name):
     """The type of an array, its width or its columns depend on all draws of a call: that is no event of one."""
-    assert alarms(lambda rng: rare_none(rng, BATCHES[name]), approximate(1), runs=60) <= MOST
+    assert alarms(lambda rng: rare_none(rng, BATCHES[name]), approximate(1), runs=30) <= most(30)
 
 
 def test_lists_of_single_draws_are_read_one_by_one():
@@ -74,7 +79,7 @@ def test_lists_of_single_draws_are_read_one_by_one():
         mechanism = rare_none(rng, BATCHES["lists"])
         return lambda dataset: mechanism(dataset, 1)[0]
 
-    assert alarms(make, approximate(1), runs=60) <= MOST
+    assert alarms(make, approximate(1), runs=30) <= most(30)
 
 
 class Timed:
@@ -98,7 +103,7 @@ class Timed:
 
 @pytest.mark.parametrize("vectorised", [True, False])
 def test_a_time_in_the_output_tells_nothing_of_the_side(vectorised):
-    assert alarms(lambda rng: Timed(rng, vectorised).call, approximate(1), runs=60) <= MOST
+    assert alarms(lambda rng: Timed(rng, vectorised).call, approximate(1), runs=30) <= most(30)
 
 
 @pytest.mark.parametrize("columns", [False, True])
@@ -118,16 +123,16 @@ def test_a_time_that_a_whole_call_shares_is_found(columns):
 
 
 def test_false_alarms_of_a_curve_stay_within_alpha():
-    assert alarms(gaussian_sum, gaussian(1), runs=60, draws=200) <= stats.binom.isf(1e-9, 60, ALPHA)
+    assert alarms(gaussian_sum, gaussian(1), runs=60, draws=200) <= most(60)
 
 
 def test_a_bettor_that_peeks_at_the_present_batch_is_found(monkeypatch):
     monkeypatch.setattr(Wager, "_chosen", peeking(Wager._chosen))
-    assert alarms(laplace_sum, approximate(1), runs=60, draws=400) > MOST
+    assert alarms(laplace_sum, approximate(1), runs=60, draws=400) > most(60)
 
 
 def test_a_bettor_with_half_the_claim_is_found():
-    assert alarms(laplace_sum, approximate(0.5), runs=60, draws=1000) > MOST
+    assert alarms(laplace_sum, approximate(0.5), runs=60, draws=1000) > most(60)
 
 
 def test_the_lower_bound_on_epsilon_is_too_high_no_more_often_than_stated():

@@ -15,6 +15,8 @@ from sfumato.audit.histogram.search_graph import SearchGraph
 from sfumato.errors import ParameterError
 from sfumato.noise import Laplace, SeededWords
 
+pytestmark = pytest.mark.long
+
 STEPS = 2**20
 
 

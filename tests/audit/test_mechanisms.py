@@ -268,6 +268,7 @@ def test_two_sides_are_drawn_in_random_order_call_by_call(singly):
     assert 0.2 * len(firsts) < sum(firsts) < 0.8 * len(firsts)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("drift", [1.0, 1e-3, 1e6])
 def test_what_drifts_from_call_to_call_does_not_separate_the_sides(drift):
     calls = []

@@ -111,6 +111,7 @@ def test_an_output_that_contains_itself_or_lies_deep_is_an_output(output, column
     assert read.items() >= columns.items()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["betting", "histogram"])
 def test_a_mechanism_whose_output_contains_itself_is_judged(method):
     """By what stands beside the knot; a mapping that is its own column is an output of size 1 too."""
@@ -372,6 +373,7 @@ def test_an_output_with_endlessly_many_parts_is_read_up_to_a_limit_that_is_named
     assert any("20,000" in note for note in reader.notes)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [lambda s: frozenset([s, 1]), lambda s: frozenset([(s, s)])])
 def test_sets_within_sets_are_read_in_little_time(make):
     """Twice as often at each level would be 10^13 times."""
@@ -396,6 +398,7 @@ WIDE = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["betting", "histogram"])
 @pytest.mark.parametrize("name", WIDE)
 def test_columns_that_are_not_looked_at_are_named(name, method):

@@ -150,6 +150,7 @@ def test_a_page_is_balanced_and_needs_nothing_beside_it(reports, name):
     assert {"name": "viewport", "content": "width=device-width, initial-scale=1"} in found.of("meta")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", AUDITS)
 def test_a_page_can_be_read_aloud(reports, name):
     found = Parsed(reports(name).to_html())
@@ -301,6 +302,7 @@ def test_wealth_is_drawn_to_scale_and_long_traces_are_thinned():
 # Files.
 
 
+@pytest.mark.long
 def test_files(tmp_path, reports):
     report = reports("violated")
     for ending in ("html", "json", "txt", "HTML"):

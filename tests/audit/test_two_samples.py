@@ -92,6 +92,7 @@ POOLS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", [4, 2])
 @pytest.mark.parametrize("pool", POOLS)
 def test_each_probability_is_as_rare_as_it_says_over_all_labels(pool, first):

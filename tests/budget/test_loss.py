@@ -287,7 +287,7 @@ def test_the_float_error_of_a_whole_composition():
 
 
 def test_the_float_error_is_included():
-    (delta,), error = pld_deltas([F(3)], F(3), [(F(1, 10), 5)], F(1, 100))
+    (delta,), error = pld_deltas((F(3),), F(3), ((F(1, 10), 5),), F(1, 100))
     assert 0 < error < 1e-9 and delta > error
 
 
@@ -297,7 +297,7 @@ def test_the_float_error_is_included():
 )
 def test_the_float_error_is_as_docs_say(epsilon, count, least, most):
     """docs/budget.md, for noises that share epsilon evenly."""
-    _, error = pld_deltas([epsilon], epsilon, [(epsilon / count, count)], F(0))
+    _, error = pld_deltas((epsilon,), epsilon, ((epsilon / count, count),), F(0))
     assert least < error < most
 
 

@@ -149,6 +149,7 @@ def test_large_datasets_do_not_fill_the_screen(folder, run):
     assert "299.0" in (folder / "report.txt").read_text()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "claim"),
     [
@@ -271,6 +272,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_mistakes_and_mechanisms_that_cannot_be_judged_are_exit_code_2(folder, run, mistake):
     arguments, told = MISTAKES[mistake]
@@ -300,6 +302,7 @@ def test_stopped_by_hand_is_no_verdict(folder, run):
     assert done.exit_code == 130 and "no verdict" in done.stderr and done.stdout == ""
 
 
+@pytest.mark.long
 def test_in_a_process_of_its_own(folder):
     """The console script does not have the current folder on its path."""
     code = "import sys; sys.path.remove(''); from sfumato.cli.main import app; app()"

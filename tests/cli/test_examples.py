@@ -44,6 +44,7 @@ def test_sql_and_python_ask_the_same(registry, capsys):
         assert name in said
 
 
+@pytest.mark.long
 @pytest.mark.flakiness(k=30, because="noise of scale 30 or less against thousands of people in each year")
 def test_the_command_of_the_readme(registry, run):
     (command,) = re.findall(r"\.venv/bin/sfumato (.*)", (EXAMPLES.parent / "README.md").read_text())

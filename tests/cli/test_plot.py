@@ -27,6 +27,7 @@ def release(visits):
     return sf.sql(ALL)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["out.png", "out.svg", "OUT.SVG"])
 def test_the_same_release_gives_the_same_bytes(release, name):
     bar_chart(release, name)
@@ -36,6 +37,7 @@ def test_the_same_release_gives_the_same_bytes(release, name):
     assert not list(Path().glob("*.part"))
 
 
+@pytest.mark.long
 def test_formats(release):
     bar_chart(release, "out.png")
     bar_chart(release, "out.svg")
@@ -44,6 +46,7 @@ def test_formats(release):
     assert b"<dc:date>" not in Path("out.svg").read_bytes()
 
 
+@pytest.mark.long
 def test_user_settings_are_neither_used_nor_changed(release):
     import matplotlib
 

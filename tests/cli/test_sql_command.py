@@ -40,6 +40,7 @@ class TestOutput:
         assert "what the noise may have changed" in " ".join(done.stdout.split())
         assert done.stderr == ""
 
+    @pytest.mark.long
     def test_files_hold_the_printed_numbers(self, visits, run):
         done = run("sql", MANY, "-oout.parquet", "-oout.csv", "-oout.json", "--errors")
         assert done.exit_code == 0, done.output
@@ -63,6 +64,7 @@ class TestOutput:
         assert len({Path(name).read_bytes() for name in ("a.csv", "b.csv", "circle.csv")}) == 1
         assert not Path("a.csv").is_symlink()
 
+    @pytest.mark.long
     def test_noise_is_drawn_once(self, visits, run, monkeypatch):
         draws = []
         draw = Release._draw
@@ -170,6 +172,7 @@ class TestInput:
 
 
 class TestErrors:
+    @pytest.mark.long
     @pytest.mark.parametrize(
         ("arguments", "code", "says"),
         [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 import sfumato
 
 HEAVY = (
@@ -55,6 +57,7 @@ def test_help_loads_nothing_heavy():
     assert {"sfumato"} == {"sfumato", *HEAVY} & set(loaded.split())
 
 
+@pytest.mark.long
 def test_a_mistake_in_a_process_of_its_own():
     done = subprocess.run(
         [sys.executable, "-c", "from sfumato.cli.main import app; app()", "sql", "SELECT 1"],

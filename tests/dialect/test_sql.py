@@ -818,6 +818,7 @@ def mutations(draw: st.DrawFn) -> str:
     return "".join(words)
 
 
+@pytest.mark.long
 @settings(max_examples=600, deadline=None)
 @given(st.one_of(mutations(), st.lists(st.sampled_from(WORDS), max_size=30).map(" ".join)))
 def test_garbage_gives_sql_errors_alone(text: str) -> None:
@@ -828,6 +829,7 @@ def test_garbage_gives_sql_errors_alone(text: str) -> None:
     assert isinstance(query, SqlQuery) and query.aggregates
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_what_stands_between_words_means_nothing(data: st.DataObject) -> None:
@@ -875,6 +877,7 @@ def bare(query: SqlQuery) -> SqlQuery:
     return dataclasses.replace(query, where=words(query.where or ""), derived=derived)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "opening", ["(", "[", "NOT ", "- ", "f(", "CASE WHEN ", "{'a': ", "CAST(", "(WITH a AS (", "a + -("]
 )

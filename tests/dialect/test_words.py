@@ -118,6 +118,7 @@ def test_quotes_end(text: str) -> None:
         tokenize(text)
 
 
+@pytest.mark.long
 @settings(max_examples=500, deadline=None)
 @given(TEXTS)
 def test_words_begin_where_duckdb_says(text: str) -> None:
@@ -133,6 +134,7 @@ def test_words_begin_where_duckdb_says(text: str) -> None:
     assert theirs <= places
 
 
+@pytest.mark.long
 @settings(max_examples=500, deadline=None)
 @given(TEXTS)
 @example("$$j$k$$\u00a0")

@@ -46,11 +46,16 @@ def typed_rows(columns: Columns, connection: duckdb.DuckDBPyConnection) -> str:
     return f"SELECT {', '.join(typed)} FROM texts"
 
 
+@cache
+def scratch() -> duckdb.DuckDBPyConnection:
+    """One database for all that makes rows: opening one takes longer than the rows."""
+    return duckdb.connect()
+
+
 def as_arrow(columns: Columns | pa.Table) -> pa.Table:
     if isinstance(columns, pa.Table):
         return columns
-    with duckdb.connect() as connection:
-        return connection.sql(typed_rows(columns, connection)).to_arrow_table()
+    return scratch().sql(typed_rows(columns, scratch())).to_arrow_table()
 
 
 @dataclass(frozen=True)
@@ -91,8 +96,9 @@ def on_duckdb(folder: str) -> Opener:
         if isinstance(columns, pa.Table):
             return DuckDBEngine.open(columns)
         path = f"{folder}/{next(numbers)}.duckdb"
-        with duckdb.connect(path) as connection:
-            connection.execute(f"CREATE TABLE rows AS {typed_rows(columns, connection)}")
+        scratch().execute(f"ATTACH '{path}' AS made")
+        scratch().execute(f"CREATE TABLE made.rows AS {typed_rows(columns, scratch())}")
+        scratch().execute("DETACH made")
         return DuckDBEngine.open(f"{path}/rows")
 
     return Opener(open_rows)
@@ -165,6 +171,7 @@ def spark_session():
             "spark.master": "local[2, 4]",
             # Jobs of a second: compiling them well takes longer than running them.
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.sql.codegen.wholeStage": False,
             "spark.ui.enabled": False,
             "spark.ui.showConsoleProgress": False,
             "spark.default.parallelism": 2,
@@ -229,12 +236,11 @@ def in_order(batches: list[NoisyBatch], keys: Sequence[str]) -> NoisyBatch:
         (batch,) = batches
         return NoisyBatch(batch.noising, pa.record_batch({"x": [0]}).select([]), batch.numbers)
     table = pa.Table.from_batches([batch.keys for batch in batches])
-    with duckdb.connect() as connection:
-        connection.register(
-            "given", table.append_column("row number", pa.array(range(table.num_rows), pa.int64()))
-        )
-        by_key = f'SELECT "row number" FROM given ORDER BY {", ".join(map(identifier, keys))}'
-        order = connection.sql(by_key).to_arrow_table()["row number"]
+    scratch().register(
+        "given", table.append_column("row number", pa.array(range(table.num_rows), pa.int64()))
+    )
+    by_key = f'SELECT "row number" FROM given ORDER BY {", ".join(map(identifier, keys))}'
+    order = scratch().sql(by_key).to_arrow_table()["row number"]
     rows, numbers = order.to_numpy().astype(np.int64), [batch.numbers for batch in batches]
 
     def gathered(column: Callable[[Any], Any]) -> Any:
@@ -399,8 +405,10 @@ AGREEING = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say of them how likely noise makes them fail."""
+    """Say of them how likely noise makes them fail; and let one process have the session of Spark."""
     for item in items:
+        if "spark" in item.nodeid and item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.xdist_group("spark"))
         if getattr(item, "originalname", None) in AGREEING:
             item.add_marker(
                 pytest.mark.flakiness(k=100, because="noise of scale 0.002 rounds to less than 1")

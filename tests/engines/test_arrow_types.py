@@ -80,6 +80,7 @@ def seen(values: list) -> list:
     return [list(v) if isinstance(v, tuple) else v for v in lists]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ARRAYS)
 def test_duckdb_reads_the_values_or_says_the_column(kind):
     table = pa.table({"k": ARRAYS[kind]})
@@ -94,6 +95,7 @@ def test_duckdb_reads_the_values_or_says_the_column(kind):
     assert seen([row[0] for row in read]) == seen(ARRAYS[kind].to_pylist())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ARRAYS)
 def test_beam_reads_the_values_or_says_the_column(kind):
     """From rows, where a type that Arrow makes of no Python value would be NULL, and from batches."""

@@ -56,6 +56,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", MISTAKES)
 def test_a_mistake_is_told_before_anything_is_read(engine, what, monkeypatch):
     """`query/test_bad_questions.py` looks at each error's text."""
@@ -266,13 +267,14 @@ def test_confidence(engine, confidence):
         release.errors(confidence)
 
 
+@pytest.mark.long
 @pytest.mark.noise_cannot_matter("it looks at whether there is an answer")
 @pytest.mark.parametrize("epsilon", ["1e-30", 1e-12, 1e-6, 1e4, 1e9, 10**30])
 @pytest.mark.parametrize("groups", [1, 100, 10**6])
 @pytest.mark.parametrize("noise", ["auto", "gaussian", "laplace"])
-def test_enormous_and_tiny_budgets_are_answered_or_refused_beforehand(engine, epsilon, groups, noise):
+def test_enormous_and_tiny_budgets_are_answered_or_refused_beforehand(epsilon, groups, noise):
     question = (
-        Table(engine(ROWS), "id")
+        sf.scan(ROWS, privacy_unit="id")
         .group_by("year")
         .bound(groups=groups, rows=1)
         .agg(n=sf.count(), m=sf.mean("income", lower=0, upper=1))

@@ -100,6 +100,7 @@ def rows_as(shape: str, table: pa.Table) -> list:
 SHAPES = ["dictionaries", "named tuples", "beam rows", "batches", "tables", "a mixture"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", SHAPES)
 def test_rows_of_every_shape_are_the_same_rows(shape, fixed_salt, released):
     rows = visits()
@@ -123,6 +124,7 @@ def test_both_ways_to_write_a_release(released):
     assert row["total_error"] > 0
 
 
+@pytest.mark.long
 def test_public_groups_and_the_whole_table_are_there_without_a_row(released):
     keys = ["p0", "p1", "elsewhere"]
     found = released([], question(keys=keys).release(epsilon=1))
@@ -136,6 +138,7 @@ def test_public_groups_and_the_whole_table_are_there_without_a_row(released):
 # Repeated work
 
 
+@pytest.mark.long
 def test_a_pipeline_that_runs_again_draws_the_same_noise_for_the_same_rows_and_other_noise_for_others():
     transform = question(keys=["p0", "p1", "p2"]).release(epsilon=0.1)
     kept = {}
@@ -225,6 +228,7 @@ def fresh_in_the_worker(work, shard, parts, drawn=release_module._drawn):
     return drawn(replace(work, secret=secrets.token_bytes(32)), shard, parts)
 
 
+@pytest.mark.long
 def test_bundles_that_are_retried_or_cut_anew_draw_the_same_noise(monkeypatch):
     monkeypatch.setattr(release_module, "JOIN_PARTS", 4)
     monkeypatch.setattr(release_module, "SHUFFLE_BYTES", 0)
@@ -321,6 +325,7 @@ def test_what_does_not_fit_is_null_and_changes_nothing_else(kind, fitting, forei
         assert batch_of([*fitting, odd], kind)[:-1] == alone
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "element", [None, 5, "text", object(), (), {}, beam.Row(y=1), {"id": {}}, pa.table({"y": [1]})]
 )
@@ -367,6 +372,7 @@ def counted(public_keys) -> Count:
     return Count(epsilon=1, key=len, public_keys=public_keys, groups=1, rows=1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
@@ -405,6 +411,7 @@ def test_what_cannot_be_answered_is_refused_when_it_is_made(make, error, words):
         make()
 
 
+@pytest.mark.long
 def test_collections_with_windows_or_without_end_are_refused_and_nothing_is_spent():
     budget = Budget(1)
     pipeline = beam.Pipeline(runner="FnApiRunner")
@@ -424,6 +431,7 @@ def test_collections_with_windows_or_without_end_are_refused_and_nothing_is_spen
     assert budget.left == (1.0, 0.0)
 
 
+@pytest.mark.long
 def test_without_beam_the_error_says_what_to_install():
     for attempt in (
         "import sfumato.beam",
@@ -443,6 +451,7 @@ def test_without_beam_the_error_says_what_to_install():
 # Failures
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stage", ["partials", "totals", "joined_partials", "joined_totals", "merged"])
 def test_a_worker_that_fails_fails_the_pipeline_and_shows_nothing(stage, monkeypatch, released):
     transform = question().release(**BIG)
@@ -474,6 +483,7 @@ beam.Pipeline.from_runner_api(described, runner, beam.options.pipeline_options.P
 """
 
 
+@pytest.mark.long
 def test_a_killed_worker_leaves_nothing_that_looks_complete_and_the_next_draws_the_same_noise(tmp_path):
     """A pipeline as a runner gets it is run by a process that is killed half-way, and by two that are not."""
     fatal, folder = str(tmp_path / "fatal"), str(tmp_path)
@@ -510,6 +520,7 @@ def test_a_killed_worker_leaves_nothing_that_looks_complete_and_the_next_draws_t
 # Hot keys
 
 
+@pytest.mark.long
 def test_a_unit_and_a_group_with_very_many_rows_are_small_on_the_way(monkeypatch):
     """100,000 rows of one unit, and 20,000 units in one group, in many bundles."""
     monkeypatch.setattr(release_module, "JOIN_BYTES", 1 << 16)
@@ -602,6 +613,7 @@ def private(pipeline, rows=None, budget=None, **options):
 KEYED = {"key": lambda row: row.movie, "groups": 4, **BIG}
 
 
+@pytest.mark.long
 def test_each_aggregation_answers(run):
     n, mean, square = 1200, 3.0, 11.0
     value = {"lower": 0, "upper": 10, "rows": 20}
@@ -643,6 +655,7 @@ def test_each_aggregation_answers(run):
         assert (low, high) == pytest.approx((1, 5), abs=0.02)
 
 
+@pytest.mark.long
 def test_callables_see_rows_and_what_they_fail_on_is_dropped(run):
     def risky(row):
         return 60 / (row.stars - 3.0)  # fails on a fifth
@@ -660,6 +673,7 @@ def test_callables_see_rows_and_what_they_fail_on_is_dropped(run):
     assert found == [(-30, 240), (-60, 240), (60, 480)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("error", [SystemExit, asyncio.CancelledError, GeneratorExit, BaseException])
 def test_a_row_on_which_a_function_leaves_is_dropped(error, run):
     """argparse leaves by SystemExit, a panic of Rust is a BaseException of its own."""
@@ -673,6 +687,7 @@ def test_a_row_on_which_a_function_leaves_is_dropped(error, run):
     assert found == [(("m", j), 240) for j in range(4)]
 
 
+@pytest.mark.long
 def test_keys_that_are_no_time_are_dropped(run):
     found = run(
         lambda p: (
@@ -685,6 +700,7 @@ def test_keys_that_are_no_time_are_dropped(run):
     assert found == [(datetime(1970, 1, 1), 960)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("unit", [None, [1], {}, object()], ids=["None", "list", "dict", "object"])
 def test_rows_without_a_unit_are_dropped(unit, run):
     rows = [*RATINGS, *[Rating(unit, ("m", 0), 1.0)] * 300]
@@ -697,6 +713,7 @@ def test_a_unit_is_one_whatever_its_number_is_written_as(run):
     assert run(lambda p: private(p, rows) | CountUnits(epsilon=10**5)) == [1]
 
 
+@pytest.mark.long
 def test_public_keys_are_given_back_as_they_came_in(run):
     keys = [
         "a",
@@ -774,6 +791,7 @@ def test_floats_that_are_more_than_they_look_like():
             left.spend(0.1)
 
 
+@pytest.mark.long
 def test_one_aggregation_applied_twice_pays_twice_and_draws_twice(run):
     budget, count = Budget("2e-10"), CountUnits(epsilon="1e-10")
     found = run(

@@ -25,6 +25,8 @@ from sfumato.engines.beam.rows import Columns, declared
 from sfumato.engines.beam.values import NONE, read, written
 from sfumato.errors import QueryError
 
+pytestmark = pytest.mark.long
+
 
 class Leaves:
     """Of which nothing can be asked."""

@@ -18,6 +18,8 @@ import sfumato as sf
 from sfumato.beam import Budget, Count, CountUnits, MakePrivate
 from sfumato.errors import BudgetError, QueryError, RefusalError
 
+pytestmark = pytest.mark.long
+
 SCHEMA = pa.schema([("id", pa.int64()), ("place", pa.int64())])
 KEYS = list(range(40))
 

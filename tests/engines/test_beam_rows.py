@@ -63,6 +63,7 @@ def test_extension_types_are_read_as_what_they_stand_for(kind, arriving, values)
     assert values_of(kind, arriving) == values
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "arriving", [BOOL8, pa.array([True, False, None]), [True, False, None]], ids=["bool8", "bool", "rows"]
 )
@@ -389,6 +390,7 @@ def test_a_fork_in_the_middle_of_a_stage_ends(stops, fork):
     assert parts == [*stages.partials(arriving(False))]
 
 
+@pytest.mark.long
 def test_stages_in_threads_spill_and_do_not_fail(two_at_once, monkeypatch):
     """Four threads, each with more than its database holds."""
     monkeypatch.setattr(workers, "STAGE_BYTES", 32 << 20)

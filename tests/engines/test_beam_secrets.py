@@ -29,6 +29,8 @@ from sfumato.beam import (
 from sfumato.engines import secret as secret_module
 from sfumato.errors import EngineError, QueryError
 
+pytestmark = pytest.mark.long
+
 SCHEMA = pa.schema([("id", pa.int64()), ("place", pa.string())])
 KEYS = [f"p{i}" for i in range(40)]
 # Fixed, so that what is found in a description does not depend on chance.

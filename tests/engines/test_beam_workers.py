@@ -22,6 +22,8 @@ import sfumato as sf
 from sfumato.beam import Budget, Count, EnvironmentSecret, MakePrivate, Release
 from sfumato.engines.beam import release as release_module
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 ON_LOCALHOST = str(Path(__file__).with_name("on_localhost.py"))
 SCHEMA = pa.schema([("id", pa.int64()), ("place", pa.string()), ("x", pa.float64())])

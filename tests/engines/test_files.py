@@ -76,6 +76,7 @@ SOURCES = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", SOURCES)
 def test_a_source_is_not_written_over(case, here, tmp_path_factory):
     source, made, asked = SOURCES[case]
@@ -122,6 +123,7 @@ def test_a_folder_is_no_file(here):
     assert not release._started
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("folder", ["plain", "data[1]"])
 @pytest.mark.parametrize("source", ["rows.csv", "rows.parquet", "*.csv", "rows.db/rows"])
 def test_a_source_is_known_from_another_folder(source, folder, here, monkeypatch):
@@ -169,6 +171,7 @@ def view():
     return connection
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("link", [False, True])
 @pytest.mark.parametrize("case", UPSTREAM)
 def test_files_behind_what_is_computed_upstream_are_not_written_over(case, link, here):
@@ -259,6 +262,7 @@ NO_PLACES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", NO_PLACES)
 @pytest.mark.parametrize("ending", WRITERS)
 def test_what_is_no_place_for_a_file_costs_nothing(ending, case, here):
@@ -329,6 +333,7 @@ def test_a_picture_replaces_no_source(here):
     assert held(here) == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["out.parquet", "out.csv", "out.json", "out.png", "out.svg"])
 def test_no_link_is_followed(name, here):
     """Neither one of the old name of unfinished files nor one of the file's own name."""
@@ -409,6 +414,7 @@ def spilled(code: str, folder: Path, **options) -> subprocess.CompletedProcess[s
     )
 
 
+@pytest.mark.long
 def test_only_the_owner_enters_the_folder_of_spilled_rows(tmp_path):
     code = """
 for path, folders, files in os.walk(os.environ["TMPDIR"]):
@@ -422,6 +428,7 @@ for path, folders, files in os.walk(os.environ["TMPDIR"]):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_child_that_ends_leaves_its_parents_rows_alone(tmp_path):
     """Through every clean-up of Python and of DuckDB, and beside it one that ends at once."""
     code = """
@@ -440,6 +447,7 @@ print(seen() == expected)
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_child_has_a_folder_of_its_own(tmp_path):
     code = """
 from sfumato.engines.duckdb import spill
@@ -454,6 +462,7 @@ print(os.waitpid(child, 0)[1], os.listdir(os.environ["TMPDIR"]) == [os.path.base
     assert done.stdout == "0 True True\n", done.stderr
 
 
+@pytest.mark.long
 def test_a_worker_of_multiprocessing_takes_its_folder_along(tmp_path):
     code = """
 import multiprocessing
@@ -467,6 +476,7 @@ print(process.exitcode, len(os.listdir(os.environ["TMPDIR"])))
     assert done.stdout == "0 1\n", done.stderr
 
 
+@pytest.mark.long
 def test_what_a_killed_process_left_is_swept_by_the_next(tmp_path):
     done = spilled("os.kill(os.getpid(), 9)", tmp_path)
     assert done.returncode == -signal.SIGKILL
@@ -477,6 +487,7 @@ def test_what_a_killed_process_left_is_swept_by_the_next(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_what_a_killed_process_left_is_swept_while_its_child_lives(tmp_path):
     """A lock that a child inherits would keep the folder as long as the child lives."""
     code = """

@@ -58,6 +58,7 @@ def answers(kind: str, limit: int) -> tuple[list[tuple], list[tuple]]:
     return kept, ranked
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", HASHES)
 def test_the_same_groups_as_by_ranking(kind):
     for limit in (1, 2, 4, 13, 45, 200, 2**31, 2**64):

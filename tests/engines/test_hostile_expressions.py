@@ -159,6 +159,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", HOSTILE)
 def test_texts_that_nobody_writes_are_refused_in_words(name):
     """They raised RecursionError, which is no error of this library, or kept everybody waiting."""

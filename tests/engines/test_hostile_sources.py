@@ -35,6 +35,8 @@ from sfumato.query.exact import ExactQuery
 from sfumato.query.schema import Derive, Filter
 from sfumato.transformations import Count, CountUnits
 
+pytestmark = pytest.mark.long
+
 TYPES = {"id": "BIGINT", "s": "VARCHAR", "x": "DOUBLE"}
 OTHERS = [(100 + i % 40, f"g{i % 3}", float(i % 11)) for i in range(120)]
 HOSTILE = 7
@@ -514,6 +516,7 @@ TIME_KEYS = [
     "hour(h)",
     "h",
 ]
+FEW_TIME_KEYS = ["CAST(h AS VARCHAR)", "h"]  # what has become NULL in one source is as in another
 
 
 def asked(engine, keys: list[str]) -> int:
@@ -552,7 +555,7 @@ def test_times_beyond_every_calendar(opened, kind, tmp_path):
         and kind.unit in ("s", "ms")
     ):
         return  # the relation itself stops
-    assert asked(engine, TIME_KEYS) >= 1
+    assert asked(engine, TIME_KEYS if opened is in_table else FEW_TIME_KEYS) >= 1
 
 
 @pytest.mark.parametrize("kind", [*TEXT_TYPES, *TIME_TYPES], ids=str)
@@ -722,9 +725,10 @@ def test_times_in_parquet(tmp_path, kind, number):
     path = tmp_path / "rows.parquet"
     column = pa.array([0, MARK], width).view(kind)
     patched(path, column, struct.pack(form, MARK), struct.pack(form, number), "PLAIN")
-    assert of_file(path) == EXPECTED
-    assert of_file(path, key="CAST(h AS VARCHAR)") == [("None", "40", "120")]
-    counted = of_file(path, key="CAST(h AS VARCHAR)", others=False)
+    engine = DuckDBEngine.open(str(path))
+    assert statistics(engine) == EXPECTED
+    assert statistics(engine, "CAST(h AS VARCHAR)") == [("None", "40", "120")]
+    counted = statistics(engine, "CAST(h AS VARCHAR)", others=False)
     assert sum(int(row[-1]) for row in counted) == len(OTHERS) + 2
 
 

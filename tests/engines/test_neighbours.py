@@ -186,6 +186,7 @@ def test_values_from_an_overflowing_expression_stay_within_bounds(engine, fixed_
     assert changed and not violations(plan, changed, 2)
 
 
+@pytest.mark.long
 def test_a_million_rows_in_a_hundred_thousand_groups(engine, fixed_salt):
     base = others()
     stranger = table(

@@ -48,6 +48,7 @@ LOOKS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("look", LOOKS)
 def test_a_child_draws_no_noise(look, tmp_path, in_child):
     asked = release()
@@ -127,6 +128,7 @@ def test_a_look_in_the_middle_of_a_draw_is_refused_and_spoils_nothing(monkeypatc
     assert told and shown(asked) == mine
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("at", [1, 3])
 @pytest.mark.parametrize("look", LOOKS)
 def test_a_fork_in_the_middle_goes_on_in_the_parent_alone(look, at, tmp_path, monkeypatch, fork):
@@ -218,6 +220,7 @@ def test_a_child_asks_nothing_of_its_parents_database(in_child):
     assert set(in_child(lambda: shown(release()))) == {"k", "n"}
 
 
+@pytest.mark.long
 def test_stages_run_in_children(in_child):
     from sfumato.engines.duckdb.engine import DuckDBEngine
     from sfumato.engines.duckdb.stages import Stages

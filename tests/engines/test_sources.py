@@ -167,6 +167,7 @@ finally:
 """
 
 
+@pytest.mark.long
 def test_without_pandas_the_error_says_what_to_install_before_noise_is_drawn():
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
     assert done.stdout == "False\n"
@@ -190,6 +191,7 @@ release.write(sys.argv[1] + "/out.parquet")
 """
 
 
+@pytest.mark.long
 def test_a_killed_process_leaves_nothing_that_looks_complete(tmp_path):
     """The file has its name only when all groups are in it; what a first part shows cannot be read."""
     done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)

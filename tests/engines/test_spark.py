@@ -81,11 +81,13 @@ def release(request, frame_of):
     return released
 
 
+@pytest.mark.long
 def test_collected_twice(release, frame_of):
     frame, same = release(frame_of(ROWS))
     assert (numbers(frame) == numbers(frame)) is same
 
 
+@pytest.mark.long
 def test_counted_then_cached_then_forgotten(release, frame_of):
     frame, same = release(frame_of(ROWS))
     assert frame.count() == 9
@@ -119,6 +121,7 @@ def shipped_by_value(function):
     return pickle.loads(cloudpickle.dumps(function))
 
 
+@pytest.mark.long
 def test_a_worker_killed_before_the_first_shuffle(release, frame_of, tmp_path):
     marker = tmp_path / "killed"
     marker.touch()
@@ -131,6 +134,7 @@ def test_a_worker_killed_before_the_first_shuffle(release, frame_of, tmp_path):
     assert (quiet == killed) is same
 
 
+@pytest.mark.long
 def test_a_worker_killed_with_released_numbers_in_its_hands(release, frame_of, tmp_path):
     marker = tmp_path / "killed"
     marker.touch()
@@ -141,6 +145,7 @@ def test_a_worker_killed_with_released_numbers_in_its_hands(release, frame_of, t
     assert (quiet == numbers(frame)) is same and marker.exists()
 
 
+@pytest.mark.long
 def test_a_job_that_fails_leaves_nothing_that_looks_complete(release, frame_of, tmp_path):
     """And the same release, run again, spends no second budget."""
     from py4j.protocol import Py4JJavaError
@@ -166,11 +171,13 @@ def test_a_job_that_fails_leaves_nothing_that_looks_complete(release, frame_of, 
     assert (numbers(read) == numbers(frame)) is same
 
 
+@pytest.mark.long
 def test_two_releases_differ(frame_of):
     asked = question(frame_of(ROWS))
     assert numbers(asked.release(**BUDGET)) != numbers(asked.release(**BUDGET))
 
 
+@pytest.mark.long
 def test_partitions_of_the_source_do_not_matter_to_the_noise(frame_of, fixed_salt):
     rows = frame_of(ROWS)
     asked = question(rows)
@@ -210,6 +217,7 @@ def test_parts_of_one_shard_that_came_apart_are_refused():
 
 
 # Outputs.
+@pytest.mark.long
 def test_error_columns_are_those_of_the_release(collected, frame_of):
     asked = question(frame_of(ROWS))
     engine, plan = asked.table.engine, asked.plan(**BUDGET)
@@ -228,6 +236,7 @@ def test_a_release_is_an_ordinary_data_frame(frame_of):
     assert joined.count() == frame.where("n > 0").count() > 5 and joined.where("n <> again").count() == 0
 
 
+@pytest.mark.long
 def test_sql_on_a_spark_frame(frame_of):
     frame = sf.sql(
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 10000, delta = 1e-6, privacy_unit_column = id, "
@@ -261,6 +270,7 @@ TYPES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", TYPES)
 def test_keys_of_each_type_are_those_of_duckdb(frame_of, kind):
     arrow, values = TYPES[kind]
@@ -283,6 +293,7 @@ def test_keys_of_each_type_are_those_of_duckdb(frame_of, kind):
     assert row.n == here.num_rows - (None in values)
 
 
+@pytest.mark.long
 def test_times_are_read_in_the_zone_of_the_session(spark, frame_of):
     stamp = datetime(2020, 7, 1, 23, 30)
     rows = pa.table({"id": range(100), "t": pa.array([stamp] * 100, pa.timestamp("us", "UTC")),
@@ -304,6 +315,7 @@ def test_times_are_read_in_the_zone_of_the_session(spark, frame_of):
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
+@pytest.mark.long
 def test_names_with_dots_and_quotes(frame_of):
     names = ["a.b", "q`uote", 'd"ouble', "é ü", "c0", "shard"]
     for unit, key, value in zip(names, names[1:] + names[:1], names[2:] + names[:2], strict=True):
@@ -469,6 +481,7 @@ def spellings(secret: bytes) -> list[str]:
     return [secret.hex(), base64.b64encode(secret).decode(), repr(secret)[2:-1], secret.decode("latin-1")]
 
 
+@pytest.mark.long
 def test_the_secret_is_in_no_event_log(spark, frame_of):
     asked = question(frame_of(ROWS))
     work = asked.table.engine.work(asked.plan(**BUDGET))
@@ -491,6 +504,7 @@ def test_the_secret_is_in_no_event_log(spark, frame_of):
 
 
 # Hot keys.
+@pytest.mark.long
 def test_a_heavy_unit_and_a_heavy_group(spark, fixed_salt):
     """A unit with a tenth of the rows, in many groups, and a group with most rows; docs/spark.md has larger ones."""
     frame = spark.range(1_000_000).selectExpr(
@@ -505,6 +519,7 @@ def test_a_heavy_unit_and_a_heavy_group(spark, fixed_salt):
     assert units.pop(7) >= 900_000 and set(units.values()) <= {1} and len(units) <= 2
 
 
+@pytest.mark.long
 def test_the_example(spark, tmp_path, capsys):
     import runpy
 

@@ -24,9 +24,10 @@ import pytest
 
 KINDS = ("honest", "careless")
 EVENTS = ("twin", "killed")
-pytestmark = pytest.mark.flakiness(
-    k=30, because="two draws of 27 numbers of noise of 25 or more are not alike"
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.flakiness(k=30, because="two draws of 27 numbers of noise of 25 or more are not alike"),
+]
 # Upper bounds in seconds, for a machine that does much else.
 LONG, LONGEST = 120, 400
 # Little compiling, and one thread that collects: quick to start on a small machine.

@@ -14,7 +14,7 @@ from sfumato.engines.spark.tasks import Partials
 from sfumato.errors import EngineError
 
 PRIVATE = "a private value"
-pytestmark = pytest.mark.noise_cannot_matter("no release comes to its end")
+pytestmark = [pytest.mark.long, pytest.mark.noise_cannot_matter("no release comes to its end")]
 
 
 def quoting():

@@ -48,6 +48,7 @@ def says(version: str) -> str:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("missing", ["pyspark", "pandas"])
 def test_the_module_is_there_without_what_it_needs(missing):
     program = (

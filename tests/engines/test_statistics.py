@@ -62,6 +62,11 @@ def generated(examples: int, **strategies: Callable[[Any], Any]):
     return decorate
 
 
+# What matters most of an engine is asked of those that start jobs in the first tier too.
+each_in_the_first_tier = pytest.mark.parametrize(
+    "engine", ["duckdb", "stages", "spark", "beam"], indirect=True
+)
+
 NAN = "one NaN"  # NaN is one value in keys and units
 
 
@@ -291,6 +296,7 @@ def same(one: Result, other: Result) -> bool:
     return one == other
 
 
+@each_in_the_first_tier
 @generated(90, case=lambda engine: cases(engine, binding=False))
 def test_an_engine_computes_the_definition(engine, case):
     found = evaluated(engine(case.columns), case.query())
@@ -367,6 +373,7 @@ def test_the_choice_of_groups_is_fresh_in_each_release_and_reaches_every_group(e
     assert choices[0] != choices[1]  # the same with chance 15^-120
 
 
+@pytest.mark.long
 def test_a_planted_choice_of_too_few_or_too_many_groups_is_rejected(engine):
     table = {"unit": ("INTEGER", ["1"] * 3 + ["2"]), "key 0": ("BIGINT", ["0", "1", "2", "0"])}
     rows = [Row(1, (k,), {}) for k in range(3)] + [Row(2, (0,), {})]
@@ -407,6 +414,7 @@ def test_public_groups_do_not_compete_with_other_groups(engine):
         assert evaluated(opened, query) == {(7,): {"units": 1}, (99,): {}}
 
 
+@pytest.mark.long
 @generated(10, case=lambda engine: cases(engine, binding=False), data=lambda engine: st.data())
 def test_neither_the_order_of_rows_nor_batches_matter(engine, case, data):
     order = data.draw(st.permutations(range(len(case.rows))))
@@ -478,10 +486,12 @@ def test_counting_values_of_a_text_column(engine):
     assert found == definition(Case(table, rows, (), query.statistics, 1))
 
 
+@pytest.mark.long
 def test_names_that_an_engine_might_use_itself(engine):
     names = ["u", "k0", "n", "v:u", "units", "rows", "leaf", "weight", "input", "pairs", "kept", "sums", "m",
              'q"uote', "semi;colon--", "SELECT", "é", "k0.tree", "public_keys", "counted", "nothing"]  # fmt: skip
-    for unit, key, value in zip(names, names[1:] + names[:1], names[2:] + names[:2], strict=True):
+    roles = list(zip(names, names[1:] + names[:1], names[2:] + names[:2], strict=True))
+    for unit, key, value in roles[:: 3 if engine.slow else 1]:  # each name in each role, or in one of them
         table = {
             unit: ("INTEGER", [None, "1", "1", "2"]),
             key: ("VARCHAR", ["a", "a", "b", "a"]),
@@ -492,6 +502,7 @@ def test_names_that_an_engine_might_use_itself(engine):
         assert {k: v["sum.total"] for k, v in found.items()} == {("a",): 4, ("b",): 2}, (unit, key, value)
 
 
+@pytest.mark.long
 @pytest.mark.flakiness(k=100, because="noise of scale 0.0012 or less rounds to 0")
 @pytest.mark.parametrize("key", ["units", "rows", "x.present"])
 def test_a_key_may_have_the_name_of_a_coordinate(engine, key):
@@ -515,20 +526,25 @@ def test_steps_come_before_the_bounds(engine):
     assert evaluated(engine(table), query) == expected
 
 
+@pytest.mark.long
 def test_every_choice_in_a_product_of_small_tables(engine):
-    """All tables of two rows over two units and two groups, and every limit."""
-    cells = list(product([None, 1, 2], ["a", None], [4]))
+    """All tables of two rows over two units and two groups; side by side where an evaluation takes long."""
     statistics = (CountUnits(), Count(1), Count(1, "x"), UnitSum("s", "x", 0, 1, 3, True))
-    for first in cells:
-        for second in cells:
-            rows = [Row(u, (k,), {"x": x}) for u, k, x in (first, second)]
-            unit, key, value = zip(first, second, strict=True)
-            table = pa.table(
-                {
-                    "unit": pa.array(unit, pa.int64()),
-                    "k": pa.array(key, pa.string()),
-                    "x": pa.array(value, pa.int64()),
-                }
-            )
-            case = Case({}, rows, ("k",), statistics, 1)
-            assert is_admissible(case, evaluated(engine(table), case.query()))
+    cells = list(product([None, 1, 2], ["a", None], [4]))
+    tables = list(product(cells, repeat=2))
+    for together in [tables] if engine.slow else [[table] for table in tables]:
+        flat = [(i, *row) for i, table in enumerate(together) for row in table]
+        arrow = pa.table(
+            {
+                "unit": pa.array([u and f"{i} {u}" for i, u, _, _ in flat], pa.string()),
+                "table": pa.array([i for i, _, _, _ in flat], pa.int64()),
+                "k": pa.array([k for _, _, k, _ in flat], pa.string()),
+                "x": pa.array([x for _, _, _, x in flat], pa.int64()),
+            }
+        )
+        query = ExactQuery((), "unit", ("table", "k"), None, 1, statistics)
+        found = evaluated(engine(arrow), query)
+        for i, table in enumerate(together):
+            rows = [Row(u, (i, k), {"x": x}) for u, k, x in table]
+            case = Case({}, rows, query.keys, statistics, 1)
+            assert is_admissible(case, {key: numbers for key, numbers in found.items() if key[0] == i})

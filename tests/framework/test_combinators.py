@@ -59,6 +59,7 @@ def too_far(chain, one, other):
     return chain.output_metric.distance(chain(one), chain(other)) > chain.map(d_in)
 
 
+@pytest.mark.long
 @steady
 @given(PARTS, st.data())
 def test_outputs_of_a_product_are_no_further_apart_than_its_map(parts, data):

@@ -128,6 +128,7 @@ def test_no_public_transformation_is_left_out():
     assert public == statistics
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["bounded_sum int, SymmetricDistance, size 5", "clamp float, ChangeOneDistance, size None",
     "histogram in L2, ChangeOneDistance, size None", "mean float, ChangeOneDistance, size 5", "variance int, SymmetricDistance, size 5",
     "covariance Fraction, ChangeOneDistance, size 5", "bound_groups", "per_group L2 x.sum", "per_group L1 x.tree", "a chain"])  # fmt: skip

@@ -54,6 +54,7 @@ def test_bounding_keeps_what_it_may_and_no_more(rows, groups, salt):
     assert all(len(keys) >= min(groups, len(given_groups[u])) for u, keys in kept_groups.items())
 
 
+@pytest.mark.long
 @steady
 @given(rows=rows, added=rows, groups=st.integers(1, 3))
 def test_a_unit_changes_others_in_nothing_and_the_sum_by_its_own_part(rows, added, groups):

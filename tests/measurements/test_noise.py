@@ -80,6 +80,7 @@ def scalar_pairs():
     return list(product(points, points[1::3]))
 
 
+@pytest.mark.long
 def test_the_map_of_single_numbers_covers_all_pairs_and_is_reached(silent):
     for kind in silent:
         assert reaches_too_far(kind.measurement(1, AtomDomain(F)), scalar_pairs(), 1) == (False, 1)
@@ -222,6 +223,7 @@ def draws_of(made):
     return [d - F(1, 3) for d in made(value)]
 
 
+@pytest.mark.long
 @pytest.mark.flakiness(k=15, because="Massart's bound: 1e-16, and e^-100 for the wrong ones")
 @KINDS
 def test_noise_on_numbers_has_the_law_and_wrong_noise_is_found(make, law):

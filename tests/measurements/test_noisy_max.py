@@ -62,12 +62,14 @@ def drawn(draw, scores, scale, seed=0):
     return Counter(draw(gaps(scores, scale), words) for _ in range(DRAWS))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("draw", LAWS)
 @pytest.mark.parametrize("scores, scale", CASES)
 def test_draws_have_the_law(draw, scores, scale, unlikely):
     assert not unlikely(drawn(draw, scores, scale), LAWS[draw](scores, scale))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("draw", LAWS)
 def test_half_the_scale_and_a_wrong_order_are_found(draw, unlikely):
     scores, scale = (0, 1, 2), F(1, 2)
@@ -80,6 +82,7 @@ def test_half_the_scale_and_a_wrong_order_are_found(draw, unlikely):
     assert unlikely(honest, other)  # the two mechanisms are told apart
 
 
+@pytest.mark.long
 def test_a_fixed_order_is_found(unlikely):
     def in_given_order(distances, words):
         return next(i for i, g in enumerate(distances) if bernoulli(exp_minus(g), words=words))
@@ -87,6 +90,7 @@ def test_a_fixed_order_is_found(unlikely):
     assert unlikely(drawn(in_given_order, (0, 1, 2), F(1)), law_of_flips((0, 1, 2), F(1)))
 
 
+@pytest.mark.long
 @pytest.mark.flakiness(k=15, because="Chernoff's bound at 1e-15")
 @pytest.mark.parametrize("make", MECHANISMS)
 def test_calls_go_through_the_constructor(make, unlikely):

@@ -136,6 +136,7 @@ def test_transcripts_have_the_law(unlikely):
     assert not unlikely(transcripts(values, threshold, positives, scale), expected)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "defect", [lambda a, b: (a / 4, b), lambda a, b: (a, b / 2), lambda a, b: (a / 2, b / 2)]
 )
@@ -146,6 +147,7 @@ def test_noise_that_is_too_small_is_found(unlikely, monkeypatch, defect):
     assert unlikely(transcripts(values, threshold, positives, scale), expected)
 
 
+@pytest.mark.long
 def test_the_threshold_is_noised_once(unlikely):
     """Noise that is refreshed for each value has another law, which costs more than is claimed."""
     values, threshold, positives, scale = (12, 12, 12, 12), 12, 4, F(1, 2)

@@ -29,6 +29,7 @@ def _distance(law, draws) -> float:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("law", laws)
 @pytest.mark.parametrize("scale", ["0.4", 1, "3.3", 1000])
 def test_draws_follow_the_law(law, scale):

@@ -41,6 +41,7 @@ def _errors(standard, words):
     return np.array(errors)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("standard", standards)
 def test_bound_holds_at_the_ends_of_every_segment(standard):
     starts = np.concatenate(

@@ -55,6 +55,7 @@ def test_a_plan_charges_a_threshold_as_the_page_says(noise, groups, pre_threshol
     assert eta + (1 - eta) * public <= plan.loss.delta(plan.epsilon) <= plan.delta
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_the_divergence_of_a_whole_release_is_what_the_page_says(noise):
     """One group that both have, with its number of units and of rows, and one that is lone: exactly, but for floats."""

@@ -79,7 +79,7 @@ def in_norm(plan: Plan) -> Transformation:
     return bounding >> per_group(statistics, plan.noise.norm, scales, groups)
 
 
-@pytest.mark.parametrize("limits", LIMITS, ids=str)
+@pytest.mark.parametrize("limits", [pytest.param((1, 1), marks=pytest.mark.long), (3, 2)], ids=str)
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("asked", ASKED)
 def test_no_unit_moves_a_plan_by_more_than_its_map_and_one_moves_it_as_far(asked, noise, limits):
@@ -201,6 +201,6 @@ def test_a_wrong_statistic_in_a_plan_is_found(defect, noise):
     assert new != old
     planted = replace(plan, requirements=replace(plan.requirements, statistics=new))
     for measured in (lambda p: p.exact_chain, in_norm):
-        found = falsify(measured(planted), 1, evaluations=1500)
+        found = falsify(measured(planted), 1, evaluations=300)
         assert found.violated and found.failure == "distance" and not found.artefact
         assert not falsify(measured(plan), 1, evaluations=300).violated

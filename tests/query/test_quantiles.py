@@ -93,6 +93,7 @@ DATA = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("data", DATA)
 @pytest.mark.parametrize("law", [Laplace(4 * STEPS), Gaussian(5 * STEPS)], ids=str)
 def test_bars_hold_the_exact_quantiles(data, law):

@@ -60,6 +60,7 @@ def sweep():
                 yield (math.log(1 / alpha) + 0.75) / (2.0**e * factor), alpha
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "bounds", [{"lower": 0, "upper": 10}, {"lower": -1, "upper": 1e7, "sensitivity": 0.3}]
 )
@@ -80,6 +81,7 @@ def test_the_smallest_epsilon_and_back(bounds):
     assert jumps > 3  # some of them are reached by the jump itself
 
 
+@pytest.mark.long
 def test_the_printed_rule_is_not_the_inverse():
     """Errata 15: (6.4) with a Lambda' from the Laplace mechanism's epsilon misses, on either side."""
     too_little, too_much = 0, 0

@@ -39,6 +39,7 @@ def test_golden(m, x):
     assert to_lattice(x, 2.0**m) == exact(x, m)
 
 
+@pytest.mark.long
 def test_a_million_random_floats():
     rng = np.random.default_rng(1)
     bits = rng.integers(0, 2**64, 1_000_000, np.uint64)
@@ -78,6 +79,7 @@ def test_subnormals_and_the_largest():
             assert to_lattice(x, 2.0**m) == exact(x, m), (x, m)
 
 
+@pytest.mark.long
 @steady
 @given(st.floats(allow_nan=False, allow_infinity=False), st.integers(-1074, 1023))
 def test_every_float_and_step(x, m):

@@ -58,11 +58,11 @@ def by_reference(m: SnappingMechanism, values: np.ndarray, words) -> np.ndarray:
     return np.array([point(k) for k in indices])
 
 
+@pytest.mark.parametrize("n", [4000, pytest.param(40_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("ratio", ratios, ids=lambda r: f"2^{math.log2(r):.0f}")
 @pytest.mark.parametrize("epsilon", epsilons)
-def test_fast_equals_reference(epsilon, ratio):
+def test_fast_equals_reference(epsilon, ratio, n):
     """25 cases of 40,000 draws: a million."""
-    n = 40_000
     m = mechanism(epsilon, ratio)
     assert ratio / 4 < m.bound * m.epsilon_prime / m.sensitivity < 4 * ratio
     values = values_of(m, n)

@@ -99,6 +99,7 @@ def excess(found: Parameters, g: Fraction, h: Fraction) -> Fraction:
     return used / (12 * found.bound * found.epsilon_prime * found.eta + 2 * found.eta)
 
 
+@pytest.mark.long
 def test_the_theorem_holds_where_roundings_show():
     used = [excess(found, g, h) for found, g, h in pairs(300) if g != h]
     assert max(used) <= 1
@@ -106,6 +107,7 @@ def test_the_theorem_holds_where_roundings_show():
     assert max(used) > Fraction(1, 100)
 
 
+@pytest.mark.long
 def test_a_lattice_finer_than_the_scale_is_found():
     """Planted: Lambda' = lambda' / 32. A cell is then a small difference of tails, and the theorem false."""
     used = []
@@ -123,6 +125,7 @@ def test_at_full_precision_the_stated_loss_is_tight():
         assert m.privacy_loss() * (1 - Fraction(1, 2**100)) < loss <= m.privacy_loss() <= 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [1, 0.1])
 def test_a_mantissa_of_52_bits_breaks_the_claim(epsilon):
     """Errata 13: eta = 2^-118 is claimed; with 53 significant bits in U*, the loss is above epsilon by 2^-56."""

@@ -61,6 +61,7 @@ def snap(m: SnappingMechanism, x: np.ndarray) -> np.ndarray:
     return center + np.clip(np.floor((x - center) / step + 0.5) * step, -bound, bound)
 
 
+@pytest.mark.long
 def test_scalars_follow_the_same_law():
     m = SnappingMechanism(1, lower=0, upper=10)
     words = SeededWords("scalars")

@@ -40,6 +40,7 @@ def test_range_and_sensitivity_on_every_data_set(size):
         assert max(moved) == statistic.sensitivity
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [5, 6, 7, 12])
 def test_the_largest_spread_is_reached_and_not_passed(size):
     variance = SampleVariance(size, lower=a, upper=b)
@@ -189,6 +190,7 @@ def test_members_of_the_domain_are_taken():
     assert counts([0.5, math.nan]).shape == (2,)
 
 
+@pytest.mark.long
 def test_releases():
     data = np.random.default_rng(5).uniform(0, 1, 1001)
     for statistic, given in (

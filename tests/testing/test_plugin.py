@@ -19,6 +19,8 @@ from sfumato.testing import assert_approx_equal, noise_free, recording, seeded_w
 from sfumato.testing.assertions.noisy import assert_noisy  # noqa: F401
 from sfumato.testing.flakiness import Account, charge, checked_k, log10_sum, running
 
+pytestmark = pytest.mark.long
+
 pytest_plugins = ["pytester"]
 
 START = """

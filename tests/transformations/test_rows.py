@@ -6,7 +6,7 @@ import math
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
-from itertools import permutations
+from itertools import islice, permutations
 
 import numpy as np
 import pytest
@@ -55,6 +55,7 @@ def test_units_that_python_takes_for_equal_do_not_displace_each_other(one, other
 KEYS = [-1, -2, 0, 2**61 - 1, "a", None, (1, -1), (1, -2), b"a", 1.5, nan(), (2, nan()), BIG, -BIG]
 
 
+@pytest.mark.long
 @settings(derandomize=True, deadline=None)
 @given(data=st.data(), groups=st.integers(1, 5))
 def test_rows_in_another_order_are_the_same_rows(data, groups):
@@ -73,10 +74,14 @@ def test_keys_whose_hashes_tie():
 def test_rows_that_tie():
     rows = [{"x": 1}, {"x": True}, {"x": 1.0}, {"x": -0.0}, {"x": 0.0}, {"x": nan()}, {"x": BIG}, {"x": "1"}]
     for chain in (bound_rows(3, 1), bound_rows(3, 1, order=lambda values: 0)):
-        kept = {tuple(map(record_key, chain({"a": [list(p)]})["a"][0])) for p in permutations(rows, 8)}
+        kept = {
+            tuple(map(record_key, chain({"a": [list(p)]})["a"][0]))
+            for p in islice(permutations(rows), 0, None, 37)
+        }
         assert len(kept) == 1
 
 
+@pytest.mark.long
 @pytest.mark.noise_cannot_matter("groups of 10^3 units at epsilon 1000 are kept surely")
 @pytest.mark.parametrize("one, other", [*TWINS, (nan(), nan()), (datetime(2020, 1, 1, tzinfo=UTC), datetime(2020, 1, 1, 1, tzinfo=timezone(timedelta(hours=1))))])  # fmt: skip
 def test_the_name_of_a_group_does_not_tell_which_row_came_first(one, other):
@@ -104,6 +109,7 @@ SCALARS = st.one_of(
 RECORDS = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3).map(tuple), max_leaves=4)
 
 
+@pytest.mark.long
 @settings(derandomize=True, deadline=None, max_examples=1000)
 @given(one=RECORDS, other=RECORDS)
 def test_bytes_are_equal_for_equal_records_only(one, other):
@@ -115,6 +121,7 @@ def test_bytes_are_equal_for_equal_records_only(one, other):
     assert group_key(one) == one or "nan" in repr(one).lower()
 
 
+@pytest.mark.long
 @settings(derandomize=True, deadline=None, max_examples=1000)
 @given(one=st.one_of(st.integers(), st.floats(allow_nan=False), st.fractions()), other=st.one_of(st.integers(), st.floats(allow_nan=False), st.fractions()))  # fmt: skip
 def test_numbers_sort_as_numbers(one, other):

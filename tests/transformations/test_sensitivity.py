@@ -96,6 +96,7 @@ def every(grid: ValueGrid) -> list[Any]:
     return [None, float("nan"), *range(grid.lower - 1, grid.upper + 2)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rows", [1, 2])
 def test_moments_never_do_more_than_claimed(rows):
     for grid in grids():
@@ -108,6 +109,7 @@ def test_moments_never_do_more_than_claimed(rows):
             assert not understates(statistic, values, rows + 1), statistic
 
 
+@pytest.mark.long
 def test_three_rows_where_three_are_allowed():
     grid = ValueGrid(0, -2, 2)
     for statistic in all_moments(grid, 3):

@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.long
+
 HERE = Path(__file__).parent
 MISTAKES = HERE / "mistakes.py"
 

@@ -39,6 +39,7 @@ def test_the_defect_is_found(specimen):
         assert report.epsilon_lower <= specimen.truth
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("specimen", specimens.SPECIMENS, ids=NAMES)
 def test_the_twin_is_not_called_wrong(specimen):
     specimens.seed(f"{specimen.name}, done right")
@@ -52,6 +53,7 @@ def test_the_twin_is_not_called_wrong(specimen):
     assert not report.violated
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("specimen", SEARCHED, ids=[s.name for s in SEARCHED])
 def test_the_twin_holds_on_the_default_datasets(specimen):
     """Odd numbers and Halton points: this found a twin whose squares were not on the grid."""

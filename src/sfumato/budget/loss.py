@@ -246,7 +246,7 @@ class Loss:
         losses = mixture(known, atoms)
         if losses is None:
             return False
-        found = pld_deltas([epsilon - loss for loss in losses], epsilon, self.laplace, self.gaussian)
+        found = pld_deltas(tuple(epsilon - loss for loss in losses), epsilon, self.laplace, self.gaussian)
         if found is None:
             return False
         deltas, error = found

@@ -33,6 +33,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from sfumato.exact import round_down, round_up
@@ -46,12 +47,13 @@ LAPLACE_TAIL = 1e-18
 COARSEST = 256.0
 
 
+@lru_cache(maxsize=1024)  # a question that is asked again asks for the same
 def pld_deltas(
-    epsilons: Sequence[Fraction],
+    epsilons: tuple[Fraction, ...],
     scale: Fraction,
-    laplace: Sequence[tuple[Fraction, int]],
+    laplace: tuple[tuple[Fraction, int], ...],
     gaussian: Fraction,
-) -> tuple[list[Fraction], float] | None:
+) -> tuple[tuple[Fraction, ...], float] | None:
     """Return upper bounds on delta at several epsilons of Laplace and Gaussian noise together.
 
     Args:
@@ -88,7 +90,7 @@ def pld_deltas(
     for epsilon in epsilons:
         value = float(composed.get_delta_for_epsilon(round_down(epsilon)))
         deltas.append(Fraction(max(value, 0.0)) * (1 + Fraction(2 * length * UNIT)) + Fraction(error))
-    return deltas, error
+    return tuple(deltas), error
 
 
 def float_error(step: float, rates: Sequence[tuple[float, int]], mu: float) -> tuple[float, int]:

@@ -144,7 +144,8 @@ class _Norm(Metric):
             a, b = one.get(group, {}), other.get(group, {})
             for key in dict.fromkeys([*a, *b]):
                 name = key if isinstance(key, str) else key[0]  # a node of a tree is (name, level, place)
-                found.append(abs(Fraction(a.get(key, 0) - b.get(key, 0))) / scales[name])
+                if by := a.get(key, 0) - b.get(key, 0):
+                    found.append(abs(Fraction(by)) / scales[name])
         return found
 
 
@@ -234,8 +235,8 @@ class ContributionDistance(Metric):
 def _moved(one: Mapping[Any, Any], other: Mapping[Any, Any], group: Hashable) -> list[tuple[str, Fraction]]:
     """Return the numbers of a group that differ, by how much; a node of a tree is (name, level, place)."""
     a, b = one.get(group, {}), other.get(group, {})
-    moved = ((key, abs(Fraction(a.get(key, 0) - b.get(key, 0)))) for key in dict.fromkeys([*a, *b]))
-    return [(key if isinstance(key, str) else key[0], by) for key, by in moved if by]
+    moved = ((key, a.get(key, 0) - b.get(key, 0)) for key in dict.fromkeys([*a, *b]))
+    return [(key if isinstance(key, str) else key[0], abs(Fraction(by))) for key, by in moved if by]
 
 
 def _share(size: Distance, most: Fraction) -> Any:

@@ -18,6 +18,7 @@ from hashlib import blake2b
 from numbers import Integral, Rational, Real
 from typing import Any
 
+_PLAIN = {int, str, bytes, bool, type(None)}  # asking what else a record may be is slow
 _LONGEST = 5000  # decimals with exponents beyond this stay decimals: as a whole number they fill the memory
 
 
@@ -27,6 +28,8 @@ def record_key(record: Any) -> Any:
     >>> record_key(1) == record_key(True), record_key(float("nan")) == record_key(float("nan"))
     (False, True)
     """
+    if type(record) in _PLAIN:
+        return type(record).__name__, record
     if isinstance(record, float):
         return "float", "nan" if math.isnan(record) else struct.pack("d", record)
     if isinstance(record, Mapping):
@@ -53,6 +56,8 @@ def group_key(key: Hashable) -> Hashable:
     >>> group_key(True), group_key((-0.0, 1.5)), group_key(float("nan")) is group_key(float("nan"))
     (1, (0, 1.5), True)
     """
+    if type(key) is int:
+        return key
     if isinstance(key, str):
         return str.__str__(key)
     if isinstance(key, bytes):
@@ -76,6 +81,8 @@ def ordered_bytes(record: Any) -> bytes:
     """
     if record is None:
         return b"0"
+    if type(record) is int:
+        return b"1" + _ordered_rational(record, 1) + b"+" + _INT
     if isinstance(record, (Real, Decimal)):
         return b"1" + _ordered_number(record) + _name(record)
     if isinstance(record, str):
@@ -113,7 +120,7 @@ def _number(key: Any) -> Hashable:
     exact = _exact(key)
     if exact.denominator == 1:
         return exact.numerator
-    nearest = _nearest(exact)
+    nearest = _nearest(*exact.as_integer_ratio())
     return nearest if nearest == exact else exact
 
 
@@ -126,8 +133,12 @@ def _ordered_number(number: Any) -> bytes:
         return _ordered_float(float(number))
     exact = _exact(number)
     sign = b"-" if exact == 0 and isinstance(number, float) and math.copysign(1, number) < 0 else b"+"
-    parts = _ordered_int(exact.numerator) + _ordered_int(exact.denominator)
-    return _ordered_float(_nearest(exact)) + parts + sign
+    return _ordered_rational(exact.numerator, exact.denominator) + sign
+
+
+def _ordered_rational(numerator: int, denominator: int) -> bytes:
+    parts = _ordered_int(numerator) + _ordered_int(denominator)
+    return _ordered_float(_nearest(numerator, denominator)) + parts
 
 
 def _exact(number: Any) -> Fraction:
@@ -138,11 +149,11 @@ def _exact(number: Any) -> Fraction:
     return Fraction(float(number))  # NumPy's narrower floats
 
 
-def _nearest(exact: Fraction) -> float:
+def _nearest(numerator: int, denominator: int) -> float:
     try:
-        return exact.numerator / exact.denominator
+        return numerator / denominator
     except OverflowError:
-        return math.nextafter(math.inf, 0) * (1 if exact > 0 else -1)
+        return math.nextafter(math.inf, 0) * (1 if numerator > 0 else -1)
 
 
 def _ordered_float(number: float) -> bytes:
@@ -163,6 +174,9 @@ def _part(entry: bytes) -> bytes:
 
 def _name(record: Any) -> bytes:
     return _part(type(record).__name__.encode("utf-8", "surrogatepass"))
+
+
+_INT = _name(0)
 
 
 def _text(record: Any) -> bytes:

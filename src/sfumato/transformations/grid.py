@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from sfumato.errors import ParameterError
@@ -91,6 +92,11 @@ class ValueGrid:
         """The step in the column's unit."""
         return Fraction(2) ** self.exponent
 
+    @cached_property
+    def bounds(self) -> tuple[float, float]:
+        """The bounds in the column's unit, which float64 holds exactly."""
+        return float(self.lower * self.step), float(self.upper * self.step)
+
     @property
     def centre(self) -> int:
         """The midpoint of the bounds, in steps."""
@@ -106,8 +112,8 @@ class ValueGrid:
         number = as_double(value)
         if number is None:
             return None
-        low, high = float(self.lower * self.step), float(self.upper * self.step)
-        return round_half_away(Fraction(min(max(number, low), high)) / self.step) - self.centre
+        low, high = self.bounds
+        return steps_half_away(min(max(number, low), high), self.exponent) - self.centre
 
 
 def as_double(value: Any) -> float | None:
@@ -123,9 +129,15 @@ def has_value(value: Any) -> bool:
     return value is not None and not (isinstance(value, float) and math.isnan(value))
 
 
-def round_half_away(number: Fraction) -> int:
-    """Round to the nearest integer, halves away from zero."""
-    magnitude = math.floor(abs(number) + Fraction(1, 2))
+def steps_half_away(number: float, exponent: int) -> int:
+    """Return the nearest number of steps of 2**exponent, halves away from zero.
+
+    >>> steps_half_away(-2.5, 0), steps_half_away(0.375, -2), steps_half_away(4.0, 3)
+    (-3, 2, 1)
+    """
+    numerator, denominator = abs(number).as_integer_ratio()
+    numerator, denominator = numerator << max(0, -exponent), denominator << max(0, exponent)
+    magnitude = (2 * numerator + denominator) // (2 * denominator)
     return magnitude if number >= 0 else -magnitude
 
 

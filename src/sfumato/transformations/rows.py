@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -66,8 +66,11 @@ def bound_groups(
         kept: Contributions = {}
         for same, by_key in by_unit.items():
             unit = units[same]
-            # No two keys are equal in the second part, so that the order of the rows decides nothing.
-            for key in sorted(by_key, key=lambda key: (order(unit, key), ordered_bytes(key)))[:groups]:
+            keys: Iterable[Hashable] = by_key
+            if len(by_key) > groups:
+                # No two keys are equal in the second part, so that the order of the rows decides nothing.
+                keys = sorted(by_key, key=lambda key: (order(unit, key), ordered_bytes(key)))[:groups]
+            for key in keys:
                 kept.setdefault(key, []).append(by_key[key])
         return kept
 

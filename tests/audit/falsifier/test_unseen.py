@@ -8,6 +8,8 @@ from sfumato.audit import falsify
 
 from .unseen import RIGHT, WRONG
 
+pytestmark = pytest.mark.long
+
 
 def test_there_are_twelve_of_each():
     assert len(WRONG) == len(RIGHT) == 12

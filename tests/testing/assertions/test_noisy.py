@@ -180,6 +180,7 @@ def test_bad_values_are_named():
 # As often as stated: single laws.
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", LAWS)
 @pytest.mark.parametrize("scale", [0.3, 3, 4000])
 @pytest.mark.parametrize("k", [1, 2, 3])
@@ -216,6 +217,7 @@ def test_failure_rate_of_real_noise():
 # Must fail: 10^-9 of missing the defect at these numbers of values.
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", LAWS)
 @pytest.mark.parametrize("rounded", [True, False])
 def test_wrong_noise_must_fail(kind, rounded):
@@ -304,6 +306,7 @@ def truth_of(question, **options) -> pa.Table:
         return recorder[release].truth
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("noise", LAWS)
 @pytest.mark.parametrize("missing", [False, True])
 def test_a_release_is_near_its_truth_and_noisy(noise, missing):
@@ -326,6 +329,7 @@ def test_a_release_is_near_its_truth_and_noisy(noise, missing):
 RATES = {"few units": (400, 1, 0.3), "some units": (400, 30, 1.0), "hardly any noise": (400, 5, 60.0)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("noise", LAWS)
 @pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize("regime", RATES)
@@ -368,6 +372,7 @@ def tampered(question, factor: float, **options):
     return release
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("noise", LAWS)
 def test_releases_with_wrong_noise_must_fail(noise):
     groups = 1000 if noise == "laplace" else 500

@@ -67,6 +67,7 @@ trees = st.one_of(
 ranks = st.sampled_from([0.0, 1.0, 0.5, 0.1, 0.3, 1 / 3, 1e-18, 1 - 2**-53]) | st.floats(0, 1)
 
 
+@pytest.mark.long
 @given(trees, ranks, st.integers(0, 40), st.floats(0.01, 100), st.data())
 @settings(max_examples=120, deadline=None)
 def test_no_noise_within_reach_leaves_the_interval(leaves, rank, t, deviation, data):
@@ -82,6 +83,7 @@ def test_no_noise_within_reach_leaves_the_interval(leaves, rank, t, deviation, d
         assert low <= walked(walk, levels) <= high
 
 
+@pytest.mark.long
 def test_ties_that_floats_decide():
     """A rank of j/n beside j of n rows: the walk's floats may land on either side of the gap."""
     sides = set()
@@ -94,6 +96,7 @@ def test_ties_that_floats_decide():
     assert len(sides) >= 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("deviation", [1, 40, 150, 600])
 def test_children_that_may_look_empty(deviation):
     """The first child with rows is where rank 0 is, and a small one may be dropped beside a large one."""
@@ -125,6 +128,7 @@ WIDE = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WIDE)
 @pytest.mark.parametrize("rank", [0.1, 0.5, 0.9])
 def test_the_interval_is_not_much_wider_than_what_noise_reaches(name, rank):
@@ -194,6 +198,7 @@ def failures(leaves, law, factor: int) -> dict[tuple[float, int], int]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("law", [Laplace(8 * STEP), Gaussian(6 * STEP)], ids=["laplace", "gaussian"])
 @pytest.mark.parametrize("name", VALUES)
 def test_failure_rates(name, law):
@@ -243,6 +248,7 @@ def text_of(call, *args, **options) -> str:
     return str(caught.value)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("noise", LAWS)
 def test_a_groups_own_values_in_all_shapes(noise):
     group, x = columns()
@@ -261,6 +267,7 @@ def test_a_groups_own_values_in_all_shapes(noise):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("noise", LAWS)
 def test_what_must_fail(noise):
     group, x = columns()
@@ -301,6 +308,7 @@ def tampered(question, noise, change) -> sf.Release:
     return release
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("noise", LAWS)
 def test_mistaken_bounds_must_fail(noise):
     """A test clamps to the bounds that it means; other ones in the question are noticed either way."""
@@ -336,6 +344,7 @@ def test_a_message_tells_distance_and_probability():
     assert walk.judge(100.5, 23).log10_probability == -math.inf
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("noise", LAWS)
 def test_a_recorder_keeps_leaf_counts(noise):
     """Rows over the limit, missing and infinite values, values outside, private groups: as the engine counts."""

@@ -76,6 +76,7 @@ MEANS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", MEANS)
 def test_mean_measured(case):
     """The stated chances are those of 10^7 draws, and wrong noise has others."""
@@ -166,6 +167,7 @@ VARIANCES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", VARIANCES)
 def test_variance_measured(case):
     g = VARIANCES[case]
@@ -182,6 +184,7 @@ def test_variance_measured(case):
         assert abs((distance < near).mean() - 10.0**-k) < threshold(10.0**-k)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", ["all", "squares", "sum", "count"])
 def test_variance_defects_are_found(case):
     g = VARIANCES[case]
@@ -208,6 +211,7 @@ def test_log_laws_against_mpmath():
                 assert abs(ours - truth) <= 2.0**-48 * (1 + abs(truth))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", [2, 23])
 def test_variance_against_mpmath(k):
     """A sum of integrals by mpmath, for Gaussian noise where no kink asks for care."""
@@ -278,6 +282,7 @@ def test_variance_intervals_hold_all_corners(total, count, a, b, c):
             assert parts["variance"].low - 1e-9 <= v <= parts["variance"].high + 1e-9
 
 
+@pytest.mark.long
 def test_erratum_4_the_rule_of_2020_is_unsound():
     """At k/2 for each noise, one of two leaves with chance 2 * 10^(-k/2), and the test's flakiness follows."""
     for k in (2, 4, 6, 20):
@@ -321,6 +326,7 @@ def test_rounded_mean_term_by_term():
         assert float((np.outer(a, b) * (np.abs(means_ - 2.5) < near - 1e-9)).sum()) <= 10.0**-k
 
 
+@pytest.mark.long
 def test_rounded_long_sums_are_enclosed(monkeypatch):
     g = dict(normalized_sum=30, count=12, sum_noise=L(4), count_noise=L(2), rounded=True, sum_step="1/8")
     v = variance_case(40, 6, 12, G(4), G(3), G(1)) | dict(rounded=True, squares_step="1/4", sum_step="1/8")
@@ -349,6 +355,7 @@ def test_grids_too_fine_for_floats_are_enclosed():
     assert mean_tolerance(20, **g, **fine, rule="exact") == pytest.approx(exact, rel=1e-8)
 
 
+@pytest.mark.long
 def test_rounded_variance_measured():
     v = variance_case(40, 6, 12, L(4), L(3), L(1)) | dict(rounded=True)
     rounded = {n: v[f"{n}_noise"].rounded(DRAWS, SeededWords(n)) for n in ("squares", "sum", "count")}
@@ -377,6 +384,7 @@ cases = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.long
 @given(cases, st.floats(0.05, 150), st.floats(1.01, 2))
 @settings(max_examples=20, deadline=None)
 def test_mean_properties(g, k, factor):
@@ -468,6 +476,7 @@ def test_an_exact_tolerance_beyond_what_can_be_computed_is_refused():
     assert mean_tolerance(3501, **given) > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("law", [Laplace, Gaussian])
 @pytest.mark.parametrize("k", [400, 1000])
 def test_the_exact_rule_of_variances_is_exact_at_large_k(law, k):
@@ -503,6 +512,7 @@ def assert_covers(p, truth, readings):
     assert p.error <= 1e-12 + 0.51 * (high - low), "and no wider than they are"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("t", "step"), [("1/2", 1), ("1/6", 1), ("5/3", "1/3"), ("1/3", "1/3"), ("2/5", "1/10")]
 )

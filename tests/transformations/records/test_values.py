@@ -50,6 +50,7 @@ def values(kind):
     return st.one_of(st.none(), KINDS[kind])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("given_kind, kind", list(product(KINDS, KINDS)))
 def test_cast_takes_everything_and_never_leaves_its_domain(given_kind, kind):
     default = {bool: True, int: -1, float: -1.0, Fraction: Fraction(1, 3), str: ""}[kind]
@@ -138,6 +139,7 @@ def test_impute_leaves_nothing_missing_and_all_else_alone(kind):
     check()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "kind, lower, upper", list(product((int, float, Fraction), (-3, "-1/3", 0), (2, "7/3", 2**1100)))
 )

@@ -70,10 +70,11 @@ class Moments(Statistic):
     def coordinates(self) -> tuple[Coordinate, ...]:
         """Sum, then rows without a value and squares where they are asked."""
         column, grid = self.column, self.grid
-        bounds = float(grid.lower * grid.step), float(grid.upper * grid.step)
         values = f"of {column}{' about the middle' if self.centred else ''}, bounded per row"
         return self._ordered(
-            Coordinate(f"{self.label}.sum", Role.SUM, grid.step, column, f"sum of values {values}", bounds),
+            Coordinate(
+                f"{self.label}.sum", Role.SUM, grid.step, column, f"sum of values {values}", grid.bounds
+            ),
             Coordinate(
                 f"{self.label}.absent",
                 Role.ABSENT,
@@ -87,7 +88,7 @@ class Moments(Statistic):
                 self.square_step,
                 f"{column}²",
                 f"sum of squares {values}",
-                bounds,
+                grid.bounds,
             ),
         )
 

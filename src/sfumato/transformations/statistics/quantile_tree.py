@@ -92,9 +92,9 @@ class QuantileTree(Statistic):
 
     def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
         """Return what the unit adds to the nodes of all levels, as (coordinate, level, place)."""
-        name, nodes = self.names[0], Counter[Hashable]()
+        name, nodes, leaves = self.names[0], Counter[Hashable](), self.leaves(rows)
         for level in range(1, HEIGHT + 1):
-            for leaf, weight in self.leaves(rows).items():
+            for leaf, weight in leaves.items():
                 nodes[name, level, leaf // (LEAVES // BRANCHING**level)] += weight
         return nodes
 

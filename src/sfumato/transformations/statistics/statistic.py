@@ -154,7 +154,8 @@ def per_group(
             total = totals.setdefault(key, Counter())
             for unit in units:
                 for statistic in statistics:
-                    total.update(statistic.contribution(unit))
+                    for name, steps in statistic.contribution(unit).items():
+                        total[name] += steps
         return totals
 
     return Transformation(

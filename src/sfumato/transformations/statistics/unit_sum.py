@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.framework import Body, Segment
-from sfumato.transformations.grid import Grid, as_double, round_half_away
+from sfumato.transformations.grid import Grid, as_double, steps_half_away
 from sfumato.transformations.rows import Values
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 
@@ -65,7 +65,7 @@ class UnitSum(Statistic):
         if number is None:
             return 0
         huge = float(HUGE_STEPS * self.step)
-        return round_half_away(Fraction(min(max(number, -huge), huge)) / self.step)
+        return steps_half_away(min(max(number, -huge), huge), self.exponent)
 
     def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
         """Return the unit's clamped sum, less the centre."""
