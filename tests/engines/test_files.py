@@ -511,7 +511,7 @@ os.kill(os.getpid(), 9)
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(spill, "_mine", None)
+    monkeypatch.setattr(spill, "_mine", {})
     yield tmp_path
     spill._remove()
 

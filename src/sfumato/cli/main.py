@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -98,6 +98,26 @@ def sql(
             help="Types of a CSV or JSON file's columns, such as 'id BIGINT, amount DOUBLE, day DATE'.",
         ),
     ] = None,
+    memory_limit: Annotated[
+        str | None,
+        optional(
+            "--memory-limit",
+            metavar="AMOUNT",
+            help="Memory before rows are spilled to disk, such as 4GB or 50%. Default: 80% of the machine's.",
+        ),
+    ] = None,
+    threads: Annotated[
+        int | None,
+        optional("--threads", metavar="N", help="At most so many threads. Default: one for each core."),
+    ] = None,
+    temp_directory: Annotated[
+        Path | None,
+        optional(
+            "--temp-directory",
+            metavar="PATH",
+            help="Spill rows here, in a folder that only you may enter. Default: the temporary files'.",
+        ),
+    ] = None,
     explain: Annotated[
         bool,
         flag("--explain", help="Show each step, with bounds, noise and share of the budget."),
@@ -149,6 +169,7 @@ def sql(
             question,
             sources,
             _types(types),
+            {"memory_limit": memory_limit, "threads": threads, "temp_directory": temp_directory},
             explain or dry_run,
             dry_run,
             tuple(output or ()),
@@ -173,6 +194,7 @@ class _Job:
         text: str,
         sources: dict[str, str],
         types: dict[str, str] | None,
+        limits: dict[str, Any],
         explain: bool,
         dry_run: bool,
         outputs: tuple[Path, ...],
@@ -183,7 +205,7 @@ class _Job:
         show: int,
         quiet: bool,
     ) -> None:
-        self.text, self.sources, self.types = text, sources, types
+        self.text, self.sources, self.types, self.limits = text, sources, types, limits
         self.explain, self.dry_run = explain, dry_run
         self.outputs, self.errors, self.plot = outputs, errors, plot
         self.confidence, self.simultaneous = confidence, simultaneous
@@ -243,7 +265,7 @@ class _Job:
     def _plan(self) -> Release:
         import sfumato
 
-        return sfumato.sql(self.text, tables=self.sources, types=self.types)
+        return sfumato.sql(self.text, tables=self.sources, types=self.types, **self.limits)
 
     def _write(self, release: Release) -> None:
         from sfumato.cli.progress import Watch

@@ -44,6 +44,9 @@ def scan(
     privacy_unit: str,
     types: Mapping[str, str] | None = None,
     multiline: bool = True,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    temp_directory: str | PathLike[str] | None = None,
 ) -> Table[Release]: ...
 @overload
 def scan(
@@ -54,9 +57,24 @@ def scan(
     source: ArrowSchema, *, privacy_unit: str, types: Mapping[str, str] | None = None
 ) -> Table[PlannedRelease]: ...
 @overload
-def scan(source: object, *, privacy_unit: str, types: Mapping[str, str] | None = None) -> Table[Release]: ...
 def scan(
-    source: Any, *, privacy_unit: str, types: Mapping[str, str] | None = None, multiline: bool = True
+    source: object,
+    *,
+    privacy_unit: str,
+    types: Mapping[str, str] | None = None,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    temp_directory: str | PathLike[str] | None = None,
+) -> Table[Release]: ...
+def scan(
+    source: Any,
+    *,
+    privacy_unit: str,
+    types: Mapping[str, str] | None = None,
+    multiline: bool = True,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    temp_directory: str | PathLike[str] | None = None,
 ) -> Table[Any]:
     """Open a private table.
 
@@ -71,13 +89,20 @@ def scan(
             else are text. What does not fit its type is NULL. Columns of CSV that are not named are text.
         multiline: whether a text in quotes may have several lines in CSV. False where none has: then each
             line is a row, and no quote that somebody left open takes the lines behind it along.
+        memory_limit: what DuckDB may take before it spills rows to disk, as '4GB' or '50%' of the machine's
+            memory, or of the container's; 80% where it is left out.
+        threads: at most so many at once; one for each core where it is left out.
+        temp_directory: an existing folder to spill in, in a folder that only this user may enter; the folder
+            of temporary files where it is left out. These three are for rows that are read in this process,
+            not by workers of Spark or Beam.
     Returns:
         A Table, on which a question is built. No row is read yet.
     Raises:
         EngineError: the source is not there, is empty of columns, or cannot be read.
         ColumnError: there is no such column.
         QueryError: types are given that are none, or to a source that has its own; multiline=False is given
-            to what is no CSV.
+            to what is no CSV; a limit to workers.
+        ParameterError: a limit is none, or the folder is not there.
 
     >>> import pyarrow as pa
     >>> visits = pa.table({"id": [1, 1, 2], "visits": [3, 0, 5]})
@@ -85,11 +110,14 @@ def scan(
     'integer'
     """
     from sfumato.engines.duckdb.declared import refuse_types
+    from sfumato.engines.duckdb.resources import checked_resources, refuse_resources
 
+    limits = memory_limit, threads, temp_directory
     if multiline and type(source).__module__.startswith("pyspark."):
         from sfumato.engines.spark.engine import SparkEngine
 
         refuse_types(types, "a Spark data frame")
+        refuse_resources(*limits, "a Spark data frame")
         return Table(SparkEngine(source), privacy_unit)
     import pyarrow as pa
 
@@ -97,22 +125,47 @@ def scan(
         from sfumato.engines.beam.engine import BeamEngine
 
         refuse_types(types, "an Arrow schema")
+        refuse_resources(*limits, "a Beam pipeline")
         return Table(BeamEngine(source), privacy_unit)
     from sfumato.engines.duckdb.engine import DuckDBEngine
 
-    engine = DuckDBEngine.open(source, types=types, multiline=multiline)
+    engine = DuckDBEngine.open(source, types=types, multiline=multiline, resources=checked_resources(*limits))
     return Table(engine, privacy_unit, notes=engine.notes)
 
 
 @overload
-def sql(text: str, *, tables: None = None, types: Mapping[str, str] | None = None) -> Release: ...
+def sql(
+    text: str,
+    *,
+    tables: None = None,
+    types: Mapping[str, str] | None = None,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    temp_directory: str | PathLike[str] | None = None,
+) -> Release: ...
 @overload
 def sql(
     text: str, *, tables: Mapping[str, SparkFrame], types: Mapping[str, str] | None = None
 ) -> DataFrame: ...
 @overload
-def sql(text: str, *, tables: Mapping[str, object], types: Mapping[str, str] | None = None) -> Release: ...
-def sql(text: str, *, tables: Mapping[str, Any] | None = None, types: Mapping[str, str] | None = None) -> Any:
+def sql(
+    text: str,
+    *,
+    tables: Mapping[str, object],
+    types: Mapping[str, str] | None = None,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    temp_directory: str | PathLike[str] | None = None,
+) -> Release: ...
+def sql(
+    text: str,
+    *,
+    tables: Mapping[str, Any] | None = None,
+    types: Mapping[str, str] | None = None,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    temp_directory: str | PathLike[str] | None = None,
+) -> Any:
     """Ask in SQL: `SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (...) ... FROM 'file.parquet' ...`.
 
     Args:
@@ -120,6 +173,7 @@ def sql(text: str, *, tables: Mapping[str, Any] | None = None, types: Mapping[st
         tables: sources by the name that FROM uses, where that is not a path.
         types: of columns of a source that declares none, as for `scan`; in the text OPTIONS (types =
             'id BIGINT, amount DOUBLE').
+        memory_limit, threads, temp_directory: as for `scan`.
     Raises:
         SqlError: the text is not understood or asks for something that is not private.
         QueryError, BudgetError, EngineError: as from `scan` and `Question.release`.
@@ -154,7 +208,13 @@ def sql(text: str, *, tables: Mapping[str, Any] | None = None, types: Mapping[st
     declared = query.types if types is None else types
     question = query.question(
         lambda name, unit: scan(
-            sources.get(name, name), privacy_unit=unit, types=declared, multiline=query.multiline
+            sources.get(name, name),
+            privacy_unit=unit,
+            types=declared,
+            multiline=query.multiline,
+            memory_limit=memory_limit,
+            threads=threads,
+            temp_directory=temp_directory,
         )
     )
     return question.release(**query.release_options)

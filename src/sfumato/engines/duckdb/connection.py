@@ -5,33 +5,32 @@ from __future__ import annotations
 import duckdb
 
 from sfumato.engines.duckdb import spill
+from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.text import literal
 from sfumato.errors import EngineError, in_own_words
 
-# DuckDB spills beyond this. The whole process then stays below 1 GB, however many groups there are; a
-# release of 10 million rows is as fast as with all memory.
-MEMORY_LIMIT = "600MB"
 # These may evaluate an expression elsewhere than it stands: outside its TRY, or in a reader of files.
 NO_OPTIMIZERS = "common_subexpressions,scalar_fn_pushdown,type_pushdown"
 
 
 @in_own_words()
-def connect(timezone: str | None = None) -> duckdb.DuckDBPyConnection:
+def connect(timezone: str | None = None, resources: Resources = DEFAULTS) -> duckdb.DuckDBPyConnection:
     """Open a database in memory that sees no Python variable and keeps what it spills to itself.
 
     Args:
         timezone: in which times with a zone are read as texts, dates and hours; None for this machine's.
+        resources: what it may take of the machine.
     """
     connection = duckdb.connect(
         config={
             "autoinstall_known_extensions": False,
             "disabled_optimizers": NO_OPTIMIZERS,
-            "memory_limit": MEMORY_LIMIT,
             "preserve_insertion_order": False,
             "python_enable_replacements": False,
             # Not encrypted: what DuckDB carries along has no random numbers fit for keys, and its extension
             # that has them brings a network file system, and would have to be downloaded.
-            "temp_directory": spill.place(),
+            "temp_directory": spill.place(resources.temp_directory),
+            **resources.settings,
         }
     )
     spill.keep(connection)

@@ -15,6 +15,7 @@ from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.connection import connect
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql
 from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
+from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.sources import NO_ARROW, check_names, open_source
 from sfumato.engines.duckdb.text import identifier, same_name, without_labels
@@ -34,6 +35,8 @@ _OPAQUE = (
     "STRUCT", "MAP", "UNION", "JSON", "VARIANT", "INTERVAL", "BLOB", "BIT", "UHUGEINT", "BIGNUM", "GEOMETRY",
     "TIME WITH TIME ZONE",
 )  # fmt: skip
+# Of a cursor: without them `query_progress` knows nothing, and the first alone would print.
+_PROGRESS = "enable_progress_bar_print = false", "enable_progress_bar = true", "progress_bar_time = 0"
 
 
 # DuckDB plans queries in queries to a depth of 1,000; a filter is two, and the statistics are over them.
@@ -54,8 +57,8 @@ class DuckDBEngine(Owned):
     _called = "table"
     _elsewhere = "its database, and what that has spilled, would be shared; call sf.scan there"
 
-    def __init__(self, source: Source) -> None:
-        self._opened = source
+    def __init__(self, source: Source, resources: Resources = DEFAULTS) -> None:
+        self._opened, self._resources = source, resources
         self._judged: dict[tuple[Step, ...], Judged] = {}
         self._schemas: dict[tuple[Step, ...], Schema] = {}
         self._sizes: dict[tuple[Step, ...], dict[str, _Size]] = {(): {}}
@@ -64,10 +67,15 @@ class DuckDBEngine(Owned):
 
     @classmethod
     def open(
-        cls, source: Any, timezone: str | None = None, types: object = None, multiline: bool = True
+        cls,
+        source: Any,
+        timezone: str | None = None,
+        types: object = None,
+        multiline: bool = True,
+        resources: Resources = DEFAULTS,
     ) -> DuckDBEngine:
         """Open a source as `sfumato.scan` takes it; rows in memory perhaps in another time zone."""
-        return cls(open_source(source, timezone, types, multiline))
+        return cls(open_source(source, timezone, types, multiline, resources), resources)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -176,7 +184,7 @@ class DuckDBEngine(Owned):
         """Return public keys with the key columns' types, sorted."""
         schema = self.schema(steps)
         table = _as_table(keys, values)
-        cursor = connect(self.timezone)
+        cursor = connect(self.timezone, self._resources)
         try:
             cursor.register("given", table)
         except duckdb.Error:
@@ -224,7 +232,9 @@ class DuckDBEngine(Owned):
     ) -> Iterator[pa.RecordBatch]:
         """Yield exact statistics of a source; nothing at all where reading it stops."""
         self._running = cursor = source.cursor()
-        spill.ready()
+        spill.ready(self._resources.temp_directory)
+        for setting in _PROGRESS:
+            cursor.execute(f"SET {setting}")
         if query.public_keys is not None:
             aliases = [f"k{i}" for i in range(len(query.keys))]
             cursor.register(PUBLIC_KEYS, query.public_keys.rename_columns(aliases))

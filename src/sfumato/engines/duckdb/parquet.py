@@ -26,6 +26,7 @@ from sfumato.engines.duckdb.harmless import (
     may_become_null,
     within_types,
 )
+from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.source import ROWS, Source
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.errors import EngineError
@@ -42,10 +43,12 @@ class ParquetFiles:
     Args:
         path: as the user gave it, for messages.
         files: each of them; all must have the same columns.
+        resources: what reading them a second time may take.
     """
 
     path: str
     files: Sequence[str]
+    resources: Resources = DEFAULTS
 
     def source(self, connection: duckdb.DuckDBPyConnection) -> Source:
         """Describe the files; no row is read.
@@ -108,7 +111,7 @@ class ParquetFiles:
                 raise EngineError(
                     f"{self.path}: a value of {name!r} ({kind}) cannot be read; cast the column"
                 )
-        connection = connect()
+        connection = connect(resources=self.resources)
         typed = ", ".join(f"{identifier(name)} {kind}" for name, kind in kinds)
         connection.execute(f"CREATE TABLE {ROWS} ({typed})")
         names, into = [name for name, _ in kinds], ", ".join(identifier(name) for name, _ in wanted)

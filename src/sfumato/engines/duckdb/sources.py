@@ -26,6 +26,7 @@ from sfumato.engines.duckdb.harmless import (
     within_types,
 )
 from sfumato.engines.duckdb.parquet import ParquetFiles
+from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.source import ROWS, Source, no_rows
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.engines.duckdb.text_files import open_csv, open_json
@@ -48,7 +49,11 @@ def _unreadable(error: Exception) -> EngineError:
 
 @in_own_words(_unreadable, Exception)
 def open_source(
-    source: Any, timezone: str | None = None, types: object = None, multiline: bool = True
+    source: Any,
+    timezone: str | None = None,
+    types: object = None,
+    multiline: bool = True,
+    resources: Resources = DEFAULTS,
 ) -> Source:
     """Open what `sfumato.scan` takes.
 
@@ -57,6 +62,7 @@ def open_source(
         timezone: of rows that are in memory; None for this machine's.
         types: of the columns of a CSV or JSON file, or of a pandas frame's object columns, by name.
         multiline: whether a text in quotes may have several lines in CSV.
+        resources: what reading it may take.
     Raises:
         EngineError: it is not there, is of a kind that is not known, or has a column that cannot be read.
         QueryError: types are declared that are none, or for a source that has its own.
@@ -64,23 +70,24 @@ def open_source(
     if not multiline and not _is_csv(source):
         raise QueryError("multiline=False says how CSV is written; leave it out for other sources")
     if isinstance(source, (str, os.PathLike)):
-        return _open_path(os.fspath(source), types, multiline)
+        return _open_path(os.fspath(source), types, multiline, resources)
     if type(source).__module__.partition(".")[0] == "pandas" and type(source).__name__ == "DataFrame":
-        return _open_pandas(source, types)
+        return _open_pandas(source, types, resources)
     declared.refuse_types(types, f"a {type(source).__name__}")
     if isinstance(source, duckdb.DuckDBPyRelation):
-        return _open_relation(source)
+        return _open_relation(source, resources)
     if isinstance(source, pa.Schema):
-        return _open_arrow("Arrow schema", source, timezone)
+        return _open_arrow("Arrow schema", source, timezone, resources=resources)
     if isinstance(source, pa.Table):
-        return _open_arrow("Arrow table", source, timezone)
+        return _open_arrow("Arrow table", source, timezone, resources=resources)
     if isinstance(source, pa.RecordBatch):
-        return _open_arrow("Arrow batch", pa.Table.from_batches([source]))
+        return _open_arrow("Arrow batch", pa.Table.from_batches([source]), resources=resources)
     match type(source).__module__.partition(".")[0], type(source).__name__:
         case "polars", "LazyFrame":
-            return replace(open_source(_collected(source)), files=behind.lazy(source))
+            opened = open_source(_collected(source), resources=resources)
+            return replace(opened, files=behind.lazy(source))
         case "polars", "DataFrame":
-            return _open_frame("Polars frame", source, lambda frame: frame.to_arrow())
+            return _open_frame("Polars frame", source, lambda frame: frame.to_arrow(), resources)
     raise EngineError(
         f"scan: cannot read a {type(source).__name__}; pass a path, a DuckDB relation, an Arrow table, a "
         "Polars, pandas or Spark data frame, or the Arrow schema of rows that a Beam pipeline brings"
@@ -110,17 +117,17 @@ def _collected(frame: Any) -> Any:
     raise EngineError("scan: the lazy Polars frame cannot be computed; collect() it to see why")
 
 
-def _open_frame(name: str, frame: Any, read: Callable[[Any], pa.Table]) -> Source:
+def _open_frame(name: str, frame: Any, read: Callable[[Any], pa.Table], resources: Resources) -> Source:
     check_names([str(column) for column in frame.columns])
     with suppress(Exception):
-        return _open_arrow(name, read(frame))
+        return _open_arrow(name, read(frame), resources=resources)
     for column in frame.columns:
         if _converted(frame, column, read) is None:
             raise EngineError(
                 f"scan: the column {column!r} of the {name} ({frame[column].dtype}) is of a type that Arrow "
                 "lacks; make it numbers, text or dates, or drop it"
             )
-    return _open_arrow(name, read(frame))
+    return _open_arrow(name, read(frame), resources=resources)
 
 
 def _converted(frame: Any, column: str, read: Callable[[Any], pa.Table]) -> pa.Table | None:
@@ -129,10 +136,10 @@ def _converted(frame: Any, column: str, read: Callable[[Any], pa.Table]) -> pa.T
     return None
 
 
-def _open_pandas(frame: Any, types: object) -> Source:
+def _open_pandas(frame: Any, types: object, resources: Resources) -> Source:
     names = [str(column) for column in frame.columns]
     check_names(names)
-    connection = connect()
+    connection = connect(resources=resources)
     wanted = declared.checked_types(types, connection)
     table, texts = of_pandas(frame, names)
     if unfit := [name for name in wanted or () if name in names and name not in texts]:
@@ -144,7 +151,7 @@ def _open_pandas(frame: Any, types: object) -> Source:
     casts = {name: kinds[name] for name in texts}
     untyped = [name for name in texts if wanted is None or name not in declared_names(wanted, names)]
     notes = (_object_note(untyped),) if untyped else ()
-    return replace(_open_arrow("pandas frame", table, casts=casts), notes=notes)
+    return replace(_open_arrow("pandas frame", table, casts=casts, resources=resources), notes=notes)
 
 
 def declared_names(types: declared.Types, names: Sequence[str]) -> set[str]:
@@ -166,10 +173,11 @@ def _open_arrow(
     rows: pa.Table | pa.Schema,
     timezone: str | None = None,
     casts: declared.Types | None = None,
+    resources: Resources = DEFAULTS,
 ) -> Source:
     schema = rows if isinstance(rows, pa.Schema) else rows.schema
     check_names(schema.names)
-    connection = connect(timezone)
+    connection = connect(timezone, resources)
     if not _readable(connection, rows):
         for i, field in enumerate(schema):
             if not _readable(connection, pa.schema([field]) if rows is schema else rows.select([i])):
@@ -244,9 +252,9 @@ def check_names(names: Sequence[str]) -> None:
         raise EngineError("scan: there are no columns; give at least the one of the privacy unit")
 
 
-def _open_relation(relation: duckdb.DuckDBPyRelation) -> Source:
+def _open_relation(relation: duckdb.DuckDBPyRelation, resources: Resources) -> Source:
     """Copy the relation, when it is first needed, to a table that DuckDB can keep out of core."""
-    connection = connect()
+    connection = connect(resources=resources)
     empty = no_rows(_schema_of(relation))
     connection.register("empty_rows", empty)
     kinds = described(connection, "empty_rows")
@@ -290,11 +298,11 @@ def _complete(schema: pa.Schema, kinds: Sequence[tuple[str, str]]) -> frozenset[
     return frozenset(name for name, kind in kinds if name in required and not may_become_null(kind))
 
 
-def _open_path(path: str, types: object, multiline: bool) -> Source:
+def _open_path(path: str, types: object, multiline: bool, resources: Resources) -> Source:
     file, _, table = _database(path)
     if file:
         declared.refuse_types(types, "a DuckDB database")
-        return _open_database(file, table)
+        return _open_database(file, table, resources)
     suffix = _suffix(path)
     if Path(path).is_dir():
         ending = suffix if suffix in READERS else ".parquet"
@@ -306,10 +314,10 @@ def _open_path(path: str, types: object, multiline: bool) -> Source:
     if suffix not in READERS:
         known = ", ".join([*READERS, *(f"{d}/table" for d in DATABASES)])
         raise EngineError(f"scan: {path!r} ends in {suffix!r}, which is none of {known}")
-    connection = connect()
+    connection = connect(resources=resources)
     if suffix in PARQUET:
         declared.refuse_types(types, "Parquet")
-        return replace(ParquetFiles(path, files).source(connection), files=(whole_source(path),))
+        return replace(ParquetFiles(path, files, resources).source(connection), files=(whole_source(path),))
     wanted = declared.checked_types(types, connection)
     if suffix in CSV:
         tab = "\t" if suffix == ".tsv" else None
@@ -329,10 +337,10 @@ def _database(path: str) -> tuple[str, str, str]:
     return "", "", ""
 
 
-def _open_database(file: str, table: str) -> Source:
+def _open_database(file: str, table: str, resources: Resources) -> Source:
     if not Path(file).is_file():
         raise EngineError(f"scan: there is no file {shown(file)} (looked in {os.getcwd()!r})")
-    connection = connect()
+    connection = connect(resources=resources)
     if not _attached(connection, file):
         raise EngineError(f"scan: {file!r} cannot be opened as a DuckDB database")
     listed = connection.execute(

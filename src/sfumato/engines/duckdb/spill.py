@@ -1,5 +1,7 @@
 """Where DuckDB spills rows: a folder of this process, which nobody else enters and which goes with it.
 
+It is made in the folder of temporary files, or where somebody says; then each such place has one.
+
 DuckDB makes, fills and removes folders of its own, open to all, inside; ours is locked while its process
 lives. A process that is killed leaves it behind, unlocked: the next one that starts, or ends, sweeps it.
 """
@@ -42,7 +44,7 @@ class _Folder:
     opened: int | None
 
 
-_mine: _Folder | None = None
+_mine: dict[str | None, _Folder] = {}  # by the place that was asked for
 _inside: str | None = None
 _making = threading.RLock()  # a handler of a signal may ask in the middle
 _numbers = itertools.count()
@@ -59,39 +61,42 @@ def inside(folder: str | None) -> None:
     _inside = folder
 
 
-def place() -> str:
+def place(within: str | None = None) -> str:
     """Return where a new database may spill: a path inside this process's folder, where nothing is yet."""
-    return os.path.join(ready(), str(next(_numbers)))
+    return os.path.join(ready(within), str(next(_numbers)))
 
 
-def ready() -> str:
+def ready(within: str | None = None) -> str:
     """Return this process's folder, made if it is not there, after a look at who may enter it.
 
+    Args:
+        within: the folder that it is in; None for the folder of temporary files, or the one of `inside`.
     Raises:
         EngineError: something else stands in its place.
     """
-    global _mine  # noqa: PLW0603 - one folder for a process
-    if _mine is None:
-        sweep()
+    if within not in _mine:
+        sweep(within)
     with _making:
-        if _mine is None:
-            _mine = _made(tempfile.mkdtemp(prefix=NEW, dir=_inside))
-            # In a child of multiprocessing too, where nothing that is registered with atexit is called.
-            Finalize(None, _remove, exitpriority=0)
-        elif not os.path.lexists(_mine.path):
+        mine = _mine.get(within)
+        if mine is None:
+            if not _mine:
+                # In a child of multiprocessing too, where nothing that is registered with atexit is called.
+                Finalize(None, _remove, exitpriority=0)
+            mine = _mine[within] = _made(tempfile.mkdtemp(prefix=NEW, dir=within or _inside))
+        elif not os.path.lexists(mine.path):
             # Something clears the folder of temporary files from time to time.
-            _close(_mine)
-            _mine.opened = None  # its number is another file's soon, should the next line raise
-            _mine = _made(tempfile.mkdtemp(prefix=NEW, dir=_inside), _mine.path)
-        found = os.lstat(_mine.path)
+            _close(mine)
+            mine.opened = None  # its number is another file's soon, should the next line raise
+            mine = _mine[within] = _made(tempfile.mkdtemp(prefix=NEW, dir=within or _inside), mine.path)
+        found = os.lstat(mine.path)
         if not stat.S_ISDIR(found.st_mode) or not _own(found):
             raise EngineError(
-                f"the folder for rows that do not fit in memory, {_mine.path!r}, is not the one that was "
-                "made for it; set TMPDIR to a folder that only you may write to"
+                f"the folder for rows that do not fit in memory, {mine.path!r}, is not the one that was "
+                "made for it; set TMPDIR, or temp_directory, to a folder that only you may write to"
             )
         if stat.S_IMODE(found.st_mode) != stat.S_IRWXU:
-            os.chmod(_mine.path, stat.S_IRWXU)
-        return _mine.path
+            os.chmod(mine.path, stat.S_IRWXU)
+        return mine.path
 
 
 def keep(thing: Kept) -> Kept:
@@ -103,12 +108,12 @@ def keep(thing: Kept) -> Kept:
     return thing
 
 
-def sweep() -> None:
-    """Remove what processes of this user that are dead left behind."""
+def sweep(within: str | None = None) -> None:
+    """Remove what processes of this user that are dead left behind in a folder, as for `ready`."""
     if fcntl is None:  # pragma: no cover
         return
     try:
-        with os.scandir(_inside or tempfile.gettempdir()) as entries:
+        with os.scandir(within or _inside or tempfile.gettempdir()) as entries:
             left = [entry.path for entry in entries if entry.name.startswith(LOCKED)]
     except OSError:  # the folder of temporary files went before its process, or shows nobody what is in it
         return
@@ -145,13 +150,12 @@ def _made(new: str, path: str | None = None) -> _Folder:
 
 
 def _remove() -> None:
-    """At the end of the process that made it."""
-    global _mine  # noqa: PLW0603
-    if _mine is not None:
-        shutil.rmtree(_mine.path, ignore_errors=True)
-        _close(_mine)
-        _mine = None
-    sweep()
+    """At the end of the process that made them."""
+    while _mine:
+        within, mine = _mine.popitem()
+        shutil.rmtree(mine.path, ignore_errors=True)
+        _close(mine)
+        sweep(within)
 
 
 def _own(found: os.stat_result) -> bool:
@@ -164,12 +168,12 @@ def _close(folder: _Folder) -> None:
 
 
 def _forget() -> None:
-    """In a forked child: the folder, its lock, the databases and what reads from them are the parent's."""
-    global _mine, _making
+    """In a forked child: folders, their locks, databases and what reads from them are the parent's."""
+    global _making  # noqa: PLW0603 - one lock for a process
     # A lock ends when all have closed it.
-    if _mine is not None:
-        _close(_mine)
-    _mine, _making = None, threading.RLock()
+    while _mine:
+        _close(_mine.popitem()[1])
+    _making = threading.RLock()
     for thing in list(_kept):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 

@@ -13,17 +13,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 
 import duckdb
 
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.connection import connect
+from sfumato.engines.duckdb.resources import Resources, machine_memory
 from sfumato.ownership import process
 
 # Of each stage that runs, which spills beyond; and the most that all on a machine take of its memory.
 STAGE_BYTES, SHARE = 600 << 20, 0.5
-_CGROUPS = "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"
 
 
 @contextmanager
@@ -101,9 +100,7 @@ class _Databases:
                     self.turns.release()
 
     def _new(self, zone: str) -> tuple[str, duckdb.DuckDBPyConnection]:
-        database = connect(zone)
-        database.execute(f"SET memory_limit = '{stage_bytes(self.memory)}B'")
-        database.execute("SET threads = 1")
+        database = connect(zone, Resources(stage_bytes(self.memory), threads=1))
         # Texts of more than 2 GiB in a batch, whose offsets are of 64 bits then.
         database.execute("SET arrow_large_buffer_size = true")
         return zone, database
@@ -112,7 +109,7 @@ class _Databases:
 @cache
 def _databases(of: tuple[int, int]) -> _Databases:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    memory = _memory()
+    memory = machine_memory()
     return _Databases(memory, threading.Semaphore(stages_at_once(memory, cores)))
 
 
@@ -120,17 +117,3 @@ def _close(connection: duckdb.DuckDBPyConnection, made_in: tuple[int, int]) -> N
     """Close a connection; not in a child forked meanwhile, which would wait for threads that it has not."""
     if process() == made_in:
         connection.close()
-
-
-def _memory() -> int:
-    """Return the memory of this machine, or of its container, in bytes."""
-    try:
-        found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    except (AttributeError, OSError, ValueError):
-        return 4 << 30
-    for path in _CGROUPS:
-        try:
-            found.append(int(Path(path).read_text()))
-        except (OSError, ValueError):  # not there, or "max"
-            continue
-    return min(found)
