@@ -40,8 +40,9 @@ _COMPARING = (
     "spark.sql.shuffle.orderIndependentChecksum.enabled",
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch",
 )
-# What Spark sets on the thread that runs a function of foreachBatch.
-_MICRO_BATCH = "streaming.sql.batchId"
+# What Spark sets on the thread that runs a function of foreachBatch, and on the session that a stream has to
+# itself, whose frames threads of the function's own are given.
+_MICRO_BATCH, _OF_STREAM = "streaming.sql.batchId", "spark.sql.streaming.internal.stateStore.partitions"
 
 
 class SparkEngine(DistributedEngine):
@@ -165,7 +166,8 @@ def _check_session(frame: DataFrame) -> None:
     running = frame.sparkSession.sparkContext._jsc
     if running is None or running.sc().isStopped():
         raise EngineError("scan: the data frame's Spark session has ended; read the rows in one that runs")
-    if frame.sparkSession.sparkContext.getLocalProperty(_MICRO_BATCH) is not None:
+    here = frame.sparkSession.sparkContext.getLocalProperty(_MICRO_BATCH)
+    if here is not None or frame.sparkSession.conf.get(_OF_STREAM, None) is not None:
         raise EngineError(
             "scan: inside foreachBatch, each micro-batch would be a release of its own, whose units come "
             "again in the next, and one that is tried again would be released twice. Append the batches to a "
