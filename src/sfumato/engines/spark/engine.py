@@ -18,7 +18,7 @@ from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.spark.columns import arrow_rows, spark_outputs
 from sfumato.engines.spark.failures import failed
 from sfumato.engines.spark.pinned import pinned
-from sfumato.engines.spark.tasks import PARTS, Merge, Partials, Totals, shipped
+from sfumato.engines.spark.tasks import PARTS, Merge, Partials, Totals, shipped, unlogged
 from sfumato.engines.work import Work
 from sfumato.errors import EngineError, ParameterError, in_own_words
 from sfumato.query.exact import ExactQuery
@@ -91,8 +91,9 @@ class SparkEngine(DistributedEngine):
         Whoever looks at it twice, while the rows change between the two looks, sees which batches of groups
         changed: so nobody is given it but `pinned`.
         """
-        columns = spark_outputs(work, work.stages.schema)
-        return self._groups(work.stages).mapInArrow(shipped(Merge(work)), columns)
+        columns, groups = spark_outputs(work, work.stages.schema), self._groups(work.stages)
+        with unlogged():
+            return groups.mapInArrow(shipped(Merge(work)), columns)
 
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield exact statistics on the driver, sorted by key: for tests, no release calls it."""
