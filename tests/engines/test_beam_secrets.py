@@ -10,6 +10,7 @@ import re
 import stat
 import zlib
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import apache_beam as beam
@@ -115,7 +116,7 @@ def test_who_may_not_read_the_secret_gives_its_fingerprint(kept, monkeypatch):
     put(SECRET)
     assert len(noise(work)) == 40
     with pytest.raises(QueryError, match="is another than the one of fingerprint"):
-        Release(question(), epsilon=1, secret=replace(secret, fingerprint="00" * 32))
+        Release(question(), epsilon=1, secret=replace(secret, fingerprint="fingerprint:" + "00" * 32))
     secret_module._found.clear()
     put(OTHER)
     with pytest.raises(EngineError, match="another secret"):
@@ -228,17 +229,36 @@ def test_a_function_that_leaves_is_refused_without_its_words(error):
     assert not any(SECRET.hex() in str(behind_it) for behind_it in behind(caught.value))
 
 
+WRITTEN = (
+    SECRET, SECRET.hex(), SECRET.hex() + "\n", base64.b64encode(SECRET).decode(),
+    base64.urlsafe_b64encode(2 * SECRET).decode(),
+)  # fmt: skip
+
+
+class Raising(os.PathLike):
+    def __fspath__(self):
+        raise ValueError(SECRET.hex())
+
+
+class AsBytes(os.PathLike):
+    def __fspath__(self):
+        return SECRET
+
+
 @pytest.mark.parametrize("kind", [EnvironmentSecret, FileSecret, CallableSecret])
-@pytest.mark.parametrize("given", [SECRET, SECRET.hex(), SECRET.hex() + "\n", None, 5])
+@pytest.mark.parametrize("given", [*WRITTEN, Path(SECRET.hex()), "\ud800", None, 5, Raising(), AsBytes()])
 def test_a_secret_in_the_place_of_its_place_is_not_quoted(kind, given):
     """`EnvironmentSecret(os.environ["NAME"])`: it was quoted, and staged where a fingerprint was given."""
     with pytest.raises(QueryError, match="must be the") as caught:
-        kind(given, fingerprint="ab" * 32)
-    assert SECRET.hex() not in str(caught.value) and repr(SECRET) not in str(caught.value)
+        kind(given, fingerprint="fingerprint:" + "ab" * 32)
+    said = "".join(str(error) for error in behind(caught.value))
+    assert repr(SECRET) not in said and not any(str(text) in said for text in WRITTEN)
 
 
 def test_a_fingerprint_that_is_none_is_refused_where_nothing_else_tells():
-    for mark in ("", "ab" * 31, "AB" * 32, "no digits"):
+    """The secret itself for one: it has as many digits, and would be staged for everybody to see."""
+    marks = ("ab" * 31, "AB" * 32, "no digits")
+    for mark in ("", SECRET.hex(), *(f"fingerprint:{digits}" for digits in marks)):
         with pytest.raises(QueryError, match=r"is not what EnvironmentSecret\(...\).taken\(\) tells"):
             Release(question(), epsilon=1, secret=EnvironmentSecret("NOWHERE", fingerprint=mark))
 
@@ -283,9 +303,18 @@ def test_a_function_that_carries_the_secret_is_refused():
         lambda: carried,
         lambda: bytes.fromhex(carried.hex()),
         lambda text=digits: bytes.fromhex(text),
+        lambda number=int(digits, 16): number.to_bytes(32, "big"),
+        lambda reversed=carried[::-1]: reversed[::-1],
     ):
         with pytest.raises(QueryError, match="the function carries the secret"):
             Release(question(), epsilon=1, secret=CallableSecret(function))
+
+
+def test_a_function_that_cannot_be_sent_is_refused():
+    fetch = cache(lambda: SECRET)
+    with pytest.raises(QueryError, match="the function cannot be sent to workers") as caught:
+        Release(question(), epsilon=1, secret=CallableSecret(fetch))
+    assert behind(caught.value) == [caught.value]
 
 
 # What is staged

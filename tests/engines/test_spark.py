@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import logging
 import os
 import pickle
+import re
 import secrets
 import sys
 import types
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -501,6 +504,29 @@ def test_the_secret_is_in_no_event_log(spark, frame_of):
     spark.range(1).count()
     assert any(text in logs() for text in planted), "the search finds what is there"
     assert work.secret.hex() not in repr(work) and repr(work.secret) not in repr(work)
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_the_secret_is_in_no_log_of_what_is_sent_to_java(frame_of, caplog, monkeypatch, planted):
+    """py4j writes each command, with the functions in it, into a log of level DEBUG."""
+    if planted:
+        monkeypatch.setattr("sfumato.engines.spark.engine.unlogged", nullcontext)
+    asked = question(frame_of(ROWS))
+    work = asked.table.engine.work(asked.plan(**BUDGET))
+    with caplog.at_level(logging.DEBUG, "py4j"):
+        asked.table.engine.released(work)
+    parts = re.findall("[A-Za-z0-9+/]{40,}=*", caplog.text)
+    assert len(parts) >= 2, "the tasks without a secret are there"
+    found = any(
+        work.secret in base64.b64decode(part[start:][: (len(part) - start) // 4 * 4])
+        for part in parts
+        for start in range(4)
+    )
+    assert found is planted
+    with caplog.at_level(logging.DEBUG, "py4j"):
+        caplog.clear()
+        frame_of(ROWS)
+    assert "Command to send" in caplog.text, "the log goes on"
 
 
 # Hot keys.

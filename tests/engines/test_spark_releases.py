@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -344,6 +345,31 @@ def test_a_micro_batch_of_a_stream_is_refused(spark, tmp_path):
     assert len(said) == 4 and said[-1] == "400 rows"
     assert all("Append the batches to a table there" in text for text in said[:-1])
     assert by_group(outside.release(**BUDGET)), "outside the stream it is released"
+
+
+def test_a_micro_batch_is_refused_in_whichever_thread_and_when_the_stream_has_ended(spark, tmp_path):
+    """A pool of threads that writes a batch to several places at once has not the stream's own properties."""
+    place = str(tmp_path / "rows")
+    sized(spark, 40).write.parquet(place)
+    said, kept = [], []
+
+    def ask(batch):
+        try:
+            said.append(sf.scan(batch, privacy_unit="id"))
+        except EngineError as error:
+            said.append(str(error))
+
+    def function(batch, number):
+        kept.append(batch.where("g > 1"))
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(ask, batch).result()
+            pool.submit(ask, batch.sparkSession.read.parquet(place)).result()
+
+    stream = spark.readStream.schema("id long, g long, x double").parquet(place)
+    query = stream.writeStream.foreachBatch(function).trigger(availableNow=True).start()
+    assert query.awaitTermination(100)
+    ask(kept[0])
+    assert len(said) == 3 and all("Append the batches to a table there" in text for text in said)
 
 
 # Folders.

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Self
+from typing import Any, Self
 
 from sfumato.errors import EngineError, QueryError
 
@@ -24,7 +24,10 @@ BYTES = 32
 # Of 32 random bytes, or of their 31 steps, fewer than 13 are different with a chance below 10^-20, and
 # they are UTF-8 with one of about 10^-8.
 _DIFFERENT = 13
-_FINGERPRINT = re.compile("[0-9a-f]{64}")
+# Its name stands before it: a secret is as many digits, and whoever gave one for the other would stage it.
+_FINGERPRINT = re.compile("fingerprint:[0-9a-f]{64}")
+# What base64 makes of 32 bytes, or of twice as many: no variable is called so, and no file.
+_BASE64 = re.compile("[A-Za-z0-9+/_-]{42,}=+")
 # By fingerprint: a key service is asked once by each process.
 _found: dict[str, bytes] = {}
 
@@ -105,7 +108,9 @@ class Secret(ABC):
         except EngineError:
             return False
         digits = secret.hex().encode()
-        texts = (secret, digits, digits.upper(), base64.b64encode(secret), base64.urlsafe_b64encode(secret))
+        # A number has its bytes in the other order.
+        numbers = (secret, secret[::-1])
+        texts = (*numbers, digits, digits.upper(), base64.b64encode(secret), base64.urlsafe_b64encode(secret))
         return any(text.rstrip(b"=") in data for text in texts)
 
     @property
@@ -250,10 +255,21 @@ def _opened(path: str, flags: int) -> int:
 def _check_place(argument: str, given: object, kinds: type | tuple[type, ...]) -> None:
     """Refuse what is no place of a secret; it is not quoted, as it may be the secret itself."""
     asked = f"{argument} of what holds the secret"
-    if not isinstance(given, kinds):
+    text = _text(given) if isinstance(given, kinds) else None
+    if text is None:
         raise _no_place(argument, given, asked)
-    if len(_digits(os.fsdecode(os.fspath(given))) or b"") >= BYTES:  # type: ignore[call-overload]
+    if len(_digits(text) or b"") >= BYTES or _BASE64.fullmatch(text):
         raise QueryError(f"{argument} seems to be a secret itself, but must be the {asked}")
+
+
+def _text(given: Any) -> str | None:
+    """Return a name or a path as text; None where it is none, or a path's own class raises."""
+    try:
+        text = os.fspath(given)
+        os.fsencode(text)
+    except Exception:
+        return None
+    return text if isinstance(text, str) else None
 
 
 def _no_place(argument: str, given: object, asked: str) -> QueryError:
@@ -261,7 +277,7 @@ def _no_place(argument: str, given: object, asked: str) -> QueryError:
 
 
 def _mark(secret: bytes) -> str:
-    return hmac.digest(secret, b"sfumato fingerprint", "sha256").hex()
+    return "fingerprint:" + hmac.digest(secret, b"sfumato fingerprint", "sha256").hex()
 
 
 def _guessable(secret: bytes) -> bool:

@@ -30,8 +30,13 @@ def sealed_apart(secret: Secret | None) -> Secret | None:
     """
     found = sealed(secret)
     if isinstance(found, CallableSecret):
-        staged = zlib.decompress(base64.b64decode(pickler.dumps(found.function, use_zlib=True)))
-        if found.is_in(staged):
+        staged = attempted(None, lambda: pickler.dumps(found.function, use_zlib=True))
+        if staged is None:
+            raise QueryError(
+                f"{found.place}: the function cannot be sent to workers; give one that stands in a module "
+                "which they have"
+            )
+        if found.is_in(zlib.decompress(base64.b64decode(staged))):
             raise QueryError(
                 f"{found.place}: the function carries the secret, which would be staged with it; fetch it "
                 "inside the function, from where workers can"

@@ -18,7 +18,7 @@ from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.spark.columns import arrow_rows, spark_outputs
 from sfumato.engines.spark.failures import failed
 from sfumato.engines.spark.pinned import pinned
-from sfumato.engines.spark.tasks import PARTS, Merge, Partials, Totals, shipped
+from sfumato.engines.spark.tasks import PARTS, Merge, Partials, Totals, shipped, unlogged
 from sfumato.engines.work import Work
 from sfumato.errors import EngineError, ParameterError, in_own_words
 from sfumato.query.exact import ExactQuery
@@ -40,8 +40,9 @@ _COMPARING = (
     "spark.sql.shuffle.orderIndependentChecksum.enabled",
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch",
 )
-# What Spark sets on the thread that runs a function of foreachBatch.
-_MICRO_BATCH = "streaming.sql.batchId"
+# What Spark sets on the thread that runs a function of foreachBatch, and on the session that a stream has to
+# itself, whose frames threads of the function's own are given.
+_MICRO_BATCH, _OF_STREAM = "streaming.sql.batchId", "spark.sql.streaming.internal.stateStore.partitions"
 
 
 class SparkEngine(DistributedEngine):
@@ -90,8 +91,9 @@ class SparkEngine(DistributedEngine):
         Whoever looks at it twice, while the rows change between the two looks, sees which batches of groups
         changed: so nobody is given it but `pinned`.
         """
-        columns = spark_outputs(work, work.stages.schema)
-        return self._groups(work.stages).mapInArrow(shipped(Merge(work)), columns)
+        columns, groups = spark_outputs(work, work.stages.schema), self._groups(work.stages)
+        with unlogged():
+            return groups.mapInArrow(shipped(Merge(work)), columns)
 
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield exact statistics on the driver, sorted by key: for tests, no release calls it."""
@@ -165,7 +167,8 @@ def _check_session(frame: DataFrame) -> None:
     running = frame.sparkSession.sparkContext._jsc
     if running is None or running.sc().isStopped():
         raise EngineError("scan: the data frame's Spark session has ended; read the rows in one that runs")
-    if frame.sparkSession.sparkContext.getLocalProperty(_MICRO_BATCH) is not None:
+    here = frame.sparkSession.sparkContext.getLocalProperty(_MICRO_BATCH)
+    if here is not None or frame.sparkSession.conf.get(_OF_STREAM, None) is not None:
         raise EngineError(
             "scan: inside foreachBatch, each micro-batch would be a release of its own, whose units come "
             "again in the next, and one that is tried again would be released twice. Append the batches to a "

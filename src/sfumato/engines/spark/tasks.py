@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -87,6 +90,27 @@ def shipped(task: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:
         yield from task(batches)
 
     return function
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Keep what this thread sends to Java out of py4j's log, which of level DEBUG has each command whole.
+
+    So a task that holds a secret is sent inside.
+    """
+    mine = threading.get_ident()
+
+    def others(_: logging.LogRecord) -> bool:
+        return threading.get_ident() != mine
+
+    loggers = [logging.getLogger(f"py4j.{name}") for name in ("clientserver", "java_gateway")]
+    for logger in loggers:
+        logger.addFilter(others)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(others)
 
 
 def _emitted(payloads: Iterable[Payload]) -> Batches:
