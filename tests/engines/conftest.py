@@ -404,6 +404,7 @@ AGREEING = (
 )
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in its own hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Say of them how likely noise makes them fail; and let one process have the session of Spark."""
     for item in items:
