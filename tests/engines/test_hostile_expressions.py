@@ -173,6 +173,7 @@ def test_brackets_in_patterns_may_be_many():
     judged("filter", "regexp_matches(s, '" + "[(]" * 400 + "')", schema)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     [f"a IN ({', '.join(map(str, range(20_000)))})", f"s IN ({', '.join(f'{chr(39)}{i}{chr(39)}' for i in range(9999))})"],
@@ -233,7 +234,9 @@ HELD = [
 ]
 
 
-@pytest.mark.parametrize("text", HELD, ids=range(len(HELD)))
+@pytest.mark.parametrize(
+    "text", [HELD[0], *(pytest.param(t, marks=pytest.mark.long) for t in HELD[1:])], ids=range(len(HELD))
+)
 def test_texts_that_are_held_at_once_are_counted(text):
     """DuckDB keeps what every part makes of 2,048 rows: texts of 4,096 characters took gigabytes."""
     table = sf.scan(pa.table({"id": [1], "s": ["x"]}), privacy_unit="id")
@@ -253,6 +256,7 @@ def test_texts_of_derived_columns_are_counted_too():
         full.filter("c0 = 'x'")
 
 
+@pytest.mark.long
 def test_as_many_steps_as_duckdb_plans():
     """Five hundred were an error of the release, which named the rows."""
     table = sf.scan(pa.table({"id": range(400), "a": range(400)}), privacy_unit="id")

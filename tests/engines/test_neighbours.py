@@ -144,7 +144,10 @@ def violations(plan: Plan, changed: dict[Any, dict[Any, int]], groups: int) -> l
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-@pytest.mark.parametrize("asked", AGGREGATES)
+@pytest.mark.parametrize(
+    "asked",
+    ["everything", *(pytest.param(a, marks=pytest.mark.long) for a in AGGREGATES if a != "everything")],
+)
 def test_a_unit_changes_no_more_than_is_claimed(engine, fixed_salt, asked, noise):
     base = others()
     for keys, groups, rows in ((("g", "h"), 2, 3), ((), 1, 1))[

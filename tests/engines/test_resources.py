@@ -221,12 +221,14 @@ def spilled(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_rows_are_spilled_where_it_is_said_and_nobody_else_enters(tmp_path):
     done = spilled(tmp_path)
     assert done.stdout == "1500000 True 0o700 0\n", done.stderr
     assert list((tmp_path / "spilled").iterdir()) == []
 
 
+@pytest.mark.long
 def test_what_a_killed_process_left_there_is_swept_by_the_next(tmp_path):
     assert spilled(tmp_path, "killed").stdout.startswith("1500000 True")
     (left,) = (tmp_path / "spilled").iterdir()

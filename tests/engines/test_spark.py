@@ -189,6 +189,7 @@ def test_partitions_of_the_source_do_not_matter_to_the_noise(frame_of, fixed_sal
     assert found[0] == found[1]
 
 
+@pytest.mark.long
 def test_an_adaptive_session_keeps_shards_whole(spark, frame_of, fixed_salt):
     """Parts of a shard that came apart would free a unit of its limit."""
     rows = pa.table({"id": [1] * 500 + [2] * 500, "g": list(range(500)) * 2})
@@ -352,6 +353,7 @@ def unreadable(spark):
     return spark.range(10).mapInArrow(fails, "id bigint, g bigint, x double, t timestamp")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("columns", "named"),
     [
@@ -468,6 +470,7 @@ def test_a_worker_without_a_module_says_so():
         list(function(iter([])))
 
 
+@pytest.mark.long
 def test_a_worker_with_another_duckdb_says_so(frame_of):
     asked = question(frame_of(ROWS))
     stages = replace(asked.table.engine.work(asked.plan(**BUDGET)).stages, version="0.1")

@@ -40,17 +40,18 @@ def generated(examples: int, **strategies: Callable[[Any], Any]):
     """Run a test of an engine on generated examples, fewer of them where an evaluation takes long.
 
     Args:
-        examples: how many.
+        examples: how many in the second tier; the first has a third of them.
         strategies: by argument of the test, a function of the engine to a strategy.
     """
 
     def decorate(test: Callable[..., None]):
-        def run(engine):
+        @pytest.mark.parametrize("share", [3, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
+        def run(engine, share):
             def one(**arguments: Any) -> None:
                 test(engine, **arguments)
 
             chosen = settings(
-                max_examples=engine.few(examples), derandomize=True, database=None, deadline=None,
+                max_examples=engine.few(examples // share), derandomize=True, database=None, deadline=None,
                 suppress_health_check=list(HealthCheck), phases=[Phase.generate],
             )  # fmt: skip
             chosen(given(**{name: of(engine) for name, of in strategies.items()})(one))()

@@ -104,7 +104,12 @@ FREE = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+SLOW = ("largest", "per_group L2", "per_group after")  # more than half a second each
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * name.startswith(SLOW)) for name in CASES]
+)
 def test_no_claim_is_broken_and_all_are_reached(name):
     d_in, made = CASES[name]
     found = falsify(

@@ -32,7 +32,9 @@ def told(members, truth, epsilon):
 
 
 @pytest.mark.parametrize("members, truth", [((True, False), True), (("a", "b", "c", None), "c")])
-@pytest.mark.parametrize("epsilon", [0.1, 1, 3])
+@pytest.mark.parametrize(
+    "epsilon", [0.1, pytest.param(1, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long)]
+)
 def test_responses_have_the_law_and_a_larger_epsilon_does_not(members, truth, epsilon, unlikely):
     expected = law(members, truth, epsilon)
     assert not unlikely(told(members, truth, epsilon), expected)
