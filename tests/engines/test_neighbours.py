@@ -143,7 +143,7 @@ def violations(plan: Plan, changed: dict[Any, dict[Any, int]], groups: int) -> l
     return broken
 
 
-@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize("noise", ["laplace", pytest.param("gaussian", marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "asked",
     ["everything", *(pytest.param(a, marks=pytest.mark.long) for a in AGGREGATES if a != "everything")],
