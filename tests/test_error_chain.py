@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import _thread
 import pickle
+import signal
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
+from itertools import repeat, starmap
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +27,13 @@ import pytest
 import sfumato as sf
 from sfumato import errors
 from sfumato.engines.duckdb import engine as engines
+from sfumato.engines.duckdb import parquet, sources, text_files
 from sfumato.engines.duckdb import stages as staged
 from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.source import arriving
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.work import Work
-from sfumato.errors import EngineError, ParameterError, QueryError, SfumatoError, in_own_words
+from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError, SfumatoError, in_own_words
 from sfumato.framework import AbsoluteDistance, AtomDomain, Odometer, PureDP, Row
 from sfumato.measurements import convert, laplace, stratified_estimate
 from sfumato.measurements.sparse_vector import AboveThreshold
@@ -155,6 +161,89 @@ def test_an_interrupt_while_a_row_fails(interrupt, failing, monkeypatch):
     with pytest.raises(interrupt) as raised:
         release.to_arrow()
     assert MARK not in shown(raised.value)
+
+
+def within_python(rows: pa.Table = ROWS) -> Iterator[pa.RecordBatch]:
+    """Rows that Python gives, and an interrupt in the middle of one."""
+    yield from rows.to_batches()
+    signal.raise_signal(signal.SIGINT)
+
+
+def within_duckdb() -> Iterator[pa.RecordBatch]:
+    """Rows behind each of which an interrupt waits for DuckDB to look, as nothing here is written in Python."""
+    interrupts = starmap(_thread.interrupt_main, repeat(()))
+    return map(itemgetter(0), zip(ROWS.to_batches() * 3, interrupts, strict=False))
+
+
+def count(connection: duckdb.DuckDBPyConnection) -> list[Any]:
+    connection.execute("SET threads = 1")  # this thread's own, where Python minds signals
+    return connection.execute("SELECT count(k) FROM arriving").fetchall()
+
+
+def unguarded(connection: duckdb.DuckDBPyConnection, given: Iterator[pa.RecordBatch]) -> list[Any]:
+    connection.register("arriving", pa.RecordBatchReader.from_batches(ROWS.schema, given))
+    return count(connection)
+
+
+@pytest.mark.parametrize("given", [within_python, within_duckdb])
+def test_duckdb_makes_an_error_of_an_interrupt(given):
+    with duckdb.connect() as connection, pytest.raises((RuntimeError, duckdb.Error)):
+        unguarded(connection, given())
+
+
+@pytest.mark.parametrize("given", [within_python, within_duckdb])
+def test_an_interrupt_of_rows_that_arrive(given):
+    with (
+        pytest.raises(KeyboardInterrupt) as raised,
+        duckdb.connect() as connection,
+        arriving(connection, ROWS.schema, given()),
+    ):
+        count(connection)
+    assert list(chain(raised.value)) == [raised.value]
+
+
+def interrupted_query(monkeypatch: pytest.MonkeyPatch, _: Path) -> Any:
+    monkeypatch.setattr(engines, "batches", lambda c, *_: iter(unguarded(c, within_duckdb())))
+    return ROWS
+
+
+def interrupted_csv(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Any:
+    pa.csv.write_csv(ROWS, folder / "rows.csv")
+    monkeypatch.setattr(text_files, "chain", lambda first, _: within_python(pa.Table.from_batches(first)))
+    return folder / "rows.csv"
+
+
+def interrupted_relation(monkeypatch: pytest.MonkeyPatch, _: Path) -> Any:
+    monkeypatch.setattr(sources, "harmless", lambda _: signal.raise_signal(signal.SIGINT))
+    return duckdb.from_arrow(ROWS)
+
+
+@pytest.mark.parametrize("interrupted", [interrupted_query, interrupted_csv, interrupted_relation])
+def test_an_interrupt_of_a_release(interrupted, monkeypatch, tmp_path):
+    """It was taken for an error of a row: a program that goes on at errors went on."""
+    release = question(sf.scan(interrupted(monkeypatch, tmp_path), privacy_unit="id")).release(epsilon=1)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        release.to_arrow()
+    assert list(chain(raised.value)) == [raised.value]
+    with pytest.raises(RefusalError, match="a second draw"):
+        release.to_arrow()
+
+
+def test_an_interrupt_of_a_worker():
+    query = question(sf.scan(ROWS, privacy_unit="id")).plan(epsilon=1).exact
+    stages = Stages.of(DuckDBEngine.open(ROWS), ROWS.schema, query, 1)
+    for given in (within_python, within_duckdb):
+        with pytest.raises(KeyboardInterrupt) as raised:
+            list(stages.partials(given()))
+        assert list(chain(raised.value)) == [raised.value]
+
+
+def test_an_interrupt_while_a_source_is_described(monkeypatch, tmp_path):
+    """What cannot be described is asked in another way, or refused; an interrupt is neither."""
+    pq.write_table(ROWS, tmp_path / "rows.parquet")
+    monkeypatch.setattr(parquet, "described", lambda c, _: unguarded(c, within_duckdb()))
+    with pytest.raises(KeyboardInterrupt):
+        sf.scan(tmp_path / "rows.parquet", privacy_unit="id")
 
 
 @pytest.mark.parametrize(

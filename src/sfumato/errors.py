@@ -133,8 +133,8 @@ def in_own_words(
     """Let no foreign error out of a block, or of a function that this decorates, nor behind one of ours.
 
     The text of a foreign error may quote rows, and `raise ... from None` keeps it as `__context__`, where
-    loggers and debuggers find it. So does an interrupt in the middle. What runs in a generator needs a block
-    inside it.
+    loggers and debuggers find it. So does an interrupt in the middle; one that DuckDB made an error of is an
+    interrupt again. What runs in a generator needs a block inside it.
 
     Args:
         says: makes our error of a foreign one, whose text it had better leave out; None lets it pass.
@@ -151,22 +151,24 @@ def in_own_words(
     """
     try:
         yield
-    except SfumatoError as error:
-        error.__cause__ = error.__context__ = None
-        raise
-    except foreign as error:
-        if says is None:
-            raise
-        ours = says(error)
+    except BaseException as error:
+        ours: BaseException = error
+        if _is_interrupt(error):
+            ours = KeyboardInterrupt()
+        elif isinstance(error, Exception) and not isinstance(error, SfumatoError):
+            if says is None or not isinstance(error, foreign):
+                raise
+            ours = says(error)
+        # What is raised comes perhaps while something is handled, which Python would keep behind it.
         try:
             raise ours from None
         finally:
             ours.__context__ = None
-    except BaseException as error:
-        # An interrupt comes perhaps while something is handled, which Python would keep behind it.
-        if not isinstance(error, Exception):
-            error.__cause__ = error.__context__ = None
-        raise
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Whether it is what DuckDB makes of an interrupt while a query runs; no row brings that type about."""
+    return type(error) is RuntimeError and error.args == ("Query interrupted",)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import duckdb
 
+from sfumato.errors import in_own_words
 from sfumato.files import whole_source
 
 _VIEWS = "SELECT sql FROM duckdb_views() WHERE NOT internal"
@@ -31,16 +32,16 @@ def relation(rows: duckdb.DuckDBPyRelation) -> tuple[str, ...]:
         texts.append(rows.sql_query())
     name = f"sfumato_{secrets.token_hex(8)}"  # of a view that a query of the relation's connection leaves
     for asked in (_VIEWS, _DATABASES):
-        with suppress(Exception):
+        with suppress(Exception), in_own_words():
             texts += [_as_text(asked, text) for (text,) in rows.query(name, asked).fetchall()]
-    with suppress(Exception):
+    with suppress(Exception), in_own_words():
         rows.query(name, f"DROP VIEW {name}")
     return _files(texts)
 
 
 def views(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
     """Return files that views name."""
-    with suppress(Exception):
+    with suppress(Exception), in_own_words():
         return _files(text for (text,) in connection.execute(_VIEWS).fetchall())
     return ()
 

@@ -27,9 +27,9 @@ from sfumato.engines.duckdb.harmless import (
     within_types,
 )
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
-from sfumato.engines.duckdb.source import ROWS, Source
+from sfumato.engines.duckdb.source import ROWS, Source, arriving
 from sfumato.engines.duckdb.text import identifier, literal
-from sfumato.errors import EngineError
+from sfumato.errors import EngineError, in_own_words
 
 BATCH_ROWS = 1 << 16
 # Arrow has no such types, and what it gives instead would be other values.
@@ -78,7 +78,7 @@ class ParquetFiles:
     def _described(
         self, connection: duckdb.DuckDBPyConnection, relation: str
     ) -> list[tuple[str, str]] | None:
-        with suppress(Exception):
+        with suppress(Exception), in_own_words():
             return described(connection, relation)
         return None
 
@@ -120,14 +120,14 @@ class ParquetFiles:
             for file in self.files:
                 partition = self._partition(cursor, file, names)
                 for schema, batches in _read(file, [n for n, _ in wanted if n not in partition]):
-                    reader = pa.RecordBatchReader.from_batches(schema, batches)
-                    cursor.register("arriving", reader)
                     values = ", ".join(
                         f"TRY_CAST({partition.get(name, identifier(name))} AS {kind})"
                         for name, kind in wanted
                     )
-                    cursor.execute(f"INSERT INTO {ROWS} ({into}) SELECT {values} FROM arriving").fetchall()
-                    cursor.unregister("arriving")
+                    with arriving(cursor, schema, batches):
+                        cursor.execute(
+                            f"INSERT INTO {ROWS} ({into}) SELECT {values} FROM arriving"
+                        ).fetchall()
 
         return Source(self.path, within_types(ROWS, kinds), connection, pending=load)
 

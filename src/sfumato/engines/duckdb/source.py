@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
 
 from sfumato.engines.duckdb import spill
+from sfumato.errors import in_own_words
 
 ROWS = "source_rows"
 
@@ -51,6 +53,36 @@ class Source:
         """Bring the rows in, where that waits for a release."""
         if self.pending is not None:
             self.pending(cursor, columns)
+
+
+@contextmanager
+def arriving(
+    connection: duckdb.DuckDBPyConnection, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> Iterator[None]:
+    """Let queries read batches, which Python makes one at a time, as the table `arriving`.
+
+    Of what interrupts Python there DuckDB would make an error, as of a row that cannot be read.
+    """
+    interrupts: list[BaseException] = []
+
+    def given() -> Iterator[pa.RecordBatch]:
+        try:
+            with in_own_words():
+                yield from batches
+        except BaseException as error:
+            if not isinstance(error, (Exception, GeneratorExit)):
+                interrupts.append(error)
+            raise
+
+    connection.register("arriving", pa.RecordBatchReader.from_batches(schema, given()))
+    with in_own_words():
+        try:
+            yield
+        except Exception:
+            if not interrupts:
+                raise
+            raise interrupts[0] from None
+    connection.unregister("arriving")
 
 
 def no_rows(schema: pa.Schema) -> pa.Table:

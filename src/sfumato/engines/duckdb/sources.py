@@ -27,7 +27,7 @@ from sfumato.engines.duckdb.harmless import (
 )
 from sfumato.engines.duckdb.parquet import ParquetFiles
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
-from sfumato.engines.duckdb.source import ROWS, Source, no_rows
+from sfumato.engines.duckdb.source import ROWS, Source, arriving, no_rows
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.engines.duckdb.text_files import open_csv, open_json
 from sfumato.errors import EngineError, QueryError, in_own_words, nearest, shown
@@ -275,18 +275,17 @@ def _open_relation(relation: duckdb.DuckDBPyRelation, resources: Resources) -> S
             pa.RecordBatch.from_arrays([harmless(c) for c in batch.columns], schema=schema)
             for batch in batches
         )
-        cursor.register("relation_rows", pa.RecordBatchReader.from_batches(schema, typed))
-        rows = within_types("relation_rows", kinds)
         # Interrupted once they were there, and not yet said to be, all rows would come a second time.
         cursor.execute(f"TRUNCATE {ROWS}")
-        cursor.execute(f"INSERT INTO {ROWS} FROM {rows}").fetchall()
+        with arriving(cursor, schema, typed):
+            cursor.execute(f"INSERT INTO {ROWS} FROM {within_types('arriving', kinds)}").fetchall()
         loaded.append(True)
 
     return Source("DuckDB relation", ROWS, connection, pending=load, files=behind.relation(relation))
 
 
 def _schema_of(relation: duckdb.DuckDBPyRelation) -> pa.Schema:
-    with suppress(Exception):
+    with suppress(Exception), in_own_words():
         return relation.limit(0).to_arrow_table().schema
     raise EngineError("scan: the DuckDB relation cannot be described; fetchall() it to see why")
 
@@ -374,6 +373,6 @@ def _attached(connection: duckdb.DuckDBPyConnection, file: str) -> bool:
 
 def _rows_of(connection: duckdb.DuckDBPyConnection, statement: str) -> list[Any] | None:
     """Return what a statement gives, or None where it fails: the library's own text may quote rows."""
-    with suppress(Exception):
+    with suppress(Exception), in_own_words():
         return list(connection.execute(statement).fetchall())
     return None

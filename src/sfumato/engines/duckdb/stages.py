@@ -27,7 +27,7 @@ from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.engine import DuckDBEngine, batches
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS
 from sfumato.engines.duckdb.harmless import described, harmless, harmless_schema, within_types
-from sfumato.engines.duckdb.source import ROWS, no_rows
+from sfumato.engines.duckdb.source import ROWS, arriving, no_rows
 from sfumato.engines.duckdb.staged_sql import PARTIALS, TOTALS, StagedSql
 from sfumato.engines.duckdb.text import identifier
 from sfumato.engines.duckdb.workers import opened
@@ -118,8 +118,8 @@ class Stages:
     ) -> Iterator[Payload]:
         schema = harmless_schema(self.rows)
         typed = (_as_declared(batch, schema) for batch in batches)
-        connection.register("arriving", pa.RecordBatchReader.from_batches(schema, typed))
-        _take(connection)
+        with arriving(connection, schema, typed):
+            _take(connection)
         yield from _payloads(connection, self._sql.partials(self.unit_shards or self.shards))
 
     def totals(self, payloads: Iterable[bytes]) -> Iterator[Payload]:
@@ -214,10 +214,8 @@ def _load(connection: duckdb.DuckDBPyConnection, table: str, types: Types, paylo
     batches = (batch for data in payloads if data for batch in pa.ipc.open_stream(data))
     # Sums that were added up on the way are wider.
     for schema, alike in groupby(batches, key=lambda batch: batch.schema):
-        reader = pa.RecordBatchReader.from_batches(schema, alike)
-        connection.register("arriving", reader)
-        connection.execute(f"INSERT INTO {table} FROM arriving")
-        connection.unregister("arriving")
+        with arriving(connection, schema, alike):
+            connection.execute(f"INSERT INTO {table} FROM arriving")
 
 
 def _payloads(connection: duckdb.DuckDBPyConnection, text: str) -> Iterator[Payload]:

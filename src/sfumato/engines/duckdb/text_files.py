@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import duckdb
@@ -15,9 +16,9 @@ from sfumato.engines.duckdb import declared
 from sfumato.engines.duckdb.declared import Types
 from sfumato.engines.duckdb.harmless import described, within_types
 from sfumato.engines.duckdb.lines import Csv, first_line, json_lines
-from sfumato.engines.duckdb.source import ROWS, Source
+from sfumato.engines.duckdb.source import ROWS, Source, arriving
 from sfumato.engines.duckdb.text import identifier, literal
-from sfumato.errors import EngineError
+from sfumato.errors import EngineError, in_own_words
 
 _DELIMITERS = ",;\t|"
 _EXAMPLE = "'id': 'BIGINT', 'amount': 'DOUBLE'"
@@ -135,20 +136,13 @@ def _source(
             batches = iter(read(file, wanted))
             first = next(batches, None)
             if first is not None:
-                reader = pa.RecordBatchReader.from_batches(first.schema, _chained(first, batches))
-                cursor.register("arriving", reader)
                 names, values = ", ".join(map(identifier, wanted)), ", ".join(map(value, wanted))
-                cursor.execute(
-                    f"INSERT INTO {ROWS} ({names}) SELECT {values} FROM arriving{where}"
-                ).fetchall()
-                cursor.unregister("arriving")
+                with arriving(cursor, first.schema, chain([first], batches)):
+                    cursor.execute(
+                        f"INSERT INTO {ROWS} ({names}) SELECT {values} FROM arriving{where}"
+                    ).fetchall()
 
     return Source(path, within_types(ROWS, list(types.items())), connection, pending=load, notes=notes)
-
-
-def _chained(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from others
 
 
 def _header(path: str, file: str, form: Csv) -> list[str]:
@@ -191,7 +185,7 @@ def _guessed_csv(
     """Let DuckDB guess how a file is written, and its types, from its first rows."""
     kinds = _described(connection, f"read_csv({literal(file)}, ignore_errors = true)")
     sniffed: list[Any] = []
-    with suppress(Exception):
+    with suppress(Exception), in_own_words():
         sniffed = connection.execute(
             "SELECT Delimiter, Quote, SkipRows, HasHeader, DateFormat, TimestampFormat "
             f"FROM sniff_csv({literal(file)}, ignore_errors = true)"
@@ -237,6 +231,6 @@ def _of_json(name: str, kind: str) -> str:
 
 
 def _described(connection: duckdb.DuckDBPyConnection, relation: str) -> list[tuple[str, str]] | None:
-    with suppress(Exception):
+    with suppress(Exception), in_own_words():
         return described(connection, relation)
     return None
