@@ -108,6 +108,7 @@ def test_laplace_beside_gaussian(epsilon, rate, mu):
         assert exact <= real(ours) <= exact * (1 + mp.mpf("2e-3"))
 
 
+@pytest.mark.long
 def test_unequal_laplace_noises_beside_gaussian():
     ours = Loss(laplace=((F(1, 5), 1), (F(1, 10), 1)), gaussian=F(1, 50)).delta(1)
     with mp.workdps(20):
@@ -319,6 +320,7 @@ def test_joined_delta(delta, count):
     assert exact <= joined_delta(delta, count) <= exact * (1 + F(1, 2**200))
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(
     st.fractions(F(1, 100), 2),

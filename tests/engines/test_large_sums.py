@@ -62,6 +62,7 @@ def test_rows_beyond_the_range_that_is_added_up_exactly_are_right(engine):
         assert abs(shown[name][0].as_py() - truth) <= bars[name][0].as_py() < 1e-3 * truth
 
 
+@pytest.mark.long
 def test_types_follow_from_the_question(engine):
     """Whatever the rows are, also where there are none."""
     for value in (0, 1, TOP):
@@ -90,6 +91,7 @@ def test_noise_beyond_64_bits_is_shown(engine):
     assert not asked.plan(epsilon=1e-9).requirements.estimates[0].integer
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("value", [TOP, 0])
 def test_every_form_of_output(tmp_path, value):
     """Numbers are the same everywhere, and a column of whole numbers in a text file is read back as it was."""

@@ -177,6 +177,7 @@ def test_error_bars_cover(openers, everybody, noise, epsilon):
                 assert count >= least_covered(GROUPS, confidence), (name, count)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_error_bars_cover_on_each_engine(engine, everybody, noise):
     _, table = public(engine)

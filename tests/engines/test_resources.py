@@ -251,6 +251,7 @@ def test_each_place_has_a_folder(tmp_path):
         spill._close(mine)
 
 
+@pytest.mark.long
 def test_how_far_a_release_is_is_known():
     rows = pa.table({"id": np.arange(3_000_000) % 1_000_003, "k": np.arange(3_000_000) % 5})
     engine = sf.scan(rows, privacy_unit="id").engine

@@ -425,6 +425,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", REFUSED)
 def test_refused_before_a_job(unreadable, no_job, what):
     error, ask = REFUSED[what]
@@ -433,6 +434,7 @@ def test_refused_before_a_job(unreadable, no_job, what):
         ask(asked)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "derived", ["CAST(t AS TIME)", "CAST(g AS UBIGINT)", "CAST(g AS HUGEINT)", "CAST(g AS UTINYINT)"]
 )

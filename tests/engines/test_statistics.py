@@ -40,12 +40,12 @@ def generated(examples: int, **strategies: Callable[[Any], Any]):
     """Run a test of an engine on generated examples, fewer of them where an evaluation takes long.
 
     Args:
-        examples: how many in the second tier; the first has a third of them.
+        examples: how many in the second tier; the first has a fifth of them.
         strategies: by argument of the test, a function of the engine to a strategy.
     """
 
     def decorate(test: Callable[..., None]):
-        @pytest.mark.parametrize("share", [3, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
+        @pytest.mark.parametrize("share", [5, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
         def run(engine, share):
             def one(**arguments: Any) -> None:
                 test(engine, **arguments)

@@ -104,7 +104,7 @@ FREE = {
 }
 
 
-SLOW = ("largest", "per_group L2", "per_group after")  # more than half a second each
+SLOW = ("largest", "per_group L2", "per_group after", "per_group L1 x.tree")  # more than half a second each
 
 
 @pytest.mark.parametrize(

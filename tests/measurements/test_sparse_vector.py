@@ -129,6 +129,7 @@ def transcripts(values, threshold, positives, scale, n=4000):
     return counts
 
 
+@pytest.mark.long
 def test_transcripts_have_the_law(unlikely):
     values, threshold, positives, scale = (9, 12, 14, 11), 12, 2, F(1, 2)
     expected = law(values, threshold, positives, *noise_scales(scale, positives))

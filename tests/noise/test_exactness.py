@@ -174,6 +174,7 @@ def test_all_zeros_and_all_ones(law, scale):
         assert abs(law(min(scale, Fraction(1000))).rounded(1, FixedWords([word]))[0]) == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("law", laws)
 def test_values_beyond_int64_saturate(law):
     # At scale 2^57, the real value passes 2^63 where U < exp(-64), or erfc(64 / sqrt 2) = 2^-2961.

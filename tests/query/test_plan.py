@@ -188,6 +188,7 @@ PLANTED: dict[str, tuple[str, type[Statistic]]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("defect", PLANTED)
 def test_a_wrong_statistic_in_a_plan_is_found(defect, noise):

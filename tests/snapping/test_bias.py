@@ -55,6 +55,7 @@ def test_the_bound_is_the_bias(m):
         assert m.bias_bound(guess) <= float(exact) * (1 + 1e-15) + 1e-30 * float(m.lattice)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("m", mechanisms, ids=repr)
 def test_the_largest_is_not_passed_and_is_reached(m):
     largest = m.largest_bias_bound()

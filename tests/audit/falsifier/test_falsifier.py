@@ -136,6 +136,7 @@ def test_a_real_violation_is_preferred_to_an_artefact():
     assert found.violated and not found.artefact and found.exact_ratio == 2
 
 
+@pytest.mark.long
 def test_members_to_build_on():
     numbers = vectors(0, 10**9)
     rare = [123_456_789] * 3  # nothing else shows the defect
@@ -158,6 +159,7 @@ def test_contributions_take_their_values_from_members():
     assert falsify(less, 1, members=[values], evaluations=ENOUGH).violated
 
 
+@pytest.mark.long
 def test_integers_by_group():
     names = ("units", "x.total")
     for metric, size in ((L1Distance, 1), (L2Distance, 1)):
@@ -237,6 +239,7 @@ def test_numbers_that_code_trips_over_are_tried():
     assert {2**bits + more for bits in (31, 53, 63, 64) for more in (-1, 0, 1)} <= set(whole)
 
 
+@pytest.mark.long
 def test_shapes_of_vectors_that_code_trips_over_are_tried():
     seen = looked_at(vectors(0, 9), SymmetricDistance(), 2)
     assert {0, 1} <= {len(v) for v in seen}

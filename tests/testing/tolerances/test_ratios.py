@@ -94,6 +94,7 @@ def test_mean_measured(case):
         assert abs((distance < near).mean() - 10.0**-k) < threshold(10.0**-k)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", ["both", "sum", "count"])
 def test_mean_defects_are_found(case):
     g = MEANS[case]
@@ -240,6 +241,7 @@ def test_variance_against_mpmath(k):
     assert p.error < 1e-10 * p
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", [100, 300])
 def test_far_tails(k):
     """At 10^-300 the exact tolerance still is what it says, to within 10^-8 of k."""

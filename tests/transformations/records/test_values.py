@@ -115,6 +115,7 @@ def test_a_float_is_read_back_from_its_text(number):
     assert (there >> back)([number])[0] == number
 
 
+@pytest.mark.long
 @steady
 @given(text=KINDS[str])
 def test_text_is_read_as_python_reads_it_or_not_at_all(text):
@@ -122,6 +123,7 @@ def test_text_is_read_as_python_reads_it_or_not_at_all(text):
     assert found is None or found == float(text)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_impute_leaves_nothing_missing_and_all_else_alone(kind):
     filling = {bool: False, int: 7, float: 0.5, Fraction: 2, str: "?"}[kind]
