@@ -407,12 +407,9 @@ AGREEING = (
 )
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in its own hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say of them how likely noise makes them fail; and let one process have the session of Spark."""
+    """Say of them how likely noise makes them fail."""
     for item in items:
-        if "spark" in item.nodeid and item.path.parent == Path(__file__).parent:
-            item.add_marker(pytest.mark.xdist_group("spark"))
         if getattr(item, "originalname", None) in AGREEING:
             item.add_marker(
                 pytest.mark.flakiness(k=100, because="noise of scale 0.002 rounds to less than 1")
