@@ -92,10 +92,7 @@ class ExactSql:
 
     def _bounded(self) -> tuple[dict[str, str], str]:
         """Return the first expressions, with the rows that may count in `near`, and the name of the pairs."""
-        ctes = {"input": self._input()}
-        if self.query.public_keys is not None:
-            ctes["eligible"] = self._eligible()
-        return ctes | self._pairs(list(ctes)[-1]), "kept" if self._limited else "pairs"
+        return {"input": self._input()} | self._pairs(), "kept" if self._limited else "pairs"
 
     @property
     def values(self) -> dict[str, str]:
@@ -140,20 +137,19 @@ class ExactSql:
     def _column(self, column: str) -> str:
         return identifier("v:" + column)
 
-    def _eligible(self) -> str:
-        """Rows of public groups only: rows of other groups take nothing of a unit's limit."""
-        match = " AND ".join(f"input.{k} IS NOT DISTINCT FROM {PUBLIC_KEYS}.{k}" for k in self.keys)
-        return f"SELECT input.* FROM input SEMI JOIN {PUBLIC_KEYS} ON ({match})"
-
-    def _pairs(self, source: str) -> dict[str, str]:
+    def _pairs(self) -> dict[str, str]:
         """What each unit has in each group that it is kept in."""
+        # Rows of public groups only. Not a table expression: DuckDB would keep all that is in it in memory.
+        only = ""
+        if self.query.public_keys is not None:
+            only = f" SEMI JOIN {PUBLIC_KEYS} ON ({self._match('input', PUBLIC_KEYS)})"
         aggregates = [(p.pair, identifier(p.coordinate)) for p in self.parts if p.pair]
         if self._limited:
-            return kept_pairs(source, self.keys, self.query.groups, self.salt, self.values, aggregates)
+            return kept_pairs("input", self.keys, self.query.groups, self.salt, self.values, aggregates, only)
         computed = [f"{expression} AS {name}" for name, expression in self.values.items()]
         sums = [f"{expression} AS {name}" for expression, name in aggregates]
         return {
-            "near": f"SELECT {', '.join(['u', *self.keys, *computed])} FROM {source}",
+            "near": f"SELECT {', '.join(['u', *self.keys, *computed])} FROM input{only}",
             "pairs": f"SELECT {', '.join([self._pair_keys, 'count(*) AS n', *sums])} FROM near "
             f"GROUP BY {self._pair_keys}",
         }
@@ -298,7 +294,7 @@ class ExactSql:
 def written(ctes: Mapping[str, str]) -> str:
     """Write common table expressions in their order."""
     # A CTE that is read twice is kept in memory by itself; rows are cheaper to read twice.
-    once = {"input": "NOT MATERIALIZED", "eligible": "NOT MATERIALIZED"}
+    once = {"input": "NOT MATERIALIZED"}
     return ",\n".join(f"{name} AS {once.get(name, '')} (\n{body}\n)" for name, body in ctes.items())
 
 

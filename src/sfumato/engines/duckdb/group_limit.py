@@ -38,6 +38,7 @@ def kept_pairs(
     salt: int,
     values: Mapping[str, str],
     aggregates: Sequence[tuple[str, str]],
+    only: str = "",
 ) -> dict[str, str]:
     """Return common table expressions, in order; the last, `kept`, has u, the keys, n and the aggregates.
 
@@ -48,16 +49,17 @@ def kept_pairs(
         salt: 64 random bits, fresh in each release.
         values: name and expression over a row; computed once for rows that are near, with u and the keys.
         aggregates: (expression over values of one unit and group, its quoted name).
+        only: a SEMI JOIN with the groups that count; rows of others take nothing of a unit's limit.
     """
     named, order = ", ".join(keys), _order(keys, salt)
     computed = "".join(f", {expression} AS {name}" for name, expression in values.items())
     sums = "".join(f", {expression} AS {name}" for expression, name in aggregates)
     names = "".join(f", {name}" for _, name in aggregates)
     return {
-        "cut": _cut(f"SELECT u, {order} AS h FROM {source}", limit),
+        "cut": _cut(f"SELECT u, {order} AS h FROM {source}{only}", limit),
         "near": (
             f"SELECT u, {named}, cut.below IS NOT NULL AS many{computed} "
-            f"FROM {source} LEFT JOIN cut USING (u) WHERE cut.below IS NULL OR {order} <= cut.below"
+            f"FROM {source} LEFT JOIN cut USING (u){only} WHERE cut.below IS NULL OR {order} <= cut.below"
         ),
         "pairs": f"SELECT u, {named}, many, count(*) AS n{sums} FROM near GROUP BY u, {named}, many",
         "over": f"SELECT u FROM pairs WHERE many GROUP BY u HAVING count(*) > {limit}",
