@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import duckdb
+
 # 10 rows a unit on average, of a heavy tail; 1,000 groups.
 _GENERATE = """
 import sys
@@ -72,4 +74,17 @@ def generate(rows: int, folder: Path) -> Path:
     path = folder / f"rows_{rows}.parquet"
     if not path.exists():
         subprocess.run([sys.executable, "-c", _GENERATE, str(rows), str(path)], check=True)
+    return path
+
+
+def laid_out(layout: str, rows: int, folder: Path) -> Path:
+    """Return that file with its rows "scattered" at random, as they are made, or a unit's rows "together"."""
+    scattered = generate(rows, folder)
+    if layout == "scattered":
+        return scattered
+    path = folder / f"rows_{rows}_{layout}.parquet"
+    if not path.exists():
+        # Units in an order of their own, as rows would arrive by visit or by household.
+        query = f"FROM '{scattered}' ORDER BY hash(unit), unit"
+        duckdb.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE 245_760)")
     return path

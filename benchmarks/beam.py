@@ -1,11 +1,12 @@
 """A release in a Beam pipeline, beside PipelineDP on the same runner.
 
-    python benchmarks/beam.py [--rows 1000000 10000000 30000000] [--pipelinedp PYTHON] [--peer-rows 1000000]
+    python benchmarks/beam.py [--rows 1000000 10000000 30000000] [--layouts scattered together]
+        [--pipelinedp PYTHON] [--peer-rows 1000000]
 
 The file and the job are those of benchmarks/query.py: count, sum and mean by group, at most 4 groups per
 unit. Both pipelines read the same Parquet row groups on Beam's FnApiRunner, in one process; ours as Arrow
 batches, as dictionaries, and through MakePrivate (each row an object, one aggregation), the peer as tuples. Each
-run is a process of its own; imports are not timed. The last lines release a hot file: one unit with a
+run is a process of its own; imports are not timed. Rows of a unit are scattered at random, or together. The last lines release a hot file: one unit with a
 million rows, and one group with ten million.
 """
 
@@ -18,7 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from _runs import generate, run
+from _runs import generate, laid_out, run
 
 RUN = """
 import json, logging, resource, sys, time
@@ -82,7 +83,7 @@ def report(name: str, rows: int, found: dict[str, float], peer: float | None) ->
     rate = rows / found["seconds"]
     ratio = f"{rate / peer:8.1f} x" if peer else ""
     print(
-        f"{name:22} {rows:>12,} {found['seconds']:9.2f} s {rate:12,.0f} rows/s {found['cpu']:8.1f} s CPU "
+        f"{name:33} {rows:>12,} {found['seconds']:9.2f} s {rate:12,.0f} rows/s {found['cpu']:8.1f} s CPU "
         f"{found['mb']:7.0f} MB  load {os.getloadavg()[0]:4.1f} {ratio}",
         flush=True,
     )
@@ -92,6 +93,7 @@ def report(name: str, rows: int, found: dict[str, float], peer: float | None) ->
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000, 30_000_000])
+    parser.add_argument("--layouts", nargs="+", default=["scattered", "together"])
     parser.add_argument("--shapes", nargs="+", default=["batches", "dictionaries", "private"])
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--pipelinedp", metavar="PYTHON")
@@ -102,9 +104,10 @@ def main() -> None:
         path = generate(options.peer_rows, options.folder)
         peer = report("PipelineDP", options.peer_rows, run(options.pipelinedp, RUN, path, "pipelinedp"), None)
     for rows in options.rows:
-        path = generate(rows, options.folder)
-        for shape in options.shapes:
-            report(f"sfumato, {shape}", rows, run(sys.executable, RUN, path, shape), peer)
+        for layout in options.layouts:
+            path = laid_out(layout, rows, options.folder)
+            for shape in options.shapes:
+                report(f"sfumato, {shape}, {layout}", rows, run(sys.executable, RUN, path, shape), peer)
     hot = options.folder / "rows_hot.parquet"
     if not hot.exists():
         subprocess.run([sys.executable, "-c", HOT, str(hot)], check=True)

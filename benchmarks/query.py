@@ -1,13 +1,16 @@
-"""A release of a large Parquet file, as ratios to the plain DuckDB query that only groups.
+"""Releases of a large Parquet file, of every shape, as ratios to the plain DuckDB query that only groups.
 
-    python benchmarks/query.py [--rows 10000000] [--repeats 5] [--pipelinedp PYTHON] [--opendp PYTHON]
+    python benchmarks/query.py [--shapes groups=4 quantile] [--rows 10000000] [--repeats 5]
+        [--memory-limit 1GB] [--pipelinedp PYTHON] [--opendp PYTHON]
 
 The file: 10 million rows, 1 million units with a heavy tail (some with 10,000 rows), 1,000 groups. The
-job: count, sum and mean by group, at most 4 groups per unit. The floor groups by (unit, group), clamps,
-and adds up; it bounds nothing and adds no noise. Every run is a process of its own, floor and release in
-turn; the table gives medians, ratios pair by pair, and the largest resident memory of a run. Peers run
-in environments of their own (`--pipelinedp`, `--opendp`: a Python that has the library), PipelineDP on a
-tenth of the rows.
+job: count, sum and mean by group, at most 4 groups per unit; the other shapes are changes of it. The floor of
+each groups by (unit, group), clamps, and adds up what the shape asks of the same columns and keys: it bounds
+nothing and adds no noise. A quantile's floor is that of count and sum. Every run is a process of its own, floor
+and release in turn; the table gives medians, ratios pair by pair (also of CPU seconds, which other work on the
+machine changes less), and the largest resident memory of a run. `--memory-limit` is for both. Peers run in
+environments of their own (`--pipelinedp`, `--opendp`: a Python that has the library), on the first shape;
+PipelineDP on a tenth of the rows.
 """
 
 from __future__ import annotations
@@ -18,34 +21,83 @@ import sys
 import tempfile
 from pathlib import Path
 
+import duckdb
 from _runs import generate, run
+
+# Shape: how its file is made of the common one, if it is another.
+SHAPES = {
+    "groups=4": "",
+    "groups=1": "",
+    "groups=40": "",
+    "quantile": "",
+    "variance": "",
+    "public keys": "",
+    "one group": "",
+    "ten columns": "unit, grp, " + ", ".join(f"75 * random() - 10 AS x{i}" for i in range(10)),
+    "text": "'person ' || unit AS unit, 'group ' || grp AS grp, x",
+    "million groups": "unit, 1000 * grp + CAST(1000 * random() AS INTEGER) % 1000 AS grp, x",
+}
 
 RUN = """
 import json, resource, sys, time
-path, what = sys.argv[1], sys.argv[2]
-if what == "floor":
+path, what, shape, limit, folder = sys.argv[1:6]
+columns = [f"x{i}" for i in range(10)] if shape == "ten columns" else ["x"]
+of_shape = {"groups=1": 1, "groups=40": 40}
+
+def now():
+    return time.perf_counter(), time.process_time()
+
+def floor():
     import duckdb
-    con = duckdb.connect()
-    start = time.perf_counter()
-    con.execute(f'''
-        SELECT grp, count(*), sum(n), sum(s) FROM (
-            SELECT unit, grp, count(*) AS n, sum(least(greatest(x, 0), 50)) AS s FROM '{path}' GROUP BY unit, grp
-        ) GROUP BY grp''').fetchall()
-elif what == "release":
+    con = duckdb.connect(config={"temp_directory": folder} | ({"memory_limit": limit} if limit else {}))
+    con.execute("SET enable_progress_bar = false")
+    start = now()
+    bounded = [f"least(greatest({c}, 0), 50)" for c in columns]
+    sums = [f"sum({b})" for b in bounded]
+    if shape == "variance":
+        sums += [f"sum({b} * {b})" for b in bounded]
+    if shape == "ten columns":  # each of which has a mean
+        sums += [f"count({c})" for c in columns]
+    inner = ", ".join(["count(*) AS n", *(f"{s} AS s{i}" for i, s in enumerate(sums))])
+    outer = ", ".join(["count(*)", "sum(n)", *(f"sum(s{i})" for i in range(len(sums)))])
+    key, by = ("", "") if shape == "one group" else (", grp", " GROUP BY grp")
+    con.execute(f"SELECT {outer}{key} FROM (SELECT {inner}, unit{key} FROM '{path}' GROUP BY unit{key}){by}").fetchall()
+    return start
+
+def release():
     import sfumato as sf, sfumato.engines.duckdb.engine, sfumato.query.plan, sfumato.query.release
-    start = time.perf_counter()
-    ask(path).release(epsilon=1, delta=1e-6).to_arrow()
-elif what == "pipelinedp":
+    start = now()
+    table = sf.scan(path, privacy_unit="unit", **({"memory_limit": limit} if limit else {}))
+    bounds = {"lower": 0, "upper": 50}
+    if shape == "public keys":
+        table = table.group_by("grp", keys=range(1000))
+    elif shape != "one group":
+        table = table.group_by("grp")
+    table = table.bound(rows=1, **({} if shape == "one group" else {"groups": of_shape.get(shape, 4)}))
+    if shape == "quantile":
+        asked = {"median": sf.quantiles("x", [0.5], **bounds)}
+    elif shape == "variance":
+        asked = {"variance": sf.variance("x", **bounds)}
+    elif shape == "ten columns":
+        asked = {c: sf.mean(c, **bounds) for c in columns}
+    else:
+        asked = {"n": sf.count(), "total": sf.sum("x", **bounds), "mean": sf.mean("x", **bounds)}
+    table.agg(**asked).release(epsilon=1, delta=1e-6).to_arrow()
+    return start
+
+def peer_pipelinedp():
     import pandas, pipeline_dp
     from pipeline_dp import pipeline_backend
     frame = pandas.read_parquet(path).dropna()
     rows = list(frame.itertuples(index=False, name=None))
-    start = time.perf_counter()
+    start = now()
     list(pipelinedp(pipeline_backend.LocalBackend(), rows))
-elif what == "opendp":
+    return start
+
+def peer_opendp():
     import opendp.prelude as dp, polars as pl
     dp.enable_features("contrib", "floating-point", "honest-but-curious")
-    start = time.perf_counter()
+    start = now()
     context = dp.Context.compositor(
         data=pl.scan_parquet(path),
         privacy_unit=dp.unit_of(contributions=[dp.polars.Bound(per_group=1), dp.polars.Bound(by=["grp"], num_groups=4)], identifier=pl.col("unit")),
@@ -56,44 +108,77 @@ elif what == "opendp":
     query = (context.query().truncate_per_group(1).truncate_num_groups(4, by=["grp"], keep="first").group_by("grp").agg(
         dp.len(), pl.col("x").fill_null(0.0).fill_nan(0.0).dp.sum((0.0, 50.0))))
     query.release().collect()
-seconds = time.perf_counter() - start
-print(json.dumps({"seconds": seconds, "mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+    return start
+
+start = {"floor": floor, "release": release, "pipelinedp": peer_pipelinedp, "opendp": peer_opendp}[what]()
+seconds = time.perf_counter() - start[0]
+cpu = time.process_time() - start[1]
+mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps({"seconds": seconds, "cpu": cpu, "mb": mb}))
 """
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--shapes", nargs="+", default=[*SHAPES], choices=[*SHAPES], metavar="SHAPE")
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--memory-limit", default="")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--pipelinedp", metavar="PYTHON")
     parser.add_argument("--opendp", metavar="PYTHON")
     options = parser.parse_args()
-    path = generate(options.rows, options.folder)
-    floors, releases = [], []
-    for _ in range(options.repeats):
-        floors.append(run(sys.executable, RUN, path, "floor"))
-        releases.append(run(sys.executable, RUN, path, "release"))
-    ratios = sorted(r["seconds"] / f["seconds"] for r, f in zip(releases, floors, strict=True))
-    report("floor (group only)", floors, options.rows)
-    report("sfumato release", releases, options.rows)
-    print(f"release / floor: {ratios[0]:.2f} .. {statistics.median(ratios):.2f} .. {ratios[-1]:.2f}")
+
+    def runs(python: str, what: str, shape: str, rows: int) -> dict[str, float]:
+        path = made(shape, rows, options.folder)
+        found: dict[str, float] = run(
+            python, RUN, path, what, shape, options.memory_limit, options.folder / "floor_spills"
+        )
+        return found
+
+    print(
+        f"{'':16}{'floor s':>9}{'release s':>11}{'ratio':>7}  {'(range)':15}{'of CPU':>6}{'floor MB':>10}{'release MB':>12}"
+    )
+    for shape in options.shapes:
+        floors, releases = [], []
+        for _ in range(options.repeats):
+            floors.append(runs(sys.executable, "floor", shape, options.rows))
+            releases.append(runs(sys.executable, "release", shape, options.rows))
+        report(shape, floors, releases)
+    first = options.shapes[0]
     if options.pipelinedp:
-        tenth = generate(options.rows // 10, options.folder)
-        report(
-            "PipelineDP local, 1/10 rows",
-            [run(options.pipelinedp, RUN, tenth, "pipelinedp")],
-            options.rows // 10,
+        report_peer(
+            "PipelineDP local, 1/10 rows", runs(options.pipelinedp, "pipelinedp", first, options.rows // 10)
         )
     if options.opendp:
-        report("OpenDP Polars", [run(options.opendp, RUN, path, "opendp")], options.rows)
+        report_peer("OpenDP Polars", runs(options.opendp, "opendp", first, options.rows))
 
 
-def report(name: str, runs: list[dict[str, float]], rows: int) -> None:
-    seconds = statistics.median(r["seconds"] for r in runs)
+def made(shape: str, rows: int, folder: Path) -> Path:
+    """Return the file of a shape; it is written where it is not there yet."""
+    common = generate(rows, folder)
+    if not SHAPES[shape]:
+        return common
+    path = folder / f"rows_{rows}_{shape.replace(' ', '_')}.parquet"
+    if not path.exists():
+        duckdb.execute(f"COPY (SELECT {SHAPES[shape]} FROM '{common}') TO '{path}' (FORMAT parquet)")
+    return path
+
+
+def report(shape: str, floors: list[dict[str, float]], releases: list[dict[str, float]]) -> None:
+    pairs = [*zip(releases, floors, strict=True)]
+    ratios, cpu = ([r[of] / f[of] for r, f in pairs] for of in ("seconds", "cpu"))
+    floor, release = (statistics.median(r["seconds"] for r in runs) for runs in (floors, releases))
+    largest = [max(r["mb"] for r in runs) for runs in (floors, releases)]
     print(
-        f"{name:28} {seconds:8.2f} s {rows / seconds / 1e6:8.3f} million rows/s {max(r['mb'] for r in runs):7.0f} MB"
+        f"{shape:16}{floor:9.2f}{release:11.2f}{statistics.median(ratios):7.2f}  "
+        f"({min(ratios):4.2f} to {max(ratios):4.2f}){statistics.median(cpu):7.2f}{largest[0]:10.0f}{largest[1]:12.0f}",
+        flush=True,
     )
+
+
+def report_peer(name: str, found: dict[str, float]) -> None:
+    print(f"{name}: {found['seconds']:.2f} s, {found['mb']:.0f} MB")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """A release on Spark's local[2], beside the same bounded query in plain Spark SQL and PipelineDP on Spark.
 
-    python benchmarks/spark.py [--rows 1000000 10000000] [--repeats 3] [--pipelinedp PYTHON] [--growth]
+    python benchmarks/spark.py [--rows 1000000 10000000] [--layouts scattered together] [--repeats 3]
+        [--pipelinedp PYTHON] [--growth]
 
 The file and the question are those of benchmarks/query.py: count, sum and mean by 1,000 groups, at most 4
-groups per unit, of units with a heavy tail. Plain Spark SQL keeps 4 groups of each unit by row_number over
+groups per unit, of units with a heavy tail, whose rows are scattered at random or stand together. Plain Spark SQL keeps 4 groups of each unit by row_number over
 xxhash64 and adds up, without noise. Every run is a process of its own, with a session that has already run the
 query on a small file; seconds are of the query alone, to a result on the driver. PipelineDP (`--pipelinedp`: a
 Python that has pipeline-dp and pyspark) runs on a tenth of the rows and is compared row by row. `--growth` adds
@@ -19,7 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from _runs import generate, run
+from _runs import generate, laid_out, run
 
 RUN = """
 import glob, json, os, sys, threading, time, warnings
@@ -100,6 +101,7 @@ def report(name: str, runs: list[dict[str, float]], rows: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="*", default=[1_000_000, 10_000_000])
+    parser.add_argument("--layouts", nargs="+", default=["scattered", "together"])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--pipelinedp", metavar="PYTHON")
@@ -109,15 +111,19 @@ def main() -> None:
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
     small = generate(10_000, options.folder)
     for rows in options.rows:
-        path = generate(rows, options.folder)
-        plains, releases = [], []
-        for _ in range(options.repeats):
-            plains.append(timed(sys.executable, path, small, "plain"))
-            releases.append(timed(sys.executable, path, small, "ours"))
-        ratios = sorted(r["seconds"] / p["seconds"] for r, p in zip(releases, plains, strict=True))
-        report("plain Spark SQL, no noise", plains, rows)
-        ours = report("sfumato release", releases, rows)
-        print(f"release / plain: {ratios[0]:.2f} .. {statistics.median(ratios):.2f} .. {ratios[-1]:.2f}")
+        ours = 0.0
+        for layout in options.layouts:
+            path = laid_out(layout, rows, options.folder)
+            plains, releases = [], []
+            for _ in range(options.repeats):
+                plains.append(timed(sys.executable, path, small, "plain"))
+                releases.append(timed(sys.executable, path, small, "ours"))
+            ratios = sorted(r["seconds"] / p["seconds"] for r, p in zip(releases, plains, strict=True))
+            print(f"rows of a unit {layout}")
+            report("plain Spark SQL, no noise", plains, rows)
+            seconds = report("sfumato release", releases, rows)
+            ours = ours or seconds  # of the first layout, which the peer has too
+            print(f"release / plain: {ratios[0]:.2f} .. {statistics.median(ratios):.2f} .. {ratios[-1]:.2f}")
         if options.pipelinedp:
             tenth = generate(rows // 10, options.folder)
             peer = report(

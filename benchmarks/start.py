@@ -1,8 +1,9 @@
-"""What a user waits for: imports, `--help`, and one release of `rwm5yr` after imports.
+"""What a user waits for: imports, `--help`, one release of `rwm5yr` after imports, and small ones after the first.
 
     python benchmarks/start.py
 
-Each line is the median of 7 runs in processes of their own, after one that warms the file cache.
+Each line is the median of 7 runs in processes of their own, after one that warms the file cache. The small
+release, 1,000 rows in memory from question to numbers, is the median of 50 in one process, after its first.
 """
 
 from __future__ import annotations
@@ -25,6 +26,22 @@ question = sf.scan(sys.argv[1], privacy_unit="id").group_by("year").bound(groups
     variance=sf.variance("docvis", **bounds), income=income)
 question.release(epsilon=1, delta=1e-6).to_arrow()
 print(time.perf_counter() - start)
+"""
+
+SMALL = """
+import statistics, sys, time
+import numpy as np, pyarrow as pa
+import sfumato as sf
+rng = np.random.default_rng(1)
+rows = pa.table({"unit": rng.integers(0, 300, 1000), "grp": rng.integers(0, 5, 1000), "x": rng.normal(25, 15, 1000)})
+bounds = {"lower": 0, "upper": 50}
+taken = []
+for _ in range(51):
+    start = time.perf_counter(), time.process_time()
+    sf.scan(rows, privacy_unit="unit").group_by("grp").bound(groups=4, rows=1).agg(
+        n=sf.count(), total=sf.sum("x", **bounds), mean=sf.mean("x", **bounds)).release(epsilon=1, delta=1e-6).to_arrow()
+    taken.append((time.perf_counter() - start[0], time.process_time() - start[1]))
+print(*map(statistics.median, zip(*taken[1:])))
 """
 
 
@@ -55,6 +72,9 @@ def main() -> None:
         for name, measure in measures.items():
             measure()
             print(f"{name:34} {statistics.median(measure() for _ in range(7)):6.3f} s", flush=True)
+    command = [sys.executable, "-c", SMALL]
+    wall, cpu = map(float, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
+    print(f"{'release of 1,000 rows, after others':34} {wall:6.3f} s, of CPU {cpu:.3f} s")
 
 
 if __name__ == "__main__":

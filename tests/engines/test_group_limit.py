@@ -47,7 +47,7 @@ def answers(kind: str, limit: int) -> tuple[list[tuple], list[tuple]]:
     """What is kept, and what ranking all pairs keeps: (unit, keys, rows)."""
     connection = duckdb.connect()
     connection.register("source", rows())
-    steps = kept_pairs("source", ["k0", "k1"], limit, SALT, [("sum(u)", '"s"')])
+    steps = kept_pairs("source", ["k0", "k1"], limit, SALT, {"y": "u"}, [("sum(y)", '"s"')])
     written = ", ".join(f"{name} AS ({body.replace(HASH, HASHES[kind])})" for name, body in steps.items())
     assert HASHES[kind] in written
     kept = connection.execute(f"WITH {written} SELECT u, k0, k1, n FROM kept ORDER BY ALL").fetchall()

@@ -48,7 +48,7 @@ def stepped(relation: str, steps: Sequence[Step], columns: Sequence[str]) -> str
 
 @dataclass(frozen=True)
 class _Part:
-    """One coordinate: what is aggregated for each unit and group, and what the unit then adds."""
+    """One coordinate: what is aggregated of values for each unit and group, and what the unit then adds."""
 
     coordinate: str
     pair: str
@@ -77,24 +77,30 @@ class ExactSql:
         self.query, self.schema, self.salt = query, schema, salt
         self.rows = stepped(relation, query.steps, columns)
         self.keys = [f"k{i}" for i in range(len(query.keys))]
+        self._named: dict[str, str] = {}
         self.parts = [part for s in query.statistics for part in self._parts(s)]
         self.trees = [s for s in query.statistics if isinstance(s, QuantileTree)]
+        self.leaves = [self._value(self._leaf(tree)) for tree in self.trees]
 
     def text(self) -> str:
         """Return the whole statement."""
-        ctes, source, pairs = self._bounded()
+        ctes, pairs = self._bounded()
         ctes["sums"] = self._sums(pairs)
         for index, tree in enumerate(self.trees):
-            ctes |= self._leaves(f"leaves{index}", tree, self._leaves_of_rows(tree, source), pairs)
+            ctes |= self._leaves(f"leaves{index}", tree, self._leaves_of_rows(index), pairs)
         return f"WITH {written(ctes)}\n{self._output()}"
 
-    def _bounded(self) -> tuple[dict[str, str], str, str]:
-        """Return the first expressions, and which of them are the rows that count and the pairs kept."""
-        ctes = {"input": self._input()}
-        if self.query.public_keys is not None:
-            ctes["eligible"] = self._eligible()
-        source, pairs = list(ctes)[-1], "kept" if self._limited else "pairs"
-        return ctes | self._pairs(source), source, pairs
+    def _bounded(self) -> tuple[dict[str, str], str]:
+        """Return the first expressions, with the rows that may count in `near`, and the name of the pairs."""
+        return {"input": self._input()} | self._pairs(), "kept" if self._limited else "pairs"
+
+    @property
+    def values(self) -> dict[str, str]:
+        """Name and expression of each value of a row that is aggregated: computed once, where it is near."""
+        return {name: expression for expression, name in self._named.items()}
+
+    def _value(self, expression: str) -> str:
+        return self._named.setdefault(expression, f"y{len(self._named)}")
 
     @property
     def _pair_keys(self) -> str:
@@ -122,28 +128,31 @@ class ExactSql:
             for k, alias in zip(self.query.keys, self.keys, strict=True)
         ]
         used = sorted({c for s in self.query.statistics if (c := getattr(s, "column", None)) is not None})
-        values = [f"{identifier(c)} AS {self._value(c)}" for c in used]
+        values = [f"{identifier(c)} AS {self._column(c)}" for c in used]
         return (
             f"SELECT {', '.join([f'{unit} AS u', *keys, *values])} FROM ({self.rows}) "
             f"WHERE {identifier(self.query.unit)} IS NOT NULL"
         )
 
-    def _value(self, column: str) -> str:
+    def _column(self, column: str) -> str:
         return identifier("v:" + column)
 
-    def _eligible(self) -> str:
-        """Rows of public groups only: rows of other groups take nothing of a unit's limit."""
-        match = " AND ".join(f"input.{k} IS NOT DISTINCT FROM {PUBLIC_KEYS}.{k}" for k in self.keys)
-        return f"SELECT input.* FROM input SEMI JOIN {PUBLIC_KEYS} ON ({match})"
-
-    def _pairs(self, source: str) -> dict[str, str]:
+    def _pairs(self) -> dict[str, str]:
         """What each unit has in each group that it is kept in."""
+        # Rows of public groups only. Not a table expression: DuckDB would keep all that is in it in memory.
+        only = ""
+        if self.query.public_keys is not None:
+            only = f" SEMI JOIN {PUBLIC_KEYS} ON ({self._match('input', PUBLIC_KEYS)})"
         aggregates = [(p.pair, identifier(p.coordinate)) for p in self.parts if p.pair]
         if self._limited:
-            return kept_pairs(source, self.keys, self.query.groups, self.salt, aggregates)
+            return kept_pairs("input", self.keys, self.query.groups, self.salt, self.values, aggregates, only)
+        computed = [f"{expression} AS {name}" for name, expression in self.values.items()]
         sums = [f"{expression} AS {name}" for expression, name in aggregates]
-        columns = ", ".join(["u", *self.keys, "count(*) AS n", *sums])
-        return {"pairs": f"SELECT {columns} FROM {source} GROUP BY {', '.join(['u', *self.keys])}"}
+        return {
+            "near": f"SELECT {', '.join(['u', *self.keys, *computed])} FROM input{only}",
+            "pairs": f"SELECT {', '.join([self._pair_keys, 'count(*) AS n', *sums])} FROM near "
+            f"GROUP BY {self._pair_keys}",
+        }
 
     def _sums(self, source: str) -> str:
         added = [f"{p.added} AS {identifier(p.coordinate)}" for p in self.parts]
@@ -151,14 +160,20 @@ class ExactSql:
         grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
         return f"SELECT {columns} FROM {source}{grouping}"
 
-    def _leaves_of_rows(self, tree: QuantileTree, source: str) -> str:
-        """Count each unit's rows in each leaf of a group."""
+    def _leaf(self, tree: QuantileTree) -> str:
+        """Return the leaf of a row's value; NULL where it has none."""
         value = self._number(tree.column)
         lower, upper = double(tree.lower), double(tree.upper)
         place = f"floor((least(greatest({value}, {lower}), {upper}) - {lower}) * {double(tree.factor)})"
+        leaf = f"least(CAST({place} AS BIGINT), {LEAVES - 1})"
+        return f"CASE WHEN {self._valued(tree.column)} THEN {leaf} END"
+
+    def _leaves_of_rows(self, index: int) -> str:
+        """Count each unit's rows in each leaf of a group."""
+        leaf = self.leaves[index]
         return (
-            f"SELECT {self._pair_keys}, least(CAST({place} AS BIGINT), {LEAVES - 1}) AS leaf, count(*) AS m "
-            f"FROM {source} WHERE {self._valued(tree.column)} GROUP BY ALL"
+            f"SELECT {self._pair_keys}, {leaf} AS leaf, count(*) AS m FROM near WHERE {leaf} IS NOT NULL "
+            f"GROUP BY {self._pair_keys}, {leaf}"
         )
 
     def _leaves(self, name: str, tree: QuantileTree, of_units: str, pairs: str) -> dict[str, str]:
@@ -204,13 +219,13 @@ class ExactSql:
 
     def _number(self, column: str) -> str:
         """Return a column as DOUBLE."""
-        return f"CAST({self._value(column)} AS DOUBLE)"
+        return f"CAST({self._column(column)} AS DOUBLE)"
 
     def _valued(self, column: str) -> str:
         """Return the condition that a row has a value, which NULL and NaN are not."""
         if self.schema[column].kind is Kind.REAL:
             return f"NOT isnan({self._number(column)})"
-        return f"{self._value(column)} IS NOT NULL"
+        return f"{self._column(column)} IS NOT NULL"
 
     def _parts(self, s: Statistic) -> list[_Part]:
         match s:
@@ -219,7 +234,8 @@ class ExactSql:
             case Count(column=None):
                 return [_Part("rows", "", f"sum(least(n, {s.rows}))")]
             case Count():
-                name, present = s.names[0], f"count(*) FILTER ({self._valued(str(s.column))})"
+                name, valued = s.names[0], self._value(self._valued(str(s.column)))
+                present = f"count(*) FILTER ({valued})"
                 shifted = f"({identifier(name)}::HUGEINT * {1 << -s.exponent})"
                 return [_Part(name, present, f"sum({_scaled(shifted, s.rows)})")]
             case UnitSum():
@@ -233,7 +249,7 @@ class ExactSql:
     def _unit_sum(self, s: UnitSum) -> _Part:
         name = s.names[0]
         if s.integer:
-            value = self._value(s.column)
+            value = self._column(s.column)
             if self.schema[s.column].type_name == "UHUGEINT":
                 value = f"least({value}, {HUGE_STEPS}::UHUGEINT)"
             value = f"CAST({value} AS HUGEINT)"
@@ -242,26 +258,27 @@ class ExactSql:
         else:
             row = self._steps(s.column, -HUGE_STEPS, HUGE_STEPS, s.exponent)
         total = f"least(greatest(coalesce({identifier(name)}, 0), {s.lower}), {s.upper})"
-        return _Part(name, f"sum(CAST({row} AS BIGINT))", f"sum(({total} - {s.centre})::HUGEINT)")
+        value = self._value(f"CAST({row} AS BIGINT)")
+        return _Part(name, f"sum({value})", f"sum(({total} - {s.centre})::HUGEINT)")
 
     def _moments(self, s: Moments) -> list[_Part]:
         grid = s.grid
         offset = grid.centre if s.centred else 0
-        plain = self._steps(s.column, grid.lower, grid.upper, grid.exponent)
+        # NULL where the row has no value.
+        x = self._value(f"{self._steps(s.column, grid.lower, grid.upper, grid.exponent)} - {offset}")
         parts = []
         for coordinate in s.coordinates:
             name, quoted = coordinate.name, identifier(coordinate.name)
             total = f"coalesce({quoted}, 0)::HUGEINT"
             if coordinate.role is Role.ABSENT:
-                pair = f"count(*) - count(*) FILTER ({self._valued(s.column)})"
+                pair = f"count(*) - count({x})"
                 total = f"({quoted}::HUGEINT * {1 << -(s.absent_exponent or 0)})"
-            elif coordinate.role is Role.SQUARES:
+            elif coordinate.role is Role.SQUARES:  # of values from the centre
                 bits = s.square_bits or 0
-                x = f"({plain} - {grid.centre})"
                 half = (1 << bits) >> 1
                 pair = f"sum(((({x} * {x}) + {half}) >> {bits}) - {s.square_centre})"
             else:
-                pair = f"sum({plain} - {offset})"
+                pair = f"sum({x})"
             parts.append(_Part(name, pair, f"sum({_scaled(total, s.rows)})"))
         return parts
 
@@ -277,7 +294,7 @@ class ExactSql:
 def written(ctes: Mapping[str, str]) -> str:
     """Write common table expressions in their order."""
     # A CTE that is read twice is kept in memory by itself; rows are cheaper to read twice.
-    once = {"input": "NOT MATERIALIZED", "eligible": "NOT MATERIALIZED"}
+    once = {"input": "NOT MATERIALIZED"}
     return ",\n".join(f"{name} AS {once.get(name, '')} (\n{body}\n)" for name, body in ctes.items())
 
 

@@ -5,9 +5,9 @@ A unit keeps the first `limit` of its groups in the order of (hash(hash(salt, un
 of groups that cannot be among the first are dropped before pairs are built:
 
 1. `cut`: one pass by unit alone finds a hash below which a unit has at least `limit` groups. It keeps
-   no list of hashes, but bitmaps of their leading bits: bit b of a bitmap is set where some hash begins
-   with b, so `limit` bits that are set prove as many distinct hashes, hence groups, up to the end of the
-   last one's range. Bitmaps of finer ranges serve units with more groups.
+   no list of hashes, but a bitmap: hashes fall into buckets, the narrower the smaller they are, and bit b is
+   set where some hash falls into bucket b. `limit` bits that are set prove as many distinct hashes, hence
+   groups, up to the end of the last one's bucket.
 2. `near`: rows at or below their unit's cut. Units of at most `limit` rows have no cut and need none.
 3. `pairs`: what is left, by unit and group. `over`: the units that still have too many groups, because
    a cut is a little too high, there is none, or hashes tie.
@@ -19,7 +19,11 @@ the same ones. The tests compare with ranking all pairs, also under hashes that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from math import ceil
+
+from sfumato.engines.duckdb.text import double
 
 # Bitmaps are BIGINTs whose sign bit is not used.
 _BITS = 63
@@ -28,7 +32,13 @@ _NO_CUT = "18446744073709551615::UBIGINT"
 
 
 def kept_pairs(
-    source: str, keys: Sequence[str], limit: int, salt: int, aggregates: Sequence[tuple[str, str]]
+    source: str,
+    keys: Sequence[str],
+    limit: int,
+    salt: int,
+    values: Mapping[str, str],
+    aggregates: Sequence[tuple[str, str]],
+    only: str = "",
 ) -> dict[str, str]:
     """Return common table expressions, in order; the last, `kept`, has u, the keys, n and the aggregates.
 
@@ -37,16 +47,19 @@ def kept_pairs(
         keys: names of the key columns.
         limit: the most groups of a unit.
         salt: 64 random bits, fresh in each release.
-        aggregates: (expression over rows of one unit and group, its quoted name).
+        values: name and expression over a row; computed once for rows that are near, with u and the keys.
+        aggregates: (expression over values of one unit and group, its quoted name).
+        only: a SEMI JOIN with the groups that count; rows of others take nothing of a unit's limit.
     """
     named, order = ", ".join(keys), _order(keys, salt)
+    computed = "".join(f", {expression} AS {name}" for name, expression in values.items())
     sums = "".join(f", {expression} AS {name}" for expression, name in aggregates)
     names = "".join(f", {name}" for _, name in aggregates)
     return {
-        "cut": _cut(f"SELECT u, {order} AS h FROM {source}", limit),
+        "cut": _cut(f"SELECT u, {order} AS h FROM {source}{only}", limit),
         "near": (
-            f"SELECT {source}.*, cut.below IS NOT NULL AS many FROM {source} LEFT JOIN cut USING (u) "
-            f"WHERE cut.below IS NULL OR {order} <= cut.below"
+            f"SELECT u, {named}, cut.below IS NOT NULL AS many{computed} "
+            f"FROM {source} LEFT JOIN cut USING (u){only} WHERE cut.below IS NULL OR {order} <= cut.below"
         ),
         "pairs": f"SELECT u, {named}, many, count(*) AS n{sums} FROM near GROUP BY u, {named}, many",
         "over": f"SELECT u FROM pairs WHERE many GROUP BY u HAVING count(*) > {limit}",
@@ -80,42 +93,46 @@ def _order(keys: Sequence[str], salt: int) -> str:
 def _cut(hashes: str, limit: int) -> str:
     """Return (u, below): for units of more than `limit` rows, a hash up to which they have as many groups."""
     words = 1
-    while words < _MOST_WORDS and 10 * words < limit:
+    while words < _MOST_WORDS and 20 * words < limit:
         words *= 2
-    # Coarse to fine; the coarsest covers all hashes but for the last bucket.
-    coarsest = 59 - words.bit_length()
-    shifts = (coarsest, coarsest - 3, coarsest - 6) if words == 1 else (coarsest, coarsest - 4)
-    bitmaps = ", ".join(_bitmap(shift, word) for shift in shifts for word in range(words))
-    query = f"SELECT u, {bitmaps} FROM ({hashes}) GROUP BY u HAVING count(*) > {limit}"
-    # In the finest bitmap with enough bits: the word with the bit that completes the limit (m), which
-    # of its bits that is (r), the buckets before the word (p), and the bitmap's shift.
-    chosen: dict[str, list[str]] = {"m": [], "r": [], "p": [], "shift": []}
-    for shift in reversed(shifts):
-        before = "0"
-        for word in range(words):
-            name = f"b{shift}_{word}"
-            when = f"WHEN {before} + bit_count({name}) >= {limit} THEN "
-            chosen["m"].append(f"{when}{name}")
-            chosen["r"].append(f"{when}CAST({limit} - ({before}) AS INTEGER)")
-            chosen["p"].append(f"{when}{(_BITS + 1) * word}::UBIGINT")
-            chosen["shift"].append(f"{when}{shift}::UBIGINT")
-            before += f" + bit_count({name})"
+    # Bucket b ends where b + 1 = (buckets - 1/1024) * (h / 2^64)^(1/power), so the first ones are narrow,
+    # for units with many groups.
+    buckets, power = _BITS * words, 4 if words == 1 else 2
+    root = "sqrt(sqrt(h::DOUBLE))" if power == 4 else "sqrt(h::DOUBLE)"
+    factor = (buckets - 2.0**-10) / 2.0 ** (64 // power)
+    bucketed = f"SELECT u, CAST(floor({root} * {double(factor)}) AS BIGINT) AS b FROM ({hashes})"
+    bitmaps = ", ".join(f"{_bitmap(word, words)} AS b{word}" for word in range(words))
+    query = f"SELECT u, {bitmaps} FROM ({bucketed}) GROUP BY u HAVING count(*) > {limit}"
+    # The word with the bit that completes the limit (m), which of its bits it is (r), the buckets before (p).
+    chosen: dict[str, list[str]] = {"m": [], "r": [], "p": []}
+    before = "0"
+    for word in range(words):
+        when = f"WHEN {before} + bit_count(b{word}) >= {limit} THEN "
+        chosen["m"].append(f"{when}b{word}")
+        chosen["r"].append(f"{when}CAST({limit} - ({before}) AS INTEGER)")
+        chosen["p"].append(f"{when}{_BITS * word}")
+        before += f" + bit_count(b{word})"
     cases = ", ".join(f"CASE {' '.join(whens)} END AS {name}" for name, whens in chosen.items())
     query = f"SELECT u, {cases} FROM ({query})"
     for half in (32, 16, 8, 4, 2, 1):  # binary search for the r-th bit that is set in m
         low = f"bit_count(m & {(1 << half) - 1}::BIGINT)"
         query = (
-            f"SELECT u, shift, CASE WHEN {low} >= r THEN m ELSE m >> {half} END AS m, "
+            f"SELECT u, CASE WHEN {low} >= r THEN m ELSE m >> {half} END AS m, "
             f"CASE WHEN {low} >= r THEN r ELSE r - {low} END AS r, "
-            f"CASE WHEN {low} >= r THEN p ELSE p + {half}::UBIGINT END AS p FROM ({query})"
+            f"CASE WHEN {low} >= r THEN p ELSE p + {half} END AS p FROM ({query})"
         )
-    end = "((p + 1::UBIGINT) << shift) - 1::UBIGINT"
-    return f"SELECT u, coalesce({end}, {_NO_CUT}) AS below FROM ({query})"
+    # Nowhere before the bucket's true end, whatever the floats above were rounded to.
+    width = Fraction(2**64) * (1 + Fraction(1, 2**20)) / (buckets - Fraction(1, 1024)) ** power
+    end = f"{' * '.join(['(p + 1)::HUGEINT'] * power)} * {ceil(width)}"
+    return (
+        f"SELECT u, CASE WHEN p IS NULL THEN {_NO_CUT} ELSE CAST(least({end}, {2**64 - 1}) AS UBIGINT) END "
+        f"AS below FROM ({query})"
+    )
 
 
-def _bitmap(shift: int, word: int) -> str:
-    bucket = f"(h >> {shift})"
-    start = (_BITS + 1) * word
-    inside = f"{bucket} < {start + _BITS}" + (f" AND {bucket} >= {start}" if word else "")
-    bit = f"1::BIGINT << CAST({bucket} - {start} AS BIGINT)"
-    return f"bit_or(CASE WHEN {inside} THEN {bit} ELSE 0::BIGINT END) AS b{shift}_{word}"
+def _bitmap(word: int, words: int) -> str:
+    start = _BITS * word
+    bit = f"1::BIGINT << (b - {start})" if word else "1::BIGINT << b"
+    if words > 1:
+        bit = f"CASE WHEN b BETWEEN {start} AND {start + _BITS - 1} THEN {bit} ELSE 0::BIGINT END"
+    return f"bit_or({bit})"

@@ -23,9 +23,9 @@ class StagedSql(ExactSql):
 
     def partials(self, shards: int) -> str:
         """Return the first stage, from any part of the rows: shard of the unit, u, keys, n and sums."""
-        ctes, source, pairs = self._bounded()
+        ctes, pairs = self._bounded()
         for index, tree in enumerate(self.trees):
-            ctes[f"leaves{index}"] = self._listed_by_pair(tree, self._leaves_of_rows(tree, source))
+            ctes[f"leaves{index}"] = self._listed_by_pair(tree, self._leaves_of_rows(index))
         return self._gathered(ctes, _shard(["u"], shards), pairs, self._same_pair)
 
     def joined_partials(self) -> str:
