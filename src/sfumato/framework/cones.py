@@ -1,4 +1,4 @@
-"""Bodies with a count beside numbers that it limits, and the norm that they make of changes of many groups."""
+"""Bodies with a count beside numbers that it limits, and the norm that they make of changes of groups."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sfumato.framework.metrics import Distance, Metric
 
 @dataclass(frozen=True)
 class ConeBody(Body):
-    """A count, and signed numbers that it limits: n from 0 to its bound, and |s| <= n (bound of s / bound of n).
+    """A count n from 0 to its bound, and signed numbers that it limits: |s| <= n (bound of s / bound of n).
 
     So it is for sums of values of at most a bound, over n rows or units. With units, their number u from 0 to
     its bound comes first, and limits n in the same way: n <= u (bound of n / bound of u).
@@ -97,16 +97,17 @@ class KNormDistance(Metric):
         body: what one unit may add to a group.
         groups: the most groups that a unit is in; None for all.
         apart: whether each group is measured by itself, and the sum over groups taken, over `groups`: never
-            less, and equal for one group. This is the norm of noise that is independent between groups.
+            more, and equal for one group. This is the norm of noise that is independent between groups.
 
     >>> body = ConeBody(("rows",), (Fraction(1),))
     >>> change = {"a": {"rows": 1}, "b": {"rows": -1}}, {}
-    >>> [KNormDistance(body, k, apart).distance(*change) for k, apart in ((None, False), (1, False), (2,
-    True))] [Fraction(2, 1), Fraction(2, 1), Fraction(1, 1)]
+    >>> metrics = KNormDistance(body), KNormDistance(body, 1), KNormDistance(body, 2, apart=True)
+    >>> [metric.distance(*change) for metric in metrics]
+    [Fraction(2, 1), Fraction(2, 1), Fraction(1, 1)]
 
     Source:
-        Hardt and Talwar 2010, "On the geometry of differential privacy"; Awan and Slavković 2021, "Structure and
-        sensitivity in differential privacy". Proof of the formula: docs/proofs/k_norm.md.
+        Hardt and Talwar 2010, "On the geometry of differential privacy"; Awan and Slavković 2021, "Structure
+        and sensitivity in differential privacy". Proof of the formula: docs/proofs/k_norm.md.
     """
 
     body: ConeBody
