@@ -151,7 +151,7 @@ def _of(number: Fraction | int, bits: int) -> Enclosure:
 
 # A number that can be enclosed with about as many significant bits as one asks for.
 LazyReal = Callable[[int], Enclosure]
-first_bits = 128
+first_bits = 64
 
 
 def is_less(one: LazyReal, other: LazyReal) -> bool:

@@ -26,7 +26,7 @@ def name(cone):
 def draw(kind, cone, scales, groups, words):
     given = scales[: cone.dimensions]
     if kind == "joint":
-        return JointNoise(cone, given, groups).draw(words)
+        return JointNoise(cone, given, groups).rounded(words)
     return SeparateNoise(cone, given).rounded(groups, words)
 
 

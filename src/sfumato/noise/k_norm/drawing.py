@@ -1,5 +1,4 @@
 """Vectors of many groups, exactly rounded: most in floats with a proven error, the others in enclosures.
-enclosures.
 
 A group's vector is a function of a few uniform numbers of its own, and of what all groups share. In floats it
 comes with a bound of its error. Where that leaves open how a number is rounded, or whether the vector is
@@ -17,6 +16,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.errors import ParameterError
 from sfumato.exact import round_down
 from sfumato.exact.enclosures import Enclosure
 from sfumato.noise.k_norm.streams import Stream, Streams
@@ -170,3 +170,15 @@ class Vectors(ABC):
 def as_uniform(words: Integers) -> list[Floats]:
     """Return numbers in [-1, 1): the middles of words are within 2^-53 of theirs and 2^-63 of the truth."""
     return [row * 2.0**-63 for row in words]
+
+
+def check_scales(scales: Sequence[Fraction], dimensions: int, shape: int) -> None:
+    """Refuse scales of which a draw could be beyond 64-bit integers.
+
+    No number is larger than a scale times a Gamma number of this shape, which is above 2 shape + 128 with
+    probability below e^-64.
+    """
+    if len(scales) != dimensions or min(scales) <= 0:
+        raise ParameterError("scales", scales, f"{dimensions} numbers greater than 0")
+    if max(scales) * (2 * shape + 128) > 2**62:
+        raise ParameterError("scales", max(scales), f"at most {2**62 // (2 * shape + 128)} grid steps")

@@ -8,10 +8,10 @@ from fractions import Fraction
 
 from sfumato.exact.enclosures import Enclosure
 from sfumato.noise.k_norm.cone import Cone
-from sfumato.noise.k_norm.drawing import Approximation, Enclosed, Integers, Vectors, as_uniform
+from sfumato.noise.k_norm.drawing import Approximation, Enclosed, Integers, Vectors, as_uniform, check_scales
 from sfumato.noise.k_norm.radii import Radii, radii
 from sfumato.noise.k_norm.streams import Streams
-from sfumato.noise.words import Words
+from sfumato.noise.words import Words, source_of
 
 
 @dataclass(frozen=True)
@@ -51,20 +51,42 @@ class JointVectors(Vectors):
 
 @dataclass(frozen=True)
 class JointNoise:
-    """K-norm noise on groups of which one unit may be in any number.
+    """K-norm noise on public groups, of which one unit may be in all: one draw for all groups together.
+
+    Its density is proportional to exp(-(max over groups of a + max over groups of b)), with the a and
+    b = a - n of `cone`, each coordinate divided by its scale.
 
     Args:
         cone: what one unit may add to one group, at scale 1.
         scales: for each coordinate, what 1 is worth in grid steps, over epsilon.
-        groups: how many; they are public.
+        groups: how many.
+
+    >>> from sfumato.noise import SeededWords
+    >>> noise = JointNoise(Cone(1), (Fraction(1000), Fraction(30_000)), groups=3)
+    >>> noise.rounded(SeededWords(1))
+    array([[ -5471,  -2357,  -3165],
+           [ 48175, -39444,  85383]])
+
+    Source:
+        Hardt and Talwar 2010, "On the geometry of differential privacy". Proof: docs/proofs/k_norm.md.
     """
 
     cone: Cone
     scales: tuple[Fraction, ...]
     groups: int
 
-    def draw(self, words: Words) -> Integers:
-        """Return int64 of shape (dimensions, groups)."""
-        streams = Streams(words)
+    def __post_init__(self) -> None:
+        check_scales(self.scales, self.cone.dimensions, self.groups * self.cone.dimensions + 2)
+
+    def rounded(self, words: Words | None = None) -> Integers:
+        """Draw once, with infinite precision, rounded to the nearest integers.
+
+        Args:
+            words: source of random words; None for this thread's secure words.
+        Returns:
+            int64 of shape (dimensions, groups), one row for each coordinate.
+        """
+        source = source_of(words)
+        streams = Streams(source)
         shared = radii(self.cone.volume, self.cone.dimensions, self.groups, streams)
-        return JointVectors(self.cone, self.scales, shared).draw(self.groups, streams, words)
+        return JointVectors(self.cone, self.scales, shared).draw(self.groups, streams, source)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import count
 
 from sfumato.exact.enclosures import Enclosure, LazyReal, is_less
@@ -48,20 +48,21 @@ class _GammaProposal:
         self._d = Fraction(3 * shape - 1, 3)
         self._magnitude, self._chance = magnitude, chance
         self._positive = is_less(_constant(_HALF), sign.enclose)
+        self._stretch, self.value = cache(self._stretched), cache(self._cubed)
 
     def accepted(self) -> bool:
         """Whether this one is taken."""
         return is_less(_constant(Fraction(0)), self._stretch) and is_less(_log(self._chance), self._height)
 
-    def value(self, bits: int) -> Enclosure:
-        """Return d (1 + cx)^3."""
+    def _cubed(self, bits: int) -> Enclosure:
+        """d (1 + cx)^3, the value."""
         return self._stretch(bits).power(3).times(self._d)
 
     def _distance(self, bits: int) -> Enclosure:
         """|x|."""
         return -self._magnitude.enclose(bits).log()
 
-    def _stretch(self, bits: int) -> Enclosure:
+    def _stretched(self, bits: int) -> Enclosure:
         """1 + cx."""
         distance = self._distance(bits)
         step = distance / Enclosure.of(9 * self._d, distance.bits).root(2)
@@ -104,6 +105,7 @@ class _ShareProposal:
     def __init__(self, volume: Volume, groups: int, one: LazyReal, other: LazyReal) -> None:
         self._volume, self._groups, self._one, self._other = volume, groups, one, other
         self._square = half_width_squared(volume)
+        self.value = cache(self._offset)
 
     def accepted(self, chance: Stream) -> bool:
         """Whether this one is taken."""
@@ -112,8 +114,8 @@ class _ShareProposal:
         exact = not any(self._volume[2:])
         return exact or is_less(_log(chance), self._height)
 
-    def value(self, bits: int) -> Enclosure:
-        """Return θ - 1/2."""
+    def _offset(self, bits: int) -> Enclosure:
+        """θ - 1/2, the value."""
         one, other = self._one(bits), self._other(bits)
         return (one - other) / (one + other) * Enclosure.of(self._square, one.bits).root(2)
 

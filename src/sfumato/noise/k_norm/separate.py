@@ -15,6 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
+from sfumato.exact import whole_number
 from sfumato.exact.enclosures import Enclosure
 from sfumato.noise.k_norm.cone import Cone, unit_roundoff
 from sfumato.noise.k_norm.drawing import (
@@ -25,13 +26,14 @@ from sfumato.noise.k_norm.drawing import (
     Vectors,
     as_uniform,
     block,
+    check_scales,
 )
 from sfumato.noise.k_norm.streams import Streams
 from sfumato.noise.quantile_table import QuantileTable, table
 from sfumato.noise.rounding import Buffers
 from sfumato.noise.standard import laplace
 from sfumato.noise.values import Floats
-from sfumato.noise.words import Words
+from sfumato.noise.words import Words, source_of
 
 # Where U times the number of faces is so near to a whole number, floats do not tell the face.
 _between_faces = 2.0**-44
@@ -44,10 +46,21 @@ class SeparateNoise(Vectors):
     Args:
         cone: what one unit may add to one group, at scale 1.
         scales: for each coordinate, what 1 is worth in grid steps, times the groups of a unit, over epsilon.
+
+    >>> from sfumato.noise import SeededWords
+    >>> SeparateNoise(Cone(1), (Fraction(1000), Fraction(30_000))).rounded(3, SeededWords(1))
+    array([[  1114,   1514,  -1304],
+           [-39469, -37159,  53418]])
+
+    Source:
+        Hardt and Talwar 2010, "On the geometry of differential privacy". Proof: docs/proofs/k_norm.md.
     """
 
     cone: Cone
     scales: tuple[Fraction, ...]
+
+    def __post_init__(self) -> None:
+        check_scales(self.scales, self.cone.dimensions, self.cone.dimensions)
 
     @property
     def width(self) -> int:  # type: ignore[override]
@@ -59,9 +72,19 @@ class SeparateNoise(Vectors):
         """Coordinates of a group."""
         return self.cone.dimensions
 
-    def rounded(self, count: int, words: Words) -> Integers:
-        """Return int64 of shape (dimensions, count)."""
-        return self.draw(count, Streams(words), words)
+    def rounded(self, count: int, words: Words | None = None) -> Integers:
+        """Draw for some groups, with infinite precision, rounded to the nearest integers.
+
+        Args:
+            count: number of groups.
+            words: source of random words; None for this thread's secure words.
+        Returns:
+            int64 of shape (dimensions, count), one row for each coordinate.
+        Raises:
+            ParameterError: count is not a whole number of at least 0.
+        """
+        source = source_of(words)
+        return self.draw(whole_number(count, "count", 0), Streams(source), source)
 
     @cached_property
     def _table(self) -> QuantileTable:
