@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, positive, positive_int
-from sfumato.framework import ConeBody, GroupedIntegers, KNormDistance, Linear, Measurement, PureDP
+from sfumato.framework import ConeBody, GroupedIntegers, KNormDistance, Linear, Measurement, Norm, PureDP
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
 
 
@@ -64,6 +65,17 @@ def k_norm(
 
     metric = KNormDistance(body, most, apart=most is not None)
     return Measurement("k_norm", GroupedIntegers(body.names), metric, PureDP(), function, Linear(exact))
+
+
+@dataclass(frozen=True)
+class KNormKind:
+    """K-norm noise as a kind beside those of `measurements.noise`: what names it in plans."""
+
+    name: str = "k_norm"
+    norm: Norm = Norm.L1
+
+
+K_NORM = KNormKind()
 
 
 def noise_of(

@@ -9,10 +9,12 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
+from sfumato.errors import EngineError
 from sfumato.measurements.noise import Law
 from sfumato.measurements.selection import GroupSelection
 from sfumato.measurements.wide import WideIntegers, int64_values
 from sfumato.noise import Words
+from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.query.numbers import NoisyNumbers, arrow_column
 from sfumato.query.quantiles import LeafCounts, NoisyTree, noisy_tree
 from sfumato.query.requirements import Requirements
@@ -30,6 +32,7 @@ class Noising:
         steps: the grid step of each coordinate, in its own unit.
         laws: the laws of the noise, by coordinate, in grid steps.
         selection: how private groups are chosen, or None.
+        together: noise that is drawn for all numbers together, in place of that of each law by itself.
     """
 
     keys: tuple[str, ...]
@@ -38,6 +41,7 @@ class Noising:
     steps: Mapping[str, Fraction]
     laws: Mapping[str, Law]
     selection: GroupSelection | None
+    together: JointNoise | SeparateNoise | None = None
 
     def draw(self, batch: pa.RecordBatch, words: Words | None = None) -> NoisyBatch:
         """Select groups and add noise.
@@ -54,6 +58,8 @@ class Noising:
             keys, exact = keys.take(shown), self.columns(batch.take(shown))
             if noisy is not None:
                 values["units"] = WideIntegers.from_int64(noisy[kept])
+        if self.together is not None:
+            values = self._together(self.together, exact, batch.num_rows, words)
         trees: dict[str, NoisyTree] = {}
         for statistic in self.requirements.statistics:
             if isinstance(statistic, QuantileTree):
@@ -68,6 +74,23 @@ class Noising:
                     values[name] = column + self.laws[name].rounded(len(column), words=words)
         floats = {name: value.scaled(self.steps[name]) for name, value in values.items()}
         return NoisyBatch(self, keys, NoisyNumbers(floats, trees, self.laws, self.steps))
+
+    def _together(
+        self,
+        noise: JointNoise | SeparateNoise,
+        exact: dict[str, pa.Array],
+        count: int,
+        words: Words | None,
+    ) -> dict[str, WideIntegers]:
+        names = [name for s in self.requirements.statistics for name in s.names]
+        if isinstance(noise, SeparateNoise):
+            drawn = noise.rounded(count, words)
+        elif count == noise.groups:
+            drawn = noise.rounded(words)
+        else:
+            raise EngineError(f"{count} groups came where noise is for {noise.groups} together")
+        columns = [WideIntegers.from_arrow(exact[name]) for name in names]
+        return {n: c + row for n, c, row in zip(names, columns, drawn, strict=True)}
 
     def _keys_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if not self.keys:

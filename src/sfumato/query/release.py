@@ -237,13 +237,19 @@ class Release(Owned):
         plan = self.plan
         trees = any(isinstance(s, QuantileTree) for s in plan.requirements.statistics)
         with in_own_words(_stopped, Exception):
-            for batch in self.engine.statistics(plan.exact, BATCH_TREES if trees else BATCH_GROUPS):
+            batches = self.engine.statistics(plan.exact, BATCH_TREES if trees else BATCH_GROUPS)
+            for batch in joined(batches) if plan.noising.together is not None else batches:
                 noisy = self._noisy(batch)
                 self._check_home()  # a handler of a signal may have forked in the middle: the child stops
                 yield noisy
 
     def _noisy(self, batch: pa.RecordBatch) -> NoisyBatch:
         return self.plan.noising.draw(batch, self._words)
+
+
+def joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Make one batch of all, for noise that is drawn for all of them together."""
+    yield pa.Table.from_batches(list(batches)).combine_chunks().to_batches()[0]
 
 
 def check_error_columns(plan: Plan, confidence: object) -> None:

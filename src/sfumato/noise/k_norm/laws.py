@@ -9,29 +9,33 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction
-from sfumato.exact.roots import first_whole_near
+from sfumato.exact.roots import crossing, first_whole_near
 from sfumato.noise.k_norm.cone import Cone
 from sfumato.noise.k_norm.joint import JointNoise
 from sfumato.noise.k_norm.separate import SeparateNoise
+from sfumato.noise.k_norm.tails import tail
 from sfumato.noise.values import Floats, Scalar, Values, each
 
 _r_nodes = 80
 _far = 1e-18  # of the law of r, left out at either end
 
 
+@dataclass(frozen=True)
 class Marginal(ABC):
     """A symmetric law of one number Z of K-norm noise, in grid steps; R is Z rounded to nearest."""
 
     scale: Fraction
+    error: ClassVar[float] = 0.0  # of P, at most
 
     @abstractmethod
     def _outside(self, x: float) -> float:
@@ -41,6 +45,23 @@ class Marginal(ABC):
     @abstractmethod
     def variance(self) -> float:
         """The variance of Z, in squared steps."""
+
+    @abstractmethod
+    def _size_tail(self, x: float) -> float:
+        """Return a P(size > x) for a size that |Z| / scale never passes, right however small it is."""
+
+    @property
+    def unit(self) -> Fraction:
+        """The scale."""
+        return self.scale
+
+    def tolerance(self, k: float) -> float:
+        """Return a t with P(|Z| > t) <= 10^-k, the smallest but for the errors of quadrature.
+
+        >>> round(separate(SeparateNoise(Cone(0), (Fraction(1),)), 0).tolerance(3), 6)
+        6.907755
+        """
+        return _tolerance(replace(self, scale=Fraction(1)), k) * float(self.scale) * (1 + 1e-15)
 
     @property
     def standard_deviation(self) -> float:
@@ -79,6 +100,23 @@ class Marginal(ABC):
         return first_whole_near(lambda t: bool(self.outside(t + Fraction(1, 2)) <= rest), guess, least=0)
 
 
+@lru_cache(1 << 12)
+def _tolerance(law: Marginal, k: float) -> float:  # at scale 1, so once for all numbers of one law
+    """Search; what is returned has been found to be far enough, with the law's error to spare."""
+    allowed, tail = 10.0**-k, law._size_tail
+    if allowed > 2 * law.error:
+        allowed, tail = allowed - law.error, law._outside
+
+    def height(x: float) -> float:
+        found = 1.0 if x <= 0 else tail(x)
+        return -1e9 if found <= 0 else float(np.log2(found / allowed))
+
+    start = law.standard_deviation
+    found = crossing(height, start, 1e-10 * start, stride=start, reach=1e9 * start)
+    assert found is not None
+    return max(found, 0.0)
+
+
 def _level(confidence: Number) -> float:
     exact = as_fraction(confidence, "confidence")
     if not 0 <= exact < 1:
@@ -92,12 +130,11 @@ class ErlangMixture(Marginal):
 
     Every term is positive, so that tails are right to 12 digits however small.
 
-    >>> ErlangMixture((Fraction(1, 2), Fraction(1, 2)), Fraction(1)).outside(15.2) / 2
+    >>> ErlangMixture(Fraction(1), (Fraction(1, 2), Fraction(1, 2))).outside(15.2) / 2
     1.0769...e-06
     """
 
     weights: tuple[Fraction, ...]
-    scale: Fraction
 
     def _outside(self, x: float) -> float:
         # P(Erlang(j) > x) is e^-x times the first j terms of e^x's series.
@@ -107,6 +144,9 @@ class ErlangMixture(Marginal):
             left = max(left - float(weight), 0.0)
             term *= x / j
         return float(min(1.0, np.exp(-x) * total))
+
+    def _size_tail(self, x: float) -> float:
+        return self._outside(x)
 
     @property
     def variance(self) -> float:
@@ -133,18 +173,18 @@ def separate(noise: SeparateNoise, coordinate: int) -> ErlangMixture:
                 with_units[i - 1] += weight / 2 / 2 ** (j - i + 1)
             with_units[0] += weight / 2 / 2**j
         mixture = with_units
-    return ErlangMixture(tuple(mixture), noise.scales[coordinate])
+    return ErlangMixture(noise.scales[coordinate], tuple(mixture))
 
 
 @dataclass(frozen=True)
 class JointMarginal(Marginal):
-    """A number of joint noise, without units; by quadrature, with an absolute error below 1e-10.
+    """A number of joint noise; by quadrature, with an absolute error below 1e-10.
 
     Args:
-        cone: without units.
+        scale: of the coordinate, in grid steps.
+        cone: the body of one group.
         groups: how many.
-        is_count: the count, or one of the signed numbers.
-        scale: of the coordinate.
+        coordinate: the units if there are any, then the count, then the signed numbers.
 
     >>> law = joint(JointNoise(Cone(1), (Fraction(1), Fraction(1)), groups=12), 0)
     >>> round(law.standard_deviation, 2), law.rounded_half_width("0.95"), law.simultaneous_half_width("0.95")
@@ -153,14 +193,20 @@ class JointMarginal(Marginal):
 
     cone: Cone
     groups: int
-    is_count: bool
-    scale: Fraction
+    coordinate: int
+    error: ClassVar[float] = 1e-10
 
     def _outside(self, x: float) -> float:
         def both(y: Floats, theta: Floats) -> Floats:
             return self._tail(y, theta) + self._tail(y, 1 - theta)
 
         return 1.0 if x == 0 else min(1.0, self._mean(x, both))
+
+    def _size_tail(self, x: float) -> float:
+        from scipy.special import gammaincc
+
+        # A number is never larger than the norm, which has this law.
+        return float(gammaincc(self.groups * self.cone.dimensions, x))
 
     def outside_anywhere(self, x: Values | Scalar) -> float | Floats:
         """Return P(max over groups of |Z| > x) for x >= 0, in steps."""
@@ -190,19 +236,7 @@ class JointMarginal(Marginal):
 
     def _tail(self, y: Floats, theta: Floats) -> Floats:
         """Return P(number > y r), given θ."""
-        m, power = self.cone.signed, self.cone.signed + 1
-        tau = 1 - theta
-        whole = 2 - theta**power - tau**power
-        if self.is_count:
-            right = np.maximum(2 * theta - y, theta) ** power - theta**power
-            left = whole - ((2 * tau + y) ** power - tau**power)
-            return np.asarray(np.where(y >= theta - tau, right, left) / whole, np.float64)
-
-        def above(low: Floats) -> Floats:
-            start = np.maximum(low, y)
-            return np.asarray((1 - start**power) / power - y * (1 - start**m) / m, np.float64) / 2
-
-        return np.asarray((above(theta) + above(tau)) * power / whole, np.float64)
+        return tail(self.cone, self.coordinate, y, theta)
 
     def _mean(self, x: float, function: Callable[[Floats, Floats], Floats]) -> float:
         """Average a function of (x/r, θ) that is 0 where r < x."""
@@ -242,14 +276,9 @@ class JointMarginal(Marginal):
 
 
 def joint(noise: JointNoise, coordinate: int) -> JointMarginal:
-    """Return the law of a coordinate of joint noise.
-
-    Raises:
-        ParameterError: the noise has a number of units.
-    """
-    if noise.cone.units:
-        raise ParameterError("noise", noise.cone, "a cone without units")
-    return JointMarginal(noise.cone, noise.groups, coordinate == 0, noise.scales[coordinate])
+    """Return the law of a coordinate of joint noise."""
+    alike = min(coordinate, 1 + noise.cone.units)  # all signed numbers have one law
+    return JointMarginal(noise.scales[coordinate], noise.cone, noise.groups, alike)
 
 
 @lru_cache(16)
