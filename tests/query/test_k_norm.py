@@ -255,7 +255,6 @@ def test_error_bars_hold_as_often_as_they_say():
 @pytest.mark.parametrize(
     "error, ask",
     [
-        (QueryError, lambda p: p.group_by("group").bound(groups=1, rows=1).agg(n=sf.count())),
         (QueryError, lambda p: p.agg(q=sf.quantiles("x", [0.5], lower=0, upper=1))),
         (BudgetError, lambda p: p.bound(rows=10**7).agg(n=sf.count())),
     ],
@@ -272,3 +271,79 @@ def test_noise_of_too_many_groups_together_is_refused(monkeypatch):
         question(n=sf.count()).plan(epsilon=1, noise="k_norm")
     with pytest.raises(ParameterError, match="group_selection"):
         question(n=sf.count()).plan(epsilon=1, noise="k_norm", group_selection="laplace")
+
+
+# Private groups: noise of each, and a threshold on that of the units.
+
+
+def private(noise="k_norm", pre_threshold=1, delta=1e-6):
+    """Group g has g + 1 units, for g below 60."""
+    pairs = [(100 * g + i, g, 5.0) for g in range(60) for i in range(g + 1)]
+    columns = dict(zip(("id", "g", "x"), map(list, zip(*pairs, strict=True)), strict=True))
+    asked = sf.scan(pa.table(columns), privacy_unit="id").group_by("g").bound(groups=1, rows=1)
+    asked = asked.agg(people=sf.count_units(), m=sf.mean("x", lower=0, upper=10))
+    return asked, {"epsilon": 1, "delta": delta, "noise": noise, "pre_threshold": pre_threshold}
+
+
+@pytest.mark.parametrize("pre_threshold", [1, 4])
+def test_a_threshold_on_the_noise_of_units_is_charged_as_its_page_says(pre_threshold):
+    asked, options = private(pre_threshold=pre_threshold)
+    plan = asked.plan(**options)
+    rule, law = plan.selection, plan.laws["units"]
+    shown = law.rounded_sf(rule.tau - 2)  # P(1 + round(Z) >= tau)
+    assert shown <= float(rule.delta_per_group) * (1 + 1e-12) < law.rounded_sf(rule.tau - 3)
+    assert plan.loss.failure == plan.delta == F(1e-6)
+    assert plan.loss.epsilon(plan.delta) == plan.epsilon == 1
+    assert isinstance(plan.drawn, SeparateNoise) and plan.chain.map(1).epsilon(0) == 1
+    laplace = asked.plan(**(options | {"noise": "laplace"}))
+    assert rule.expected_threshold < laplace.selection.expected_threshold
+    assert plan.explain().to_dict()["selection"]["rule"] == "k_norm_threshold"
+
+
+@pytest.mark.noise_cannot_matter("the words are seeded")
+def test_groups_are_shown_where_their_noisy_units_reach_the_threshold():
+    asked, options = private()
+    release = asked.release(**options, unsafe_words=SeededWords(1))
+    rule, noise = release.plan.selection, release.plan.drawn
+    drawn = noise.rounded(60, SeededWords(1))
+    expected = [g for g in range(60) if g + 1 + drawn[0, g] >= rule.tau]
+    table = release.to_arrow()
+    assert table["g"].to_pylist() == expected and 0 < len(expected) < 60
+    assert table["people"].to_pylist() == [g + 1 + int(drawn[0, g]) for g in expected]
+
+
+@pytest.mark.noise_cannot_matter("the words are seeded")
+def test_groups_below_the_pre_threshold_are_never_shown():
+    asked, options = private(pre_threshold=30, delta=0.4)
+    release = asked.release(**options, unsafe_words=SeededWords(2))
+    assert min(release.to_arrow()["g"].to_pylist()) >= 29
+
+
+def test_private_groups_need_delta_and_no_other_rule():
+    asked, options = private(delta=0)
+    with pytest.raises(BudgetError, match="delta is 0"):
+        asked.plan(**options)
+    with pytest.raises(ParameterError, match="group_selection"):
+        asked.plan(**(options | {"delta": 1e-6, "group_selection": "laplace"}))
+
+
+def test_the_option_of_sql():
+    text = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, privacy_unit_column = id, noise = k_norm, "
+        "max_groups_contributed = 1, max_rows_per_group = 1) g, COUNT(*) AS n FROM t GROUP BY g"
+    )
+    table = pa.table({"id": list(range(300)), "g": [1] * 300})
+    release = sf.sql(text, tables={"t": table})
+    assert release.plan.noise.name == "k_norm"
+
+
+def test_workers_refuse_noise_of_all_groups():
+    rows = pa.schema([pa.field("id", pa.int64()), pa.field("group", pa.int64())])
+    asked = (
+        sf.scan(rows, privacy_unit="id")
+        .group_by("group", keys=[1, 2])
+        .bound(groups=2, rows=1)
+        .agg(n=sf.count())
+    )
+    with pytest.raises(ParameterError, match="noise"):
+        asked.release(epsilon=1, noise="k_norm")

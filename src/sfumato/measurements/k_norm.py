@@ -28,8 +28,8 @@ def k_norm(
         A Measurement of integers by group to pure DP. Its metric is the `KNormDistance` of the body, in
         which one unit moves by at most 1; its map is epsilon times the distance.
     Raises:
-        ParameterError: epsilon or groups is not greater than 0, body is none, there are no keys, or the
-            noise could leave 64-bit integers.
+        ParameterError: epsilon or groups is not greater than 0, body is none, there are no keys for
+            noise of all together, or the noise could leave 64-bit integers.
 
     >>> body = ConeBody(("rows", "visits"), (Fraction(1), Fraction(15)))
     >>> release = k_norm("1/2", body, keys=[2020, 2021])
@@ -45,10 +45,10 @@ def k_norm(
     if not isinstance(body, ConeBody):
         raise ParameterError("body", body, "a ConeBody")
     shown = tuple(keys)
-    if not shown:
-        raise ParameterError("keys", shown, "at least one group")
     most = None if groups is None else positive_int(groups, "groups")
-    if most is not None and most >= len(shown):
+    if not shown and most is None:
+        raise ParameterError("keys", shown, "at least one group, for noise of all together")
+    if most is not None and 0 < len(shown) <= most:
         most = None
     noise = noise_of(body, exact, len(shown), most)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sfumato.errors import EngineError
 from sfumato.measurements.noise import Law
-from sfumato.measurements.selection import GroupSelection
+from sfumato.measurements.selection import GroupSelection, KNormThreshold
 from sfumato.measurements.wide import WideIntegers, int64_values
 from sfumato.noise import Words
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
@@ -52,14 +52,14 @@ class Noising:
         """
         keys, exact = self._keys_of(batch), self.columns(batch)
         values: dict[str, WideIntegers] = {}
-        if self.selection is not None:
+        if self.together is not None:
+            keys, values = self._together(self.together, keys, exact, words)
+        elif self.selection is not None:
             kept, noisy = self.selection.select(int64_values(exact["units"]), words=words)
             shown = arrow_column(np.flatnonzero(kept).astype(np.int64))
             keys, exact = keys.take(shown), self.columns(batch.take(shown))
             if noisy is not None:
                 values["units"] = WideIntegers.from_int64(noisy[kept])
-        if self.together is not None:
-            values = self._together(self.together, exact, batch.num_rows, words)
         trees: dict[str, NoisyTree] = {}
         for statistic in self.requirements.statistics:
             if isinstance(statistic, QuantileTree):
@@ -78,19 +78,33 @@ class Noising:
     def _together(
         self,
         noise: JointNoise | SeparateNoise,
+        keys: pa.RecordBatch,
         exact: dict[str, pa.Array],
-        count: int,
         words: Words | None,
-    ) -> dict[str, WideIntegers]:
-        names = [name for s in self.requirements.statistics for name in s.names]
+    ) -> tuple[pa.RecordBatch, dict[str, WideIntegers]]:
+        """Add noise to all numbers, and then take the groups that are shown."""
+        names, count = (
+            [n for s in self.requirements.statistics for n in s.names],
+            len(next(iter(exact.values()))),
+        )
         if isinstance(noise, SeparateNoise):
             drawn = noise.rounded(count, words)
         elif count == noise.groups:
             drawn = noise.rounded(words)
         else:
             raise EngineError(f"{count} groups came where noise is for {noise.groups} together")
-        columns = [WideIntegers.from_arrow(exact[name]) for name in names]
-        return {n: c + row for n, c, row in zip(names, columns, drawn, strict=True)}
+        values: dict[str, WideIntegers] = {}
+        if isinstance(self.selection, KNormThreshold):
+            noisy = self.selection.with_noise(int64_values(exact["units"]), drawn[0])
+            kept = self.selection.keep(noisy)
+            shown = arrow_column(np.flatnonzero(kept).astype(np.int64))
+            keys, drawn = keys.take(shown), drawn[:, kept]
+            exact = {name: column.take(shown) for name, column in exact.items()}
+            values["units"] = WideIntegers.from_int64(noisy[kept])
+        for name, row in zip(names, drawn, strict=True):
+            if name not in values:
+                values[name] = WideIntegers.from_arrow(exact[name]) + row
+        return keys, values
 
     def _keys_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if not self.keys:

@@ -63,21 +63,16 @@ def make_plan(
     one_of(noise, "noise", NOISE_CHOICES)
     selections: tuple[str | None, ...] = _choices("group_selection", group_selection, SELECTIONS)
     positive_int(pre_threshold, "pre_threshold")
+    _check_groups(query, dlt, group_selection, pre_threshold)
     if not query.private_groups:
-        _refuse_selection(group_selection, pre_threshold)
         selections = (None,)
     if noise == "k_norm":
-        return k_norm_plan(query, eps)
+        one_of(group_selection, "group_selection", ("auto",))
+        return k_norm_plan(query, eps, dlt, pre_threshold)
     noises = _choices("noise", noise, NOISE_NAMES)
     if noise == "auto" and group_selection in NOISES:
         noises = (group_selection,)  # a threshold is on the release's own noise
     if dlt == 0:
-        if None not in selections:
-            raise BudgetError(
-                "delta is 0, but private groups need more: showing that a group exists is never free. "
-                "Give a delta well below one over the number of units, such as 1e-6; or the groups, where "
-                "they are public knowledge: group_by(..., keys=[...]), in a Beam aggregation public_keys=..."
-            )
         if noises == ("gaussian",):
             raise BudgetError(
                 "delta is 0, but Gaussian noise needs more; give a delta such as 1e-6, or Laplace noise"
@@ -99,7 +94,15 @@ def make_plan(
     return min(candidates, key=lambda plan: plan.score)
 
 
-def _refuse_selection(group_selection: str, pre_threshold: int) -> None:
+def _check_groups(query: Query, delta: Fraction, group_selection: str, pre_threshold: int) -> None:
+    if query.private_groups:
+        if delta == 0:
+            raise BudgetError(
+                "delta is 0, but private groups need more: showing that a group exists is never free. "
+                "Give a delta well below one over the number of units, such as 1e-6; or the groups, where "
+                "they are public knowledge: group_by(..., keys=[...]), in a Beam aggregation public_keys=..."
+            )
+        return
     for name, value, default in (
         ("group_selection", group_selection, "auto"),
         ("pre_threshold", pre_threshold, 1),

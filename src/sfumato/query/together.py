@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from sfumato.budget import Loss
+from sfumato.budget import Loss, split_delta
 from sfumato.budget.measure import PrivacyLoss
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.framework import ConeBody, KNormDistance, Measurement, Transformation
 from sfumato.measurements.conversions import convert
 from sfumato.measurements.k_norm import K_NORM, k_norm, noise_of
+from sfumato.measurements.selection import KNormThreshold
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.noise.k_norm.laws import marginals
 from sfumato.query.explanation import told_together
@@ -66,21 +67,26 @@ class TogetherPlan(Plan):
         return told_together(self.requirements.statistics, self.body.largest, dict(self.laws))
 
 
-def k_norm_plan(query: Query, epsilon: Fraction) -> Plan:
+def k_norm_plan(
+    query: Query, epsilon: Fraction, delta: Fraction = Fraction(0), pre_threshold: int = 1
+) -> Plan:
     """Choose noise for all groups together, or of each, whichever is smaller.
 
     Args:
         query: what is asked.
-        epsilon: the budget; delta is not needed.
+        epsilon: the budget.
+        delta: for private groups, and only for them.
+        pre_threshold: private groups with fewer units are never shown.
     Raises:
-        QueryError: groups are private, or quantiles are asked for.
+        QueryError: quantiles are asked for.
         BudgetError: the noise would not fit into 64-bit integers.
     """
     if query.private_groups:
-        raise QueryError(
-            "noise: K-norm noise is for public groups; give them, where they are public knowledge, as "
-            "group_by(..., keys=[...]), or write noise='laplace' or noise='gaussian'"
-        )
+        plan = _plan(query, epsilon, query.groups)
+        law: Any = plan.laws["units"]
+        rule = KNormThreshold(law, split_delta(delta, query.groups), pre_threshold)
+        loss = plan.loss + Loss(failure=delta)
+        return replace(plan, delta=delta, selection=rule, loss=loss)
     count, groups = len(query.public_groups), query.groups
     choices: list[int | None] = [None] if count <= MOST_TOGETHER else []
     if groups < count:
@@ -98,7 +104,7 @@ def _plan(query: Query, epsilon: Fraction, most: int | None) -> Plan:
     multiplier = Fraction(most or 1) / epsilon
     # Of joint noise the grid is finer than its deviation, which is at most about as many scales as groups.
     spread = multiplier * (count if most is None else 1)
-    needed = requirements(query, K_NORM.norm, spread, units=False, together=True)
+    needed = requirements(query, K_NORM.norm, spread, units=query.private_groups, together=True)
     if any(isinstance(s, QuantileTree) for s in needed.statistics):
         raise QueryError(
             "noise: K-norm noise is for counts, sums, means and variances; ask for quantiles in a release "

@@ -19,6 +19,7 @@ import numpy as np
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction
+from sfumato.exact.directed import exp_bounds, log2
 from sfumato.exact.roots import crossing, first_whole_near
 from sfumato.noise.k_norm.cone import Cone
 from sfumato.noise.k_norm.joint import JointNoise
@@ -147,6 +148,20 @@ class ErlangMixture(Marginal):
 
     def _size_tail(self, x: float) -> float:
         return self._outside(x)
+
+    def tail_bounds(self, x: Fraction) -> tuple[Fraction, Fraction]:
+        """Enclose P(Z > x) for x >= 0, in steps."""
+        y, left, term, total = x / self.scale, Fraction(1), Fraction(1), Fraction(0)
+        for j, weight in enumerate(self.weights, 1):
+            total += left * term
+            left -= weight
+            term *= y / j
+        low, high = exp_bounds(-y, 128)
+        return low * total / 2, high * total / 2
+
+    def tail_quantile(self, probability: Fraction) -> float:
+        """Return about the x with P(Z > x) = probability, for probabilities below 1/2."""
+        return self.tolerance(-log2(2 * probability) / np.log2(10))
 
     @property
     def variance(self) -> float:
