@@ -18,6 +18,7 @@ import numpy as np
 from _runs import run
 
 from sfumato.noise import Gaussian, Laplace, SecureWords
+from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
 from sfumato.noise.rounding import Sampler
 
 scales = {"1": 1, "1000": 1000, "2^30": 2**30}
@@ -94,6 +95,34 @@ def slow_rate(law: Laplace | Gaussian, n: int) -> float:
     return slow / n
 
 
+def k_norm(n: int, repetitions: int) -> None:
+    """Print what a number of K-norm noise costs beside one of Laplace noise, for n groups.
+
+    Scales are those of a plan: noise of all groups together, which is n scales wide, has a coarser grid.
+    """
+    print("\nK-norm noise, ns per coordinate of a group, and over Laplace noise of the same scale\n")
+    for label, cone in (("n", Cone(0)), ("n, s", Cone(1)), ("n, s, t", Cone(2)), ("u, n, s", Cone(1, True))):
+        for scale in (Fraction(1), Fraction(1000)):
+            scales = (scale,) * cone.dimensions
+            together, separate, plain = (
+                JointNoise(cone, scales, n),
+                SeparateNoise(cone, scales),
+                Laplace(scale),
+            )
+            seconds = interleaved(
+                {
+                    "joint": together.rounded,
+                    "separate": lambda: separate.rounded(n),  # noqa: B023
+                    "laplace": lambda: plain.rounded(n),  # noqa: B023
+                },
+                repetitions,
+            )
+            for kind in ("joint", "separate"):
+                each = seconds[kind] / n / cone.dimensions * 1e9
+                ratio = seconds[kind] / seconds["laplace"] / cone.dimensions
+                print(f"{label:10}{float(scale):>6g} {kind:10}{each:>8.1f}{ratio:>8.2f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--draws", type=int, default=1_000_000)
@@ -129,6 +158,7 @@ def main() -> None:
             each, rate, label = seconds / 2000 * 1e9, slow_rate(ours, 2000), f"2^{power}"
             print(f"{name:10}{label:>8}{each:>10.0f}{'':17}{rate:>12.1e}")
 
+    k_norm(n, min(given.repetitions, 5))
     if given.peers:
         if not given.python:
             parser.error("--peers needs --python PATH")

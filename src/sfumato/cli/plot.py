@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import EngineError
 from sfumato.files import checked_place, replacing
+from sfumato.query.choices import titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -204,7 +205,7 @@ def _footer(release: Release, groups: int, asked: int, confidence: float, simult
         f"Error bars: {confidence * 100:g}%, {which}; what the noise may have changed, "
         "not what the bounds did.",
         f"Spent: epsilon {epsilon:g}, delta {delta:g} for each {release.plan.query.unit}; "
-        f"{release.plan.noise.name.capitalize()} noise, by sfumato.",
+        f"{titled(release.plan.noise.name)} noise, by sfumato.",
     ]
     if groups > MOST_GROUPS:
         lines.append(f"The first {MOST_GROUPS} of {groups:,} groups.")

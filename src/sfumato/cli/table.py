@@ -13,6 +13,7 @@ from rich.text import Text
 
 from sfumato.cli.numbers import Shown, aligned, shown
 from sfumato.cli.terminal import visible
+from sfumato.query.choices import titled
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -143,7 +144,7 @@ def _caption(release: Release, groups: int, confidence: float, simultaneous: boo
     lines.add_row(
         "spent", f"epsilon {epsilon:g}, delta {delta:g}, for each {unit} (the privacy unit) with all its rows"
     )
-    lines.add_row("noise", f"{plan.noise.name.capitalize()}, exactly rounded, drawn once")
+    lines.add_row("noise", f"{titled(plan.noise.name)}, exactly rounded, drawn once")
     if told["group_by"]:
         lines.add_row("groups", _groups(told, groups))
     which = "for all numbers at once" if simultaneous else "for each number by itself"

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.secret import Secret, sealed
-from sfumato.errors import EngineError, in_own_words
+from sfumato.errors import EngineError, ParameterError, in_own_words
 from sfumato.noise import KeyedWords
 from sfumato.query.noising import Noising, NoisyBatch
 from sfumato.query.output import regular
@@ -57,9 +57,17 @@ class Work:
         Args:
             secret: where workers find one; without it one is drawn, and sent along.
         Raises:
+            ParameterError: the noise is drawn for all groups together.
             QueryError: the confidence, or the columns that it adds, are not admissible; or the secret is not
                 there, and its fingerprint was not given.
         """
+        if plan.noising.together is not None:
+            raise ParameterError(
+                "noise",
+                "k_norm",
+                "'laplace' or 'gaussian' here: K-norm noise is drawn for all groups in one place, "
+                "and here many workers draw it",
+            )
         if confidence is not None:
             check_error_columns(plan, confidence)
         found = sealed(secret)

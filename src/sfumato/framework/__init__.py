@@ -7,6 +7,7 @@ privacy map). `>>` chains them after checking that the spaces meet.
 
 from sfumato.framework.bodies import Body, Norm, Product, Segment
 from sfumato.framework.combinators import compose, postprocess, product
+from sfumato.framework.cones import ConeBody, KNormDistance
 from sfumato.framework.core import Linear, Measurement, Transformation
 from sfumato.framework.domains import (
     AtomDomain,
@@ -43,6 +44,7 @@ __all__ = [
     "Body",
     "CategoryDomain",
     "ChangeOneDistance",
+    "ConeBody",
     "ContributionDistance",
     "ContributionDomain",
     "DiscreteDistance",
@@ -50,6 +52,7 @@ __all__ = [
     "Filter",
     "GaussianDP",
     "GroupedIntegers",
+    "KNormDistance",
     "L1Distance",
     "L2Distance",
     "LInfDistance",

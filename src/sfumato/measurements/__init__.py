@@ -3,6 +3,7 @@
 from sfumato.budget.measure import PrivacyLoss
 from sfumato.measurements.conversions import convert
 from sfumato.measurements.groups import select_groups
+from sfumato.measurements.k_norm import k_norm
 from sfumato.measurements.noise import NOISES, NoiseKind, gaussian, laplace
 from sfumato.measurements.noisy_max import exponential_mechanism, permute_and_flip
 from sfumato.measurements.randomized_response import estimate_shares, randomized_response
@@ -26,6 +27,7 @@ __all__ = [
     "estimate_shares",
     "exponential_mechanism",
     "gaussian",
+    "k_norm",
     "laplace",
     "permute_and_flip",
     "randomized_response",

@@ -22,11 +22,12 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.budget.loss import Loss
 from sfumato.budget.mixture import joined_delta
 from sfumato.budget.parameters import admissible_count, admissible_delta, admissible_epsilon
-from sfumato.errors import ParameterError, RefusalError
+from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import positive_int
 from sfumato.exact.directed import exp_bounds, log2
 from sfumato.exact.roots import first_whole_near
 from sfumato.noise import Gaussian, Laplace, Words, bernoulli_each
+from sfumato.noise.k_norm.laws import ErlangMixture
 
 Units = NDArray[np.int64]
 Kept = NDArray[np.bool_]
@@ -246,7 +247,11 @@ class _Threshold(GroupSelection):
             ParameterError: units is not a one-dimensional array of integers.
         """
         seen = _seen(units, self.pre_threshold)
-        noise = self.law.rounded(len(seen), words)
+        return self.with_noise(units, self.law.rounded(len(seen), words))
+
+    def with_noise(self, units: ArrayLike, noise: Units) -> Units:
+        """Return noisy numbers of units, with noise that was drawn by the law beforehand."""
+        seen = _seen(units, self.pre_threshold)
         total: Units = seen + noise  # wraps only upward, as seen >= 0
         total[(noise > 0) & (total < 0)] = np.iinfo(np.int64).max
         room = np.iinfo(np.int64).max - (self.pre_threshold - 1)
@@ -363,3 +368,33 @@ def _seen(units: ArrayLike, pre_threshold: int) -> Units:
         array = np.minimum(array, np.iinfo(np.int64).max)
     seen: Units = np.maximum(array.astype(np.int64), 0)
     return np.maximum(seen - (pre_threshold - 1), 0)
+
+
+@dataclass(frozen=True)
+class KNormThreshold(_Threshold):
+    """Keep the groups whose number of units, with K-norm noise of each group, reaches a threshold.
+
+    Args:
+        law: of the units in a `SeparateNoise`, of which the other numbers of the group are part.
+        delta_per_group: the most with which a group of one unit is kept, in (0, 1).
+        pre_threshold: T, the fewest units with which a group may be kept.
+    Source:
+        docs/proofs/k_norm.md, "Private groups".
+
+    >>> from sfumato.noise.k_norm import Cone, SeparateNoise
+    >>> from sfumato.noise.k_norm.laws import separate
+    >>> law = separate(SeparateNoise(Cone(1), (Fraction(1), Fraction(30))), 0)
+    >>> KNormThreshold(law, "1e-6").tau, LaplaceThreshold(Laplace(2), "1e-6").tau
+    (17, 28)
+    """
+
+    law: ErlangMixture  # type: ignore[assignment]
+    delta_per_group: Fraction
+    pre_threshold: int = 1
+
+    def select(self, units: ArrayLike, words: Words | None = None) -> Selected:
+        """Refuse: units get no noise by themselves."""
+        raise QueryError("K-norm noise of units is drawn together with all other numbers of their group")
+
+    def _noise_loss(self, groups: int) -> Loss:
+        raise QueryError("K-norm noise of units is charged together with all other numbers")

@@ -26,6 +26,7 @@ from sfumato.noise.standard import Standard
 from sfumato.noise.words import Words
 
 Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 largest_integer = 2**63 - 1
 largest_scale = 2**57
@@ -143,8 +144,8 @@ class Buffers:
         self._room = np.empty((5, size))
         self._near = np.empty(size, np.bool_)
 
-    def magnitudes(self, standard: Standard, table: qt.QuantileTable, words: Integers) -> None:
-        """Approximate Q(U) of each word."""
+    def magnitudes(self, standard: Standard, table: qt.QuantileTable, words: Integers) -> Floats:
+        """Approximate Q(U) of each word; what is returned is overwritten by the next call."""
         size = len(words)
         given, place, value, r, sum_ = (row[:size] for row in self._room)
         np.copyto(given, words)
@@ -172,6 +173,7 @@ class Buffers:
         np.add(sum_, 1.0, out=sum_)
         np.multiply(sum_, r, out=sum_)
         np.add(sum_, value, out=sum_)
+        return sum_
 
     def round_into(self, out: Integers, scale: float, reach: float) -> list[tuple[int, float]]:
         """Round the magnitudes times `scale`, and list those farther than `reach` from an integer."""

@@ -8,13 +8,24 @@ from typing import Literal, get_args
 
 # A budget as a checker of types knows it: numbers. Text such as "1/3" is taken, too, as SQL gives it.
 Amount = int | float | Fraction | Decimal
-NoiseName = Literal["laplace", "gaussian"]
+NoiseName = Literal["laplace", "gaussian", "k_norm"]
 Bounded = Literal["unit", "row"]
 SelectionName = Literal["truncated_geometric", "laplace", "gaussian"]
 NoiseChoice = Literal["auto", NoiseName]
 SelectionChoice = Literal["auto", SelectionName]
 
 NOISES: tuple[NoiseName, ...] = get_args(NoiseName)
+# Those of each number by itself, among which "auto" chooses.
+SEPARATE_NOISES = NOISES[:2]
 SELECTIONS: tuple[SelectionName, ...] = get_args(SelectionName)
 NOISE_CHOICES: tuple[NoiseChoice, ...] = get_args(NoiseChoice)
 SELECTION_CHOICES: tuple[SelectionChoice, ...] = get_args(SelectionChoice)
+
+
+def titled(noise: str) -> str:
+    """Return the name of a noise as one writes it.
+
+    >>> titled("laplace"), titled("k_norm")
+    ('Laplace', 'K-norm')
+    """
+    return "K-norm" if noise == "k_norm" else noise.capitalize()

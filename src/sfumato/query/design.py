@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from sfumato.framework import Norm
 from sfumato.query.aggregates import (
+    Aggregate,
     BoundedAggregate,
     CountPrivacyUnits,
     CountRows,
@@ -31,12 +32,14 @@ class Design:
         norm: of the noise that will be added; it decides how squares are shifted.
         multiplier: the expected noise multiplier, from which grids are chosen.
         units: whether units are counted, and noisy: for the selection of groups, or asked.
+        together: whether noise is drawn for all numbers together: then a count that limits them is there.
     """
 
     query: Query
     norm: Norm
     multiplier: Fraction
     units: bool
+    together: bool = False
     statistics: dict[str, Statistic] = field(default_factory=dict)
     present: dict[str, str] = field(default_factory=dict)
 
@@ -68,6 +71,8 @@ class Design:
         elif counts_rows or (valued and not single):
             self.base = "units" if self.rows == 1 else "rows"
         self.units = self.units or self.base == "units"
+        if self.together:
+            self._limit(asked)
         if self.base is not None:
             self.blocks |= row_sums
         self.lone_sums = row_sums - self.blocks
@@ -75,6 +80,17 @@ class Design:
             self.add(CountUnits())
         if self.base == "rows":
             self.add(Count(self.rows))
+
+    def _limit(self, asked: list[Aggregate]) -> None:
+        """Take the count that limits all others: of units for sums of units' own, else of rows."""
+        unit_sums = [a for a in asked if isinstance(a, Sum) and not self.per_row(a)]
+        rising = isinstance(asked[0], CountRows) or any(a.lower >= 0 for a in unit_sums)
+        if len(set(asked)) == 1 and rising and not self.units:
+            return  # a single number that is never negative needs no other
+        self.units = self.units or bool(unit_sums)
+        if self.base is None and (self.blocks or not self.units):
+            self.base = "units" if self.rows == 1 else "rows"
+            self.units = self.units or self.rows == 1
 
     def missing(self, column: str) -> bool:
         """Whether a row may lack a value of a column."""
@@ -144,7 +160,8 @@ class Design:
             square_bits=bits,
         )
         if squares:
-            shift = int(SQUARES_SHIFT[self.norm] * made.largest_square)
+            share = Fraction(1, 2) if self.together else SQUARES_SHIFT[self.norm]
+            shift = int(share * made.largest_square)
             made = replace(made, square_centre=shift)
         self.add(made)
         return made

@@ -11,6 +11,7 @@ from sfumato.exact import round_up
 from sfumato.framework import Norm
 from sfumato.measurements.noise import Law
 from sfumato.measurements.selection import GroupSelection, TruncatedGeometric
+from sfumato.query.choices import titled
 from sfumato.query.question import Query
 from sfumato.query.schema import Filter
 from sfumato.transformations import QuantileTree, Role, Statistic
@@ -62,7 +63,7 @@ class Explanation:
         )
         epsilon, delta = (float(Fraction(told["budget"][name])) for name in ("epsilon", "delta"))
         before.append(
-            f"Add exactly rounded {told['noise'].capitalize()} noise to these numbers"
+            f"Add exactly rounded {titled(told['noise'])} noise to these numbers"
             f"{' of each group' if told['group_by'] else ''}. "
             f"{'Together with the choice of groups' if selection else 'Together'} they cost at most "
             f"epsilon {epsilon:g} and delta {delta:g}:"
@@ -169,6 +170,26 @@ def told_numbers(statistics: tuple[Statistic, ...], norm: Norm, laws: dict[str, 
             if isinstance(statistic, QuantileTree):
                 told["leaf_width"] = statistic.leaf_width
             rows.append(told)
+    return rows
+
+
+def told_together(
+    statistics: tuple[Statistic, ...], largest: tuple[Fraction, ...], laws: dict[str, Law]
+) -> list[dict[str, Any]]:
+    """Return noisy numbers whose noise is drawn together: each costs the same, and all of them no more."""
+    coordinates = [c for s in statistics for c in s.coordinates]
+    rows = []
+    for c, most in zip(coordinates, largest, strict=True):
+        told: dict[str, Any] = {
+            "name": c.name,
+            "what": c.what,
+            "step": str(c.step),
+            "largest_contribution": str(most),
+            "noise_scale": str(laws[c.name].unit),
+            "noise_deviation": float(laws[c.name].standard_deviation) * float(c.step),
+            "share": round_up(Fraction(1, len(coordinates))),
+        }
+        rows.append(told if c.bounds is None else told | {"lower": c.bounds[0], "upper": c.bounds[1]})
     return rows
 
 

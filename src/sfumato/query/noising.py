@@ -9,10 +9,12 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
+from sfumato.errors import EngineError
 from sfumato.measurements.noise import Law
-from sfumato.measurements.selection import GroupSelection
+from sfumato.measurements.selection import GroupSelection, KNormThreshold
 from sfumato.measurements.wide import WideIntegers, int64_values
 from sfumato.noise import Words
+from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.query.numbers import NoisyNumbers, arrow_column
 from sfumato.query.quantiles import LeafCounts, NoisyTree, noisy_tree
 from sfumato.query.requirements import Requirements
@@ -30,6 +32,7 @@ class Noising:
         steps: the grid step of each coordinate, in its own unit.
         laws: the laws of the noise, by coordinate, in grid steps.
         selection: how private groups are chosen, or None.
+        together: noise that is drawn for all numbers together, in place of that of each law by itself.
     """
 
     keys: tuple[str, ...]
@@ -38,6 +41,7 @@ class Noising:
     steps: Mapping[str, Fraction]
     laws: Mapping[str, Law]
     selection: GroupSelection | None
+    together: JointNoise | SeparateNoise | None = None
 
     def draw(self, batch: pa.RecordBatch, words: Words | None = None) -> NoisyBatch:
         """Select groups and add noise.
@@ -48,7 +52,9 @@ class Noising:
         """
         keys, exact = self._keys_of(batch), self.columns(batch)
         values: dict[str, WideIntegers] = {}
-        if self.selection is not None:
+        if self.together is not None:
+            keys, values = self._together(self.together, keys, exact, words)
+        elif self.selection is not None:
             kept, noisy = self.selection.select(int64_values(exact["units"]), words=words)
             shown = arrow_column(np.flatnonzero(kept).astype(np.int64))
             keys, exact = keys.take(shown), self.columns(batch.take(shown))
@@ -68,6 +74,37 @@ class Noising:
                     values[name] = column + self.laws[name].rounded(len(column), words=words)
         floats = {name: value.scaled(self.steps[name]) for name, value in values.items()}
         return NoisyBatch(self, keys, NoisyNumbers(floats, trees, self.laws, self.steps))
+
+    def _together(
+        self,
+        noise: JointNoise | SeparateNoise,
+        keys: pa.RecordBatch,
+        exact: dict[str, pa.Array],
+        words: Words | None,
+    ) -> tuple[pa.RecordBatch, dict[str, WideIntegers]]:
+        """Add noise to all numbers, and then take the groups that are shown."""
+        names, count = (
+            [n for s in self.requirements.statistics for n in s.names],
+            len(next(iter(exact.values()))),
+        )
+        if isinstance(noise, SeparateNoise):
+            drawn = noise.rounded(count, words)
+        elif count == noise.groups:
+            drawn = noise.rounded(words)
+        else:
+            raise EngineError(f"{count} groups came where noise is for {noise.groups} together")
+        values: dict[str, WideIntegers] = {}
+        if isinstance(self.selection, KNormThreshold):
+            noisy = self.selection.with_noise(int64_values(exact["units"]), drawn[0])
+            kept = self.selection.keep(noisy)
+            shown = arrow_column(np.flatnonzero(kept).astype(np.int64))
+            keys, drawn = keys.take(shown), drawn[:, kept]
+            exact = {name: column.take(shown) for name, column in exact.items()}
+            values["units"] = WideIntegers.from_int64(noisy[kept])
+        for name, row in zip(names, drawn, strict=True):
+            if name not in values:
+                values[name] = WideIntegers.from_arrow(exact[name]) + row
+        return keys, values
 
     def _keys_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if not self.keys:

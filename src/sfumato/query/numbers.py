@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 
 from sfumato.measurements.noise import Law
 from sfumato.noise.intervals import Noises
+from sfumato.noise.k_norm.intervals import DependentNoises
+from sfumato.noise.k_norm.laws import Marginal
 from sfumato.noise.values import Floats
 from sfumato.query.quantiles import NoisyTree
 
@@ -35,7 +38,9 @@ class NoisyNumbers:
     @property
     def noises(self) -> Noises:
         """The laws, for intervals."""
-        return Noises(self.laws, {n: float(s) for n, s in self.steps.items()})
+        steps = {n: float(s) for n, s in self.steps.items()}
+        together: dict[str, Any] = {n: law for n, law in self.laws.items() if isinstance(law, Marginal)}
+        return DependentNoises(together, steps) if together else Noises(self.laws, steps)
 
 
 def arrow_column(values: NDArray[np.float64] | NDArray[np.int64]) -> pa.Array:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from sfumato.budget import Loss
 from sfumato.framework import ContributionDistance, Measurement, RowsDomain, Transformation
@@ -111,13 +112,13 @@ class Plan:
     def explain(self) -> Explanation:
         """Return each step with its bounds, noise scale and share of the budget."""
         query, noise = self.query, self.noise
-        estimates, statistics = self.requirements.estimates, self.requirements.statistics
+        estimates = self.requirements.estimates
         return Explanation(
             told_question(query)
             | {
                 "selection": told_selection(self.selection, noise.name, query.groups, self.epsilon),
                 "noise": noise.name,
-                "statistics": told_numbers(statistics, noise.norm, dict(self.laws)),
+                "statistics": self._told_numbers(),
                 "outputs": {
                     e.name: {
                         "kind": e.kind,
@@ -134,3 +135,6 @@ class Plan:
                 "notes": list(self.notes),
             }
         )
+
+    def _told_numbers(self) -> list[dict[str, Any]]:
+        return told_numbers(self.requirements.statistics, self.noise.norm, dict(self.laws))

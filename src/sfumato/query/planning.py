@@ -23,11 +23,12 @@ from sfumato.measurements.selection import (
     TruncatedGeometric,
 )
 from sfumato.noise import Laplace
-from sfumato.query.choices import NOISES as NOISE_NAMES
-from sfumato.query.choices import SELECTIONS, Amount, NoiseChoice, SelectionChoice
+from sfumato.query.choices import NOISE_CHOICES, SELECTIONS, Amount, NoiseChoice, SelectionChoice
+from sfumato.query.choices import SEPARATE_NOISES as NOISE_NAMES
 from sfumato.query.plan import Plan
 from sfumato.query.question import Query
 from sfumato.query.requirements import Requirements, requirements
+from sfumato.query.together import k_norm_plan
 
 SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**12), Fraction(10**6)
 # Noise of this scale leaves 64-bit integers with probability below e^-8000.
@@ -49,7 +50,7 @@ def make_plan(
     Args:
         query: what is asked.
         epsilon, delta: the budget.
-        noise: "auto", "laplace" or "gaussian".
+        noise: "auto", "laplace", "gaussian" or "k_norm".
         group_selection: "auto", "truncated_geometric", "laplace" or "gaussian".
         pre_threshold: private groups with fewer units are never shown.
     Returns:
@@ -59,26 +60,19 @@ def make_plan(
         ParameterError: an option is unknown.
     """
     eps, dlt = _budget(epsilon, delta)
-    noises = _choices("noise", noise, NOISE_NAMES)
+    one_of(noise, "noise", NOISE_CHOICES)
     selections: tuple[str | None, ...] = _choices("group_selection", group_selection, SELECTIONS)
     positive_int(pre_threshold, "pre_threshold")
+    _check_groups(query, dlt, group_selection, pre_threshold)
+    if not query.private_groups:
+        selections = (None,)
+    if noise == "k_norm":
+        one_of(group_selection, "group_selection", ("auto",))
+        return k_norm_plan(query, eps, dlt, pre_threshold)
+    noises = _choices("noise", noise, NOISE_NAMES)
     if noise == "auto" and group_selection in NOISES:
         noises = (group_selection,)  # a threshold is on the release's own noise
-    if not query.private_groups:
-        if group_selection != "auto" or pre_threshold != 1:
-            raise ParameterError(
-                "group_selection" if group_selection != "auto" else "pre_threshold",
-                group_selection if group_selection != "auto" else pre_threshold,
-                "left out here: the groups are public, so none is selected",
-            )
-        selections = (None,)
     if dlt == 0:
-        if None not in selections:
-            raise BudgetError(
-                "delta is 0, but private groups need more: showing that a group exists is never free. "
-                "Give a delta well below one over the number of units, such as 1e-6; or the groups, where "
-                "they are public knowledge: group_by(..., keys=[...]), in a Beam aggregation public_keys=..."
-            )
         if noises == ("gaussian",):
             raise BudgetError(
                 "delta is 0, but Gaussian noise needs more; give a delta such as 1e-6, or Laplace noise"
@@ -98,6 +92,23 @@ def make_plan(
     if not candidates:
         raise refusals[0]
     return min(candidates, key=lambda plan: plan.score)
+
+
+def _check_groups(query: Query, delta: Fraction, group_selection: str, pre_threshold: int) -> None:
+    if query.private_groups:
+        if delta == 0:
+            raise BudgetError(
+                "delta is 0, but private groups need more: showing that a group exists is never free. "
+                "Give a delta well below one over the number of units, such as 1e-6; or the groups, where "
+                "they are public knowledge: group_by(..., keys=[...]), in a Beam aggregation public_keys=..."
+            )
+        return
+    for name, value, default in (
+        ("group_selection", group_selection, "auto"),
+        ("pre_threshold", pre_threshold, 1),
+    ):
+        if value != default:
+            raise ParameterError(name, value, "left out here: the groups are public, so none is selected")
 
 
 def _budget(epsilon: object, delta: object) -> tuple[Fraction, Fraction]:

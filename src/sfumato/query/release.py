@@ -15,6 +15,7 @@ from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from sfumato.exact import truth_value
 from sfumato.files import check_no_source
 from sfumato.noise import Words
+from sfumato.noise.k_norm import JointNoise
 from sfumato.ownership import Owned
 from sfumato.query import output
 from sfumato.query.exact import Evaluator
@@ -237,13 +238,19 @@ class Release(Owned):
         plan = self.plan
         trees = any(isinstance(s, QuantileTree) for s in plan.requirements.statistics)
         with in_own_words(_stopped, Exception):
-            for batch in self.engine.statistics(plan.exact, BATCH_TREES if trees else BATCH_GROUPS):
+            batches = self.engine.statistics(plan.exact, BATCH_TREES if trees else BATCH_GROUPS)
+            for batch in joined(batches) if isinstance(plan.noising.together, JointNoise) else batches:
                 noisy = self._noisy(batch)
                 self._check_home()  # a handler of a signal may have forked in the middle: the child stops
                 yield noisy
 
     def _noisy(self, batch: pa.RecordBatch) -> NoisyBatch:
         return self.plan.noising.draw(batch, self._words)
+
+
+def joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Make one batch of all, for noise that is drawn for all of them together."""
+    yield pa.Table.from_batches(list(batches)).combine_chunks().to_batches()[0]
 
 
 def check_error_columns(plan: Plan, confidence: object) -> None:

@@ -54,7 +54,9 @@ class Requirements:
         return Product(tuple(s.body for s in self.statistics))
 
 
-def requirements(query: Query, norm: Norm, multiplier: Fraction, units: bool) -> Requirements:
+def requirements(
+    query: Query, norm: Norm, multiplier: Fraction, units: bool, *, together: bool = False
+) -> Requirements:
     """Choose the statistics that answer a question.
 
     Args:
@@ -62,6 +64,7 @@ def requirements(query: Query, norm: Norm, multiplier: Fraction, units: bool) ->
         norm: of the noise that will be added; it decides how squares are shifted.
         multiplier: the expected noise multiplier, from which grids are chosen.
         units: whether a noisy count of units is there anyway, for the selection of groups.
+        together: whether noise is drawn for all numbers together, which needs a count that limits them.
     Returns:
         Statistics, none twice, and how each output is made of them:
 
@@ -71,7 +74,7 @@ def requirements(query: Query, norm: Norm, multiplier: Fraction, units: bool) ->
           costs nothing (see `Moments`);
         - a sum is centred where a count is there to give the centre back.
     """
-    design = Design(query, norm, multiplier, units)
+    design = Design(query, norm, multiplier, units, together)
     estimates = tuple(e for name, a in query.aggregates for e in ESTIMATES[type(a)](design, name, a))
     distinct = {id(s): s for s in design.statistics.values()}
     return Requirements(tuple(distinct.values()), estimates)

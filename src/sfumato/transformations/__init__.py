@@ -19,6 +19,7 @@ from sfumato.transformations.records.impute import impute
 from sfumato.transformations.records.mean import mean
 from sfumato.transformations.records.variance import covariance, variance
 from sfumato.transformations.rows import bound_groups, bound_rows
+from sfumato.transformations.statistics.cone import cone_of
 from sfumato.transformations.statistics.count import Count, CountUnits
 from sfumato.transformations.statistics.moments import Moments
 from sfumato.transformations.statistics.quantile_tree import QuantileTree
@@ -49,6 +50,7 @@ __all__ = [
     "cast",
     "clamp",
     "column",
+    "cone_of",
     "count",
     "count_by_categories",
     "covariance",

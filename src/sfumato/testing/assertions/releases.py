@@ -49,10 +49,18 @@ class ReleasedCells:
     Args:
         release: drawn here if it was not yet looked at.
     Raises:
+        ParameterError: its noise is K-norm noise, whose numbers depend on each other.
         RefusalError: the release was streamed to a file, which keeps outputs alone.
     """
 
     def __init__(self, release: Release) -> None:
+        if release.plan.noising.together is not None:
+            raise ParameterError(
+                "release",
+                "one with K-norm noise",
+                "one with Laplace or Gaussian noise; compare a release with K-norm noise within its own "
+                "errors(confidence=..., simultaneous=True)",
+            )
         table, batches = release.to_arrow(), release._batches
         if batches is None:
             raise RefusalError(

@@ -11,12 +11,14 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, overload
 
+from sfumato.errors import ParameterError
 from sfumato.exact import root_up
 from sfumato.framework import (
     Body,
     ContributionDistance,
     ContributionDomain,
     GroupedIntegers,
+    KNormDistance,
     L1Distance,
     L2Distance,
     Linear,
@@ -97,7 +99,13 @@ class Statistic(ABC):
 
 
 @overload
-def per_group(statistics: Sequence[Statistic], *, groups: int, rows: int | None = None) -> Transformation: ...
+def per_group(
+    statistics: Sequence[Statistic],
+    *,
+    groups: int,
+    rows: int | None = None,
+    together: KNormDistance | None = None,
+) -> Transformation: ...
 @overload
 def per_group(
     statistics: Sequence[Statistic],
@@ -112,20 +120,25 @@ def per_group(
     scales: Sequence[Fraction] = (),
     groups: int = 1,
     rows: int | None = None,
+    together: KNormDistance | None = None,
 ) -> Transformation:
     """Add up statistics per group.
 
     Args:
         statistics: what to add up, with distinct coordinates.
         norm: how outputs are compared: L1 for Laplace noise, L2 for Gaussian noise; without it by the
-            number of units' contributions between them, which any noise can use.
+            number of units' contributions between them, which noise of each number can use.
         scales: with a norm, one noise scale for each coordinate of all statistics, in grid steps.
         groups: the limit that `bound_groups` enforced.
         rows: the limit that `bound_rows` enforced, or None without it: statistics scale rows down.
+        together: outputs are compared by this K-norm, whose body is `cone_of` the statistics: in it one unit
+            moves them by at most 1.
     Returns:
         A Transformation from contributions to integers per group. A unit changes at most `groups`
         groups, in each by one contribution: L1 sensitivities add over statistics and groups,
         squares of L2 sensitivities do.
+    Raises:
+        ParameterError: the K-norm is of other numbers, or of fewer groups.
 
     >>> from sfumato.transformations import Row, bound_groups, Count
     >>> count = bound_groups(2) >> per_group([Count(rows=1)], Norm.L1, [Fraction(1)], groups=2)
@@ -140,7 +153,11 @@ def per_group(
     statistics, scales = tuple(statistics), tuple(scales)
     body = Product(tuple(s.body for s in statistics))
     metric: Metric
-    if norm is None:
+    if together is not None:
+        if together.body.names != body.names or (together.groups or groups) < groups:
+            raise ParameterError("together", together, f"of {', '.join(body.names)} in {groups} groups")
+        metric, reach = together, Fraction(1)
+    elif norm is None:
         metric, reach = ContributionDistance(body, groups), Fraction(1)
     else:
         named = tuple(zip(body.names, scales, strict=True))

@@ -1,0 +1,7 @@
+"""Noise in the shape of what one unit can add: K-norm noise, exactly rounded."""
+
+from sfumato.noise.k_norm.cone import Cone
+from sfumato.noise.k_norm.joint import JointNoise
+from sfumato.noise.k_norm.separate import SeparateNoise
+
+__all__ = ["Cone", "JointNoise", "SeparateNoise"]

@@ -1,0 +1,310 @@
+"""Laws of single numbers of K-norm noise, and of all groups at once: for error bars, thresholds and tests.
+
+Noise of each group: |Z| is a mixture of Erlang laws, in closed form. Joint noise: given the split θ and
+the size r, groups are independent, and the law of a number over r is piecewise a polynomial; over θ and r
+it is integrated by Gauss and Legendre's rule between the places where the pieces meet.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+
+from sfumato.errors import ParameterError
+from sfumato.exact import Number, as_fraction
+from sfumato.exact.directed import exp_bounds, log2
+from sfumato.exact.roots import crossing, first_whole_near
+from sfumato.noise.k_norm.cone import Cone
+from sfumato.noise.k_norm.joint import JointNoise
+from sfumato.noise.k_norm.separate import SeparateNoise
+from sfumato.noise.k_norm.tails import tail
+from sfumato.noise.values import Floats, Scalar, Values, each
+
+_r_nodes = 80
+_far = 1e-18  # of the law of r, left out at either end
+
+
+@dataclass(frozen=True)
+class Marginal(ABC):
+    """A symmetric law of one number Z of K-norm noise, in grid steps; R is Z rounded to nearest."""
+
+    scale: Fraction
+    error: ClassVar[float] = 0.0  # of P, at most
+
+    @abstractmethod
+    def _outside(self, x: float) -> float:
+        """Return P(|Z| > x scale), x >= 0."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """The variance of Z, in squared steps."""
+
+    @abstractmethod
+    def _size_tail(self, x: float) -> float:
+        """Return a P(size > x) for a size that |Z| / scale never passes, right however small it is."""
+
+    @property
+    def unit(self) -> Fraction:
+        """The scale."""
+        return self.scale
+
+    def tolerance(self, k: float) -> float:
+        """Return a t with P(|Z| > t) <= 10^-k, the smallest but for the errors of quadrature.
+
+        >>> round(separate(SeparateNoise(Cone(0), (Fraction(1),)), 0).tolerance(3), 6)
+        6.907755
+        """
+        return _tolerance(replace(self, scale=Fraction(1)), k) * float(self.scale) * (1 + 1e-15)
+
+    @property
+    def standard_deviation(self) -> float:
+        """The standard deviation of Z, in steps."""
+        return float(np.sqrt(self.variance))
+
+    def outside(self, x: Values | Scalar) -> float | Floats:
+        """Return P(|Z| > x) for x >= 0, a number or an array, in steps.
+
+        >>> separate(SeparateNoise(Cone(1), (Fraction(3), Fraction(3))), 0).outside(0)
+        1.0
+        """
+        return each(lambda value: self._outside(float(Fraction(value) / self.scale)), x)
+
+    def sf(self, x: Values | Scalar) -> float | Floats:
+        """Return P(Z > x), for a number or an array, in steps."""
+
+        def one(value: Scalar) -> float:
+            half = self._outside(float(abs(Fraction(value)) / self.scale)) / 2
+            return half if value >= 0 else 1 - half
+
+        return each(one, x)
+
+    def rounded_sf(self, m: Values | int) -> float | Floats:
+        """Return P(R > m) = P(Z > m + 1/2), for a whole number or an array of them."""
+        return self.sf(m + Fraction(1, 2) if isinstance(m, int) else np.asarray(m) + 0.5)
+
+    def rounded_half_width(self, confidence: Number) -> int:
+        """Return the smallest whole t with P(|R| <= t) >= confidence: an error bar of this level.
+
+        Raises:
+            ParameterError: confidence is not from 0 to less than 1.
+        """
+        rest = 1 - _level(confidence)
+        guess = int(2 * self.standard_deviation)
+        return first_whole_near(lambda t: bool(self.outside(t + Fraction(1, 2)) <= rest), guess, least=0)
+
+
+@lru_cache(1 << 12)
+def _tolerance(law: Marginal, k: float) -> float:  # at scale 1, so once for all numbers of one law
+    """Search; what is returned has been found to be far enough, with the law's error to spare."""
+    allowed, tail = 10.0**-k, law._size_tail
+    if allowed > 2 * law.error:
+        allowed, tail = allowed - law.error, law._outside
+
+    def height(x: float) -> float:
+        found = 1.0 if x <= 0 else tail(x)
+        return -1e9 if found <= 0 else float(np.log2(found / allowed))
+
+    start = law.standard_deviation
+    found = crossing(height, start, 1e-10 * start, stride=start, reach=1e9 * start)
+    assert found is not None
+    return max(found, 0.0)
+
+
+def _level(confidence: Number) -> float:
+    exact = as_fraction(confidence, "confidence")
+    if not 0 <= exact < 1:
+        raise ParameterError("confidence", confidence, "from 0 to less than 1")
+    return float(exact)
+
+
+@dataclass(frozen=True)
+class ErlangMixture(Marginal):
+    """|Z| is scale times an Erlang number of shape j with probability weights[j - 1].
+
+    Every term is positive, so that tails are right to 12 digits however small.
+
+    >>> ErlangMixture(Fraction(1), (Fraction(1, 2), Fraction(1, 2))).outside(15.2) / 2
+    1.0769...e-06
+    """
+
+    weights: tuple[Fraction, ...]
+
+    def _outside(self, x: float) -> float:
+        # P(Erlang(j) > x) is e^-x times the first j terms of e^x's series.
+        left, term, total = 1.0, 1.0, 0.0
+        for j, weight in enumerate(self.weights, 1):
+            total += left * term
+            left = max(left - float(weight), 0.0)
+            term *= x / j
+        return float(min(1.0, np.exp(-x) * total))
+
+    def _size_tail(self, x: float) -> float:
+        return self._outside(x)
+
+    def tail_bounds(self, x: Fraction) -> tuple[Fraction, Fraction]:
+        """Enclose P(Z > x) for x >= 0, in steps."""
+        y, left, term, total = x / self.scale, Fraction(1), Fraction(1), Fraction(0)
+        for j, weight in enumerate(self.weights, 1):
+            total += left * term
+            left -= weight
+            term *= y / j
+        low, high = exp_bounds(-y, 128)
+        return low * total / 2, high * total / 2
+
+    def tail_quantile(self, probability: Fraction) -> float:
+        """Return about the x with P(Z > x) = probability, for probabilities below 1/2."""
+        return self.tolerance(-log2(2 * probability) / np.log2(10))
+
+    @property
+    def variance(self) -> float:
+        """The variance of Z, in squared steps."""
+        second = sum((w * j * (j + 1) for j, w in enumerate(self.weights, 1)), Fraction(0))
+        return float(second * self.scale**2)
+
+
+def separate(noise: SeparateNoise, coordinate: int) -> ErlangMixture:
+    """Return the law of a coordinate of noise of each group.
+
+    A number of a vector of M that has the density exp(-max) is its maximum, Erlang(M), or uniform below
+    it: an equal mixture of Erlang(1) to Erlang(M). Units are that and a Laplace number: of Erlang(j) and
+    it, in characteristic functions, (1 - it)^-j / (1 + t^2) is half (1 - it)^-(j + 1), and half a sum that
+    halves again.
+    """
+    power = noise.cone.signed + 1
+    mixture = [Fraction(1, power)] * power
+    if noise.cone.units and coordinate == 0:
+        with_units = [Fraction(0)] * (power + 1)
+        for j, weight in enumerate(mixture, 1):
+            with_units[j] += weight / 2
+            for i in range(1, j + 1):
+                with_units[i - 1] += weight / 2 / 2 ** (j - i + 1)
+            with_units[0] += weight / 2 / 2**j
+        mixture = with_units
+    return ErlangMixture(noise.scales[coordinate], tuple(mixture))
+
+
+@dataclass(frozen=True)
+class JointMarginal(Marginal):
+    """A number of joint noise; by quadrature, with an absolute error below 1e-10.
+
+    Args:
+        scale: of the coordinate, in grid steps.
+        cone: the body of one group.
+        groups: how many.
+        coordinate: the units if there are any, then the count, then the signed numbers.
+
+    >>> law = joint(JointNoise(Cone(1), (Fraction(1), Fraction(1)), groups=12), 0)
+    >>> round(law.standard_deviation, 2), law.rounded_half_width("0.95"), law.simultaneous_half_width("0.95")
+    (9.08, 17, 22)
+    """
+
+    cone: Cone
+    groups: int
+    coordinate: int
+    error: ClassVar[float] = 1e-10
+
+    def _outside(self, x: float) -> float:
+        def both(y: Floats, theta: Floats) -> Floats:
+            return self._tail(y, theta) + self._tail(y, 1 - theta)
+
+        return 1.0 if x == 0 else min(1.0, self._mean(x, both))
+
+    def _size_tail(self, x: float) -> float:
+        from scipy.special import gammaincc
+
+        # A number is never larger than the norm, which has this law.
+        return float(gammaincc(self.groups * self.cone.dimensions, x))
+
+    def outside_anywhere(self, x: Values | Scalar) -> float | Floats:
+        """Return P(max over groups of |Z| > x) for x >= 0, in steps."""
+
+        def any_of(y: Floats, theta: Floats) -> Floats:
+            both = self._tail(y, theta) + self._tail(y, 1 - theta)
+            return np.asarray(-np.expm1(self.groups * np.log1p(-np.minimum(both, 1 - 1e-16))))
+
+        return each(lambda v: 1.0 if v == 0 else self._mean(float(Fraction(v) / self.scale), any_of), x)
+
+    def simultaneous_half_width(self, confidence: Number) -> int:
+        """Return the smallest whole t with P(|R| <= t in all groups) >= confidence."""
+        rest = 1 - _level(confidence)
+        guess = int(3 * self.standard_deviation)
+        return first_whole_near(
+            lambda t: bool(self.outside_anywhere(t + Fraction(1, 2)) <= rest), guess, least=0
+        )
+
+    @cached_property
+    def variance(self) -> float:
+        """The variance of Z, in squared steps."""
+        shape = self.groups * self.cone.dimensions + 2
+        place, weight = _rule(64)
+        y = (place + 1) / 2
+        tails = np.array([2 * self._of_theta(np.array([v]), self._tail)[0] for v in y])
+        return float(shape * (shape + 1) * (weight * y * tails).sum() * self.scale**2)
+
+    def _tail(self, y: Floats, theta: Floats) -> Floats:
+        """Return P(number > y r), given θ."""
+        return tail(self.cone, self.coordinate, y, theta)
+
+    def _mean(self, x: float, function: Callable[[Floats, Floats], Floats]) -> float:
+        """Average a function of (x/r, θ) that is 0 where r < x."""
+        from scipy.special import gammaincinv, gammaln
+
+        shape = self.groups * self.cone.dimensions + 2
+        low, high = gammaincinv(shape, _far), shape + 20 * np.sqrt(shape) + 60
+        ends = sorted({float(np.clip(e, low, high)) for e in (low, x, 2 * x, 3 * x, high)} - {0.0})
+        total = 0.0
+        for start, end in pairwise(ends):
+            if start < x * (1 - 1e-12):
+                continue
+            place, weight = _rule(_r_nodes)
+            r = start + (end - start) * (place + 1) / 2
+            density = np.exp((shape - 1) * np.log(r) - r - gammaln(shape))
+            total += (end - start) / 2 * float((weight * density * self._of_theta(x / r, function)).sum())
+        return total
+
+    def _of_theta(self, y: Floats, function: Callable[[Floats, Floats], Floats]) -> Floats:
+        """Average over θ, piece by piece."""
+        y = y[:, None]
+        ends = np.sort(np.hstack([0 * y, 1 + 0 * y, y, 1 - y, (1 + y) / 2, (1 - y) / 2]), axis=1)
+        place, weight = _rule(24 + int(6 * np.sqrt(self.groups)))
+        total, norm = np.zeros(len(y)), np.zeros(len(y))
+        for i in range(ends.shape[1] - 1):
+            start, length = ends[:, i : i + 1], ends[:, i + 1 : i + 2] - ends[:, i : i + 1]
+            theta = start + length * (place + 1) / 2
+            chance = weight * length * self._density(theta)
+            total += (chance * function(y, theta)).sum(axis=1)
+            norm += chance.sum(axis=1)
+        return np.asarray(total / norm, np.float64)
+
+    def _density(self, theta: Floats) -> Floats:
+        """The density of θ, up to a factor."""
+        volume = [float(c / self.cone.volume[0]) for c in self.cone.volume]
+        return np.asarray(np.polyval(volume[::-1], (theta - 0.5) ** 2) ** self.groups, np.float64)
+
+
+def joint(noise: JointNoise, coordinate: int) -> JointMarginal:
+    """Return the law of a coordinate of joint noise."""
+    alike = min(coordinate, 1 + noise.cone.units)  # all signed numbers have one law
+    return JointMarginal(noise.scales[coordinate], noise.cone, noise.groups, alike)
+
+
+@lru_cache(16)
+def _rule(nodes: int) -> tuple[Floats, Floats]:
+    place, weight = np.polynomial.legendre.leggauss(nodes)
+    return place, weight
+
+
+def marginals(noise: JointNoise | SeparateNoise) -> Sequence[Marginal]:
+    """Return the law of each coordinate."""
+    indices = range(noise.cone.dimensions)
+    if isinstance(noise, SeparateNoise):
+        return [separate(noise, i) for i in indices]
+    return [joint(noise, i) for i in indices]

@@ -1,0 +1,186 @@
+"""Noise for each group by itself: for groups that are chosen privately, or too many to share one draw.
+
+One unit in at most k groups adds at most k to the sum over groups of max(|n|, t) (with units, |u - n| more),
+so independent vectors of density exp(-max(|n|, t) - |u - n|), scaled by k / epsilon, are enough. Their size
+max(|n|, t) is the sum of M = m + 1 exponential numbers; one of the M numbers has this size and any sign, the
+others are uniform between minus and plus this size; u - n is a Laplace number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from sfumato.exact import whole_number
+from sfumato.exact.enclosures import Enclosure
+from sfumato.noise.k_norm.cone import Cone, unit_roundoff
+from sfumato.noise.k_norm.drawing import (
+    Approximation,
+    Enclosed,
+    Flags,
+    Integers,
+    Vectors,
+    as_uniform,
+    block,
+    check_scales,
+)
+from sfumato.noise.k_norm.streams import Streams
+from sfumato.noise.quantile_table import QuantileTable, table
+from sfumato.noise.rounding import Buffers
+from sfumato.noise.standard import laplace
+from sfumato.noise.values import Floats
+from sfumato.noise.words import Words, source_of
+
+# Where U times the number of faces is so near to a whole number, floats do not tell the face.
+_between_faces = 2.0**-44
+
+
+@dataclass(frozen=True)
+class SeparateNoise(Vectors):
+    """Independent K-norm noise in each group.
+
+    Args:
+        cone: what one unit may add to one group, at scale 1.
+        scales: for each coordinate, what 1 is worth in grid steps, times the groups of a unit, over epsilon.
+
+    >>> from sfumato.noise import SeededWords
+    >>> SeparateNoise(Cone(1), (Fraction(1000), Fraction(30_000))).rounded(3, SeededWords(1))
+    array([[  1114,   1514,  -1304],
+           [-39469, -37159,  53418]])
+
+    Source:
+        Hardt and Talwar 2010, "On the geometry of differential privacy". Proof: docs/proofs/k_norm.md.
+    """
+
+    cone: Cone
+    scales: tuple[Fraction, ...]
+
+    def __post_init__(self) -> None:
+        check_scales(self.scales, self.cone.dimensions, self.cone.dimensions)
+
+    @property
+    def width(self) -> int:  # type: ignore[override]
+        """Exponential numbers with signs, then uniform ones, then the one of the units."""
+        return 2 * self.cone.signed + 1 + self.cone.units
+
+    @property
+    def dimensions(self) -> int:  # type: ignore[override]
+        """Coordinates of a group."""
+        return self.cone.dimensions
+
+    def rounded(self, count: int, words: Words | None = None) -> Integers:
+        """Draw for some groups, with infinite precision, rounded to the nearest integers.
+
+        Args:
+            count: number of groups.
+            words: source of random words; None for this thread's secure words.
+        Returns:
+            int64 of shape (dimensions, count), one row for each coordinate.
+        Raises:
+            ParameterError: count is not a whole number of at least 0.
+        """
+        source = source_of(words)
+        return self.draw(whole_number(count, "count", 0), Streams(source), source)
+
+    @cached_property
+    def _table(self) -> QuantileTable:
+        return table(laplace)
+
+    @cached_property
+    def _buffers(self) -> Buffers:
+        return Buffers(block)
+
+    @cached_property
+    def margins(self) -> list[Fraction]:
+        """Bounds of the errors in floats, in grid steps; the terms are those of docs/proofs/k_norm.md."""
+        power, largest = self.cone.signed + 1, Fraction(self._table.largest)
+        sums = power * Fraction(self._table.error) + power**2 * largest * Fraction(unit_roundoff)
+        spread = power * largest * (4 * power + 8) * Fraction(unit_roundoff)
+        other = Fraction(self._table.error) + (power + 1) * largest * 2 * Fraction(unit_roundoff)
+        scaled = (power + 1) * largest * 3 * Fraction(unit_roundoff)
+        own = sums + spread + scaled
+        each = [own + other] * self.cone.units + [own] * power
+        return [scale * margin * Fraction(1.001) for scale, margin in zip(self.scales, each, strict=True)]
+
+    def reals(self, words: Integers) -> tuple[list[Floats], Floats, Flags | None]:
+        """Return the numbers at scale 1, their size max(|n|, t), and where the face is known."""
+        power = self.cone.signed + 1
+        size = self._magnitudes(words[0]).copy()
+        for row in words[1:power]:
+            size += self._magnitudes(row)
+        signed, known = np.copysign(size, words[0]), None
+        numbers = [signed]
+        if power > 1:
+            uniform = as_uniform(words[power : 2 * power - 1])
+            y = (uniform[0] + 1.0) * (power / 2)
+            face = np.floor(y)
+            known = np.abs(y - np.rint(y)) > _between_faces
+            uniform[0] = (y - face) * 2.0 - 1.0
+            first = signed
+            for j, share in enumerate(uniform, 1):
+                place, here = share * size, face == j
+                numbers.append(np.where(here, signed, place))
+                first = np.where(here, place, first)
+            numbers[0] = first
+        if self.cone.units:
+            more = np.copysign(self._magnitudes(words[-1]), words[-1])
+            numbers.insert(0, more + numbers[0])
+        return numbers, size, known
+
+    def _magnitudes(self, words: Integers) -> Floats:
+        return self._buffers.magnitudes(laplace, self._table, words)
+
+    def approximate(self, words: Integers) -> Approximation:
+        """Return vectors in floats."""
+        numbers, _, known = self.reals(words)
+        return Approximation(
+            [x * float(scale) for x, scale in zip(numbers, self.scales, strict=True)],
+            self.margins,
+            known=known,
+        )
+
+    def enclose_reals(self, uniform: Sequence[Enclosure]) -> tuple[list[Enclosure], Enclosure] | None:
+        """Return one vector at scale 1 and its size; None where its face or a sign are not known."""
+        power, bits = self.cone.signed + 1, uniform[0].bits
+        found = [_signed_exponential(u) for u in [*uniform[:power], *uniform[2 * power - 1 :]]]
+        parts = [f for f in found if f is not None]
+        if len(parts) < len(found):
+            return None
+        size = parts[0][0]
+        for more, _ in parts[1:power]:
+            size = size + more
+        signed = size if parts[0][1] else -size
+        numbers, one = [signed], Enclosure.of(1, bits)
+        if power > 1:
+            y = uniform[power].times(power)
+            face = y.floor()
+            if face is None:
+                return None
+            places = [y - Enclosure.of(face, bits), *uniform[power + 1 : 2 * power - 1]]
+            numbers += [(place.times(2) - one) * size for place in places]
+            numbers[0], numbers[face] = numbers[face], numbers[0]
+        if self.cone.units:
+            step, positive = parts[-1]
+            numbers.insert(0, numbers[0] + (step if positive else -step))
+        return numbers, size
+
+    def enclose(self, uniform: Sequence[Enclosure]) -> Enclosed | None:
+        """Return one vector in enclosures."""
+        found = self.enclose_reals(uniform)
+        if found is None:
+            return None
+        return Enclosed([n.times(scale) for n, scale in zip(found[0], self.scales, strict=True)])
+
+
+def _signed_exponential(uniform: Enclosure) -> tuple[Enclosure, bool] | None:
+    """Return -ln |2U - 1|, and whether 2U - 1 is above 0; None where that is not known."""
+    bits = uniform.bits
+    place = uniform.times(2) - Enclosure.of(1, bits)
+    negative = place.below(Enclosure.of(0, bits))
+    if negative is None:
+        return None
+    return -abs(place).log(), not negative

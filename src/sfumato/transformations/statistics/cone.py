@@ -1,0 +1,59 @@
+"""What one unit may add to all numbers of a group together: a count, and numbers that it limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sfumato.errors import QueryError
+from sfumato.framework import Body, ConeBody, Product
+from sfumato.transformations.statistics.count import Count, CountUnits
+from sfumato.transformations.statistics.moments import Moments
+from sfumato.transformations.statistics.statistic import Statistic
+from sfumato.transformations.statistics.unit_sum import UnitSum
+
+
+def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
+    """Return a cone that holds every contribution of a unit to a group, after all of its rounding.
+
+    The count that limits the others comes first: units, of which each contribution to a group is one; units,
+    and then rows, of which it is at least one; or rows, where no number goes by units. One number that is
+    never negative needs no other.
+
+    Raises:
+        QueryError: no count limits all numbers, or there is a quantile tree.
+
+    >>> from sfumato.transformations import Moments, ValueGrid
+    >>> mean = Moments("x", "x", 3, ValueGrid(0, -5, 5))
+    >>> cone_of([Count(3), mean]).bounds, cone_of([CountUnits(), Count(3), mean]).units
+    ((Fraction(3, 1), Fraction(15, 1)), True)
+
+    Proof: docs/proofs/k_norm.md.
+    """
+    statistics = tuple(statistics)
+    body: Body = Product(tuple(s.body for s in statistics))
+    first, rest = statistics[0], statistics[1:]
+    if not all(isinstance(s, (CountUnits, Count, Moments, UnitSum)) for s in statistics):
+        raise QueryError("no cone holds the nodes of a quantile tree")
+    if isinstance(first, CountUnits):
+        by_rows = not any(isinstance(s, UnitSum) for s in rest)
+        both = by_rows and bool(rest) and _limits(rest[0], rest[1:])
+        return ConeBody(body.names, body.largest, units=both)
+    if _limits(first, rest) or (not rest and _never_negative(first)):
+        return ConeBody(body.names, body.largest)
+    raise QueryError(f"no count among {', '.join(body.names)} limits all the others")
+
+
+def _limits(count: Statistic, others: Sequence[Statistic]) -> bool:
+    """Whether this is a number of rows, and the others are sums over the same rows, each at most a row's.
+
+    Rows that are scaled down are cut towards zero in all of the others, and count as a whole number.
+    """
+    if not isinstance(count, Count) or count.column is not None:
+        return False
+    return all(isinstance(s, (Count, Moments)) and s.rows == count.rows for s in others)
+
+
+def _never_negative(statistic: Statistic) -> bool:
+    if isinstance(statistic, UnitSum):
+        return statistic.lower >= statistic.centre
+    return isinstance(statistic, Count)

@@ -1,0 +1,272 @@
+"""Planted defects of the sampler: each is found by the laws, or by drawing again slowly; the honest code is not.
+
+sup |F_n - F| passes sqrt(ln(2 / a) / (2 n)) with probability at most a (Massart): a = 1e-12 for each law, and seeds
+are fixed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction as F
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from sfumato.framework import ConeBody, KNormDistance
+from sfumato.noise import SeededWords
+from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise, cone, drawing, joint, radii, separate
+from sfumato.noise.k_norm.laws import marginals
+
+from . import reference
+
+JOINTLY, APART = 600, 10_000  # draws, which cost the more the more of them share
+FINE = F(2) ** 16  # steps beside which rounding is small
+CUBE, UNITS, COUNT = Cone(1), Cone(1, units=True), Cone(0)
+
+
+def norms(noise, drawn):
+    """The K-norm of each of many draws, by the body's own words."""
+    names = tuple(map(str, range(noise.cone.dimensions)))
+    body = ConeBody(names, noise.scales, noise.cone.units)
+    apart = isinstance(noise, SeparateNoise)
+    metric = KNormDistance(body, 1 if apart else None, apart)
+    return [float(metric.norm([body.sides(v) for v in one.T.tolist()])) for one in drawn]
+
+
+def far_from_the_laws(noise, groups=3):
+    """Whether norms, or numbers of the first and the last group, are not distributed as they should be."""
+    words = SeededWords(str(noise))
+    if isinstance(noise, SeparateNoise):
+        n = APART
+        drawn = noise.rounded(n * groups, words).reshape(-1, n, groups).transpose(1, 0, 2)
+    else:
+        n, groups = JOINTLY, noise.groups
+        drawn = np.array([noise.rounded(words) for _ in range(n)])
+    found = [stats.kstest(norms(noise, drawn), stats.gamma(groups * noise.cone.dimensions).cdf).statistic]
+    for i, law in enumerate(laws_of(noise)):
+        for numbers in (drawn[:, i, 0], drawn[:, i, -1]):
+            x = np.sort(numbers)[:: n // 40]
+            empirical = (numbers[:, None] <= x).mean(axis=0)
+            found.append(np.abs(1 - empirical - law.rounded_sf(x)).max())
+    return max(found) > math.sqrt(math.log(2 / 1e-12) / (2 * n))
+
+
+def laws_of(noise):
+    joint_units = isinstance(noise, JointNoise) and noise.cone.units
+    return [] if joint_units else marginals(noise)
+
+
+def unlike_the_reference(noise, groups, draws=6):
+    """Whether one of a few draws is not the one that 500 bits give."""
+    noise, given = replace(noise, groups=groups), (noise.cone.signed, noise.cone.units, noise.scales, groups)
+    seeds = range(draws)
+    return any(
+        not np.array_equal(noise.rounded(SeededWords(s)), reference.joint(*given, SeededWords(s)))
+        for s in seeds
+    )
+
+
+def of(kind, body, scale=FINE, groups=3):
+    scales = (scale,) * body.dimensions
+    return JointNoise(body, scales, groups) if kind == "joint" else SeparateNoise(body, scales)
+
+
+HONEST = [("joint", CUBE), ("joint", UNITS), ("joint", COUNT), ("separate", CUBE), ("separate", UNITS)]
+
+
+@pytest.mark.parametrize("kind, body", HONEST, ids=str)
+def test_honest_noise_is_not_suspected(kind, body):
+    assert not far_from_the_laws(of(kind, body))
+
+
+# Each defect: the noise that suffers it, and what is put in place of what.
+
+
+def gamma_of_dimensions(monkeypatch):
+    """The Gamma number has the shape of the norm, without the 2 of the radii."""
+    honest = radii.gamma
+    monkeypatch.setattr(
+        radii, "gamma", lambda shape, streams, *a: honest(shape - 2 * (a == (0,)), streams, *a)
+    )
+
+
+def size_not_shared(monkeypatch):
+    """Each group has a size and a split of its own: the right law for one group."""
+
+    def rounded(self, words):
+        one = [honest(replace(self, groups=1), words) for _ in range(self.groups)]
+        return np.hstack(one)
+
+    honest = JointNoise.rounded
+    monkeypatch.setattr(JointNoise, "rounded", rounded)
+
+
+def marginals_alone(monkeypatch):
+    """Groups from different draws: each number has its law, and together they have not."""
+
+    def rounded(self, words):
+        return np.stack([honest(self, words)[:, g] for g in range(self.groups)], axis=1)
+
+    honest = JointNoise.rounded
+    monkeypatch.setattr(JointNoise, "rounded", rounded)
+
+
+def one_sided_body(monkeypatch):
+    """C in place of C - C: what a unit adds, and never what it takes away."""
+
+    def enclose(self, uniform):
+        found = honest(self, uniform)
+        return found and drawing.Enclosed([abs(found.numbers[0]), *found.numbers[1:]], found.room)
+
+    honest = joint.JointVectors.enclose
+    monkeypatch.setattr(joint.JointVectors, "enclose", enclose)
+    only_slow(monkeypatch)
+
+
+def acceptance_reversed(monkeypatch):
+    """Units beyond the body are taken, and those within it are not."""
+    monkeypatch.setattr(cone.Cone, "floats", partial_room(cone.Cone.floats, lambda room: -room))
+
+
+def no_acceptance(monkeypatch):
+    """Units are taken wherever they lie."""
+    monkeypatch.setattr(cone.Cone, "floats", partial_room(cone.Cone.floats, lambda room: 1 + 0 * room))
+
+
+def partial_room(floats, change):
+    def changed(self, *args):
+        numbers, room, known = floats(self, *args)
+        return numbers, None if room is None else change(room), known
+
+    return changed
+
+
+def split_is_uniform(monkeypatch):
+    """θ as for a count alone."""
+    honest = radii.share
+    monkeypatch.setattr(radii, "share", lambda volume, *rest: honest((F(1),), *rest))
+
+
+def signed_not_limited(monkeypatch):
+    """The sum goes up to the size of all, whatever the count is."""
+
+    def floats(self, theta, tau, uniform):
+        (n, _), room, known = honest(self, theta, tau, uniform)
+        return [n, uniform[1]], room, known
+
+    honest = cone.Cone.floats
+    monkeypatch.setattr(cone.Cone, "floats", floats)
+
+
+def no_root(monkeypatch):
+    """v is uniform where its square should be."""
+    monkeypatch.setattr(cone, "_root", lambda y, degree: (y, None))
+
+
+def rounded_before_it_is_scaled(monkeypatch):
+    """Whole numbers are drawn at scale 1 and multiplied."""
+
+    def rounded(self, words):
+        small = honest(replace(self, scales=(F(1),) * len(self.scales)), words)
+        return small * np.array([[int(s)] for s in self.scales])
+
+    honest = JointNoise.rounded
+    monkeypatch.setattr(JointNoise, "rounded", rounded)
+
+
+def largest_not_shared_out(monkeypatch):
+    """It is always the count that is the largest of its group."""
+    monkeypatch.setattr(np, "where", lambda condition, yes, no: no)
+
+
+def units_beside(monkeypatch):
+    """Units have noise of their own, not about that of the rows."""
+
+    def reals(self, words):
+        numbers, size, known = honest(self, words)
+        return [numbers[0] - numbers[1], *numbers[1:]], size, known
+
+    honest = separate.SeparateNoise.reals
+    monkeypatch.setattr(separate.SeparateNoise, "reals", reals)
+
+
+def only_slow(monkeypatch):
+    honest = drawing.Vectors._round_into
+    monkeypatch.setattr(drawing.Vectors, "_round_into", lambda *args: honest(*args) | True)
+
+
+DEFECTS = [
+    ("joint", CUBE, gamma_of_dimensions),
+    ("joint", CUBE, size_not_shared),
+    ("joint", CUBE, marginals_alone),
+    ("joint", CUBE, one_sided_body),
+    ("joint", UNITS, acceptance_reversed),
+    ("joint", UNITS, no_acceptance),
+    ("joint", CUBE, split_is_uniform),
+    ("joint", CUBE, signed_not_limited),
+    ("joint", CUBE, no_root),
+    ("separate", CUBE, largest_not_shared_out),
+    ("separate", UNITS, units_beside),
+]
+
+
+@pytest.mark.parametrize("kind, body, plant", DEFECTS, ids=lambda d: getattr(d, "__name__", None))
+def test_a_wrong_law_is_found(kind, body, plant, monkeypatch):
+    plant(monkeypatch)
+    # With few groups the split is nearly uniform, and sums nearly as large as all.
+    groups = {split_is_uniform: 100, signed_not_limited: 20}.get(plant, 3)
+    assert far_from_the_laws(of(kind, body, groups=groups))
+
+
+def no_margin(monkeypatch):
+    """Floats decide wherever they lie, right or wrong."""
+    monkeypatch.setattr(cone.Cone, "margin", lambda self, theta, tau: 0.0)
+
+
+def towards_zero(monkeypatch):
+    """Cut in place of rounded."""
+
+    def cut(self, out, found):
+        for row, x in zip(out, found.numbers, strict=True):
+            row[:] = np.trunc(x)
+        return np.zeros(out.shape[1], np.bool_)
+
+    monkeypatch.setattr(drawing.Vectors, "_round_into", cut)
+
+
+def float_scale(monkeypatch):
+    """A scale of a third of a step, as a float, in the exact path too."""
+    honest = JointNoise.__post_init__
+
+    def post_init(self):
+        object.__setattr__(self, "scales", tuple(F(float(s)) * (1 + F(1, 2**30)) for s in self.scales))
+        honest(self)
+
+    monkeypatch.setattr(JointNoise, "__post_init__", post_init)
+
+
+def size_is_not_accepted(monkeypatch):
+    """The first proposal for r is taken as it comes."""
+    monkeypatch.setattr(radii._GammaProposal, "accepted", lambda self: True)
+
+
+@pytest.mark.parametrize(
+    "scale, plant",
+    [
+        (F(2) ** 44, no_margin),
+        (F(7), towards_zero),
+        (F(7), rounded_before_it_is_scaled),
+        (F(2) ** 44 / 3, float_scale),
+        (F(7), size_is_not_accepted),
+    ],
+    ids=lambda d: getattr(d, "__name__", None),
+)
+def test_a_wrong_draw_is_found(scale, plant, monkeypatch):
+    honest = of("joint", CUBE, scale)
+    find = partial(unlike_the_reference, honest, 60 if plant is no_margin else 8)
+    assert not find()
+    plant(monkeypatch)
+    assert find()

@@ -1,0 +1,276 @@
+"""Laws against mpmath and closed forms, and draws against laws.
+
+Draws have fixed seeds. sup |F_n - F| passes sqrt(ln(2 / a) / (2 n)) with probability at most a (Massart); a = 1e-14.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction as F
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import gammaincc
+
+from sfumato.errors import ParameterError
+from sfumato.noise import Laplace, SeededWords
+from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
+from sfumato.noise.k_norm.intervals import DependentNoises
+from sfumato.noise.k_norm.laws import ErlangMixture, joint, marginals, separate
+from sfumato.noise.k_norm.tails import tail
+
+ONE = (F(1),) * 5
+
+
+def law_of(m, groups, signed):
+    return joint(JointNoise(Cone(m), ONE[: m + 1], groups), int(signed))
+
+
+@pytest.mark.parametrize("groups", [1, 2, 5, 50, 1000])
+def test_counts_alone_have_a_closed_form(groups):
+    """θ is uniform, and n uniform between -μ and λ: P(n > x) = E (1 - x/r)_+^2 / 2, in incomplete Gamma functions."""
+    law = law_of(0, groups, False)
+    for x in (0.1, 1, 3.7, groups / 3, groups, 2 * groups + 20):
+        g = groups
+        tail = (
+            gammaincc(g + 2, x)
+            - 2 * x / (g + 1) * gammaincc(g + 1, x)
+            + x * x / (g * (g + 1)) * gammaincc(g, x)
+        )
+        assert law.outside(x) == pytest.approx(tail, abs=1e-11)
+    assert law.variance == pytest.approx((groups + 2) * (groups + 3) / 6, rel=1e-12)
+
+
+@pytest.mark.parametrize("m", [0, 1, 2, 3])
+def test_one_group_is_noise_of_each_group(m):
+    """Two derivations of one law: by θ and r, and as a mixture of Erlang laws."""
+    apart = separate(SeparateNoise(Cone(m), ONE[: m + 1]), 0)
+    for signed in {False, m > 0}:
+        law = law_of(m, 1, signed)
+        assert law.variance == pytest.approx(apart.variance, rel=1e-11) == (m + 2) * (m + 3) / 3
+        for x in (0.01, 0.5, 2, 7.5, 30):
+            assert law.outside(x) == pytest.approx(apart.outside(x), abs=1e-11)
+
+
+@pytest.mark.parametrize("m, groups, signed, x", [(1, 5, 0, 4), (1, 5, 1, 4), (2, 3, 1, 6.5)])
+def test_marginals_are_those_of_mpmath(m, groups, signed, x):
+    """The same mean over θ, v and r, by other means: P(n > x) and P(s > x) from the law of v in words."""
+    power, shape = m + 1, groups * (m + 1) + 2
+    with mpmath.workdps(15):
+
+        def given(y, theta):
+            tau, whole = 1 - theta, 2 - theta**power - (1 - theta) ** power
+            found = mpmath.mpf(0)
+            for low, is_left in ((tau, True), (theta, False)):
+                if signed:
+                    start = max(low, y)
+                    parts = (
+                        power * ((1 - start**power) / power - y * (1 - start**m) / m) / 2 if start < 1 else 0
+                    )
+                else:
+                    # n = v - 2 tau > y, or n = 2 theta - v > y.
+                    start, end = (max(low, 2 * tau + y), 1) if is_left else (low, min(1, 2 * theta - y))
+                    parts = end**power - start**power if start < end else 0
+                found += parts / whole
+            return found
+
+        def of_size(y):
+            def weigh(f):
+                ends = sorted({mpmath.mpf(0), y, 1 - y, (1 + y) / 2, (1 - y) / 2, mpmath.mpf(1)})
+                return mpmath.quad(
+                    lambda t: (2 - t**power - (1 - t) ** power) ** groups * f(t), ends, maxdegree=3
+                )
+
+            return weigh(lambda t: given(y, t)) / weigh(lambda t: 1)
+
+        ends = [x, 2 * x, 2 * shape, 5 * shape]
+        tail = mpmath.quad(lambda r: r ** (shape - 1) * mpmath.exp(-r) * of_size(x / r), ends, maxdegree=3)
+        truth = 2 * tail / mpmath.factorial(shape - 1)
+    assert law_of(m, groups, bool(signed)).outside(x) == pytest.approx(float(truth), abs=1e-9)
+
+
+@pytest.mark.parametrize("m", [0, 1, 2, 3])
+@pytest.mark.parametrize("theta", [0.5, 0.3, 0.81, 1.0])
+def test_tails_with_units_are_shares_of_uniform_points(m, theta):
+    """Points of a box, kept where the norm's own sides are within λ and μ: 4,000,000, so within 0.005 of the truth."""
+    rng, cone, tau = np.random.default_rng(m), Cone(m, units=True), 1 - theta
+    n = 4_000_000
+    x = rng.uniform(-1, 1, (cone.dimensions, n))
+    x[0], x[1] = x[0] * 0.5 + theta - 0.5, x[1] * 0.5 + theta - 0.5
+    a = (np.abs(x[1:]).max(axis=0) + x[1]) / 2
+    b = a - x[1]
+    a = np.maximum(a, x[0] + b)
+    x = x[:, (a <= theta) & (a - x[0] <= tau)]
+    for i in range(cone.dimensions):
+        for y in (0.0, 0.1, 0.35, 0.6, 0.9):
+            share = (x[i] > y).mean()
+            assert tail(cone, i, np.array(y), np.array(theta)) == pytest.approx(
+                share, abs=3.5 / np.sqrt(x.shape[1])
+            )
+
+
+@pytest.mark.parametrize("m, groups, table", [
+    (1, 1, (2, 2)), (1, 5, (4.93, 5.64)), (1, 12, (9.1, 12.0)), (1, 20, (13.4, 19.3)), (1, 50, (29.4, 46.7)),
+    (1, 200, (109, 184)), (0, 5, (3.06,)), (0, 50, (21.4,)),
+])  # fmt: skip
+def test_deviations_are_those_of_the_table(m, groups, table):
+    found = [law.standard_deviation for law in marginals(JointNoise(Cone(m), ONE[: m + 1], groups))]
+    assert found == pytest.approx(table, rel=6e-3)
+    assert np.array(found).max() < Laplace(groups * (m + 1)).standard_deviation
+
+
+@pytest.mark.parametrize("units", [False, True])
+@pytest.mark.parametrize("m", [0, 1, 2])
+@pytest.mark.parametrize("groups", [1, 12, 300])
+def test_more_nodes_change_nothing(m, units, groups, monkeypatch):
+    from sfumato.noise.k_norm import laws
+
+    rule, found = laws._rule, []
+    for factor in (1, 2):
+        monkeypatch.setattr(laws, "_rule", lambda n, factor=factor: rule(n * factor))
+        for law in marginals(JointNoise(Cone(m, units), ONE[: m + 1 + units], groups)):
+            found.append([law.outside(x) for x in (0.3, groups / 2, groups, 3 * groups)])
+            found.append([law.outside_anywhere(x) for x in (0.3, groups / 2, groups, 3 * groups)])
+    one, other = np.array(found).reshape(2, -1)
+    assert np.abs(one - other).max() < 1e-10
+
+
+def test_mixtures_against_mpmath():
+    law = ErlangMixture(F(7, 2), (F(1, 2), F(1, 3), F(1, 6)))
+    for x in (0, F(1, 10), 5, 300):
+        y = mpmath.mpf(float(x)) * 2 / 7
+        truth = sum(
+            w * mpmath.gammainc(j, y, regularized=True) for j, w in ((1, 1 / 2), (2, 1 / 3), (3, 1 / 6))
+        )
+        assert law.outside(x) == pytest.approx(float(truth), rel=1e-12)
+    two = separate(SeparateNoise(Cone(1), ONE[:2]), 0)
+    assert two.sf(15.2) == pytest.approx(math.exp(-15.2) * (2 + 15.2) / 4, rel=1e-13)
+    assert two.sf(-3) + two.sf(3) == 1 and two.rounded_sf(3) == two.sf(3.5)
+    assert np.array_equal(two.rounded_sf(np.array([3, 4])), two.sf([3.5, 4.5]))
+
+
+@pytest.mark.parametrize("m", [0, 1, 2])
+def test_units_apart_are_a_convolution(m):
+    """n and a Laplace number, by quadrature."""
+    law = separate(SeparateNoise(Cone(m, True), ONE[: m + 2]), 0)
+    count = separate(SeparateNoise(Cone(m, True), ONE[: m + 2]), 1)
+    assert sum(law.weights) == 1 and law.variance == pytest.approx(count.variance + 2, rel=1e-14)
+    for x in (0.5, 3.0, 9.0):
+        truth = mpmath.quad(lambda y, x=x: mpmath.exp(-abs(y)) / 2 * count.sf(float(x - y)), [-40, 0, x, 60])
+        assert law.sf(x) == pytest.approx(float(truth), abs=1e-7)
+
+
+def test_half_widths_are_the_smallest():
+    for law in (
+        separate(SeparateNoise(Cone(1), (F(40), F(40))), 0),
+        joint(JointNoise(Cone(1), (F(9), F(4)), 6), 1),
+    ):
+        t = law.rounded_half_width("0.95")
+        assert law.outside(t + F(1, 2)) <= 0.05 < law.outside(t - F(1, 2))
+    t = law.simultaneous_half_width("0.95")
+    assert law.outside_anywhere(t + F(1, 2)) <= 0.05 < law.outside_anywhere(t - F(1, 2))
+    assert law.rounded_half_width(0) == 0
+    with pytest.raises(ParameterError):
+        law.rounded_half_width(1)
+
+
+def distance(numbers, law) -> float:
+    """sup |F_n - F| over 100 whole numbers at most: laws by quadrature take their time."""
+    values, counts = np.unique(numbers, return_counts=True)
+    after = np.cumsum(counts) / len(numbers)
+    before = after - counts / len(numbers)
+    some = np.unique(np.linspace(0, len(values) - 1, 100).astype(int))
+    values, after, before = values[some], after[some], before[some]
+    return max(
+        np.abs(1 - after - law.rounded_sf(values)).max(),
+        np.abs(1 - before - law.rounded_sf(values - 1)).max(),
+    )
+
+
+def massart(n):
+    return math.sqrt(math.log(2 / 1e-14) / (2 * n))
+
+
+@pytest.mark.parametrize("cone", [Cone(0), Cone(1), Cone(2), Cone(0, True), Cone(1, True)], ids=str)
+def test_draws_of_each_group_follow_their_laws_and_one_percent_is_seen(cone):
+    """A scale that is off by 1% moves F by 0.0025 or more; 0.0015 is allowed for 8,000,000 draws."""
+    n, scales = 8_000_000, (F(20),) * cone.dimensions
+    drawn = SeparateNoise(cone, scales).rounded(n, SeededWords(f"laws {cone}"))
+    wrong = SeparateNoise(cone, tuple(s * F(101, 100) for s in scales))
+    for i, row in enumerate(drawn):
+        assert distance(row, separate(SeparateNoise(cone, scales), i)) < massart(n)
+        assert distance(row, separate(wrong, i)) > massart(n)
+
+
+@pytest.mark.parametrize(
+    "cone, groups",
+    [(Cone(0), 2), (Cone(1), 5), (Cone(2), 3), (Cone(1, True), 3), (Cone(2, True), 2)],
+    ids=str,
+)
+def test_joint_draws_follow_their_laws(cone, groups):
+    n, scales = 1200, (F(9),) * cone.dimensions
+    noise, words = JointNoise(cone, scales, groups), SeededWords(f"joint laws {cone}")
+    drawn = np.array([noise.rounded(words) for _ in range(n)])
+    for i, law in enumerate(marginals(noise)):
+        assert distance(drawn[:, i, 0], law) < massart(n)
+        assert distance(drawn[:, i, -1], law) < massart(n)
+        # All groups at once: uniform under the law of the largest, but for rounding.
+        largest = np.abs(drawn[:, i]).max(axis=1)
+        places = np.linspace(0, largest.max(), 40).astype(int)
+        beyond = np.array([law.outside_anywhere(v + F(1, 2)) for v in places.tolist()])
+        assert np.abs((largest[:, None] > places).mean(axis=0) - beyond).max() < massart(n)
+
+
+@pytest.mark.parametrize("cone", [Cone(1), Cone(2), Cone(1, True)], ids=str)
+def test_one_percent_is_seen_in_joint_draws(cone):
+    """The norm of 3,000 groups has a Gamma law of relative deviation 1% or less: 1% moves F by 0.38 or more."""
+    groups, n, scales = 3000, 500, (F(2) ** 16,) * cone.dimensions
+    noise, words = JointNoise(cone, scales, groups), SeededWords(f"norms {cone}")
+    norms = []
+    for _ in range(n):
+        x = noise.rounded(words) / 2.0**16
+        rest = x[1:] if cone.units else x
+        size = np.abs(rest).max(axis=0)
+        a, b = (size + rest[0]) / 2, (size - rest[0]) / 2
+        if cone.units:
+            a = np.maximum(a, x[0] + b)
+            b = a - x[0]
+        norms.append(a.max() + b.max())
+    law = stats.gamma(groups * cone.dimensions)
+    assert stats.kstest(norms, law.cdf).statistic < massart(n)
+    assert stats.kstest(np.array(norms) * 1.01, law.cdf).statistic > massart(n)
+
+
+def test_tolerances_are_kept_and_tight_however_small_the_failure():
+    for law in (
+        separate(SeparateNoise(Cone(2, True), (F(3),) * 4), 0),
+        joint(JointNoise(Cone(1), (F(3), F(3)), 4), 1),
+        joint(JointNoise(Cone(1, True), (F(3),) * 3, 4), 0),
+    ):
+        for k in (0.1, 1.3, 6):
+            t = law.tolerance(k)
+            assert law.outside(t) <= 10**-k <= law.outside(t * 0.9999) + 2 * law.error
+        assert law.tolerance(9) < law.tolerance(15) < law.tolerance(40) < 1000
+
+
+@pytest.mark.parametrize(
+    "noise", [JointNoise(Cone(1, True), (F(9),) * 3, 3), SeparateNoise(Cone(1), (F(9),) * 2)], ids=str
+)
+def test_combinations_stay_within_their_tolerance(noise):
+    """For 2,000 draws of 3 groups, or 100,000, with weights of all signs; 10% may fail, and by chance 2% or 0.5% more."""
+    words = SeededWords(8)
+    if isinstance(noise, JointNoise):
+        drawn = np.array([noise.rounded(words)[:, 0] for _ in range(2000)]).T
+    else:
+        drawn = noise.rounded(100_000, words)
+    names = "abc"[: len(drawn)]
+    noises = DependentNoises(dict(zip(names, marginals(noise), strict=True)), dict.fromkeys(names, 0.5))
+    for weights in np.random.default_rng(1).normal(size=(20, len(drawn))):
+        total = np.abs((weights[:, None] * drawn * 0.5).sum(axis=0))
+        t = noises.tolerance({n: np.array([w]) for n, w in zip(names, weights, strict=True)}, 0.1)
+        share = (total > t).mean()
+        assert share <= 0.1 + 4.5 * math.sqrt(0.09 / drawn.shape[1])
+    alone = noises.tolerance({"a": np.array([2.0])}, 0.1)
+    assert alone == marginals(noise)[0].rounded_half_width("0.9")

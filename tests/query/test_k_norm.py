@@ -1,0 +1,356 @@
+"""Plans with K-norm noise: no unit's contribution has a norm above 1, and the release draws what the chain says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction as F
+from functools import cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.audit import falsify
+from sfumato.errors import BudgetError, ParameterError, QueryError
+from sfumato.framework import ConeBody, KNormDistance
+from sfumato.noise import SeededWords
+from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
+from sfumato.query import together
+from sfumato.query.together import TogetherPlan
+from sfumato.testing import assert_approx_equal
+from sfumato.transformations import (
+    Count,
+    CountUnits,
+    Moments,
+    QuantileTree,
+    Row,
+    UnitSum,
+    ValueGrid,
+    bound_groups,
+    cone_of,
+    per_group,
+)
+
+from .test_plan import ASKED, TABLE
+
+ASKED = {name: asked for name, asked in ASKED.items() if name not in ("quantiles", "all")} | {
+    "all": {
+        "rows": sf.count(),
+        "units": sf.count_units(),
+        "sum": sf.sum("n", lower=0, upper=30),
+        "mean": sf.mean("x", lower=0, upper=30),
+        "variance": sf.variance("x", lower=0, upper=30),
+    },
+    "two sums": {"s": sf.sum("n", lower=0, upper=30), "t": sf.sum("n", lower=0, upper=50)},
+    "sums of rows": {
+        "s": sf.sum("x", lower=0, upper=30, per="row"),
+        "t": sf.sum("n", lower=-9, upper=5, per="row"),
+        "u": sf.count_units(),
+    },
+}
+LIMITS = [(5, 1), (3, 2), (5, 3)]
+
+
+@cache
+def plan_of(asked: str, groups: int, rows: int) -> TogetherPlan:
+    grouped = sf.scan(TABLE, privacy_unit="id").group_by("group", keys=list(range(5)))
+    plan = grouped.bound(groups=groups, rows=rows).agg(**ASKED[asked]).plan(epsilon="3/2", noise="k_norm")
+    assert isinstance(plan, TogetherPlan)
+    return plan
+
+
+@pytest.mark.parametrize("limits", [(3, 2), (5, 3)], ids=str)
+@pytest.mark.parametrize("asked", ASKED)
+def test_no_unit_moves_a_plan_by_more_than_1_and_one_moves_it_as_far(asked, limits):
+    plan = plan_of(asked, *limits)
+    found = falsify(plan.exact_chain, 1, evaluations=120)
+    assert not found.violated, str(found)
+    assert found.ratio >= F(99, 100), str(found)
+
+
+@pytest.mark.parametrize("limits", LIMITS, ids=str)
+@pytest.mark.parametrize("asked", ASKED)
+def test_the_loss_is_epsilon_and_no_delta(asked, limits):
+    plan = plan_of(asked, *limits)
+    assert plan.loss == plan.chain.map(1) and plan.delta == 0
+    assert plan.loss.epsilon(0) == plan.epsilon == F(3, 2)
+    most = 1 if isinstance(plan.drawn, JointNoise) else limits[0]
+    assert plan.drawn.scales == tuple(b * most / F(3, 2) for b in plan.body.bounds)
+    assert plan.body.names == plan.requirements.body.names
+
+
+@pytest.mark.parametrize("limits", LIMITS, ids=str)
+@pytest.mark.parametrize("asked", ASKED)
+def test_the_chain_is_what_a_release_runs(asked, limits, monkeypatch):
+    """With noise that is known, a release has the numbers that the plan's chain computes from the rows."""
+    for kind in (JointNoise, SeparateNoise):
+
+        def known(self, *given):
+            groups = given[0] if isinstance(self, SeparateNoise) else self.groups
+            return 1000 * np.arange(self.cone.dimensions)[:, None] + np.arange(groups)
+
+        monkeypatch.setattr(kind, "rounded", known)
+    plan = plan_of(asked, *limits)
+    people = sf.scan(TABLE, privacy_unit="id").group_by("group", keys=list(range(5)))
+    release = (
+        people.bound(groups=limits[0], rows=limits[1])
+        .agg(**ASKED[asked])
+        .release(epsilon="3/2", delta=1e-6, noise="k_norm")
+    )
+    assert release.spent == (1.5, 0.0)
+    (batch,) = release._draw()
+    rows = [Row(r["id"], (r["group"],), r) for r in TABLE.to_pylist()]
+    expected = plan.chain(rows)
+    for name, step in plan.steps.items():
+        drawn = [int(F(v) / step) for v in batch.numbers.values[name]]
+        assert drawn == [expected[group,][name] for group in range(5)]
+
+
+# All rows of small grids: what one unit of up to four rows may add, after rounding and scaling down.
+
+
+STATISTICS = {
+    "rows and a sum": [Count(2), Moments("x", "x", 2, ValueGrid(0, -3, 3))],
+    "units, rows and a sum": [CountUnits(), Count(2), Moments("x", "x", 2, ValueGrid(0, 0, 6))],
+    "missing values and squares": [Count(2), Moments("x", "x", 2, ValueGrid(0, -3, 3), True, -1, 1, 2)],
+    "values, as a share of rows": [
+        Count(2),
+        Count(2, "x", -2),
+        Moments("x", "x", 2, ValueGrid(0, 2, 8), False),
+    ],
+    "units and their sum": [CountUnits(), UnitSum("x", "x", 0, -2, 4, True, 1)],
+    "units, their sum and rows": [CountUnits(), Count(2), UnitSum("x", "x", 0, 0, 4, True, 2)],
+    "a sum alone": [UnitSum("x", "x", 0, 0, 4, True)],
+    "values alone": [Count(2, "x", -2)],
+}
+
+
+def vectors(statistics):
+    for size in range(1, 5):
+        for values in product((None, -5, 0, 1, 3, 7), repeat=size):
+            rows = [{"x": v} for v in values]
+            yield [s.contribution(rows)[n] for s in statistics for n in s.names]
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+def test_every_contribution_is_in_the_cone_after_its_rounding(name):
+    body, most = cone_of(STATISTICS[name]), F(0)
+    for vector in vectors(STATISTICS[name]):
+        a, b = body.sides(vector)
+        assert a <= 1 and b == 0, vector
+        most = max(most, a)
+    assert most == 1
+
+
+class Upwards(Moments):
+    """Sums of rows that are scaled down are rounded away from zero."""
+
+    def contribution(self, rows):
+        found = super().contribution(rows)
+        return type(found)({n: v + (v > 0) * (len(rows) > self.rows) for n, v in found.items()})
+
+
+class WidthOfSum(UnitSum):
+    """Half the width, wherever the centre is."""
+
+    @property
+    def body(self):
+        return replace(super().body, bound=F(self.upper - self.lower, 2))
+
+
+class OneRow(Count):
+    """People's bound on a count of rows."""
+
+    @property
+    def body(self):
+        return replace(super().body, bound=F(1))
+
+
+MEAN, GRID = Moments("x", "x", 2, ValueGrid(0, -3, 3)), ValueGrid(0, -3, 3)
+PLANTED = {
+    "rounded upwards": [Count(2), Upwards("x", "x", 2, GRID)],
+    "width of a sum": [CountUnits(), WidthOfSum("x", "x", 0, 0, 4, True, 0)],
+    "people for rows": [OneRow(2), MEAN],
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_wrong_contribution_is_found_by_all_rows_and_by_the_falsifier(name):
+    statistics = PLANTED[name]
+    body = cone_of(statistics)
+    assert any(body.sides(v)[0] > 1 or body.sides(v)[1] > 0 for v in vectors(statistics))
+    rows = plan_of("mean", 3, 2).exact_chain.input_domain
+    moved = per_group(statistics, groups=3, together=KNormDistance(body))
+    assert falsify(bound_groups(3, domain=rows) >> moved, 1, evaluations=2000).violated
+
+
+@pytest.mark.parametrize(
+    "statistics",
+    [
+        [MEAN],
+        [Count(1), MEAN],
+        [Count(2), UnitSum("x", "x", 0, 0, 4, True)],
+        [Count(2, "x"), Count(2, "y")],
+        [UnitSum("x", "x", 0, -1, 4, True)],
+        [CountUnits(), QuantileTree("x", "x", 1, 0.0, 1.0, 0)],
+    ],
+)
+def test_what_no_count_limits_is_no_cone(statistics):
+    with pytest.raises(QueryError):
+        cone_of(statistics)
+
+
+def test_another_norm_is_refused():
+    with pytest.raises(ParameterError):
+        per_group([Count(2)], groups=3, together=KNormDistance(ConeBody(("rows",), (F(2),)), 2))
+    with pytest.raises(ParameterError):
+        per_group([Count(2)], groups=3, together=KNormDistance(ConeBody(("units",), (F(2),))))
+
+
+# What a release is like.
+
+
+def question(**asked: Any):
+    data = pa.table(
+        {"id": list(range(200)), "g": [i % 4 for i in range(200)], "x": [i / 200 for i in range(200)]}
+    )
+    people = sf.scan(data, privacy_unit="id").group_by("g", keys=[0, 1, 2, 3, 4])
+    return people.bound(groups=5, rows=1).agg(**asked)
+
+
+def test_one_draw_serves_all_groups_where_that_is_the_smaller_noise():
+    asked = {"n": sf.count(), "m": sf.mean("x", lower=0, upper=1)}
+    assert plan_of("all", 5, 1).drawn.groups == 5
+    assert isinstance(plan_of("all", 1, 1).drawn, SeparateNoise)
+    ungrouped = (
+        sf.scan(TABLE, privacy_unit="id").bound(rows=1).agg(n=sf.count()).plan(epsilon=1, noise="k_norm")
+    )
+    assert ungrouped.drawn == JointNoise(Cone(0), (F(1),), 1)
+    plan = question(**asked).plan(epsilon=1, noise="k_norm")
+    other = question(**asked).plan(epsilon=1, noise="laplace")
+    assert plan.score < other.score - 0.5
+    told = plan.explain().to_dict()
+    assert told["noise"] == "k_norm" and "K-norm noise" in str(plan.explain())
+
+
+@pytest.mark.noise_cannot_matter("the words are seeded")
+def test_error_bars_hold_as_often_as_they_say():
+    """In 150 releases of 5 groups, of which those of one release depend on each other: at least 0.85 of 0.95."""
+    asked = question(
+        n=sf.count(), s=sf.sum("x", lower=0, upper=1, per="row"), m=sf.mean("x", lower=0, upper=1)
+    )
+    inside = np.zeros(3)
+    for i in range(150):
+        release = asked.release(epsilon=2, noise="k_norm", confidence=0.95, unsafe_words=SeededWords(i))
+        table = release.to_arrow().slice(0, 4)
+        for j, (name, first, step) in enumerate((("n", 50, 0), ("s", 24.5, 0.25), ("m", 0.49, 0.005))):
+            truth = first + step * np.arange(4)
+            off = np.abs(table[name].to_numpy() - truth)
+            inside[j] += (off <= table[f"{name}_error"].to_numpy() + 1e-6).mean() / 150
+    assert (inside >= 0.85).all(), inside
+
+
+@pytest.mark.parametrize(
+    "error, ask",
+    [
+        (QueryError, lambda p: p.agg(q=sf.quantiles("x", [0.5], lower=0, upper=1))),
+        (BudgetError, lambda p: p.bound(rows=10**7).agg(n=sf.count())),
+    ],
+)
+def test_what_is_refused(error, ask):
+    asked = ask(sf.scan(TABLE, privacy_unit="id").bound(rows=1))
+    with pytest.raises(error):
+        asked.plan(epsilon="1e-12", delta=1e-6, noise="k_norm")
+
+
+def test_noise_of_too_many_groups_together_is_refused(monkeypatch):
+    monkeypatch.setattr(together, "MOST_TOGETHER", 4)
+    with pytest.raises(ParameterError, match="noise"):
+        question(n=sf.count()).plan(epsilon=1, noise="k_norm")
+    with pytest.raises(ParameterError, match="group_selection"):
+        question(n=sf.count()).plan(epsilon=1, noise="k_norm", group_selection="laplace")
+
+
+# Private groups: noise of each, and a threshold on that of the units.
+
+
+def private(noise="k_norm", pre_threshold=1, delta=1e-6):
+    """Group g has g + 1 units, for g below 60."""
+    pairs = [(100 * g + i, g, 5.0) for g in range(60) for i in range(g + 1)]
+    columns = dict(zip(("id", "g", "x"), map(list, zip(*pairs, strict=True)), strict=True))
+    asked = sf.scan(pa.table(columns), privacy_unit="id").group_by("g").bound(groups=1, rows=1)
+    asked = asked.agg(people=sf.count_units(), m=sf.mean("x", lower=0, upper=10))
+    return asked, {"epsilon": 1, "delta": delta, "noise": noise, "pre_threshold": pre_threshold}
+
+
+@pytest.mark.parametrize("pre_threshold", [1, 4])
+def test_a_threshold_on_the_noise_of_units_is_charged_as_its_page_says(pre_threshold):
+    asked, options = private(pre_threshold=pre_threshold)
+    plan = asked.plan(**options)
+    rule, law = plan.selection, plan.laws["units"]
+    shown = law.rounded_sf(rule.tau - 2)  # P(1 + round(Z) >= tau)
+    assert shown <= float(rule.delta_per_group) * (1 + 1e-12) < law.rounded_sf(rule.tau - 3)
+    assert plan.loss.failure == plan.delta == F(1e-6)
+    assert plan.loss.epsilon(plan.delta) == plan.epsilon == 1
+    assert isinstance(plan.drawn, SeparateNoise) and plan.chain.map(1).epsilon(0) == 1
+    laplace = asked.plan(**(options | {"noise": "laplace"}))
+    assert rule.expected_threshold < laplace.selection.expected_threshold
+    assert plan.explain().to_dict()["selection"]["rule"] == "k_norm_threshold"
+
+
+@pytest.mark.noise_cannot_matter("the words are seeded")
+def test_groups_are_shown_where_their_noisy_units_reach_the_threshold():
+    asked, options = private()
+    release = asked.release(**options, unsafe_words=SeededWords(1))
+    rule, noise = release.plan.selection, release.plan.drawn
+    drawn = noise.rounded(60, SeededWords(1))
+    expected = [g for g in range(60) if g + 1 + drawn[0, g] >= rule.tau]
+    table = release.to_arrow()
+    assert table["g"].to_pylist() == expected and 0 < len(expected) < 60
+    assert table["people"].to_pylist() == [g + 1 + int(drawn[0, g]) for g in expected]
+
+
+@pytest.mark.noise_cannot_matter("the words are seeded")
+def test_groups_below_the_pre_threshold_are_never_shown():
+    asked, options = private(pre_threshold=30, delta=0.4)
+    release = asked.release(**options, unsafe_words=SeededWords(2))
+    assert min(release.to_arrow()["g"].to_pylist()) >= 29
+
+
+def test_private_groups_need_delta_and_no_other_rule():
+    asked, options = private(delta=0)
+    with pytest.raises(BudgetError, match="delta is 0"):
+        asked.plan(**options)
+    with pytest.raises(ParameterError, match="group_selection"):
+        asked.plan(**(options | {"delta": 1e-6, "group_selection": "laplace"}))
+
+
+def test_the_option_of_sql():
+    text = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, privacy_unit_column = id, noise = k_norm, "
+        "max_groups_contributed = 1, max_rows_per_group = 1) g, COUNT(*) AS n FROM t GROUP BY g"
+    )
+    table = pa.table({"id": list(range(300)), "g": [1] * 300})
+    release = sf.sql(text, tables={"t": table})
+    assert release.plan.noise.name == "k_norm"
+
+
+def test_workers_refuse_noise_of_all_groups():
+    rows = pa.schema([pa.field("id", pa.int64()), pa.field("group", pa.int64())])
+    asked = (
+        sf.scan(rows, privacy_unit="id")
+        .group_by("group", keys=[1, 2])
+        .bound(groups=2, rows=1)
+        .agg(n=sf.count())
+    )
+    with pytest.raises(ParameterError, match="noise"):
+        asked.release(epsilon=1, noise="k_norm")
+
+
+def test_assertions_of_independent_noise_refuse_it():
+    release = question(n=sf.count()).release(epsilon=1, noise="k_norm", unsafe_words=SeededWords(1))
+    with pytest.raises(ParameterError, match="K-norm"):
+        assert_approx_equal(release, release.to_arrow(), k=9)
