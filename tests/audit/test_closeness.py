@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from sfumato.audit.closeness import Check, Closeness, closeness
+from sfumato.audit.closeness import Check, Closeness, VectorLaw, closeness
 from sfumato.audit.closeness.counts import as_far, at_least, at_most
 from sfumato.audit.closeness.low_bits import repeats, residues
 from sfumato.errors import ParameterError
@@ -314,3 +314,46 @@ def test_bad_input(arguments, name):
     with pytest.raises(ParameterError) as caught:
         closeness(sample, law, **options)
     assert caught.value.name == name
+
+
+# Vectors.
+
+
+def _vectors(n, seed=1):
+    """Two numbers, of one sign, each with the Laplace law."""
+    sizes = np.random.default_rng(seed).exponential(size=(n, 2))
+    return sizes * np.random.default_rng(seed + 1).choice([-1, 1], size=(n, 1))
+
+
+BOTH = VectorLaw(
+    {
+        "first": (lambda x: x[:, 0], Laplace(1)),
+        "largest": (lambda x: np.abs(x).max(axis=1), lambda t: np.maximum(-np.expm1(-np.asarray(t)), 0) ** 2),
+        "product": (lambda x: np.sign(x[:, 0] * x[:, 1]), lambda t: np.where(np.asarray(t) >= 1, 1.0, 0.0)),
+    }
+)
+
+
+def test_vectors_are_judged_by_their_projections():
+    x = _vectors(20_000)
+    result = closeness(x, BOTH)
+    assert result.passed and result.samples == 20_000
+    assert {c.name.split(":")[0] for c in result.checks} == set(BOTH.projections)
+    # Each number by itself has its law; together they have not.
+    both_equal = np.stack([x[:, 0], x[:, 0]], axis=1)
+    wrong = closeness(both_equal, BOTH)
+    assert not wrong.passed and {c.name.split(":")[0] for c in wrong.failed} == {"largest"}
+    assert not closeness(x * 1.05, BOTH).passed
+
+
+@pytest.mark.parametrize("sample", [[1.0, 2.0], [], [[1, 2], [3]], [["a", "b"]]])
+def test_what_is_no_sample_of_vectors_is_refused(sample):
+    with pytest.raises(ParameterError, match="sample"):
+        closeness(sample, BOTH)
+
+
+def test_a_projection_gives_one_number_for_each_draw():
+    with pytest.raises(ParameterError, match="all"):
+        closeness(_vectors(5), VectorLaw({"all": (lambda x: x, Laplace(1))}))
+    with pytest.raises(ParameterError, match="projections"):
+        closeness(_vectors(5), VectorLaw({}))

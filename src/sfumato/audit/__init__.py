@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sfumato.audit.auditor import assert_private, audit
 from sfumato.audit.claims import Claim, Pair, approximate, curve, gaussian, zcdp
-from sfumato.audit.closeness import Check, Closeness, closeness
+from sfumato.audit.closeness import Check, Closeness, VectorLaw, closeness
 from sfumato.audit.datasets import Edge, edges, halton, numbers, odd_numbers, units, without
 from sfumato.audit.evidence import Excluded, Histogram, Point, Witness
 from sfumato.audit.falsifier.search import Falsification, falsify
@@ -30,6 +30,7 @@ __all__ = [
     "Raised",
     "Report",
     "Task",
+    "VectorLaw",
     "Witness",
     "approximate",
     "assert_private",

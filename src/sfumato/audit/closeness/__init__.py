@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from sfumato.audit.closeness.checks import closeness
 from sfumato.audit.closeness.result import Check, Closeness
+from sfumato.audit.closeness.vectors import VectorLaw
 
-__all__ = ["Check", "Closeness", "closeness"]
+__all__ = ["Check", "Closeness", "VectorLaw", "closeness"]

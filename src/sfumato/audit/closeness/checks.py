@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -16,6 +17,7 @@ from sfumato.audit.closeness.low_bits import repeats, residues
 from sfumato.audit.closeness.reference import FLOAT_ATOM, Cdf, Reference, of_cdf, of_law
 from sfumato.audit.closeness.result import Check, Closeness
 from sfumato.audit.closeness.two_samples import compared
+from sfumato.audit.closeness.vectors import VectorLaw
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, positive
 from sfumato.noise import Law
@@ -28,7 +30,7 @@ _LAWS = "a law of sfumato.noise, a distribution function, a mapping to probabili
 
 def closeness(
     sample: Sequence[Any] | NDArray[Any],
-    law: Law | Cdf | Mapping[Any, float] | Sequence[Any] | NDArray[Any],
+    law: Law | Cdf | VectorLaw | Mapping[Any, float] | Sequence[Any] | NDArray[Any],
     *,
     grid: Number | None = None,
     alpha: float = 1e-9,
@@ -36,10 +38,11 @@ def closeness(
     """Compare a sample with the law that it is said to follow, or with another sample.
 
     Args:
-        sample: independent draws: numbers, or for a mapping anything that can be a key.
+        sample: independent draws: numbers, vectors, or for a mapping anything that can be a key.
         law: of `sfumato.noise`; or the distribution function of a real variable, increasing from 0 to 1;
-            or a mapping from each possible value to its probability; or another sample of numbers, of any
-            size, such as a clean-room implementation of the noise gives.
+            or a `VectorLaw`, of which each projection is checked so; or a mapping from each possible value to
+            its probability; or another sample of numbers, of any size, such as a clean-room implementation
+            of the noise gives.
         grid: the sample is noise of the law rounded to multiples of this; 1 for `law.rounded(n)`. None
             for noise that is meant to be real: float64 with at least 52 random bits; and for two samples,
             which are judged by each other.
@@ -68,12 +71,17 @@ def closeness(
     """
     if not isinstance(alpha, (int, float)) or not 0 < alpha < 1:
         raise ParameterError("alpha", alpha, "between 0 and 1")
-    if grid is not None and not (isinstance(law, Law) or callable(law)):
+    if grid is not None and not (isinstance(law, (Law, VectorLaw)) or callable(law)):
         raise ParameterError("grid", grid, "None where the law is a mapping or a sample")
     others = None
     if isinstance(law, Mapping):
         values: Any = _listed(sample)
         checks = list(_of_values(values, law))
+    elif isinstance(law, VectorLaw):
+        step, values, checks = None if grid is None else positive(grid, "grid"), sample, []
+        for name, projected, of_it in law.of(sample):
+            own = _numbers(projected, f"projection {name!r}", _ROW)
+            checks += [replace(c, name=f"{name}: {c.name}") for c in _of_numbers(own, of_it, step, alpha)]
     elif isinstance(law, Law) or callable(law):
         values = _numbers(sample, "sample", _ROW)
         checks = list(_of_numbers(values, law, None if grid is None else positive(grid, "grid"), alpha))

@@ -14,7 +14,7 @@ class Check:
 
     Args:
         name: "values", "distance", "cells", "tails", "scale", "repeats" or "low bits"; of two samples
-            "shift" too, and no "values".
+            "shift" too, and no "values". Of vectors, with the projection's name before it.
         probability: bound on the probability that right noise looks at least as wrong to this check.
         finding: what was seen, in words.
     """
