@@ -239,7 +239,8 @@ class DuckDBEngine(Owned):
             aliases = [f"k{i}" for i in range(len(query.keys))]
             cursor.register(PUBLIC_KEYS, query.public_keys.rename_columns(aliases))
         schema, salt = self.schema(query.steps), secrets.randbits(64)
-        text = ExactSql(self.total(query), source.relation, list(self.schema(())), schema, salt).text()
+        names = list(self.schema(()))
+        text = ExactSql(self.total(query), source.relation, names, schema, salt, source.rows).text()
         given = ended = False
         # What is raised in here is not passed on, not as a context either: its text may quote rows.
         with suppress(duckdb.Error, pa.ArrowException, OSError, UnicodeError):

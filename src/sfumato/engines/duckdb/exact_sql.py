@@ -19,6 +19,8 @@ from sfumato.transformations.statistics.unit_sum import HUGE_STEPS
 
 PUBLIC_KEYS = "public_keys"
 _INT128_ZERO = "0::HUGEINT"
+# Fewer rows are bounded in less time than it takes to plan the steps that save time on many.
+_SMALL = 100_000
 
 
 def stepped(relation: str, steps: Sequence[Step], columns: Sequence[str]) -> str:
@@ -64,6 +66,7 @@ class ExactSql:
         columns: the source's columns, before the steps.
         schema: the columns after the steps.
         salt: a fresh random integer, for the order in which a unit's groups are kept.
+        rows: how many rows there are, if that is known; it changes how they are bounded, and not the answer.
     """
 
     def __init__(
@@ -73,7 +76,9 @@ class ExactSql:
         columns: Sequence[str],
         schema: Mapping[str, Column],
         salt: int,
+        rows: int | None = None,
     ) -> None:
+        self.small = rows is not None and rows < _SMALL
         self.query, self.schema, self.salt = query, schema, salt
         self.rows = stepped(relation, query.steps, columns)
         self.keys = [f"k{i}" for i in range(len(query.keys))]
@@ -145,7 +150,9 @@ class ExactSql:
             only = f" SEMI JOIN {PUBLIC_KEYS} ON ({self._match('input', PUBLIC_KEYS)})"
         aggregates = [(p.pair, identifier(p.coordinate)) for p in self.parts if p.pair]
         if self._limited:
-            return kept_pairs("input", self.keys, self.query.groups, self.salt, self.values, aggregates, only)
+            return kept_pairs(
+                "input", self.keys, self.query.groups, self.salt, self.values, aggregates, only, self.small
+            )
         computed = [f"{expression} AS {name}" for name, expression in self.values.items()]
         sums = [f"{expression} AS {name}" for expression, name in aggregates]
         return {

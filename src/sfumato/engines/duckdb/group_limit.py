@@ -39,6 +39,7 @@ def kept_pairs(
     values: Mapping[str, str],
     aggregates: Sequence[tuple[str, str]],
     only: str = "",
+    small: bool = False,
 ) -> dict[str, str]:
     """Return common table expressions, in order; the last, `kept`, has u, the keys, n and the aggregates.
 
@@ -50,20 +51,27 @@ def kept_pairs(
         values: name and expression over a row; computed once for rows that are near, with u and the keys.
         aggregates: (expression over values of one unit and group, its quoted name).
         only: a SEMI JOIN with the groups that count; rows of others take nothing of a unit's limit.
+        small: rows are so few that steps 1 and 2 take longer to plan than they save.
     """
     named, order = ", ".join(keys), _order(keys, salt)
     computed = "".join(f", {expression} AS {name}" for name, expression in values.items())
     sums = "".join(f", {expression} AS {name}" for expression, name in aggregates)
     names = "".join(f", {name}" for _, name in aggregates)
+    pairs = f"SELECT u, {named}, many, count(*) AS n{sums} FROM near GROUP BY u, {named}, many"
+    over = f"SELECT u FROM pairs WHERE many GROUP BY u HAVING count(*) > {limit}"
+    kept = _kept("pairs", f"u, {named}, n{names}", keys, limit, salt)
+    if small or limit > _BITS * _MOST_WORDS:  # more than bitmaps could prove
+        near = f"SELECT u, {named}, true AS many{computed} FROM {source}{only}"
+        return {"near": near, "pairs": pairs, "over": over, "kept": kept}
     return {
         "cut": _cut(f"SELECT u, {order} AS h FROM {source}{only}", limit),
         "near": (
             f"SELECT u, {named}, cut.below IS NOT NULL AS many{computed} "
             f"FROM {source} LEFT JOIN cut USING (u){only} WHERE cut.below IS NULL OR {order} <= cut.below"
         ),
-        "pairs": f"SELECT u, {named}, many, count(*) AS n{sums} FROM near GROUP BY u, {named}, many",
-        "over": f"SELECT u FROM pairs WHERE many GROUP BY u HAVING count(*) > {limit}",
-        "kept": _kept("pairs", f"u, {named}, n{names}", keys, limit, salt),
+        "pairs": pairs,
+        "over": over,
+        "kept": kept,
     }
 
 

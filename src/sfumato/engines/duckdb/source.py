@@ -30,6 +30,7 @@ class Source:
             columns that are read.
         notes: sentences for the explanation of a release.
         files: the paths and patterns that are read.
+        rows: how many there are, where they are in memory.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Source:
     again: Callable[[Sequence[str]], Source] | None = None
     notes: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    rows: int | None = None
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """Return a cursor that sees the relation; what is registered belongs to one cursor alone."""

@@ -197,7 +197,7 @@ def _open_arrow(
     def load(cursor: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
         cursor.register(ROWS, harmless_table(rows, columns))
 
-    return replace(source, pending=load)
+    return replace(source, pending=load, rows=rows.num_rows)
 
 
 def _cast(relation: str, names: Sequence[str], casts: declared.Types) -> str:
