@@ -114,6 +114,25 @@ def test_blocks_do_not_matter(kind, groups):
     assert len(set(map(tuple, found.T.tolist()))) == groups
 
 
+def test_a_draw_in_the_middle_of_another_changes_neither(monkeypatch):
+    """As by another thread, or by a handler of a signal."""
+    cone = Cone(2, True)
+    noise = SeparateNoise(cone, (F(10**6),) * cone.dimensions)
+    outer, inner = (noise.rounded(300, SeededWords(seed)) for seed in (1, 2))
+    honest, found, free = SeparateNoise._magnitudes, [], [True]
+
+    def interrupted(self, words):
+        magnitudes = honest(self, words)
+        if free:
+            free.pop()
+            found.append(noise.rounded(300, SeededWords(2)))
+        return magnitudes
+
+    monkeypatch.setattr(SeparateNoise, "_magnitudes", interrupted)
+    assert np.array_equal(noise.rounded(300, SeededWords(1)), outer)
+    assert np.array_equal(found[0], inner)
+
+
 def test_the_check_sees_a_wrong_last_bit(monkeypatch):
     """Numbers in floats that are off by 2^-40 of L are found where the scale makes that a step."""
     floats = Cone.floats

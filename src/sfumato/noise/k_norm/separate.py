@@ -9,7 +9,7 @@ others are uniform between minus and plus this size; u - n is a Laplace number.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -84,7 +84,8 @@ class SeparateNoise(Vectors):
             ParameterError: count is not a whole number of at least 0.
         """
         source = source_of(words)
-        return self.draw(whole_number(count, "count", 0), Streams(source), source)
+        # A copy has buffers of its own: another thread, or a handler of a signal, may draw in the middle.
+        return replace(self).draw(whole_number(count, "count", 0), Streams(source), source)
 
     @cached_property
     def _table(self) -> QuantileTable:
