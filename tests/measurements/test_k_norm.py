@@ -88,6 +88,7 @@ def report(draw, epsilon, samples):
     return audit(released(draw), epsilon=epsilon, pairs=edges, alpha=1e-9, max_samples=samples, seconds=100)
 
 
+@pytest.mark.long
 def test_the_auditor_breaks_no_honest_claim():
     found = report(separate_draws(noise_of(BODY, F(1), 3, 2), SeededWords(1)), 1, 100_000)
     assert not found.violated and found.epsilon_lower > 0.3

@@ -177,6 +177,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_wrong_contribution_is_found_by_all_rows_and_by_the_falsifier(name):
     statistics = PLANTED[name]
@@ -236,6 +237,7 @@ def test_one_draw_serves_all_groups_where_that_is_the_smaller_noise():
     assert told["noise"] == "k_norm" and "K-norm noise" in str(plan.explain())
 
 
+@pytest.mark.long
 @pytest.mark.noise_cannot_matter("the words are seeded")
 def test_error_bars_hold_as_often_as_they_say():
     """In 150 releases of 5 groups, of which those of one release depend on each other: at least 0.85 of 0.95."""

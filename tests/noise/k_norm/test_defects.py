@@ -213,6 +213,7 @@ DEFECTS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind, body, plant", DEFECTS, ids=lambda d: getattr(d, "__name__", None))
 def test_a_wrong_law_is_found(kind, body, plant, monkeypatch):
     plant(monkeypatch)

@@ -54,6 +54,7 @@ def test_one_group_is_noise_of_each_group(m):
             assert law.outside(x) == pytest.approx(apart.outside(x), abs=1e-11)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("m, groups, signed, x", [(1, 5, 0, 4), (1, 5, 1, 4), (2, 3, 1, 6.5)])
 def test_marginals_are_those_of_mpmath(m, groups, signed, x):
     """The same mean over θ, v and r, by other means: P(n > x) and P(s > x) from the law of v in words."""
@@ -122,8 +123,8 @@ def test_deviations_are_those_of_the_table(m, groups, table):
 
 
 @pytest.mark.parametrize("units", [False, True])
-@pytest.mark.parametrize("m", [0, 1, 2])
-@pytest.mark.parametrize("groups", [1, 12, 300])
+@pytest.mark.parametrize("m", [0, 1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize("groups", [12, *(pytest.param(g, marks=pytest.mark.long) for g in (1, 300))])
 def test_more_nodes_change_nothing(m, units, groups, monkeypatch):
     from sfumato.noise.k_norm import laws
 
@@ -177,11 +178,11 @@ def test_half_widths_are_the_smallest():
 
 
 def distance(numbers, law) -> float:
-    """sup |F_n - F| over 100 whole numbers at most: laws by quadrature take their time."""
+    """sup |F_n - F| over 20 whole numbers at most: laws by quadrature take their time."""
     values, counts = np.unique(numbers, return_counts=True)
     after = np.cumsum(counts) / len(numbers)
     before = after - counts / len(numbers)
-    some = np.unique(np.linspace(0, len(values) - 1, 100).astype(int))
+    some = np.unique(np.linspace(0, len(values) - 1, 20).astype(int))
     values, after, before = values[some], after[some], before[some]
     return max(
         np.abs(1 - after - law.rounded_sf(values)).max(),
@@ -204,6 +205,7 @@ def test_draws_of_each_group_follow_their_laws_and_one_percent_is_seen(cone):
         assert distance(row, separate(wrong, i)) > massart(n)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "cone, groups",
     [(Cone(0), 2), (Cone(1), 5), (Cone(2), 3), (Cone(1, True), 3), (Cone(2, True), 2)],
@@ -218,7 +220,7 @@ def test_joint_draws_follow_their_laws(cone, groups):
         assert distance(drawn[:, i, -1], law) < massart(n)
         # All groups at once: uniform under the law of the largest, but for rounding.
         largest = np.abs(drawn[:, i]).max(axis=1)
-        places = np.linspace(0, largest.max(), 40).astype(int)
+        places = np.linspace(0, largest.max(), 8).astype(int)
         beyond = np.array([law.outside_anywhere(v + F(1, 2)) for v in places.tolist()])
         assert np.abs((largest[:, None] > places).mean(axis=0) - beyond).max() < massart(n)
 
@@ -243,6 +245,7 @@ def test_one_percent_is_seen_in_joint_draws(cone):
     assert stats.kstest(np.array(norms) * 1.01, law.cdf).statistic > massart(n)
 
 
+@pytest.mark.long
 def test_tolerances_are_kept_and_tight_however_small_the_failure():
     for law in (
         separate(SeparateNoise(Cone(2, True), (F(3),) * 4), 0),
@@ -255,6 +258,7 @@ def test_tolerances_are_kept_and_tight_however_small_the_failure():
         assert law.tolerance(9) < law.tolerance(15) < law.tolerance(40) < 1000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "noise", [JointNoise(Cone(1, True), (F(9),) * 3, 3), SeparateNoise(Cone(1), (F(9),) * 2)], ids=str
 )
