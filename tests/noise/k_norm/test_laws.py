@@ -92,12 +92,46 @@ def test_marginals_are_those_of_mpmath(m, groups, signed, x):
     assert law_of(m, groups, bool(signed)).outside(x) == pytest.approx(float(truth), abs=1e-9)
 
 
-@pytest.mark.parametrize("m", [0, 1, 2, 3])
+def panels(low, high, count=600):
+    """Places and weights of Gauss and Legendre's rule in many parts."""
+    x, w = np.polynomial.legendre.leggauss(4)
+    step = (high - low) / count
+    places = low + step * (np.arange(count)[:, None] + (1 + x) / 2)
+    return places.ravel(), np.tile(w * step / 2, count)
+
+
 @pytest.mark.parametrize("theta", [0.5, 0.3, 0.81, 1.0])
+def test_tails_with_units_are_integrals_over_the_body(theta):
+    """For a count and a sum: u goes from a - μ to λ - b, by the norm's own sides; |s| up to where that is empty.
+
+    The sides have kinks: 600 parts leave an error below 10^-5.
+    """
+    tau, cone = 1 - theta, Cone(1, units=True)
+    (n, n_weight), (s, s_weight) = panels(-tau, theta), panels(-1.0, 1.0)
+    n, s = n[:, None], s[None, :]
+    t = np.maximum(np.abs(n), np.abs(s))
+    a, b = (t + n) / 2, (t - n) / 2
+    low, high = a - tau, theta - b
+    inside = (a <= theta) & (b <= tau) & (high > low)
+    mass = np.where(inside, high - low, 0.0) * n_weight[:, None] * s_weight
+    above = [
+        lambda y: (
+            np.where(inside, np.clip(high - np.maximum(low, y), 0, None), 0.0) * n_weight[:, None] * s_weight
+        )
+    ]
+    above += [lambda y: mass * (n > y), lambda y: mass * (s > y)]
+    for coordinate, function in enumerate(above):
+        for y in (0.0, 0.1, 0.35, 0.6, 0.9):  # between parts, in n and in s
+            found = tail(cone, coordinate, np.array(y), np.array(theta))
+            assert found == pytest.approx(function(y).sum() / mass.sum(), abs=1e-5)
+
+
+@pytest.mark.parametrize("m", [0, 2, 3])
+@pytest.mark.parametrize("theta", [0.3, 0.81])
 def test_tails_with_units_are_shares_of_uniform_points(m, theta):
-    """Points of a box, kept where the norm's own sides are within λ and μ: 4,000,000, so within 0.005 of the truth."""
+    """Points of a box, kept where the norm's own sides are within λ and μ: 1,000,000, so within 0.01 of the truth."""
     rng, cone, tau = np.random.default_rng(m), Cone(m, units=True), 1 - theta
-    n = 4_000_000
+    n = 1_000_000
     x = rng.uniform(-1, 1, (cone.dimensions, n))
     x[0], x[1] = x[0] * 0.5 + theta - 0.5, x[1] * 0.5 + theta - 0.5
     a = (np.abs(x[1:]).max(axis=0) + x[1]) / 2
