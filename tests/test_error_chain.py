@@ -118,6 +118,14 @@ def test_the_walk_finds_a_value_anywhere():
 # While rows are read.
 
 
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """As in a terminal: what a shell starts in the background is told to ignore interrupts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def failing(monkeypatch):
     """Let the query of exact statistics fail at a row, as a change of types under it would."""
