@@ -15,12 +15,14 @@ import numpy as np
 
 from sfumato.errors import ParameterError
 from sfumato.noise import SeededWords, Words
+from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.testing.flakiness import require_test
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from sfumato.noise.words import Words64
+    from sfumato.query.plan import Plan
     from sfumato.query.release import Release
 
 # The sign bit clear and all others set: the median of each coin, and of |noise| the smallest value.
@@ -40,6 +42,24 @@ class NoiselessWords(Words):
     def take(self, count: int) -> Words64:
         """Return the same word `count` times."""
         return np.full(count, _MIDDLE, np.uint64)
+
+
+class _StillJoint(JointNoise):
+    """Joint noise whose every number is 0: it is made of many words, which no words make 0 together."""
+
+    def rounded(self, words: Words | None = None) -> Any:
+        return np.zeros((self.cone.dimensions, self.groups), np.int64)
+
+
+class _StillSeparate(SeparateNoise):
+    def rounded(self, count: int, words: Words | None = None) -> Any:
+        return np.zeros((self.cone.dimensions, count), np.int64)
+
+
+def _still(noise: JointNoise | SeparateNoise) -> JointNoise | SeparateNoise:
+    if isinstance(noise, JointNoise):
+        return _StillJoint(noise.cone, noise.scales, noise.groups)
+    return _StillSeparate(noise.cone, noise.scales)
 
 
 def seeded_words(seed: int | str | None = None) -> SeededWords:
@@ -77,11 +97,14 @@ def noise_free() -> Iterator[None]:
     """
     require_test("releases without noise")
     from sfumato.query.release import Release
+    from sfumato.query.together import TogetherPlan
 
     words, original = NoiselessWords(), Release.__init__
 
-    def without_noise(self: Release, *given: Any, **options: Any) -> None:
-        original(self, *given, **(options | {"unsafe_words": words}))
+    def without_noise(self: Release, plan: Plan, *given: Any, **options: Any) -> None:
+        if isinstance(plan, TogetherPlan):
+            plan = replace(plan, drawn=_still(plan.drawn))
+        original(self, plan, *given, **(options | {"unsafe_words": words}))
 
     with _replaced(Release, "__init__", without_noise):
         yield
@@ -184,7 +207,8 @@ def recording() -> Iterator[Recorder]:
             entry = Recorded(self)
             recorder.releases.append(entry)
         noising = self.plan.noising
-        truth = replace(noising, selection=None).draw(batch, NoiselessWords()).outputs()
+        silent = replace(noising, selection=None, together=noising.together and _still(noising.together))
+        truth = silent.draw(batch, NoiselessWords()).outputs()
         exact = noising.columns(batch)
         for e in self.plan.requirements.estimates:
             if e.kind == "quantile" and e.total is not None:

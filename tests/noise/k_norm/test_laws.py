@@ -15,6 +15,7 @@ from scipy import stats
 from scipy.special import gammaincc
 
 from sfumato.errors import ParameterError
+from sfumato.measurements.selection import KNormThreshold
 from sfumato.noise import Laplace, SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
 from sfumato.noise.k_norm.intervals import DependentNoises
@@ -312,3 +313,14 @@ def test_combinations_stay_within_their_tolerance(noise):
         assert share <= 0.1 + 4.5 * math.sqrt(0.09 / drawn.shape[1])
     alone = noises.tolerance({"a": np.array([2.0])}, 0.1)
     assert alone == marginals(noise)[0].rounded_half_width("0.9")
+
+
+@pytest.mark.parametrize("cone", [Cone(0), Cone(1), Cone(2), Cone(3), Cone(0, True), Cone(2, True)], ids=str)
+def test_tails_below_zero_are_the_rest(cone):
+    """A threshold is looked for from a guess, which is below zero where there is next to no noise."""
+    for epsilon in (1, 20, 1000):
+        law = separate(SeparateNoise(cone, (F(1, epsilon),) * cone.dimensions), 0)
+        for x in (F(1, 2), F(3, 2), F(40)):
+            (low, high), (least, most) = law.tail_bounds(x), law.tail_bounds(-x)
+            assert (least, most) == (1 - high, 1 - low)
+        assert KNormThreshold(law, F(1, 10**6)).tau >= 2

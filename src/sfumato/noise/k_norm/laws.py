@@ -150,7 +150,10 @@ class ErlangMixture(Marginal):
         return self._outside(x)
 
     def tail_bounds(self, x: Fraction) -> tuple[Fraction, Fraction]:
-        """Enclose P(Z > x) for x >= 0, in steps."""
+        """Enclose P(Z > x), x in steps."""
+        if x < 0:
+            low, high = self.tail_bounds(-x)
+            return 1 - high, 1 - low
         y, left, term, total = x / self.scale, Fraction(1), Fraction(1), Fraction(0)
         for j, weight in enumerate(self.weights, 1):
             total += left * term
