@@ -207,6 +207,28 @@ def test_noise_free_selection_shows_what_is_more_likely_shown():
         assert release.to_arrow()["g"].to_pylist() == list(range(threshold, 120))
 
 
+@pytest.mark.noise_cannot_matter("what is compared has none")
+@pytest.mark.parametrize("keys", [[1, 2], None], ids=["public", "private"])
+def test_k_norm_noise_is_left_out_and_the_truth_is_told(keys):
+    table = pa.table({"id": range(80), "g": [1, 2] * 40, "x": [3.0] * 80})
+    grouped = (
+        sf.scan(table, privacy_unit="id").group_by("g", keys=keys)
+        if keys
+        else (sf.scan(table, privacy_unit="id").group_by("g"))
+    )
+    question = grouped.bound(groups=1 if keys is None else 2, rows=2).agg(
+        n=sf.count(), u=sf.count_units(), s=sf.sum("x", lower=0, upper=10, per="row")
+    )
+    options = {"epsilon": 2, "delta": 1e-6, "noise": "k_norm"}
+    truth = {"g": [1, 2], "n": [40, 40], "u": [40, 40], "s": [120.0, 120.0]}
+    with noise_free():
+        release = question.release(**options)
+    assert release.to_arrow().to_pydict() == truth
+    with recording() as recorder:
+        noisy = question.release(**options)
+        assert recorder[noisy].truth.to_pydict() == truth
+
+
 REFUSED = """
 import sfumato.testing as t
 from sfumato.errors import RefusalError
