@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
+from pyspark import SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 import sfumato.spark
@@ -20,7 +23,10 @@ def machine(monkeypatch):
     def started(builder):
         raise AssertionError("Spark is started")
 
-    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    def none_runs():
+        raise PySparkRuntimeError("no session")
+
+    monkeypatch.setattr(SparkSession, "active", none_runs)
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", started)
     for name in ("JAVA_HOME", "PYSPARK_GATEWAY_PORT", "PYSPARK_PYTHON", "SPARK_CONF_DIR", "SPARK_HOME",
                  "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):  # fmt: skip
@@ -162,12 +168,26 @@ def test_a_session_that_runs_is_given_again(spark):
         spark.conf.set("spark.sql.shuffle.partitions", shuffles)
 
 
-def test_a_session_that_runs_says_what_it_can_no_longer_take(spark):
-    threads = spark.sparkContext.master
-    sfumato.spark.session("again", {"spark.master": threads, "spark.ui.enabled": False})
-    for _ in range(2):
-        with pytest.warns(UserWarning, match="a session runs already.* spark.ui.port; stop it first"):
-            sfumato.spark.session("again", {"spark.ui.port": 4999, "spark.sql.shuffle.partitions": 2})
+@pytest.mark.parametrize("thread", [False, True])  # each thread of Python has one of Java
+def test_a_session_that_runs_says_what_it_can_no_longer_take(spark, thread):
+    def ask():
+        threads = spark.sparkContext.master
+        sfumato.spark.session("again", {"spark.master": threads, "spark.ui.enabled": False})
+        for _ in range(2):
+            with pytest.warns(UserWarning, match="a session runs already.* spark.ui.port; stop it first"):
+                assert sfumato.spark.session("again", {"spark.ui.port": 4999}) is spark
+
+    with ThreadPoolExecutor(1) as another:
+        another.submit(ask).result() if thread else ask()
+
+
+def test_a_session_that_was_stopped_does_not_run(machine):
+    stopped = SimpleNamespace(sparkContext=SparkContext.__new__(SparkContext))
+    stopped.sparkContext._jsc = None  # as SparkContext.stop leaves it
+    machine.setattr(SparkSession, "active", lambda: stopped)
+    machine.setenv("PYSPARK_GATEWAY_PORT", "1")
+    with pytest.raises(AssertionError, match="Spark is started"):
+        sfumato.spark.session("again", {"spark.ui.port": 4999})
 
 
 def test_a_session_of_connect_in_this_process_is_told(machine):

@@ -49,7 +49,7 @@ def session(name: str = "sfumato", config: Mapping[str, object] | None = None) -
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.config(map=settings)
-    running = SparkSession.getActiveSession()
+    running = _running()
     if running is not None:
         _warn_of_late(running, config or {})
         return builder.getOrCreate()
@@ -62,6 +62,22 @@ def session(name: str = "sfumato", config: Mapping[str, object] | None = None) -
     if python or context.master.startswith("local"):
         context.pythonExec = python or sys.executable
     return started
+
+
+def _running() -> SparkSession | None:
+    """Return the session that runs; `getActiveSession` tells of this thread alone.
+
+    Each thread of Python has one of Java, and another one after a call that was interrupted.
+    """
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    try:
+        session = SparkSession.active()
+        session.sparkContext.defaultParallelism  # noqa: B018 - which a context that was stopped cannot tell
+    except (PySparkRuntimeError, AttributeError):
+        return None
+    return session
 
 
 def _warn_of_late(running: SparkSession, config: Mapping[str, object]) -> None:
