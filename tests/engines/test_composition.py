@@ -131,7 +131,10 @@ CASES = [(asked, groups, rows) for asked in QUESTIONS for groups, rows in ((1, 1
 
 
 @pytest.mark.parametrize(("asked", "groups", "rows"), CASES)
-@pytest.mark.parametrize(("epsilon", "delta"), [(1, "1e-6"), ("0.1", "1e-9"), (8, "1e-2")])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"),
+    [(1, "1e-6"), *(pytest.param(*b, marks=pytest.mark.long) for b in [("0.1", "1e-9"), (8, "1e-2")])],
+)
 def test_gaussian_noise_meets_its_budget_and_no_more(asked, groups, rows, epsilon, delta):
     told = (
         plan(asked, groups, rows, False, epsilon=epsilon, delta=delta, noise="gaussian").explain().to_dict()
@@ -169,7 +172,7 @@ def test_gaussian_noise_beside_a_threshold(asked, groups, rows):
 
 
 @pytest.mark.parametrize(("asked", "groups", "rows"), CASES)
-@pytest.mark.parametrize("epsilon", [1, "0.01", 20])
+@pytest.mark.parametrize("epsilon", [1, *(pytest.param(e, marks=pytest.mark.long) for e in ("0.01", 20))])
 def test_laplace_noise_sums_to_its_budget(asked, groups, rows, epsilon):
     told = plan(asked, groups, rows, False, epsilon=epsilon, noise="laplace").explain().to_dict()
     total = limits(told) * sum(max(sum(option) for option in s) for s in changes(told))

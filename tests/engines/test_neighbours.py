@@ -119,9 +119,11 @@ def size(norm: Norm, moved: dict[Any, int], scales: dict[str, Fraction], statist
     return sum((p if norm is Norm.L1 else p * p for p in parts), Fraction(0))
 
 
-def violations(plan: Plan, changed: dict[Any, dict[Any, int]], groups: int) -> list[str]:
+def violations(
+    plan: Plan, changed: dict[Any, dict[Any, int]], groups: int, norm: Norm | None = None
+) -> list[str]:
     """Return what is broken, in words: groups, single coordinates, joint sizes, the whole map."""
-    norm, scales = plan.noise.norm, plan.scales
+    norm, scales = norm or plan.noise.norm, plan.scales
     broken = [] if len(changed) <= groups else [f"{len(changed)} groups changed"]
     total = Fraction(0)
     for key, moved in changed.items():
@@ -143,28 +145,32 @@ def violations(plan: Plan, changed: dict[Any, dict[Any, int]], groups: int) -> l
     return broken
 
 
-@pytest.mark.parametrize("noise", ["laplace", pytest.param("gaussian", marks=pytest.mark.long)])
+def question(opened: Any, keys: tuple[str, ...], groups: int, rows: int, asked: str) -> Any:
+    return Table(opened, "id").group_by(*keys).bound(groups=groups, rows=rows).agg(**AGGREGATES[asked])
+
+
 @pytest.mark.parametrize(
     "asked",
     ["everything", *(pytest.param(a, marks=pytest.mark.long) for a in AGGREGATES if a != "everything")],
 )
+@pytest.mark.parametrize("noise", ["laplace", pytest.param("gaussian", marks=pytest.mark.long)])
 def test_a_unit_changes_no_more_than_is_claimed(engine, fixed_salt, asked, noise):
+    if engine.slow and noise == "gaussian":
+        pytest.skip(
+            "its statistics are those of Laplace noise, some in finer steps; both norms are looked at"
+        )
     base = others()
     for keys, groups, rows in ((("g", "h"), 2, 3), ((), 1, 1))[
         : 1 if engine.slow and asked != "everything" else 2
     ]:
-        plans, before = {}, {}
+        of_base = question(engine(base), keys, groups, rows, asked)
+        plan = of_base.plan(epsilon=1, delta=1e-6, noise=noise)
+        before = exact(of_base.table.engine, plan)
         for name, rows_of in ADVERSARIES.items():
-            opened = engine(pa.concat_tables([base, rows_of]))
-            question = (
-                Table(opened, "id").group_by(*keys).bound(groups=groups, rows=rows).agg(**AGGREGATES[asked])
-            )
-            if keys not in plans:
-                plans[keys] = question.plan(epsilon=1, delta=1e-6, noise=noise)
-                before[keys] = exact(engine(base), plans[keys])
-            changed = changes(before[keys], exact(opened, plans[keys]))
-            broken = violations(plans[keys], changed, groups)
-            assert not broken, (name, keys, broken)
+            changed = changes(before, exact(engine(pa.concat_tables([base, rows_of])), plan))
+            for norm in Norm:
+                broken = violations(plan, changed, groups, norm)
+                assert not broken, (name, keys, norm, broken)
             if name == "no unit at all":
                 assert not changed
             elif "NaN" not in name and "without" not in name:

@@ -31,7 +31,10 @@ def told(members, truth, epsilon):
     return Counter(respond(truth, domain, ratio, words) for _ in range(DRAWS))
 
 
-@pytest.mark.parametrize("members, truth", [((True, False), True), (("a", "b", "c", None), "c")])
+@pytest.mark.parametrize(
+    "members, truth",
+    [((True, False), True), pytest.param(("a", "b", "c", None), "c", marks=pytest.mark.long)],
+)
 @pytest.mark.parametrize(
     "epsilon", [0.1, pytest.param(1, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long)]
 )

@@ -51,7 +51,7 @@ ASKED = {name: asked for name, asked in ASKED.items() if name not in ("quantiles
         "u": sf.count_units(),
     },
 }
-LIMITS = [(5, 1), (3, 2), (5, 3)]
+LIMITS = [(5, 1), (3, 2), pytest.param((5, 3), marks=pytest.mark.long)]
 
 
 @cache
@@ -62,7 +62,7 @@ def plan_of(asked: str, groups: int, rows: int) -> TogetherPlan:
     return plan
 
 
-@pytest.mark.parametrize("limits", [(3, 2), (5, 3)], ids=str)
+@pytest.mark.parametrize("limits", LIMITS[1:], ids=str)
 @pytest.mark.parametrize("asked", ASKED)
 def test_no_unit_moves_a_plan_by_more_than_1_and_one_moves_it_as_far(asked, limits):
     plan = plan_of(asked, *limits)

@@ -59,7 +59,7 @@ ASKED: dict[str, dict[str, Any]] = {
         "quantiles": sf.quantiles("n", [0.5], lower=0, upper=30),
     },
 }
-LIMITS = [(1, 1), (3, 2)]
+LIMITS = [pytest.param((1, 1), marks=pytest.mark.long), (3, 2)]
 NOISES = ["laplace", "gaussian"]
 
 
@@ -79,7 +79,7 @@ def in_norm(plan: Plan) -> Transformation:
     return bounding >> per_group(statistics, plan.noise.norm, scales, groups)
 
 
-@pytest.mark.parametrize("limits", [pytest.param((1, 1), marks=pytest.mark.long), (3, 2)], ids=str)
+@pytest.mark.parametrize("limits", LIMITS, ids=str)
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("asked", ASKED)
 def test_no_unit_moves_a_plan_by_more_than_its_map_and_one_moves_it_as_far(asked, noise, limits):

@@ -77,7 +77,9 @@ def of(kind, body, scale=FINE, groups=3):
 HONEST = [("joint", CUBE), ("joint", UNITS), ("joint", COUNT), ("separate", CUBE), ("separate", UNITS)]
 
 
-@pytest.mark.parametrize("kind, body", HONEST, ids=str)
+@pytest.mark.parametrize(
+    "kind, body", [HONEST[-1], *(pytest.param(*h, marks=pytest.mark.long) for h in HONEST[:-1])], ids=str
+)
 def test_honest_noise_is_not_suspected(kind, body):
     assert not far_from_the_laws(of(kind, body))
 

@@ -56,7 +56,11 @@ def _given(cone, groups, kind, seed):
     return SeededWords(seed).take(4 + width * groups).tolist()
 
 
-@pytest.mark.parametrize("cone", [Cone(0), Cone(1), Cone(2), Cone(1, True)], ids=name)
+@pytest.mark.parametrize(
+    "cone",
+    [Cone(0), Cone(1), *(pytest.param(c, marks=pytest.mark.long) for c in (Cone(2), Cone(1, True)))],
+    ids=name,
+)
 @pytest.mark.parametrize("kind", ["joint", "separate"])
 def test_words_next_to_boundaries(kind, cone, monkeypatch):
     """Each first word is moved to where the vector changes, and one and two further, to either side."""

@@ -101,7 +101,7 @@ def panels(low, high, count=600):
     return places.ravel(), np.tile(w * step / 2, count)
 
 
-@pytest.mark.parametrize("theta", [0.5, 0.3, 0.81, 1.0])
+@pytest.mark.parametrize("theta", [1.0, *(pytest.param(t, marks=pytest.mark.long) for t in (0.5, 0.3, 0.81))])
 def test_tails_with_units_are_integrals_over_the_body(theta):
     """For a count and a sum: u goes from a - μ to λ - b, by the norm's own sides; |s| up to where that is empty.
 
@@ -157,7 +157,7 @@ def test_deviations_are_those_of_the_table(m, groups, table):
     assert np.array(found).max() < Laplace(groups * (m + 1)).standard_deviation
 
 
-@pytest.mark.parametrize("units", [False, True])
+@pytest.mark.parametrize("units", [False, pytest.param(True, marks=pytest.mark.long)])
 @pytest.mark.parametrize("m", [0, 1, pytest.param(2, marks=pytest.mark.long)])
 @pytest.mark.parametrize("groups", [12, *(pytest.param(g, marks=pytest.mark.long) for g in (1, 300))])
 def test_more_nodes_change_nothing(m, units, groups, monkeypatch):
@@ -229,7 +229,15 @@ def massart(n):
     return math.sqrt(math.log(2 / 1e-14) / (2 * n))
 
 
-@pytest.mark.parametrize("cone", [Cone(0), Cone(1), Cone(2), Cone(0, True), Cone(1, True)], ids=str)
+@pytest.mark.parametrize(
+    "cone",
+    [
+        Cone(0),
+        Cone(0, True),
+        *(pytest.param(c, marks=pytest.mark.long) for c in (Cone(1), Cone(2), Cone(1, True))),
+    ],
+    ids=str,
+)
 def test_draws_of_each_group_follow_their_laws_and_one_percent_is_seen(cone):
     """A scale that is off by 1% moves F by 0.0025 or more; 0.0015 is allowed for 8,000,000 draws."""
     n, scales = 8_000_000, (F(20),) * cone.dimensions
@@ -260,7 +268,9 @@ def test_joint_draws_follow_their_laws(cone, groups):
         assert np.abs((largest[:, None] > places).mean(axis=0) - beyond).max() < massart(n)
 
 
-@pytest.mark.parametrize("cone", [Cone(1), Cone(2), Cone(1, True)], ids=str)
+@pytest.mark.parametrize(
+    "cone", [Cone(1), *(pytest.param(c, marks=pytest.mark.long) for c in (Cone(2), Cone(1, True)))], ids=str
+)
 def test_one_percent_is_seen_in_joint_draws(cone):
     """The norm of 3,000 groups has a Gamma law of relative deviation 1% or less: 1% moves F by 0.38 or more."""
     groups, n, scales = 3000, 500, (F(2) ** 16,) * cone.dimensions
