@@ -209,7 +209,7 @@ def test_all_lines_at_once_are_read_as_one_by_one(tmp_path_factory, text, block)
         assert at_once == fields(path, block) == fields(path, 1 << 20)
 
 
-@tried(1500)
+@tried(600)
 @given(
     st.lists(
         st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join) | st.sampled_from(LINES), max_size=8
