@@ -14,7 +14,8 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.transforms.window import GlobalWindows
+from apache_beam.transforms.window import GlobalWindow, GlobalWindows
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
 from sfumato.engines.beam.once import Once, Stays
@@ -113,13 +114,23 @@ def exact_parts(rows: beam.PCollection, stages: Stages) -> beam.PCollection:
     totals = (
         rows
         # What a collection says of its windows may be of the first of several that were flattened alone.
-        | "One window" >> beam.WindowInto(GlobalWindows())
+        | "One window" >> beam.ParDo(OneWindow())
         | "Sum rows" >> beam.ParDo(SumRows(stages))
         | "Join units" >> beam.CombinePerKey(Joined(stages.joined_partials))
         | "Bound units" >> bound
     )
     parts = (totals, seeds) | beam.Flatten()
     return parts | "Join groups" >> beam.CombinePerKey(Joined(stages.joined_totals))
+
+
+class OneWindow(beam.DoFn):  # type: ignore[misc]
+    """Puts each element into the one global window. WindowInto makes a window for each: ten times as slow."""
+
+    _windows = (GlobalWindow(),)
+
+    def process(self, element: Any) -> list[WindowedValue]:
+        """Give the element."""
+        return [WindowedValue(element, MIN_TIMESTAMP, self._windows)]
 
 
 class SumRows(beam.DoFn):  # type: ignore[misc]
