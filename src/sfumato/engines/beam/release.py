@@ -15,6 +15,7 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindow, GlobalWindows
+from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
@@ -126,11 +127,11 @@ def exact_parts(rows: beam.PCollection, stages: Stages) -> beam.PCollection:
 class OneWindow(beam.DoFn):  # type: ignore[misc]
     """Puts each element into the one global window. WindowInto makes a window for each: ten times as slow."""
 
-    _windows = (GlobalWindow(),)
+    _time, _windows = MIN_TIMESTAMP.micros, (GlobalWindow(),)
 
     def process(self, element: Any) -> list[WindowedValue]:
         """Give the element."""
-        return [WindowedValue(element, MIN_TIMESTAMP, self._windows)]
+        return [windowed_value.create(element, self._time, self._windows)]
 
 
 class SumRows(beam.DoFn):  # type: ignore[misc]
