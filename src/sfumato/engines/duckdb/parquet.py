@@ -10,24 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sfumato.engines.duckdb.connection import connect
+from sfumato.engines.duckdb.connection import connect, lent
 from sfumato.engines.duckdb.harmless import (
     decoded,
     described,
     harmless,
     harmless_schema,
     may_become_null,
-    within_types,
+    within,
 )
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
-from sfumato.engines.duckdb.source import ROWS, Source, arriving
+from sfumato.engines.duckdb.source import ROWS, Source, arriving, owned
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.errors import EngineError, in_own_words
 
@@ -50,24 +50,26 @@ class ParquetFiles:
     files: Sequence[str]
     resources: Resources = DEFAULTS
 
-    def source(self, connection: duckdb.DuckDBPyConnection) -> Source:
+    def source(self) -> Source:
         """Describe the files; no row is read.
 
         Raises:
             EngineError: one is no Parquet file, or has other columns than the first.
         """
-        kinds = self._described(connection, self.relation)
-        complete = None if kinds is None else self._complete(kinds)
-        if kinds is None or complete is None:
-            raise EngineError(
-                f"scan: {self.path!r} cannot be read as parquet; it is empty, damaged, or "
-                "another kind of file"
-            )
-        if len(self.files) > 1:
-            self._check_alike(connection)
-        within = within_types(self.relation, kinds)
+        session = partial(lent, resources=self.resources)
+        with session() as connection:
+            kinds = self._described(connection, self.relation)
+            complete = None if kinds is None else self._complete(kinds)
+            if kinds is None or complete is None:
+                raise EngineError(
+                    f"scan: {self.path!r} cannot be read as parquet; it is empty, damaged, or "
+                    "another kind of file"
+                )
+            if len(self.files) > 1:
+                self._check_alike(connection)
+            inside = within(connection, self.relation, kinds)
         return Source(
-            self.path, within, connection, complete, again=lambda columns: self._again(kinds, columns)
+            self.path, *inside, session, complete, again=lambda columns: self._again(kinds, columns)
         )
 
     @property
@@ -129,7 +131,7 @@ class ParquetFiles:
                             f"INSERT INTO {ROWS} ({into}) SELECT {values} FROM arriving"
                         ).fetchall()
 
-        return Source(self.path, within_types(ROWS, kinds), connection, pending=load)
+        return Source(self.path, *within(connection, ROWS, kinds), owned(connection), pending=load)
 
     def _partition(
         self, cursor: duckdb.DuckDBPyConnection, file: str, names: Sequence[str]
