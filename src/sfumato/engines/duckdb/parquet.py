@@ -59,8 +59,8 @@ class ParquetFiles:
         session = partial(lent, resources=self.resources)
         with session() as connection:
             kinds = self._described(connection, self.relation)
-            complete = None if kinds is None else self._complete(kinds)
-            if kinds is None or complete is None:
+            told = self._told()
+            if kinds is None or told is None:
                 raise EngineError(
                     f"scan: {self.path!r} cannot be read as parquet; it is empty, damaged, or "
                     "another kind of file"
@@ -68,8 +68,15 @@ class ParquetFiles:
             if len(self.files) > 1:
                 self._check_alike(connection)
             inside = within(connection, self.relation, kinds)
+        required, rows = told
+        complete = required & {name for name, kind in kinds if not may_become_null(kind)}
         return Source(
-            self.path, *inside, session, complete, again=lambda columns: self._again(kinds, columns)
+            self.path,
+            *inside,
+            session,
+            complete,
+            again=lambda columns: self._again(kinds, columns),
+            rows=rows,
         )
 
     @property
@@ -99,10 +106,11 @@ class ParquetFiles:
                     "all files the same"
                 )
 
-    def _complete(self, kinds: Sequence[tuple[str, str]]) -> frozenset[str] | None:
-        read_as_they_are = {name for name, kind in kinds if not may_become_null(kind)}
+    def _told(self) -> tuple[frozenset[str], int] | None:
+        """Return the columns in which all files require a value, and how many rows they have."""
         with suppress(Exception):
-            return frozenset.intersection(*map(_required, self.files)) & read_as_they_are
+            found = [pq.read_metadata(file) for file in self.files]
+            return frozenset.intersection(*map(_required, found)), sum(one.num_rows for one in found)
         return None
 
     def _again(self, kinds: Sequence[tuple[str, str]], columns: Sequence[str]) -> Source:
@@ -149,9 +157,8 @@ class ParquetFiles:
         return {n: "NULL" if v is None else literal(str(v)) for n, v in zip(absent, values, strict=True)}
 
 
-def _required(file: str) -> frozenset[str]:
+def _required(metadata: pq.FileMetaData) -> frozenset[str]:
     # DuckDB writes "required" where the rows at hand have no NULL: a fact about rows, no declaration.
-    metadata = pq.read_metadata(file)
     if "duckdb" in (metadata.created_by or "").lower():
         return frozenset()
     schema = metadata.schema.to_arrow_schema()

@@ -30,7 +30,7 @@ class Source:
             columns that are read.
         notes: sentences for the explanation of a release.
         files: the paths and patterns that are read.
-        rows: how many there are, where they are in memory.
+        rows: how many there are, where that is known without reading them; nothing of an answer follows.
     """
 
     name: str
