@@ -25,6 +25,7 @@ ROWS = pa.table({"id": [1, 1, 2], "k": [0, 1, 0]})
 @pytest.fixture(autouse=True)
 def none_idle(monkeypatch):
     monkeypatch.setattr(connection, "_idle", {})
+    monkeypatch.setattr(connection, "BRIEF", 600)  # whatever else the machine does
 
 
 def place(session: duckdb.DuckDBPyConnection) -> str:
@@ -165,6 +166,12 @@ def test_a_database_that_spilled_is_closed(tmp_path):
         rows = "SELECT 'row ' || i AS k, hash(i) AS v FROM range(6_000_000) t(i)"
         session.execute(f"CREATE TEMP TABLE t AS {rows}")
         assert Path(place(session)).exists()
+    assert idle() == []
+
+
+def test_a_database_that_was_used_for_long_is_closed(monkeypatch):
+    monkeypatch.setattr(connection, "BRIEF", 0)
+    lent_place()
     assert idle() == []
 
 

@@ -234,7 +234,11 @@ def test_what_a_killed_process_left_there_is_swept_by_the_next(tmp_path):
     assert spilled(tmp_path, "killed").stdout.startswith("1500000 True")
     (left,) = (tmp_path / "spilled").iterdir()
     assert re.match(spill.LOCKED, left.name)
-    code = "import sfumato as sf, pyarrow as pa; sf.scan(pa.table({'id': [1]}), privacy_unit='id', temp_directory='spilled')"
+    code = """
+import sfumato as sf, pyarrow as pa
+rows = sf.scan(pa.table({"id": [1]}), privacy_unit="id", temp_directory="spilled")
+rows.agg(n=sf.count_units()).release(epsilon=1).to_arrow()
+"""
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
     assert list((tmp_path / "spilled").iterdir()) == []
 

@@ -2,13 +2,14 @@
 
 To open one takes longer than a small release, so one that is left as it was is lent to the next user. It has
 one user at a time, in a session: temporary tables, rows that Python brings, settings of progress and the like
-are the session's, and end with it. A database where something went wrong, that spilled, or in which a look
-finds anything of its user, is closed.
+are the session's, and end with it. A database is closed where something went wrong, where it was used for
+long, where it spilled, and where a look finds anything of its user.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
@@ -25,6 +26,8 @@ from sfumato.ownership import process
 NO_OPTIMIZERS = "common_subexpressions,scalar_fn_pushdown,type_pushdown"
 # That wait for a user, of one kind: each has as many threads as it may use.
 MOST_IDLE = 4
+# In seconds: who takes longer would not notice that one is opened, and leaves memory that its threads hold.
+BRIEF = 0.3
 # One row, the folder, where nothing else is there; the database itself is one of the databases.
 _LEFT = (
     "SELECT current_setting('temp_directory') UNION ALL SELECT '' FROM duckdb_tables() UNION ALL "
@@ -94,11 +97,11 @@ def lent(
     kind = _Kind(here, os.environ.get("TZ"), timezone, resources, large_texts)
     idle = _idle.setdefault(kind, [])
     database = _taken(idle) or connect(timezone, resources, large_texts=large_texts)
-    session = spill.keep(database.cursor())
+    session, begun = spill.keep(database.cursor()), time.monotonic()
     fit = False
     try:
         yield session
-        fit = True
+        fit = time.monotonic() - begun < BRIEF
     finally:
         if process() == here:  # a forked child would wait for threads that it has not
             session.close()
