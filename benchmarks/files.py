@@ -43,7 +43,8 @@ if what == "duckdb":
     duckdb.execute(f"CREATE TABLE rows AS FROM {reader}('{path}', columns = {{{listed}}})")
 else:
     source = open_source(path, types=types)
-    source.load(source.cursor(), list(types))
+    with source.session() as session:
+        source.load(session, list(types))
 seconds = time.perf_counter() - start
 print(json.dumps({"seconds": seconds, "mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
 """

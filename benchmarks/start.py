@@ -3,7 +3,8 @@
     python benchmarks/start.py
 
 Each line is the median of 7 runs in processes of their own, after one that warms the file cache. The small
-release, 1,000 rows in memory from question to numbers, is the median of 50 in one process, after its first.
+releases, 1,000 rows from `sf.scan` to numbers, are medians of 50 in one process, taken in turn, after their
+first. "A new question" is one that was not planned before in this process; all others are the same 50 times.
 """
 
 from __future__ import annotations
@@ -30,18 +31,42 @@ print(time.perf_counter() - start)
 
 SMALL = """
 import statistics, sys, time
-import numpy as np, pyarrow as pa
+import numpy as np, pyarrow as pa, pyarrow.parquet as pq
 import sfumato as sf
 rng = np.random.default_rng(1)
 rows = pa.table({"unit": rng.integers(0, 300, 1000), "grp": rng.integers(0, 5, 1000), "x": rng.normal(25, 15, 1000)})
-bounds = {"lower": 0, "upper": 50}
-taken = []
-for _ in range(51):
-    start = time.perf_counter(), time.process_time()
-    sf.scan(rows, privacy_unit="unit").group_by("grp").bound(groups=4, rows=1).agg(
-        n=sf.count(), total=sf.sum("x", **bounds), mean=sf.mean("x", **bounds)).release(epsilon=1, delta=1e-6).to_arrow()
-    taken.append((time.perf_counter() - start[0], time.process_time() - start[1]))
-print(*map(statistics.median, zip(*taken[1:])))
+pq.write_table(rows, sys.argv[1])
+frame, kept = rows.to_pandas(), sf.scan(rows, privacy_unit="unit")
+text = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, privacy_unit_column = unit, "
+    "max_groups_contributed = 4, max_rows_per_group = 1) grp, COUNT(*) AS n, SUM(x, contribution_bounds_per_group "
+    "=> (0, 50)) AS total, AVG(x, contribution_bounds_per_row => (0, 50)) AS mean FROM rows GROUP BY grp")
+def three(table, upper=50, keys=None):
+    bounds = {"lower": 0, "upper": upper}
+    asked = table.group_by("grp", keys=keys).bound(groups=4, rows=1).agg(
+        n=sf.count(), total=sf.sum("x", **bounds), mean=sf.mean("x", **bounds))
+    return asked.release(epsilon=1, delta=1e-6 if keys is None else 0)
+def scanned(source):
+    return sf.scan(source, privacy_unit="unit")
+cases = {
+    "count": lambda i: scanned(rows).agg(n=sf.count_units()).release(epsilon=1),
+    "count, sum, mean by group": lambda i: three(scanned(rows)),
+    "the same, a new question": lambda i: three(scanned(rows), 50 + i / 128),
+    "the same, of one sf.scan": lambda i: three(kept),
+    "the same, of a pandas frame": lambda i: three(scanned(frame)),
+    "the same, of Parquet": lambda i: three(scanned(sys.argv[1])),
+    "the same, after a filter": lambda i: three(scanned(rows).filter("x < 40")),
+    "the same, public groups": lambda i: three(scanned(rows), keys=range(5)),
+    "the same, in SQL": lambda i: sf.sql(text, tables={"rows": rows}),
+}
+taken = {name: [] for name in cases}
+for i in range(51):
+    for name, ask in cases.items():
+        start = time.perf_counter(), time.process_time()
+        ask(i).to_arrow()
+        taken[name].append((time.perf_counter() - start[0], time.process_time() - start[1]))
+for name, found in taken.items():
+    print(name, *map(statistics.median, zip(*found[1:])), sep=";")
 """
 
 
@@ -72,9 +97,11 @@ def main() -> None:
         for name, measure in measures.items():
             measure()
             print(f"{name:34} {statistics.median(measure() for _ in range(7)):6.3f} s", flush=True)
-    command = [sys.executable, "-c", SMALL]
-    wall, cpu = map(float, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
-    print(f"{'release of 1,000 rows, after others':34} {wall:6.3f} s, of CPU {cpu:.3f} s")
+        command = [sys.executable, "-c", SMALL, f"{folder}/small.parquet"]
+        print("release of 1,000 rows, after others:")
+        for line in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines():
+            name, wall, cpu = line.split(";")
+            print(f"  {name:32} {float(wall):6.4f} s, of CPU {float(cpu):.4f} s")
 
 
 if __name__ == "__main__":

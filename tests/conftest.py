@@ -5,11 +5,19 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def no_plan_is_remembered() -> None:
+    """A test that plants a defect in a formula would else be given a plan from before."""
+    if planning := sys.modules.get("sfumato.query.planning"):
+        planning._chosen.cache_clear()
 
 
 @pytest.fixture

@@ -26,10 +26,11 @@ import pytest
 
 import sfumato as sf
 from sfumato import errors
+from sfumato.engines.duckdb import connection, parquet, sources, text_files
 from sfumato.engines.duckdb import engine as engines
-from sfumato.engines.duckdb import parquet, sources, text_files
 from sfumato.engines.duckdb import stages as staged
 from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import arriving
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.work import Work
@@ -286,11 +287,12 @@ def test_a_file_that_changed(tmp_path):
     refused(later.to_arrow)
 
 
-def test_memory_that_runs_out(tmp_path):
+def test_memory_that_runs_out(monkeypatch):
     rows = pa.table({"id": range(200_000), "k": [f"{MARK} {i}" for i in range(200_000)]})
     asked = sf.scan(rows, privacy_unit="id").group_by("k").bound(groups=1, rows=1).agg(n=sf.count())
-    asked.table.engine._source.connection.execute("SET memory_limit = '2MB'")
-    asked.table.engine._source.connection.execute("SET max_temp_directory_size = '0KB'")
+    little = {"memory_limit": "2MB", "max_temp_directory_size": "0KB"}
+    monkeypatch.setattr(Resources, "settings", little)
+    monkeypatch.setattr(connection, "_idle", {})
     refused(asked.release(epsilon=1, delta=1e-6).to_arrow)
 
 

@@ -89,9 +89,9 @@ def test_duckdb_reads_the_values_or_says_the_column(kind):
             sf.scan(table, privacy_unit="k")
         return
     source = open_source(table)
-    cursor = source.cursor()
-    source.load(cursor, ["k"])
-    read = cursor.sql(f"FROM {source.relation}").fetchall()
+    with source.session() as session:
+        source.load(session, ["k"])
+        read = session.sql(f"FROM {source.relation}").fetchall()
     assert seen([row[0] for row in read]) == seen(ARRAYS[kind].to_pylist())
 
 

@@ -319,11 +319,8 @@ def test_long_keys_go_through_all_stages(shape, small, fixed_salt):
 @pytest.fixture
 def two_at_once(monkeypatch):
     """A process in which two stages run at a time."""
-    made = workers._Databases(4 << 30, threading.Semaphore(2))
-    monkeypatch.setattr(workers, "_databases", lambda process: made)
-    yield
-    for _, database in made.free:
-        database.close()
+    made = workers._Turns(4 << 30, threading.Semaphore(2))
+    monkeypatch.setattr(workers, "_turns", lambda process: made)
 
 
 def test_threads_have_a_database_each_and_wait_for_their_turn(two_at_once):
@@ -349,13 +346,10 @@ def test_threads_have_a_database_each_and_wait_for_their_turn(two_at_once):
     assert max(most) == 2 and len(most) == 6
 
 
-def test_a_database_that_failed_is_not_used_again(two_at_once):
-    with pytest.raises(duckdb.Error), workers.opened("UTC") as failing:
-        failing.execute("SELECT nothing FROM nowhere")
-    assert not workers._databases(0).free
-    with workers.opened("UTC") as connection:
-        assert connection.execute("SELECT 1").fetchall() == [(1,)]
-    assert len(workers._databases(0).free) == 1
+def test_a_stage_that_fails_gives_its_turn_back(two_at_once):
+    for _ in range(3):
+        with pytest.raises(duckdb.Error), workers.opened("UTC") as failing:
+            failing.execute("SELECT nothing FROM nowhere")
 
 
 def test_the_databases_of_a_machine_are_within_half_of_its_memory():

@@ -595,9 +595,9 @@ def nested(values: pa.Array) -> dict[str, pa.Array]:
 
 def in_rows(column: pa.Array) -> list:
     source = open_source(pa.table({"h": column}))
-    cursor = source.cursor()
-    source.load(cursor, ["h"])
-    return [row[0] for row in cursor.sql(f"FROM {source.relation}").fetchall()]
+    with source.session() as session:
+        source.load(session, ["h"])
+        return [row[0] for row in session.sql(f"FROM {source.relation}").fetchall()]
 
 
 @pytest.mark.parametrize("shape", nested(FIVE))

@@ -189,10 +189,11 @@ class Interrupted:
 def test_rows_of_a_relation_come_once_however_often_it_is_begun():
     source = open_source(duckdb.sql("SELECT i AS id FROM range(10) t(i)"))
     for _ in range(2):
-        with pytest.raises(KeyboardInterrupt):
-            source.load(Interrupted(source.cursor()), ["id"])
-    source.load(source.cursor(), ["id"])
-    assert source.cursor().sql(f"SELECT count(*) FROM {source.relation}").fetchall() == [(10,)]
+        with pytest.raises(KeyboardInterrupt), source.session() as session:
+            source.load(Interrupted(session), ["id"])
+    with source.session() as session:
+        source.load(session, ["id"])
+        assert session.sql(f"SELECT count(*) FROM {source.relation}").fetchall() == [(10,)]
 
 
 @pytest.mark.parametrize("duplicate", COPIES[1:])

@@ -28,8 +28,8 @@ SQL = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_colum
 
 def settings(table: sf.Table) -> dict[str, str]:
     names = "memory_limit", "threads", "temp_directory"
-    cursor = table.engine._source.cursor()
-    return {n: str(cursor.execute(f"SELECT current_setting('{n}')").fetchone()[0]) for n in names}
+    with table.engine._source.session() as session:
+        return {n: str(session.execute(f"SELECT current_setting('{n}')").fetchone()[0]) for n in names}
 
 
 def sources(folder: Path) -> list:
@@ -64,9 +64,10 @@ def test_a_second_reading_of_parquet_keeps_them(tmp_path):
     pq.write_table(pa.table({"id": [1, 2]}), path)
     limits = {"memory_limit": "1GiB", "threads": 1, "temp_directory": tmp_path}
     source = sf.scan(path, privacy_unit="id", **limits).engine._source.again(["id"])
-    found = source.connection.execute(
-        "SELECT current_setting('memory_limit'), current_setting('temp_directory')"
-    ).fetchone()
+    with source.session() as session:
+        found = session.execute(
+            "SELECT current_setting('memory_limit'), current_setting('temp_directory')"
+        ).fetchone()
     assert found[0] == "1.0 GiB"
     assert Path(found[1]).parents[1] == tmp_path
 
@@ -153,8 +154,8 @@ def test_workers_have_limits_of_their_own(given):
 
 def test_sql_takes_them():
     release = sf.sql(SQL, tables={"t": ROWS}, memory_limit="1GiB", threads=1)
-    found = release.engine._source.cursor().execute("SELECT current_setting('threads')").fetchone()
-    assert found == (1,)
+    with release.engine._source.session() as session:
+        assert session.execute("SELECT current_setting('threads')").fetchone() == (1,)
     with pytest.raises(ParameterError, match="threads is 0"):
         sf.sql(SQL, tables={"t": ROWS}, threads=0)
 
@@ -233,7 +234,11 @@ def test_what_a_killed_process_left_there_is_swept_by_the_next(tmp_path):
     assert spilled(tmp_path, "killed").stdout.startswith("1500000 True")
     (left,) = (tmp_path / "spilled").iterdir()
     assert re.match(spill.LOCKED, left.name)
-    code = "import sfumato as sf, pyarrow as pa; sf.scan(pa.table({'id': [1]}), privacy_unit='id', temp_directory='spilled')"
+    code = """
+import sfumato as sf, pyarrow as pa
+rows = sf.scan(pa.table({"id": [1]}), privacy_unit="id", temp_directory="spilled")
+rows.agg(n=sf.count_units()).release(epsilon=1).to_arrow()
+"""
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
     assert list((tmp_path / "spilled").iterdir()) == []
 

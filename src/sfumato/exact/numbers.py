@@ -31,6 +31,8 @@ def as_fraction(value: object, name: str) -> Fraction:
     >>> as_fraction("0.1", "epsilon"), as_fraction(0.5, "epsilon")
     (Fraction(1, 10), Fraction(1, 2))
     """
+    if type(value) is Fraction:
+        return value  # as most are, once they were taken
     if isinstance(value, bool):
         raise ParameterError(name, value, _expected)
     # Not of a column, also where it has one row.

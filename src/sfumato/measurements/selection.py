@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import expm1, log, log1p
+from math import ceil, expm1, log, log1p
 from typing import NamedTuple
 
 import numpy as np
@@ -225,7 +225,7 @@ class _Threshold(GroupSelection):
         def enough(tau: int) -> bool:
             return self.law.tail_bounds(Fraction(2 * tau - 3, 2))[1] <= self.delta_per_group
 
-        return first_whole_near(enough, int(self.law.tail_quantile(self.delta_per_group)))
+        return first_whole_near(enough, ceil(self.law.tail_quantile(self.delta_per_group) + 1.5))
 
     @property
     def expected_threshold(self) -> int:

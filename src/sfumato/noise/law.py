@@ -26,7 +26,7 @@ from sfumato.noise.values import (
     Values,
     each,
     each_whole,
-    floor_bits,
+    least_tail,
     power_of_ten,
     small_fraction,
     working_bits,
@@ -213,8 +213,8 @@ class Law(ABC):
         if exact == 0:
             return Fraction(1, 2), Fraction(1, 2)
         low, high = (small_fraction(t) / 2 for t in self._outside(abs(exact), bits))
-        if high < Fraction(1, 2**floor_bits):
-            low, high = Fraction(0), Fraction(1, 2**floor_bits)
+        if high < least_tail:
+            low, high = Fraction(0), least_tail
         return (low, high) if exact > 0 else (1 - high, 1 - low)
 
     # Draws, and the laws of the rounded noise.

@@ -5,8 +5,8 @@ All of it depends on the question alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -61,14 +61,39 @@ def make_plan(
     """
     eps, dlt = _budget(epsilon, delta)
     one_of(noise, "noise", NOISE_CHOICES)
-    selections: tuple[str | None, ...] = _choices("group_selection", group_selection, SELECTIONS)
+    _choices("group_selection", group_selection, SELECTIONS)
     positive_int(pre_threshold, "pre_threshold")
     _check_groups(query, dlt, group_selection, pre_threshold)
-    if not query.private_groups:
-        selections = (None,)
     if noise == "k_norm":
         one_of(group_selection, "group_selection", ("auto",))
+    plan = _chosen(_Asked(query.kind, query), eps, dlt, noise, group_selection, pre_threshold)
+    return replace(plan, query=query)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A question, which equals all that have the same plan."""
+
+    kind: tuple[Hashable, ...]
+    query: Query = field(compare=False)
+
+
+@lru_cache(maxsize=128)
+def _chosen(
+    asked: _Asked,
+    eps: Fraction,
+    dlt: Fraction,
+    noise: NoiseChoice,
+    group_selection: SelectionChoice,
+    pre_threshold: int,
+) -> Plan:
+    """Choose the plan of a question whose options are admissible; nothing in one is of a single release."""
+    query = asked.query
+    if noise == "k_norm":
         return k_norm_plan(query, eps, dlt, pre_threshold)
+    selections: tuple[str | None, ...] = (None,)
+    if query.private_groups:
+        selections = _choices("group_selection", group_selection, SELECTIONS)
     noises = _choices("noise", noise, NOISE_NAMES)
     if noise == "auto" and group_selection in NOISES:
         noises = (group_selection,)  # a threshold is on the release's own noise
@@ -174,7 +199,7 @@ class _Planner:
     def candidate(self, noise: NoiseKind, selection: str | None, pre_threshold: int) -> Plan:
         """Return the plan with this noise and this selection."""
         epsilon, delta = self.epsilon, self.delta
-        rule = _Rule.of(selection, noise.name, epsilon, delta, self.query, pre_threshold)
+        rule = _Rule.of(selection, noise.name, epsilon, delta, self, pre_threshold)
         # Grids depend on the size of the noise and the noise, in the last digits, on grids: a rough size
         # first, then the noise for good.
         unit_loss = self.unit_loss(noise, Fraction(1), rule.uses_noise)
@@ -232,17 +257,17 @@ class _Rule:
         noise: str,
         epsilon: Fraction,
         delta: Fraction,
-        query: Query,
+        planner: _Planner,
         pre_threshold: int,
     ) -> _Rule:
-        groups = query.groups
+        groups = planner.query.groups
         if name is None:
             return cls(False, Loss(), Fraction(0), pre_threshold)
         # Pure epsilon needs no delta of its own, so selection gets all of it.
         share = delta if noise == "laplace" else delta / 2
         each = split_delta(share, groups)
         if name == "truncated_geometric":
-            parts = 1 + len(requirements(query, NOISES[noise].norm, Fraction(1), units=False).body.names)
+            parts = 1 + len(planner.requirements(NOISES[noise], Fraction(1), False).body.names)
             rule = TruncatedGeometric(epsilon / (parts * groups), each, pre_threshold)
             return cls(False, rule.loss(groups), each, pre_threshold, rule)
         if name != noise:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import pyarrow as pa
 
@@ -97,6 +97,13 @@ class Query:
             return () if self.keys else ((),)
         columns = [self.public_keys.column(key).to_pylist() for key in self.keys]
         return tuple(zip(*columns, strict=True))
+
+    @property
+    def kind(self) -> tuple[Hashable, ...]:
+        """All that a plan follows from: whatever is asked, but of public groups only how many they are."""
+        told = {f.name: getattr(self, f.name) for f in fields(self)}
+        count = None if self.public_keys is None else self.public_keys.num_rows
+        return tuple((told | {"schema": tuple(self.schema.items()), "public_keys": count}).values())
 
     @property
     def output_names(self) -> tuple[str, ...]:

@@ -1,6 +1,18 @@
-"""A database of the process's own, in memory, which spills to a folder of its own."""
+"""Databases of the process's own, in memory, which spill to folders of their own.
+
+To open one takes longer than a small release, so one that is left as it was is lent to the next user. It has
+one user at a time, in a session: temporary tables, rows that Python brings, settings of progress and the like
+are the session's, and end with it. A database is closed where something went wrong, where it was used for
+long, where it spilled, and where a look finds anything of its user.
+"""
 
 from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 import duckdb
 
@@ -8,21 +20,49 @@ from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.text import literal
 from sfumato.errors import EngineError, in_own_words
+from sfumato.ownership import process
 
 # These may evaluate an expression elsewhere than it stands: outside its TRY, or in a reader of files.
 NO_OPTIMIZERS = "common_subexpressions,scalar_fn_pushdown,type_pushdown"
+# That wait for a user, of one kind: each has as many threads as it may use.
+MOST_IDLE = 4
+# In seconds: who takes longer would not notice that one is opened, and leaves memory that its threads hold.
+BRIEF = 0.3
+# One row, the folder, where nothing else is there; the database itself is one of the databases.
+_LEFT = (
+    "SELECT current_setting('temp_directory') UNION ALL SELECT '' FROM duckdb_tables() UNION ALL "
+    "SELECT '' FROM duckdb_views() WHERE NOT internal UNION ALL SELECT '' FROM duckdb_secrets() UNION ALL "
+    "(SELECT '' FROM duckdb_databases() WHERE NOT internal OFFSET 1)"
+)
+
+
+class _Kind(NamedTuple):
+    """All that a new database follows from, and whose it is: a forked child leaves its parent's alone."""
+
+    process: tuple[int, int]
+    local_timezone: str | None
+    timezone: str | None
+    resources: Resources
+    large_texts: bool
+
+
+_idle: dict[_Kind, list[duckdb.DuckDBPyConnection]] = {}
 
 
 @in_own_words()
-def connect(timezone: str | None = None, resources: Resources = DEFAULTS) -> duckdb.DuckDBPyConnection:
+def connect(
+    timezone: str | None = None, resources: Resources = DEFAULTS, *, large_texts: bool = False
+) -> duckdb.DuckDBPyConnection:
     """Open a database in memory that sees no Python variable and keeps what it spills to itself.
 
     Args:
         timezone: in which times with a zone are read as texts, dates and hours; None for this machine's.
         resources: what it may take of the machine.
+        large_texts: whether a batch may give more than 2 GiB of text, in columns whose offsets have 64 bits.
     """
     connection = duckdb.connect(
         config={
+            "arrow_large_buffer_size": large_texts,
             "autoinstall_known_extensions": False,
             "disabled_optimizers": NO_OPTIMIZERS,
             "preserve_insertion_order": False,
@@ -43,3 +83,45 @@ def connect(timezone: str | None = None, resources: Resources = DEFAULTS) -> duc
                 "spark.sql.session.timeZone)"
             ) from None
     return connection
+
+
+@contextmanager
+def lent(
+    timezone: str | None = None, resources: Resources = DEFAULTS, *, large_texts: bool = False
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Lend a session of a database that nobody else has meanwhile; as for `connect`.
+
+    What it is to keep must be temporary. A result that is still to be read holds the database.
+    """
+    here = process()
+    kind = _Kind(here, os.environ.get("TZ"), timezone, resources, large_texts)
+    idle = _idle.setdefault(kind, [])
+    database = _taken(idle) or connect(timezone, resources, large_texts=large_texts)
+    session, begun = spill.keep(database.cursor()), time.monotonic()
+    fit = False
+    try:
+        yield session
+        fit = time.monotonic() - begun < BRIEF
+    finally:
+        if process() == here:  # a forked child would wait for threads that it has not
+            session.close()
+            if fit and _as_new(database):
+                idle.append(database)
+                database = _taken(idle) if len(idle) > MOST_IDLE else None
+            if database is not None:
+                database.close()
+
+
+def _taken(idle: list[duckdb.DuckDBPyConnection]) -> duckdb.DuckDBPyConnection | None:
+    with suppress(IndexError):  # not looked for before, as another thread may take the last one
+        return idle.pop()
+    return None
+
+
+def _as_new(database: duckdb.DuckDBPyConnection) -> bool:
+    """Whether nothing is left of a session that is closed; one that is broken does not say so."""
+    with suppress(duckdb.Error), database.cursor() as look:
+        (place,), *left = look.execute(_LEFT).fetchall()
+        # Its folder may be cleared away before the next user comes, and DuckDB makes none anew.
+        return not left and not os.path.lexists(place)
+    return False

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import duckdb
 
+from sfumato.dialect.tree import ask
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.errors import ColumnError, EngineError, QueryError, nearest
 
@@ -21,7 +22,7 @@ _FORM = re.compile(r"[A-Za-z][A-Za-z0-9_ ]*(\(\s*\d+\s*(,\s*\d+\s*)?\))?")
 Types = Mapping[str, str]
 
 
-def checked_types(types: object, connection: duckdb.DuckDBPyConnection) -> dict[str, str] | None:
+def checked_types(types: object) -> dict[str, str] | None:
     """Return declared types under DuckDB's own names.
 
     Raises:
@@ -36,7 +37,7 @@ def checked_types(types: object, connection: duckdb.DuckDBPyConnection) -> dict[
             if not isinstance(types, Mapping)
             else "types is empty; give each column a type, types={'id': 'BIGINT'}, or leave it out"
         )
-    return {_name(name): _canonical(name, kind, connection) for name, kind in types.items()}
+    return {_name(name): _canonical(name, kind) for name, kind in types.items()}
 
 
 def _name(name: object) -> str:
@@ -45,12 +46,12 @@ def _name(name: object) -> str:
     return name
 
 
-def _canonical(name: str, kind: object, connection: duckdb.DuckDBPyConnection) -> str:
+def _canonical(name: str, kind: object) -> str:
     known = ", ".join([*_NAMES[:-2], "TIMESTAMPTZ", "DECIMAL(p, s)", "UUID"])
     if not isinstance(kind, str) or not _FORM.fullmatch(kind.strip()):
         raise QueryError(f"types: {name!r} is declared {kind!r}, which is no type; there are {known}")
     try:
-        found = str(connection.execute(f"SELECT typeof(CAST(NULL AS {kind}))").fetchall()[0][0])
+        found = str(ask(f"SELECT typeof(CAST(NULL AS {kind}))")[0][0])
     except duckdb.Error:
         found = ""
     if not is_castable(found):

@@ -12,7 +12,6 @@ import duckdb
 import pyarrow as pa
 
 from sfumato.engines.duckdb import spill
-from sfumato.engines.duckdb.connection import connect
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql
 from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
@@ -35,8 +34,8 @@ _OPAQUE = (
     "STRUCT", "MAP", "UNION", "JSON", "VARIANT", "INTERVAL", "BLOB", "BIT", "UHUGEINT", "BIGNUM", "GEOMETRY",
     "TIME WITH TIME ZONE",
 )  # fmt: skip
-# Of a cursor: without them `query_progress` knows nothing, and the first alone would print.
-_PROGRESS = "enable_progress_bar_print = false", "enable_progress_bar = true", "progress_bar_time = 0"
+# Of a session: without them `query_progress` knows nothing, and the first alone would print.
+_PROGRESS = "SET enable_progress_bar_print = false; SET enable_progress_bar = true; SET progress_bar_time = 0"
 
 
 # DuckDB plans queries in queries to a depth of 1,000; a filter is two, and the statistics are over them.
@@ -95,8 +94,8 @@ class DuckDBEngine(Owned):
     @property
     def timezone(self) -> str:
         """The time zone in which times with a zone are read as texts, dates and hours."""
-        rows = self._source.cursor().execute("SELECT current_setting('TimeZone')").fetchall()
-        return str(rows[0][0])
+        with self._source.session() as session:
+            return str(session.execute("SELECT current_setting('TimeZone')").fetchall()[0][0])
 
     def reads(self, query: ExactQuery) -> list[str]:
         """Return the source's columns that a query may read, in the source's order."""
@@ -114,10 +113,9 @@ class DuckDBEngine(Owned):
         return self._schemas[key]
 
     def _declared(self) -> Schema:
-        with in_own_words(self._stopped, duckdb.Error):
-            described = self._describe(f"SELECT * FROM {self._source.relation}")
-        check_names([name for name, _ in described])
-        return {name: _column(type_name, name not in self._source.complete) for name, type_name in described}
+        source = self._source
+        check_names([name for name, _ in source.columns])
+        return {name: _column(kind, name not in source.complete) for name, kind in source.columns}
 
     def total(self, query: ExactQuery) -> ExactQuery:
         """Return the query with its row expressions in a form that cannot raise."""
@@ -175,43 +173,13 @@ class DuckDBEngine(Owned):
         own = {same_name(step.name): _Size(length, held)} if isinstance(step, Derive) else {}
         self._sizes[*before, step] = sizes | own
 
-    def _describe(self, select: str) -> list[tuple[str, str]]:
-        rows = self._source.cursor().execute(f"DESCRIBE {select}").fetchall()
-        return [(row[0], row[1]) for row in rows]
-
     @in_own_words()
     def public_keys(self, keys: Sequence[str], values: object, steps: Sequence[Step]) -> pa.Table:
         """Return public keys with the key columns' types, sorted."""
         schema = self.schema(steps)
         table = _as_table(keys, values)
-        cursor = connect(self.timezone, self._resources)
-        try:
-            cursor.register("given", table)
-        except duckdb.Error:
-            types = ", ".join(map(str, table.schema.types))
-            raise QueryError(f"group_by: keys= is of type {types}, which cannot be read; cast it") from None
-        if table.num_rows == 0:
-            raise QueryError("group_by: keys= is empty; name at least one group, or leave it out")
-        casts = []
-        for key in keys:
-            name, column = identifier(key), schema[key]
-            cast = f"TRY_CAST({name} AS {column.declared or column.type_name})"
-            changed = f"{name} IS NOT NULL AND {cast} IS NULL"
-            if column.kind.numeric:
-                changed += f" OR TRY_CAST({name} AS DOUBLE) <> TRY_CAST({cast} AS DOUBLE)"
-            odd = f"SELECT CAST({name} AS VARCHAR) FROM given WHERE {changed} LIMIT 1"
-            for (value,) in cursor.sql(odd).fetchall():
-                raise QueryError(
-                    f"group_by: keys= holds {value!r}, which does not fit {key} ({column.type_name})"
-                )
-            casts.append(f"{cast} AS {name}")
-        cursor.sql(f"SELECT {', '.join(casts)} FROM given").create("typed")
-        names = [identifier(key) for key in keys]
-        texts = ", ".join(f"CAST({name} AS VARCHAR)" for name in names)
-        again = f"SELECT {texts} FROM typed GROUP BY {', '.join(names)} HAVING count(*) > 1 LIMIT 1"
-        for group in cursor.sql(again).fetchall():
-            raise QueryError(f"group_by: keys= names {(group[0] if len(group) == 1 else group)!r} twice")
-        return cursor.sql("FROM typed ORDER BY ALL").to_arrow_table()
+        with self._source.session() as session:
+            return _typed_keys(session, keys, table, schema)
 
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield exact statistics, sorted by key."""
@@ -231,21 +199,20 @@ class DuckDBEngine(Owned):
         self, query: ExactQuery, source: Source, columns: Sequence[str], batch_rows: int
     ) -> Iterator[pa.RecordBatch]:
         """Yield exact statistics of a source; nothing at all where reading it stops."""
-        self._running = cursor = source.cursor()
-        spill.ready(self._resources.temp_directory)
-        for setting in _PROGRESS:
-            cursor.execute(f"SET {setting}")
-        if query.public_keys is not None:
-            aliases = [f"k{i}" for i in range(len(query.keys))]
-            cursor.register(PUBLIC_KEYS, query.public_keys.rename_columns(aliases))
         schema, salt = self.schema(query.steps), secrets.randbits(64)
         names = list(self.schema(()))
         text = ExactSql(self.total(query), source.relation, names, schema, salt, source.rows).text()
         given = ended = False
+        spill.ready(self._resources.temp_directory)
         # What is raised in here is not passed on, not as a context either: its text may quote rows.
-        with suppress(duckdb.Error, pa.ArrowException, OSError, UnicodeError):
-            source.load(cursor, columns)
-            for batch in batches(cursor, text, batch_rows):
+        with suppress(duckdb.Error, pa.ArrowException, OSError, UnicodeError), source.session() as session:
+            self._running = session
+            session.execute(_PROGRESS)
+            if query.public_keys is not None:
+                aliases = [f"k{i}" for i in range(len(query.keys))]
+                session.register(PUBLIC_KEYS, query.public_keys.rename_columns(aliases))
+            source.load(session, columns)
+            for batch in batches(session, text, batch_rows):
                 given = True
                 yield batch
             ended = True
@@ -267,8 +234,43 @@ class DuckDBEngine(Owned):
     def progress(self) -> float | None:
         """Return the share of the running query that is done, for a display; None where unknown."""
         running = self._running if self._at_home else None
-        percent = -1.0 if running is None else running.query_progress()
+        percent = -1.0
+        with suppress(duckdb.Error):  # of a session that has ended
+            percent = -1.0 if running is None else running.query_progress()
         return percent / 100 if percent >= 0 else None
+
+
+def _typed_keys(
+    session: duckdb.DuckDBPyConnection, keys: Sequence[str], table: pa.Table, schema: Schema
+) -> pa.Table:
+    """Return public keys with the key columns' types, sorted."""
+    try:
+        session.register("given", table)
+    except duckdb.Error:
+        types = ", ".join(map(str, table.schema.types))
+        raise QueryError(f"group_by: keys= is of type {types}, which cannot be read; cast it") from None
+    if table.num_rows == 0:
+        raise QueryError("group_by: keys= is empty; name at least one group, or leave it out")
+    casts = []
+    for key in keys:
+        name, column = identifier(key), schema[key]
+        cast = f"TRY_CAST({name} AS {column.declared or column.type_name})"
+        changed = f"{name} IS NOT NULL AND {cast} IS NULL"
+        if column.kind.numeric:
+            changed += f" OR TRY_CAST({name} AS DOUBLE) <> TRY_CAST({cast} AS DOUBLE)"
+        odd = f"SELECT CAST({name} AS VARCHAR) FROM given WHERE {changed} LIMIT 1"
+        for (value,) in session.execute(odd).fetchall():
+            raise QueryError(
+                f"group_by: keys= holds {value!r}, which does not fit {key} ({column.type_name})"
+            )
+        casts.append(f"{cast} AS {name}")
+    session.execute(f"CREATE TEMP TABLE typed AS SELECT {', '.join(casts)} FROM given")
+    names = [identifier(key) for key in keys]
+    texts = ", ".join(f"CAST({name} AS VARCHAR)" for name in names)
+    again = f"SELECT {texts} FROM typed GROUP BY {', '.join(names)} HAVING count(*) > 1 LIMIT 1"
+    for group in session.execute(again).fetchall():
+        raise QueryError(f"group_by: keys= names {(group[0] if len(group) == 1 else group)!r} twice")
+    return session.sql("FROM typed ORDER BY ALL").to_arrow_table()
 
 
 def batches(connection: duckdb.DuckDBPyConnection, text: str, batch_rows: int) -> Iterator[pa.RecordBatch]:

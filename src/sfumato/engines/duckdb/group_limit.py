@@ -51,7 +51,7 @@ def kept_pairs(
         values: name and expression over a row; computed once for rows that are near, with u and the keys.
         aggregates: (expression over values of one unit and group, its quoted name).
         only: a SEMI JOIN with the groups that count; rows of others take nothing of a unit's limit.
-        small: rows are so few that steps 1 and 2 take longer to plan than they save.
+        small: rows are so few that all pairs are ranked: the other steps take longer to plan than they save.
     """
     named, order = ", ".join(keys), _order(keys, salt)
     computed = "".join(f", {expression} AS {name}" for name, expression in values.items())
@@ -60,7 +60,13 @@ def kept_pairs(
     pairs = f"SELECT u, {named}, many, count(*) AS n{sums} FROM near GROUP BY u, {named}, many"
     over = f"SELECT u FROM pairs WHERE many GROUP BY u HAVING count(*) > {limit}"
     kept = _kept("pairs", f"u, {named}, n{names}", keys, limit, salt)
-    if small or limit > _BITS * _MOST_WORDS:  # more than bitmaps could prove
+    if small:
+        return {
+            "near": f"SELECT u, {named}{computed} FROM {source}{only}",
+            "pairs": f"SELECT u, {named}, count(*) AS n{sums} FROM near GROUP BY u, {named}",
+            "kept": f"SELECT u, {named}, n{names} FROM pairs {_first(keys, limit, salt)}",
+        }
+    if limit > _BITS * _MOST_WORDS:  # more than bitmaps could prove
         near = f"SELECT u, {named}, true AS many{computed} FROM {source}{only}"
         return {"near": near, "pairs": pairs, "over": over, "kept": kept}
     return {
@@ -84,12 +90,15 @@ def first_pairs(pairs: str, keys: Sequence[str], limit: int, salt: int) -> dict[
 
 
 def _kept(pairs: str, columns: str, keys: Sequence[str], limit: int, salt: int) -> str:
-    ranked = f"PARTITION BY u ORDER BY {_order(keys, salt)}, {', '.join(keys)}"
     return (
         f"SELECT {columns} FROM {pairs} ANTI JOIN over USING (u) UNION ALL "
-        f"SELECT {columns} FROM {pairs} SEMI JOIN over USING (u) "
-        f"QUALIFY row_number() OVER ({ranked}) <= {limit}"
+        f"SELECT {columns} FROM {pairs} SEMI JOIN over USING (u) {_first(keys, limit, salt)}"
     )
+
+
+def _first(keys: Sequence[str], limit: int, salt: int) -> str:
+    ranked = f"PARTITION BY u ORDER BY {_order(keys, salt)}, {', '.join(keys)}"
+    return f"QUALIFY row_number() OVER ({ranked}) <= {limit}"
 
 
 def _order(keys: Sequence[str], salt: int) -> str:

@@ -92,6 +92,18 @@ def described(connection: duckdb.DuckDBPyConnection, relation: str) -> list[tupl
     return [(row[0], row[1]) for row in connection.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()]
 
 
+def within(
+    connection: duckdb.DuckDBPyConnection,
+    relation: str,
+    kinds: Sequence[tuple[str, str]],
+    *,
+    check_text: bool = False,
+) -> tuple[str, list[tuple[str, str]]]:
+    """Return what stands behind FROM as `within_types` has it, and its columns' names and types."""
+    inside = within_types(relation, kinds, check_text=check_text)
+    return inside, list(kinds) if inside == relation else described(connection, inside)
+
+
 def harmless_table(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Return a table of which some columns, by name, are harmless."""
     for i, (field, stays) in enumerate(zip(harmless_schema(table.schema), table.schema, strict=True)):

@@ -10,24 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sfumato.engines.duckdb.connection import connect
+from sfumato.engines.duckdb.connection import connect, lent
 from sfumato.engines.duckdb.harmless import (
     decoded,
     described,
     harmless,
     harmless_schema,
     may_become_null,
-    within_types,
+    within,
 )
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
-from sfumato.engines.duckdb.source import ROWS, Source, arriving
+from sfumato.engines.duckdb.source import ROWS, Source, arriving, owned
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.errors import EngineError, in_own_words
 
@@ -50,24 +50,33 @@ class ParquetFiles:
     files: Sequence[str]
     resources: Resources = DEFAULTS
 
-    def source(self, connection: duckdb.DuckDBPyConnection) -> Source:
+    def source(self) -> Source:
         """Describe the files; no row is read.
 
         Raises:
             EngineError: one is no Parquet file, or has other columns than the first.
         """
-        kinds = self._described(connection, self.relation)
-        complete = None if kinds is None else self._complete(kinds)
-        if kinds is None or complete is None:
-            raise EngineError(
-                f"scan: {self.path!r} cannot be read as parquet; it is empty, damaged, or "
-                "another kind of file"
-            )
-        if len(self.files) > 1:
-            self._check_alike(connection)
-        within = within_types(self.relation, kinds)
+        session = partial(lent, resources=self.resources)
+        with session() as connection:
+            kinds = self._described(connection, self.relation)
+            told = self._told()
+            if kinds is None or told is None:
+                raise EngineError(
+                    f"scan: {self.path!r} cannot be read as parquet; it is empty, damaged, or "
+                    "another kind of file"
+                )
+            if len(self.files) > 1:
+                self._check_alike(connection)
+            inside = within(connection, self.relation, kinds)
+        required, rows = told
+        complete = required & {name for name, kind in kinds if not may_become_null(kind)}
         return Source(
-            self.path, within, connection, complete, again=lambda columns: self._again(kinds, columns)
+            self.path,
+            *inside,
+            session,
+            complete,
+            again=lambda columns: self._again(kinds, columns),
+            rows=rows,
         )
 
     @property
@@ -97,10 +106,11 @@ class ParquetFiles:
                     "all files the same"
                 )
 
-    def _complete(self, kinds: Sequence[tuple[str, str]]) -> frozenset[str] | None:
-        read_as_they_are = {name for name, kind in kinds if not may_become_null(kind)}
+    def _told(self) -> tuple[frozenset[str], int] | None:
+        """Return the columns in which all files require a value, and how many rows they have."""
         with suppress(Exception):
-            return frozenset.intersection(*map(_required, self.files)) & read_as_they_are
+            found = [pq.read_metadata(file) for file in self.files]
+            return frozenset.intersection(*map(_required, found)), sum(one.num_rows for one in found)
         return None
 
     def _again(self, kinds: Sequence[tuple[str, str]], columns: Sequence[str]) -> Source:
@@ -129,7 +139,7 @@ class ParquetFiles:
                             f"INSERT INTO {ROWS} ({into}) SELECT {values} FROM arriving"
                         ).fetchall()
 
-        return Source(self.path, within_types(ROWS, kinds), connection, pending=load)
+        return Source(self.path, *within(connection, ROWS, kinds), owned(connection), pending=load)
 
     def _partition(
         self, cursor: duckdb.DuckDBPyConnection, file: str, names: Sequence[str]
@@ -147,9 +157,8 @@ class ParquetFiles:
         return {n: "NULL" if v is None else literal(str(v)) for n, v in zip(absent, values, strict=True)}
 
 
-def _required(file: str) -> frozenset[str]:
+def _required(metadata: pq.FileMetaData) -> frozenset[str]:
     # DuckDB writes "required" where the rows at hand have no NULL: a fact about rows, no declaration.
-    metadata = pq.read_metadata(file)
     if "duckdb" in (metadata.created_by or "").lower():
         return frozenset()
     schema = metadata.schema.to_arrow_schema()

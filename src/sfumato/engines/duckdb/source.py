@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 import duckdb
@@ -17,44 +17,44 @@ ROWS = "source_rows"
 
 @dataclass(frozen=True)
 class Source:
-    """Rows on a DuckDB connection; whatever is in them, reading them does not raise.
+    """Rows behind FROM in DuckDB; whatever is in them, reading them does not raise.
 
     Args:
         name: as the user gave it, for messages.
         relation: what stands behind FROM.
-        connection: where it is known.
+        columns: its columns' names and DuckDB types.
+        session: opens a session in which the relation is known, once it is loaded; for one query.
         complete: columns whose declared type admits no missing value.
-        table: in memory, under the name `ROWS`, before anything is read: no rows, but their types.
         pending: what brings the rows in before a query, given the columns that it reads.
         again: the same rows, in another way that bears any value, where the first may stop at one; given the
             columns that are read.
         notes: sentences for the explanation of a release.
         files: the paths and patterns that are read.
-        rows: how many there are, where they are in memory.
+        rows: how many there are, where that is known without reading them; nothing of an answer follows.
     """
 
     name: str
     relation: str
-    connection: duckdb.DuckDBPyConnection
+    columns: Sequence[tuple[str, str]]
+    session: Callable[[], AbstractContextManager[duckdb.DuckDBPyConnection]]
     complete: frozenset[str] = frozenset()
-    table: pa.Table | None = None
     pending: Callable[[duckdb.DuckDBPyConnection, Sequence[str]], None] | None = None
     again: Callable[[Sequence[str]], Source] | None = None
     notes: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     rows: int | None = None
 
-    def cursor(self) -> duckdb.DuckDBPyConnection:
-        """Return a cursor that sees the relation; what is registered belongs to one cursor alone."""
-        cursor = spill.keep(self.connection.cursor())
-        if self.table is not None:
-            cursor.register(ROWS, self.table)
-        return cursor
-
-    def load(self, cursor: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
+    def load(self, session: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
         """Bring the rows in, where that waits for a release."""
         if self.pending is not None:
-            self.pending(cursor, columns)
+            self.pending(session, columns)
+
+
+def owned(
+    connection: duckdb.DuckDBPyConnection,
+) -> Callable[[], AbstractContextManager[duckdb.DuckDBPyConnection]]:
+    """Return sessions of a database that has the source's rows, or knows where they are."""
+    return lambda: nullcontext(spill.keep(connection.cursor()))
 
 
 @contextmanager

@@ -8,14 +8,15 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
 
 from sfumato.engines.duckdb import behind, declared, spill
-from sfumato.engines.duckdb.connection import connect
+from sfumato.engines.duckdb.connection import connect, lent
 from sfumato.engines.duckdb.frames import of_pandas
 from sfumato.engines.duckdb.harmless import (
     described,
@@ -23,11 +24,12 @@ from sfumato.engines.duckdb.harmless import (
     harmless_schema,
     harmless_table,
     may_become_null,
+    within,
     within_types,
 )
 from sfumato.engines.duckdb.parquet import ParquetFiles
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
-from sfumato.engines.duckdb.source import ROWS, Source, arriving, no_rows
+from sfumato.engines.duckdb.source import ROWS, Source, arriving, no_rows, owned
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.engines.duckdb.text_files import open_csv, open_json
 from sfumato.errors import EngineError, QueryError, in_own_words, nearest, shown
@@ -139,8 +141,7 @@ def _converted(frame: Any, column: str, read: Callable[[Any], pa.Table]) -> pa.T
 def _open_pandas(frame: Any, types: object, resources: Resources) -> Source:
     names = [str(column) for column in frame.columns]
     check_names(names)
-    connection = connect(resources=resources)
-    wanted = declared.checked_types(types, connection)
+    wanted = declared.checked_types(types)
     table, texts = of_pandas(frame, names)
     if unfit := [name for name in wanted or () if name in names and name not in texts]:
         raise EngineError(
@@ -177,27 +178,40 @@ def _open_arrow(
 ) -> Source:
     schema = rows if isinstance(rows, pa.Schema) else rows.schema
     check_names(schema.names)
-    connection = connect(timezone, resources)
-    if not _readable(connection, rows):
-        for i, field in enumerate(schema):
-            if not _readable(connection, pa.schema([field]) if rows is schema else rows.select([i])):
-                raise EngineError(
-                    f"scan: the column {field.name!r} is {field.type}, which cannot be read; cast it to "
-                    "another type, such as double or string, or drop it"
-                )
-    empty = no_rows(schema)
-    cursor = connection.cursor()
-    cursor.register(ROWS, empty)
-    relation = _cast(ROWS, schema.names, casts or {})
-    relation = within_types(relation, described(cursor, relation))
-    source = Source(name, relation, connection, _complete(schema, described(cursor, relation)), empty)
+    told = _of_arrow(schema.serialize().to_pybytes(), tuple((casts or {}).items()))
+    source = Source(name, told.relation, told.columns, partial(lent, timezone, resources), told.complete)
     if rows is schema:
         return source
 
-    def load(cursor: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
-        cursor.register(ROWS, harmless_table(rows, columns))
+    def load(session: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
+        session.register(ROWS, harmless_table(rows, columns))
 
     return replace(source, pending=load, rows=rows.num_rows)
+
+
+class _Arrow(NamedTuple):
+    """What follows from an Arrow schema alone: what stands behind FROM, and its columns."""
+
+    relation: str
+    columns: list[tuple[str, str]]
+    complete: frozenset[str]
+
+
+@lru_cache(maxsize=256)
+def _of_arrow(serialized: bytes, casts: tuple[tuple[str, str], ...]) -> _Arrow:
+    schema = pa.ipc.read_schema(pa.py_buffer(serialized))
+    with lent() as session:
+        if not _readable(session, schema):
+            for field in schema:
+                if not _readable(session, pa.schema([field])):
+                    raise EngineError(
+                        f"scan: the column {field.name!r} is {field.type}, which cannot be read; cast it to "
+                        "another type, such as double or string, or drop it"
+                    )
+        session.register(ROWS, no_rows(schema))
+        relation = _cast(ROWS, schema.names, dict(casts))
+        relation, columns = within(session, relation, described(session, relation))
+    return _Arrow(relation, columns, _complete(schema, columns))
 
 
 def _cast(relation: str, names: Sequence[str], casts: declared.Types) -> str:
@@ -210,12 +224,11 @@ def _cast(relation: str, names: Sequence[str], casts: declared.Types) -> str:
     return f"(SELECT {', '.join(columns)} FROM {relation})"
 
 
-def _readable(connection: duckdb.DuckDBPyConnection, rows: pa.Table | pa.Schema) -> bool:
+def _readable(session: duckdb.DuckDBPyConnection, schema: pa.Schema) -> bool:
     with suppress(duckdb.Error, pa.ArrowException):
-        none = no_rows(rows) if isinstance(rows, pa.Schema) else rows.slice(0, 0)
-        connection.register("declared", none)
-        connection.unregister("declared")
-        return not any(_is_odd(field.type) for field in none.schema)
+        session.register("declared", no_rows(schema))
+        session.unregister("declared")
+        return not any(_is_odd(field.type) for field in schema)
     return False
 
 
@@ -258,7 +271,7 @@ def _open_relation(relation: duckdb.DuckDBPyRelation, resources: Resources) -> S
     empty = no_rows(_schema_of(relation))
     connection.register("empty_rows", empty)
     kinds = described(connection, "empty_rows")
-    kept = within_types("empty_rows", kinds)
+    kept, columns = within(connection, "empty_rows", kinds)
     connection.execute(f"CREATE TABLE {ROWS} AS FROM {kept}")
     loaded: list[bool] = []
     loading = threading.Lock()
@@ -281,7 +294,8 @@ def _open_relation(relation: duckdb.DuckDBPyRelation, resources: Resources) -> S
             cursor.execute(f"INSERT INTO {ROWS} FROM {within_types('arriving', kinds)}").fetchall()
         loaded.append(True)
 
-    return Source("DuckDB relation", ROWS, connection, pending=load, files=behind.relation(relation))
+    files = behind.relation(relation)
+    return Source("DuckDB relation", ROWS, columns, owned(connection), pending=load, files=files)
 
 
 def _schema_of(relation: duckdb.DuckDBPyRelation) -> pa.Schema:
@@ -313,11 +327,11 @@ def _open_path(path: str, types: object, multiline: bool, resources: Resources) 
     if suffix not in READERS:
         known = ", ".join([*READERS, *(f"{d}/table" for d in DATABASES)])
         raise EngineError(f"scan: {path!r} ends in {suffix!r}, which is none of {known}")
-    connection = connect(resources=resources)
     if suffix in PARQUET:
         declared.refuse_types(types, "Parquet")
-        return replace(ParquetFiles(path, files, resources).source(connection), files=(whole_source(path),))
-    wanted = declared.checked_types(types, connection)
+        return replace(ParquetFiles(path, files, resources).source(), files=(whole_source(path),))
+    wanted = declared.checked_types(types)
+    connection = connect(resources=resources)
     if suffix in CSV:
         tab = "\t" if suffix == ".tsv" else None
         opened = open_csv(path, files, tab, wanted, connection, multiline)
@@ -361,10 +375,9 @@ def _open_database(file: str, table: str, resources: Resources) -> Source:
     never_null = (r[0] for r in rows if r[2] == "NO" and not may_become_null(r[1]))
     complete = frozenset(never_null) - {r[0] for r in rows if r[1] in ("FLOAT", "DOUBLE")}
     # DuckDB itself stores text unseen that came from Arrow.
-    within = within_types(relation, [(r[0], r[1]) for r in rows], check_text=True)
-    return Source(
-        f"{file}/{table}", within, connection, complete, files=(whole_source(file), *behind.views(connection))
-    )
+    inside = within(connection, relation, [(r[0], r[1]) for r in rows], check_text=True)
+    files = whole_source(file), *behind.views(connection)
+    return Source(f"{file}/{table}", *inside, owned(connection), complete, files=files)
 
 
 def _attached(connection: duckdb.DuckDBPyConnection, file: str) -> bool:

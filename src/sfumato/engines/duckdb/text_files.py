@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from sfumato.engines.duckdb import declared
 from sfumato.engines.duckdb.declared import Types
-from sfumato.engines.duckdb.harmless import described, within_types
+from sfumato.engines.duckdb.harmless import described, within
 from sfumato.engines.duckdb.lines import Csv, first_line, json_lines
-from sfumato.engines.duckdb.source import ROWS, Source, arriving
+from sfumato.engines.duckdb.source import ROWS, Source, arriving, owned
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.errors import EngineError, in_own_words
 
@@ -142,7 +142,8 @@ def _source(
                         f"INSERT INTO {ROWS} ({names}) SELECT {values} FROM arriving{where}"
                     ).fetchall()
 
-    return Source(path, within_types(ROWS, list(types.items())), connection, pending=load, notes=notes)
+    inside = within(connection, ROWS, list(types.items()))
+    return Source(path, *inside, owned(connection), pending=load, notes=notes)
 
 
 def _header(path: str, file: str, form: Csv) -> list[str]:

@@ -17,7 +17,7 @@ from functools import cache
 import duckdb
 
 from sfumato.engines.duckdb import spill
-from sfumato.engines.duckdb.connection import connect
+from sfumato.engines.duckdb.connection import lent
 from sfumato.engines.duckdb.resources import Resources, machine_memory
 from sfumato.ownership import process
 
@@ -33,13 +33,12 @@ def opened(zone: str) -> Iterator[duckdb.DuckDBPyConnection]:
         zone: in which times with a zone are read.
     """
     spill.ready()
-    here = process()
-    with _databases(here).one(zone) as database:
-        connection = spill.keep(database.cursor())
-        try:
-            yield connection
-        finally:
-            _close(connection, here)
+    turns = _turns(process())
+    with (
+        turns.one(),
+        lent(zone, Resources(stage_bytes(turns.memory), threads=1), large_texts=True) as session,
+    ):
+        yield session
 
 
 def stages_at_once(memory: int, cores: int) -> int:
@@ -61,59 +60,32 @@ def stage_bytes(memory: int) -> int:
 
 
 @dataclass
-class _Databases:
-    """Databases of this process; a new one for each stage takes longer than a small stage."""
+class _Turns:
+    """Of the stages of this process, of which each takes its share of memory."""
 
     memory: int
-    turns: threading.Semaphore
-    free: list[tuple[str, duckdb.DuckDBPyConnection]] = field(default_factory=list)
+    free: threading.Semaphore
     threads: Counter[int] = field(default_factory=Counter)
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
-    def one(self, zone: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    def one(self) -> Iterator[None]:
         """Wait for a turn, but not where this thread has one, which would never end."""
         here, thread = process(), threading.get_ident()
         waits = not self.threads[thread]
         if waits:
-            self.turns.acquire()
-        with self.lock:
-            self.threads[thread] += 1
-            mine = next((d for d in self.free if d[0] == zone), None)
-            if mine is not None:
-                self.free.remove(mine)
+            self.free.acquire()
+        self.threads[thread] += 1
         try:
-            mine = mine or self._new(zone)
-            yield mine[1]
-        except BaseException:
-            if mine is not None:  # which may not be fit for the next stage
-                _close(mine[1], here)
-                mine = None
-            raise
+            yield
         finally:
             if process() == here:
-                with self.lock:
-                    self.threads[thread] -= 1
-                    if mine is not None:
-                        self.free.append(mine)
+                self.threads[thread] -= 1
                 if waits:
-                    self.turns.release()
-
-    def _new(self, zone: str) -> tuple[str, duckdb.DuckDBPyConnection]:
-        database = connect(zone, Resources(stage_bytes(self.memory), threads=1))
-        # Texts of more than 2 GiB in a batch, whose offsets are of 64 bits then.
-        database.execute("SET arrow_large_buffer_size = true")
-        return zone, database
+                    self.free.release()
 
 
 @cache
-def _databases(of: tuple[int, int]) -> _Databases:
+def _turns(of: tuple[int, int]) -> _Turns:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = machine_memory()
-    return _Databases(memory, threading.Semaphore(stages_at_once(memory, cores)))
-
-
-def _close(connection: duckdb.DuckDBPyConnection, made_in: tuple[int, int]) -> None:
-    """Close a connection; not in a child forked meanwhile, which would wait for threads that it has not."""
-    if process() == made_in:
-        connection.close()
+    return _Turns(memory, threading.Semaphore(stages_at_once(memory, cores)))

@@ -1,0 +1,309 @@
+"""Databases that are lent: each to one user at a time, and again only if nothing of the user is in it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sfumato as sf
+from sfumato.engines.duckdb import connection, sources, workers
+from sfumato.engines.duckdb.connection import MOST_IDLE, connect, lent
+from sfumato.engines.duckdb.resources import Resources
+from sfumato.errors import EngineError
+from sfumato.query.exact import ExactQuery
+from sfumato.transformations import CountUnits
+
+ROWS = pa.table({"id": [1, 1, 2], "k": [0, 1, 0]})
+
+
+@pytest.fixture(autouse=True)
+def none_idle(monkeypatch):
+    monkeypatch.setattr(connection, "_idle", {})
+    monkeypatch.setattr(connection, "BRIEF", 600)  # whatever else the machine does
+
+
+def place(session: duckdb.DuckDBPyConnection) -> str:
+    """What tells a database from all others."""
+    return session.execute("SELECT current_setting('temp_directory')").fetchall()[0][0]
+
+
+def idle() -> list[str]:
+    return [place(database) for waiting in connection._idle.values() for database in waiting]
+
+
+def lent_place(**options) -> str:
+    with lent(**options) as session:
+        return place(session)
+
+
+def counted(source) -> list[tuple[int, int]]:
+    """The exact number of units in each group."""
+    query = ExactQuery((), "id", ("k",), None, 2, (CountUnits(),))
+    table = pa.Table.from_batches(sf.scan(source, privacy_unit="id").engine.statistics(query, 100))
+    return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def test_a_database_is_lent_again():
+    first = lent_place()
+    assert idle() == [first]
+    assert lent_place() == first
+    assert idle() == [first]
+
+
+def test_nobody_else_has_it_meanwhile():
+    with lent() as one, lent() as other:
+        assert place(one) != place(other)
+    assert len(idle()) == 2
+
+
+def test_who_asks_for_something_else_gets_another(monkeypatch):
+    asked = [
+        {},
+        {"timezone": "Europe/Berlin"},
+        {"resources": Resources(threads=1)},
+        {"resources": Resources(memory_bytes=10**9)},
+        {"large_texts": True},
+    ]
+    places = {lent_place(**options) for options in asked}
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    places.add(lent_place())
+    assert len(places) == len(idle()) == 6
+    with lent(timezone="Europe/Berlin") as session:
+        assert session.execute("SELECT current_setting('TimeZone')").fetchall() == [("Europe/Berlin",)]
+    with lent() as session:
+        assert session.execute("SELECT current_setting('TimeZone')").fetchall() != [("Europe/Berlin",)]
+
+
+def test_what_a_session_has_ends_with_it():
+    with lent() as session:
+        home = place(session)
+        session.register("source_rows", ROWS)
+        session.execute("CREATE TEMP TABLE mine AS FROM source_rows")
+        session.execute("CREATE TEMP VIEW view AS FROM mine")
+        session.execute("CREATE TEMP MACRO f() AS 'private'")
+        session.execute("PREPARE q AS FROM mine")
+        session.execute("SET VARIABLE v = 'private'")
+        session.execute("SET enable_progress_bar = true")
+    with pytest.raises(duckdb.Error):
+        session.execute("FROM mine")
+    with lent() as session:
+        assert place(session) == home
+        for text in ("FROM source_rows", "FROM mine", "FROM view", "SELECT f()", "EXECUTE q"):
+            with pytest.raises(duckdb.Error):
+                session.execute(text)
+        found = session.execute("SELECT getvariable('v'), current_setting('enable_progress_bar')").fetchall()
+        assert found == [(None, False)]
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        "CREATE TABLE left_behind AS SELECT 'private' AS v",
+        "CREATE TABLE source_rows (v INTEGER)",
+        "CREATE SCHEMA s; CREATE TABLE s.t AS SELECT 1 AS v",
+        "CREATE VIEW left_behind AS SELECT 'private' AS v",
+        "ATTACH ':memory:' AS other",
+        "BEGIN; CREATE TABLE left_behind (v INTEGER); COMMIT",
+    ],
+)
+def test_a_database_in_which_something_is_left_is_closed(leave):
+    with lent() as session:
+        home = place(session)
+        session.execute(leave)
+    assert idle() == []
+    assert lent_place() != home
+
+
+def test_what_was_begun_and_not_ended_is_undone():
+    with lent() as session:
+        session.execute("BEGIN; CREATE TABLE left_behind (v INTEGER)")
+    with lent() as session:
+        assert session.execute("FROM duckdb_tables()").fetchall() == []
+
+
+@pytest.mark.parametrize(
+    "error", [duckdb.Error, EngineError, KeyboardInterrupt, GeneratorExit, SystemExit, MemoryError]
+)
+def test_a_database_with_an_error_in_between_is_closed(error):
+    with pytest.raises(error), lent() as session:
+        if error is duckdb.Error:
+            session.execute("SELECT nothing FROM nowhere")
+        raise error("in between")
+    assert idle() == []
+
+
+def test_a_database_that_is_broken_is_not_lent_again(monkeypatch):
+    """One that was invalidated answers every statement with an error, the look at it too."""
+
+    class Invalidated:
+        def __init__(self, found):
+            self.found, self.broken = found, False
+
+        def cursor(self):
+            if self.broken:
+                raise duckdb.Error("FATAL Error: database has been invalidated")
+            self.broken = True
+            return self.found.cursor()
+
+        def close(self):
+            self.found.close()
+
+    monkeypatch.setattr(connection, "connect", lambda *given, **options: Invalidated(connect()))
+    with lent() as session:
+        assert session.execute("SELECT 1").fetchall() == [(1,)]
+    assert connection._idle == {kind: [] for kind in connection._idle}
+
+
+def test_a_database_that_spilled_is_closed(tmp_path):
+    limits = Resources(10**8, threads=1, temp_directory=str(tmp_path))
+    with lent(resources=limits) as session:
+        rows = "SELECT 'row ' || i AS k, hash(i) AS v FROM range(6_000_000) t(i)"
+        session.execute(f"CREATE TEMP TABLE t AS {rows}")
+        assert Path(place(session)).exists()
+    assert idle() == []
+
+
+def test_a_database_that_was_used_for_long_is_closed(monkeypatch):
+    monkeypatch.setattr(connection, "BRIEF", 0)
+    lent_place()
+    assert idle() == []
+
+
+def test_a_release_that_is_not_read_to_its_end_closes_its_database():
+    query = ExactQuery((), "id", ("k",), None, 2, (CountUnits(),))
+    found = sf.scan(ROWS, privacy_unit="id").engine.statistics(query, 1)
+    next(found)
+    before = idle()
+    found.close()
+    assert idle() == before
+
+
+def test_a_source_sees_its_own_rows_alone(tmp_path):
+    """Whatever the one before it was, the tables of the next are its own."""
+    pq.write_table(pa.table({"id": [1, 2, 3], "k": [5, 5, 5]}), tmp_path / "rows.parquet")
+    in_order = [
+        (ROWS, [(0, 2), (1, 1)]),
+        (pa.table({"id": [7], "k": [9]}), [(9, 1)]),
+        (tmp_path / "rows.parquet", [(5, 3)]),
+        (pa.table({"id": ["a"], "k": ["b"]}), [("b", 1)]),
+        (ROWS.to_pandas(), [(0, 2), (1, 1)]),
+    ]
+    for _ in range(3):
+        for source, expected in in_order:
+            assert counted(source) == expected
+        for waiting in connection._idle.values():
+            assert all(connection._as_new(database) for database in waiting)
+    assert len(idle()) == 1  # one did for all of them
+
+
+def test_a_database_is_as_new_after_releases(tmp_path):
+    """No setting passes on; the folder to spill in is each one's own."""
+
+    def settings(session):
+        rows = session.execute("SELECT name, value FROM duckdb_settings()").fetchall()
+        return {name: value for name, value in rows if name != "temp_directory"}
+
+    table = (
+        sf.scan(ROWS, privacy_unit="id").filter("k < 2").group_by("k", keys=[0, 1]).bound(groups=2, rows=1)
+    )
+    plan = table.agg(n=sf.count(), m=sf.quantiles("k", [0.5], lower=0, upper=2)).plan(epsilon=1)
+    assert len(list(table.engine.statistics(plan.exact, 100))) == 1
+    assert table.engine.progress() is None
+    with lent() as used:
+        assert settings(used) == settings(connect())
+
+
+def test_a_small_release_opens_no_database(monkeypatch):
+    assert counted(ROWS) == [(0, 2), (1, 1)]
+
+    def none(**_):
+        raise AssertionError("a database was opened")
+
+    monkeypatch.setattr(duckdb, "connect", none)
+    assert counted(pa.table({"id": [3, 4], "k": [0, 0]})) == [(0, 2)]
+
+
+def test_threads_have_databases_of_their_own():
+    wrong, begin = [], threading.Barrier(MOST_IDLE + 4)
+
+    def ask(number):
+        rows = pa.table({"id": np.arange(number + 1), "k": np.full(number + 1, number)})
+        begin.wait()
+        for _ in range(5):
+            if counted(rows) != [(number, number + 1)]:
+                wrong.append(number)
+
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(MOST_IDLE + 4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert 1 <= len(idle()) <= MOST_IDLE
+    assert len(set(idle())) == len(idle())
+
+
+def test_at_most_so_many_wait():
+    def inside(depth):
+        with lent():
+            if depth:
+                inside(depth - 1)
+
+    inside(MOST_IDLE + 2)
+    assert len(idle()) == MOST_IDLE
+
+
+def test_a_child_takes_none_of_its_parents(in_child):
+    home = lent_place()
+    in_the_child = in_child(lambda: [lent_place(), lent_place()])
+    assert home not in in_the_child
+    assert len(set(in_the_child)) == 1
+    assert in_child(lambda: counted(ROWS)) == [(0, 2), (1, 1)]
+    assert idle() == [home] == [lent_place()]
+
+
+def test_a_child_gives_nothing_back(in_child):
+    """It is forked while a database is lent, and leaves it to its parent."""
+    with lent() as session:
+        borrowed = lent()
+        borrowed.__enter__()
+        in_child(lambda: borrowed.__exit__(None, None, None))
+        assert session.execute("SELECT 1").fetchall() == [(1,)]
+        borrowed.__exit__(None, None, None)
+    assert len(idle()) == 2
+
+
+def test_what_is_known_of_a_schema_is_not_of_rows():
+    """Two tables of one schema share what is known; a label of a dictionary is a value."""
+    before = sources._of_arrow.cache_info().misses
+    for values in (["secret one"], ["another secret"]):
+        coded = pa.table({"id": [1], "k": pa.array(values).dictionary_encode()})
+        assert counted(coded) == [(values[0], 1)]
+    assert sources._of_arrow.cache_info().misses <= before + 1
+    coded = pa.table({"id": [1], "k": pa.array(["secret one"]).dictionary_encode()})
+    assert b"secret" not in coded.schema.serialize().to_pybytes()
+
+
+def test_types_that_stand_in_metadata_are_told_apart():
+    """Equal schemas, as Arrow compares them: but one is JSON."""
+    texts = pa.array(['{"a": 1}'])
+    fields = [pa.field("id", pa.string(), metadata=m) for m in ({}, {"ARROW:extension:name": "arrow.json"})]
+    assert pa.schema([fields[0]]) == pa.schema([fields[1]])
+    tables = [pa.Table.from_arrays([texts], schema=pa.schema([field])) for field in fields]
+    kinds = [dict(sources.open_source(table).columns)["id"] for table in tables]
+    assert kinds == ["VARCHAR", "JSON"]
+
+
+def test_stages_are_lent_databases_too():
+    with workers.opened("UTC") as stage:
+        home = place(stage)
+        assert stage.execute("SELECT current_setting('arrow_large_buffer_size')").fetchall() == [(True,)]
+    with workers.opened("UTC") as stage:
+        assert place(stage) == home
+    assert lent_place(timezone="UTC") != home
