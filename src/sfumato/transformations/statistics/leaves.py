@@ -1,0 +1,97 @@
+"""The counts of values from which quantiles are chosen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sfumato.framework import Body, Norm
+from sfumato.framework.bodies import weighted
+from sfumato.transformations.grid import Grid, scaled_down
+from sfumato.transformations.lattice import Lattice
+from sfumato.transformations.rows import Values
+from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
+
+
+@dataclass(frozen=True)
+class Leaves(Statistic):
+    """Counts of values at each place of a lattice.
+
+    A row with a value counts one at its place. A unit with n rows adds rows/n for each, cut to the grid.
+
+    Args:
+        label, column: prefix of the coordinate's name, and the column.
+        rows: the limit of rows per unit and group.
+        lattice: the places.
+        exponent: log2 of the step in which rows are counted, at most 0.
+
+    >>> leaves = Leaves("x", "x", rows=1, lattice=Lattice(0.0, 30.0, whole=True), exponent=-1)
+    >>> leaves.contribution([{"x": 2}, {"x": 1e9}])
+    Counter({('x.leaves', 2): 1, ('x.leaves', 30): 1})
+
+    Proof: docs/proofs/leaves.md.
+    """
+
+    label: str
+    column: str
+    rows: int
+    lattice: Lattice
+    exponent: int = 0
+
+    @property
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """One for all places."""
+        bounds = self.lattice.lower, self.lattice.upper
+        what = f"counts of values of {self.column}"
+        return (
+            Coordinate(f"{self.label}.leaves", Role.LEAVES, Grid(self.exponent).step, "rows", what, bounds),
+        )
+
+    def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
+        """Return what the unit adds, as (coordinate, place)."""
+        places = Counter(p for r in rows if (p := self.lattice.place(r[self.column])) is not None)
+        return Counter(
+            {
+                (self.names[0], place): scaled_down(n << -self.exponent, len(rows), self.rows)
+                for place, n in places.items()
+            }
+        )
+
+    @property
+    def body(self) -> Body:
+        """All rows at one place, or at several."""
+        return LeavesBody(self.names[0], Fraction(self.rows << -self.exponent))
+
+
+@dataclass(frozen=True)
+class LeavesBody(Body):
+    """Counts at any places, which come to at most `rows` steps.
+
+    Args:
+        name: of the coordinate, which stands for all places.
+        rows: the limit of rows, in steps.
+    """
+
+    name: str
+    rows: Fraction
+    spread = True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The one name."""
+        return (self.name,)
+
+    @property
+    def largest(self) -> tuple[Fraction, ...]:
+        """All rows at one place."""
+        return (self.rows,)
+
+    def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
+        """Return rows/scale, squared for L2: all rows at one place are the largest in both."""
+        return weighted(norm, self.largest, scales)
+
+    def split(self, norm: Norm) -> tuple[Fraction, ...]:
+        """The limit of rows."""
+        return self.largest
