@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from fractions import Fraction as F
-from itertools import pairwise, product
+from itertools import accumulate, pairwise, product
 
 import mpmath as mp
 import numpy as np
@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 from sfumato.errors import ParameterError
 from sfumato.framework import GroupedIntegers, L1Distance, PureDP
 from sfumato.measurements import Target, joint_quantiles
-from sfumato.measurements.joint_quantiles import Levels, QuantileChoice
+from sfumato.measurements.joint_quantiles import Levels, QuantileChoice, integers
 from sfumato.noise import FixedWords, SeededWords
-from sfumato.noise.bernoulli import pick
 from sfumato.transformations import Lattice
 
 steady = settings(derandomize=True, database=None, deadline=None, max_examples=60)
@@ -52,15 +51,20 @@ def law(counts, choice, far=distance, largest=max):
         return {chosen: w / total for chosen, w in weights.items()}
 
 
-def levels_of(counts, choice):
+def given_as(counts):
+    """Places, and counts before each of them and of all."""
     places = sorted(p for p, n in counts.items() if n)
-    return Levels.of(choice, np.array(places, np.int64), np.array([counts[p] for p in places], np.int64))
+    return np.array(places, np.int64), integers([0, *accumulate(counts[p] for p in places)])
+
+
+def levels_of(counts, choice, far=None):
+    return Levels.of(choice, *given_as(counts), far)
 
 
 def law_of_levels(counts, choice, bits=128):
     """The law of what is drawn, from the bounds that decide it."""
     levels = levels_of(counts, choice)
-    low, high = levels.cumulative(bits)
+    low, high = levels.floats() if bits == 64 else levels.enclosures(bits)
     found = Counter()
     with mp.workdps(40):
         ends = [
@@ -99,51 +103,70 @@ def test_the_law_is_that_of_the_definition(counts, choice):
 @steady
 @given(counted, choices)
 def test_bounds_hold_what_they_bound_and_rise(counts, choice):
-    levels = levels_of(counts, choice)
-    floats, exact = levels.cumulative(64), levels.cumulative(256)
-    for a, b, c, d in zip(*floats, *exact, strict=True):
+    near, levels = levels_of(counts, choice, choice.far), levels_of(counts, choice)
+    floats, exact = near.floats(), levels.enclosures(256)
+    assert near.distances.tolist() == levels.distances[: len(near.distances)].tolist()
+    for i, (a, b) in enumerate(zip(*floats, strict=True)):
+        c, d = exact[0][i], exact[1][i]
+        assert near.level(i) == levels.level(i)
         assert F(float(a)) <= c <= d <= F(float(b)) and d - c < F(1, 2**200)
     for ends in (*floats, *exact):
-        assert all(x <= y for x, y in pairwise(ends)) and ends[-1] == 1
+        assert all(x <= y for x, y in pairwise(ends))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("targets", [(HALF,), AROUND, QUARTILES])
 def test_draws_have_the_law(targets, unlikely):
     counts, choice = {1: 2, 3: 5, 4: 1}, QuantileChoice(F(3, 2), SMALL, targets)
-    places, weights = np.array([1, 3, 4]), np.array([2, 5, 1])
+    group = given_as(counts)
     words = SeededWords(3)
-    drawn = Counter(choice.draw(places, weights, words) for _ in range(6000))
+    drawn = Counter(choice.draw(*group, words) for _ in range(6000))
     expected = {c: float(p) for c, p in law(counts, choice).items()}
     assert not unlikely(drawn, expected)
     twice = QuantileChoice(F(3), SMALL, targets)
-    assert unlikely(Counter(twice.draw(places, weights, words) for _ in range(6000)), expected)
+    assert unlikely(Counter(twice.draw(*group, words) for _ in range(6000)), expected)
 
 
 def test_more_bits_decide_where_floats_do_not():
-    """U on the very boundary, then above and below it by its second word."""
+    """U next to the boundary of two levels, from either side by its second word."""
     choice, counts = QuantileChoice(F(1), SMALL, (HALF,)), {2: 4, 3: 4}
-    levels = levels_of(counts, choice)
-    boundary = int(levels.cumulative(256)[0][0] * 2**128)
+    exact = levels_of(counts, choice).enclosures(256)
+    boundary = int(exact[0][0] * 2**128)
+    drawn = []
     for word in (boundary - 2, boundary + 2):
-        words = FixedWords([word >> 64, word & (2**64 - 1)])
-        assert pick(levels.cumulative, words) == (word > boundary) and words.taken == 2
+        words = FixedWords([word >> 64, word & (2**64 - 1)], SeededWords(0))
+        levels = []
+        honest = Levels.level
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Levels, "level", lambda self, i: levels.append(i) or honest(self, i))  # noqa: B023
+            choice.draw(*given_as(counts), words)
+        drawn += levels
+    assert drawn == [0, 1]
+
+
+def test_floats_leave_a_draw_that_may_be_farther_to_more_bits(monkeypatch):
+    """With a U that is nearly 1, and a bound that is too near."""
+    choice, counts = QuantileChoice(F(9), SMALL, (HALF,)), {0: 3, 1: 2, 3: 5, 4: 1}
+    choice.__dict__["far"] = 1
+    assert len(levels_of(counts, choice, 1).distances) < len(levels_of(counts, choice).distances)
+    low, high = levels_of(counts, choice, 1).floats()
+    assert low[-1] < 1 == high[-1]
+    levels, honest = [], Levels.level
+    monkeypatch.setattr(Levels, "level", lambda self, i: levels.append(i) or honest(self, i))
+    choice.draw(*given_as(counts), FixedWords([2**64 - 2, 5], SeededWords(1)))
+    assert levels == [len(levels_of(counts, choice).distances) - 1]
 
 
 def test_counts_beyond_64_bits_and_tails_beyond_floats():
     wide = Lattice(-1e300, 1e300)
-    for targets in ((HALF,), AROUND):
+    places = [wide.place(x) for x in (-1e9, 0.25, 3.0, 7e200)]
+    for targets, n in product([(HALF,), AROUND], (2**40, 2**61, 2**100)):
         choice = QuantileChoice(F(1), wide, targets)
-        places = np.array([wide.place(x) for x in (-1e9, 0.25, 3.0, 7e200)])
-        for n in (2**40, 2**61, 2**100):
-            weights = np.array([n, n, n, n], object if n > 2**60 else np.int64)
-            low, high = sorted(choice.draw(places, weights, SeededWords(n)))[:: max(len(targets) - 1, 1)] * (
-                2 if len(targets) == 1 else 1
-            )
-            assert places[1] <= low <= high <= places[2]
+        chosen = choice.draw(*given_as(dict.fromkeys(places, n)), SeededWords(n))
+        assert all(places[1] <= place <= places[2] for place in chosen)
     # Far from every count, all places are equally far.
     far = QuantileChoice(F(1, 10**9), SMALL, (Target(F(1, 2), F(10**6)),))
-    assert far.draw(np.array([2]), np.array([3]), SeededWords(1)) in {(i,) for i in (3, 4, 5)}
+    assert far.draw(*given_as({2: 3}), SeededWords(1))[0] in (2, 3, 4, 5)
 
 
 # Privacy of the law: the claim, that it is nearly reached, and defects that break it.

@@ -23,10 +23,10 @@ from sfumato.noise.bernoulli import pick
 from sfumato.transformations.lattice import Lattice
 
 MOST_TARGETS = 64
-# Of each float64 below: the relative error of a weight, where NumPy's exp and expm1 have one of at most
-# 2^-45; of each sum of n of them n 2^-53 more. Weights that have underflowed are less than e^-700.
-_WEIGHT_ERROR = 2.0**-40
-_LEAST_TOTAL = 1e-150
+# NumPy's exp, expm1 and log are taken to be right to this part of what they return.
+_ELEMENTARY = 2.0**-45
+# Farther than so many scales beyond the nearest, all choices together have less than e^-30 of the weight.
+_FAR = 30.0
 
 Integers = NDArray[Any]  # int64, or Python's integers where these do not suffice
 
@@ -93,8 +93,8 @@ def joint_quantiles(
             # Elsewhere, or negative, are no counts of values; leaving them out brings no two inputs apart.
             counts = {k[1]: n for k, n in own.items() if n > 0 and lattice.first <= k[1] <= lattice.last}
             places = sorted(counts)
-            weights = _integers([counts[place] for place in places])
-            found[key] = choice.draw(np.array(places, np.int64), weights)
+            before = [0, *accumulate(counts[place] for place in places)]
+            found[key] = choice.draw(np.array(places, np.int64), integers(before))
         return found
 
     metric = L1Distance(((name, Fraction(1)),))
@@ -129,18 +129,30 @@ class QuantileChoice:
         return math.lcm(*(d for t in self.targets for d in (t.rank.denominator, t.shift.denominator)))
 
     def draw(
-        self, places: NDArray[np.int64], weights: Integers, words: Words | None = None
+        self, places: NDArray[np.int64], before: Integers, words: Words | None = None
     ) -> tuple[int, ...]:
         """Choose a place for each target.
 
         Args:
             places: where there are values, rising, within the lattice.
-            weights: counts in steps, greater than 0.
+            before: counts before each of them, and of all, in steps: 0 first, and rising.
             words: source of random words; None for this thread's secure words.
         """
-        levels = Levels.of(self, places, weights)
-        level = levels.level(pick(levels.cumulative, words))
-        return tuple(low + below(high - low + 1, words) for low, high in level)
+        near = Levels.of(self, places, before, self.far)
+
+        def cumulative(bits: int) -> tuple[Any, Any]:
+            # Floats do not tell once in about 2^30 draws.
+            return near.floats() if bits == 64 else Levels.of(self, places, before).enclosures(bits)
+
+        index = pick(cumulative, words)
+        levels = near if index < len(near.distances) else Levels.of(self, places, before)
+        return tuple(low + below(high - low + 1, words) for low, high in levels.level(index))
+
+    @cached_property
+    def far(self) -> int:
+        """A distance beyond the nearest, in `unit`s, from which on floats do not look at choices."""
+        scales = _FAR + len(self.targets) * math.log(self.lattice.count)
+        return math.ceil(self.scale * self.unit * math.ceil(scales))
 
 
 @dataclass(frozen=True)
@@ -163,27 +175,47 @@ class Levels:
     within: tuple[NDArray[np.int64], ...]
 
     @classmethod
-    def of(cls, choice: QuantileChoice, places: NDArray[np.int64], weights: Integers) -> Levels:
-        """Measure all places of a group: those with values, and the gaps between them."""
-        unit, lattice = choice.unit, choice.lattice
-        weights = _integers([int(w) * unit for w in weights.tolist()])
-        before = np.concatenate([_integers([0]), np.cumsum(weights)])
-        total = int(before[-1])
-        edges = np.concatenate([[lattice.first - 1], places, [lattice.last + 1]])
-        starts, sizes = np.empty((2, 2 * len(places) + 1), np.int64)
-        starts[::2], sizes[::2] = edges[:-1] + 1, np.diff(edges) - 1
-        starts[1::2], sizes[1::2] = places, 1
-        some = sizes > 0
+    def of(
+        cls, choice: QuantileChoice, places: NDArray[np.int64], before: Integers, far: int | None = None
+    ) -> Levels:
+        """Measure the places of a group: those with values, and the gaps between them.
+
+        Args:
+            choice: what is looked for.
+            places, before: as of `QuantileChoice.draw`.
+            far: leave out what is farther beyond the nearest, in `unit`s; None for nothing.
+        """
+        unit, lattice, total = choice.unit, choice.lattice, int(before[-1])
+        goals = [int((t.rank * total + t.shift) * unit) for t in choice.targets]
+        # Where counts reach a goal the distance is 0; it is larger where they cannot.
+        nearest = max(max(-goal, goal - total * unit, 0) for goal in goals)
+        if max(nearest, total * unit, *map(abs, goals)) + (far or 0) >= 2**61:
+            before = before.astype(object)
+        before = before * unit
         blocks = []
-        for target in choice.targets:
-            goal = int((target.rank * (total // unit) + target.shift) * unit)
-            counts = before if abs(goal) < 2**62 else before.astype(object)
-            away = np.empty(len(starts), counts.dtype)
+        for goal in goals:
+            first, last = 0, len(places)
+            if far is not None:
+                first = max(int(np.searchsorted(before, goal - nearest - far)) - 1, 0)
+                last = min(int(np.searchsorted(before, goal + nearest + far, "right")), len(places))
+            counts = before[first : last + 1]
+            ends = lattice.first - 1, lattice.last + 1
+            edges = np.empty(last - first + 2, np.int64)
+            edges[0] = places[first - 1] if first else ends[0]
+            edges[-1] = places[last] if last < len(places) else ends[1]
+            edges[1:-1] = places[first:last]
+            starts, sizes = np.empty((2, 2 * (last - first) + 1), np.int64)
+            starts[::2], sizes[::2] = edges[:-1] + 1, np.diff(edges) - 1
+            starts[1::2], sizes[1::2] = edges[1:-1], 1
+            away = np.empty(len(starts), before.dtype)
             away[::2] = abs(counts - goal)
             away[1::2] = np.maximum(np.maximum(counts[:-1] - goal, goal - counts[1:]), 0)
+            some = sizes > 0
+            if far is not None:
+                some &= away <= nearest + far
             blocks.append((starts[some], sizes[some], away[some]))
-        distances = np.unique(np.concatenate([away for _, _, away in blocks]))
-        distances = distances[distances >= max(away.min() for _, _, away in blocks)]
+        distances = np.sort(np.concatenate([away[away >= nearest] for _, _, away in blocks]))
+        distances = distances[np.append(True, distances[1:] != distances[:-1])]
         within = []
         for _, own, away in blocks:
             order = np.argsort(away, kind="stable")
@@ -201,35 +233,27 @@ class Levels:
             found.append((int(starts[near[0]]), int(starts[last] + sizes[last]) - 1))
         return found
 
-    def cumulative(self, bits: int) -> tuple[Any, Any]:
-        """Return bounds of the probabilities that y is below each distance but the first, and of 1.
+    def floats(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return bounds of the probabilities that y is below each distance but the first, and in all.
 
         Between two distances e^(-y/b) has the integral e^(-first/b) - e^(-second/b), which counts for each
-        choice that is within the first.
+        choice that is within the first. The largest e^(-y/b) times a number of choices is at most the sum.
         """
-        if bits == 64:
-            found = self._floats()
-            if found is not None:
-                return found
-        return self._exactly(bits)
-
-    def _floats(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         rate = float(self.rate)
         near = (self.distances - self.distances[0]).astype(float) * rate
         steps = np.append(np.diff(self.distances).astype(float) * rate, np.inf)
-        weights = np.exp(-near) * -np.expm1(-steps)
-        for count in self.within:
-            weights *= count.astype(float) / float(count[-1])
+        powers = sum(np.log(count.astype(float)) for count in self.within) - near
+        weights = np.exp(powers - powers.max()) * -np.expm1(-steps)
         sums = np.cumsum(weights)
-        if not sums[-1] > _LEAST_TOTAL:
-            return None
         sums /= sums[-1]
-        error = 2 * _WEIGHT_ERROR + len(sums) * 2.0**-51
-        low, high = sums * (1 - error) - 1e-100, np.minimum(sums * (1 + error) + 1e-100, 1.0)
-        low[-1] = high[-1] = 1.0
-        return low, high
+        most = 42 * len(self.within) + _FAR  # of a power, and of what it is made of
+        each = 2 * most * _ELEMENTARY + (len(self.within) + 8) * most * 2.0**-53 + 4 * _ELEMENTARY
+        error, left = 2 * each + len(sums) * 2.0**-51, 4 * math.exp(-_FAR)
+        # Behind the last low bound floats do not tell, as they do not know what is farther.
+        return sums * (1 - error) - left, np.append(np.minimum(sums * (1 + error) + left, 1.0)[:-1], 1.0)
 
-    def _exactly(self, bits: int) -> tuple[list[Fraction], list[Fraction]]:
+    def enclosures(self, bits: int) -> tuple[list[Fraction], list[Fraction]]:
+        """Return the same bounds, about 2^-bits apart; where no place was left out."""
         bits += 64
         near = [self.rate * int(d - self.distances[0]) for d in self.distances.tolist()]
         bounds = [exp_bounds(-x, bits) if x <= bits else (Fraction(0), Fraction(1, 1 << bits)) for x in near]
@@ -246,11 +270,11 @@ class Levels:
         )
 
 
+def integers(values: list[int]) -> Integers:
+    """Return int64 where it holds them, else Python's integers."""
+    return np.array(values, np.int64 if max(map(abs, values)) < 2**62 else object)
+
+
 def below(bound: int, words: Words | None) -> int:
     """Return a uniform whole number from 0 to bound - 1."""
     return int(uniform_below(bound, 1, words)[0])
-
-
-def _integers(values: list[int]) -> Integers:
-    """Return int64 where no sum of them can leave it, else Python's integers."""
-    return np.array(values, np.int64 if sum(values) < 2**62 else object)

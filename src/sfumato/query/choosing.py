@@ -7,6 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from sfumato.budget import Loss
 from sfumato.budget.measure import PrivacyLoss
 from sfumato.framework import ContributionDistance, GroupedIntegers, Measurement
-from sfumato.measurements.joint_quantiles import QuantileChoice, Target
+from sfumato.measurements.joint_quantiles import Integers, QuantileChoice, Target, integers
 from sfumato.measurements.wide import WideIntegers, float64_values, int64_values
 from sfumato.noise import Words
 from sfumato.noise.values import Floats
@@ -92,37 +93,41 @@ class Choice:
         entries = column.flatten()
         values = float64_values(entries.field("leaf"))
         places, weights = self.leaves.lattice.places(values), int64_values(entries.field("weight"))
+        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(weights)])
         found = np.empty((len(column), len(self.ranks), 3))
         exact: list[list[int]] = [[] for _ in self.crossings]
         for group in range(len(column)):
             own = slice(offsets[group], offsets[group + 1])
-            some = weights[own] > 0  # units with many rows may add so little that nothing is left
-            found[group], numbers = self.of_group(places[own][some], weights[own][some], words)
+            counts = before[offsets[group] : offsets[group + 1] + 1] - before[offsets[group]]
+            found[group], numbers = self.of_group(places[own], counts, words)
             for all_groups, number in zip(exact, numbers, strict=True):
                 all_groups.append(number)
         aimed = float(self.shift * self.leaves.coordinates[0].step)
         return Places(found, aimed), [WideIntegers.from_integers(own) for own in exact]
 
     def of_group(
-        self, places: NDArray[np.int64], weights: NDArray[np.int64], words: Words | None
+        self, places: NDArray[np.int64], before: Integers, words: Words | None
     ) -> tuple[list[list[float]], list[int]]:
-        """Choose for one group: three places for each rank, rising, and the exact number of each crossing."""
+        """Choose for one group: three places for each rank, rising, and the exact number of each crossing.
+
+        Args:
+            places, before, words: as of `QuantileChoice.draw`.
+        """
         lattice = self.leaves.lattice
-        drawn = np.sort(np.array(self.mechanism.draw(places, weights, words)).reshape(-1, 3), axis=1)
+        drawn = np.sort(np.array(self.mechanism.draw(places, before, words)).reshape(-1, 3), axis=1)
         numbers = []
         for i, crossing in enumerate(self.crossings):
             at = int(drawn[i // 2, 2 if crossing.upto else 0])
-            numbers.append(_crossed(replace(crossing, at=at), places, weights))
+            numbers.append(_crossed(replace(crossing, at=at), places, before))
         return [[lattice.value(int(place)) for place in three] for three in drawn], numbers
 
 
-def _crossed(crossing: Crossing, places: NDArray[np.int64], counts: NDArray[np.int64]) -> int:
+def _crossed(crossing: Crossing, places: NDArray[np.int64], before: Integers) -> int:
     """Return `Crossing.total` of sorted places."""
     assert crossing.at is not None
     end = int(np.searchsorted(places, crossing.at, "right" if crossing.upto else "left"))
-    return crossing.total(
-        {crossing.at - 1: int(counts[:end].sum()), crossing.at + 1: int(counts[end:].sum())}
-    )
+    ahead, all_of_them = int(before[end]), int(before[-1])
+    return crossing.total({crossing.at - 1: ahead, crossing.at + 1: all_of_them - ahead})
 
 
 def choices_of(statistics: Sequence[Statistic], epsilon: Fraction, groups: int) -> tuple[Choice, ...]:
@@ -177,8 +182,8 @@ def chosen_then_noisy(
             for choice in choices:
                 counts = {k[1]: n for k, n in own.items() if k[0] == choice.leaves.names[0] and n}
                 at = sorted(counts)
-                weights = np.array([counts[place] for place in at], np.int64)
-                found, exact = choice.of_group(np.array(at, np.int64), weights, None)
+                before = integers([0, *accumulate(counts[place] for place in at)])
+                found, exact = choice.of_group(np.array(at, np.int64), before, None)
                 places[key] += found
                 numbers[key] |= {c.names[0]: n for c, n in zip(choice.crossings, exact, strict=True)}
         noisy = noise.function(numbers)
