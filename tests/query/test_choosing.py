@@ -50,6 +50,10 @@ ASKED = {
         "m": sf.mean("n", lower=0, upper=10),
         "q": sf.quantiles("x", [0.25, 0.5], lower=0, upper=50),
     },
+    "without bars": {
+        "rows": sf.count(),
+        "q": sf.quantiles("x", [0.5, 0.9], lower=0, upper=50, error_bars=False),
+    },
     "two columns": {
         "q": sf.quantiles("x", 0.1, lower=0, upper=50),
         "o": sf.quantiles("n", 0.9, lower=0, upper=10),
@@ -84,7 +88,9 @@ def test_choices_and_noise_together_lose_what_the_plan_says(asked, groups, rows)
 
 def test_a_chain_with_a_larger_part_for_a_choice_is_found(monkeypatch):
     honest = choices_of
-    monkeypatch.setattr("sfumato.query.together.choices_of", lambda s, e, g: honest(s, e, 1))  # k forgotten
+    monkeypatch.setattr(
+        "sfumato.query.together.choices_of", lambda c, s, e, g: honest(c, s, e, 1)
+    )  # k forgotten
     plan = plan_of("alone")
     assert plan.chain.map(1).epsilon(0) > plan.loss.epsilon(0)
 
@@ -153,7 +159,7 @@ def test_a_number_beside_a_place_that_forgets_the_rank_of_all_is_found():
 
 def test_engines_count_leaves_once_for_all_ranks():
     plan = plan_of("beside")
-    assert [type(s) for s in counted(plan.requirements.statistics)].count(Leaves) == 1
+    assert [type(s) for s in counted(plan.requirements.statistics, plan.choices)].count(Leaves) == 1
     assert [type(s) for s in plan.exact.statistics] == [Count, Moments, Leaves]
 
 
@@ -176,6 +182,16 @@ def released(asked, seed, epsilon=20, **limits):
 def exact(column, group, rank):
     values = np.sort(DATA[column][DATA["group"] == group])
     return float(values[int(np.ceil(rank * len(values))) - 1])
+
+
+def test_without_bars_there_is_one_place_and_nothing_beside_it():
+    plan, other = plan_of("without bars"), plan_of("beside")
+    assert [type(s) for s in plan.requirements.statistics] == [Count]
+    assert plan.chosen_with > other.chosen_with and plan.choices[0].deviation < other.choices[0].deviation
+    rows, bars = released("without bars", 3, groups=3, rows=1)
+    for row, bar in zip(rows, bars, strict=True):
+        assert abs(row["q_50"] - exact("x", row["group"], 0.5)) < 0.5
+        assert bar["q_50"] == max(row["q_50"], 50 - row["q_50"])
 
 
 @pytest.mark.parametrize("asked", ["alone", "two columns"])

@@ -21,10 +21,13 @@ from sfumato.measurements.joint_quantiles import Integers, QuantileChoice, Targe
 from sfumato.measurements.wide import WideIntegers, float64_values, int64_values
 from sfumato.noise import Words
 from sfumato.noise.values import Floats
+from sfumato.query.aggregates import Aggregate, Quantiles
 from sfumato.transformations import Crossing, Leaves, Statistic
 
-# The share of epsilon that places are chosen with, beside other outputs and where there are none.
+# The share of epsilon that places are chosen with: beside other outputs, and where there are none. Without
+# error bars fewer numbers are left for noise, which then needs less of it.
 SHARE, SHARE_ALONE = Fraction(3, 10), Fraction(3, 4)
+SHARE_PLAIN, SHARE_PLAIN_ALONE = Fraction(2, 5), Fraction(19, 20)
 # How often a place that should lie before a rank lies behind it, where values are spread evenly.
 WRONG_SIDE = 0.01
 
@@ -34,7 +37,7 @@ class Places:
     """What was chosen for a column.
 
     Args:
-        places: float64 of shape (groups, ranks, 3), rising along the last axis.
+        places: float64 of shape (groups, ranks, 3), rising along the last axis; or of 1 in place of 3.
         aimed: how many rows from the rank the outer places were aimed.
     """
 
@@ -44,39 +47,42 @@ class Places:
 
 @dataclass(frozen=True)
 class Choice:
-    """Three places for each rank of one column: one near it, and one on either side.
+    """Three places for each rank of one column: one near it, and one on either side; or one alone.
 
     Args:
         leaves: the counts that are chosen from.
-        crossings: two for each rank: of the values below its first place, and of those up to its last one.
+        ranks: multiples of 2^-20.
+        crossings: two for each rank: of the values below its first place, and of those up to its last one;
+            none where there is one place alone.
         scale: of the choice, in steps of `leaves`.
     """
 
     leaves: Leaves
+    ranks: tuple[Fraction, ...]
     crossings: tuple[Crossing, ...]
     scale: Fraction
 
     @property
-    def ranks(self) -> tuple[Fraction, ...]:
-        """The ranks."""
-        return tuple(c.rank for c in self.crossings[::2])
+    def each(self) -> int:
+        """The number of places for each rank."""
+        return 3 if self.crossings else 1
 
     @property
     def shift(self) -> int:
         """How far the places on either side are aimed, in steps."""
-        return math.ceil(self.scale * Fraction(_reach(3 * len(self.ranks))))
+        return math.ceil(self.scale * Fraction(_reach(3 * len(self.ranks)))) if self.crossings else 0
 
     @cached_property
     def mechanism(self) -> QuantileChoice:
         """What draws the places of a group."""
-        shifts = -self.shift, 0, self.shift
+        shifts = (-self.shift, 0, self.shift) if self.crossings else (0,)
         targets = tuple(Target(rank, Fraction(shift)) for rank in self.ranks for shift in shifts)
         return QuantileChoice(self.scale, self.leaves.lattice, targets)
 
     @property
     def deviation(self) -> float:
         """About how many rows a place is off its aim, where values are spread evenly."""
-        count = 3 * len(self.ranks)
+        count = self.each * len(self.ranks)
         steps = float(self.scale) * math.sqrt((count + 1) * (count + 2) / 3)
         return steps * float(self.leaves.coordinates[0].step)
 
@@ -94,7 +100,7 @@ class Choice:
         values = float64_values(entries.field("leaf"))
         places, weights = self.leaves.lattice.places(values), int64_values(entries.field("weight"))
         before = np.concatenate([np.zeros(1, np.int64), np.cumsum(weights)])
-        found = np.empty((len(column), len(self.ranks), 3))
+        found = np.empty((len(column), len(self.ranks), self.each))
         exact: list[list[int]] = [[] for _ in self.crossings]
         for group in range(len(column)):
             own = slice(offsets[group], offsets[group + 1])
@@ -108,13 +114,13 @@ class Choice:
     def of_group(
         self, places: NDArray[np.int64], before: Integers, words: Words | None
     ) -> tuple[list[list[float]], list[int]]:
-        """Choose for one group: three places for each rank, rising, and the exact number of each crossing.
+        """Choose for one group: the places for each rank, rising, and the exact number of each crossing.
 
         Args:
             places, before, words: as of `QuantileChoice.draw`.
         """
         lattice = self.leaves.lattice
-        drawn = np.sort(np.array(self.mechanism.draw(places, before, words)).reshape(-1, 3), axis=1)
+        drawn = np.sort(np.array(self.mechanism.draw(places, before, words)).reshape(-1, self.each), axis=1)
         numbers = []
         for i, crossing in enumerate(self.crossings):
             at = int(drawn[i // 2, 2 if crossing.upto else 0])
@@ -130,31 +136,44 @@ def _crossed(crossing: Crossing, places: NDArray[np.int64], before: Integers) ->
     return crossing.total({crossing.at - 1: ahead, crossing.at + 1: all_of_them - ahead})
 
 
-def choices_of(statistics: Sequence[Statistic], epsilon: Fraction, groups: int) -> tuple[Choice, ...]:
-    """Return what is chosen for the crossings among statistics.
+def choices_of(
+    chosen: Sequence[tuple[Leaves, tuple[Fraction, ...]]],
+    statistics: Sequence[Statistic],
+    epsilon: Fraction,
+    groups: int,
+) -> tuple[Choice, ...]:
+    """Return the choices of a release.
 
     Args:
-        statistics: of a release.
+        chosen: counts, and the ranks of which places are chosen from them.
+        statistics: of a release, among them the crossings of these places.
         epsilon: for the choices in all groups of a unit together, equal parts for each column.
         groups: the most groups of a unit.
     """
-    crossings: dict[Leaves, list[Crossing]] = {}
-    for s in statistics:
-        if isinstance(s, Crossing):
-            crossings.setdefault(s.leaves, []).append(s)
     found = []
-    for leaves, own in crossings.items():
-        most = max(max(c.rank, 1 - c.rank) for c in own)
-        scale = 2 * most * leaves.body.largest[0] * groups * len(crossings) / epsilon
-        found.append(Choice(leaves, tuple(own), scale))
+    for leaves, ranks in chosen:
+        beside = tuple(s for s in statistics if isinstance(s, Crossing) and s.leaves == leaves)
+        most = max(max(rank, 1 - rank) for rank in ranks)
+        scale = 2 * most * leaves.body.largest[0] * groups * len(chosen) / epsilon
+        found.append(Choice(leaves, ranks, beside, scale))
     return tuple(found)
 
 
-def counted(statistics: Sequence[Statistic]) -> tuple[Statistic, ...]:
+def counted(statistics: Sequence[Statistic], choices: Sequence[Choice]) -> tuple[Statistic, ...]:
     """Return what an engine counts: leaves in place of the crossings that are made of them."""
     plain = [s for s in statistics if not isinstance(s, Crossing)]
-    leaves = dict.fromkeys(s.leaves for s in statistics if isinstance(s, Crossing))
-    return (*plain, *leaves)
+    return (*plain, *(c.leaves for c in choices))
+
+
+def share_of(aggregates: Sequence[Aggregate]) -> Fraction:
+    """Return the part of epsilon that places are chosen with."""
+    quantiles = [a for a in aggregates if isinstance(a, Quantiles)]
+    if not quantiles:
+        return Fraction(0)
+    alone = len(quantiles) == len(aggregates)
+    if any(a.error_bars for a in quantiles):
+        return SHARE_ALONE if alone else SHARE
+    return SHARE_PLAIN_ALONE if alone else SHARE_PLAIN
 
 
 def chosen_then_noisy(

@@ -23,14 +23,12 @@ from sfumato.measurements.k_norm import K_NORM, k_norm, noise_of
 from sfumato.measurements.selection import KNormThreshold
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.noise.k_norm.laws import marginals
-from sfumato.query.aggregates import Quantiles
 from sfumato.query.choosing import (
-    SHARE,
-    SHARE_ALONE,
     Choice,
     choices_of,
     chosen_then_noisy,
     counted,
+    share_of,
 )
 from sfumato.query.exact import ExactQuery
 from sfumato.query.explanation import told_together
@@ -62,7 +60,7 @@ class TogetherPlan(Plan):
     def exact(self) -> ExactQuery:
         """What the engine computes."""
         found = super().exact
-        return replace(found, statistics=counted(found.statistics))
+        return replace(found, statistics=counted(found.statistics, self.choices))
 
     @property
     def body(self) -> ConeBody:
@@ -88,7 +86,7 @@ class TogetherPlan(Plan):
         if not self.choices:
             return self.exact_chain >> convert(noise, PrivacyLoss())
         rows: Any = super().exact_chain.input_domain
-        statistics = counted(self.requirements.statistics)
+        statistics = counted(self.requirements.statistics, self.choices)
         exact = bound_groups(groups, domain=rows) >> per_group(statistics, groups=groups)
         metric = ContributionDistance(Product(tuple(s.body for s in statistics)), groups)
         return exact >> chosen_then_noisy(self.choices, noise, metric, keys)
@@ -141,8 +139,7 @@ def k_norm_plan(
 def _plan(query: Query, epsilon: Fraction, most: int | None) -> Plan:
     """Return the plan with noise of each group, for at most so many of a unit; or for all groups together."""
     count = len(query.public_groups)
-    asked = [isinstance(a, Quantiles) for _, a in query.aggregates]
-    share = Fraction(0) if not any(asked) else SHARE_ALONE if all(asked) else SHARE
+    share = share_of([a for _, a in query.aggregates])
     whole, epsilon = epsilon, epsilon * (1 - share)
     multiplier = Fraction(most or 1) / epsilon
     # Of joint noise the grid is finer than its deviation, which is at most about as many scales as groups.
@@ -160,7 +157,7 @@ def _plan(query: Query, epsilon: Fraction, most: int | None) -> Plan:
     laws: Any = dict(zip(body.names, marginals(drawn), strict=True))
     loss = Loss(approximate=((whole, Fraction(0), 1),))
     kind: Any = K_NORM
-    choices = choices_of(needed.statistics, whole * share, query.groups) if share else ()
+    choices = choices_of(needed.chosen, needed.statistics, whole * share, query.groups)
     return TogetherPlan(
         query, whole, Fraction(0), kind, needed, multiplier, scales, laws, None, loss, drawn,
         choices, whole * share,

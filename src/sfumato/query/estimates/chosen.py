@@ -34,7 +34,8 @@ class ChosenQuantile(Estimate):
 
     Args:
         at: which of the column's ranks it is.
-        below, upto: the coordinates of rows below the first place, and up to the last.
+        below, upto: the coordinates of rows below the first place, and up to the last; empty where there is
+            one place alone.
         finest: the smallest step of places.
     """
 
@@ -49,16 +50,18 @@ class ChosenQuantile(Estimate):
     def coordinates(self) -> tuple[str, ...]:
         """The counts that places are chosen from, and the two numbers beside them."""
         assert self.total is not None
-        return self.total, self.below, self.upto
+        return (self.total, self.below, self.upto) if self.below else (self.total,)
 
     def _places(self, numbers: NoisyNumbers) -> tuple[Floats, Floats, Floats]:
         assert self.total is not None
         places = numbers.chosen[self.total].places[:, self.at]
-        return places[:, 0], places[:, 1], places[:, 2]
+        return places[:, 0], places[:, places.shape[1] // 2], places[:, -1]
 
     def value(self, numbers: NoisyNumbers) -> Floats:
         """Return the middle place, or where the line between the outer two crosses the rank."""
         first, middle, last = self._places(numbers)
+        if not self.below:
+            return middle
         low, high = numbers.values[self.below], numbers.values[self.upto]
         rise, width = np.maximum(high - low, 0.0), last - first
         share = np.clip(-low / np.where(rise > 0, rise, 1.0), 0.0, 1.0)
@@ -72,6 +75,8 @@ class ChosenQuantile(Estimate):
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return the outer places where the rows beside them surely say that the rank is between."""
         first, _, last = self._places(numbers)
+        if not self.below:
+            return Interval(np.full_like(first, self.lower), np.full_like(last, self.upper))
         weight = np.ones(1)
         # A law that is symmetric fails on one side half as often.
         tolerance = [numbers.noises.tolerance({name: weight}, failure) for name in (self.below, self.upto)]
@@ -98,21 +103,18 @@ def chosen_quantiles(design: Design, name: str, aggregate: Quantiles) -> tuple[E
     )
     label, exponent = design.label(block_of(aggregate)), max(design.weight_exponent(), EXPONENT)
     leaves = Leaves(label, aggregate.column, design.rows, Lattice(lower, upper, whole), exponent)
-    for rank in aggregate.ranks:
-        nearest = Fraction(round(Fraction(rank) * (1 << Crossing.BITS)), 1 << Crossing.BITS)
-        for upto in (False, True):
-            design.add(Crossing(leaves, nearest, upto))
-    own = [s for s in design.statistics.values() if isinstance(s, Crossing) and s.leaves == leaves]
-    if len(own) > 2 * MOST_RANKS:
-        raise QueryError(
-            f"{name}: {len(own) // 2} ranks of {aggregate.column} are more than the {MOST_RANKS} that are "
-            "chosen together; ask for fewer, or for noise='laplace'"
-        )
-    ranks = [s.rank for s in own[::2]]
+    ranks = design.chosen.setdefault(leaves, [])
+    of_column = [a for _, a in design.query.aggregates if isinstance(a, Quantiles)]
+    bars = any(a.error_bars for a in of_column if block_of(a) == block_of(aggregate))
     found = []
     for output, rank in zip(names_of(name, aggregate), aggregate.ranks, strict=True):
-        at = ranks.index(Fraction(round(Fraction(rank) * (1 << Crossing.BITS)), 1 << Crossing.BITS))
-        first, last = (s.names[0] for s in own[2 * at : 2 * at + 2])
+        nearest = Fraction(round(Fraction(rank) * (1 << Crossing.BITS)), 1 << Crossing.BITS)
+        if nearest not in ranks:
+            ranks.append(nearest)
+        beside = [Crossing(leaves, nearest, upto) for upto in (False, True)] if bars else []
+        for crossing in beside:
+            design.add(crossing)
+        first, last = (c.names[0] for c in beside) if bars else ("", "")
         found.append(
             ChosenQuantile(
                 output,
@@ -122,10 +124,15 @@ def chosen_quantiles(design: Design, name: str, aggregate: Quantiles) -> tuple[E
                 rank=rank,
                 whole=whole,
                 wide=max(abs(lower), abs(upper)) >= 2.0**62,
-                at=at,
+                at=ranks.index(nearest),
                 below=first,
                 upto=last,
                 finest=2.0**leaves.lattice.finest,
             )
+        )
+    if len(ranks) > MOST_RANKS:
+        raise QueryError(
+            f"{name}: {len(ranks)} ranks of {aggregate.column} are more than the {MOST_RANKS} that are "
+            "chosen together; ask for fewer, or for noise='laplace'"
         )
     return tuple(found)
