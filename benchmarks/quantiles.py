@@ -53,20 +53,19 @@ def main() -> None:
         groups = frame.assign(**{column: frame[column].clip(**bounds)}).groupby(by)[column]
         # The first value with at least half of all at or below it.
         truth = groups.quantile(0.5, interpolation="lower").to_numpy()
-        keys = [k if isinstance(k, tuple) else (k,) for k in groups.groups]
+        keys = list(frame[by].drop_duplicates().sort_values(by).itertuples(index=False, name=None))
         grouped = people.group_by(*by, keys=keys).bound(groups=5, rows=1)
-        question = grouped.agg(**BESIDE, median=sf.quantiles(column, 0.5, **bounds))
-        for noise in ("auto", "k_norm"):
+        for noise, bars in (("auto", True), ("k_norm", True), ("k_norm", False)):
+            median = sf.quantiles(column, 0.5, **bounds, error_bars=bars)
+            question = grouped.agg(**BESIDE, median=median)
             for epsilon in EPSILONS:
-                plan = question.plan(epsilon=epsilon, delta=1e-6, noise=noise)
-                found = [
-                    measured(question.table.engine.release(plan), truth, groups.size())
-                    for _ in range(releases)
-                ]
+                plan, engine = question.plan(epsilon=epsilon, delta=1e-6, noise=noise), question.table.engine
+                found = [measured(engine.release(plan), truth, groups.size()) for _ in range(releases)]
                 count, error, bar, held = (np.array(x) for x in zip(*found, strict=True))
+                shown = f"{np.median(bar):7.3g} {held.mean():6.1%}" if bars else "   none      -"
                 print(
                     f"{case:27} {plan.noise.name:8} {epsilon:4} {rms(count):7.4g} {rms(error):7.3g} "
-                    f"{np.median(abs(error)):8.3g} {np.median(bar):7.3g} {held.mean():6.1%}",
+                    f"{np.median(abs(error)):8.3g} {shown}",
                     flush=True,
                 )
 
