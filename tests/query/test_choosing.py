@@ -19,6 +19,7 @@ from sfumato.noise.k_norm import SeparateNoise
 from sfumato.query import choosing
 from sfumato.query.choosing import choices_of, counted
 from sfumato.query.together import TogetherPlan
+from sfumato.testing.recorder import recording
 from sfumato.transformations import (
     Count,
     CountUnits,
@@ -250,3 +251,32 @@ def test_bounds_far_beyond_the_values_cost_little():
         release = asked.release(epsilon=1, noise="k_norm", unsafe_words=SeededWords(3))
         medians.append(abs(release.to_arrow()["q"][0].as_py() - float(np.median(DATA["x"]))))
     assert max(medians) < 0.1
+
+
+@pytest.mark.parametrize("bars", [True, False])
+def test_groups_and_columns_without_values_give_places_within_the_bounds(bars):
+    empty = pa.table(
+        {"id": [1, 1, 2], "g": [0, 0, 1], "x": pa.array([None, float("nan"), None], pa.float64())}
+    )
+    asked = sf.quantiles("x", [0.25, 0.75], lower=-3, upper=7, error_bars=bars)
+    for table, keys in product((empty, empty.slice(0, 0)), ([0, 1, 99], None)):
+        given = {} if keys is None else {"keys": keys}
+        question = (
+            sf.scan(table, privacy_unit="id").group_by("g", **given).bound(groups=2, rows=3).agg(q=asked)
+        )
+        plan = question.plan(epsilon=1, delta=1e-6, noise="k_norm")
+        release = question.table.engine.release(plan, unsafe_words=SeededWords(1))
+        rows = release.to_arrow().to_pylist()
+        assert keys is None or len(rows) == len(keys)
+        for row, bar in zip(rows, release.errors().to_pylist(), strict=True):
+            for name in ("q_25", "q_75"):
+                assert -3 <= row[name] <= 7 and 0 <= bar[name] <= 10
+
+
+@pytest.mark.noise_cannot_matter("what is recorded has none")
+def test_a_record_holds_what_places_are_chosen_from():
+    with recording() as recorder:
+        release = question("alone", rows=1, groups=3).release(epsilon=1, noise="k_norm")
+        release.to_arrow()
+    counts = recorder[release].truth.to_pylist()[0]["q"]
+    assert sum(c["weight"] for c in counts) == int((DATA["group"] == 0).sum()) << 14
