@@ -161,4 +161,4 @@ class Crossing(Statistic):
     def body(self) -> Body:
         """All rows on the side of the place that counts most."""
         most = max(self._share, (1 << self.BITS) - self._share)
-        return Segment(self.names[0], self.leaves.body.largest[0] * most)
+        return Segment(self.names[0], self.leaves.body.linf_sensitivities[0] * most)
