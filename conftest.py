@@ -118,6 +118,8 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "sfumato.framework.combinators.postprocess": (100, "noise of scale 2 against a million"),
     "sfumato.framework.odometer.Odometer": (100, "noise of scale 2 against 1000"),
     "sfumato.measurements.groups.select_groups": (19, "a group of one person, at 1e-20"),
+    "sfumato.noise.bernoulli.pick": "there is one outcome",
+    "sfumato.measurements.joint_quantiles.joint_quantiles": (100, "scale 2 against millions"),
     "sfumato.measurements.noisy_max.exponential_mechanism": (100, "scale 1/2 against a million"),
     "sfumato.measurements.noisy_max.permute_and_flip": (100, "scale 2 against a million"),
     "sfumato.measurements.randomized_response.randomized_response": SHOWN,

@@ -37,6 +37,8 @@ STATISTICS = [
     t.Moments("x", "x", 2, t.ValueGrid(-6, -200, 300), True, -8, 0, 39_000),
     t.Moments("n", "n", 2, t.ValueGrid(0, 2, 8), False),
     t.QuantileTree("x", "x", 2, 0.0, 16.0, -2),
+    t.Leaves("x", "x", 2, t.Lattice(0.0, 16.0), -2),
+    t.Crossing(t.Leaves("x", "x", 2, t.Lattice(0.0, 16.0), -2), Fraction(1, 4), True, 9000),
 ]
 
 

@@ -258,7 +258,6 @@ def test_error_bars_hold_as_often_as_they_say():
 @pytest.mark.parametrize(
     "error, ask",
     [
-        (QueryError, lambda p: p.agg(q=sf.quantiles("x", [0.5], lower=0, upper=1))),
         (BudgetError, lambda p: p.bound(rows=10**7).agg(n=sf.count())),
     ],
 )

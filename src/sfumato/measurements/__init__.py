@@ -3,6 +3,7 @@
 from sfumato.budget.measure import PrivacyLoss
 from sfumato.measurements.conversions import convert
 from sfumato.measurements.groups import select_groups
+from sfumato.measurements.joint_quantiles import Target, joint_quantiles
 from sfumato.measurements.k_norm import k_norm
 from sfumato.measurements.noise import NOISES, NoiseKind, gaussian, laplace
 from sfumato.measurements.noisy_max import exponential_mechanism, permute_and_flip
@@ -20,6 +21,7 @@ __all__ = [
     "NoiseKind",
     "PrivacyLoss",
     "StratifiedProportion",
+    "Target",
     "TruncatedGeometric",
     "WideIntegers",
     "above_threshold",
@@ -27,6 +29,7 @@ __all__ = [
     "estimate_shares",
     "exponential_mechanism",
     "gaussian",
+    "joint_quantiles",
     "k_norm",
     "laplace",
     "permute_and_flip",

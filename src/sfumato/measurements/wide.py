@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -19,6 +20,13 @@ def int64_values(column: pa.Array) -> NDArray[np.int64]:
     if not len(wide):
         return np.zeros(0, np.int64)
     return np.frombuffer(wide.buffers()[1], dtype=np.int64)[wide.offset : wide.offset + len(wide)]
+
+
+def float64_values(column: pa.Array) -> NDArray[np.float64]:
+    """Return the values of a column of float64 without nulls."""
+    if not len(column):
+        return np.zeros(0)
+    return np.frombuffer(column.buffers()[1], dtype=np.float64)[column.offset : column.offset + len(column)]
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,6 +59,12 @@ class WideIntegers:
     def from_int64(cls, values: NDArray[np.int64]) -> WideIntegers:
         """Widen 64-bit integers."""
         return cls(values >> 63, values.view(np.uint64))
+
+    @classmethod
+    def from_integers(cls, values: Sequence[int]) -> WideIntegers:
+        """Take Python's integers, of at most 128 bits with their signs."""
+        high, low = [v >> 64 for v in values], [v & (2**64 - 1) for v in values]
+        return cls(np.array(high, np.int64), np.array(low, np.uint64))
 
     def __len__(self) -> int:
         return len(self.low)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import overload
@@ -118,4 +119,38 @@ def _finish(prefix: int, enclose: Enclosures, words: Words) -> bool:
             return True
         if prefix >= high * 2**bits:
             return False
+        prefix, bits = prefix << 64 | int(words.take(1)[0]), bits + 64
+
+
+Cumulative = Callable[[int], tuple[Sequence[float | Fraction], Sequence[float | Fraction]]]
+
+
+def pick(cumulative: Cumulative, words: Words | None = None) -> int:
+    """Pick a whole number j from 0 with exactly the probability p_j.
+
+    Args:
+        cumulative: takes a number of bits, at least 64, and returns bounds (low, high) around each of
+            p_0, p_0 + p_1, ..., the last of which is 1: both rising, of equal length, the closer the more
+            bits. For 64 bits they may be arrays of floats.
+        words: source of random words; None for this thread's secure words.
+
+    >>> pick(lambda bits: ([0, 1], [0, 1]))
+    1
+
+    Source:
+        as `bernoulli`, with one uniform U: the first j whose cumulative probability is above it.
+    """
+    words = source_of(words)
+    prefix, bits = int(words.take(1)[0]), 64
+    while True:
+        low, high = cumulative(bits)
+        if isinstance(low, np.ndarray):
+            # U is in [prefix, prefix + 1] 2^-64, and a float is nearer to each end than its neighbours.
+            ends = np.nextafter(np.array([prefix, prefix + 1], float) * 2.0**-64, [0.0, 2.0])
+            below, above = np.searchsorted(high, ends[0], "right"), np.searchsorted(low, ends[1], "left")
+        else:
+            below = bisect_right(high, Fraction(prefix, 1 << bits))
+            above = bisect_left(low, Fraction(prefix + 1, 1 << bits))
+        if below == above:
+            return int(below)
         prefix, bits = prefix << 64 | int(words.take(1)[0]), bits + 64

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import get_args
 
 from sfumato.errors import ParameterError, QueryError, shown
-from sfumato.exact import as_fraction, as_fractions, one_of
+from sfumato.exact import as_fraction, as_fractions, one_of, truth_value
 from sfumato.query.choices import Bounded
 
 Number = int | float | str | Fraction
@@ -68,6 +68,7 @@ class Quantiles(BoundedAggregate):
 
     ranks: tuple[float, ...]
     scalar: bool
+    error_bars: bool = True
 
 
 def names_of(name: str, aggregate: Aggregate) -> tuple[str, ...]:
@@ -146,13 +147,16 @@ def quantiles(
     *,
     lower: Number | None = None,
     upper: Number | None = None,
+    error_bars: bool = True,
 ) -> Aggregate:
-    """Return quantiles of a column within [lower, upper], by a tree of noisy counts.
+    """Return quantiles of a column within [lower, upper]: by a tree of noisy counts, or by chosen places.
 
     Args:
         column: a numeric column.
         ranks: numbers in [0, 1], or one such number. All ranks of one column share one tree.
         lower, upper: the range in which quantiles are looked for.
+        error_bars: whether K-norm noise is to leave a part of the budget for them; without it they reach to
+            the bounds, and all else has less noise. Other noise gives them in any case.
     Returns:
         An aggregate whose outputs are `name_25` for rank 0.25, and so on; `name` for one number.
     """
@@ -164,7 +168,14 @@ def quantiles(
             raise ParameterError("ranks", ranks, "numbers in [0, 1]")
     if not given or len(set(given)) < len(given):
         raise ParameterError("ranks", ranks, "at least one number in [0, 1], none of them twice")
-    return Quantiles(_column("quantiles", column), low, high, tuple(float(r) for r in given), scalar)
+    return Quantiles(
+        _column("quantiles", column),
+        low,
+        high,
+        tuple(float(r) for r in given),
+        scalar,
+        truth_value(error_bars, "error_bars"),
+    )
 
 
 def _column(function: str, column: object) -> str:

@@ -17,7 +17,7 @@ from sfumato.query.aggregates import (
     Variance,
 )
 from sfumato.query.question import Query
-from sfumato.transformations import Count, CountUnits, Grid, Moments, Role, Statistic, ValueGrid
+from sfumato.transformations import Count, CountUnits, Grid, Leaves, Moments, Role, Statistic, ValueGrid
 from sfumato.transformations.statistics.moments import SQUARES_SHIFT
 
 Block = tuple[str, Fraction, Fraction]
@@ -42,6 +42,7 @@ class Design:
     together: bool = False
     statistics: dict[str, Statistic] = field(default_factory=dict)
     present: dict[str, str] = field(default_factory=dict)
+    chosen: dict[Leaves, list[Fraction]] = field(default_factory=dict)  # ranks of which places are chosen
 
     def __post_init__(self) -> None:
         self.schema = self.query.schema

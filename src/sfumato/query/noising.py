@@ -15,10 +15,11 @@ from sfumato.measurements.selection import GroupSelection, KNormThreshold
 from sfumato.measurements.wide import WideIntegers, int64_values
 from sfumato.noise import Words
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
+from sfumato.query.choosing import Choice, Places
 from sfumato.query.numbers import NoisyNumbers, arrow_column
 from sfumato.query.quantiles import LeafCounts, NoisyTree, noisy_tree
 from sfumato.query.requirements import Requirements
-from sfumato.transformations import QuantileTree, Statistic
+from sfumato.transformations import Leaves, QuantileTree, Statistic
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Noising:
         laws: the laws of the noise, by coordinate, in grid steps.
         selection: how private groups are chosen, or None.
         together: noise that is drawn for all numbers together, in place of that of each law by itself.
+        choices: places near quantiles that are chosen before, from exact counts.
     """
 
     keys: tuple[str, ...]
@@ -42,6 +44,7 @@ class Noising:
     laws: Mapping[str, Law]
     selection: GroupSelection | None
     together: JointNoise | SeparateNoise | None = None
+    choices: tuple[Choice, ...] = ()
 
     def draw(self, batch: pa.RecordBatch, words: Words | None = None) -> NoisyBatch:
         """Select groups and add noise.
@@ -52,8 +55,9 @@ class Noising:
         """
         keys, exact = self._keys_of(batch), self.columns(batch)
         values: dict[str, WideIntegers] = {}
+        chosen: dict[str, Places] = {}
         if self.together is not None:
-            keys, values = self._together(self.together, keys, exact, words)
+            keys, values, chosen = self._together(self.together, keys, exact, words)
         elif self.selection is not None:
             kept, noisy = self.selection.select(int64_values(exact["units"]), words=words)
             shown = arrow_column(np.flatnonzero(kept).astype(np.int64))
@@ -73,7 +77,7 @@ class Noising:
                     column = WideIntegers.from_arrow(exact[name])
                     values[name] = column + self.laws[name].rounded(len(column), words=words)
         floats = {name: value.scaled(self.steps[name]) for name, value in values.items()}
-        return NoisyBatch(self, keys, NoisyNumbers(floats, trees, self.laws, self.steps))
+        return NoisyBatch(self, keys, NoisyNumbers(floats, trees, self.laws, self.steps, chosen))
 
     def _together(
         self,
@@ -81,8 +85,8 @@ class Noising:
         keys: pa.RecordBatch,
         exact: dict[str, pa.Array],
         words: Words | None,
-    ) -> tuple[pa.RecordBatch, dict[str, WideIntegers]]:
-        """Add noise to all numbers, and then take the groups that are shown."""
+    ) -> tuple[pa.RecordBatch, dict[str, WideIntegers], dict[str, Places]]:
+        """Add noise to all numbers of the groups that are shown."""
         names, count = (
             [n for s in self.requirements.statistics for n in s.names],
             len(next(iter(exact.values()))),
@@ -101,10 +105,18 @@ class Noising:
             keys, drawn = keys.take(shown), drawn[:, kept]
             exact = {name: column.take(shown) for name, column in exact.items()}
             values["units"] = WideIntegers.from_int64(noisy[kept])
+        # Where the places lie is a number of each group too, once they are chosen.
+        chosen: dict[str, Places] = {}
+        crossed: dict[str, WideIntegers] = {}
+        for choice in self.choices:
+            (leaves,) = choice.leaves.names
+            chosen[leaves], numbers = choice.draw(exact[leaves], words)
+            crossed |= {c.names[0]: own for c, own in zip(choice.crossings, numbers, strict=True)}
         for name, row in zip(names, drawn, strict=True):
             if name not in values:
-                values[name] = WideIntegers.from_arrow(exact[name]) + row
-        return keys, values
+                number = crossed[name] if name in crossed else WideIntegers.from_arrow(exact[name])
+                values[name] = number + row
+        return keys, values, chosen
 
     def _keys_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if not self.keys:
@@ -113,8 +125,8 @@ class Noising:
 
     def columns(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
         """Return columns by coordinate; by position, because a key may have a coordinate's name."""
-        plain = [s for s in self.statistics if not isinstance(s, QuantileTree)]
-        trees = [s for s in self.statistics if isinstance(s, QuantileTree)]
+        plain = [s for s in self.statistics if not isinstance(s, (QuantileTree, Leaves))]
+        trees = [s for s in self.statistics if isinstance(s, (QuantileTree, Leaves))]
         names = [name for s in [*plain, *trees] for name in s.names]
         return dict(zip(names, batch.columns[len(self.keys) :], strict=False))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -16,6 +16,7 @@ from sfumato.noise.intervals import Noises
 from sfumato.noise.k_norm.intervals import DependentNoises
 from sfumato.noise.k_norm.laws import Marginal
 from sfumato.noise.values import Floats
+from sfumato.query.choosing import Places
 from sfumato.query.quantiles import NoisyTree
 
 
@@ -28,12 +29,14 @@ class NoisyNumbers:
         trees: by coordinate of a tree.
         laws: by coordinate, the law of the noise in grid steps.
         steps: by coordinate, the grid step.
+        chosen: by coordinate of counts, the places that were chosen from them.
     """
 
     values: Mapping[str, Floats]
     trees: Mapping[str, NoisyTree]
     laws: Mapping[str, Law]
     steps: Mapping[str, Fraction]
+    chosen: Mapping[str, Places] = field(default_factory=dict)
 
     @property
     def noises(self) -> Noises:

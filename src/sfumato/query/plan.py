@@ -101,7 +101,7 @@ class Plan:
         ]
         if self.selection is not None:
             errors.append(math.log(self.selection.expected_threshold))
-        return sum(errors) / len(errors)
+        return sum(errors) / max(len(errors), 1)  # quantiles alone, without error bars, show no such number
 
     @property
     def notes(self) -> tuple[str, ...]:

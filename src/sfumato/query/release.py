@@ -21,7 +21,7 @@ from sfumato.query import output
 from sfumato.query.exact import Evaluator
 from sfumato.query.noising import NoisyBatch
 from sfumato.query.plan import Plan
-from sfumato.transformations import QuantileTree
+from sfumato.transformations import Leaves, QuantileTree
 
 if TYPE_CHECKING:
     import pandas
@@ -236,7 +236,7 @@ class Release(Owned):
 
     def _drawn(self) -> Iterator[NoisyBatch]:
         plan = self.plan
-        trees = any(isinstance(s, QuantileTree) for s in plan.requirements.statistics)
+        trees = any(isinstance(s, (QuantileTree, Leaves)) for s in plan.exact.statistics)
         with in_own_words(_stopped, Exception):
             batches = self.engine.statistics(plan.exact, BATCH_TREES if trees else BATCH_GROUPS)
             for batch in joined(batches) if isinstance(plan.noising.together, JointNoise) else batches:

@@ -22,7 +22,7 @@ from sfumato.query.aggregates import (
 from sfumato.query.design import Design
 from sfumato.query.estimates import Estimate, counts, means, quantiles
 from sfumato.query.question import Query
-from sfumato.transformations import Coordinate, Statistic
+from sfumato.transformations import Coordinate, Leaves, Statistic
 
 # How each aggregate is estimated.
 ESTIMATES: dict[type[Aggregate], Callable[[Design, str, Any], tuple[Estimate, ...]]] = {
@@ -38,10 +38,17 @@ ESTIMATES: dict[type[Aggregate], Callable[[Design, str, Any], tuple[Estimate, ..
 
 @dataclass(frozen=True)
 class Requirements:
-    """Statistics with the estimates made of them."""
+    """Statistics with the estimates made of them.
+
+    Args:
+        statistics: whose numbers get noise.
+        estimates: the outputs.
+        chosen: counts, and the ranks of which places are chosen from them.
+    """
 
     statistics: tuple[Statistic, ...]
     estimates: tuple[Estimate, ...]
+    chosen: tuple[tuple[Leaves, tuple[Fraction, ...]], ...] = ()
 
     @cached_property
     def coordinates(self) -> tuple[Coordinate, ...]:
@@ -77,4 +84,5 @@ def requirements(
     design = Design(query, norm, multiplier, units, together)
     estimates = tuple(e for name, a in query.aggregates for e in ESTIMATES[type(a)](design, name, a))
     distinct = {id(s): s for s in design.statistics.values()}
-    return Requirements(tuple(distinct.values()), estimates)
+    chosen = tuple((leaves, tuple(ranks)) for leaves, ranks in design.chosen.items())
+    return Requirements(tuple(distinct.values()), estimates, chosen)

@@ -10,6 +10,7 @@ Where each record is a unit of its own, `records/` has the usual steps on vector
 
 from sfumato.framework import Norm, Row
 from sfumato.transformations.grid import Grid, ValueGrid
+from sfumato.transformations.lattice import Lattice
 from sfumato.transformations.records.bounded_sum import bounded_sum
 from sfumato.transformations.records.cast import cast
 from sfumato.transformations.records.clamp import clamp
@@ -21,6 +22,7 @@ from sfumato.transformations.records.variance import covariance, variance
 from sfumato.transformations.rows import bound_groups, bound_rows
 from sfumato.transformations.statistics.cone import cone_of
 from sfumato.transformations.statistics.count import Count, CountUnits
+from sfumato.transformations.statistics.leaves import Crossing, Leaves
 from sfumato.transformations.statistics.moments import Moments
 from sfumato.transformations.statistics.quantile_tree import QuantileTree
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic, per_group
@@ -35,7 +37,10 @@ __all__ = [
     "Coordinate",
     "Count",
     "CountUnits",
+    "Crossing",
     "Grid",
+    "Lattice",
+    "Leaves",
     "Moments",
     "Norm",
     "QuantileTree",

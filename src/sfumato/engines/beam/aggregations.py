@@ -215,7 +215,8 @@ class Quantiles(_Bounded):
         super().__init__(value, lower=lower, upper=upper, **options)
 
     def _aggregates(self) -> dict[str, Aggregate]:
-        return {"n": aggregates.quantiles("value", list(self._ranks), **self._bounds)}
+        lower, upper = self._bounds["lower"], self._bounds["upper"]
+        return {"n": aggregates.quantiles("value", list(self._ranks), lower=lower, upper=upper)}
 
     @staticmethod
     def _result(row: dict[str, Any]) -> Any:

@@ -13,7 +13,17 @@ from sfumato.engines.duckdb.group_limit import kept_pairs
 from sfumato.engines.duckdb.text import double, identifier
 from sfumato.query.exact import ExactQuery
 from sfumato.query.schema import Column, Derive, Kind, Step
-from sfumato.transformations import Count, CountUnits, Moments, QuantileTree, Role, Statistic, UnitSum
+from sfumato.transformations import (
+    Count,
+    CountUnits,
+    Leaves,
+    Moments,
+    QuantileTree,
+    Role,
+    Statistic,
+    UnitSum,
+)
+from sfumato.transformations.lattice import Lattice
 from sfumato.transformations.statistics.quantile_tree import LEAVES
 from sfumato.transformations.statistics.unit_sum import HUGE_STEPS
 
@@ -84,7 +94,7 @@ class ExactSql:
         self.keys = [f"k{i}" for i in range(len(query.keys))]
         self._named: dict[str, str] = {}
         self.parts = [part for s in query.statistics for part in self._parts(s)]
-        self.trees = [s for s in query.statistics if isinstance(s, QuantileTree)]
+        self.trees = [s for s in query.statistics if isinstance(s, (QuantileTree, Leaves))]
         self.leaves = [self._value(self._leaf(tree)) for tree in self.trees]
 
     def text(self) -> str:
@@ -167,9 +177,11 @@ class ExactSql:
         grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
         return f"SELECT {columns} FROM {source}{grouping}"
 
-    def _leaf(self, tree: QuantileTree) -> str:
+    def _leaf(self, tree: QuantileTree | Leaves) -> str:
         """Return the leaf of a row's value; NULL where it has none."""
         value = self._number(tree.column)
+        if isinstance(tree, Leaves):
+            return f"CASE WHEN {self._valued(tree.column)} THEN {_nearest(value, tree.lattice)} END"
         lower, upper = double(tree.lower), double(tree.upper)
         place = f"floor((least(greatest({value}, {lower}), {upper}) - {lower}) * {double(tree.factor)})"
         leaf = f"least(CAST({place} AS BIGINT), {LEAVES - 1})"
@@ -183,7 +195,7 @@ class ExactSql:
             f"GROUP BY {self._pair_keys}, {leaf}"
         )
 
-    def _leaves(self, name: str, tree: QuantileTree, of_units: str, pairs: str) -> dict[str, str]:
+    def _leaves(self, name: str, tree: QuantileTree | Leaves, of_units: str, pairs: str) -> dict[str, str]:
         """Leaves of a tree, weighted by what their unit counts in the group."""
         weight = _scaled(f"(m::HUGEINT * {1 << -tree.exponent})", tree.rows)
         return {
@@ -197,7 +209,7 @@ class ExactSql:
             name: self._listed(tree, f"{name}_of_groups"),
         }
 
-    def _listed(self, tree: QuantileTree, leaves: str) -> str:
+    def _listed(self, tree: QuantileTree | Leaves, leaves: str) -> str:
         grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
         return (
             f"SELECT {self._columns}list({{'leaf': leaf, 'weight': weight}} ORDER BY leaf) "
@@ -249,7 +261,7 @@ class ExactSql:
                 return [self._unit_sum(s)]
             case Moments():
                 return self._moments(s)
-            case QuantileTree():
+            case QuantileTree() | Leaves():
                 return []
         raise AssertionError(f"no SQL for {type(s).__name__}")
 
@@ -323,6 +335,22 @@ def canonical(column: str, schema: Mapping[str, Column]) -> str:
     if kind.startswith("TIME"):
         return f"CASE WHEN hour({name}) < 24 THEN {name} END"
     return name
+
+
+def _nearest(value: str, lattice: Lattice) -> str:
+    """Write `Lattice.nearest`: the same operations on float64, in the same order."""
+    number = f"least(greatest({value}, {double(lattice.lower)}), {double(lattice.upper)})"
+
+    def whole_steps(exponent: int) -> str:
+        return f"floor({number} * {double(2.0**-exponent)} + 0.5::DOUBLE) * {double(2.0**exponent)}"
+
+    small = f"({number} * {double(lattice.shrunk)})"
+    shifted = f"({small} * {double(lattice.splitter)})"
+    return (
+        f"(CASE WHEN abs({number}) < {double(lattice.near)} THEN {whole_steps(lattice.finest)} "
+        f"WHEN abs({number}) >= {double(lattice.far)} THEN {whole_steps(lattice.coarsest)} "
+        f"ELSE ({shifted} - ({shifted} - {small})) / {double(lattice.shrunk)} END + 0.0::DOUBLE)"
+    )
 
 
 def _scaled(total: str, rows: int) -> str:

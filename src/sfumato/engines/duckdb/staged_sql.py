@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from sfumato.engines.duckdb.exact_sql import ExactSql, written
 from sfumato.engines.duckdb.group_limit import first_pairs
 from sfumato.engines.duckdb.text import identifier
-from sfumato.transformations import QuantileTree
+from sfumato.transformations import Leaves, QuantileTree
 
 PARTIALS, TOTALS = "partials", "totals"
 
@@ -64,7 +64,7 @@ class StagedSql(ExactSql):
             joins += f" LEFT JOIN leaves{index} ON ({match('base', f'leaves{index}')})"
         return f"WITH {written(ctes)}\nSELECT {', '.join(columns)} FROM {sums} AS base{joins}"
 
-    def _listed_by_pair(self, tree: QuantileTree, leaves: str) -> str:
+    def _listed_by_pair(self, tree: QuantileTree | Leaves, leaves: str) -> str:
         return (
             f"SELECT {self._pair_keys}, list({{'leaf': leaf, 'm': m}}) AS {identifier(tree.names[0])} "
             f"FROM ({leaves}) GROUP BY {self._pair_keys}"
@@ -81,7 +81,7 @@ class StagedSql(ExactSql):
             ctes |= first_pairs("pairs", self.keys, self.query.groups, self.salt)
         return ctes
 
-    def _joined_leaves(self, tree: QuantileTree) -> str:
+    def _joined_leaves(self, tree: QuantileTree | Leaves) -> str:
         return (
             f"SELECT {self._pair_keys}, leaf.leaf AS leaf, CAST(sum(leaf.m) AS BIGINT) AS m FROM "
             f"(SELECT {self._pair_keys}, unnest({identifier(tree.names[0])}) AS leaf FROM {PARTIALS}) "

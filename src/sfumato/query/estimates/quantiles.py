@@ -14,6 +14,7 @@ from sfumato.noise.sums import NoiseSum
 from sfumato.noise.values import Floats
 from sfumato.query.aggregates import Quantiles, names_of
 from sfumato.query.design import Design, block_of
+from sfumato.query.estimates.chosen import chosen_quantiles
 from sfumato.query.estimates.estimate import Estimate
 from sfumato.query.numbers import NoisyNumbers
 from sfumato.transformations import QuantileTree
@@ -59,7 +60,9 @@ class QuantileEstimate(Estimate):
 
 
 def quantiles(design: Design, name: str, aggregate: Quantiles) -> tuple[Estimate, ...]:
-    """Ask for quantiles, all of one tree."""
+    """Ask for quantiles, all of one tree; chosen places, where noise is drawn for all numbers together."""
+    if design.together:
+        return chosen_quantiles(design, name, aggregate)
     lower, upper = round_down(aggregate.lower), round_up(aggregate.upper)
     exponent = max(design.weight_exponent(), TREE_EXPONENT)
     label = design.label(block_of(aggregate))

@@ -41,6 +41,7 @@ class Role(Enum):
     SUM = "sum"
     SQUARES = "squares"
     LEAVES = "leaves"
+    CROSSING = "crossing"
 
 
 @dataclass(frozen=True)

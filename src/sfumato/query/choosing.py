@@ -1,0 +1,237 @@
+"""Places near quantiles: chosen by the exponential mechanism, before noisy numbers tell where they lie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sfumato.budget import Loss
+from sfumato.budget.measure import PrivacyLoss
+from sfumato.framework import ContributionDistance, GroupedIntegers, Measurement
+from sfumato.measurements.joint_quantiles import Integers, QuantileChoice, Target, integers
+from sfumato.measurements.wide import WideIntegers, float64_values, int64_values
+from sfumato.noise import Words
+from sfumato.noise.values import Floats
+from sfumato.query.aggregates import Aggregate, Quantiles
+from sfumato.transformations import Crossing, Leaves, Statistic
+
+# The share of epsilon that places are chosen with: beside other outputs, and where there are none. Without
+# error bars fewer numbers are left for noise, which then needs less of it.
+SHARE, SHARE_ALONE = Fraction(3, 10), Fraction(3, 4)
+SHARE_PLAIN, SHARE_PLAIN_ALONE = Fraction(2, 5), Fraction(19, 20)
+# How often a place that should lie before a rank lies behind it, where values are spread evenly.
+WRONG_SIDE = 0.01
+
+
+@dataclass(frozen=True)
+class Places:
+    """What was chosen for a column.
+
+    Args:
+        places: float64 of shape (groups, ranks, 3), rising along the last axis; or of 1 in place of 3.
+        aimed: how many rows from the rank the outer places were aimed.
+    """
+
+    places: Floats
+    aimed: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Three places for each rank of one column: one near it, and one on either side; or one alone.
+
+    Args:
+        leaves: the counts that are chosen from.
+        ranks: multiples of 2^-20.
+        crossings: two for each rank: of the values below its first place, and of those up to its last one;
+            none where there is one place alone.
+        scale: of the choice, in steps of `leaves`.
+    """
+
+    leaves: Leaves
+    ranks: tuple[Fraction, ...]
+    crossings: tuple[Crossing, ...]
+    scale: Fraction
+
+    @property
+    def each(self) -> int:
+        """The number of places for each rank."""
+        return 3 if self.crossings else 1
+
+    @property
+    def shift(self) -> int:
+        """How far the places on either side are aimed, in steps."""
+        return math.ceil(self.scale * Fraction(_reach(3 * len(self.ranks)))) if self.crossings else 0
+
+    @cached_property
+    def mechanism(self) -> QuantileChoice:
+        """What draws the places of a group."""
+        shifts = (-self.shift, 0, self.shift) if self.crossings else (0,)
+        targets = tuple(Target(rank, Fraction(shift)) for rank in self.ranks for shift in shifts)
+        return QuantileChoice(self.scale, self.leaves.lattice, targets)
+
+    @property
+    def deviation(self) -> float:
+        """About how many rows a place is off its aim, where values are spread evenly."""
+        count = self.each * len(self.ranks)
+        steps = float(self.scale) * math.sqrt((count + 1) * (count + 2) / 3)
+        return steps * float(self.leaves.coordinates[0].step)
+
+    def draw(self, column: pa.ListArray, words: Words | None) -> tuple[Places, list[WideIntegers]]:
+        """Choose for each group, and count where the places lie.
+
+        Args:
+            column: exact counts: a list of structs (leaf, weight) for each group, sorted.
+            words: a source of random words; None for this thread's secure words.
+        Returns:
+            The places; and for each crossing its exact numbers, to which noise is still to be added.
+        """
+        offsets = int64_values(column.offsets) - int64_values(column.offsets)[:1]
+        entries = column.flatten()
+        values = float64_values(entries.field("leaf"))
+        places, weights = self.leaves.lattice.places(values), int64_values(entries.field("weight"))
+        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(weights)])
+        found = np.empty((len(column), len(self.ranks), self.each))
+        exact: list[list[int]] = [[] for _ in self.crossings]
+        for group in range(len(column)):
+            own = slice(offsets[group], offsets[group + 1])
+            counts = before[offsets[group] : offsets[group + 1] + 1] - before[offsets[group]]
+            found[group], numbers = self.of_group(places[own], counts, words)
+            for all_groups, number in zip(exact, numbers, strict=True):
+                all_groups.append(number)
+        aimed = float(self.shift * self.leaves.coordinates[0].step)
+        return Places(found, aimed), [WideIntegers.from_integers(own) for own in exact]
+
+    def of_group(
+        self, places: NDArray[np.int64], before: Integers, words: Words | None
+    ) -> tuple[list[list[float]], list[int]]:
+        """Choose for one group: the places for each rank, rising, and the exact number of each crossing.
+
+        Args:
+            places, before, words: as of `QuantileChoice.draw`.
+        """
+        lattice = self.leaves.lattice
+        drawn = np.sort(np.array(self.mechanism.draw(places, before, words)).reshape(-1, self.each), axis=1)
+        numbers = []
+        for i, crossing in enumerate(self.crossings):
+            at = int(drawn[i // 2, 2 if crossing.upto else 0])
+            numbers.append(_crossed(replace(crossing, at=at), places, before))
+        return [[lattice.value(int(place)) for place in three] for three in drawn], numbers
+
+
+def _crossed(crossing: Crossing, places: NDArray[np.int64], before: Integers) -> int:
+    """Return `Crossing.total` of sorted places."""
+    assert crossing.at is not None
+    end = int(np.searchsorted(places, crossing.at, "right" if crossing.upto else "left"))
+    ahead, all_of_them = int(before[end]), int(before[-1])
+    return crossing.total({crossing.at - 1: ahead, crossing.at + 1: all_of_them - ahead})
+
+
+def choices_of(
+    chosen: Sequence[tuple[Leaves, tuple[Fraction, ...]]],
+    statistics: Sequence[Statistic],
+    epsilon: Fraction,
+    groups: int,
+) -> tuple[Choice, ...]:
+    """Return the choices of a release.
+
+    Args:
+        chosen: counts, and the ranks of which places are chosen from them.
+        statistics: of a release, among them the crossings of these places.
+        epsilon: for the choices in all groups of a unit together, equal parts for each column.
+        groups: the most groups of a unit.
+    """
+    found = []
+    for leaves, ranks in chosen:
+        beside = tuple(s for s in statistics if isinstance(s, Crossing) and s.leaves == leaves)
+        most = max(max(rank, 1 - rank) for rank in ranks)
+        scale = 2 * most * leaves.body.linf_sensitivities[0] * groups * len(chosen) / epsilon
+        found.append(Choice(leaves, ranks, beside, scale))
+    return tuple(found)
+
+
+def counted(statistics: Sequence[Statistic], choices: Sequence[Choice]) -> tuple[Statistic, ...]:
+    """Return what an engine counts: leaves in place of the crossings that are made of them."""
+    plain = [s for s in statistics if not isinstance(s, Crossing)]
+    return (*plain, *(c.leaves for c in choices))
+
+
+def share_of(aggregates: Sequence[Aggregate]) -> Fraction:
+    """Return the part of epsilon that places are chosen with."""
+    quantiles = [a for a in aggregates if isinstance(a, Quantiles)]
+    if not quantiles:
+        return Fraction(0)
+    alone = len(quantiles) == len(aggregates)
+    if any(a.error_bars for a in quantiles):
+        return SHARE_ALONE if alone else SHARE
+    return SHARE_PLAIN_ALONE if alone else SHARE_PLAIN
+
+
+def chosen_then_noisy(
+    choices: Sequence[Choice], noise: Measurement, metric: ContributionDistance, keys: Sequence[Hashable]
+) -> Measurement:
+    """Choose places, and then add noise to all numbers, among them those beside the places.
+
+    Args:
+        choices: what is chosen.
+        noise: a pure epsilon for each unit, at distance 1.
+        metric: of what units contribute to counts and plain numbers.
+        keys: the groups that are shown.
+    Returns:
+        A Measurement of exact statistics by group to places and noisy numbers: its map adds up what both
+        lose of units that each add what the metric's body holds to as many groups as it says.
+    """
+
+    def function(groups: Mapping[Any, Mapping[Any, int]]) -> dict[Any, Any]:
+        places: dict[Any, list[list[float]]] = {}
+        numbers: dict[Any, dict[str, int]] = {}
+        for key in keys:
+            own = groups.get(key, {})
+            numbers[key] = {name: n for name, n in own.items() if isinstance(name, str)}
+            places[key] = []
+            for choice in choices:
+                counts = {k[1]: n for k, n in own.items() if k[0] == choice.leaves.names[0] and n}
+                at = sorted(counts)
+                before = integers([0, *accumulate(counts[place] for place in at)])
+                found, exact = choice.of_group(np.array(at, np.int64), before, None)
+                places[key] += found
+                numbers[key] |= {c.names[0]: n for c, n in zip(choice.crossings, exact, strict=True)}
+        noisy = noise.function(numbers)
+        return {key: (places[key], noisy[key]) for key in keys}
+
+    each = sum(
+        (c.mechanism.loss * c.leaves.body.linf_sensitivities[0] * metric.groups for c in choices),
+        noise.map(1),
+    )
+
+    def privacy_map(units: Fraction) -> Loss:
+        return Loss(approximate=((math.ceil(units) * each, Fraction(0), 1),)) if units else Loss()
+
+    domain = GroupedIntegers(metric.body.names)
+    return Measurement("joint_quantiles, then k_norm", domain, metric, PrivacyLoss(), function, privacy_map)
+
+
+def _reach(targets: int) -> float:
+    """Return how many scales a place is off on one side with probability `WRONG_SIDE`.
+
+    The largest of `targets` distances has a Gamma law, where about as many places are within each distance; a
+    single one is a mixture of the Gamma laws of shape 1 to `targets`.
+    """
+    reach = 1.0
+    while _beyond(reach, targets) > WRONG_SIDE:
+        reach += 0.125
+    return reach
+
+
+def _beyond(x: float, targets: int) -> float:
+    terms = ((targets - j) / targets * x**j / math.factorial(j) for j in range(targets))
+    return math.exp(-x) * sum(terms) / 2

@@ -1,0 +1,149 @@
+"""Places where quantiles are looked for: finer near zero, nowhere coarser than the bounds ask."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import ParameterError
+from sfumato.transformations.grid import as_double
+
+# Significant bits of a place: neighbours are at most 2^-13 of their size apart, and of the bounds' distance.
+BITS = 14
+# The finest step is this small, or so many octaves below the coarsest.
+FINEST, OCTAVES = -20, 20
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Numbers from `lower` to `upper` with `BITS` significant bits; coarser ones where the bounds are near.
+
+    A value belongs to the place that is nearest to it. Places are counted from zero, to both sides.
+
+    Args:
+        lower, upper: the bounds, float64 with lower < upper; whole numbers if `whole`.
+        whole: whether values are whole numbers, and so are places.
+
+    >>> lattice = Lattice(0.0, 30.0, whole=True)
+    >>> lattice.place(2.0), lattice.place(1e9), lattice.value(2), lattice.count
+    (2, 30, 2.0, 31)
+    >>> fine = Lattice(0.0, 1e6)
+    >>> [fine.value(fine.place(x)) for x in (0.3, 3.2, 47_111.3)]
+    [0.29998779296875, 3.199951171875, 47112.0]
+    """
+
+    lower: float
+    upper: float
+    whole: bool = False
+
+    def __post_init__(self) -> None:
+        if not -(2.0**1000) < self.lower < self.upper < 2.0**1000:
+            raise ParameterError("bounds", (self.lower, self.upper), "increasing, and below 2^1000 in size")
+        if self.whole and not (self.lower.is_integer() and self.upper.is_integer()):
+            raise ParameterError("bounds", (self.lower, self.upper), "whole numbers")
+
+    @cached_property
+    def coarsest(self) -> int:
+        """The log2 of the largest step."""
+        found = math.frexp(self.upper - self.lower)[1] - BITS - 1
+        return max(found, 0) if self.whole else found
+
+    @cached_property
+    def finest(self) -> int:
+        """The log2 of the smallest step, that of all places near zero."""
+        return 0 if self.whole else max(min(FINEST, self.coarsest - OCTAVES), -1000)
+
+    @property
+    def near(self) -> float:
+        """Up to this size steps are the finest."""
+        return 2.0 ** (self.finest + BITS)
+
+    @property
+    def far(self) -> float:
+        """From this size steps are the coarsest."""
+        return max(2.0 ** (self.coarsest + BITS), self.near)
+
+    @property
+    def splitter(self) -> float:
+        """What a float64 is multiplied by to round it to `BITS` significant bits (Veltkamp)."""
+        return 2.0 ** (53 - BITS) + 1.0
+
+    @property
+    def shrunk(self) -> float:
+        """A power of two that keeps what is multiplied by `splitter` finite."""
+        return 2.0**-64 if self.coarsest > 800 else 1.0
+
+    def nearest(self, value: Any) -> float | None:
+        """Return the value of a value's place, computed in float64 as written; None for NULL and NaN."""
+        number = as_double(value)
+        if number is None:
+            return None
+        number = min(max(number, self.lower), self.upper)
+        size = abs(number)
+        if size < self.near:
+            found = math.floor(number * 2.0**-self.finest + 0.5) * 2.0**self.finest
+        elif size >= self.far:
+            found = math.floor(number * 2.0**-self.coarsest + 0.5) * 2.0**self.coarsest
+        else:
+            small = number * self.shrunk
+            shifted = small * self.splitter
+            found = (shifted - (shifted - small)) / self.shrunk
+        return found + 0.0
+
+    def place(self, value: Any) -> int | None:
+        """Return the place of a value."""
+        found = self.nearest(value)
+        return None if found is None else int(self.places(np.array([found]))[0])
+
+    def places(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the places of values that `nearest` gave."""
+        size = np.abs(values)
+        fraction, exponent = np.frexp(size)
+        # In an octave 2^e <= size < 2^(e+1) there are 2^(BITS-1) places; `exponent` is e + 1.
+        within = np.ldexp(fraction, BITS).astype(np.int64) + (exponent - 1 - self.finest - BITS + 1) * (
+            1 << (BITS - 1)
+        )
+        small = np.ldexp(np.minimum(size, self.near), -self.finest).astype(np.int64)
+        beyond = np.ldexp(np.maximum(size, self.far) - self.far, -self.coarsest).astype(np.int64)
+        found = np.where(size < self.near, small, np.where(size < self.far, within, self._far + beyond))
+        return np.where(values < 0, -found, found)
+
+    @cached_property
+    def _far(self) -> int:
+        """The place of `far`."""
+        octaves = max(self.coarsest - self.finest, 0)
+        return (1 << BITS) + octaves * (1 << (BITS - 1))
+
+    def value(self, place: int) -> float:
+        """Return the number at a place, within the bounds."""
+        size, half = abs(place), 1 << (BITS - 1)
+        if size <= 1 << BITS:
+            found = Fraction(2) ** self.finest * size
+        elif size >= self._far:
+            found = Fraction(self.far) + Fraction(2) ** self.coarsest * (size - self._far)
+        else:
+            octave, rest = divmod(size - (1 << BITS), half)
+            found = Fraction(2) ** (self.finest + octave + 1) * (half + rest)
+        number = float(found) if place >= 0 else -float(found)
+        return min(max(number, self.lower), self.upper) + 0.0
+
+    @cached_property
+    def first(self) -> int:
+        """The place of the lower bound."""
+        return int(self.place(self.lower) or 0)
+
+    @cached_property
+    def last(self) -> int:
+        """The place of the upper bound."""
+        return int(self.place(self.upper) or 0)
+
+    @property
+    def count(self) -> int:
+        """How many places there are."""
+        return self.last - self.first + 1
