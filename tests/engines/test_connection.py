@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from pathlib import Path
 
 import duckdb
@@ -200,6 +202,16 @@ def test_a_source_sees_its_own_rows_alone(tmp_path):
         for waiting in connection._idle.values():
             assert all(connection._as_new(database) for database in waiting)
     assert len(idle()) == 1  # one did for all of them
+
+
+def test_no_rows_are_held_for_the_next():
+    rows = pa.table({"id": pa.array([1, 2]), "k": pa.array([0, 0])})
+    held = weakref.ref(rows)
+    assert counted(rows) == [(0, 2)]
+    assert len(idle()) == 1
+    del rows
+    gc.collect()
+    assert held() is None
 
 
 def test_a_database_is_as_new_after_releases(tmp_path):
