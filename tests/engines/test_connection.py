@@ -82,6 +82,13 @@ def test_who_asks_for_something_else_gets_another(monkeypatch):
         assert session.execute("SELECT current_setting('TimeZone')").fetchall() != [("Europe/Berlin",)]
 
 
+def test_a_time_zone_that_is_not_known_is_refused_before_rows_are_read():
+    for _ in range(2):
+        with pytest.raises(EngineError, match="time zone 'Nowhere/At_all' is not known"):
+            sources.open_source(ROWS.schema, "Nowhere/At_all")
+    assert idle() == []
+
+
 def test_what_a_session_has_ends_with_it():
     with lent() as session:
         home = place(session)
