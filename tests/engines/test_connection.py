@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from pathlib import Path
 
 import duckdb
@@ -78,6 +80,13 @@ def test_who_asks_for_something_else_gets_another(monkeypatch):
         assert session.execute("SELECT current_setting('TimeZone')").fetchall() == [("Europe/Berlin",)]
     with lent() as session:
         assert session.execute("SELECT current_setting('TimeZone')").fetchall() != [("Europe/Berlin",)]
+
+
+def test_a_time_zone_that_is_not_known_is_refused_before_rows_are_read():
+    for _ in range(2):
+        with pytest.raises(EngineError, match="time zone 'Nowhere/At_all' is not known"):
+            sources.open_source(ROWS.schema, "Nowhere/At_all")
+    assert idle() == []
 
 
 def test_what_a_session_has_ends_with_it():
@@ -200,6 +209,16 @@ def test_a_source_sees_its_own_rows_alone(tmp_path):
         for waiting in connection._idle.values():
             assert all(connection._as_new(database) for database in waiting)
     assert len(idle()) == 1  # one did for all of them
+
+
+def test_no_rows_are_held_for_the_next():
+    rows = pa.table({"id": pa.array([1, 2]), "k": pa.array([0, 0])})
+    held = weakref.ref(rows)
+    assert counted(rows) == [(0, 2)]
+    assert len(idle()) == 1
+    del rows
+    gc.collect()
+    assert held() is None
 
 
 def test_a_database_is_as_new_after_releases(tmp_path):

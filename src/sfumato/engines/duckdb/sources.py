@@ -178,7 +178,7 @@ def _open_arrow(
 ) -> Source:
     schema = rows if isinstance(rows, pa.Schema) else rows.schema
     check_names(schema.names)
-    told = _of_arrow(schema.serialize().to_pybytes(), tuple((casts or {}).items()))
+    told = _of_arrow(schema.serialize().to_pybytes(), tuple((casts or {}).items()), timezone)
     source = Source(name, told.relation, told.columns, partial(lent, timezone, resources), told.complete)
     if rows is schema:
         return source
@@ -198,9 +198,9 @@ class _Arrow(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _of_arrow(serialized: bytes, casts: tuple[tuple[str, str], ...]) -> _Arrow:
+def _of_arrow(serialized: bytes, casts: tuple[tuple[str, str], ...], timezone: str | None) -> _Arrow:
     schema = pa.ipc.read_schema(pa.py_buffer(serialized))
-    with lent() as session:
+    with lent(timezone) as session:  # which refuses a time zone that is not known
         if not _readable(session, schema):
             for field in schema:
                 if not _readable(session, pa.schema([field])):
