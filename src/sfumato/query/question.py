@@ -100,7 +100,7 @@ class Query:
 
     @property
     def kind(self) -> Query:
-        """The question as far as a plan follows from it: no values, and of public groups how many they are."""
+        """The question as far as a plan follows from it: no values, and only how many public groups."""
         keys = self.public_keys
         # Nulls that have no type take no memory.
         count = None if keys is None else pa.table({key: pa.nulls(keys.num_rows) for key in self.keys})
