@@ -179,7 +179,9 @@ def _open_arrow(
     schema = rows if isinstance(rows, pa.Schema) else rows.schema
     check_names(schema.names)
     session = lender(timezone, resources)
-    told = _of_arrow(schema.serialize().to_pybytes(), tuple((casts or {}).items()), timezone, resources)
+    # Types stand in fields; what is said of the whole table may be large, and another one each time.
+    serialized = schema.remove_metadata().serialize().to_pybytes()
+    told = _of_arrow(serialized, tuple((casts or {}).items()), timezone, resources)
     source = Source(name, told.relation, told.columns, session, told.complete)
     if rows is schema:
         return source
