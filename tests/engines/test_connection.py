@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import tempfile
 import threading
 import weakref
 from pathlib import Path
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import connection, sources, workers
+from sfumato.engines.duckdb import connection, sources, spill, workers
 from sfumato.engines.duckdb.connection import MOST_IDLE, connect, lent
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.errors import EngineError
@@ -36,7 +37,7 @@ def place(session: duckdb.DuckDBPyConnection) -> str:
 
 
 def idle() -> list[str]:
-    return [place(database) for waiting in connection._idle.values() for database in waiting]
+    return [place(database) for _, database in connection._idle.values()]
 
 
 def lent_place(**options) -> str:
@@ -75,7 +76,7 @@ def test_who_asks_for_something_else_gets_another(monkeypatch):
     places = {lent_place(**options) for options in asked}
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     places.add(lent_place())
-    assert len(places) == len(idle()) == 6
+    assert len(places) == 6
     with lent(timezone="Europe/Berlin") as session:
         assert session.execute("SELECT current_setting('TimeZone')").fetchall() == [("Europe/Berlin",)]
     with lent() as session:
@@ -166,7 +167,7 @@ def test_a_database_that_is_broken_is_not_lent_again(monkeypatch):
     monkeypatch.setattr(connection, "connect", lambda *given, **options: Invalidated(connect()))
     with lent() as session:
         assert session.execute("SELECT 1").fetchall() == [(1,)]
-    assert connection._idle == {kind: [] for kind in connection._idle}
+    assert connection._idle == {}
 
 
 def test_a_database_that_spilled_is_closed(tmp_path):
@@ -206,8 +207,7 @@ def test_a_source_sees_its_own_rows_alone(tmp_path):
     for _ in range(3):
         for source, expected in in_order:
             assert counted(source) == expected
-        for waiting in connection._idle.values():
-            assert all(connection._as_new(database) for database in waiting)
+        assert all(connection._as_new(database) for _, database in connection._idle.values())
     assert len(idle()) == 1  # one did for all of them
 
 
@@ -278,6 +278,40 @@ def test_at_most_so_many_wait():
     assert len(idle()) == MOST_IDLE
 
 
+def test_at_most_so_many_wait_of_all_kinds():
+    """Of sources with limits of their own each is another kind; those that waited longest are closed."""
+    for megabytes in range(200, 210):
+        last = lent_place(resources=Resources(megabytes * 10**6))
+    assert len(idle()) == MOST_IDLE
+    assert idle()[-1] == last
+    assert lent_place(resources=Resources(209 * 10**6)) == last
+
+
+@pytest.mark.parametrize("kind", ["table", "parquet"])
+def test_a_source_keeps_its_time_zone(kind, monkeypatch, tmp_path):
+    """That of the machine when it was opened: else hours of one source would be of two zones."""
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    source = ROWS
+    if kind == "parquet":
+        source = tmp_path / "rows.parquet"
+        pq.write_table(ROWS, source)
+    engine = sf.scan(source, privacy_unit="id").engine
+    monkeypatch.setenv("TZ", "America/New_York")
+    assert sf.scan(source, privacy_unit="id").engine.timezone == "America/New_York"
+    assert engine.timezone == "Asia/Tokyo"
+    connection._idle.clear()
+    assert engine.timezone == "Asia/Tokyo"
+
+
+def test_a_source_with_a_folder_of_its_own_needs_no_other(monkeypatch, tmp_path):
+    monkeypatch.setattr(spill, "_mine", {})
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "not there"))
+    rows = pa.table({"id": [1], "another name": [1]})
+    table = sf.scan(rows, privacy_unit="id", temp_directory=tmp_path).group_by("another name", keys=[1, 2])
+    plan = table.bound(groups=1, rows=1).agg(n=sf.count()).plan(epsilon=1)
+    assert len(list(table.engine.statistics(plan.exact, 100))) == 1
+
+
 def test_a_child_takes_none_of_its_parents(in_child):
     home = lent_place()
     in_the_child = in_child(lambda: [lent_place(), lent_place()])
@@ -304,7 +338,9 @@ def test_what_is_known_of_a_schema_is_not_of_rows():
     for values in (["secret one"], ["another secret"]):
         coded = pa.table({"id": [1], "k": pa.array(values).dictionary_encode()})
         assert counted(coded) == [(values[0], 1)]
-    assert sources._of_arrow.cache_info().misses <= before + 1
+    told = ROWS.replace_schema_metadata({"of the rows": "secret"})
+    assert counted(told) == counted(ROWS)
+    assert sources._of_arrow.cache_info().misses <= before + 2
     coded = pa.table({"id": [1], "k": pa.array(["secret one"]).dictionary_encode()})
     assert b"secret" not in coded.schema.serialize().to_pybytes()
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
 import sfumato as sf
 from sfumato.errors import BudgetError
 from sfumato.query import planning
+from sfumato.query.schema import Column, Kind
 
 
 def planned(keys=None, unit="id", **options):
@@ -54,6 +59,27 @@ def test_a_remembered_plan_has_the_groups_that_are_asked_for():
             assert plan.query.public_groups == tuple((key,) for key in keys)
             assert plan.exact.public_keys.column("k").to_pylist() == keys
     assert planning._chosen.cache_info().hits == 2
+
+
+def test_who_changes_a_plan_changes_no_other():
+    one, before = planned(), planned()
+    one.scales["n"] = one.laws["n"] = None
+    assert planned() == before
+
+
+@pytest.mark.parametrize("noise", ["auto", "k_norm"])
+def test_of_a_question_no_values_are_remembered(noise):
+    """Which groups there are, or the labels that a type declares, may be large."""
+    plan = planned(keys=[1, 2], noise=noise)
+    held = weakref.ref(plan.query.public_keys)
+    remembered = plan.query.kind
+    assert remembered.public_groups == ((None,), (None,))
+    assert remembered.public_keys.nbytes == 0
+    del plan
+    gc.collect()
+    assert held() is None
+    labelled = {"k": Column(Kind.OTHER, "ENUM", declared="ENUM('secret')")}
+    assert replace(remembered, schema=remembered.schema | labelled).kind.schema["k"].declared is None
 
 
 def test_a_budget_that_buys_nothing_is_refused_each_time():

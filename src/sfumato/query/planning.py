@@ -6,7 +6,7 @@ All of it depends on the question alone.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -66,16 +66,24 @@ def make_plan(
     _check_groups(query, dlt, group_selection, pre_threshold)
     if noise == "k_norm":
         one_of(group_selection, "group_selection", ("auto",))
-    plan = _chosen(_Asked(query.kind, query), eps, dlt, noise, group_selection, pre_threshold)
-    return replace(plan, query=query)
+    plan = _chosen(_Asked(query.kind), eps, dlt, noise, group_selection, pre_threshold)
+    # Copies: whoever changes a plan changes no other.
+    return replace(plan, query=query, scales=dict(plan.scales), laws=dict(plan.laws))
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """A question, which equals all that have the same plan."""
+    """A question as far as plans follow from it, which equals all that have the same plan."""
 
-    kind: tuple[Hashable, ...]
     query: Query = field(compare=False)
+    told: tuple[Hashable, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        query = self.query
+        told = {f.name: getattr(query, f.name) for f in fields(query)}
+        count = None if query.public_keys is None else query.public_keys.num_rows
+        told |= {"schema": tuple(query.schema.items()), "public_keys": count}
+        object.__setattr__(self, "told", tuple(told.values()))
 
 
 @lru_cache(maxsize=128)

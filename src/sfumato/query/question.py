@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -99,11 +99,13 @@ class Query:
         return tuple(zip(*columns, strict=True))
 
     @property
-    def kind(self) -> tuple[Hashable, ...]:
-        """All that a plan follows from: whatever is asked, but of public groups only how many they are."""
-        told = {f.name: getattr(self, f.name) for f in fields(self)}
-        count = None if self.public_keys is None else self.public_keys.num_rows
-        return tuple((told | {"schema": tuple(self.schema.items()), "public_keys": count}).values())
+    def kind(self) -> Query:
+        """The question as far as a plan follows from it: no values, and only how many public groups."""
+        keys = self.public_keys
+        # Nulls that have no type take no memory.
+        count = None if keys is None else pa.table({key: pa.nulls(keys.num_rows) for key in self.keys})
+        schema = {name: replace(column, declared=None) for name, column in self.schema.items()}
+        return replace(self, schema=schema, public_keys=count)
 
     @property
     def output_names(self) -> tuple[str, ...]:

@@ -8,10 +8,12 @@ long, where it spilled, and where a look finds anything of its user.
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from typing import NamedTuple
 
 import duckdb
@@ -24,7 +26,7 @@ from sfumato.ownership import process
 
 # These may evaluate an expression elsewhere than it stands: outside its TRY, or in a reader of files.
 NO_OPTIMIZERS = "common_subexpressions,scalar_fn_pushdown,type_pushdown"
-# That wait for a user, of one kind: each has as many threads as it may use.
+# That wait for a user, of all kinds together: each has as many threads as it may use.
 MOST_IDLE = 4
 # In seconds: who takes longer would not notice that one is opened, and leaves memory that its threads hold.
 BRIEF = 0.3
@@ -46,7 +48,12 @@ class _Kind(NamedTuple):
     large_texts: bool
 
 
-_idle: dict[_Kind, list[duckdb.DuckDBPyConnection]] = {}
+# In the order in which they were given back. Who takes a number out has the database; no lock, which a fork
+# would leave taken.
+_idle: dict[int, tuple[_Kind, duckdb.DuckDBPyConnection]] = {}
+_numbers = itertools.count()
+# What DuckDB calls this machine's time zone, by the variable that may change it while the process runs.
+_zones: dict[str | None, str] = {}
 
 
 @in_own_words()
@@ -85,18 +92,34 @@ def connect(
     return connection
 
 
-@contextmanager
+def lender(
+    timezone: str | None = None, resources: Resources = DEFAULTS
+) -> Callable[[], AbstractContextManager[duckdb.DuckDBPyConnection]]:
+    """Return what lends sessions in one time zone, also where this machine's is another one later."""
+    local = os.environ.get("TZ")
+    if timezone is None and local not in _zones:
+        with lent(resources=resources):  # which learns its name
+            pass
+    return partial(_lent, local, timezone, resources, False)
+
+
 def lent(
     timezone: str | None = None, resources: Resources = DEFAULTS, *, large_texts: bool = False
-) -> Iterator[duckdb.DuckDBPyConnection]:
+) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
     """Lend a session of a database that nobody else has meanwhile; as for `connect`.
 
     What it is to keep must be temporary. A result that is still to be read holds the database.
     """
+    return _lent(os.environ.get("TZ"), timezone, resources, large_texts)
+
+
+@contextmanager
+def _lent(
+    local: str | None, timezone: str | None, resources: Resources, large_texts: bool
+) -> Iterator[duckdb.DuckDBPyConnection]:
     here = process()
-    kind = _Kind(here, os.environ.get("TZ"), timezone, resources, large_texts)
-    idle = _idle.setdefault(kind, [])
-    database = _taken(idle) or connect(timezone, resources, large_texts=large_texts)
+    kind = _Kind(here, local, timezone, resources, large_texts)
+    database = _taken(kind) or _opened(kind)
     session, begun = spill.keep(database.cursor()), time.monotonic()
     fit = False
     try:
@@ -106,16 +129,37 @@ def lent(
         if process() == here:  # a forked child would wait for threads that it has not
             session.close()
             if fit and _as_new(database):
-                idle.append(database)
-                database = _taken(idle) if len(idle) > MOST_IDLE else None
-            if database is not None:
+                _give_back(kind, database)
+            else:
                 database.close()
 
 
-def _taken(idle: list[duckdb.DuckDBPyConnection]) -> duckdb.DuckDBPyConnection | None:
-    with suppress(IndexError):  # not looked for before, as another thread may take the last one
-        return idle.pop()
+def _opened(kind: _Kind) -> duckdb.DuckDBPyConnection:
+    local, timezone = kind.local_timezone, kind.timezone
+    if timezone is None and local != os.environ.get("TZ"):
+        timezone = _zones.get(local)
+    database = connect(timezone, kind.resources, large_texts=kind.large_texts)
+    if timezone is None and local not in _zones:
+        _zones[local] = str(database.execute("SELECT current_setting('TimeZone')").fetchall()[0][0])
+    return database
+
+
+def _taken(kind: _Kind) -> duckdb.DuckDBPyConnection | None:
+    """Take the one of a kind that was given back last."""
+    for number in reversed(list(_idle)):
+        found = _idle.get(number)  # another thread may have taken it, and may before the next line
+        if found is not None and found[0] == kind and _idle.pop(number, None) is not None:
+            return found[1]
     return None
+
+
+def _give_back(kind: _Kind, database: duckdb.DuckDBPyConnection) -> None:
+    """Let a database wait; the one that waited longest is closed where they are too many."""
+    _idle[next(_numbers)] = kind, database
+    for number in list(_idle)[:-MOST_IDLE]:
+        found = _idle.pop(number, None)
+        if found is not None and found[0].process == kind.process:  # a parent's is let alone
+            found[1].close()
 
 
 def _as_new(database: duckdb.DuckDBPyConnection) -> bool:

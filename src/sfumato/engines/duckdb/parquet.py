@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sfumato.engines.duckdb.connection import connect, lent
+from sfumato.engines.duckdb.connection import connect, lender
 from sfumato.engines.duckdb.harmless import (
     decoded,
     described,
@@ -56,7 +56,7 @@ class ParquetFiles:
         Raises:
             EngineError: one is no Parquet file, or has other columns than the first.
         """
-        session = partial(lent, resources=self.resources)
+        session = lender(resources=self.resources)
         with session() as connection:
             kinds = self._described(connection, self.relation)
             told = self._told()

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from sfumato.engines.duckdb import behind, declared, spill
-from sfumato.engines.duckdb.connection import connect, lent
+from sfumato.engines.duckdb.connection import connect, lender, lent
 from sfumato.engines.duckdb.frames import of_pandas
 from sfumato.engines.duckdb.harmless import (
     described,
@@ -178,8 +178,11 @@ def _open_arrow(
 ) -> Source:
     schema = rows if isinstance(rows, pa.Schema) else rows.schema
     check_names(schema.names)
-    told = _of_arrow(schema.serialize().to_pybytes(), tuple((casts or {}).items()), timezone)
-    source = Source(name, told.relation, told.columns, partial(lent, timezone, resources), told.complete)
+    session = lender(timezone, resources)
+    # Types stand in fields; what is said of the whole table may be large, and another one each time.
+    serialized = schema.remove_metadata().serialize().to_pybytes()
+    told = _of_arrow(serialized, tuple((casts or {}).items()), timezone, resources)
+    source = Source(name, told.relation, told.columns, session, told.complete)
     if rows is schema:
         return source
 
@@ -198,9 +201,11 @@ class _Arrow(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _of_arrow(serialized: bytes, casts: tuple[tuple[str, str], ...], timezone: str | None) -> _Arrow:
+def _of_arrow(
+    serialized: bytes, casts: tuple[tuple[str, str], ...], timezone: str | None, resources: Resources
+) -> _Arrow:
     schema = pa.ipc.read_schema(pa.py_buffer(serialized))
-    with lent(timezone) as session:  # which refuses a time zone that is not known
+    with lent(timezone, resources) as session:  # which refuses a time zone that is not known
         if not _readable(session, schema):
             for field in schema:
                 if not _readable(session, pa.schema([field])):
