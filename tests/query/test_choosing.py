@@ -81,7 +81,8 @@ def test_choices_and_noise_together_lose_what_the_plan_says(asked, groups, rows)
     assert plan.chain.map(2).epsilon(0) == 3
     # And by hand: a unit's rows in each of its groups, at each choice, and one contribution of the cone.
     each = [
-        2 * max(max(r, 1 - r) for r in c.ranks) * c.leaves.body.largest[0] / c.scale for c in plan.choices
+        2 * max(max(r, 1 - r) for r in c.ranks) * c.leaves.body.linf_sensitivities[0] / c.scale
+        for c in plan.choices
     ]
     assert groups * sum(each) == plan.chosen_with
     assert sum(F(told["share"]) for told in plan.explain().to_dict()["statistics"]) >= 1 - F(1, 10**9)

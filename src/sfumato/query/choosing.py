@@ -154,7 +154,7 @@ def choices_of(
     for leaves, ranks in chosen:
         beside = tuple(s for s in statistics if isinstance(s, Crossing) and s.leaves == leaves)
         most = max(max(rank, 1 - rank) for rank in ranks)
-        scale = 2 * most * leaves.body.largest[0] * groups * len(chosen) / epsilon
+        scale = 2 * most * leaves.body.linf_sensitivities[0] * groups * len(chosen) / epsilon
         found.append(Choice(leaves, ranks, beside, scale))
     return tuple(found)
 
@@ -208,7 +208,10 @@ def chosen_then_noisy(
         noisy = noise.function(numbers)
         return {key: (places[key], noisy[key]) for key in keys}
 
-    each = sum((c.mechanism.loss * c.leaves.body.largest[0] * metric.groups for c in choices), noise.map(1))
+    each = sum(
+        (c.mechanism.loss * c.leaves.body.linf_sensitivities[0] * metric.groups for c in choices),
+        noise.map(1),
+    )
 
     def privacy_map(units: Fraction) -> Loss:
         return Loss(approximate=((math.ceil(units) * each, Fraction(0), 1),)) if units else Loss()

@@ -130,7 +130,7 @@ class Design:
             for statistic in self.statistics.values():
                 if isinstance(statistic, Moments) and statistic.column == column:
                     for coordinate in statistic.coordinates:
-                        if coordinate.role is Role.ABSENT:
+                        if coordinate.role is Role.NULL_COUNT:
                             return self.base, coordinate.name
         own = Count(self.rows, column, self.weight_exponent())
         self.add(own)
@@ -149,7 +149,7 @@ class Design:
             isinstance(a, (Variance, StandardDeviation)) and block_of(a) == block
             for _, a in self.query.aggregates
         )
-        absent = self.base is not None and self.missing(column) and block == self.first_block(column)
+        null_count = self.base is not None and self.missing(column) and block == self.first_block(column)
         bits = max(0, 2 * grid.half_range.bit_length() - 32) if squares else None
         made = Moments(
             label,
@@ -157,7 +157,7 @@ class Design:
             self.rows,
             grid,
             centred=block not in self.lone_sums,
-            absent_exponent=self.weight_exponent() if absent else None,
+            null_count_exponent=self.weight_exponent() if null_count else None,
             square_bits=bits,
         )
         if squares:

@@ -31,7 +31,7 @@ from sfumato.query.choosing import (
     share_of,
 )
 from sfumato.query.exact import ExactQuery
-from sfumato.query.explanation import told_together
+from sfumato.query.explanation import joint_numbers_content
 from sfumato.query.noising import Noising
 from sfumato.query.plan import Plan
 from sfumato.query.question import Query
@@ -96,8 +96,10 @@ class TogetherPlan(Plan):
         """What the release does with exact statistics."""
         return replace(super().noising, together=self.drawn, choices=self.choices)
 
-    def _told_numbers(self) -> list[dict[str, Any]]:
-        numbers = told_together(self.requirements.statistics, self.body.largest, dict(self.laws))
+    def _numbers_content(self) -> list[dict[str, Any]]:
+        numbers = joint_numbers_content(
+            self.requirements.statistics, self.body.linf_sensitivities, dict(self.laws)
+        )
         part = self.chosen_with / self.epsilon
         for told in numbers:
             told["share"] *= float(1 - part)
@@ -122,7 +124,7 @@ def k_norm_plan(
         plan = _plan(query, epsilon, query.groups)
         law: Any = plan.laws["units"]
         rule = KNormThreshold(law, split_delta(delta, query.groups), pre_threshold)
-        loss = plan.loss + Loss(failure=delta)
+        loss = plan.loss + Loss(additive_delta=delta)
         return replace(plan, delta=delta, selection=rule, loss=loss)
     count, groups = len(query.public_groups), query.groups
     choices: list[int | None] = [None] if count <= MOST_TOGETHER else []
@@ -170,7 +172,7 @@ def _told_choice(choice: Choice, share: Fraction) -> dict[str, Any]:
         "name": counts.name,
         "what": f"places near quantiles of {choice.leaves.column}, by the exponential mechanism",
         "step": str(counts.step),
-        "largest_contribution": str(choice.leaves.body.largest[0]),
+        "largest_contribution": str(choice.leaves.body.linf_sensitivities[0]),
         "noise_scale": str(choice.scale),
         "noise_deviation": choice.deviation,
         "share": round_up(share),

@@ -38,9 +38,9 @@ def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
     if isinstance(first, CountUnits):
         by_rows = not any(isinstance(s, UnitSum) for s in rest)
         both = by_rows and bool(rest) and _limits(rest[0], rest[1:])
-        return ConeBody(body.names, body.largest, units=both)
+        return ConeBody(body.names, body.linf_sensitivities, units=both)
     if _limits(first, rest) or (not rest and _never_negative(first)):
-        return ConeBody(body.names, body.largest)
+        return ConeBody(body.names, body.linf_sensitivities)
     raise QueryError(f"no count among {', '.join(body.names)} limits all the others")
 
 

@@ -85,17 +85,17 @@ class LeavesBody(Body):
         return (self.name,)
 
     @property
-    def largest(self) -> tuple[Fraction, ...]:
+    def linf_sensitivities(self) -> tuple[Fraction, ...]:
         """All rows at one place."""
         return (self.rows,)
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
         """Return rows/scale, squared for L2: all rows at one place are the largest in both."""
-        return weighted(norm, self.largest, scales)
+        return weighted(norm, self.linf_sensitivities, scales)
 
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
         """The limit of rows."""
-        return self.largest
+        return self.linf_sensitivities
 
 
 @dataclass(frozen=True)
@@ -161,4 +161,4 @@ class Crossing(Statistic):
     def body(self) -> Body:
         """All rows on the side of the place that counts most."""
         most = max(self._share, (1 << self.BITS) - self._share)
-        return Segment(self.names[0], self.leaves.body.largest[0] * most)
+        return Segment(self.names[0], self.leaves.body.linf_sensitivities[0] * most)
