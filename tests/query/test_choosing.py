@@ -12,7 +12,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit import falsify
-from sfumato.errors import QueryError
+from sfumato.errors import BudgetError, QueryError
 from sfumato.framework import AtomDomain, KNormDistance, RowsDomain
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import SeparateNoise
@@ -239,6 +239,11 @@ def test_too_many_ranks_are_refused_before_anything_is_read():
     grouped = sf.scan(TABLE, privacy_unit="id").bound(rows=1).agg(q=asked)
     with pytest.raises(QueryError, match="24 ranks of x are more than the 21"):
         grouped.plan(epsilon=1, noise="k_norm")
+
+
+def test_a_budget_that_is_too_small_is_told_as_it_was_given():
+    with pytest.raises(BudgetError, match="epsilon = 1e-12 asks for noise beyond"):
+        question("alone").plan(epsilon="1e-12", noise="k_norm")
 
 
 def test_bounds_far_beyond_the_values_cost_little():

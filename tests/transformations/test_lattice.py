@@ -85,3 +85,25 @@ def test_bounds_that_are_none_are_refused(bounds):
         Lattice(*bounds)
     with pytest.raises(ParameterError):
         Lattice(0.5, 2.0, whole=True)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "lower, upper",
+    [
+        (30.0, 30.000000000000007),
+        (1.0, math.nextafter(1.0, 2.0)),
+        (-1.487016908477783e284, -1.4870169084777827e284),
+        (-3.9572864235696725e174, -3.9572864235696655e174),
+        (1.4049453084505472e-294, 1.4049453084505475e-294),
+        (-5e-324, 5e-324),
+        (0.0, 1e-310),
+    ],
+)
+def test_bounds_that_are_next_to_each_other_have_places(lower, upper):
+    lattice = Lattice(lower, upper)
+    assert 1 <= lattice.count < 2**60
+    for value in (-math.inf, lower, (lower + upper) / 2, upper, math.inf):
+        place = lattice.place(value)
+        assert lattice.first <= place <= lattice.last
+        assert lower <= lattice.value(place) <= upper and lattice.place(lattice.value(place)) == place

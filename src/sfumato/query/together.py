@@ -152,7 +152,7 @@ def _plan(query: Query, epsilon: Fraction, most: int | None) -> Plan:
         drawn = noise_of(body, epsilon, count, most)
     except ParameterError:
         raise BudgetError(
-            f"epsilon = {float(epsilon):g} asks for noise beyond what 64-bit integers hold; ask for a "
+            f"epsilon = {float(whole):g} asks for noise beyond what 64-bit integers hold; ask for a "
             "larger epsilon or set smaller limits or bounds"
         ) from None
     scales = dict(zip(body.names, drawn.scales, strict=True))
