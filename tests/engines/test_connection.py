@@ -235,7 +235,7 @@ def test_a_database_is_as_new_after_releases(tmp_path):
     assert len(list(table.engine.statistics(plan.exact, 100))) == 1
     assert table.engine.progress() is None
     with lent() as used:
-        assert settings(used) == settings(connect())
+        assert settings(used) == settings(connect().cursor())
 
 
 def test_a_small_release_opens_no_database(monkeypatch):
