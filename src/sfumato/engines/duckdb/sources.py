@@ -181,7 +181,7 @@ def _open_arrow(
     session = lender(timezone, resources)
     # Types stand in fields; what is said of the whole table may be large, and another one each time.
     serialized = schema.remove_metadata().serialize().to_pybytes()
-    told = _of_arrow(serialized, tuple((casts or {}).items()), timezone, resources)
+    told = _of_arrow(serialized, tuple(schema.types), tuple((casts or {}).items()), timezone, resources)
     source = Source(name, told.relation, told.columns, session, told.complete)
     if rows is schema:
         return source
@@ -202,9 +202,15 @@ class _Arrow(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _of_arrow(
-    serialized: bytes, casts: tuple[tuple[str, str], ...], timezone: str | None, resources: Resources
+    serialized: bytes,
+    kinds: tuple[pa.DataType, ...],
+    casts: tuple[tuple[str, str], ...],
+    timezone: str | None,
+    resources: Resources,
 ) -> _Arrow:
-    schema = pa.ipc.read_schema(pa.py_buffer(serialized))
+    # Not all types come back as they were: of a dictionary in a dictionary one is left.
+    fields = pa.ipc.read_schema(pa.py_buffer(serialized))
+    schema = pa.schema([field.with_type(kind) for field, kind in zip(fields, kinds, strict=True)])
     with lent(timezone, resources) as session:  # which refuses a time zone that is not known
         if not _readable(session, schema):
             for field in schema:
