@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -180,8 +180,7 @@ def _open_arrow(
     check_names(schema.names)
     session = lender(timezone, resources)
     # Types stand in fields; what is said of the whole table may be large, and another one each time.
-    serialized = schema.remove_metadata().serialize().to_pybytes()
-    told = _of_arrow(serialized, tuple(schema.types), tuple((casts or {}).items()), timezone, resources)
+    told = _of_arrow(_Fields(schema.remove_metadata()), tuple((casts or {}).items()), timezone, resources)
     source = Source(name, told.relation, told.columns, session, told.complete)
     if rows is schema:
         return source
@@ -200,23 +199,33 @@ class _Arrow(NamedTuple):
     complete: frozenset[str]
 
 
+@dataclass(frozen=True)
+class _Fields:
+    """The fields of a schema, to the last difference: Arrow compares them without what their metadata says.
+
+    Neither do all types come back from a serialized schema: of a dictionary in a dictionary one is left.
+    """
+
+    schema: pa.Schema = field(compare=False)
+    serialized: bytes = field(init=False)
+    kinds: tuple[pa.DataType, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "serialized", self.schema.serialize().to_pybytes())
+        object.__setattr__(self, "kinds", tuple(self.schema.types))
+
+
 @lru_cache(maxsize=256)
 def _of_arrow(
-    serialized: bytes,
-    kinds: tuple[pa.DataType, ...],
-    casts: tuple[tuple[str, str], ...],
-    timezone: str | None,
-    resources: Resources,
+    fields: _Fields, casts: tuple[tuple[str, str], ...], timezone: str | None, resources: Resources
 ) -> _Arrow:
-    # Not all types come back as they were: of a dictionary in a dictionary one is left.
-    fields = pa.ipc.read_schema(pa.py_buffer(serialized))
-    schema = pa.schema([field.with_type(kind) for field, kind in zip(fields, kinds, strict=True)])
+    schema = fields.schema
     with lent(timezone, resources) as session:  # which refuses a time zone that is not known
         if not _readable(session, schema):
-            for field in schema:
-                if not _readable(session, pa.schema([field])):
+            for one in schema:
+                if not _readable(session, pa.schema([one])):
                     raise EngineError(
-                        f"scan: the column {field.name!r} is {field.type}, which cannot be read; cast it to "
+                        f"scan: the column {one.name!r} is {one.type}, which cannot be read; cast it to "
                         "another type, such as double or string, or drop it"
                     )
         session.register(ROWS, no_rows(schema))
