@@ -17,7 +17,7 @@ from sfumato.audit import falsify
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.framework import ConeBody, KNormDistance
 from sfumato.noise import SeededWords
-from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
+from sfumato.noise.k_norm import Cone, JointNoise, LimitedNoise, SeparateNoise
 from sfumato.query import together
 from sfumato.query.together import TogetherPlan
 from sfumato.testing import assert_approx_equal
@@ -77,7 +77,7 @@ def test_the_loss_is_epsilon_and_no_delta(asked, limits):
     plan = plan_of(asked, *limits)
     assert plan.loss == plan.chain.map(1) and plan.delta == 0
     assert plan.loss.epsilon(0) == plan.epsilon == F(3, 2)
-    most = 1 if isinstance(plan.drawn, JointNoise) else limits[0]
+    most = limits[0] if isinstance(plan.drawn, SeparateNoise) else 1
     assert plan.drawn.scales == tuple(b * most / F(3, 2) for b in plan.body.bounds)
     assert plan.body.names == plan.requirements.body.names
 
@@ -86,7 +86,7 @@ def test_the_loss_is_epsilon_and_no_delta(asked, limits):
 @pytest.mark.parametrize("asked", ASKED)
 def test_the_chain_is_what_a_release_runs(asked, limits, monkeypatch):
     """With noise that is known, a release has the numbers that the plan's chain computes from the rows."""
-    for kind in (JointNoise, SeparateNoise):
+    for kind in (JointNoise, LimitedNoise, SeparateNoise):
 
         def known(self, *given):
             groups = given[0] if isinstance(self, SeparateNoise) else self.groups
@@ -266,6 +266,48 @@ def test_what_is_refused(error, ask):
     asked = ask(sf.scan(TABLE, privacy_unit="id").bound(rows=1))
     with pytest.raises(error):
         asked.plan(epsilon="1e-12", delta=1e-6, noise="k_norm")
+
+
+def limited_plan(groups=12, limit=4, **asked: Any):
+    grouped = sf.scan(TABLE, privacy_unit="id").group_by("group", keys=list(range(groups)))
+    asked = asked or {"n": sf.count(), "s": sf.sum("n", lower=0, upper=9)}
+    return grouped.bound(groups=limit, rows=1).agg(**asked).plan(epsilon="3/2", noise="k_norm")
+
+
+def test_where_a_unit_is_in_some_of_the_groups_noise_is_shared_in_part():
+    plan = limited_plan()
+    assert isinstance(plan.drawn, LimitedNoise) and plan.drawn.most == 4 and plan.shared == plan.drawn.shared
+    assert plan.exact_chain.output_metric == KNormDistance(plan.body, 4, True, plan.shared)
+    assert plan.loss == plan.chain.map(1) and plan.loss.epsilon(0) == F(3, 2)
+    assert plan.drawn.scales == tuple(b / F(3, 2) for b in plan.body.bounds)
+    for shared in together.SHARES:
+        other = together._plan(plan.query, plan.epsilon, 4, shared)
+        assert plan.score < other.score + 0.01
+    for most in (None, 4):
+        assert plan.score < together._plan(plan.query, plan.epsilon, most).score
+    assert isinstance(limited_plan(limit=1).drawn, SeparateNoise)
+    assert isinstance(limited_plan(limit=12).drawn, JointNoise)
+
+
+def test_no_unit_moves_a_plan_with_a_limit_by_more_than_1_and_one_moves_it_as_far():
+    plan = limited_plan(groups=5, limit=3)
+    assert isinstance(plan.drawn, LimitedNoise)
+    found = falsify(plan.exact_chain, 1, evaluations=120)
+    assert not found.violated and found.ratio >= F(99, 100), str(found)
+
+
+@pytest.mark.parametrize("shared", [F(0), F(1, 4), F(9, 10)])
+def test_the_norm_that_is_shared_in_part_holds_what_a_unit_may_add(shared):
+    """At most 1 for a contribution to at most k groups, and less than the norm of one that is not; beyond, more."""
+    body = ConeBody(("u", "n", "s"), (F(1), F(2), F(30)), units=True)
+    metric = KNormDistance(body, 2, apart=True, shared=shared)
+    corners = [(1, 2, 30), (1, 1, -15), (1, 0, 0), (1, 2, -30), (0, 0, 0)]
+    for vectors in product(corners, repeat=2):
+        sides = [body.sides(v) for v in vectors]
+        assert metric.norm(sides) <= 1
+        assert metric.norm([(b, a) for a, b in sides]) == metric.norm(sides)
+    for vectors in product(corners[:4], repeat=3):
+        assert metric.norm([body.sides(v) for v in vectors]) == 1 + (1 - shared) / 2
 
 
 def test_noise_of_too_many_groups_together_is_refused(monkeypatch):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
+from math import log
 from typing import Any
 
 from sfumato.budget import Loss, split_delta
@@ -11,10 +13,12 @@ from sfumato.budget.measure import PrivacyLoss
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.framework import ConeBody, KNormDistance, Measurement, Transformation
 from sfumato.measurements.conversions import convert
-from sfumato.measurements.k_norm import K_NORM, k_norm, noise_of
+from sfumato.measurements.k_norm import K_NORM, KNormNoise, k_norm, noise_of
 from sfumato.measurements.selection import KNormThreshold
-from sfumato.noise.k_norm import JointNoise, SeparateNoise
-from sfumato.noise.k_norm.laws import marginals
+from sfumato.noise.k_norm import Cone, JointNoise, LimitedNoise
+from sfumato.noise.k_norm.limited_laws import rough_deviations
+from sfumato.noise.k_norm.limited_radii import Sizes
+from sfumato.noise.k_norm.marginals import marginals
 from sfumato.query.explanation import told_together
 from sfumato.query.noising import Noising
 from sfumato.query.plan import Plan
@@ -24,6 +28,10 @@ from sfumato.transformations import QuantileTree, bound_groups, cone_of, per_gro
 
 # One batch of groups: beyond, noise of each group by itself is the smaller one, but for units in most groups.
 MOST_TOGETHER = 1 << 16
+# With limits: beyond, draws and laws take their time, and gain for large limits alone.
+MOST_LIMITED = 1 << 10
+# What groups share of the norm, where a unit is in some of them only.
+SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 
 
 @dataclass(frozen=True)
@@ -34,7 +42,7 @@ class TogetherPlan(Plan):
         drawn: the noise, for all groups together or for each by itself.
     """
 
-    drawn: JointNoise | SeparateNoise
+    drawn: KNormNoise
 
     @property
     def body(self) -> ConeBody:
@@ -42,20 +50,25 @@ class TogetherPlan(Plan):
         return cone_of(self.requirements.statistics)
 
     @property
+    def shared(self) -> Fraction:
+        """What groups share of the norm, where a unit is in some of them only."""
+        return self.drawn.shared if isinstance(self.drawn, LimitedNoise) else Fraction(0)
+
+    @property
     def exact_chain(self) -> Transformation:
         """Rows to exact statistics, measured by the norm of the noise."""
         rows: Any = super().exact_chain.input_domain
         groups = self.query.groups
-        apart = isinstance(self.drawn, SeparateNoise)
-        metric = KNormDistance(self.body, groups if apart else None, apart)
+        apart = not isinstance(self.drawn, JointNoise)
+        metric = KNormDistance(self.body, groups if apart else None, apart, self.shared)
         counted = per_group(self.requirements.statistics, groups=groups, together=metric)
         return bound_groups(groups, domain=rows) >> counted
 
     @property
     def chain(self) -> Measurement:
         """Rows to noisy statistics of all groups, as they are released; its map at 1 is the loss."""
-        most = self.query.groups if isinstance(self.drawn, SeparateNoise) else None
-        noise = k_norm(self.epsilon, self.body, self.query.public_groups, groups=most)
+        most = None if isinstance(self.drawn, JointNoise) else self.query.groups
+        noise = k_norm(self.epsilon, self.body, self.query.public_groups, groups=most, shared=self.shared)
         return self.exact_chain >> convert(noise, PrivacyLoss())
 
     @property
@@ -70,7 +83,7 @@ class TogetherPlan(Plan):
 def k_norm_plan(
     query: Query, epsilon: Fraction, delta: Fraction = Fraction(0), pre_threshold: int = 1
 ) -> Plan:
-    """Choose noise for all groups together, or of each, whichever is smaller.
+    """Choose noise for all groups together, or of each, or shared in part, whichever is smaller.
 
     Args:
         query: what is asked.
@@ -88,17 +101,31 @@ def k_norm_plan(
         loss = plan.loss + Loss(failure=delta)
         return replace(plan, delta=delta, selection=rule, loss=loss)
     count, groups = len(query.public_groups), query.groups
-    choices: list[int | None] = [None] if count <= MOST_TOGETHER else []
+    plans = [_plan(query, epsilon, None)] if count <= MOST_TOGETHER else []
     if groups < count:
-        choices.append(groups)
-    if not choices:
+        plans.append(_plan(query, epsilon, groups))
+        if groups > 1 and count <= MOST_LIMITED:
+            body = plans[-1].body
+            shared = _best_share(Cone(body.signed, body.units), count, groups)
+            plans.append(_plan(query, epsilon, groups, shared))
+    if not plans:
         raise ParameterError(
             "noise", "k_norm", f"another one where a unit is in each of more than {MOST_TOGETHER:,} groups"
         )
-    return min((_plan(query, epsilon, most) for most in choices), key=lambda plan: plan.score)
+    return min(plans, key=lambda plan: plan.score)
 
 
-def _plan(query: Query, epsilon: Fraction, most: int | None) -> Plan:
+@lru_cache(1 << 10)
+def _best_share(cone: Cone, count: int, groups: int) -> Fraction:
+    """Return what of `SHARES` makes about the smallest noise."""
+
+    def size(shared: Fraction) -> float:
+        return sum(map(log, rough_deviations(Sizes(cone, count, groups, shared))))
+
+    return min(SHARES, key=size)
+
+
+def _plan(query: Query, epsilon: Fraction, most: int | None, shared: Fraction = Fraction(0)) -> TogetherPlan:
     """Return the plan with noise of each group, for at most so many of a unit; or for all groups together."""
     count = len(query.public_groups)
     multiplier = Fraction(most or 1) / epsilon
@@ -112,7 +139,7 @@ def _plan(query: Query, epsilon: Fraction, most: int | None) -> Plan:
         )
     body = cone_of(needed.statistics)
     try:
-        drawn = noise_of(body, epsilon, count, most)
+        drawn = noise_of(body, epsilon, count, most, shared)
     except ParameterError:
         raise BudgetError(
             f"epsilon = {float(epsilon):g} asks for noise beyond what 64-bit integers hold; ask for a "
