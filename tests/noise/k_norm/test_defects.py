@@ -288,7 +288,7 @@ def test_a_wrong_law_is_found(kind, body, plant, monkeypatch):
     limited_radii._hat.cache_clear()
     plant(monkeypatch)
     # With few groups the split is nearly uniform, and sums nearly as large as all.
-    groups = {split_is_uniform: 100, signed_not_limited: 20}.get(plant, 3)
+    groups = {split_is_uniform: 100, signed_not_limited: 20, no_acceptance_of_limits: 30}.get(plant, 3)
     try:
         assert far_from_the_laws(of(kind, body, groups=groups))
     finally:
