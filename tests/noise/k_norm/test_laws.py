@@ -20,8 +20,9 @@ from sfumato.noise import Laplace, SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, LimitedNoise, SeparateNoise
 from sfumato.noise.k_norm.intervals import DependentNoises
 from sfumato.noise.k_norm.laws import ErlangMixture, joint, separate
-from sfumato.noise.k_norm.limited_laws import Group, limited, rough_deviations
+from sfumato.noise.k_norm.limited_laws import limited, rough_deviations
 from sfumato.noise.k_norm.marginals import marginals
+from sfumato.noise.k_norm.sides import Group
 from sfumato.noise.k_norm.tails import tail
 
 ONE = (F(1),) * 5
@@ -226,11 +227,12 @@ def test_tails_with_a_limit_are_shares_of_tilted_points(cone):
 @pytest.mark.parametrize("cone", [Cone(1), Cone(2), Cone(1, True)], ids=str)
 @pytest.mark.parametrize("groups, most, shared", [(12, 4, F(1, 8)), (20, 10, F(1, 2))])
 def test_more_nodes_change_no_law_with_a_limit(cone, groups, most, shared, monkeypatch):
-    from sfumato.noise.k_norm import limited_laws
+    from sfumato.noise.k_norm import limited_laws, sides
 
     rule, found = limited_laws.rule, []
     for factor in (1, 2):
-        monkeypatch.setattr(limited_laws, "rule", lambda n, factor=factor: rule(n * factor))
+        for module in (limited_laws, sides):
+            monkeypatch.setattr(module, "rule", lambda n, factor=factor: rule(n * factor))
         for law in marginals(LimitedNoise(cone, ONE[: cone.dimensions], groups, most, shared)):
             found.append([law.outside(x) for x in (0.3, most / 2, most, 3 * most)])
             found.append([law.outside_anywhere(x) for x in (0.3, most / 2, most, 3 * most)])

@@ -26,6 +26,7 @@ from sfumato.noise.k_norm.cone import Cone
 from sfumato.noise.k_norm.gammas import lowest, upper_tail
 from sfumato.noise.k_norm.joint import JointNoise
 from sfumato.noise.k_norm.separate import SeparateNoise
+from sfumato.noise.k_norm.sides import Group, rule
 from sfumato.noise.k_norm.tails import tail
 from sfumato.noise.values import Floats, Scalar, Values, each
 
@@ -250,11 +251,14 @@ class JointMarginal(Marginal):
         return _joint_variance(replace(self, scale=Fraction(1))) * float(self.scale**2)
 
     def unit_variance(self) -> float:
-        """Return the variance at scale 1."""
+        """Return the variance at scale 1: given θ, the mean square is a polynomial."""
         shape = self.groups * self.cone.dimensions + 2
-        place, weight = rule(64)
-        y = (place + 1) / 2
-        return float(shape * (shape + 1) * (weight * y * 2 * self._of_theta(y, self._tail)).sum())
+        place, weight = rule(24 + int(6 * np.sqrt(self.groups)))
+        theta = (place + 1) / 2
+        group = Group(self.cone, 0.0, theta, 1 - theta)
+        chance = weight * self._density(theta)
+        mean = (chance * group.square(self.coordinate) / group.volume()).sum() / chance.sum()
+        return float(shape * (shape + 1) * mean)
 
     def _tail(self, y: Floats, theta: Floats) -> Floats:
         """Return P(number > y r), given θ."""
@@ -304,10 +308,3 @@ def joint(noise: JointNoise, coordinate: int) -> JointMarginal:
     """Return the law of a coordinate of joint noise."""
     alike = min(coordinate, 1 + noise.cone.units)  # all signed numbers have one law
     return JointMarginal(noise.scales[coordinate], noise.cone, noise.groups, alike)
-
-
-@lru_cache(16)
-def rule(nodes: int) -> tuple[Floats, Floats]:
-    """Return places and weights of Gauss and Legendre's rule on [-1, 1]."""
-    place, weight = np.polynomial.legendre.leggauss(nodes)
-    return place, weight

@@ -16,9 +16,9 @@ def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
     """Return a cone that holds every contribution of a unit to a group, after all of its rounding.
 
     The count that limits the others comes first: units, of which each contribution to a group is one; units,
-    and then rows, of which it is at least one; or rows, where no number goes by units. In the place of rows, or
-    below rows or units, may be the rows with a value in a column, for sums of its values alone. One number
-    that is never negative needs no other.
+    and then rows, of which it is at least one; or rows, where no number goes by units. In the place of rows,
+    or below rows or units, may be the rows with a value in a column, for sums of its values alone. One
+    number that is never negative needs no other.
 
     Raises:
         QueryError: no count limits all numbers, or there is a quantile tree.
