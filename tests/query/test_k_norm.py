@@ -19,6 +19,7 @@ from sfumato.framework import ConeBody, KNormDistance
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, LimitedNoise, SeparateNoise
 from sfumato.query import together
+from sfumato.query.expected import expected_errors, ratio
 from sfumato.query.together import TogetherPlan
 from sfumato.testing import assert_approx_equal
 from sfumato.transformations import (
@@ -231,8 +232,7 @@ def test_one_draw_serves_all_groups_where_that_is_the_smaller_noise():
     )
     assert ungrouped.drawn == JointNoise(Cone(0), (F(1),), 1)
     plan = question(**asked).plan(epsilon=1, noise="k_norm")
-    other = question(**asked).plan(epsilon=1, noise="laplace")
-    assert plan.score < other.score - 0.5
+    assert dict(plan.others)["laplace"] < 0.6
     told = plan.explain().to_dict()
     assert told["noise"] == "k_norm" and "K-norm noise" in str(plan.explain())
 
@@ -266,6 +266,33 @@ def test_what_is_refused(error, ask):
     asked = ask(sf.scan(TABLE, privacy_unit="id").bound(rows=1))
     with pytest.raises(error):
         asked.plan(epsilon="1e-12", delta=1e-6, noise="k_norm")
+
+
+def test_a_plan_says_what_other_noises_would_have_given():
+    asked = question(n=sf.count(), m=sf.mean("x", lower=0, upper=1), v=sf.variance("x", lower=0, upper=1))
+    plan = asked.plan(epsilon=1, delta=1e-6, noise="k_norm")
+    shares = dict(plan.others)
+    for name in ("laplace", "gaussian"):
+        other = asked.plan(epsilon=1, delta=1e-6, noise=name)
+        deviations = {n: float(law.standard_deviation) for n, law in other.laws.items()}
+        errors = expected_errors(other.requirements, deviations)
+        assert shares[name] == pytest.approx(ratio(plan.expected, errors), rel=0.02)
+        assert shares[name] < 0.7
+    (note,) = plan.explain().to_dict()["notes"]
+    assert "with Laplace noise and" in note and "with Gaussian noise." in note
+    assert [name for name, _ in asked.plan(epsilon=1, noise="k_norm").others] == ["laplace"]
+
+
+def test_expected_errors_are_those_of_outputs():
+    """Of a count, a sum about its centre, and a mean: from deviations that are known."""
+    sums = {"s": sf.sum("x", lower=0, upper=1, per="row"), "m": sf.mean("x", lower=0, upper=1)}
+    plan = question(n=sf.count(), **sums).plan(epsilon=1, noise="k_norm")
+    deviation = {n: float(law.standard_deviation * plan.steps[n]) for n, law in plan.laws.items()}
+    (total,) = (deviation[name] for name in deviation if name.endswith(".sum"))
+    (present,) = (deviation[name] for name in deviation if name.endswith(".present"))
+    assert plan.expected["n"] == pytest.approx(deviation["units"])
+    assert plan.expected["s"] == pytest.approx(np.hypot(total, present / 2))
+    assert plan.expected["m"] == pytest.approx(np.hypot(total, present / 4))
 
 
 def limited_plan(groups=12, limit=4, **asked: Any):

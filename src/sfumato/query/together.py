@@ -19,6 +19,8 @@ from sfumato.noise.k_norm import Cone, JointNoise, LimitedNoise
 from sfumato.noise.k_norm.limited_laws import rough_deviations
 from sfumato.noise.k_norm.limited_radii import Sizes
 from sfumato.noise.k_norm.marginals import marginals
+from sfumato.query.choices import titled
+from sfumato.query.expected import expected_errors
 from sfumato.query.explanation import told_together
 from sfumato.query.noising import Noising
 from sfumato.query.plan import Plan
@@ -40,14 +42,37 @@ class TogetherPlan(Plan):
 
     Args:
         drawn: the noise, for all groups together or for each by itself.
+        others: names of other noises, and how large the errors are of those with them, about.
     """
 
     drawn: KNormNoise
+    others: tuple[tuple[str, float], ...] = ()
 
     @property
     def body(self) -> ConeBody:
         """What one unit may add to a group."""
         return cone_of(self.requirements.statistics)
+
+    @property
+    def expected(self) -> dict[str, float]:
+        """About how large the error of each output will be (see `expected_errors`)."""
+        deviations = {name: float(law.standard_deviation) for name, law in self.laws.items()}
+        return expected_errors(self.requirements, deviations)
+
+    @property
+    def score(self) -> float:
+        """Mean log of the expected errors of the outputs: smaller is better."""
+        return sum(map(log, self.expected.values())) / len(self.expected)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What whoever asks should know before the release, and what other noises would have given."""
+        if not self.others:
+            return super().notes
+        told = " and ".join(
+            f"{share:.2g} times those with {titled(name)} noise" for name, share in self.others
+        )
+        return (*super().notes, f"With K-norm noise the errors of the outputs are about {told}.")
 
     @property
     def shared(self) -> Fraction:
@@ -82,7 +107,7 @@ class TogetherPlan(Plan):
 
 def k_norm_plan(
     query: Query, epsilon: Fraction, delta: Fraction = Fraction(0), pre_threshold: int = 1
-) -> Plan:
+) -> TogetherPlan:
     """Choose noise for all groups together, or of each, or shared in part, whichever is smaller.
 
     Args:

@@ -51,7 +51,7 @@ class LimitedMarginal(Marginal):
 
     def unit_variance(self) -> float:
         """Return the variance at scale 1."""
-        return self._mean(0.0, lambda group, _: group.square(self.coordinate) / group.volume(), 18)
+        return self._mean(0.0, lambda group, _: group.square(self.coordinate) / group.volume())
 
     def _outside(self, x: float) -> float:
         return 1.0 if x == 0 else min(1.0, self._mean(x, self._both))
@@ -84,11 +84,11 @@ class LimitedMarginal(Marginal):
             lambda t: bool(self.outside_anywhere(t + Fraction(1, 2)) <= rest), guess, least=0
         )
 
-    def _mean(self, x: float, function: Callable[[Group, float], Floats], nodes: int | None = None) -> float:
-        """Average a function that is the same for (λ, μ) and (μ, λ); in fewer places, if it is smooth."""
+    def _mean(self, x: float, function: Callable[[Group, float], Floats]) -> float:
+        """Average a function that is the same for (λ, μ) and (μ, λ)."""
         tilt = float(self.sizes.tilted.tilt)
         total, norm, (_, _, top, _) = 0.0, 0.0, self._window
-        for r, theta, weight in self._places(x, nodes or _r_nodes, nodes or _theta_nodes):
+        for r, theta, weight in self._places(x):
             group = Group(self.sizes.cone, tilt, theta * r, (1 - theta) * r)
             chance = weight * np.exp(_height(self.sizes, r, group.volume()) - top)
             total += float((chance * function(group, x)).sum())
@@ -100,13 +100,13 @@ class LimitedMarginal(Marginal):
         """Return where r is likely, from and to; the largest height; and where θ is likely, above 1/2."""
         return _window_of(self.sizes)
 
-    def _places(self, x: float, r_nodes: int, theta_nodes: int) -> Iterator[tuple[Floats, Floats, Floats]]:
+    def _places(self, x: float) -> Iterator[tuple[Floats, Floats, Floats]]:
         """Return r, θ and weights: between the places where the pieces of tails meet."""
         low, high, _, last = self._window
         steps = np.linspace(low, high, 3)
         ends = sorted({*steps.tolist(), *(v * x for v in (1, 2, 3) if low < v * x < high)})
-        r_place, r_weight = rule(r_nodes)
-        place, weight = rule(theta_nodes)
+        r_place, r_weight = rule(_r_nodes)
+        place, weight = rule(_theta_nodes)
         for start, end in pairwise(ends):
             r = (start + (end - start) * (r_place + 1) / 2)[:, None]
             y = np.minimum(x / r, 1.0)
