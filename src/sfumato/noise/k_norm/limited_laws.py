@@ -33,6 +33,7 @@ class LimitedMarginal(Marginal):
         sizes: the law of λ and μ.
         coordinate: the units if there are any, then the count, then the signed numbers.
 
+    >>> from sfumato.noise.k_norm import Cone
     >>> noise = LimitedNoise(Cone(1), (Fraction(1), Fraction(1)), groups=12, most=4, shared=Fraction(1, 4))
     >>> law = limited(noise, 0)
     >>> round(law.standard_deviation, 2), law.rounded_half_width("0.95"), law.simultaneous_half_width("0.95")
