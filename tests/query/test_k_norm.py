@@ -122,6 +122,12 @@ STATISTICS = {
         Count(2, "x", -2),
         Moments("x", "x", 2, ValueGrid(0, 2, 8), False),
     ],
+    "values and their sum": [Count(2, "x", -2), Moments("x", "x", 2, ValueGrid(0, 2, 8), False)],
+    "units, values and squares": [
+        CountUnits(),
+        Count(2, "x", -2),
+        Moments("x", "x", 2, ValueGrid(0, -3, 3), True, None, 1, 2),
+    ],
     "units and their sum": [CountUnits(), UnitSum("x", "x", 0, -2, 4, True, 1)],
     "units, their sum and rows": [CountUnits(), Count(2), UnitSum("x", "x", 0, 0, 4, True, 2)],
     "a sum alone": [UnitSum("x", "x", 0, 0, 4, True)],
@@ -170,11 +176,20 @@ class OneRow(Count):
         return replace(super().body, bound=F(1))
 
 
+class Downwards(Count):
+    """Values of rows that are scaled down are cut, as sums over them are."""
+
+    def contribution(self, rows):
+        found = super().contribution(rows)
+        return type(found)({n: v - (v > 0) * (len(rows) > self.rows) for n, v in found.items()})
+
+
 MEAN, GRID = Moments("x", "x", 2, ValueGrid(0, -3, 3)), ValueGrid(0, -3, 3)
 PLANTED = {
     "rounded upwards": [Count(2), Upwards("x", "x", 2, GRID)],
     "width of a sum": [CountUnits(), WidthOfSum("x", "x", 0, 0, 4, True, 0)],
     "people for rows": [OneRow(2), MEAN],
+    "values cut": [Downwards(2, "x", -2), MEAN],
 }
 
 
@@ -203,6 +218,24 @@ def test_a_wrong_contribution_is_found_by_all_rows_and_by_the_falsifier(name):
 def test_what_no_count_limits_is_no_cone(statistics):
     with pytest.raises(QueryError):
         cone_of(statistics)
+
+
+def test_a_column_with_missing_values_costs_no_number_more():
+    """Its values limit its sums, below units or rows where these are asked; two columns are limited by rows."""
+
+    def names(rows=1, **asked):
+        people = sf.scan(TABLE, privacy_unit="id").group_by("group", keys=list(range(5)))
+        plan = people.bound(groups=5, rows=rows).agg(**asked).plan(epsilon=1, noise="k_norm")
+        return [
+            name.split("[")[0] + "." + name.rpartition(".")[2] for name in plan.body.names
+        ], plan.body.units
+
+    mean, other = sf.mean("x", lower=0, upper=30), sf.mean("n", lower=0, upper=30)
+    assert names(m=mean) == (["x.present.present", "x.sum"], False)
+    assert names(m=mean, n=sf.count())[0] == ["units.units", "x.present.present", "x.sum"]
+    assert names(2, m=mean, n=sf.count()) == (["rows.rows", "x.present.present", "x.sum"], True)
+    assert len(names(2, m=mean, n=sf.count(), u=sf.count_units())[0]) == 4
+    assert "x.absent" in names(m=mean, o=other)[0]
 
 
 def test_another_norm_is_refused():
