@@ -1,7 +1,7 @@
 """Everything that sfumato raises.
 
     SfumatoError
-    ├── QueryError (also ValueError)   the question must be mended
+    ├── QueryError (also ValueError)   the question must be fixed
     │   ├── ParameterError             a number or option is not admissible
     │   ├── ColumnError                a column is unknown or of the wrong type
     │   └── SqlError                   the SQL text is not understood

@@ -14,13 +14,13 @@ FINE, COARSE = F(1, 2**40), F(1, 2**20)
 
 CLOSED = {
     "gaussian": lambda x: Loss(gaussian=1 / x**2),
-    "gaussian and threshold": lambda x: Loss(gaussian=5 / x**2, failure=D / 2),
+    "gaussian and threshold": lambda x: Loss(gaussian=5 / x**2, additive_delta=D / 2),
     "gaussian and geometric": lambda x: Loss(gaussian=5 / x**2, approximate=((F(1, 1000), D / 20, 4),)),
     "geometric, many": lambda x: Loss(approximate=((1 / x, D / 200, 60),)),
 }
 DISTRIBUTIONS = {
     "laplace, many": lambda x: Loss(laplace=((1 / x, 40),)),
-    "laplace, two kinds": lambda x: Loss(laplace=((1 / x, 30), (3 / x, 10)), failure=D / 10),
+    "laplace, two kinds": lambda x: Loss(laplace=((1 / x, 30), (3 / x, 10)), additive_delta=D / 10),
     "laplace and gaussian": lambda x: Loss(laplace=((1 / x, 5),), gaussian=5 / x**2),
     "a laplace count, fixed": lambda x: Loss(laplace=((F(1, 20), 4),), gaussian=5 / x**2),
     "all": lambda x: Loss(5 / x**2, ((1 / x, 5),), 3 / x, ((F(1, 20), D / 20, 4),), D / 10),
@@ -31,7 +31,7 @@ SUMS = {
     "laplace, delta to spare": (lambda x: Loss(laplace=((1 / x, 3),)), 1, D, F(3)),
     "joint": (lambda x: Loss(laplace=((1 / x, 3),), pure=2 / x), 1, 0, F(2)),
     "a part is fixed": (lambda x: Loss(laplace=((1 / x, 3), (F(1, 4), 2))), 1, 0, F(6)),
-    "all delta in the threshold": (lambda x: Loss(laplace=((1 / x, 3),), failure=D), 1, D, F(3)),
+    "all delta in the threshold": (lambda x: Loss(laplace=((1 / x, 3),), additive_delta=D), 1, D, F(3)),
     "geometric": (lambda x: Loss(approximate=((1 / x, D, 1),)), 2, D, F(1, 2)),
     "tiny": (lambda x: Loss(laplace=((1 / x, 7),)), F(1, 10**9), 0, F(7 * 10**9)),
     "huge": (lambda x: Loss(laplace=((1 / x, 7),)), 10**4, 0, F(7, 10**4)),
@@ -119,9 +119,9 @@ def test_any_budget(epsilon, delta, sensitivity, start):
 
 def test_what_cannot_be_bought():
     with pytest.raises(BudgetError, match="group selection alone takes 2e-06"):
-        calibrate(lambda x: Loss(gaussian=1 / x**2, failure=2 * D), 1, D)
+        calibrate(lambda x: Loss(gaussian=1 / x**2, additive_delta=2 * D), 1, D)
     with pytest.raises(BudgetError, match="leaves none for Gaussian noise"):
-        calibrate(lambda x: Loss(gaussian=1 / x**2, failure=D), 1, D)
+        calibrate(lambda x: Loss(gaussian=1 / x**2, additive_delta=D), 1, D)
     with pytest.raises(BudgetError, match="leaves none for Gaussian noise"):
         calibrate(lambda x: Loss(gaussian=1 / x**2), 1, 0)
     with pytest.raises(BudgetError, match="no noise is enough for epsilon = 1"):

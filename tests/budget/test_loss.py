@@ -155,9 +155,9 @@ def test_approximate_alone_beats_basic_composition_and_is_optimal():
 
 
 def test_basic_composition_is_exact():
-    loss = Loss(laplace=((F(1, 3), 3),), approximate=((F(1, 2), D, 1),), failure=D)
+    loss = Loss(laplace=((F(1, 3), 3),), approximate=((F(1, 2), D, 1),), additive_delta=D)
     assert loss.basic_epsilon == F(3, 2)
-    assert loss.floor == loss.delta("1.5") == 2 * D
+    assert loss.least_delta == loss.delta("1.5") == 2 * D
     assert loss.delta("1.4999") > 2 * D
     assert loss.epsilon(2 * D) == F(3, 2)
 
@@ -175,7 +175,7 @@ def test_a_joint_bound_of_laplace_noises_counts():
 
 
 def test_addition():
-    a = Loss(gaussian=F(1), laplace=((F(1), 2),), failure=D)
+    a = Loss(gaussian=F(1), laplace=((F(1), 2),), additive_delta=D)
     b = Loss(gaussian=F(2), laplace=((F(1), 1), (F(1, 2), 1)), approximate=((F(1), D, 3),))
     assert a + b == b + a == Loss(F(3), ((F(1, 2), 1), (F(1), 3)), None, ((F(1), D, 3),), D)
     assert a + Loss() == a
@@ -186,8 +186,8 @@ def test_addition():
 
 def test_failure_is_added():
     loss = Loss(gaussian=F(1, 20))
-    assert (loss + Loss(failure=D)).delta(1) == loss.delta(1) + D
-    assert Loss(failure=F(2)).delta(1) == 1
+    assert (loss + Loss(additive_delta=D)).delta(1) == loss.delta(1) + D
+    assert Loss(additive_delta=F(2)).delta(1) == 1
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_failure_is_added():
     [
         Loss(gaussian=F(1, 7)),
         Loss(gaussian=F(1, 30), approximate=((F(1, 20), D / 10, 4),)),
-        Loss(gaussian=F(1, 30), laplace=((F(1, 20), 4),), failure=D / 3),
+        Loss(gaussian=F(1, 30), laplace=((F(1, 20), 4),), additive_delta=D / 3),
         Loss(laplace=((F(1, 10), 30),)),
         Loss(approximate=((F(1, 10), D / 1000, 60),)),
     ],
@@ -344,7 +344,7 @@ def test_more_loss_is_more_delta(epsilon, laplace, gaussian, approximate):
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -1, "x"])
-@pytest.mark.parametrize("part", ["gaussian", "failure", "pure"])
+@pytest.mark.parametrize("part", ["gaussian", "additive_delta", "pure"])
 def test_bad_parts(part, bad):
     with pytest.raises(BudgetError, match=part):
         Loss(**{part: bad})
@@ -368,7 +368,7 @@ def test_bad_tuples(arguments, named):
 
 
 def test_bad_questions():
-    loss = Loss(gaussian=F(1), failure=D)
+    loss = Loss(gaussian=F(1), additive_delta=D)
     for bad in (0, -1, float("inf"), float("nan"), "x"):
         with pytest.raises(BudgetError, match="epsilon"):
             loss.delta(bad)
@@ -378,7 +378,7 @@ def test_bad_questions():
     with pytest.raises(BudgetError, match="greater than 1e-06 where there is Gaussian noise"):
         loss.epsilon(D)
     with pytest.raises(BudgetError, match="group selection alone takes 1e-06"):
-        Loss(failure=D).epsilon(D / 2)
+        Loss(additive_delta=D).epsilon(D / 2)
 
 
 def test_the_slow_library_is_imported_only_when_used():

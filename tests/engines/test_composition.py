@@ -65,8 +65,8 @@ def changes(told: dict[str, Any]) -> list[list[tuple[Fraction, Fraction]]]:
         }
         if "squares" in parts:
             found.append(_with_squares(parts, rows))
-        elif "absent" in parts:
-            found.append([(ratio["sum"],), (ratio["absent"],)])
+        elif "null_count" in parts:
+            found.append([(ratio["sum"],), (ratio["null_count"],)])
         elif "tree" in parts:
             found.append([(ratio["tree"],) * 4])
         else:
@@ -77,7 +77,7 @@ def changes(told: dict[str, Any]) -> list[list[tuple[Fraction, Fraction]]]:
 
 def _label(number: dict[str, Any]) -> str:
     head, _, last = number["name"].rpartition(".")
-    return head if last in ("sum", "absent", "squares") else number["name"]
+    return head if last in ("sum", "null_count", "squares") else number["name"]
 
 
 def _with_squares(parts: dict[str, Any], rows: int) -> list[tuple[Fraction, ...]]:
@@ -94,9 +94,12 @@ def _with_squares(parts: dict[str, Any], rows: int) -> list[tuple[Fraction, ...]
     points = [half * i / 400 for i in range(401)]
     found = [(rows * x / scale, rows * abs(x**2 / coarse - shift) / square_scale) for x in points]
     assert shift <= largest + 1
-    if "absent" in parts:
+    if "null_count" in parts:
         found.append(
-            (Fraction(parts["absent"]["largest_contribution"]) / Fraction(parts["absent"]["noise_scale"]),)
+            (
+                Fraction(parts["null_count"]["largest_contribution"])
+                / Fraction(parts["null_count"]["noise_scale"]),
+            )
         )
     return found
 

@@ -111,8 +111,8 @@ def test_it_is_a_norm(body):
 
 def test_a_cone_is_a_body_like_others():
     body = BODIES[4]
-    assert body.largest == body.split(Norm.L2) == (1, 2, 7)
-    assert body.size(Norm.L1, body.largest) == 3 and body.size(Norm.L2, (F(1), F(1), F(7))) == 6
+    assert body.linf_sensitivities == body.split(Norm.L2) == (1, 2, 7)
+    assert body.size(Norm.L1, body.linf_sensitivities) == 3 and body.size(Norm.L2, (F(1), F(1), F(7))) == 6
     assert KNormDistance(body).admits(GroupedIntegers(("u", "n", "s")))
     assert not KNormDistance(body).admits(GroupedIntegers(("u", "n")))
     assert KNormDistance(body).distance({"a": {"other": 1}}, {}) == float("inf")

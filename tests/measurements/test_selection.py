@@ -239,9 +239,9 @@ def test_the_pre_threshold_shifts_everything_else(kind):
 def test_losses():
     assert TruncatedGeometric("0.5", "1e-7").loss(3) == Loss(approximate=((F(1, 2), F("1e-7"), 3),))
     laplace = LaplaceThreshold(Laplace(scale=4), "1e-7").loss(1)
-    assert laplace == Loss(laplace=((F(1, 4), 1),), failure=F("1e-7"))
+    assert laplace == Loss(laplace=((F(1, 4), 1),), additive_delta=F("1e-7"))
     gaussian = GaussianThreshold(Gaussian(sigma=4), "1e-7").loss(8)
-    assert gaussian.gaussian == F(1, 2) and 7.99e-7 < gaussian.failure < 8e-7
+    assert gaussian.gaussian == F(1, 2) and 7.99e-7 < gaussian.additive_delta < 8e-7
 
 
 @pytest.mark.parametrize("groups", [1, 2, 7, 100])

@@ -47,10 +47,10 @@ def test_a_plan_charges_a_threshold_as_the_page_says(noise, groups, pre_threshol
     shown = law.rounded_sf(rule.tau - 2)  # P(1 + round(Z) >= tau)
     assert shown <= float(rule.delta_per_group) * (1 + 1e-12)
     share = plan.delta if noise == "laplace" else plan.delta / 2
-    assert plan.loss.failure == share
+    assert plan.loss.additive_delta == share
     assert joined_delta(rule.delta_per_group, groups) <= share
     # All noise is charged as if the groups were public.
-    public = plan.loss.delta(plan.epsilon) - plan.loss.failure
+    public = plan.loss.delta(plan.epsilon) - plan.loss.additive_delta
     eta = joined_delta(rule.delta_per_group, groups)
     assert eta + (1 - eta) * public <= plan.loss.delta(plan.epsilon) <= plan.delta
 
@@ -89,7 +89,7 @@ def test_truncated_geometric_selection_is_charged_beside_the_noise():
     assert isinstance(rule, TruncatedGeometric)
     (selected,) = plan.loss.approximate
     assert selected == (rule.epsilon, rule.delta, 3)
-    assert plan.loss.failure == 0
+    assert plan.loss.additive_delta == 0
     assert plan.loss.delta(plan.epsilon) <= plan.delta
 
 

@@ -397,7 +397,7 @@ def test_a_threshold_on_the_noise_of_units_is_charged_as_its_page_says(pre_thres
     rule, law = plan.selection, plan.laws["units"]
     shown = law.rounded_sf(rule.tau - 2)  # P(1 + round(Z) >= tau)
     assert shown <= float(rule.delta_per_group) * (1 + 1e-12) < law.rounded_sf(rule.tau - 3)
-    assert plan.loss.failure == plan.delta == F(1e-6)
+    assert plan.loss.additive_delta == plan.delta == F(1e-6)
     assert plan.loss.epsilon(plan.delta) == plan.epsilon == 1
     assert isinstance(plan.drawn, SeparateNoise) and plan.chain.map(1).epsilon(0) == 1
     laplace = asked.plan(**(options | {"noise": "laplace"}))

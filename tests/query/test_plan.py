@@ -133,7 +133,7 @@ class SmallMoments(Moments):
     """The largest distance from the centre is taken for half of what it is."""
 
     @property
-    def reach(self) -> int:
+    def half_range(self) -> int:
         return self.grid.half_range // 2
 
 
@@ -172,7 +172,7 @@ class NullIsNothing(Moments):
     def body(self) -> Body:
         class Free(MomentsBody):
             def size(self, norm: Norm, scales: Any) -> Fraction:
-                of = dict(zip(self._ordered("sum", "absent", "squares"), scales, strict=True))
+                of = dict(zip(self._ordered("sum", "null_count", "squares"), scales, strict=True))
                 row = self.with_value(norm, of["sum"], of.get("squares"))
                 return row * (self.rows if norm is Norm.L1 else self.rows**2) * Fraction(9, 10)
 
@@ -180,7 +180,7 @@ class NullIsNothing(Moments):
 
 
 PLANTED: dict[str, tuple[str, type[Statistic]]] = {
-    "half the reach": ("mean", SmallMoments),
+    "half the range": ("mean", SmallMoments),
     "missing values": ("one column", NullIsNothing),
     "width of a sum": ("sum by unit", HalfSum),
     "people for rows": ("rows", OneRow),

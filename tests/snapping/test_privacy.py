@@ -76,7 +76,7 @@ def small(precision: int, scale: Fraction, bound: Fraction) -> Parameters:
     assert 1 / epsilon_prime < bound < 2 ** (precision - 7) / epsilon_prime
     return replace(
         found, precision=precision, bound=bound, epsilon_prime=epsilon_prime, step=step,
-        step_exponent=exponent, reach=bound - step / 2, lower=step / 2 - bound, upper=bound - step / 2,
+        step_exponent=exponent, half_width=bound - step / 2, lower=step / 2 - bound, upper=bound - step / 2,
     )  # fmt: skip
 
 
@@ -88,9 +88,9 @@ def pairs(count: int):
         scale = Fraction(rng.randint(300, 3000), 1000)
         times = rng.choice([2, 3, 3.9]) * rng.choice([1, 2 ** (precision - 9)])
         found = small(precision, scale, Fraction(math.ceil(scale * Fraction(times) * 64), 64))
-        g = (2 * Fraction(rng.randint(0, 10**6), 10**6) - 1) * found.reach
+        g = (2 * Fraction(rng.randint(0, 10**6), 10**6) - 1) * found.half_width
         moved = Fraction(rng.choice([1, -1, 1, -1, rng.randint(-64, 64)]), rng.choice([1, 1, 64]))
-        yield found, g, min(max(g + moved, -found.reach), found.reach)
+        yield found, g, min(max(g + moved, -found.half_width), found.half_width)
 
 
 def excess(found: Parameters, g: Fraction, h: Fraction) -> Fraction:

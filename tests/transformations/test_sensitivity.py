@@ -55,7 +55,7 @@ def understates(statistic: Statistic, values: Sequence[Any], most_rows: int) -> 
             top = max(w for a in found for w in a.values())
         else:
             top = max(abs(a.get(coordinate, 0)) for a in found)
-        if top > statistic.body.largest[index]:
+        if top > statistic.body.linf_sensitivities[index]:
             return True
     for norm in NORMS:
         for scales in some_scales(statistic, norm):
@@ -80,16 +80,16 @@ def grids() -> Iterable[ValueGrid]:
 
 def all_moments(grid: ValueGrid, rows: int, kind: type[Moments] = Moments) -> Iterable[Moments]:
     for centred in (True, False):
-        for absent in (None, 0, -2):
-            yield kind("x", "x", rows, grid, centred, absent)
+        for null_count in (None, 0, -2):
+            yield kind("x", "x", rows, grid, centred, null_count)
             for bits in (0, 1, 3) if centred else ():
-                plain = kind("x", "x", rows, grid, centred, absent, bits)
+                plain = kind("x", "x", rows, grid, centred, null_count, bits)
                 if plain.largest_square == 0:
                     continue  # no question asks for these
                 for centre in sorted(
                     {0, plain.largest_square // 2, plain.largest_square * 5 // 8, plain.largest_square}
                 ):
-                    yield kind("x", "x", rows, grid, centred, absent, bits, centre)
+                    yield kind("x", "x", rows, grid, centred, null_count, bits, centre)
 
 
 def every(grid: ValueGrid) -> list[Any]:
@@ -160,14 +160,14 @@ class TooNarrow(MomentsBody):
     def with_value(self, norm: Norm, sum_scale: Fraction, square_scale: Fraction | None) -> Fraction:
         if square_scale is None:
             return super().with_value(norm, sum_scale, square_scale)
-        return weighted(norm, [self.reach, Fraction(self.largest_square, 2)], [sum_scale, square_scale])
+        return weighted(norm, [self.half_range, Fraction(self.largest_square, 2)], [sum_scale, square_scale])
 
 
 class FromTheMiddle(Moments):
     """Uncentred values with the reach of centred ones."""
 
     @property
-    def reach(self) -> int:
+    def half_range(self) -> int:
         return self.grid.half_range
 
 
@@ -187,7 +187,7 @@ class NoSlack(MomentsBody):
         unit = 1 << (self.square_bits or 0)
         return max(
             weighted(norm, [x, Fraction(x * x, unit) - self.square_centre], [sum_scale, square_scale])
-            for x in (0, self.reach)
+            for x in (0, self.half_range)
         )
 
 
@@ -195,7 +195,7 @@ class AbsentAtHalf(MomentsBody):
     """A missing value is taken to weigh half of what it does."""
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        moved = [s * (4 if n.endswith(".absent") else 1) for n, s in zip(self.names, scales, strict=True)]
+        moved = [s * (4 if n.endswith(".null_count") else 1) for n, s in zip(self.names, scales, strict=True)]
         return super().size(norm, moved)
 
 

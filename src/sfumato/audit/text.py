@@ -33,7 +33,7 @@ def text(report: Report) -> str:
     if excluded is not None:
         if excluded.excess < 1:  # else it says nothing
             lines.append(_line("excluded", excess(report)))
-        lines.append(_line("in sight", sight(excluded.visible_epsilon)))
+        lines.append(_line("detectable", sight(excluded.visible_epsilon)))
     looked = sum(1 for _, samples in report.edges if samples)
     pairs = "1 pair" if looked == 1 else f"{looked} pairs"
     lines.append(

@@ -48,11 +48,11 @@ def calibrate(loss_at: LossAt, epsilon: object, delta: object, *, start: object 
     budget = _Budget(loss_at, admissible_epsilon(epsilon), admissible_delta(delta))
     first = admissible_epsilon(start, "start")
     loss = loss_at(first)
-    if loss.floor > budget.delta:
+    if loss.least_delta > budget.delta:
         raise BudgetError(
-            f"delta is {float(budget.delta):.6g}, but group selection alone takes {float(loss.floor):.6g}"
+            f"delta is {float(budget.delta):.6g}, but group selection alone takes {float(loss.least_delta):.6g}"
         )
-    room = budget.delta - loss.floor
+    room = budget.delta - loss.least_delta
     if loss.gaussian and room == 0:
         raise BudgetError(f"delta is {float(budget.delta):.6g}, which leaves none for Gaussian noise")
     if not loss.gaussian and not loss.improvable(budget.epsilon, room):
@@ -87,10 +87,10 @@ class _Budget:
 
     def _height(self, loss: Loss, total: Fraction) -> float:
         if total <= self.delta:
-            return log_ratio(max(Fraction(0), total - loss.floor), self.delta - loss.floor)
-        if loss.floor >= self.delta:
+            return log_ratio(max(Fraction(0), total - loss.least_delta), self.delta - loss.least_delta)
+        if loss.least_delta >= self.delta:
             return float("inf")
-        return log_ratio(total - loss.floor, self.delta - loss.floor)
+        return log_ratio(total - loss.least_delta, self.delta - loss.least_delta)
 
     def found(
         self, height: Callable[[float], float], start: Fraction, tolerance: float, stride: float
@@ -120,11 +120,11 @@ class _Budget:
 
     def _within_sum(self, multiplier: Fraction) -> bool:
         loss = self.loss_at(multiplier)
-        return not loss.gaussian and loss.basic_epsilon <= self.epsilon and loss.floor <= self.delta
+        return not loss.gaussian and loss.basic_epsilon <= self.epsilon and loss.least_delta <= self.delta
 
     def _sum_height(self, x: float) -> float:
         loss = self.loss_at(_power(x))
-        if loss.gaussian or loss.floor > self.delta:
+        if loss.gaussian or loss.least_delta > self.delta:
             return float("inf")
         return log_ratio(loss.basic_epsilon, self.epsilon)
 

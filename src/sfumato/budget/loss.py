@@ -36,7 +36,7 @@ class Loss:
         pure: a bound on the loss of all these Laplace noises together, from their joint L1
             sensitivity; None for the sum of epsilon_i * count.
         approximate: (epsilon, delta, count) of (epsilon, delta)-DP mechanisms of any kind.
-        failure: probability, added to delta, of an event that tells a unit's presence.
+        additive_delta: probability, added to delta, of an event that tells a unit's presence.
     Raises:
         BudgetError: a part is negative, not finite or out of its range; the error names it.
     Source:
@@ -45,7 +45,7 @@ class Loss:
 
     Equal parts are merged and sorted, so that equal compositions are equal. `a + b` composes.
 
-    >>> count, threshold = Loss(laplace=((Fraction(1, 2), 4),)), Loss(failure=Fraction(1, 10**6))
+    >>> count, threshold = Loss(laplace=((Fraction(1, 2), 4),)), Loss(additive_delta=Fraction(1, 10**6))
     >>> both = count + threshold
     >>> both.epsilon(Fraction(1, 10**6)), both.delta(2)
     (Fraction(2, 1), Fraction(1, 1000000))
@@ -55,7 +55,7 @@ class Loss:
     laplace: tuple[tuple[Fraction, int], ...] = ()
     pure: Fraction | None = None
     approximate: tuple[tuple[Fraction, Fraction, int], ...] = ()
-    failure: Fraction = Fraction(0)
+    additive_delta: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
         laplace: Counter[Fraction] = Counter()
@@ -77,7 +77,7 @@ class Loss:
             "laplace": tuple(sorted(laplace.items())),
             "pure": pure if pure < total else None,
             "approximate": tuple((e, d, n) for (e, d), n in sorted(approximate.items())),
-            "failure": admissible_amount(self.failure, "failure"),
+            "additive_delta": admissible_amount(self.additive_delta, "additive_delta"),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -91,7 +91,7 @@ class Loss:
             laplace=self.laplace + other.laplace,
             pure=self._laplace_total() + other._laplace_total() if joint else None,
             approximate=self.approximate + other.approximate,
-            failure=self.failure + other.failure,
+            additive_delta=self.additive_delta + other.additive_delta,
         )
 
     def noisier(self, multiplier: Fraction) -> Loss:
@@ -105,7 +105,7 @@ class Loss:
             laplace=tuple((rate / multiplier, count) for rate, count in self.laplace),
             pure=None if self.pure is None else self.pure / multiplier,
             approximate=tuple((epsilon / multiplier, delta, n) for epsilon, delta, n in self.approximate),
-            failure=self.failure,
+            additive_delta=self.additive_delta,
         )
 
     @property
@@ -114,15 +114,15 @@ class Loss:
         return self._laplace_total() + sum((e * n for e, _, n in self.approximate), Fraction(0))
 
     @property
-    def floor(self) -> Fraction:
-        """The part of delta that no epsilon removes: failure, and what approximate mechanisms leak."""
-        return self.failure + self._leak()
+    def least_delta(self) -> Fraction:
+        """The part of delta that no epsilon removes: additive_delta, and what approximate mechanisms leak."""
+        return self.additive_delta + self._leak()
 
     def delta(self, epsilon: object) -> Fraction:
         """Return an upper bound of the delta at which this is (epsilon, delta)-DP.
 
         Only Gaussian noise: exact, by its closed form rounded up. Only pure and approximate
-        mechanisms whose epsilons sum to at most epsilon: exactly the floor. Gaussian noise beside
+        mechanisms whose epsilons sum to at most epsilon: exactly the least delta. Gaussian noise beside
         approximate mechanisms: exact for them, a mixture in closed form. Laplace noise
         otherwise: the least of basic composition, mixtures, and privacy loss distributions.
 
@@ -158,7 +158,7 @@ class Loss:
         Fraction(3, 10)
         """
         target = admissible_delta(delta)
-        room = target - self.floor
+        room = target - self.least_delta
         basic = self.basic_epsilon
         if room < 0 or (room == 0 and self.gaussian):
             raise BudgetError(f"delta is {float(target):.6g}, but {self._why_no_delta()}")
@@ -166,7 +166,7 @@ class Loss:
             return basic
 
         def height(x: float) -> float:
-            noise = self.bound(Fraction(2.0**x), thorough=True) - self.floor
+            noise = self.bound(Fraction(2.0**x), thorough=True) - self.least_delta
             return log_ratio(noise, room)
 
         guess = basic + self.gaussian + 5 * Fraction(float(self.gaussian) ** 0.5)
@@ -180,7 +180,7 @@ class Loss:
         """Return an upper bound of delta: the best there is, or (not thorough) by closed forms alone."""
         noise = self._noise(epsilon, thorough=thorough, atoms=atoms)
         leak = self._leak()
-        return min(Fraction(1), self.failure + leak + (1 - leak) * noise)
+        return min(Fraction(1), self.additive_delta + leak + (1 - leak) * noise)
 
     def improvable(self, epsilon: Fraction, room: Fraction) -> bool:
         """Whether anything can beat basic composition by 1/1024 of epsilon, without Gaussian noise.
@@ -210,11 +210,11 @@ class Loss:
 
     def _why_no_delta(self) -> str:
         if self.gaussian:
-            return f"must be greater than {float(self.floor):.6g} where there is Gaussian noise"
-        return f"group selection alone takes {float(self.floor):.6g}"
+            return f"must be greater than {float(self.least_delta):.6g} where there is Gaussian noise"
+        return f"group selection alone takes {float(self.least_delta):.6g}"
 
     def _noise(self, epsilon: Fraction, *, thorough: bool, atoms: int) -> Fraction:
-        """Bound the delta of all that is not the floor."""
+        """Bound the delta of all above the least delta."""
         basic = self.basic_epsilon
         if not self.gaussian and epsilon >= basic:
             return Fraction(0)

@@ -25,11 +25,11 @@ def _of_histogram(name: str, metavar: str, what: str) -> Any:
 
 
 class Verdict(IntEnum):
-    """What the shell is told."""
+    """Exit codes."""
 
     NOTHING_FOUND = 0
     VIOLATED = 1
-    NONE = 2  # the command line must be mended, or the mechanism cannot be judged
+    NONE = 2  # the command line must be fixed, or the mechanism cannot be judged
     STOPPED = 130  # by the keyboard: no verdict either
 
 

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """What the shell is told."""
+    """Exit codes."""
 
     DONE = 0
-    ENGINE = 1  # a source, a file or the installation must be mended
-    QUESTION = 2  # the question, the budget or the command line must be mended
+    ENGINE = 1  # a source, a file or the installation must be fixed
+    QUESTION = 2  # the question, the budget or the command line must be fixed
 
 
 app = typer.Typer(
@@ -59,13 +59,13 @@ def _root(
 
 
 app.command(
-    epilog="Exit codes: 0 nothing found; 1 violated; 2 the command line must be mended, or the mechanism "
+    epilog="Exit codes: 0 nothing found; 1 violated; 2 the command line must be fixed, or the mechanism "
     "cannot be judged."
 )(audit)
 
 
 @app.command(
-    epilog="Exit codes: 0 done; 1 a file or the installation must be mended; 2 the question must be mended."
+    epilog="Exit codes: 0 done; 1 a file or the installation must be fixed; 2 the question must be fixed."
 )
 def sql(
     text: Annotated[

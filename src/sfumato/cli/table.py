@@ -135,9 +135,9 @@ def _width(name: str, cells: Sequence[Text]) -> int:
 
 def _caption(release: Release, groups: int, confidence: float, simultaneous: bool) -> Table:
     plan = release.plan
-    told = plan.explain().to_dict()
+    content = plan.explain().to_dict()
     epsilon, delta = release.spent
-    unit = visible(told["privacy_unit"])
+    unit = visible(content["privacy_unit"])
     lines = Table.grid(padding=(0, 2))
     lines.add_column(style="cyan", no_wrap=True)
     lines.add_column()
@@ -145,21 +145,21 @@ def _caption(release: Release, groups: int, confidence: float, simultaneous: boo
         "spent", f"epsilon {epsilon:g}, delta {delta:g}, for each {unit} (the privacy unit) with all its rows"
     )
     lines.add_row("noise", f"{titled(plan.noise.name)}, exactly rounded, drawn once")
-    if told["group_by"]:
-        lines.add_row("groups", _groups(told, groups))
+    if content["group_by"]:
+        lines.add_row("groups", _groups(content, groups))
     which = "for all numbers at once" if simultaneous else "for each number by itself"
     lines.add_row(
         "±",
         f"{confidence * 100:g}% error bar, {which}: what the noise may have changed. What the limits changed "
         "(values clamped to their bounds, rows and groups of a unit beyond its limits) is not in it.",
     )
-    for note in told["notes"]:
+    for note in content["notes"]:
         lines.add_row("note", Text(visible(note)))
     return lines
 
 
-def _groups(told: dict[str, Any], groups: int) -> str:
-    selection = told["selection"]
+def _groups(content: dict[str, Any], groups: int) -> str:
+    selection = content["selection"]
     if selection is None:
         return f"{groups:,} shown: all, as they are public"
     half = f"{selection['kept_half_the_time_at_units']:,}"

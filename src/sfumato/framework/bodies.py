@@ -33,7 +33,7 @@ class Body(ABC):
 
     @property
     @abstractmethod
-    def largest(self) -> tuple[Fraction, ...]:
+    def linf_sensitivities(self) -> tuple[Fraction, ...]:
         """The largest |number| in each coordinate: its L-infinity sensitivity."""
 
     @abstractmethod
@@ -70,17 +70,17 @@ class Segment(Body):
         return (self.name,)
 
     @property
-    def largest(self) -> tuple[Fraction, ...]:
+    def linf_sensitivities(self) -> tuple[Fraction, ...]:
         """The bound."""
         return (self.bound,)
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
         """Return bound/scale, squared for L2."""
-        return weighted(norm, self.largest, scales)
+        return weighted(norm, self.linf_sensitivities, scales)
 
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
         """The bound."""
-        return self.largest
+        return self.linf_sensitivities
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,9 @@ class Product(Body):
         return tuple(name for part in self.factors for name in part.names)
 
     @cached_property
-    def largest(self) -> tuple[Fraction, ...]:
+    def linf_sensitivities(self) -> tuple[Fraction, ...]:
         """Those of all factors, in order."""
-        return tuple(bound for part in self.factors for bound in part.largest)
+        return tuple(bound for part in self.factors for bound in part.linf_sensitivities)
 
     @property
     def parts(self) -> tuple[Body, ...]:

@@ -52,7 +52,7 @@ class ConeBody(Body):
         return self.coordinates
 
     @property
-    def largest(self) -> tuple[Fraction, ...]:
+    def linf_sensitivities(self) -> tuple[Fraction, ...]:
         """The bounds."""
         return self.bounds
 

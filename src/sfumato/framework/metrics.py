@@ -213,7 +213,7 @@ class ContributionDistance(Metric):
         """Return the largest of what groups, single coordinates, and all of them together ask for."""
         changed = [moved for group in dict.fromkeys([*one, *other]) if (moved := _moved(one, other, group))]
         bounds: list[Distance] = [Fraction(len(changed), self.groups)]
-        largest = dict(zip(self.body.names, self.body.largest, strict=True))
+        largest = dict(zip(self.body.names, self.body.linf_sensitivities, strict=True))
         bounds += [_share(size, largest[name]) for moved in changed for name, size in moved]
         for norm in Norm:
             split = self.body.split(norm)

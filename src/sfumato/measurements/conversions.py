@@ -86,7 +86,7 @@ def convert(measurement: Measurement, measure: Measure, delta: Any = None) -> Me
 def _approximate_to_loss(loss: Pair) -> Loss:
     epsilon, delta = loss
     if epsilon == 0 or delta >= 1:
-        return Loss(failure=min(delta, Fraction(1)))
+        return Loss(additive_delta=min(delta, Fraction(1)))
     return Loss(approximate=((epsilon, delta, 1),))
 
 

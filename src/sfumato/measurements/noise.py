@@ -110,7 +110,7 @@ class NoiseKind:
             else:
                 shifts += [
                     (units * most / scale, units * groups)
-                    for most, scale in zip(part.largest, own, strict=True)
+                    for most, scale in zip(part.linf_sensitivities, own, strict=True)
                     if most
                 ]
                 pure += units * groups * size
@@ -144,8 +144,8 @@ class NoiseKind:
             return steps if whole else [s * step for s in steps]
 
         if isinstance(domain, AtomDomain):
-            reach = Linear(1 / scale) if whole else lambda d_in: math.ceil(d_in / step) * step / scale
-            return AbsoluteDistance(), lambda value: noisy([value])[0], reach
+            stability = Linear(1 / scale) if whole else lambda d_in: math.ceil(d_in / step) * step / scale
+            return AbsoluteDistance(), lambda value: noisy([value])[0], stability
         size = domain.size if isinstance(domain, VectorDomain) else None
 
         def noisy_vector(values: Sequence[Any]) -> list[Any]:

@@ -276,7 +276,7 @@ class _Threshold(GroupSelection):
     def loss(self, groups: int) -> Loss:
         """Return the loss of the noisy counts of `groups` groups, and of a lone group's being kept."""
         count = admissible_count(groups, "groups")
-        return self._noise_loss(count) + Loss(failure=joined_delta(self.delta_per_group, count))
+        return self._noise_loss(count) + Loss(additive_delta=joined_delta(self.delta_per_group, count))
 
     @abstractmethod
     def _noise_loss(self, groups: int) -> Loss: ...

@@ -60,19 +60,19 @@ class Noises:
         numbers: Mapping[str, Floats],
         top: str,
         bottom: Mapping[str, float],
-        reach: tuple[float, float],
+        within: tuple[float, float],
         failure: float,
     ) -> Interval:
-        """Return a confidence interval of a ratio that is known to lie in `reach`.
+        """Return a confidence interval of a ratio that is known to lie in `within`.
 
         For the true ratio m, top - m * bottom is a weighted sum of noises and nothing else: the
-        values of m that it does not contradict are a confidence set, here cut to `reach`.
+        values of m that it does not contradict are a confidence set, here cut to `within`.
 
         Args:
             numbers: noisy numbers by coordinate, shape (groups,).
             top: the numerator.
             bottom: the coordinates of which the denominator is the sum, each with its sign.
-            reach: lower and upper end.
+            within: lower and upper end.
             failure: in (0, 1).
 
         Source:
@@ -85,9 +85,9 @@ class Noises:
             weights = {top: np.ones_like(m)} | {n: -sign * m for n, sign in bottom.items()}
             return np.asarray(np.abs(above - m * below) > self.tolerance(weights, failure))
 
-        centre = np.clip(above / np.where(below > 0, below, np.inf), *reach)
+        centre = np.clip(above / np.where(below > 0, below, np.inf), *within)
         ends = []
-        for limit in reach:
+        for limit in within:
             end = np.full_like(centre, limit)
             open_ended = ~contradicted(end) | (below <= 0)
             ends.append(np.where(open_ended, limit, halve(contradicted, centre, end, _HALVINGS)[1]))

@@ -144,7 +144,7 @@ class Design:
             for statistic in self.statistics.values():
                 if isinstance(statistic, Moments) and statistic.column == column:
                     for coordinate in statistic.coordinates:
-                        if coordinate.role is Role.ABSENT:
+                        if coordinate.role is Role.NULL_COUNT:
                             return self.base, coordinate.name
         return self.count_values(column), None
 
@@ -167,7 +167,7 @@ class Design:
             isinstance(a, (Variance, StandardDeviation)) and block_of(a) == block
             for _, a in self.query.aggregates
         )
-        absent = (
+        null_count = (
             self.base is not None
             and self.missing(column)
             and column not in self.present
@@ -180,7 +180,7 @@ class Design:
             self.rows,
             grid,
             centred=block not in self.lone_sums,
-            absent_exponent=self.weight_exponent() if absent else None,
+            null_count_exponent=self.weight_exponent() if null_count else None,
             square_bits=bits,
         )
         if squares:

@@ -25,10 +25,10 @@ class Explanation:
     whoever shows them in another way. Nothing in it depends on rows.
 
     Args:
-        told: the explanation as plain data.
+        content: the explanation as plain data.
     """
 
-    told: dict[str, Any]
+    content: dict[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the explanation as plain data.
@@ -36,35 +36,35 @@ class Explanation:
         Numbers that a recomputation needs are given exactly, as text of a fraction; all scales are
         in grid steps, next to the step.
         """
-        return self.told
+        return self.content
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return `to_dict()` as JSON text."""
-        return json.dumps(self.told, indent=indent, ensure_ascii=False)
+        return json.dumps(self.content, indent=indent, ensure_ascii=False)
 
     @property
     def steps(self) -> tuple[list[str], list[str]]:
         """What happens up to the noise, and after it: a sentence for each step."""
-        told = self.told
-        unit, limits, selection = told["privacy_unit"], told["limits"], told["selection"]
-        before = [f"Read with {told['engine']}; drop rows without {unit}, the privacy unit."]
+        content = self.content
+        unit, limits, selection = content["privacy_unit"], content["limits"], content["selection"]
+        before = [f"Read with {content['engine']}; drop rows without {unit}, the privacy unit."]
         before += [
             f"Keep rows where {s['filter']}." if "filter" in s else f"Compute {s['derive']} = {s['as']}."
-            for s in told["steps"]
+            for s in content["steps"]
         ]
-        if told["group_by"]:
+        if content["group_by"]:
             before.append(
-                f"Group by {', '.join(told['group_by'])} ({told['groups_are']}). Let each {unit} count in at "
+                f"Group by {', '.join(content['group_by'])} ({content['groups_are']}). Let each {unit} count in at "
                 f"most {_many(limits['groups_per_unit'], 'group')}, taken at random."
             )
         before.append(
             f"Let each {unit} count as at most {_many(limits['rows_per_unit_and_group'], 'row')} in "
-            f"{'each of them' if told['group_by'] else 'all'}; clamp values to their bounds."
+            f"{'each of them' if content['group_by'] else 'all'}; clamp values to their bounds."
         )
-        epsilon, delta = (float(Fraction(told["budget"][name])) for name in ("epsilon", "delta"))
+        epsilon, delta = (float(Fraction(content["budget"][name])) for name in ("epsilon", "delta"))
         before.append(
-            f"Add exactly rounded {titled(told['noise'])} noise to these numbers"
-            f"{' of each group' if told['group_by'] else ''}. "
+            f"Add exactly rounded {titled(content['noise'])} noise to these numbers"
+            f"{' of each group' if content['group_by'] else ''}. "
             f"{'Together with the choice of groups' if selection else 'Together'} they cost at most "
             f"epsilon {epsilon:g} and delta {delta:g}:"
         )
@@ -74,12 +74,12 @@ class Explanation:
     @property
     def numbers(self) -> list[tuple[str, str, str, str, str]]:
         """The noisy numbers: what each is, its bounds, its noise's deviation, its share, and its uses."""
-        told, found = self.told, []
-        threshold = told["selection"] is not None and told["selection"]["rule"].endswith("_threshold")
-        for s in told["statistics"]:
+        content, found = self.content, []
+        threshold = content["selection"] is not None and content["selection"]["rule"].endswith("_threshold")
+        for s in content["statistics"]:
             bounds = f"{s['lower']:g} to {s['upper']:g}" if "lower" in s else ""
             share = "free" if s["share"] == 0 else f"{s['share']:.1%}"
-            used = [name for name, output in told["outputs"].items() if s["name"] in output["from"]]
+            used = [name for name, output in content["outputs"].items() if s["name"] in output["from"]]
             if s["name"] == "units" and threshold:
                 used.append("choice of groups")
             found.append((s["what"], bounds, f"{s['noise_deviation']:,.4g}", share, ", ".join(used)))
@@ -93,10 +93,10 @@ class Explanation:
             within = f", values in {bounds}" if bounds else ""
             lines.append(f"     {what}{within}; noise σ {deviation}; {price}; for {used}")
         lines += [f"{i}. {step}" for i, step in enumerate(after, len(before) + 1)]
-        return "\n".join([*lines, *(f"Note: {note}" for note in self.told["notes"])])
+        return "\n".join([*lines, *(f"Note: {note}" for note in self.content["notes"])])
 
 
-def told_question(query: Query) -> dict[str, Any]:
+def question_content(query: Query) -> dict[str, Any]:
     """Return what is asked, as plain data."""
     groups = "the whole table"
     if query.private_groups:
@@ -116,23 +116,23 @@ def told_question(query: Query) -> dict[str, Any]:
     }
 
 
-def told_selection(
+def selection_content(
     rule: GroupSelection | None, noise: str, groups: int, epsilon: Fraction
 ) -> dict[str, Any] | None:
     """Return how private groups are chosen, as plain data."""
     if rule is None:
         return None
     half = rule.expected_threshold
-    told: dict[str, Any] = {"kept_half_the_time_at_units": half, "pre_threshold": rule.pre_threshold}
+    content: dict[str, Any] = {"kept_half_the_time_at_units": half, "pre_threshold": rule.pre_threshold}
     if isinstance(rule, TruncatedGeometric):
-        return told | {
+        return content | {
             "rule": "truncated_geometric",
             "epsilon_per_group": str(rule.epsilon),
             "delta_per_group": str(rule.delta),
             "share": round_up(rule.epsilon * groups / epsilon),
             "text": f"Show a group with the truncated geometric rule: half the time at {half} units.",
         }
-    return told | {
+    return content | {
         "rule": f"{noise}_threshold",
         "threshold": half,
         "delta_per_group": str(rule.delta_per_group),  # type: ignore[attr-defined]
@@ -141,22 +141,24 @@ def told_selection(
     }
 
 
-def told_numbers(statistics: tuple[Statistic, ...], norm: Norm, laws: dict[str, Law]) -> list[dict[str, Any]]:
+def numbers_content(
+    statistics: tuple[Statistic, ...], norm: Norm, laws: dict[str, Law]
+) -> list[dict[str, Any]]:
     """Return the noisy numbers with their noise and their shares of the budget, as plain data."""
     scales = {name: law.unit for name, law in laws.items()}
     sizes = [s.body.size(norm, [scales[name] for name in s.names]) for s in statistics]
     rows = []
     for statistic, own in zip(statistics, sizes, strict=True):
-        largest = dict(zip(statistic.names, statistic.body.largest, strict=True))
+        largest = dict(zip(statistic.names, statistic.body.linf_sensitivities, strict=True))
         # Rows without a value take the place of rows with one, and cost nothing by themselves.
         weights = {
             c.name: (largest[c.name] / scales[c.name]) ** (1 if norm is Norm.L1 else 2)
             for c in statistic.coordinates
-            if c.role is not Role.ABSENT
+            if c.role is not Role.NULL_COUNT
         }
         for c in statistic.coordinates:
             part = weights.get(c.name, Fraction(0)) / sum(weights.values(), Fraction(0))
-            told: dict[str, Any] = {
+            content: dict[str, Any] = {
                 "name": c.name,
                 "what": c.what,
                 "step": str(c.step),
@@ -166,21 +168,21 @@ def told_numbers(statistics: tuple[Statistic, ...], norm: Norm, laws: dict[str, 
                 "share": round_up(own / sum(sizes, Fraction(0)) * part) if part else 0.0,
             }
             if c.bounds is not None:
-                told |= {"lower": c.bounds[0], "upper": c.bounds[1]}
+                content |= {"lower": c.bounds[0], "upper": c.bounds[1]}
             if isinstance(statistic, QuantileTree):
-                told["leaf_width"] = statistic.leaf_width
-            rows.append(told)
+                content["leaf_width"] = statistic.leaf_width
+            rows.append(content)
     return rows
 
 
-def told_together(
+def joint_numbers_content(
     statistics: tuple[Statistic, ...], largest: tuple[Fraction, ...], laws: dict[str, Law]
 ) -> list[dict[str, Any]]:
     """Return noisy numbers whose noise is drawn together: each costs the same, and all of them no more."""
     coordinates = [c for s in statistics for c in s.coordinates]
     rows = []
     for c, most in zip(coordinates, largest, strict=True):
-        told: dict[str, Any] = {
+        content: dict[str, Any] = {
             "name": c.name,
             "what": c.what,
             "step": str(c.step),
@@ -189,7 +191,7 @@ def told_together(
             "noise_deviation": float(laws[c.name].standard_deviation) * float(c.step),
             "share": round_up(Fraction(1, len(coordinates))),
         }
-        rows.append(told if c.bounds is None else told | {"lower": c.bounds[0], "upper": c.bounds[1]})
+        rows.append(content if c.bounds is None else content | {"lower": c.bounds[0], "upper": c.bounds[1]})
     return rows
 
 

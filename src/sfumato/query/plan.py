@@ -13,7 +13,7 @@ from sfumato.framework import ContributionDistance, Measurement, RowsDomain, Tra
 from sfumato.measurements.noise import Law, NoiseKind
 from sfumato.measurements.selection import GroupSelection
 from sfumato.query.exact import ExactQuery
-from sfumato.query.explanation import Explanation, told_numbers, told_question, told_selection
+from sfumato.query.explanation import Explanation, numbers_content, question_content, selection_content
 from sfumato.query.noising import Noising
 from sfumato.query.question import Query
 from sfumato.query.requirements import Requirements
@@ -96,7 +96,7 @@ class Plan:
         errors = [
             math.log(float(self.laws[name].standard_deviation) / float(largest))
             for s in self.requirements.statistics
-            for name, largest in zip(s.names, s.body.largest, strict=True)
+            for name, largest in zip(s.names, s.body.linf_sensitivities, strict=True)
             if name in shown
         ]
         if self.selection is not None:
@@ -114,11 +114,11 @@ class Plan:
         query, noise = self.query, self.noise
         estimates = self.requirements.estimates
         return Explanation(
-            told_question(query)
+            question_content(query)
             | {
-                "selection": told_selection(self.selection, noise.name, query.groups, self.epsilon),
+                "selection": selection_content(self.selection, noise.name, query.groups, self.epsilon),
                 "noise": noise.name,
-                "statistics": self._told_numbers(),
+                "statistics": self._numbers_content(),
                 "outputs": {
                     e.name: {
                         "kind": e.kind,
@@ -136,5 +136,5 @@ class Plan:
             }
         )
 
-    def _told_numbers(self) -> list[dict[str, Any]]:
-        return told_numbers(self.requirements.statistics, self.noise.norm, dict(self.laws))
+    def _numbers_content(self) -> list[dict[str, Any]]:
+        return numbers_content(self.requirements.statistics, self.noise.norm, dict(self.laws))

@@ -221,7 +221,7 @@ class _Planner:
     def rough_multiplier(self, unit_loss: Loss) -> Fraction:
         """Return about how much noise is needed, from the loss at a multiplier of one."""
         if unit_loss.gaussian:
-            room = max(self.delta - unit_loss.floor, self.delta / 2**20)
+            room = max(self.delta - unit_loss.least_delta, self.delta / 2**20)
             return root_up(unit_loss.gaussian) / gaussian_mu(self.epsilon, room)
         return unit_loss.basic_epsilon / self.epsilon
 
@@ -264,7 +264,7 @@ class _Rule:
             raise ParameterError(
                 "group_selection", name, f"'truncated_geometric' or {noise!r}, the release's noise"
             )
-        return cls(True, Loss(failure=share), each, pre_threshold)
+        return cls(True, Loss(additive_delta=share), each, pre_threshold)
 
     def selection(self, laws: Mapping[str, Law]) -> GroupSelection | None:
         if self.geometric is not None:

@@ -21,7 +21,7 @@ from sfumato.noise.k_norm.limited_radii import Sizes
 from sfumato.noise.k_norm.marginals import marginals
 from sfumato.query.choices import titled
 from sfumato.query.expected import expected_errors
-from sfumato.query.explanation import told_together
+from sfumato.query.explanation import joint_numbers_content
 from sfumato.query.noising import Noising
 from sfumato.query.plan import Plan
 from sfumato.query.question import Query
@@ -101,8 +101,10 @@ class TogetherPlan(Plan):
         """What the release does with exact statistics."""
         return replace(super().noising, together=self.drawn)
 
-    def _told_numbers(self) -> list[dict[str, Any]]:
-        return told_together(self.requirements.statistics, self.body.largest, dict(self.laws))
+    def _numbers_content(self) -> list[dict[str, Any]]:
+        return joint_numbers_content(
+            self.requirements.statistics, self.body.linf_sensitivities, dict(self.laws)
+        )
 
 
 def k_norm_plan(
@@ -123,7 +125,7 @@ def k_norm_plan(
         plan = _plan(query, epsilon, query.groups)
         law: Any = plan.laws["units"]
         rule = KNormThreshold(law, split_delta(delta, query.groups), pre_threshold)
-        loss = plan.loss + Loss(failure=delta)
+        loss = plan.loss + Loss(additive_delta=delta)
         return replace(plan, delta=delta, selection=rule, loss=loss)
     count, groups = len(query.public_groups), query.groups
     plans = [_plan(query, epsilon, None)] if count <= MOST_TOGETHER else []

@@ -58,7 +58,7 @@ def significance(found: Parameters, accuracy: Fraction) -> float:
     if accuracy >= 2 * found.bound:
         return 0.0
     eta = found.eta
-    within = accuracy - found.step / 2 - eta * found.reach
+    within = accuracy - found.step / 2 - eta * found.half_width
     log = within * found.epsilon_prime / (1 + eta) ** 2 - eta
     return 1.0 if log <= 0 else round_up(exp_up(-log))
 
@@ -141,7 +141,7 @@ def epsilon_for_accuracy(
 def _noise(found: Parameters, alpha: Fraction) -> Fraction:
     """Return the distance from the value that g + noise exceeds with probability at most alpha."""
     eta = found.eta
-    return (log_bounds(1 / alpha)[1] + eta) * (1 + eta) ** 2 / found.epsilon_prime + eta * found.reach
+    return (log_bounds(1 / alpha)[1] + eta) * (1 + eta) ** 2 / found.epsilon_prime + eta * found.half_width
 
 
 def _up(found: Parameters, length: Fraction) -> float:

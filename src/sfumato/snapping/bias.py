@@ -29,7 +29,7 @@ def bias_bound(found: Parameters, value: Fraction) -> Fraction:
 
 def signed_bias(found: Parameters, value: Fraction) -> Fraction:
     """Return the mean of the release less the value, of real noise; in sensitivities about the centre."""
-    inside = min(max(value, -found.reach), found.reach)
+    inside = min(max(value, -found.half_width), found.half_width)
     cell = _Cell(found, _index(inside / found.step))
     return inside - value + cell.bias(inside / found.step) * found.step
 
@@ -40,7 +40,7 @@ def largest_bias_bound(found: Parameters) -> Fraction:
     The bias is odd, within a cell its derivative is convex, and the part that clamping adds grows outwards:
     the largest is at a stationary point or an end of the first, the last or the last but one cell.
     """
-    far = found.reach / found.step
+    far = found.half_width / found.step
     last = _index(far)
     best = Fraction(0)
     for k in {0, max(last - 1, 0), last}:

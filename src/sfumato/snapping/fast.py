@@ -54,7 +54,7 @@ class FastPath:
         moved = max(abs(Fraction(f) - e) for f, e in zip(self._ends, ends, strict=True))
         lost = abs(found.center - Fraction(self._center) - Fraction(self._rest))
         # Bounds of the value's and of the noise's size, in steps.
-        value = (found.reach * found.sensitivity + 2 * abs(Fraction(self._rest)) + moved) / unit + 1
+        value = (found.half_width * found.sensitivity + 2 * abs(Fraction(self._rest)) + moved) / unit + 1
         noise = scale * Fraction(table.largest) + 1
         # Two subtractions, 1 / unit and a product round the value; the sum rounds both; the reference adds
         # less than 2^-100 of either.

@@ -50,7 +50,7 @@ class SnappedLaw(InSteps):
         self._unit = found.step * found.sensitivity
         # All that follows is in steps.
         self._from = value / found.step
-        self._a = min(max(value, -found.reach), found.reach) / found.step
+        self._a = min(max(value, -found.half_width), found.half_width) / found.step
         self._bound = found.bound / found.step
         self._last = ceil(self._bound)
 

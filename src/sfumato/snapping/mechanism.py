@@ -153,7 +153,7 @@ class SnappingMechanism(Expectations):
         found = self._found
         if found.gamma is not None:
             return float(found.gamma)
-        within = found.bound - found.step / 2 - found.reach
+        within = found.bound - found.step / 2 - found.half_width
         return round_up(exp_up(-within * found.epsilon_prime) * (1 + Fraction(1, 2**60)))
 
     @property

@@ -35,7 +35,7 @@ class Parameters:
 
     Attributes:
         center: midpoint of the bounds, in the statistic's unit.
-        reach: B', half the width of the bounds.
+        half_width: B', half the width of the bounds.
         precision: p, with eta = 2^-p.
         bound: B.
         epsilon_prime: of the noise, rounded down to p bits; the noise's scale is lambda' = 1 / epsilon_prime.
@@ -53,7 +53,7 @@ class Parameters:
     gamma: Fraction | None
 
     center: Fraction
-    reach: Fraction
+    half_width: Fraction
     precision: int
     bound: Fraction
     epsilon_prime: Fraction
@@ -104,7 +104,7 @@ def parameters(
     ):
         raise ParameterError("epsilon", epsilon, "larger: the noise for these bounds is beyond all floats")
     # docs/proofs/snapping.md asks for it; every gamma gives more.
-    least = (found.reach + found.step / 2) * found.sensitivity
+    least = (found.half_width + found.step / 2) * found.sensitivity
     if bound is not None and found.bound * found.sensitivity < least:
         raise ParameterError(
             "bound",
@@ -136,10 +136,10 @@ def derive(
     outer: Fraction | None = None,
 ) -> Parameters:
     """Derive all that follows from admissible numbers; `outer` is B where it was given, in sensitivities."""
-    center, reach = (lower + upper) / 2, (upper - lower) / (2 * sensitivity)
+    center, half_width = (lower + upper) / 2, (upper - lower) / (2 * sensitivity)
     precision = max(least_precision, _exponent_not_below(2 / (_share * epsilon)))
     if outer is None:
-        wanted = reach + _largest_step(epsilon, precision) / 2 * (1 + 2 * log_bounds(1 / gamma)[1])
+        wanted = half_width + _largest_step(epsilon, precision) / 2 * (1 + 2 * log_bounds(1 / gamma)[1])
         bound = _to_float_step(center, wanted * sensitivity) / sensitivity
     else:
         bound = outer
@@ -151,7 +151,7 @@ def derive(
     step = Fraction(2) ** exponent
     return Parameters(
         epsilon, sensitivity, lower, upper, gamma if outer is None else None,
-        center, reach, precision, bound, epsilon_prime, step, exponent,
+        center, half_width, precision, bound, epsilon_prime, step, exponent,
     )  # fmt: skip
 
 

@@ -277,9 +277,9 @@ class ExactSql:
         for coordinate in s.coordinates:
             name, quoted = coordinate.name, identifier(coordinate.name)
             total = f"coalesce({quoted}, 0)::HUGEINT"
-            if coordinate.role is Role.ABSENT:
+            if coordinate.role is Role.NULL_COUNT:
                 pair = f"count(*) - count({x})"
-                total = f"({quoted}::HUGEINT * {1 << -(s.absent_exponent or 0)})"
+                total = f"({quoted}::HUGEINT * {1 << -(s.null_count_exponent or 0)})"
             elif coordinate.role is Role.SQUARES:  # of values from the centre
                 bits = s.square_bits or 0
                 half = (1 << bits) >> 1

@@ -71,8 +71,8 @@ def units(design: Design, name: str, aggregate: CountPrivacyUnits) -> tuple[Esti
 
 def rows(design: Design, name: str, aggregate: CountRows) -> tuple[Estimate, ...]:
     """Ask for a number of rows."""
-    count, absent = (design.base, None) if aggregate.column is None else design.counted(aggregate.column)
-    return (CountEstimate(name, count, absent, whole=True),)
+    count, null_count = (design.base, None) if aggregate.column is None else design.counted(aggregate.column)
+    return (CountEstimate(name, count, null_count, whole=True),)
 
 
 def sums(design: Design, name: str, aggregate: Sum) -> tuple[Estimate, ...]:
@@ -86,11 +86,11 @@ def sums(design: Design, name: str, aggregate: Sum) -> tuple[Estimate, ...]:
         return (_unit_sum(design, name, aggregate, integer, wide),)
     block = block_of(aggregate)
     moments = design.moments(block)
-    count, absent, centre = None, None, 0.0
+    count, null_count, centre = None, None, 0.0
     if block not in design.lone_sums:
-        count, absent = design.counted(aggregate.column)
+        count, null_count = design.counted(aggregate.column)
         centre = float(moments.grid.centre * moments.grid.step)
-    return (SumEstimate(name, count, absent, moments.names[0], centre=centre, whole=integer, wide=wide),)
+    return (SumEstimate(name, count, null_count, moments.names[0], centre=centre, whole=integer, wide=wide),)
 
 
 def _unit_sum(design: Design, name: str, aggregate: Sum, integer: bool, wide: bool) -> Estimate:

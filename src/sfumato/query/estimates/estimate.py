@@ -21,12 +21,12 @@ class Estimate(ABC):
     Args:
         name: the output's name.
         count: the coordinate that counts, where there is one.
-        absent: the coordinate of missing values to be taken off the count, where there is one.
+        null_count: the coordinate of missing values to be taken off the count, where there is one.
         total, squares: coordinates of the sum and of the squares.
         centre: what a value was counted from, in the column's unit.
         square_centre: what a squared distance was counted from, in squared units.
         lower, upper: the bounds in which the output lies.
-        reach: the largest distance of a value from the centre, in the column's unit.
+        half_range: the largest distance of a value from the centre, in the column's unit.
         rank: of a quantile.
         whole: whether the output is a whole number.
         wide: a whole number that 64-bit integers may not hold, so shown as float64.
@@ -36,14 +36,14 @@ class Estimate(ABC):
 
     name: str
     count: str | None = None
-    absent: str | None = None
+    null_count: str | None = None
     total: str | None = None
     squares: str | None = None
     centre: float = 0.0
     square_centre: float = 0.0
     lower: float = 0.0
     upper: float = 0.0
-    reach: float = 0.0
+    half_range: float = 0.0
     rank: float = 0.0
     whole: bool = False
     wide: bool = False
@@ -56,7 +56,7 @@ class Estimate(ABC):
     @property
     def coordinates(self) -> tuple[str, ...]:
         """The noisy numbers that the output depends on."""
-        return tuple(c for c in (self.count, self.absent, self.total, self.squares) if c is not None)
+        return tuple(c for c in (self.count, self.null_count, self.total, self.squares) if c is not None)
 
     @abstractmethod
     def value(self, numbers: NoisyNumbers) -> Floats:
@@ -92,10 +92,10 @@ class Estimate(ABC):
         if self.count is None:
             return np.zeros(1)
         # No statistic counts fewer than zero missing values; clipping halves their noise.
-        absent = 0.0 if self.absent is None else np.maximum(numbers.values[self.absent], 0.0)
-        return numbers.values[self.count] - absent
+        null_count = 0.0 if self.null_count is None else np.maximum(numbers.values[self.null_count], 0.0)
+        return numbers.values[self.count] - null_count
 
     @property
     def signs(self) -> dict[str, float]:
         """The coordinates of the count, with their signs in it."""
-        return {n: sign for n, sign in ((self.count, 1.0), (self.absent, -1.0)) if n is not None}
+        return {n: sign for n, sign in ((self.count, 1.0), (self.null_count, -1.0)) if n is not None}

@@ -30,8 +30,8 @@ class MeanEstimate(Estimate):
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return Fieller's interval, within the bounds."""
         assert self.total is not None
-        reach = self.lower - self.centre, self.upper - self.centre
-        mean = numbers.noises.ratio(numbers.values, self.total, self.signs, reach, failure)
+        within = self.lower - self.centre, self.upper - self.centre
+        mean = numbers.noises.ratio(numbers.values, self.total, self.signs, within, failure)
         return mean.map(lambda x: x + self.centre)
 
 
@@ -53,9 +53,9 @@ class VarianceEstimate(Estimate):
         assert self.total is not None and self.squares is not None
         # Mean and mean square lie in their intervals together but with half the failure of each.
         noises, values = numbers.noises, numbers.values
-        mean = noises.ratio(values, self.total, self.signs, (-self.reach, self.reach), failure / 2)
-        reach = -self.square_centre, self.reach**2 - self.square_centre
-        square = noises.ratio(values, self.squares, self.signs, reach, failure / 2)
+        mean = noises.ratio(values, self.total, self.signs, (-self.half_range, self.half_range), failure / 2)
+        within = -self.square_centre, self.half_range**2 - self.square_centre
+        square = noises.ratio(values, self.squares, self.signs, within, failure / 2)
         return (square.map(lambda x: x + self.square_centre) - mean.squared()).map(self.of_variance)
 
     def of_variance(self, variance: Floats) -> Floats:
@@ -77,12 +77,12 @@ class StandardDeviationEstimate(VarianceEstimate):
 def means(design: Design, name: str, aggregate: Mean) -> tuple[Estimate, ...]:
     """Ask for a mean."""
     moments = design.moments(block_of(aggregate))
-    count, absent = design.counted(aggregate.column)
+    count, null_count = design.counted(aggregate.column)
     return (
         MeanEstimate(
             name,
             count,
-            absent,
+            null_count,
             moments.names[0],
             centre=float(moments.grid.centre * moments.grid.step),
             lower=float(aggregate.lower),
@@ -94,7 +94,7 @@ def means(design: Design, name: str, aggregate: Mean) -> tuple[Estimate, ...]:
 def variances(design: Design, name: str, aggregate: Variance | StandardDeviation) -> tuple[Estimate, ...]:
     """Ask for a variance or its root."""
     moments = design.moments(block_of(aggregate))
-    count, absent = design.counted(aggregate.column)
+    count, null_count = design.counted(aggregate.column)
     width = float(aggregate.upper) - float(aggregate.lower)
     make, top = (
         (VarianceEstimate, width * width / 4)
@@ -105,12 +105,12 @@ def variances(design: Design, name: str, aggregate: Variance | StandardDeviation
         make(
             name,
             count,
-            absent,
+            null_count,
             moments.names[0],
             next(c.name for c in moments.coordinates if c.role is Role.SQUARES),
             centre=float(moments.grid.centre * moments.grid.step),
             square_centre=float(moments.square_centre * moments.square_step),
             upper=top,
-            reach=float(moments.reach * moments.grid.step),
+            half_range=float(moments.half_range * moments.grid.step),
         ),
     )

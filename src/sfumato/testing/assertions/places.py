@@ -155,11 +155,11 @@ class Place:
 
     def _linear_weights(self, e: Estimate) -> dict[str, float]:
         sign = 1.0 if e.kind == "count" else e.centre
-        weights = {e.total: 1.0, e.count: sign, e.absent: -sign}
+        weights = {e.total: 1.0, e.count: sign, e.null_count: -sign}
         return {n: w * self.steps[n] for n, w in weights.items() if n is not None and w}
 
     def _ratio_noise(self, e: Estimate, total: str | None, at: float) -> NoiseSum:
-        weights = {total: 1.0, e.count: -at, e.absent: at}
+        weights = {total: 1.0, e.count: -at, e.null_count: at}
         return self._noise({n: w * self.steps[n] for n, w in weights.items() if n is not None and w})
 
     def _noise(self, weights: Mapping[str, float]) -> NoiseSum:
@@ -167,11 +167,11 @@ class Place:
 
     def _count(self, e: Estimate) -> float:
         assert e.count is not None
-        return self.values[e.count] - (self.values[e.absent] if e.absent is not None else 0.0)
+        return self.values[e.count] - (self.values[e.null_count] if e.null_count is not None else 0.0)
 
     def _clipped(self, e: Estimate) -> float:
         """What taking a negative number of missing values as 0 adds to the count; at most 0."""
-        return min(self.values[e.absent], 0.0) if e.absent is not None else 0.0
+        return min(self.values[e.null_count], 0.0) if e.null_count is not None else 0.0
 
     def _used_count(self, e: Estimate) -> float:
         return max(self._count(e) + self._clipped(e), 1.0)
@@ -182,18 +182,20 @@ class Place:
             return mean - e.centre, mean - e.centre
         assert e.total is not None
         count, total = self._count(e), self.values[e.total]
-        reach = self._ratio_noise(e, e.total, e.reach).tolerance(k) + self._ratio_slack(e, e.total, e.reach)
+        reach = self._ratio_noise(e, e.total, e.half_range).tolerance(k) + self._ratio_slack(
+            e, e.total, e.half_range
+        )
         if count <= 0:
-            return -e.reach, e.reach
+            return -e.half_range, e.half_range
         low, high = ((total + side * reach) / count for side in (-1, 1))
-        return min(max(low, -e.reach), e.reach), max(min(high, e.reach), -e.reach)
+        return min(max(low, -e.half_range), e.half_range), max(min(high, e.half_range), -e.half_range)
 
     def _ratio_slack(self, e: Estimate, total: str | None, at: float) -> float:
         """Values are rounded to their grid, and so is a unit that is scaled down: a step for each row."""
         assert total is not None
         step = self.steps[total]
         if total == e.squares and e.total is not None:
-            step += 2 * e.reach * self.steps[e.total]
+            step += 2 * e.half_range * self.steps[e.total]
         count = abs(self._count(e))
         return count * step + _FLOATS * (abs(at) * count + abs(self.values[total]))
 

@@ -200,7 +200,7 @@ class ReleasedCells:
                 if e.kind == "quantile":
                     continue
                 fresh = [
-                    c for c in (e.squares, e.total, e.count, e.absent) if c is not None and c not in used
+                    c for c in (e.squares, e.total, e.count, e.null_count) if c is not None and c not in used
                 ]
                 used |= set(e.coordinates)
                 actual = self.cells.values[group][output]
@@ -219,7 +219,7 @@ class ReleasedCells:
         units = [
             truth[o]
             for o, e in self.estimates.items()
-            if o in truth and e.kind == "count" and e.count == "units" and e.absent is None
+            if o in truth and e.kind == "count" and e.count == "units" and e.null_count is None
         ]
         rule: Any = self.plan.selection
         if not units or rule is None:

@@ -54,5 +54,5 @@ def bounded_sum(
         return sum(values) if whole else exact_sum(values)
 
     return records.total(
-        output, function, records.reach(max(abs(bounds.lower), abs(bounds.upper)), bounds.width)
+        output, function, records.stability(max(abs(bounds.lower), abs(bounds.upper)), bounds.width)
     )

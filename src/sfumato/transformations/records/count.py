@@ -45,7 +45,7 @@ def count(*, kind: Kind = float, size: int | None = None, metric: Metric = ADD_R
     """
     records = Records("count", any_of("count", kind), size, metric)
     return records.total(
-        AtomDomain(int, Fraction(records.size or 0), records.most), len, records.reach(ONE, ZERO)
+        AtomDomain(int, Fraction(records.size or 0), records.most), len, records.stability(ONE, ZERO)
     )
 
 
@@ -164,6 +164,6 @@ def _counts(records: Records, place: Callable[[Any], int | None], length: int, n
     return records.total(
         VectorDomain(AtomDomain(int, ZERO, records.most), length),
         function,
-        records.reach(ONE, replaced),
+        records.stability(ONE, replaced),
         L1Distance() if norm is Norm.L1 else L2Distance(),
     )

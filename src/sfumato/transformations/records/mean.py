@@ -43,5 +43,5 @@ def mean(
     return records.total(
         AtomDomain(Fraction, bounds.lower, bounds.upper),
         lambda values: exact_sum(values) / size,
-        records.reach(bounds.width / size, bounds.width / size),
+        records.stability(bounds.width / size, bounds.width / size),
     )

@@ -46,7 +46,7 @@ class Records:
         ParameterError: size or metric is another.
 
     >>> five = Records("mean", AtomDomain(float), 5, ADD_REMOVE)
-    >>> five.reach(added=Fraction(1), replaced=Fraction(2))(Fraction(3))
+    >>> five.stability(added=Fraction(1), replaced=Fraction(2))(Fraction(3))
     Fraction(2, 1)
     """
 
@@ -65,7 +65,7 @@ class Records:
         """The largest number of records, where it is known."""
         return None if self.size is None else Fraction(self.size)
 
-    def reach(self, added: Fraction, replaced: Fraction) -> Map:
+    def stability(self, added: Fraction, replaced: Fraction) -> Map:
         """Return the map of a number that moves by at most so much for one record added or replaced.
 
         Of vectors that have one length, those at symmetric distance d differ in d/2 records, those at

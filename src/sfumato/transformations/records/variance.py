@@ -110,9 +110,9 @@ def _codeviation(first: Sequence[Any], second: Sequence[Any], size: int) -> Frac
 def _spread(records: Records, size: int, function: Any, widths: Fraction, least: Fraction) -> Transformation:
     """Return the transformation of (co)variances from `least` to `widths` times the largest share."""
     share = Fraction(size * size // 4, size * (size - 1))
-    reach = records.reach(widths / size, widths / size)
+    stability = records.stability(widths / size, widths / size)
     return records.total(
         AtomDomain(Fraction, share * least, share * widths),
         function,
-        lambda d_in: min(reach(d_in), share * (widths - least)),
+        lambda d_in: min(stability(d_in), share * (widths - least)),
     )

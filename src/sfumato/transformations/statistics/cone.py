@@ -38,11 +38,11 @@ def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
     if isinstance(first, CountUnits):
         by_rows = not any(isinstance(s, UnitSum) for s in rest)
         both = by_rows and bool(rest) and _limits(rest[0], rest[1:])
-        return ConeBody(body.names, body.largest, units=both)
+        return ConeBody(body.names, body.linf_sensitivities, units=both)
     if rest and _limits(first, rest) and _counts_values(rest[0]) and _limits(rest[0], rest[1:]):
-        return ConeBody(body.names, body.largest, units=True)
+        return ConeBody(body.names, body.linf_sensitivities, units=True)
     if _limits(first, rest) or (not rest and _never_negative(first)):
-        return ConeBody(body.names, body.largest)
+        return ConeBody(body.names, body.linf_sensitivities)
     raise QueryError(f"no count among {', '.join(body.names)} limits all the others")
 
 
@@ -59,7 +59,7 @@ def _limits(count: Statistic, others: Sequence[Statistic]) -> bool:
     if count.column is None:
         return True
     return all(
-        isinstance(s, Moments) and s.column == count.column and s.absent_exponent is None for s in others
+        isinstance(s, Moments) and s.column == count.column and s.null_count_exponent is None for s in others
     )
 
 

@@ -30,7 +30,7 @@ class Moments(Statistic):
 
     Each row with a value x, in steps from the centre of its bounds, adds x to `sum` and
     round(x^2 / 2^square_bits) - square_centre to `squares`; a row without a value adds 1 to
-    `absent` and nothing else. That is why `absent` costs nothing: a row takes the one part or the
+    `null_count` and nothing else. That is why `null_count` costs nothing: a row takes the one part or the
     other. A unit with n rows is scaled down by rows/n.
 
     Args:
@@ -39,7 +39,7 @@ class Moments(Statistic):
         rows: the limit of rows per unit and group.
         grid: bounds and step of the values.
         centred: count values from the midpoint of the bounds (else from zero).
-        absent_exponent: log2 of the step of `absent`; None where the column has no missing values.
+        null_count_exponent: log2 of the step of `null_count`; None where the column has no missing values.
         square_bits: log2 of the coarsening of squares; None where they are not asked.
         square_centre: what is taken off each coarsened square.
     Raises:
@@ -47,7 +47,7 @@ class Moments(Statistic):
 
     >>> grid = ValueGrid(0, 0, 30)
     >>> Moments("x", "x", 1, grid, True, 0, 0, 140).contribution([{"x": 20}])
-    Counter({'x.sum': 5, 'x.absent': 0, 'x.squares': -115})
+    Counter({'x.sum': 5, 'x.null_count': 0, 'x.squares': -115})
 
     Proof: docs/proofs/moments.md.
     """
@@ -57,7 +57,7 @@ class Moments(Statistic):
     rows: int
     grid: ValueGrid
     centred: bool = True
-    absent_exponent: int | None = None
+    null_count_exponent: int | None = None
     square_bits: int | None = None
     square_centre: int = 0
 
@@ -76,9 +76,9 @@ class Moments(Statistic):
                 f"{self.label}.sum", Role.SUM, grid.step, column, f"sum of values {values}", grid.bounds
             ),
             Coordinate(
-                f"{self.label}.absent",
-                Role.ABSENT,
-                Grid(self.absent_exponent or 0).step,
+                f"{self.label}.null_count",
+                Role.NULL_COUNT,
+                Grid(self.null_count_exponent or 0).step,
                 "rows",
                 f"rows without a value of {column}",
             ),
@@ -97,11 +97,13 @@ class Moments(Statistic):
         """The step of squares, in squared units of the column."""
         return Grid(2 * self.grid.exponent + (self.square_bits or 0)).step
 
-    def _ordered(self, total: T, absent: T, squares: T) -> tuple[T, ...]:
-        return _asked(total, absent, squares, self.absent_exponent is not None, self.square_bits is not None)
+    def _ordered(self, total: T, null_count: T, squares: T) -> tuple[T, ...]:
+        return _asked(
+            total, null_count, squares, self.null_count_exponent is not None, self.square_bits is not None
+        )
 
     def row(self, value: object) -> tuple[int, int, int]:
-        """Return what one row adds to sum, absent (in rows) and squares."""
+        """Return what one row adds to sum, null_count (in rows) and squares."""
         x = self.grid.centred(value)
         if x is None:
             return 0, 1, 0
@@ -112,12 +114,12 @@ class Moments(Statistic):
     def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
         """Return the unit's sums, scaled down to the limit of rows."""
         sums = [sum(part) for part in zip(*(self.row(r[self.column]) for r in rows), strict=True)]
-        sums[1] <<= -(self.absent_exponent or 0)
+        sums[1] <<= -(self.null_count_exponent or 0)
         parts = self._ordered(*(scaled_down(part, len(rows), self.rows) for part in sums))
         return Counter(dict(zip(self.names, parts, strict=True)))
 
     @property
-    def reach(self) -> int:
+    def half_range(self) -> int:
         """The largest |value| of a row, in steps from the centre or from zero."""
         grid = self.grid
         return grid.half_range if self.centred else max(abs(grid.lower), abs(grid.upper))
@@ -131,12 +133,12 @@ class Moments(Statistic):
     @property
     def body(self) -> Body:
         """What `rows` rows add, each with a value or without one."""
-        names = self._ordered("sum", "absent", "squares")
+        names = self._ordered("sum", "null_count", "squares")
         return MomentsBody(
             tuple(f"{self.label}.{name}" for name in names),
             self.rows,
-            self.reach,
-            None if self.absent_exponent is None else 1 << -self.absent_exponent,
+            self.half_range,
+            None if self.null_count_exponent is None else 1 << -self.null_count_exponent,
             self.square_bits,
             self.largest_square,
             self.square_centre,
@@ -145,13 +147,13 @@ class Moments(Statistic):
 
 @dataclass(frozen=True)
 class MomentsBody(Body):
-    """Sums over `rows` rows of (x, 0, x² / 2^square_bits - centre), |x| <= reach, or of (0, absent, 0).
+    """Sums over `rows` rows of (x, 0, x² / 2^square_bits - centre), |x| <= half_range, or of (0, null_count, 0).
 
     Args:
         coordinates: sum, rows without a value, and squares; those that are asked.
         rows: the limit of rows.
-        reach: the largest |x|, in steps.
-        absent: the weight of a row without a value, in steps; None where these are not counted.
+        half_range: the largest |x|, in steps.
+        null_count: the weight of a row without a value, in steps; None where these are not counted.
         square_bits: log2 of the coarsening of squares; None where they are not asked.
         largest_square: the largest coarsened square.
         square_centre: what is taken off each.
@@ -159,8 +161,8 @@ class MomentsBody(Body):
 
     coordinates: tuple[str, ...]
     rows: int
-    reach: int
-    absent: int | None
+    half_range: int
+    null_count: int | None
     square_bits: int | None
     largest_square: int
     square_centre: int
@@ -171,34 +173,35 @@ class MomentsBody(Body):
         return self.coordinates
 
     @property
-    def largest(self) -> tuple[Fraction, ...]:
+    def linf_sensitivities(self) -> tuple[Fraction, ...]:
         """In each coordinate `rows` times what a row adds at most."""
         square = max(self.square_centre, self.largest_square - self.square_centre)
         return tuple(
-            Fraction(self.rows * size) for size in self._ordered(self.reach, self.absent or 0, square)
+            Fraction(self.rows * size)
+            for size in self._ordered(self.half_range, self.null_count or 0, square)
         )
 
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
-        """Sum: its reach. Squares: half their range. Absent: as much as the other part of the row weighs."""
+        """Sum: half of its range. Squares: half their range. Absent: as much as the other part of the row weighs."""
         weight = Fraction(1) if self.square_bits is None else SUM_AND_SQUARES
         # 4/5 is the root of 16/25: for L2 the squares of the weights are compared.
-        absent = 1 / weight if norm is Norm.L1 or weight == 1 else Fraction(4, 5)
+        null_count = 1 / weight if norm is Norm.L1 or weight == 1 else Fraction(4, 5)
         squares = Fraction(self.largest_square, 2)
-        shares = self._ordered(Fraction(self.reach), absent * (self.absent or 0), squares)
+        shares = self._ordered(Fraction(self.half_range), null_count * (self.null_count or 0), squares)
         return tuple(self.rows * share for share in shares)
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
         """Return the largest weighted size of `rows` rows, each with or without a value."""
-        of = dict(zip(self._ordered("sum", "absent", "squares"), scales, strict=True))
+        of = dict(zip(self._ordered("sum", "null_count", "squares"), scales, strict=True))
         row = self.with_value(norm, of["sum"], of.get("squares"))
-        if self.absent is not None:
-            absent = Fraction(self.absent) / of["absent"]
-            row = max(row, absent if norm is Norm.L1 else absent**2)
+        if self.null_count is not None:
+            null_count = Fraction(self.null_count) / of["null_count"]
+            row = max(row, null_count if norm is Norm.L1 else null_count**2)
         return row * (self.rows if norm is Norm.L1 else self.rows**2)
 
     def with_value(self, norm: Norm, sum_scale: Fraction, square_scale: Fraction | None) -> Fraction:
         """Return the largest weighted size of one row with a value."""
-        end = Fraction(self.reach) / sum_scale
+        end = Fraction(self.half_range) / sum_scale
         if square_scale is None or self.square_bits is None:
             return end if norm is Norm.L1 else end**2
         # |coarsened square - its centre| is within half a step of a smooth function of x^2, whose
@@ -210,9 +213,9 @@ class MomentsBody(Body):
         slope = Fraction(1 << self.square_bits) * square_scale / (4 * sum_scale**2)
         return max(centre + slope, end + top)
 
-    def _ordered(self, total: T, absent: T, squares: T) -> tuple[T, ...]:
-        return _asked(total, absent, squares, self.absent is not None, self.square_bits is not None)
+    def _ordered(self, total: T, null_count: T, squares: T) -> tuple[T, ...]:
+        return _asked(total, null_count, squares, self.null_count is not None, self.square_bits is not None)
 
 
-def _asked(total: T, absent: T, squares: T, counts_absent: bool, has_squares: bool) -> tuple[T, ...]:
-    return (total, *((absent,) if counts_absent else ()), *((squares,) if has_squares else ()))
+def _asked(total: T, null_count: T, squares: T, counts_nulls: bool, has_squares: bool) -> tuple[T, ...]:
+    return (total, *((null_count,) if counts_nulls else ()), *((squares,) if has_squares else ()))

@@ -123,7 +123,7 @@ class TreeBody(Body):
         return (self.name,)
 
     @property
-    def largest(self) -> tuple[Fraction, ...]:
+    def linf_sensitivities(self) -> tuple[Fraction, ...]:
         """All rows in one node."""
         return (self.rows,)
 

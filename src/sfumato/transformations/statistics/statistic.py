@@ -37,7 +37,7 @@ class Role(Enum):
     UNITS = "units"
     ROWS = "rows"
     PRESENT = "present"
-    ABSENT = "absent"
+    NULL_COUNT = "null_count"
     SUM = "sum"
     SQUARES = "squares"
     LEAVES = "leaves"
@@ -156,14 +156,14 @@ def per_group(
     if together is not None:
         if together.body.names != body.names or (together.groups or groups) < groups:
             raise ParameterError("together", together, f"of {', '.join(body.names)} in {groups} groups")
-        metric, reach = together, Fraction(1)
+        metric, d_out = together, Fraction(1)
     elif norm is None:
-        metric, reach = ContributionDistance(body, groups), Fraction(1)
+        metric, d_out = ContributionDistance(body, groups), Fraction(1)
     else:
         named = tuple(zip(body.names, scales, strict=True))
-        metric, reach = L1Distance(named), groups * body.size(norm, scales)
+        metric, d_out = L1Distance(named), groups * body.size(norm, scales)
         if norm is Norm.L2:
-            metric, reach = L2Distance(named), root_up(reach)
+            metric, d_out = L2Distance(named), root_up(d_out)
 
     def function(contributions: Contributions) -> dict[Hashable, Counter[Any]]:
         totals: dict[Hashable, Counter[Any]] = {}
@@ -182,5 +182,5 @@ def per_group(
         PrivacyUnitDistance(groups, rows),
         metric,
         function,
-        Linear(reach),
+        Linear(d_out),
     )
