@@ -33,7 +33,7 @@ def _error(e: Estimate, deviations: Mapping[str, float]) -> float:
         return math.hypot(total, e.centre * counted)
     if e.squares is None:
         return math.hypot(total, (e.upper - e.lower) / 4 * counted)
-    return math.hypot(deviations[e.squares], e.reach * total, e.reach**2 / 4 * counted)
+    return math.hypot(deviations[e.squares], e.half_range * total, e.half_range**2 / 4 * counted)
 
 
 def ratio(one: Mapping[str, float], other: Mapping[str, float]) -> float:
