@@ -16,7 +16,7 @@ from sfumato.framework import ConeBody, GroupedIntegers, KNormDistance, PureDP
 from sfumato.measurements import k_norm
 from sfumato.measurements.k_norm import noise_of
 from sfumato.noise import SeededWords
-from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
+from sfumato.noise.k_norm import Cone, JointNoise, LimitedNoise, SeparateNoise
 
 BODY = ConeBody(("rows", "visits"), (F(2), F(30)))
 UNITS = ConeBody(("people", "rows", "visits"), (F(1), F(2), F(30)), units=True)
@@ -40,6 +40,10 @@ def test_one_draw_for_all_groups_or_noise_of_each():
     assert k_norm(1, BODY, "abc", groups=2).input_metric == KNormDistance(BODY, 2, apart=True)
     assert noise_of(BODY, F(2), 3) == JointNoise(Cone(1), (F(1), F(15)), 3)
     assert noise_of(BODY, F(2), 3, 2) == SeparateNoise(Cone(1), (F(2), F(30)))
+    release = k_norm(1, BODY, "abc", groups=2, shared="1/3")
+    assert release.input_metric == KNormDistance(BODY, 2, apart=True, shared=F(1, 3))
+    assert k_norm(1, BODY, "abc", groups=3, shared="1/3").input_metric == KNormDistance(BODY)
+    assert noise_of(BODY, F(2), 3, 2, F(1, 3)) == LimitedNoise(Cone(1), (F(1), F(15)), 3, 2, F(1, 3))
 
 
 @pytest.mark.parametrize(
@@ -52,6 +56,9 @@ def test_one_draw_for_all_groups_or_noise_of_each():
         {"groups": 0},
         {"groups": 1.5},
         {"epsilon": F(1, 10**30)},
+        {"groups": 1, "shared": 1},
+        {"groups": 1, "shared": -1},
+        {"groups": 1, "shared": "1/2", "keys": []},
     ],
 )
 def test_what_is_refused(given):
@@ -94,6 +101,15 @@ def test_the_auditor_breaks_no_honest_claim():
     assert not found.violated and found.epsilon_lower > 0.3
     found = report(joint_draws(noise_of(BODY, F(2), 2), SeededWords(2)), 2, 3000)
     assert not found.violated
+
+
+@pytest.mark.long
+def test_the_auditor_finds_a_limit_forgotten_and_no_honest_one():
+    """Noise for one group of a unit, beside noise for both of two: of epsilon 2 there is enough to see in few draws."""
+    for most, violated in ((1, True), (2, False)):
+        noise = LimitedNoise(Cone(1), (F(1), F(15)), 2, most, F(1, 8))
+        found = report(joint_draws(noise, SeededWords(6)), 2, 5000)
+        assert found.violated is violated
 
 
 DEFECTS = {

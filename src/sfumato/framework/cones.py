@@ -98,12 +98,15 @@ class KNormDistance(Metric):
         groups: the most groups that a unit is in; None for all.
         apart: whether each group is measured by itself, and the sum over groups taken, over `groups`: never
             more, and equal for one group. This is the norm of noise that is independent between groups.
+        shared: with `apart`, the part of the norm that is the largest group's after all, from 0 to 1.
 
     >>> body = ConeBody(("rows",), (Fraction(1),))
     >>> change = {"a": {"rows": 1}, "b": {"rows": -1}}, {}
     >>> metrics = KNormDistance(body), KNormDistance(body, 1), KNormDistance(body, 2, apart=True)
     >>> [metric.distance(*change) for metric in metrics]
     [Fraction(2, 1), Fraction(2, 1), Fraction(1, 1)]
+    >>> KNormDistance(body, 2, apart=True, shared=Fraction(1, 4)).distance(*change)
+    Fraction(5, 4)
 
     Source:
         Hardt and Talwar 2010, "On the geometry of differential privacy"; Awan and Slavković 2021, "Structure
@@ -113,8 +116,11 @@ class KNormDistance(Metric):
     body: ConeBody
     groups: int | None = None
     apart: bool = False
+    shared: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
+        if not 0 <= self.shared <= int(self.apart):
+            raise ParameterError("shared", self.shared, "from 0 to 1, of groups measured by themselves")
         if self.groups is not None:
             whole_number(self.groups, "groups", 1)
         elif self.apart:
@@ -139,9 +145,10 @@ class KNormDistance(Metric):
 
     def norm(self, sides: Sequence[tuple[Fraction, Fraction]]) -> Fraction:
         """Return the norm of the groups' `sides`."""
-        if self.apart:
-            return sum((a + b for a, b in sides), Fraction(0)) / (self.groups or 1)
         parts = list(zip(*sides, strict=True)) or [(Fraction(0),)]
+        if self.apart:
+            each = sum((a + b for a, b in sides), Fraction(0)) / (self.groups or 1)
+            return self.shared * sum(map(max, parts), Fraction(0)) + (1 - self.shared) * each
         return sum((self._one_side(part) for part in parts), Fraction(0))
 
     def _one_side(self, part: Sequence[Fraction]) -> Fraction:

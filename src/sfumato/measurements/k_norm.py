@@ -8,13 +8,20 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import ParameterError
-from sfumato.exact import Number, positive, positive_int
+from sfumato.exact import Number, as_fraction, positive, positive_int
 from sfumato.framework import ConeBody, GroupedIntegers, KNormDistance, Linear, Measurement, Norm, PureDP
-from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
+from sfumato.noise.k_norm import Cone, JointNoise, LimitedNoise, SeparateNoise
+
+KNormNoise = JointNoise | LimitedNoise | SeparateNoise
 
 
 def k_norm(
-    epsilon: Number, body: ConeBody, keys: Iterable[Hashable], *, groups: int | None = None
+    epsilon: Number,
+    body: ConeBody,
+    keys: Iterable[Hashable],
+    *,
+    groups: int | None = None,
+    shared: Number = 0,
 ) -> Measurement:
     """Add exactly rounded K-norm noise: one unit's contribution, as a whole, is hidden by epsilon.
 
@@ -24,12 +31,14 @@ def k_norm(
         keys: the groups that are shown, each of them, empty or not; public, or chosen privately beforehand.
         groups: the most groups that a unit is in; None for any number. With None, or with as many as
             there are keys, one draw serves all groups together; with fewer, each group has noise of its own.
+        shared: from 0 to less than 1: with fewer groups than keys, the part of the norm that all groups
+            share, as they do without a limit; the rest is each group's own. Above 0 for public keys alone.
     Returns:
         A Measurement of integers by group to pure DP. Its metric is the `KNormDistance` of the body, in
         which one unit moves by at most 1; its map is epsilon times the distance.
     Raises:
-        ParameterError: epsilon or groups is not greater than 0, body is none, there are no keys for
-            noise of all together, or the noise could leave 64-bit integers.
+        ParameterError: epsilon or groups is not greater than 0, shared is not in range, body is none, there
+            are no keys for noise of all together, or the noise could leave 64-bit integers.
 
     >>> body = ConeBody(("rows", "visits"), (Fraction(1), Fraction(15)))
     >>> release = k_norm("1/2", body, keys=[2020, 2021])
@@ -48,12 +57,15 @@ def k_norm(
     most = None if groups is None else positive_int(groups, "groups")
     if not shown and most is None:
         raise ParameterError("keys", shown, "at least one group, for noise of all together")
+    part = as_fraction(shared, "shared")
+    if not 0 <= part < 1 or (part and not shown):
+        raise ParameterError("shared", shared, "from 0 to less than 1, and 0 without keys")
     if most is not None and 0 < len(shown) <= most:
-        most = None
-    noise = noise_of(body, exact, len(shown), most)
+        most, part = None, Fraction(0)
+    noise = noise_of(body, exact, len(shown), most, part)
 
     def function(exact_groups: Mapping[Any, Mapping[Any, int]]) -> dict[Any, dict[str, int]]:
-        rows = noise.rounded() if isinstance(noise, JointNoise) else noise.rounded(len(shown))
+        rows = noise.rounded(len(shown)) if isinstance(noise, SeparateNoise) else noise.rounded()
         drawn, empty = rows.T.tolist(), dict[str, int]()
         return {
             key: {
@@ -63,7 +75,7 @@ def k_norm(
             for key, own in zip(shown, drawn, strict=True)
         }
 
-    metric = KNormDistance(body, most, apart=most is not None)
+    metric = KNormDistance(body, most, most is not None, part)
     return Measurement("k_norm", GroupedIntegers(body.names), metric, PureDP(), function, Linear(exact))
 
 
@@ -79,8 +91,8 @@ K_NORM = KNormKind()
 
 
 def noise_of(
-    body: ConeBody, epsilon: Fraction, count: int, groups: int | None = None
-) -> JointNoise | SeparateNoise:
+    body: ConeBody, epsilon: Fraction, count: int, groups: int | None = None, shared: Fraction = Fraction(0)
+) -> KNormNoise:
     """Return the noise that hides one unit by epsilon.
 
     Args:
@@ -88,7 +100,12 @@ def noise_of(
         epsilon: greater than 0.
         count: groups that are shown.
         groups: the most groups of a unit, for noise of each group by itself; None for one draw for all.
+        shared: with `groups`, the part of the norm that groups share.
     """
     cone = Cone(body.signed, body.units)
-    scales = tuple(bound * (groups or 1) / epsilon for bound in body.bounds)
-    return JointNoise(cone, scales, count) if groups is None else SeparateNoise(cone, scales)
+    scales = tuple(bound / epsilon for bound in body.bounds)
+    if groups is None:
+        return JointNoise(cone, scales, count)
+    if shared:
+        return LimitedNoise(cone, scales, count, groups, shared)
+    return SeparateNoise(cone, tuple(scale * groups for scale in scales))

@@ -12,6 +12,7 @@ from sfumato.query.aggregates import (
     CountPrivacyUnits,
     CountRows,
     Mean,
+    Quantiles,
     StandardDeviation,
     Sum,
     Variance,
@@ -72,15 +73,31 @@ class Design:
         elif counts_rows or (valued and not single):
             self.base = "units" if self.rows == 1 else "rows"
         self.units = self.units or self.base == "units"
-        if self.together:
+        own = self._limited_by_values(valued | {b[0] for b in row_sums}) if self.together else None
+        if self.together and own is None:
             self._limit(asked)
-        if self.base is not None:
+        if self.base is not None or own is not None:
             self.blocks |= row_sums
         self.lone_sums = row_sums - self.blocks
         if self.units:
             self.add(CountUnits())
         if self.base == "rows":
             self.add(Count(self.rows))
+        if own is not None:
+            self.count_values(own)
+
+    def _limited_by_values(self, columns: set[str]) -> str | None:
+        """Return the column whose rows with a value limit all sums: a smaller body than that of rows.
+
+        There may be one count above it, of units or of rows.
+        """
+        asked = [a for _, a in self.query.aggregates]
+        sums_of_units = any(isinstance(a, Sum) and not self.per_row(a) for a in asked)
+        quantiles = any(isinstance(a, Quantiles) for a in asked)  # beside which rows are counted
+        if len(columns) != 1 or sums_of_units or quantiles or (self.units and self.base == "rows"):
+            return None
+        column = next(iter(columns))
+        return column if self.missing(column) else None
 
     def _limit(self, asked: list[Aggregate]) -> None:
         """Take the count that limits all others: of units for sums of units' own, else of rows."""
@@ -132,10 +149,14 @@ class Design:
                     for coordinate in statistic.coordinates:
                         if coordinate.role is Role.NULL_COUNT:
                             return self.base, coordinate.name
+        return self.count_values(column), None
+
+    def count_values(self, column: str) -> str:
+        """Take the number of rows with a value of a column."""
         own = Count(self.rows, column, self.weight_exponent())
         self.add(own)
         self.present[column] = own.names[0]
-        return own.names[0], None
+        return own.names[0]
 
     def moments(self, block: Block) -> Moments:
         """Take the sums of a column between bounds, with squares where somebody asks."""
@@ -149,7 +170,12 @@ class Design:
             isinstance(a, (Variance, StandardDeviation)) and block_of(a) == block
             for _, a in self.query.aggregates
         )
-        null_count = self.base is not None and self.missing(column) and block == self.first_block(column)
+        null_count = (
+            self.base is not None
+            and self.missing(column)
+            and column not in self.present
+            and block == self.first_block(column)
+        )
         bits = max(0, 2 * grid.half_range.bit_length() - 32) if squares else None
         made = Moments(
             label,

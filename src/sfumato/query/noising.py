@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.errors import EngineError
+from sfumato.measurements.k_norm import KNormNoise
 from sfumato.measurements.noise import Law
 from sfumato.measurements.selection import GroupSelection, KNormThreshold
 from sfumato.measurements.wide import WideIntegers, int64_values
 from sfumato.noise import Words
-from sfumato.noise.k_norm import JointNoise, SeparateNoise
+from sfumato.noise.k_norm import SeparateNoise
 from sfumato.query.choosing import Choice, Places
 from sfumato.query.numbers import NoisyNumbers, arrow_column
 from sfumato.query.quantiles import LeafCounts, NoisyTree, noisy_tree
@@ -43,7 +44,7 @@ class Noising:
     steps: Mapping[str, Fraction]
     laws: Mapping[str, Law]
     selection: GroupSelection | None
-    together: JointNoise | SeparateNoise | None = None
+    together: KNormNoise | None = None
     choices: tuple[Choice, ...] = ()
 
     def draw(self, batch: pa.RecordBatch, words: Words | None = None) -> NoisyBatch:
@@ -81,7 +82,7 @@ class Noising:
 
     def _together(
         self,
-        noise: JointNoise | SeparateNoise,
+        noise: KNormNoise,
         keys: pa.RecordBatch,
         exact: dict[str, pa.Array],
         words: Words | None,

@@ -25,6 +25,7 @@ from sfumato.measurements.selection import (
 from sfumato.noise import Laplace
 from sfumato.query.choices import NOISE_CHOICES, SELECTIONS, Amount, NoiseChoice, SelectionChoice
 from sfumato.query.choices import SEPARATE_NOISES as NOISE_NAMES
+from sfumato.query.expected import expected_errors, ratio
 from sfumato.query.plan import Plan
 from sfumato.query.question import Query
 from sfumato.query.requirements import Requirements, requirements
@@ -98,7 +99,10 @@ def _chosen(
     """Choose the plan of a question whose options are admissible; nothing in one is of a single release."""
     query = asked.query
     if noise == "k_norm":
-        return k_norm_plan(query, eps, dlt, pre_threshold)
+        plan = k_norm_plan(query, eps, dlt, pre_threshold)
+        if plan.choices:  # the errors of quantiles follow from the rows
+            return plan
+        return replace(plan, others=_Planner(query, eps, dlt).compared(plan.expected))
     selections: tuple[str | None, ...] = (None,)
     if query.private_groups:
         selections = _choices("group_selection", group_selection, SELECTIONS)
@@ -194,6 +198,19 @@ class _Planner:
             )
             deviations[name] = multiplier * kind.law(Fraction(1)).standard_deviation
         return deviations["laplace"] > 1.25 * deviations["gaussian"]
+
+    def compared(self, errors: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
+        """Return how large these errors of the outputs are of those with each other noise, about."""
+        found = []
+        for name, kind in NOISES.items():
+            if name == "gaussian" and not self.delta:
+                continue
+            needed = self.requirements(kind, Fraction(1), self.query.private_groups)
+            multiplier = self.rough_multiplier(self.unit_loss(kind, Fraction(1), self.query.private_groups))
+            scales = zip(needed.body.names, _scales(needed, kind, multiplier), strict=True)
+            deviations = {n: float(kind.law(scale).standard_deviation) for n, scale in scales}
+            found.append((name, ratio(errors, expected_errors(needed, deviations))))
+        return tuple(found)
 
     def worth_trying(self, asked: str, kind: str, selection: str | None) -> bool:
         """Skip what cannot be, a threshold on the other noise, and what costs time and was never seen to

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
+from math import log
 from typing import Any
 
 from sfumato.budget import Loss, split_delta
@@ -19,10 +21,13 @@ from sfumato.framework import (
     Transformation,
 )
 from sfumato.measurements.conversions import convert
-from sfumato.measurements.k_norm import K_NORM, k_norm, noise_of
+from sfumato.measurements.k_norm import K_NORM, KNormNoise, k_norm, noise_of
 from sfumato.measurements.selection import KNormThreshold
-from sfumato.noise.k_norm import JointNoise, SeparateNoise
-from sfumato.noise.k_norm.laws import marginals
+from sfumato.noise.k_norm import Cone, JointNoise, LimitedNoise
+from sfumato.noise.k_norm.limited_laws import rough_deviations
+from sfumato.noise.k_norm.limited_radii import Sizes
+from sfumato.noise.k_norm.marginals import marginals
+from sfumato.query.choices import titled
 from sfumato.query.choosing import (
     Choice,
     choices_of,
@@ -31,6 +36,7 @@ from sfumato.query.choosing import (
     share_of,
 )
 from sfumato.query.exact import ExactQuery
+from sfumato.query.expected import expected_errors
 from sfumato.query.explanation import joint_numbers_content
 from sfumato.query.noising import Noising
 from sfumato.query.plan import Plan
@@ -40,6 +46,10 @@ from sfumato.transformations import bound_groups, cone_of, per_group
 
 # One batch of groups: beyond, noise of each group by itself is the smaller one, but for units in most groups.
 MOST_TOGETHER = 1 << 16
+# With limits: beyond, draws and laws take their time, and gain for large limits alone.
+MOST_LIMITED = 1 << 10
+# What groups share of the norm, where a unit is in some of them only.
+SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 
 
 @dataclass(frozen=True)
@@ -50,11 +60,13 @@ class TogetherPlan(Plan):
         drawn: the noise, for all groups together or for each by itself.
         choices: places near quantiles, which are chosen before numbers are counted beside them.
         chosen_with: the part of epsilon that this takes; the noise takes the rest.
+        others: names of other noises, and how large the errors are of those with them, about.
     """
 
-    drawn: JointNoise | SeparateNoise
+    drawn: KNormNoise
     choices: tuple[Choice, ...] = ()
     chosen_with: Fraction = Fraction(0)
+    others: tuple[tuple[str, float], ...] = ()
 
     @property
     def exact(self) -> ExactQuery:
@@ -68,12 +80,38 @@ class TogetherPlan(Plan):
         return cone_of(self.requirements.statistics)
 
     @property
+    def expected(self) -> dict[str, float]:
+        """About how large the error of each output will be (see `expected_errors`)."""
+        deviations = {name: float(law.standard_deviation) for name, law in self.laws.items()}
+        return expected_errors(self.requirements, deviations)
+
+    @property
+    def score(self) -> float:
+        """Mean log of the expected errors of the outputs: smaller is better."""
+        return sum(map(log, self.expected.values())) / len(self.expected)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What whoever asks should know before the release, and what other noises would have given."""
+        if not self.others:
+            return super().notes
+        told = " and ".join(
+            f"{share:.2g} times those with {titled(name)} noise" for name, share in self.others
+        )
+        return (*super().notes, f"With K-norm noise the errors of the outputs are about {told}.")
+
+    @property
+    def shared(self) -> Fraction:
+        """What groups share of the norm, where a unit is in some of them only."""
+        return self.drawn.shared if isinstance(self.drawn, LimitedNoise) else Fraction(0)
+
+    @property
     def exact_chain(self) -> Transformation:
         """Rows to exact statistics, measured by the norm of the noise."""
         rows: Any = super().exact_chain.input_domain
         groups = self.query.groups
-        apart = isinstance(self.drawn, SeparateNoise)
-        metric = KNormDistance(self.body, groups if apart else None, apart)
+        apart = not isinstance(self.drawn, JointNoise)
+        metric = KNormDistance(self.body, groups if apart else None, apart, self.shared)
         counted = per_group(self.requirements.statistics, groups=groups, together=metric)
         return bound_groups(groups, domain=rows) >> counted
 
@@ -81,8 +119,8 @@ class TogetherPlan(Plan):
     def chain(self) -> Measurement:
         """Rows to noisy statistics of all groups, as they are released; its map at 1 is the loss."""
         groups, keys = self.query.groups, self.query.public_groups
-        most = groups if isinstance(self.drawn, SeparateNoise) else None
-        noise = k_norm(self.epsilon - self.chosen_with, self.body, keys, groups=most)
+        most = None if isinstance(self.drawn, JointNoise) else groups
+        noise = k_norm(self.epsilon - self.chosen_with, self.body, keys, groups=most, shared=self.shared)
         if not self.choices:
             return self.exact_chain >> convert(noise, PrivacyLoss())
         rows: Any = super().exact_chain.input_domain
@@ -108,8 +146,8 @@ class TogetherPlan(Plan):
 
 def k_norm_plan(
     query: Query, epsilon: Fraction, delta: Fraction = Fraction(0), pre_threshold: int = 1
-) -> Plan:
-    """Choose noise for all groups together, or of each, whichever is smaller.
+) -> TogetherPlan:
+    """Choose noise for all groups together, or of each, or shared in part, whichever is smaller.
 
     Args:
         query: what is asked.
@@ -127,18 +165,31 @@ def k_norm_plan(
         loss = plan.loss + Loss(additive_delta=delta)
         return replace(plan, delta=delta, selection=rule, loss=loss)
     count, groups = len(query.public_groups), query.groups
-    choices: list[int | None] = [None] if count <= MOST_TOGETHER else []
+    plans = [_plan(query, epsilon, None)] if count <= MOST_TOGETHER else []
     if groups < count:
-        choices.append(groups)
-    if not choices:
+        plans.append(_plan(query, epsilon, groups))
+        if groups > 1 and count <= MOST_LIMITED:
+            body = plans[-1].body
+            shared = _best_share(Cone(body.signed, body.units), count, groups)
+            plans.append(_plan(query, epsilon, groups, shared))
+    if not plans:
         raise ParameterError(
             "noise", "k_norm", f"another one where a unit is in each of more than {MOST_TOGETHER:,} groups"
         )
-    plans = [_plan(query, epsilon, most) for most in choices]
     return plans[0] if len(plans) == 1 else min(plans, key=lambda plan: plan.score)
 
 
-def _plan(query: Query, epsilon: Fraction, most: int | None) -> Plan:
+@lru_cache(1 << 10)
+def _best_share(cone: Cone, count: int, groups: int) -> Fraction:
+    """Return what of `SHARES` makes about the smallest noise."""
+
+    def size(shared: Fraction) -> float:
+        return sum(map(log, rough_deviations(Sizes(cone, count, groups, shared))))
+
+    return min(SHARES, key=size)
+
+
+def _plan(query: Query, epsilon: Fraction, most: int | None, shared: Fraction = Fraction(0)) -> TogetherPlan:
     """Return the plan with noise of each group, for at most so many of a unit; or for all groups together."""
     count = len(query.public_groups)
     share = share_of([a for _, a in query.aggregates])
@@ -149,7 +200,7 @@ def _plan(query: Query, epsilon: Fraction, most: int | None) -> Plan:
     needed = requirements(query, K_NORM.norm, spread, units=query.private_groups, together=True)
     body = cone_of(needed.statistics)
     try:
-        drawn = noise_of(body, epsilon, count, most)
+        drawn = noise_of(body, epsilon, count, most, shared)
     except ParameterError:
         raise BudgetError(
             f"epsilon = {float(whole):g} asks for noise beyond what 64-bit integers hold; ask for a "

@@ -15,12 +15,13 @@ import numpy as np
 
 from sfumato.errors import ParameterError
 from sfumato.noise import SeededWords, Words
-from sfumato.noise.k_norm import JointNoise, SeparateNoise
+from sfumato.noise.k_norm import JointNoise, LimitedNoise, SeparateNoise
 from sfumato.testing.flakiness import require_test
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sfumato.measurements.k_norm import KNormNoise
     from sfumato.noise.words import Words64
     from sfumato.query.plan import Plan
     from sfumato.query.release import Release
@@ -51,14 +52,21 @@ class _StillJoint(JointNoise):
         return np.zeros((self.cone.dimensions, self.groups), np.int64)
 
 
+class _StillLimited(LimitedNoise):
+    def rounded(self, words: Words | None = None) -> Any:
+        return np.zeros((self.cone.dimensions, self.groups), np.int64)
+
+
 class _StillSeparate(SeparateNoise):
     def rounded(self, count: int, words: Words | None = None) -> Any:
         return np.zeros((self.cone.dimensions, count), np.int64)
 
 
-def _still(noise: JointNoise | SeparateNoise) -> JointNoise | SeparateNoise:
+def _still(noise: KNormNoise) -> KNormNoise:
     if isinstance(noise, JointNoise):
         return _StillJoint(noise.cone, noise.scales, noise.groups)
+    if isinstance(noise, LimitedNoise):
+        return _StillLimited(noise.cone, noise.scales, noise.groups, noise.most, noise.shared)
     return _StillSeparate(noise.cone, noise.scales)
 
 

@@ -154,3 +154,14 @@ def scaled_down(total: int, rows: int, limit: int) -> int:
         return total
     magnitude = abs(total) * limit // rows
     return magnitude if total >= 0 else -magnitude
+
+
+def scaled_down_upwards(total: int, rows: int, limit: int) -> int:
+    """Return total * min(1, limit / rows) for a total of at least 0, cut away from zero.
+
+    Of a number of values: it then still limits sums over them that are cut towards zero.
+
+    >>> scaled_down_upwards(7, rows=2, limit=1), scaled_down_upwards(5, rows=1, limit=3)
+    (4, 5)
+    """
+    return total if rows <= limit else -(-total * limit // rows)

@@ -137,26 +137,147 @@ def joint(signed, units, scales, groups, words):
         return vectors(1 + signed + units, groups, u, make)
 
 
+def exponentials(signed, units, uniform):
+    """A vector of density exp(-(a + b)) up to a factor."""
+    power = signed + 1
+    steps = [(-mpmath.log(abs(2 * t - 1)), 1 if t > 0.5 else -1) for t in uniform]
+    size = sum(e for e, _ in steps[:power])
+    numbers = [size * steps[0][1]]
+    if signed:
+        y = uniform[power] * power
+        face = int(mpmath.floor(y))
+        spread = [(2 * t - 1) * size for t in (y - face, *uniform[power + 1 : 2 * power - 1])]
+        numbers += spread
+        numbers[0], numbers[face] = numbers[face], numbers[0]
+    if units:
+        numbers.insert(0, numbers[0] + steps[-1][0] * steps[-1][1])
+    return numbers
+
+
 def separate(signed, units, scales, count, words):
     with mpmath.workdps(digits):
         u = Uniforms(words)
-        power = signed + 1
 
         def make(uniform):
-            steps = [(-mpmath.log(abs(2 * t - 1)), 1 if t > 0.5 else -1) for t in uniform]
-            size = sum(e for e, _ in steps[:power])
-            numbers = [size * steps[0][1]]
-            if signed:
-                y = uniform[power] * power
-                face = int(mpmath.floor(y))
-                spread = [(2 * t - 1) * size for t in (y - face, *uniform[power + 1 : 2 * power - 1])]
-                numbers += spread
-                numbers[0], numbers[face] = numbers[face], numbers[0]
-            if units:
-                numbers.insert(0, numbers[0] + steps[-1][0] * steps[-1][1])
             return [
                 x * Fraction(s).numerator / Fraction(s).denominator
-                for x, s in zip(numbers, scales, strict=True)
+                for x, s in zip(exponentials(signed, units, uniform), scales, strict=True)
             ]
 
         return vectors(2 * signed + 1 + units, count, u, make)
+
+
+def tilted_volume(signed, units, tilt, lam, mu):
+    """The integral of exp(-tilt (a + b)) over λC - μC, up to a factor, over the size a + b without units.
+
+    With units, u - n is any number that leaves room: weighed by the integral of its own exp.
+    """
+    m, small, large, whole = signed, *sorted([lam, mu]), lam + mu
+
+    def room(left, right):
+        return (2 - mpmath.exp(-tilt * left) - mpmath.exp(-tilt * right)) / tilt if units else mpmath.mpf(1)
+
+    def rooms(start, end, size):
+        """Of a from start to end, b = size - a."""
+        if not units:
+            return end - start
+
+        def part(one, other):
+            return (mpmath.exp(-tilt * one) - mpmath.exp(-tilt * other)) / tilt
+
+        falls = part(lam - end, lam - start) + part(mu - size + start, mu - size + end)
+        return (2 * (end - start) - falls) / tilt
+
+    def inside(size):
+        start, end = max(size - mu, 0), min(size, lam)
+        return 2 * m * size ** (m - 1) * rooms(start, end, size) if m else 0
+
+    def edges(size):
+        found = room(lam - size, mu) if size <= lam else 0
+        return size**m * (found + (room(lam, mu - size) if size <= mu else 0))
+
+    total = mpmath.mpf(0)
+    for low, high in ((0, small), (small, large), (large, whole)):
+        if low < high:
+            middle = (low + high) / 2
+            on_edge = edges(middle) != 0
+
+            def f(size, on_edge=on_edge):
+                # At the ends of a piece: what it is within.
+                return mpmath.exp(-tilt * size) * (inside(size) + (edges(size) if on_edge else 0))
+
+            total += mpmath.quad(f, [low, high])
+    return total
+
+
+def limited(signed, units, scales, groups, most, shared, hat, within, words):
+    """`hat` and `within` are those of the package, and part of the contract."""
+    with mpmath.workdps(digits):
+        u = Uniforms(words)
+        w = mpmath.mpf(shared.numerator) / shared.denominator
+        tilt = (1 - w) / most
+        top, start, end, left, right = (
+            mpmath.mpf(x.numerator) / x.denominator
+            for x in (hat.top, hat.start, hat.end, hat.left, hat.right)
+        )
+        attempt = 0
+        while True:
+            piece, place, share, chance = (u.at(0, attempt, i) for i in range(4))
+            attempt += 1
+            along = piece * (1 / left + end - start + 1 / right)
+            if along < 1 / left:
+                r, hat_height = start + mpmath.log(place) / left, mpmath.log(place)
+            elif along < 1 / left + end - start:
+                r, hat_height = start + (end - start) * place, 0
+            else:
+                r, hat_height = end - mpmath.log(place) / right, mpmath.log(place)
+            if r <= 0:
+                continue
+            lam, mu = share * r, (1 - share) * r
+            with mpmath.workdps(30):  # the chance that this decides wrongly is next to none
+                volume = tilted_volume(signed, units, tilt, lam, mu)
+                height = groups * mpmath.log(volume) + mpmath.log(r) - w * r
+                taken = mpmath.log(chance) < height - top - hat_height
+            if taken:
+                break
+        power = signed + 1
+
+        def size_of(numbers):
+            rest = numbers[units:]
+            found = max(map(abs, rest))
+            return found + abs(numbers[0] - rest[0]) if units else found
+
+        def scaled(numbers, by):
+            return [
+                x * by * Fraction(s).numerator / Fraction(s).denominator
+                for x, s in zip(numbers, scales, strict=True)
+            ]
+
+        def from_within(uniform):
+            first, last = r**power - mu**power, r**power - lam**power
+            y = uniform[0] * (first + last)
+            if y < first:
+                n = mpmath.root(mu**power + y, power) - 2 * mu
+            else:
+                n = 2 * lam - mpmath.root(lam**power + (first + last - y), power)
+            v = min(2 * lam - n, 2 * mu + n)
+            numbers = [n, *((2 * t - 1) * v for t in uniform[1:power])]
+            if units:
+                size, above = max(map(abs, numbers)), uniform[-2] * r
+                if above > r - size:
+                    return None
+                numbers.insert(0, (size + n) / 2 - mu + above)
+            if -mpmath.log(abs(2 * uniform[-1] - 1)) < tilt * size_of(numbers):
+                return None
+            return scaled(numbers, 1)
+
+        def from_anywhere(uniform):
+            numbers = exponentials(signed, units, uniform)
+            size = size_of(numbers)
+            if (size + numbers[0]) / 2 > tilt * lam or (size - numbers[0]) / 2 > tilt * mu:
+                return None
+            return scaled(numbers, 1 / tilt)
+
+        if within:
+            return vectors(2 + signed + units, groups, u, from_within)
+        return vectors(2 * signed + 1 + units, groups, u, from_anywhere)

@@ -17,8 +17,20 @@ from scipy import stats
 
 from sfumato.framework import ConeBody, KNormDistance
 from sfumato.noise import SeededWords
-from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise, cone, drawing, joint, radii, separate
-from sfumato.noise.k_norm.laws import marginals
+from sfumato.noise.k_norm import (
+    Cone,
+    JointNoise,
+    LimitedNoise,
+    SeparateNoise,
+    cone,
+    drawing,
+    joint,
+    limited,
+    limited_radii,
+    radii,
+    separate,
+)
+from sfumato.noise.k_norm.marginals import marginals
 
 from . import reference
 
@@ -31,8 +43,11 @@ def norms(noise, drawn):
     """The K-norm of each of many draws, by the body's own words."""
     names = tuple(map(str, range(noise.cone.dimensions)))
     body = ConeBody(names, noise.scales, noise.cone.units)
-    apart = isinstance(noise, SeparateNoise)
-    metric = KNormDistance(body, 1 if apart else None, apart)
+    metric = {
+        JointNoise: lambda: KNormDistance(body),
+        SeparateNoise: lambda: KNormDistance(body, 1, apart=True),
+        LimitedNoise: lambda: KNormDistance(body, noise.most, apart=True, shared=noise.shared),
+    }[type(noise)]()
     return [float(metric.norm([body.sides(v) for v in one.T.tolist()])) for one in drawn]
 
 
@@ -55,8 +70,8 @@ def far_from_the_laws(noise, groups=3):
 
 
 def laws_of(noise):
-    joint_units = isinstance(noise, JointNoise) and noise.cone.units
-    return [] if joint_units else marginals(noise)
+    slow = isinstance(noise, LimitedNoise) or (isinstance(noise, JointNoise) and noise.cone.units)
+    return [] if slow else marginals(noise)
 
 
 def unlike_the_reference(noise, groups, draws=6):
@@ -71,10 +86,14 @@ def unlike_the_reference(noise, groups, draws=6):
 
 def of(kind, body, scale=FINE, groups=3):
     scales = (scale,) * body.dimensions
+    if kind in LIMITS:
+        return LimitedNoise(body, scales, groups, *LIMITS[kind])
     return JointNoise(body, scales, groups) if kind == "joint" else SeparateNoise(body, scales)
 
 
+LIMITS = {"limited": (2, F(3, 4)), "mostly apart": (2, F(1, 8))}
 HONEST = [("joint", CUBE), ("joint", UNITS), ("joint", COUNT), ("separate", CUBE), ("separate", UNITS)]
+HONEST += [("limited", CUBE), ("limited", COUNT), ("mostly apart", CUBE), ("mostly apart", UNITS)]
 
 
 @pytest.mark.parametrize(
@@ -195,6 +214,49 @@ def units_beside(monkeypatch):
     monkeypatch.setattr(separate.SeparateNoise, "reals", reals)
 
 
+def acceptance_of_limits_reversed(monkeypatch):
+    """Vectors of a large norm are taken, and those of a small one are not."""
+    room_of_limits(monkeypatch, lambda room: -room)
+
+
+def no_acceptance_of_limits(monkeypatch):
+    """Every vector is taken."""
+    room_of_limits(monkeypatch, lambda room: 1 + 0 * room)
+
+
+def room_of_limits(monkeypatch, change):
+    for kind in (limited.WithinVectors, limited.TiltedVectors):
+
+        def approximate(self, words, honest=kind.approximate):
+            found = honest(self, words)
+            return replace(found, room=change(found.room))
+
+        monkeypatch.setattr(kind, "approximate", approximate)
+
+
+def most_forgotten(monkeypatch):
+    """The noise of a unit that is in one group."""
+    monkeypatch.setattr(
+        LimitedNoise, "sizes", property(lambda n: limited_radii.Sizes(n.cone, n.groups, 1, n.shared))
+    )
+    monkeypatch.setattr(LimitedNoise, "tilt", property(lambda n: 1 - n.shared))
+
+
+def tilt_of_groups_alone(monkeypatch):
+    """λ and μ as if groups were uniform in their body."""
+    honest = limited_radii.Sizes.tilted.fget
+    monkeypatch.setattr(
+        limited_radii.Sizes, "tilted", property(lambda s: replace(honest(s), tilt=F(1, 1000)))
+    )
+
+
+def volume_of_one_group(monkeypatch):
+    """λ and μ of a single group."""
+    monkeypatch.setattr(
+        LimitedNoise, "sizes", property(lambda n: limited_radii.Sizes(n.cone, 1, n.most, n.shared))
+    )
+
+
 def only_slow(monkeypatch):
     honest = drawing.Vectors._round_into
     monkeypatch.setattr(drawing.Vectors, "_round_into", lambda *args: honest(*args) | True)
@@ -210,6 +272,13 @@ DEFECTS = [
     ("joint", CUBE, split_is_uniform),
     ("joint", CUBE, signed_not_limited),
     ("joint", CUBE, no_root),
+    ("limited", CUBE, acceptance_of_limits_reversed),
+    ("limited", CUBE, no_acceptance_of_limits),
+    ("mostly apart", CUBE, acceptance_of_limits_reversed),
+    ("mostly apart", CUBE, no_acceptance_of_limits),
+    ("limited", CUBE, most_forgotten),
+    ("limited", CUBE, tilt_of_groups_alone),
+    ("limited", CUBE, volume_of_one_group),
     ("separate", CUBE, largest_not_shared_out),
     ("separate", UNITS, units_beside),
 ]
@@ -218,10 +287,14 @@ DEFECTS = [
 @pytest.mark.long
 @pytest.mark.parametrize("kind, body, plant", DEFECTS, ids=lambda d: getattr(d, "__name__", None))
 def test_a_wrong_law_is_found(kind, body, plant, monkeypatch):
+    limited_radii._hat.cache_clear()
     plant(monkeypatch)
     # With few groups the split is nearly uniform, and sums nearly as large as all.
-    groups = {split_is_uniform: 100, signed_not_limited: 20}.get(plant, 3)
-    assert far_from_the_laws(of(kind, body, groups=groups))
+    groups = {split_is_uniform: 100, signed_not_limited: 20, no_acceptance_of_limits: 30}.get(plant, 3)
+    try:
+        assert far_from_the_laws(of(kind, body, groups=groups))
+    finally:
+        limited_radii._hat.cache_clear()
 
 
 def no_margin(monkeypatch):

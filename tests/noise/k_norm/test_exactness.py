@@ -11,12 +11,15 @@ from sfumato.noise import FixedWords, SeededWords
 from sfumato.noise.k_norm.cone import Cone
 from sfumato.noise.k_norm.drawing import Vectors
 from sfumato.noise.k_norm.joint import JointNoise
+from sfumato.noise.k_norm.limited import LimitedNoise
 from sfumato.noise.k_norm.separate import SeparateNoise
 
 from . import reference
 
 CONES = [Cone(0), Cone(1), Cone(2), Cone(3), Cone(0, True), Cone(1, True), Cone(2, True)]
 SCALES = [(F(1), F(2, 3), F(7), F(1, 10), F(5)), (F(2) ** 30, F(10**9), F(2) ** 20, F(3), F(2) ** 30)]
+# Of all groups the part that a unit is in, and what groups share: one each of proposals within λC - μC, and anywhere.
+LIMITED = {"limited": (F(2, 3), F(3, 4)), "mostly apart": (F(1, 4), F(1, 5))}
 
 
 def name(cone):
@@ -27,11 +30,22 @@ def draw(kind, cone, scales, groups, words):
     given = scales[: cone.dimensions]
     if kind == "joint":
         return JointNoise(cone, given, groups).rounded(words)
+    if kind in LIMITED:
+        return limited(kind, cone, given, groups).rounded(words)
     return SeparateNoise(cone, given).rounded(groups, words)
+
+
+def limited(kind, cone, scales, groups):
+    part, shared = LIMITED[kind]
+    return LimitedNoise(cone, scales, groups, max(1, int(part * groups)), shared)
 
 
 def slowly(kind, cone, scales, groups, words):
     given = scales[: cone.dimensions]
+    if kind in LIMITED:
+        noise = limited(kind, cone, given, groups)
+        rules = noise.most, noise.shared, noise.sizes.hat, noise.within
+        return reference.limited(cone.signed, cone.units, given, groups, *rules, words)
     function = reference.joint if kind == "joint" else reference.separate
     return function(cone.signed, cone.units, given, groups, words)
 
@@ -40,7 +54,27 @@ def slowly(kind, cone, scales, groups, words):
 @pytest.mark.parametrize("cone", CONES, ids=name)
 @pytest.mark.parametrize("kind", ["joint", "separate"])
 def test_every_draw_is_the_rounded_real(kind, cone, scales):
-    for groups in (1, 2, 5, 150):
+    same_as_slowly(kind, cone, scales, (1, 2, 5, 150))
+
+
+@pytest.mark.parametrize("scales", SCALES, ids=["small", "large"])
+@pytest.mark.parametrize(
+    "cone",
+    [c if c in CONES[:2] or c == Cone(1, True) else pytest.param(c, marks=pytest.mark.long) for c in CONES],
+)
+@pytest.mark.parametrize("kind", LIMITED)
+def test_every_draw_with_a_limit_is_the_rounded_real(kind, cone, scales):
+    same_as_slowly(kind, cone, scales, (1, 12))
+
+
+def test_both_ways_to_propose_are_tried():
+    for cone in CONES:
+        ways = {limited(kind, cone, (F(1),) * cone.dimensions, 12).within for kind in LIMITED}
+        assert ways == {True, False}
+
+
+def same_as_slowly(kind, cone, scales, counts):
+    for groups in counts:
         seed = f"{kind} {cone} {groups}"
         words, again = SeededWords(seed), SeededWords(seed)
         got = draw(kind, cone, scales, groups, words)
@@ -102,12 +136,13 @@ def test_words_next_to_boundaries(kind, cone, monkeypatch):
 
 
 @pytest.mark.parametrize("cone", CONES, ids=name)
-@pytest.mark.parametrize("kind", ["joint", "separate"])
+@pytest.mark.parametrize("kind", ["joint", "separate", *LIMITED])
 def test_the_path_does_not_matter(kind, cone, monkeypatch):
-    fast = draw(kind, cone, SCALES[0], 400, SeededWords(5))
+    groups = 40 if kind in LIMITED else 400
+    fast = draw(kind, cone, SCALES[0], groups, SeededWords(5))
     rounding = Vectors._round_into
     monkeypatch.setattr(Vectors, "_round_into", lambda *args: rounding(*args) | True)
-    assert np.array_equal(draw(kind, cone, SCALES[0], 400, SeededWords(5)), fast)
+    assert np.array_equal(draw(kind, cone, SCALES[0], groups, SeededWords(5)), fast)
 
 
 @pytest.mark.parametrize("kind, groups", [("joint", 8191), ("joint", 8193), ("separate", 20_000)])
@@ -152,10 +187,11 @@ def test_the_check_sees_a_wrong_last_bit(monkeypatch):
 
 
 @pytest.mark.parametrize("cone", CONES, ids=name)
-@pytest.mark.parametrize("kind", ["joint", "separate"])
+@pytest.mark.parametrize("kind", ["joint", "separate", "within", "anywhere"])
 def test_floats_are_within_their_margin(kind, cone):
     """In 200 random vectors of joint noise with θ anywhere, and of separate noise: errors over bounds are below 1."""
     from sfumato.noise.k_norm.joint import JointVectors
+    from sfumato.noise.k_norm.limited import TiltedVectors, WithinVectors
     from sfumato.noise.k_norm.radii import radii
     from sfumato.noise.k_norm.streams import Streams
 
@@ -163,11 +199,13 @@ def test_floats_are_within_their_margin(kind, cone):
     for groups in (1, 40):
         for seed in range(10):
             streams = Streams(SeededWords(seed))
-            if kind == "joint":
-                shared = radii(cone.volume, cone.dimensions, groups, streams)
-                vectors = JointVectors(cone, (F(1),) * cone.dimensions, shared)
+            scales = (F(1),) * cone.dimensions
+            if kind == "separate":
+                vectors = SeparateNoise(cone, scales)
             else:
-                vectors = SeparateNoise(cone, (F(1),) * cone.dimensions)
+                shared = radii(cone.volume, cone.dimensions, groups, streams)
+                made = {"joint": JointVectors, "within": WithinVectors, "anywhere": TiltedVectors}[kind]
+                vectors = made(cone, scales, shared, *(() if kind == "joint" else (F(1, 7),)))
             words = SeededWords(f"{seed} words").take(20 * vectors.width).view(np.int64).reshape(-1, 20)
             found = vectors.approximate(words)
             for i in range(20):
@@ -183,6 +221,9 @@ def test_floats_are_within_their_margin(kind, cone):
                     middle = F(*truth.low.as_integer_ratio())
                     worst = max(worst, float(abs(F(x[i]) - middle) / margin))
                 if exact.room is not None:
-                    room = F(*exact.room.low.as_integer_ratio()) / F(vectors.shared.floats[2])
+                    room = F(*exact.room.low.as_integer_ratio())
+                    room /= F(vectors.shared.floats[2]) if kind == "joint" else 1
+                    if kind == "within" and cone.units:
+                        continue  # one of two rooms, of different units: which is decided
                     worst = max(worst, float(abs(F(found.room[i]) - room) / F(found.room_margin)))
     assert 0.001 < worst < 1

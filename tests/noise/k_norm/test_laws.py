@@ -17,9 +17,12 @@ from scipy.special import gammaincc
 from sfumato.errors import ParameterError
 from sfumato.measurements.selection import KNormThreshold
 from sfumato.noise import Laplace, SeededWords
-from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
+from sfumato.noise.k_norm import Cone, JointNoise, LimitedNoise, SeparateNoise
 from sfumato.noise.k_norm.intervals import DependentNoises
-from sfumato.noise.k_norm.laws import ErlangMixture, joint, marginals, separate
+from sfumato.noise.k_norm.laws import ErlangMixture, joint, separate
+from sfumato.noise.k_norm.limited_laws import limited, rough_deviations
+from sfumato.noise.k_norm.marginals import marginals
+from sfumato.noise.k_norm.sides import Group
 from sfumato.noise.k_norm.tails import tail
 
 ONE = (F(1),) * 5
@@ -163,14 +166,93 @@ def test_deviations_are_those_of_the_table(m, groups, table):
 def test_more_nodes_change_nothing(m, units, groups, monkeypatch):
     from sfumato.noise.k_norm import laws
 
-    rule, found = laws._rule, []
+    rule, found = laws.rule, []
     for factor in (1, 2):
-        monkeypatch.setattr(laws, "_rule", lambda n, factor=factor: rule(n * factor))
+        monkeypatch.setattr(laws, "rule", lambda n, factor=factor: rule(n * factor))
         for law in marginals(JointNoise(Cone(m, units), ONE[: m + 1 + units], groups)):
             found.append([law.outside(x) for x in (0.3, groups / 2, groups, 3 * groups)])
             found.append([law.outside_anywhere(x) for x in (0.3, groups / 2, groups, 3 * groups)])
     one, other = np.array(found).reshape(2, -1)
     assert np.abs(one - other).max() < 1e-10
+
+
+ALL_CONES = [Cone(0), Cone(1), Cone(2), Cone(0, True), Cone(1, True), Cone(2, True)]
+
+
+@pytest.mark.parametrize(
+    "cone", [*ALL_CONES[:2], *(pytest.param(c, marks=pytest.mark.long) for c in ALL_CONES[2:])]
+)
+def test_noise_shared_by_nearly_all_of_the_norm_is_joint_noise(cone):
+    near = LimitedNoise(cone, ONE[: cone.dimensions], 6, 3, 1 - F(1, 10**8))
+    for one, other in zip(marginals(near), marginals(JointNoise(cone, near.scales, 6)), strict=True):
+        assert one.variance == pytest.approx(other.variance, rel=1e-6)
+        for x in (1.0, 4.0, 9.0):
+            assert one.outside(x) == pytest.approx(other.outside(x), abs=1e-6)
+            assert one.outside_anywhere(x) == pytest.approx(other.outside_anywhere(x), abs=1e-6)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("cone", ALL_CONES[:4], ids=str)
+def test_noise_shared_by_next_to_nothing_of_the_norm_is_noise_of_each_group(cone):
+    """The limit at w = 0 from w and w / 2: what is left is of the order of w^2."""
+    for i in range(cone.dimensions):
+        apart = separate(SeparateNoise(cone, (F(3),) * cone.dimensions), i)
+        one, other = (
+            limited(LimitedNoise(cone, ONE[: cone.dimensions], 3, 3, w), i) for w in (F(1, 50), F(1, 100))
+        )
+        for x in (1.0, 6.0):
+            assert 2 * other.outside(x) - one.outside(x) == pytest.approx(apart.outside(x), abs=5e-4)
+
+
+@pytest.mark.parametrize("cone", ALL_CONES, ids=str)
+def test_tails_with_a_limit_are_shares_of_tilted_points(cone):
+    """Points of a box, weighed with exp(-tilt (a + b)) where the sides are within λ and μ: 1,000,000."""
+    rng, left, right, tilt = np.random.default_rng(cone.signed), 1.3, 0.7, 0.8
+    x = rng.uniform(-2, 2, (cone.dimensions, 1_000_000))
+    rest = x[1:] if cone.units else x
+    size = np.abs(rest).max(axis=0) + (np.abs(x[0] - x[1]) if cone.units else 0)
+    inside = ((size + x[0]) / 2 <= left) & ((size - x[0]) / 2 <= right)
+    x, weight = x[:, inside], np.exp(-tilt * size[inside])
+    group = Group(cone, tilt, np.array([left]), np.array([right]))
+    few = np.sqrt((weight**2).sum()) / weight.sum()
+    for i in range(cone.dimensions):
+        square = (weight * x[i] ** 2).sum() / weight.sum()
+        assert (group.square(i) / group.volume())[0] == pytest.approx(square, abs=8 * few)
+        for y in (0.0, 0.1, 0.35, 0.6, 0.9, 1.25):
+            share = (weight * (x[i] > y)).sum() / weight.sum()
+            assert (group.tail(i, y) / group.volume())[0] == pytest.approx(share, abs=4 * few)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("cone", [Cone(1), Cone(2), Cone(1, True)], ids=str)
+@pytest.mark.parametrize("groups, most, shared", [(12, 4, F(1, 8)), (20, 10, F(1, 2))])
+def test_more_nodes_change_no_law_with_a_limit(cone, groups, most, shared, monkeypatch):
+    from sfumato.noise.k_norm import limited_laws, sides
+
+    rule, found = limited_laws.rule, []
+    for factor in (1, 2):
+        for module in (limited_laws, sides):
+            monkeypatch.setattr(module, "rule", lambda n, factor=factor: rule(n * factor))
+        for law in marginals(LimitedNoise(cone, ONE[: cone.dimensions], groups, most, shared)):
+            found.append([law.outside(x) for x in (0.3, most / 2, most, 3 * most)])
+            found.append([law.outside_anywhere(x) for x in (0.3, most / 2, most, 3 * most)])
+            found.append([law.unit_variance() / most**2, 0, 0, 0])
+    one, other = np.array(found).reshape(2, -1)
+    assert np.abs(one - other).max() < 1e-6
+
+
+@pytest.mark.parametrize("cone, groups, most, shared, least", [
+    (Cone(0), 12, 4, F(1, 2), 4.66), (Cone(0), 40, 20, F(4, 5), 14.94), (Cone(1), 12, 4, F(3, 10), 7.04),
+])  # fmt: skip
+def test_deviations_with_a_limit_are_those_of_another_quadrature(cone, groups, most, shared, least):
+    """Over λ and μ themselves, in 70 by 70 places; below those of noise of each group, and of all groups."""
+    noise = LimitedNoise(cone, ONE[: cone.dimensions], groups, most, shared)
+    found = [law.standard_deviation for law in marginals(noise)]
+    assert found[0] == pytest.approx(least, abs=6e-3)
+    assert rough_deviations(noise.sizes) == pytest.approx(found, rel=0.2)
+    apart = SeparateNoise(cone, (F(most),) * cone.dimensions)
+    for other in (apart, JointNoise(cone, noise.scales, groups)):
+        assert found[0] < marginals(other)[0].standard_deviation
 
 
 def test_mixtures_against_mpmath():
@@ -266,6 +348,40 @@ def test_joint_draws_follow_their_laws(cone, groups):
         places = np.linspace(0, largest.max(), 8).astype(int)
         beyond = np.array([law.outside_anywhere(v + F(1, 2)) for v in places.tolist()])
         assert np.abs((largest[:, None] > places).mean(axis=0) - beyond).max() < massart(n)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "cone, limit",
+    [(Cone(0), (6, 2, F(1, 4))), (Cone(1), (5, 3, F(3, 4))), (Cone(1, True), (4, 2, F(1, 2)))],
+    ids=str,
+)
+def test_draws_with_a_limit_follow_their_laws(cone, limit):
+    n, scales = 3000, (F(9),) * cone.dimensions
+    noise, words = LimitedNoise(cone, scales, *limit), SeededWords(f"limited laws {cone}")
+    drawn = np.array([noise.rounded(words) for _ in range(n)])
+    for i, law in enumerate(marginals(noise)):
+        assert distance(drawn[:, i, 0], law) < massart(n)
+        assert distance(drawn[:, i, -1], law) < massart(n)
+        largest = np.abs(drawn[:, i]).max(axis=1)
+        places = np.linspace(0, largest.max(), 8).astype(int)
+        beyond = np.array([law.outside_anywhere(v + F(1, 2)) for v in places.tolist()])
+        assert np.abs((largest[:, None] > places).mean(axis=0) - beyond).max() < massart(n)
+
+
+@pytest.mark.long
+def test_three_percent_are_seen_in_draws_with_a_limit():
+    """As in joint draws: by the norm, of 3,000 groups; 3% move F by 0.6, where 0.37 is allowed for 120 draws."""
+    groups, most, shared, n = 3000, 1500, F(3, 4), 120
+    noise = LimitedNoise(Cone(0), (F(2) ** 16,), groups, most, shared)
+    words, found = SeededWords("norms of a limit"), []
+    for _ in range(n):
+        x = noise.rounded(words)[0] / 2.0**16
+        together = max(x.max(), 0) + max(-x.min(), 0)
+        found.append(float(shared) * together + float(1 - shared) / most * np.abs(x).sum())
+    law = stats.gamma(groups)
+    assert stats.kstest(found, law.cdf).statistic < massart(n)
+    assert stats.kstest(np.array(found) * 1.03, law.cdf).statistic > massart(n)
 
 
 @pytest.mark.parametrize(

@@ -256,7 +256,7 @@ class ExactSql:
                 name, valued = s.names[0], self._value(self._valued(str(s.column)))
                 present = f"count(*) FILTER ({valued})"
                 shifted = f"({identifier(name)}::HUGEINT * {1 << -s.exponent})"
-                return [_Part(name, present, f"sum({_scaled(shifted, s.rows)})")]
+                return [_Part(name, present, f"sum({_scaled_upwards(shifted, s.rows)})")]
             case UnitSum():
                 return [self._unit_sum(s)]
             case Moments():
@@ -356,3 +356,8 @@ def _nearest(value: str, lattice: Lattice) -> str:
 def _scaled(total: str, rows: int) -> str:
     """Write `grid.scaled_down`: integer division cuts towards zero."""
     return f"CASE WHEN n <= {rows} THEN {total} ELSE ({total} * {rows}) // n END"
+
+
+def _scaled_upwards(total: str, rows: int) -> str:
+    """Write `grid.scaled_down_upwards`."""
+    return f"CASE WHEN n <= {rows} THEN {total} ELSE ({total} * {rows} + n - 1) // n END"

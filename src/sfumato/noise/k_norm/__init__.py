@@ -2,6 +2,7 @@
 
 from sfumato.noise.k_norm.cone import Cone
 from sfumato.noise.k_norm.joint import JointNoise
+from sfumato.noise.k_norm.limited import LimitedNoise
 from sfumato.noise.k_norm.separate import SeparateNoise
 
-__all__ = ["Cone", "JointNoise", "SeparateNoise"]
+__all__ = ["Cone", "JointNoise", "LimitedNoise", "SeparateNoise"]

@@ -172,13 +172,16 @@ def as_uniform(words: Integers) -> list[Floats]:
     return [row * 2.0**-63 for row in words]
 
 
-def check_scales(scales: Sequence[Fraction], dimensions: int, shape: int) -> None:
+def check_scales(
+    scales: Sequence[Fraction], dimensions: int, shape: int, reach: Fraction = Fraction(1)
+) -> None:
     """Refuse scales of which a draw could be beyond 64-bit integers.
 
-    No number is larger than a scale times a Gamma number of this shape, which is above 2 shape + 128 with
-    probability below e^-64.
+    No number is larger than a scale times `reach` times a Gamma number of this shape, which is above
+    2 shape + 128 with probability below e^-64.
     """
     if len(scales) != dimensions or min(scales) <= 0:
         raise ParameterError("scales", scales, f"{dimensions} numbers greater than 0")
-    if max(scales) * (2 * shape + 128) > 2**62:
-        raise ParameterError("scales", max(scales), f"at most {2**62 // (2 * shape + 128)} grid steps")
+    most = 2**62 // (reach * (2 * shape + 128))
+    if max(scales) > most:
+        raise ParameterError("scales", max(scales), f"at most {most} grid steps")

@@ -7,11 +7,12 @@ it is integrated by Gauss and Legendre's rule between the places where the piece
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 from typing import ClassVar
 
@@ -22,13 +23,14 @@ from sfumato.exact import Number, as_fraction
 from sfumato.exact.directed import exp_bounds, log2
 from sfumato.exact.roots import crossing, first_whole_near
 from sfumato.noise.k_norm.cone import Cone
+from sfumato.noise.k_norm.gammas import lowest, upper_tail
 from sfumato.noise.k_norm.joint import JointNoise
 from sfumato.noise.k_norm.separate import SeparateNoise
+from sfumato.noise.k_norm.sides import Group, rule
 from sfumato.noise.k_norm.tails import tail
 from sfumato.noise.values import Floats, Scalar, Values, each
 
 _r_nodes = 80
-_far = 1e-18  # of the law of r, left out at either end
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Marginal(ABC):
 
     scale: Fraction
     error: ClassVar[float] = 0.0  # of P, at most
+    fineness: ClassVar[float] = 1e-10  # of tolerances, in deviations
 
     @abstractmethod
     def _outside(self, x: float) -> float:
@@ -96,7 +99,7 @@ class Marginal(ABC):
         Raises:
             ParameterError: confidence is not from 0 to less than 1.
         """
-        rest = 1 - _level(confidence)
+        rest = 1 - level(confidence)
         guess = int(2 * self.standard_deviation)
         return first_whole_near(lambda t: bool(self.outside(t + Fraction(1, 2)) <= rest), guess, least=0)
 
@@ -113,12 +116,13 @@ def _tolerance(law: Marginal, k: float) -> float:  # at scale 1, so once for all
         return -1e9 if found <= 0 else float(np.log2(found / allowed))
 
     start = law.standard_deviation
-    found = crossing(height, start, 1e-10 * start, stride=start, reach=1e9 * start)
+    found = crossing(height, start, law.fineness * start, stride=start, reach=1e9 * start)
     assert found is not None
     return max(found, 0.0)
 
 
-def _level(confidence: Number) -> float:
+def level(confidence: Number) -> float:
+    """Return a level of confidence as a float."""
     exact = as_fraction(confidence, "confidence")
     if not 0 <= exact < 1:
         raise ParameterError("confidence", confidence, "from 0 to less than 1")
@@ -221,10 +225,8 @@ class JointMarginal(Marginal):
         return 1.0 if x == 0 else min(1.0, self._mean(x, both))
 
     def _size_tail(self, x: float) -> float:
-        from scipy.special import gammaincc
-
         # A number is never larger than the norm, which has this law.
-        return float(gammaincc(self.groups * self.cone.dimensions, x))
+        return upper_tail(self.groups * self.cone.dimensions, x)
 
     def outside_anywhere(self, x: Values | Scalar) -> float | Floats:
         """Return P(max over groups of |Z| > x) for x >= 0, in steps."""
@@ -237,20 +239,26 @@ class JointMarginal(Marginal):
 
     def simultaneous_half_width(self, confidence: Number) -> int:
         """Return the smallest whole t with P(|R| <= t in all groups) >= confidence."""
-        rest = 1 - _level(confidence)
+        rest = 1 - level(confidence)
         guess = int(3 * self.standard_deviation)
         return first_whole_near(
             lambda t: bool(self.outside_anywhere(t + Fraction(1, 2)) <= rest), guess, least=0
         )
 
-    @cached_property
+    @property
     def variance(self) -> float:
         """The variance of Z, in squared steps."""
+        return _joint_variance(replace(self, scale=Fraction(1))) * float(self.scale**2)
+
+    def unit_variance(self) -> float:
+        """Return the variance at scale 1: given θ, the mean square is a polynomial."""
         shape = self.groups * self.cone.dimensions + 2
-        place, weight = _rule(64)
-        y = (place + 1) / 2
-        tails = np.array([2 * self._of_theta(np.array([v]), self._tail)[0] for v in y])
-        return float(shape * (shape + 1) * (weight * y * tails).sum() * self.scale**2)
+        place, weight = rule(24 + int(6 * np.sqrt(self.groups)))
+        theta = (place + 1) / 2
+        group = Group(self.cone, 0.0, theta, 1 - theta)
+        chance = weight * self._density(theta)
+        mean = (chance * group.square(self.coordinate) / group.volume()).sum() / chance.sum()
+        return float(shape * (shape + 1) * mean)
 
     def _tail(self, y: Floats, theta: Floats) -> Floats:
         """Return P(number > y r), given θ."""
@@ -258,18 +266,16 @@ class JointMarginal(Marginal):
 
     def _mean(self, x: float, function: Callable[[Floats, Floats], Floats]) -> float:
         """Average a function of (x/r, θ) that is 0 where r < x."""
-        from scipy.special import gammaincinv, gammaln
-
         shape = self.groups * self.cone.dimensions + 2
-        low, high = gammaincinv(shape, _far), shape + 20 * np.sqrt(shape) + 60
+        low, high = lowest(shape), shape + 20 * np.sqrt(shape) + 60
         ends = sorted({float(np.clip(e, low, high)) for e in (low, x, 2 * x, 3 * x, high)} - {0.0})
         total = 0.0
         for start, end in pairwise(ends):
             if start < x * (1 - 1e-12):
                 continue
-            place, weight = _rule(_r_nodes)
+            place, weight = rule(_r_nodes)
             r = start + (end - start) * (place + 1) / 2
-            density = np.exp((shape - 1) * np.log(r) - r - gammaln(shape))
+            density = np.exp((shape - 1) * np.log(r) - r - math.lgamma(shape))
             total += (end - start) / 2 * float((weight * density * self._of_theta(x / r, function)).sum())
         return total
 
@@ -277,7 +283,7 @@ class JointMarginal(Marginal):
         """Average over θ, piece by piece."""
         y = y[:, None]
         ends = np.sort(np.hstack([0 * y, 1 + 0 * y, y, 1 - y, (1 + y) / 2, (1 - y) / 2]), axis=1)
-        place, weight = _rule(24 + int(6 * np.sqrt(self.groups)))
+        place, weight = rule(24 + int(6 * np.sqrt(self.groups)))
         total, norm = np.zeros(len(y)), np.zeros(len(y))
         for i in range(ends.shape[1] - 1):
             start, length = ends[:, i : i + 1], ends[:, i + 1 : i + 2] - ends[:, i : i + 1]
@@ -293,21 +299,12 @@ class JointMarginal(Marginal):
         return np.asarray(np.polyval(volume[::-1], (theta - 0.5) ** 2) ** self.groups, np.float64)
 
 
+@lru_cache(1 << 12)
+def _joint_variance(law: JointMarginal) -> float:
+    return law.unit_variance()
+
+
 def joint(noise: JointNoise, coordinate: int) -> JointMarginal:
     """Return the law of a coordinate of joint noise."""
     alike = min(coordinate, 1 + noise.cone.units)  # all signed numbers have one law
     return JointMarginal(noise.scales[coordinate], noise.cone, noise.groups, alike)
-
-
-@lru_cache(16)
-def _rule(nodes: int) -> tuple[Floats, Floats]:
-    place, weight = np.polynomial.legendre.leggauss(nodes)
-    return place, weight
-
-
-def marginals(noise: JointNoise | SeparateNoise) -> Sequence[Marginal]:
-    """Return the law of each coordinate."""
-    indices = range(noise.cone.dimensions)
-    if isinstance(noise, SeparateNoise):
-        return [separate(noise, i) for i in indices]
-    return [joint(noise, i) for i in indices]

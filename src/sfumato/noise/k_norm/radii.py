@@ -20,7 +20,7 @@ from sfumato.noise.k_norm.streams import Stream, Streams
 
 Volume = Sequence[Fraction]
 
-_HALF = Fraction(1, 2)
+HALF = Fraction(1, 2)
 
 
 def gamma(shape: int, streams: Streams, *address: int) -> LazyReal:
@@ -47,12 +47,12 @@ class _GammaProposal:
     def __init__(self, shape: int, magnitude: Stream, sign: Stream, chance: Stream) -> None:
         self._d = Fraction(3 * shape - 1, 3)
         self._magnitude, self._chance = magnitude, chance
-        self._positive = is_less(_constant(_HALF), sign.enclose)
+        self._positive = is_less(constant(HALF), sign.enclose)
         self._stretch, self.value = cache(self._stretched), cache(self._cubed)
 
     def accepted(self) -> bool:
         """Whether this one is taken."""
-        return is_less(_constant(Fraction(0)), self._stretch) and is_less(_log(self._chance), self._height)
+        return is_less(constant(Fraction(0)), self._stretch) and is_less(log_of(self._chance), self._height)
 
     def _cubed(self, bits: int) -> Enclosure:
         """d (1 + cx)^3, the value."""
@@ -72,7 +72,7 @@ class _GammaProposal:
     def _height(self, bits: int) -> Enclosure:
         """g(x) - 1/2 + |x|."""
         y = self._stretch(bits)
-        rest = Enclosure.of(self._d - _HALF, y.bits) + self._distance(bits)
+        rest = Enclosure.of(self._d - HALF, y.bits) + self._distance(bits)
         return y.log().times(3 * self._d) - self.value(bits) + rest
 
 
@@ -86,7 +86,7 @@ def share(volume: Volume, groups: int, streams: Streams, *address: int) -> LazyR
     """
     if not any(volume[1:]):
         uniform = streams.at(*address)
-        return lambda bits: uniform.enclose(bits) - Enclosure.of(_HALF, bits)
+        return lambda bits: uniform.enclose(bits) - Enclosure.of(HALF, bits)
     for attempt in count():
         halves = (gamma(groups + 1, streams, *address, attempt, part) for part in range(2))
         proposal = _ShareProposal(volume, groups, *halves)
@@ -109,10 +109,10 @@ class _ShareProposal:
 
     def accepted(self, chance: Stream) -> bool:
         """Whether this one is taken."""
-        if not is_less(lambda bits: abs(self.value(bits)), _constant(_HALF)):
+        if not is_less(lambda bits: abs(self.value(bits)), constant(HALF)):
             return False
         exact = not any(self._volume[2:])
-        return exact or is_less(_log(chance), self._height)
+        return exact or is_less(log_of(chance), self._height)
 
     def _offset(self, bits: int) -> Enclosure:
         """θ - 1/2, the value."""
@@ -126,11 +126,13 @@ class _ShareProposal:
         return (_value(self._volume, x) / allowed).log().times(self._groups)
 
 
-def _constant(number: Fraction) -> LazyReal:
+def constant(number: Fraction) -> LazyReal:
+    """Return a rational number as one that is known as closely as one asks."""
     return lambda bits: Enclosure.of(number, bits)
 
 
-def _log(uniform: Stream) -> LazyReal:
+def log_of(uniform: Stream) -> LazyReal:
+    """Return the logarithm of a uniform number."""
     return lambda bits: uniform.enclose(bits).log()
 
 
@@ -156,7 +158,7 @@ class Radii:
 
     def enclose(self, bits: int) -> tuple[Enclosure, Enclosure]:
         """Return (λ, μ)."""
-        size, offset, half = self.size(bits), self.offset(bits), Enclosure.of(_HALF, bits)
+        size, offset, half = self.size(bits), self.offset(bits), Enclosure.of(HALF, bits)
         return (half + offset) * size, (half - offset) * size
 
     @cached_property
@@ -164,7 +166,7 @@ class Radii:
         """θ, 1 - θ and r, each the float nearest to it but for 2^-90 of it."""
         bits = 160
         while True:
-            size, offset, half = self.size(bits), self.offset(bits), Enclosure.of(_HALF, bits)
+            size, offset, half = self.size(bits), self.offset(bits), Enclosure.of(HALF, bits)
             found = [e.nearest() for e in (half + offset, half - offset, size)]
             if all(
                 value > 0 and error <= Fraction(value) * Fraction(1.0001) / 2**53 for value, error in found

@@ -97,15 +97,20 @@ class SeparateNoise(Vectors):
 
     @cached_property
     def margins(self) -> list[Fraction]:
-        """Bounds of the errors in floats, in grid steps; the terms are those of docs/proofs/k_norm.md."""
+        """Bounds of the errors in floats, in grid steps."""
+        each = zip(self.scales, self.unit_margins, strict=True)
+        return [scale * margin * Fraction(1.001) for scale, margin in each]
+
+    @cached_property
+    def unit_margins(self) -> list[Fraction]:
+        """Bounds of the errors in floats, at scale 1; the terms are those of docs/proofs/k_norm.md."""
         power, largest = self.cone.signed + 1, Fraction(self._table.largest)
         sums = power * Fraction(self._table.error) + power**2 * largest * Fraction(unit_roundoff)
         spread = power * largest * (4 * power + 8) * Fraction(unit_roundoff)
         other = Fraction(self._table.error) + (power + 1) * largest * 2 * Fraction(unit_roundoff)
         scaled = (power + 1) * largest * 3 * Fraction(unit_roundoff)
         own = sums + spread + scaled
-        each = [own + other] * self.cone.units + [own] * power
-        return [scale * margin * Fraction(1.001) for scale, margin in zip(self.scales, each, strict=True)]
+        return [own + other] * self.cone.units + [own] * power
 
     def reals(self, words: Integers) -> tuple[list[Floats], Floats, Flags | None]:
         """Return the numbers at scale 1, their size max(|n|, t), and where the face is known."""
@@ -138,6 +143,10 @@ class SeparateNoise(Vectors):
     def approximate(self, words: Integers) -> Approximation:
         """Return vectors in floats."""
         numbers, _, known = self.reals(words)
+        return self.scaled(numbers, known)
+
+    def scaled(self, numbers: Sequence[Floats], known: Flags | None) -> Approximation:
+        """Return vectors at scale 1 in grid steps, with their margins."""
         return Approximation(
             [x * float(scale) for x, scale in zip(numbers, self.scales, strict=True)],
             self.margins,
@@ -147,7 +156,7 @@ class SeparateNoise(Vectors):
     def enclose_reals(self, uniform: Sequence[Enclosure]) -> tuple[list[Enclosure], Enclosure] | None:
         """Return one vector at scale 1 and its size; None where its face or a sign are not known."""
         power, bits = self.cone.signed + 1, uniform[0].bits
-        found = [_signed_exponential(u) for u in [*uniform[:power], *uniform[2 * power - 1 :]]]
+        found = [signed_exponential(u) for u in [*uniform[:power], *uniform[2 * power - 1 :]]]
         parts = [f for f in found if f is not None]
         if len(parts) < len(found):
             return None
@@ -177,7 +186,7 @@ class SeparateNoise(Vectors):
         return Enclosed([n.times(scale) for n, scale in zip(found[0], self.scales, strict=True)])
 
 
-def _signed_exponential(uniform: Enclosure) -> tuple[Enclosure, bool] | None:
+def signed_exponential(uniform: Enclosure) -> tuple[Enclosure, bool] | None:
     """Return -ln |2U - 1|, and whether 2U - 1 is above 0; None where that is not known."""
     bits = uniform.bits
     place = uniform.times(2) - Enclosure.of(1, bits)

@@ -17,8 +17,9 @@ def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
     """Return a cone that holds every contribution of a unit to a group, after all of its rounding.
 
     The count that limits the others comes first: units, of which each contribution to a group is one; units,
-    and then rows, of which it is at least one; or rows, where no number goes by units. One number that is
-    never negative needs no other.
+    and then rows, of which it is at least one; or rows, where no number goes by units. In the place of rows,
+    or below rows or units, may be the rows with a value in a column, for sums of its values alone. One
+    number that is never negative needs no other.
 
     Raises:
         QueryError: no count limits all numbers, or there is a quantile tree.
@@ -39,6 +40,8 @@ def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
         by_rows = not any(isinstance(s, UnitSum) for s in rest)
         both = by_rows and bool(rest) and _limits(rest[0], rest[1:])
         return ConeBody(body.names, body.linf_sensitivities, units=both)
+    if rest and _limits(first, rest) and _counts_values(rest[0]) and _limits(rest[0], rest[1:]):
+        return ConeBody(body.names, body.linf_sensitivities, units=True)
     if _limits(first, rest) or (not rest and _never_negative(first)):
         return ConeBody(body.names, body.linf_sensitivities)
     raise QueryError(f"no count among {', '.join(body.names)} limits all the others")
@@ -47,11 +50,22 @@ def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
 def _limits(count: Statistic, others: Sequence[Statistic]) -> bool:
     """Whether this is a number of rows, and the others are sums over the same rows, each at most a row's.
 
-    Rows that are scaled down are cut towards zero in all of the others, and count as a whole number.
+    Rows that are scaled down are cut towards zero in all sums; they count as a whole number, and those with
+    a value are rounded up.
     """
-    if not isinstance(count, Count) or count.column is not None:
+    if not isinstance(count, Count) or not all(
+        isinstance(s, (Count, Moments, Crossing)) and s.rows == count.rows for s in others
+    ):
         return False
-    return all(isinstance(s, (Count, Moments, Crossing)) and s.rows == count.rows for s in others)
+    if count.column is None:
+        return True
+    return all(
+        isinstance(s, Moments) and s.column == count.column and s.null_count_exponent is None for s in others
+    )
+
+
+def _counts_values(statistic: Statistic) -> bool:
+    return isinstance(statistic, Count) and statistic.column is not None
 
 
 def _never_negative(statistic: Statistic) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from sfumato.framework import Body, Segment
-from sfumato.transformations.grid import Grid, has_value, scaled_down
+from sfumato.transformations.grid import Grid, has_value, scaled_down_upwards
 from sfumato.transformations.rows import Values
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 
@@ -43,7 +43,7 @@ class Count(Statistic):
     """The number of rows, at most `rows` of each unit; with a column, of rows where it has a value.
 
     A unit with n rows, m of them with a value, counts m * min(1, rows/n). Without a column that is
-    a whole number; with one it is cut to the grid.
+    a whole number; with one it is rounded up to the grid, so that it limits sums over these values.
 
     >>> Count(rows=2).contribution([{}, {}, {}])
     Counter({'rows': 2})
@@ -70,7 +70,7 @@ class Count(Statistic):
         """Return the unit's rows, scaled down to the limit."""
         column = self.column
         values = len(rows) if column is None else sum(has_value(r[column]) for r in rows)
-        return Counter({self.names[0]: scaled_down(values << -self.exponent, len(rows), self.rows)})
+        return Counter({self.names[0]: scaled_down_upwards(values << -self.exponent, len(rows), self.rows)})
 
     @property
     def body(self) -> Body:
