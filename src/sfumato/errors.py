@@ -180,7 +180,7 @@ def _is_interrupt(error: BaseException) -> bool:
 
 
 _INTERRUPTED = re.compile(
-    r"Invalid Input Error: [a-z ]+ the \w+ registered as '\w+'(?: as Arrow data)? failed: KeyboardInterrupt: ?"
+    r"Invalid Input Error: [a-z ]+ the \w+ registered as '\w+' failed: KeyboardInterrupt: ?"
 )
 
 
