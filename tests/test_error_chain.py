@@ -227,7 +227,42 @@ def interrupted_relation(monkeypatch: pytest.MonkeyPatch, _: Path) -> Any:
     return duckdb.from_arrow(ROWS)
 
 
-@pytest.mark.parametrize("interrupted", [interrupted_query, interrupted_csv, interrupted_relation])
+class InterruptedTable:
+    """Rows that DuckDB asks for by calls of Python, one of which is interrupted."""
+
+    __arrow_c_schema__ = ROWS.schema.__arrow_c_schema__
+
+    def __arrow_c_stream__(self, schema: object = None) -> object:
+        raise KeyboardInterrupt
+
+
+def interrupted_table(monkeypatch: pytest.MonkeyPatch, _: Path) -> Any:
+    monkeypatch.setattr(sources, "harmless_table", lambda *_: InterruptedTable())
+    return ROWS
+
+
+INTERRUPTED = [interrupted_query, interrupted_csv, interrupted_relation, interrupted_table]
+
+
+def test_what_duckdb_says_of_an_interrupt_where_it_calls_python():
+    with duckdb.connect() as connection, pytest.raises(duckdb.Error) as raised:
+        connection.register("source_rows", InterruptedTable())
+        connection.execute("SELECT count(k) FROM source_rows")
+    assert errors._is_interrupt(raised.value)
+
+
+SAID = "Invalid Input Error: {} the object registered as 'source_rows' failed: {}"
+
+
+@pytest.mark.parametrize("doing", ["counting the rows of", "offering a filter to", "reading"])
+def test_an_interrupt_is_known_by_the_whole_text_alone(doing):
+    assert errors._is_interrupt(duckdb.InvalidInputException(SAID.format(doing, "KeyboardInterrupt: ")))
+    for error in ("ValueError: KeyboardInterrupt: ", "KeyboardInterrupt: a row", "x\nKeyboardInterrupt: "):
+        assert not errors._is_interrupt(duckdb.InvalidInputException(SAID.format(doing, error)))
+    assert not errors._is_interrupt(duckdb.ConversionException(SAID.format(doing, "KeyboardInterrupt: ")))
+
+
+@pytest.mark.parametrize("interrupted", INTERRUPTED)
 def test_an_interrupt_of_a_release(interrupted, monkeypatch, tmp_path):
     """It was taken for an error of a row: a program that goes on at errors went on."""
     release = question(sf.scan(interrupted(monkeypatch, tmp_path), privacy_unit="id")).release(epsilon=1)

@@ -15,6 +15,7 @@ No text of an error, and not whether it comes, depends on private rows.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -167,8 +168,20 @@ def in_own_words(
 
 
 def _is_interrupt(error: BaseException) -> bool:
-    """Whether it is what DuckDB makes of an interrupt while a query runs; no row brings that type about."""
-    return type(error) is RuntimeError and error.args == ("Query interrupted",)
+    """Whether it is what DuckDB makes of an interrupt while a query runs, or while it asks Python for rows.
+
+    No row brings either about: the one is of a type of its own, and in the text of the other the name of what
+    was raised stands where a row's error would have its own, and nothing comes after it.
+    """
+    if type(error) is RuntimeError:
+        return error.args == ("Query interrupted",)
+    called = type(error).__module__ == "_duckdb" and type(error).__name__ == "InvalidInputException"
+    return called and _INTERRUPTED.fullmatch(str(error)) is not None
+
+
+_INTERRUPTED = re.compile(
+    r"Invalid Input Error: [a-z ]+ the \w+ registered as '\w+' failed: KeyboardInterrupt: ?"
+)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

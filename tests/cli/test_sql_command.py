@@ -40,6 +40,18 @@ class TestOutput:
         assert "what the noise may have changed" in " ".join(done.stdout.split())
         assert done.stderr == ""
 
+    @pytest.mark.parametrize(("error_bars", "shown"), [("", True), (", error_bars => FALSE", False)])
+    def test_quantiles_with_k_norm_noise(self, error_bars, shown, visits, run):
+        """With error bars of its own, and without: then they would reach to the bounds."""
+        bounds = "contribution_bounds_per_row => (0, 10)"
+        asked = question(f"year, COUNT(*) AS n, PERCENTILE_CONT(visits, 0.5, {bounds}{error_bars}) AS median")
+        done = run("sql", asked.replace("epsilon =", "noise = k_norm, epsilon ="), "-oout.json", "--errors")
+        assert done.exit_code == 0, done.output
+        rows = [json.loads(line) for line in Path("out.json").read_text().splitlines()]
+        assert [round(row["median"], 1) for row in rows] == [3, 3, 3]
+        assert (max(row["median_error"] for row in rows) < 5) == shown
+        assert "K-norm" in done.stdout
+
     @pytest.mark.long
     def test_files_hold_the_printed_numbers(self, visits, run):
         done = run("sql", MANY, "-oout.parquet", "-oout.csv", "-oout.json", "--errors")

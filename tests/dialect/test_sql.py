@@ -131,6 +131,14 @@ BY_YEAR = PEOPLE.group_by("year").bound(groups=1, rows=1)
             f"year, PERCENTILE_CONT(docvis, 1, {ROWS}) AS top",
             {"top": sf.quantiles("docvis", 1.0, lower=0, upper=30)},
         ),
+        (
+            f"year, PERCENTILE_CONT(docvis, 1, {ROWS}, error_bars => FALSE) AS top",
+            {"top": sf.quantiles("docvis", 1.0, lower=0, upper=30, error_bars=False)},
+        ),
+        (
+            f"year, QUANTILES(docvis, [0.5], Error_Bars => true, {ROWS}) AS q",
+            {"q": sf.quantiles("docvis", [0.5], lower=0, upper=30)},
+        ),
     ],
 )
 def test_bigquery_equals_fluent(select: str, aggregates: dict[str, sf.Aggregate]) -> None:
@@ -167,6 +175,10 @@ def test_sum_per_group_needs_no_rows() -> None:
         (
             "ANON_PERCENTILE_CONT(docvis, 0.9 CLAMPED BETWEEN 0 AND 30) x",
             sf.quantiles("docvis", 0.9, lower=0, upper=30),
+        ),
+        (
+            "ANON_PERCENTILE_CONT(docvis, 0.9 CLAMPED BETWEEN 0 AND 30, error_bars => false) x",
+            sf.quantiles("docvis", 0.9, lower=0, upper=30, error_bars=False),
         ),
     ],
 )
@@ -599,6 +611,15 @@ def test_refused_budgets(old: str, new: str, says: str, marked: str) -> None:
             "[",
         ),
         ("PERCENTILE_CONT(x, 50, contribution_bounds_per_row => (0, 1))", "in [0, 1]", "50"),
+        (
+            "AVG(x, contribution_bounds_per_row => (0, 1), error_bars => FALSE)",
+            "always has",
+            "error_bars => FALSE",
+        ),
+        ("COUNT(*, error_bars => FALSE)", "always has error bars", "error_bars => FALSE"),
+        ("QUANTILES(x, [0.5], error_bars => 0)", "error_bars => TRUE or", "0"),
+        ("QUANTILES(x, [0.5], error_bars => TRUE, error_bars => TRUE)", "given twice", "error_bars"),
+        ("QUANTILES(x, [0.5], error_bar => FALSE)", "did you mean error_bars", "error_bar"),
         ("ANON_COUNT(*)", "write COUNT", "ANON_COUNT"),
         ("ANON_QUANTILES(x, 4 CLAMPED BETWEEN 0 AND 1)", "write APPROX_QUANTILES", "ANON_QUANTILES"),
         ("COUNT(*) * 2", "larger expression", "*"),

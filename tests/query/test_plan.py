@@ -27,8 +27,8 @@ from sfumato.transformations import (
     bound_groups,
     per_group,
 )
+from sfumato.transformations.statistics.histogram import HistogramBody
 from sfumato.transformations.statistics.moments import MomentsBody
-from sfumato.transformations.statistics.quantile_tree import TreeBody
 
 TABLE = pa.table(
     {"id": [1, 2], "group": [1, 2], "n": [1, 2], "x": [0.5, 1.5], "yes": [True, False], "text": ["a", "b"]}
@@ -158,7 +158,7 @@ class ShortTree(QuantileTree):
 
     @property
     def body(self) -> Body:
-        class Short(TreeBody):
+        class Short(HistogramBody):
             def size(self, norm: Norm, scales: Any) -> Fraction:
                 return super().size(norm, scales) * Fraction(3, 4)
 

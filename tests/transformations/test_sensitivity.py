@@ -21,8 +21,9 @@ from sfumato.transformations import (
     UnitSum,
     ValueGrid,
 )
+from sfumato.transformations.statistics.histogram import HistogramBody
 from sfumato.transformations.statistics.moments import MomentsBody
-from sfumato.transformations.statistics.quantile_tree import HEIGHT, LEAVES, TreeBody
+from sfumato.transformations.statistics.quantile_tree import HEIGHT, LEAVES
 
 NORMS = [Norm.L1, Norm.L2]
 
@@ -207,7 +208,7 @@ class WideSum(UnitSum):
         return Segment(self.names[0], Fraction(abs(self.upper - self.lower), 2))
 
 
-class ShortTree(TreeBody):
+class ShortTree(HistogramBody):
     """One level is forgotten."""
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:

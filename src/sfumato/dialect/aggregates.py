@@ -54,6 +54,11 @@ class Aggregates:
             raise self._refuse(
                 call.bounds.place, f"with WITH {self.statement.clause}, bounds are written {form}"
             )
+        if call.error_bars and FUNCTIONS[function] is not ask.quantiles:
+            raise self._refuse(
+                call.error_bars.place,
+                f"{function} always has error bars; only quantiles do without, for less noise",
+            )
         if function.endswith("COUNT"):
             return self._count(call)
         if call.distinct:
@@ -65,7 +70,8 @@ class Aggregates:
         column = self._column(call.argument)
         if make is ask.quantiles:
             ranks = self._ranks(call)
-            return ask.quantiles(column, ranks, lower=low, upper=high)
+            error_bars = call.error_bars is None or call.error_bars.value
+            return ask.quantiles(column, ranks, lower=low, upper=high, error_bars=error_bars)
         if call.ranks:
             raise self._refuse(call.ranks[0].place, f"{function} takes one expression, and bounds")
         if make is ask.sum:

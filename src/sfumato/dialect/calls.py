@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sfumato.dialect.cursor import Cursor
-from sfumato.dialect.syntax import Bounds, Call, Expression, Literal
-from sfumato.dialect.vocabulary import BOUNDS, OPERATORS, PRIVATE
+from sfumato.dialect.syntax import Bounds, Call, Expression, Literal, Truth
+from sfumato.dialect.vocabulary import BOUNDS, ERROR_BARS, OPERATORS, PRIVATE
 from sfumato.dialect.words import Place, refusal
 from sfumato.errors import nearest
 
@@ -56,12 +56,17 @@ def _call(words: Cursor, name: int) -> CallForm:
             raise words.refuse(f"an expression is missing in {function}(...)")
     argument = range(start, words.at)
     ranks: list[Literal] = []
-    listed, bounds = False, None
+    listed, bounds, error_bars = False, None, None
     while words.at < stop:
         if words.take("CLAMPED"):
             given = _clamped(words)
         elif not words.take(","):
             raise words.refuse(f"a comma or ) is missing in {function}(...)")
+        elif words.token.text.lower() == ERROR_BARS and words.after.word == "=>":
+            if error_bars:
+                raise words.refuse(f"{ERROR_BARS} is given twice; keep one")
+            error_bars = _truth_value(words)
+            continue
         elif words.after.word == "=>":
             given = _named_bounds(words)
         elif bounds or ranks:
@@ -74,7 +79,7 @@ def _call(words: Cursor, name: int) -> CallForm:
             raise refusal(words.text, given.place, f"{function} has bounds twice; keep one")
         bounds = given
     expression = None if star else Expression(tuple(words.tokens[start : argument.stop]))
-    call = Call(function, expression, distinct, tuple(ranks), listed, bounds, token.place)
+    call = Call(function, expression, distinct, tuple(ranks), listed, bounds, error_bars, token.place)
     return CallForm(call, range(name, stop + 1), argument, range(argument.stop, stop))
 
 
@@ -112,13 +117,23 @@ def _clamped(words: Cursor) -> Bounds:
     return Bounds("clamped", lower, upper, Place(start, words.before.stop))
 
 
+def _truth_value(words: Cursor) -> Truth:
+    start = words.token.start
+    words.at += 2
+    value = words.take("TRUE")
+    if not value and not words.take("FALSE"):
+        raise words.refuse(f"write {ERROR_BARS} => TRUE or {ERROR_BARS} => FALSE")
+    return Truth(value, Place(start, words.before.stop))
+
+
 def _named_bounds(words: Cursor) -> Bounds:
     token, name = words.token, words.token.text.lower()
     if name not in BOUNDS:
-        near = nearest(name, BOUNDS)
+        known = (*BOUNDS, ERROR_BARS)
+        near = nearest(name, known)
         raise words.refuse(
             f"there is no argument {token.text}; "
-            + (f"did you mean {near}?" if near else f"there are {' and '.join(BOUNDS)}")
+            + (f"did you mean {near}?" if near else f"there are {' and '.join(known)}")
         )
     words.at += 2
     numbers: list[Literal] = []

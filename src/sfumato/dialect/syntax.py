@@ -43,6 +43,14 @@ class Expression:
 
 
 @dataclass(frozen=True)
+class Truth:
+    """A named argument that is TRUE or FALSE."""
+
+    value: bool
+    place: Place
+
+
+@dataclass(frozen=True)
 class Call:
     """An aggregate: COUNT(*) has no argument."""
 
@@ -52,6 +60,7 @@ class Call:
     ranks: tuple[Literal, ...]
     listed: bool
     bounds: Bounds | None
+    error_bars: Truth | None
     name_place: Place
 
 

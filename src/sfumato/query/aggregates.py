@@ -153,7 +153,8 @@ def quantiles(
 
     Args:
         column: a numeric column.
-        ranks: numbers in [0, 1], or one such number. All ranks of one column share one tree.
+        ranks: numbers in [0, 1], or one such number. All ranks of one column share one tree,
+            or with K-norm noise one choice.
         lower, upper: the range in which quantiles are looked for.
         error_bars: whether K-norm noise is to leave a part of the budget for them; without it they reach to
             the bounds, and all else has less noise. Other noise gives them in any case.

@@ -3,7 +3,8 @@
 To open one takes longer than a small release, so one that is left as it was is lent to the next user. It has
 one user at a time, in a session: temporary tables, rows that Python brings, settings of progress and the like
 are the session's, and end with it. A database is closed where something went wrong, where it was used for
-long, where it spilled, and where a look finds anything of its user.
+long, where it spilled, and where a look finds tables, views, secrets or attached databases of its user:
+nothing else that sfumato makes would outlive a session.
 """
 
 from __future__ import annotations

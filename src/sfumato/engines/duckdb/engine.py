@@ -205,7 +205,8 @@ class DuckDBEngine(Owned):
         given = ended = False
         spill.ready(self._resources.temp_directory)
         # What is raised in here is not passed on, not as a context either: its text may quote rows.
-        with suppress(duckdb.Error, pa.ArrowException, OSError, UnicodeError), source.session() as session:
+        foreign = duckdb.Error, pa.ArrowException, OSError, UnicodeError
+        with suppress(*foreign), in_own_words(), source.session() as session:
             self._running = session
             session.execute(_PROGRESS)
             if query.public_keys is not None:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from sfumato.errors import ParameterError
-from sfumato.framework import Body, Norm, Segment
-from sfumato.framework.bodies import weighted
-from sfumato.transformations.grid import Grid, scaled_down
+from sfumato.framework import Body, Segment
+from sfumato.transformations.grid import Grid
 from sfumato.transformations.lattice import Lattice
 from sfumato.transformations.rows import Values
+from sfumato.transformations.statistics.histogram import HistogramBody, scaled_counts
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 
 
@@ -52,50 +52,13 @@ class Leaves(Statistic):
 
     def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
         """Return what the unit adds, as (coordinate, place)."""
-        places = Counter(p for r in rows if (p := self.lattice.place(r[self.column])) is not None)
-        return Counter(
-            {
-                (self.names[0], place): scaled_down(n << -self.exponent, len(rows), self.rows)
-                for place, n in places.items()
-            }
-        )
+        counts = scaled_counts([self.lattice.place(r[self.column]) for r in rows], self.rows, self.exponent)
+        return Counter({(self.names[0], place): n for place, n in counts.items()})
 
     @property
     def body(self) -> Body:
         """All rows at one place, or at several."""
-        return LeavesBody(self.names[0], Fraction(self.rows << -self.exponent))
-
-
-@dataclass(frozen=True)
-class LeavesBody(Body):
-    """Counts at any places, which come to at most `rows` steps.
-
-    Args:
-        name: of the coordinate, which stands for all places.
-        rows: the limit of rows, in steps.
-    """
-
-    name: str
-    rows: Fraction
-    spread = True
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The one name."""
-        return (self.name,)
-
-    @property
-    def linf_sensitivities(self) -> tuple[Fraction, ...]:
-        """All rows at one place."""
-        return (self.rows,)
-
-    def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        """Return rows/scale, squared for L2: all rows at one place are the largest in both."""
-        return weighted(norm, self.linf_sensitivities, scales)
-
-    def split(self, norm: Norm) -> tuple[Fraction, ...]:
-        """The limit of rows."""
-        return self.linf_sensitivities
+        return HistogramBody(self.names[0], Fraction(self.rows << -self.exponent))
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sfumato.exact import root_up
-from sfumato.framework import Body, Norm
-from sfumato.transformations.grid import Grid, as_double, scaled_down
+from sfumato.framework import Body
+from sfumato.transformations.grid import Grid, as_double
 from sfumato.transformations.rows import Values
+from sfumato.transformations.statistics.histogram import HistogramBody, scaled_counts
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 
 BRANCHING = 16
@@ -85,10 +85,7 @@ class QuantileTree(Statistic):
 
     def leaves(self, rows: Sequence[Values]) -> Counter[int]:
         """Return what a unit with these rows in a group adds to each leaf, scaled down to the limit."""
-        leaves = Counter(leaf for r in rows if (leaf := self.leaf(r[self.column])) is not None)
-        return Counter(
-            {leaf: scaled_down(n << -self.exponent, len(rows), self.rows) for leaf, n in leaves.items()}
-        )
+        return scaled_counts([self.leaf(r[self.column]) for r in rows], self.rows, self.exponent)
 
     def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
         """Return what the unit adds to the nodes of all levels, as (coordinate, level, place)."""
@@ -101,37 +98,4 @@ class QuantileTree(Statistic):
     @property
     def body(self) -> Body:
         """All rows in one node of each level, or in several."""
-        return TreeBody(self.names[0], Fraction(self.rows << -self.exponent))
-
-
-@dataclass(frozen=True)
-class TreeBody(Body):
-    """Counts on HEIGHT levels of nodes, which come to at most `rows` steps on each.
-
-    Args:
-        name: of the coordinate, which stands for all nodes.
-        rows: the limit of rows, in steps.
-    """
-
-    name: str
-    rows: Fraction
-    spread = True
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The one name."""
-        return (self.name,)
-
-    @property
-    def linf_sensitivities(self) -> tuple[Fraction, ...]:
-        """All rows in one node."""
-        return (self.rows,)
-
-    def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        """Return height * rows/scale; for L2 its square is largest where all rows share one path."""
-        ratio = self.rows / scales[0]
-        return HEIGHT * (ratio if norm is Norm.L1 else ratio**2)
-
-    def split(self, norm: Norm) -> tuple[Fraction, ...]:
-        """The sensitivity over all levels."""
-        return (self.rows * (HEIGHT if norm is Norm.L1 else root_up(Fraction(HEIGHT))),)
+        return HistogramBody(self.names[0], Fraction(self.rows << -self.exponent), levels=HEIGHT)
