@@ -10,6 +10,7 @@ And it says with which probability the noise that it meets makes it fail on corr
 from __future__ import annotations
 
 import decimal
+import gc
 import locale
 import logging
 import multiprocessing
@@ -104,6 +105,18 @@ def pytest_make_collect_report(
     if report.passed and (told := changes(before, settings())):
         report.outcome, report.longrepr = "failed", told
     return report
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Look no more for garbage in what modules hold: it takes a twentieth of the time, and finds none."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Let Python clean up when it ends, as ever."""
+    gc.unfreeze()
 
 
 SHOWN = "it shows whether, and in which shape, something comes"

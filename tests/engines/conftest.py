@@ -13,11 +13,14 @@ import random
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count
 from pathlib import Path
+from types import MethodType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import duckdb
 import numpy as np
@@ -172,6 +175,8 @@ def spark_session():
             # Jobs of a second: compiling them well takes longer than running them.
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "spark.sql.codegen.wholeStage": False,
+            "spark.python.daemon.module": "preloaded",
+            "spark.executorEnv.PYTHONPATH": str(Path(__file__).parent / "daemon"),
             # Tests lose shuffles on purpose. A local session forgets its block manager then: each heartbeat fails, and
             # after 60 of them, ten minutes later, Spark ends its process with code 56.
             "spark.executor.heartbeat.maxFailures": 2**31 - 1,
@@ -285,6 +290,40 @@ def on_spark(folder: str) -> Opener:
     )
 
 
+@cache
+def quick_beam() -> None:
+    """Keep what Beam computes a hundred times for each pipeline, always the same: half of what one costs.
+
+    That is the arguments of each method of each DoFn, and the values of flags for each kind of options.
+    """
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.transforms import core
+
+    look, parse = core.get_function_args_defaults, PipelineOptions.__init__
+    looked: WeakKeyDictionary[Callable[..., Any], tuple[list[str], list[Any]]] = WeakKeyDictionary()
+    parsed: dict[tuple[type, tuple[str, ...]], dict[str, Any]] = {}
+
+    def arguments(function: Callable[..., Any]) -> tuple[list[str], list[Any]]:
+        if not isinstance(function, MethodType):
+            return look(function)
+        if (found := looked.get(function.__func__)) is None:
+            found = looked[function.__func__] = look(function)
+        names, defaults = found
+        return [*names], [*defaults]
+
+    def options(self: Any, flags: Sequence[str] | None = None, **others: Any) -> None:
+        if flags is None or others:
+            parse(self, flags, **others)
+            return
+        key = type(self), tuple(flags)
+        if key not in parsed:
+            parse(self, flags)
+            parsed[key] = deepcopy(self.__dict__)
+        self.__dict__.update(deepcopy(parsed[key]), _flags=flags)
+
+    core.get_function_args_defaults, PipelineOptions.__init__ = arguments, options
+
+
 def results_on_beam(
     build: Callable[[Any], Any], options: Sequence[str] = ("--runner=FnApiRunner",)
 ) -> list[Any]:
@@ -292,6 +331,7 @@ def results_on_beam(
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
 
+    quick_beam()
     with tempfile.TemporaryDirectory() as folder:
 
         def keep(element: Any) -> None:

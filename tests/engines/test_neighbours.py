@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import sfumato as sf
@@ -86,7 +88,7 @@ def exact(engine, plan: Plan) -> dict[Any, dict[Any, int]]:
     found: dict[Any, dict[Any, int]] = defaultdict(lambda: defaultdict(int))
     for batch in engine.statistics(plan.exact, 1000):
         for row in batch.to_pylist():
-            of = found[row.get("g"), row.get("h")]
+            of = found[tuple(row[key] for key in plan.exact.keys)]
             for statistic in plan.exact.statistics:
                 for name in statistic.names:
                     if isinstance(statistic, QuantileTree):
@@ -107,6 +109,23 @@ def changes(one: dict[Any, dict[Any, int]], other: dict[Any, dict[Any, int]]) ->
         if any(moved.values()) or (key in one) != (key in other):
             changed[key] = {name: by for name, by in moved.items() if by}
     return changed
+
+
+def apart(tables: Iterable[pa.Table]) -> pa.Table:
+    """Put tables into one, as an evaluation may be a job: a key more says of which one a row is, and no unit is in two."""
+    return pa.concat_tables(
+        rows.set_column(0, "id", pc.add(rows["id"], 1000 * world)).append_column(
+            "world", pa.array(np.full(rows.num_rows, world))
+        )
+        for world, rows in enumerate(tables)
+    )
+
+
+def by_world(changed: dict[Any, dict[Any, int]]) -> dict[int, dict[Any, dict[Any, int]]]:
+    found: dict[int, dict[Any, dict[Any, int]]] = defaultdict(dict)
+    for (world, *key), moved in changed.items():
+        found[world][tuple(key)] = moved
+    return found
 
 
 def size(norm: Norm, moved: dict[Any, int], scales: dict[str, Fraction], statistic: Statistic) -> Fraction:
@@ -159,22 +178,31 @@ def test_a_unit_changes_no_more_than_is_claimed(engine, fixed_salt, asked, noise
         pytest.skip(
             "its statistics are those of Laplace noise, some in finer steps; both norms are looked at"
         )
-    base = others()
-    for keys, groups, rows in ((("g", "h"), 2, 3), ((), 1, 1))[
-        : 1 if engine.slow and asked != "everything" else 2
-    ]:
-        of_base = question(engine(base), keys, groups, rows, asked)
-        plan = of_base.plan(epsilon=1, delta=1e-6, noise=noise)
-        before = exact(of_base.table.engine, plan)
-        for name, rows_of in ADVERSARIES.items():
-            changed = changes(before, exact(engine(pa.concat_tables([base, rows_of])), plan))
-            for norm in Norm:
-                broken = violations(plan, changed, groups, norm)
-                assert not broken, (name, keys, norm, broken)
-            if name == "no unit at all":
-                assert not changed
-            elif "NaN" not in name and "without" not in name:
-                assert changed, f"{name} is not seen at all"
+    base, adversaries = others(), ADVERSARIES.values()
+    of_base = question(engine(apart(base for _ in adversaries)), ("world", "g", "h"), 2, 3, asked)
+    plan = of_base.plan(epsilon=1, delta=1e-6, noise=noise)
+    joined = engine(apart(pa.concat_tables([base, rows]) for rows in adversaries))
+    changed = by_world(changes(exact(of_base.table.engine, plan), exact(joined, plan)))
+    for world, name in enumerate(ADVERSARIES):
+        judge(name, plan, changed[world], 2)
+
+    if engine.slow and asked != "everything":
+        return
+    of_base = question(engine(base), (), 1, 1, asked)  # no key, so a table for each
+    plan = of_base.plan(epsilon=1, delta=1e-6, noise=noise)
+    before = exact(of_base.table.engine, plan)
+    for name, rows in ADVERSARIES.items():
+        judge(name, plan, changes(before, exact(engine(pa.concat_tables([base, rows])), plan)), 1)
+
+
+def judge(name: str, plan: Plan, changed: dict[Any, dict[Any, int]], groups: int) -> None:
+    for norm in Norm:
+        broken = violations(plan, changed, groups, norm)
+        assert not broken, (name, plan.exact.keys, norm, broken)
+    if name == "no unit at all":
+        assert not changed
+    elif "NaN" not in name and "without" not in name:
+        assert changed, f"{name} is not seen at all"
 
 
 def test_values_from_an_overflowing_expression_stay_within_bounds(engine, fixed_salt):
@@ -216,11 +244,12 @@ def test_the_order_of_rows_and_copies_of_other_units_do_not_matter(engine, fixed
 
 
 @pytest.mark.parametrize("defect", ["groups", "rows", "clamp"])
-def test_planted_defects_are_seen(engine, defect):
-    """The check rejects an engine that bounds too little."""
-    base = others()
-    one, other = engine(base), engine(pa.concat_tables([base, ADVERSARIES["many rows in known groups"]]))
-    question = Table(one, "id").group_by("g").bound(groups=2, rows=1)
+def test_planted_defects_are_seen(engine, fixed_salt, defect):
+    """The check rejects an engine that bounds too little, and says in whose world."""
+    base, adversaries = others(), ("no unit at all", "many rows in known groups")
+    one = engine(apart(base for _ in adversaries))
+    other = engine(apart(pa.concat_tables([base, ADVERSARIES[name]]) for name in adversaries))
+    question = Table(one, "id").group_by("world", "g").bound(groups=2, rows=1)
     asked = question.agg(u=sf.count_units(), n=sf.count(), s=sf.sum("n", lower=0, upper=30))
     limits = {
         "groups": {"groups": 12, "rows": 1},
@@ -240,11 +269,11 @@ def test_planted_defects_are_seen(engine, defect):
             found[key] = {("rows" if n == "rows" else renamed[n]): by for n, by in of.items()}
         return found
 
-    changed = changes(numbers(one), numbers(other))
+    changed = by_world(changes(numbers(one), numbers(other)))
     if defect == "rows":
-        for moved in changed.values():
+        for moved in (moved for world in changed.values() for moved in world.values()):
             moved["units"] = moved.pop("rows", 0)
-    assert violations(plan, changed, 2)
+    assert [bool(violations(plan, changed[world], 2)) for world in range(2)] == [False, True]
 
 
 def test_moments_share_noise_between_values_and_missing_values():

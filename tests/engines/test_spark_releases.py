@@ -379,7 +379,8 @@ import sfumato as sf
 from sfumato.spark import session
 
 spark = session("folders", {"spark.master": "local[2]", "spark.ui.enabled": False, "spark.log.level": "OFF",
-                            "spark.sql.shuffle.partitions": 2})
+                            "spark.sql.shuffle.partitions": 2, "spark.sql.codegen.wholeStage": False,
+                            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"})
 frame = spark.range(1000).selectExpr("id", "id % 7 AS g")
 asked = sf.scan(frame, privacy_unit="id").group_by("g").bound(groups=1).agg(n=sf.count_units())
 assert asked.release(epsilon=100, delta=1e-6).count() == 7
