@@ -231,11 +231,11 @@ def counts_alone(groups, most, shared, x):
 @pytest.mark.parametrize(
     "groups, most, shared",
     [
-        (2, 1, F(1, 1000)),
+        pytest.param(2, 1, F(1, 1000), marks=pytest.mark.long),
         (2, 1, F(999, 1000)),
         (20, 1, F(1, 8)),
         (20, 19, F(3, 4)),
-        (200, 1, F(1, 8)),
+        pytest.param(200, 1, F(1, 8), marks=pytest.mark.long),
         (200, 100, F(999, 1000)),
     ],
     ids=str,
@@ -249,8 +249,15 @@ def test_counts_alone_with_a_limit_have_a_closed_form(groups, most, shared):
             assert law.outside_anywhere(x) == pytest.approx(any_, abs=law.error)
 
 
-@pytest.mark.parametrize("cone", [Cone(2), pytest.param(Cone(1, True), marks=pytest.mark.long)], ids=str)
-@pytest.mark.parametrize("groups, most, shared", [(12, 4, F(1, 8)), (200, 20, F(1, 2))])
+@pytest.mark.parametrize(
+    "cone, groups, most, shared",
+    [
+        (Cone(2), 200, 20, F(1, 2)),
+        pytest.param(Cone(1, True), 200, 20, F(1, 2), marks=pytest.mark.long),
+        pytest.param(Cone(2), 12, 4, F(1, 8), marks=pytest.mark.long),
+    ],
+    ids=str,
+)
 def test_more_nodes_change_no_law_with_a_limit(cone, groups, most, shared, monkeypatch):
     """Nor does a wider window."""
     from sfumato.noise.k_norm import limited_laws, sides

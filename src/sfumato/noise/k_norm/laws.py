@@ -277,17 +277,7 @@ class JointMarginal(TogetherMarginal):
     @property
     def variance(self) -> float:
         """The variance of Z, in squared steps."""
-        return _joint_variance(replace(self, scale=Fraction(1))) * float(self.scale**2)
-
-    def unit_variance(self) -> float:
-        """Return the variance at scale 1: given θ, the mean square is a polynomial."""
-        shape = self.groups * self.cone.dimensions + 2
-        place, weight = rule(24 + int(6 * np.sqrt(self.groups)))
-        theta = (place + 1) / 2
-        group = Group(self.cone, 0.0, theta, 1 - theta)
-        chance = weight * self._density(theta)
-        mean = (chance * group.square(self.coordinate) / group.volume).sum() / chance.sum()
-        return float(shape * (shape + 1) * mean)
+        return _joint_variances(self.cone, self.groups)[self.coordinate] * float(self.scale**2)
 
     def _tail(self, y: Floats, theta: Floats) -> Floats:
         """Return P(number > y r), given θ."""
@@ -324,13 +314,31 @@ class JointMarginal(TogetherMarginal):
 
     def _density(self, theta: Floats) -> Floats:
         """The density of θ, up to a factor."""
-        volume = [float(c / self.cone.volume[0]) for c in self.cone.volume]
-        return np.asarray(np.polyval(volume[::-1], (theta - 0.5) ** 2) ** self.groups, np.float64)
+        return _density(self.cone, self.groups, theta)
 
 
-@lru_cache(1 << 12)
-def _joint_variance(law: JointMarginal) -> float:
-    return law.unit_variance()
+def _density(cone: Cone, groups: int, theta: Floats) -> Floats:
+    volume = [float(c / cone.volume[0]) for c in cone.volume]
+    return np.asarray(np.polyval(volume[::-1], (theta - 0.5) ** 2) ** groups, np.float64)
+
+
+@lru_cache(1 << 10)
+def _joint_variances(cone: Cone, groups: int) -> list[float]:
+    """Return the variance of each number at scale 1: given θ, the mean square is a polynomial."""
+    coarse = np.linspace(0.5, 1.0, 257)
+    likely = int(np.flatnonzero(_density(cone, groups, coarse) > 1e-18)[-1])
+    last = float(coarse[min(likely + 1, 256)])
+    place, weight = rule(40)
+    theta = 0.5 + (last - 0.5) * (place + 1) / 2
+    group, chance = Group(cone, 0.0, theta, 1 - theta), weight * _density(cone, groups, theta)
+    shape = groups * cone.dimensions + 2
+    return [shape * (shape + 1) * v for v in mean_squares(group, chance / chance.sum())]
+
+
+def mean_squares(group: Group, chance: Floats) -> list[float]:
+    """Return the mean squares of a group's numbers, one for all signed ones, which have one law."""
+    kinds = range(1 + group.cone.units + min(group.cone.signed, 1))
+    return [float((chance * group.square(i) / group.volume).sum()) for i in kinds]
 
 
 def joint(noise: JointNoise, coordinate: int) -> JointMarginal:

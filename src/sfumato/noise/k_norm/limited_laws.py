@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from sfumato.noise.k_norm.gammas import upper_tail
-from sfumato.noise.k_norm.laws import TogetherMarginal
+from sfumato.noise.k_norm.laws import TogetherMarginal, mean_squares
 from sfumato.noise.k_norm.limited import LimitedNoise
 from sfumato.noise.k_norm.limited_radii import Sizes
 from sfumato.noise.k_norm.sides import Group, rule
@@ -148,20 +148,14 @@ def rough_deviations(sizes: Sizes) -> list[float]:
     r = np.linspace(low, high, 24)
     group = _middle(sizes, r)
     weight = np.exp(_height(sizes, r, group.volume) - top)
-    return [float(np.sqrt(v)) for v in _squares(group, weight / weight.sum())]
+    deviations = [float(np.sqrt(v)) for v in mean_squares(group, weight / weight.sum())]
+    return deviations + deviations[sizes.cone.units + 1 :] * (sizes.cone.signed - 1)
 
 
 @lru_cache(1 << 8)
 def _variances(sizes: Sizes) -> list[float]:
     """Return the variance of each number at scale 1."""
-    return _squares(*_places(sizes, 0.0))
-
-
-def _squares(group: Group, chance: Floats) -> list[float]:
-    """Return the mean squares of a group's numbers: all signed ones have one law."""
-    units, signed = group.cone.units, group.cone.signed
-    own = [float((chance * group.square(i) / group.volume).sum()) for i in range(units + 1 + min(signed, 1))]
-    return own + own[units + 1 :] * (signed - 1)
+    return mean_squares(*_places(sizes, 0.0))
 
 
 def limited(noise: LimitedNoise, coordinate: int) -> LimitedMarginal:
