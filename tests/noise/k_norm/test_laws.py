@@ -411,6 +411,29 @@ def test_draws_with_a_limit_follow_their_laws(cone, limit):
         assert np.abs((largest[:, None] > places).mean(axis=0) - beyond).max() < massart(n)
 
 
+@pytest.mark.parametrize("cone", [Cone(1), Cone(1, True)], ids=str)
+@pytest.mark.parametrize(
+    "groups, most, shared",
+    [
+        (1000, 1, F(1, 8)),
+        (1000, 999, F(3, 4)),
+        (1000, 999, 1 - F(1, 10**9)),
+        (2, 1, F(1, 10**12)),
+        (2, 1, 1 - F(1, 10**12)),
+    ],
+)
+def test_norms_of_extreme_limits_are_where_their_law_is(cone, groups, most, shared):
+    """Of one draw each, of a Gamma law: beyond these places with a probability of 1e-14."""
+    noise = LimitedNoise(cone, (F(2) ** 40,) * cone.dimensions, groups, most, shared)
+    x = noise.rounded(SeededWords(f"extremes {noise}")) / 2.0**40
+    rest = x[1:] if cone.units else x
+    size = np.abs(rest).max(axis=0) + (np.abs(x[0] - x[1]) if cone.units else 0)
+    a, b = (size + x[0]) / 2, (size - x[0]) / 2
+    norm = float(shared) * (a.max() + b.max()) + float(1 - shared) / most * size.sum()
+    law = stats.gamma(groups * cone.dimensions)
+    assert law.ppf(5e-15) < norm < law.isf(5e-15)
+
+
 @pytest.mark.long
 def test_three_percent_are_seen_in_draws_with_a_limit():
     """As in joint draws: by the norm, of 3,000 groups; 3% move F by 0.6, where 0.37 is allowed for 120 draws."""
