@@ -291,6 +291,11 @@ DEFECTS = [
 ]
 
 
+# Found in half as many draws.
+PLAIN = (gamma_of_dimensions, size_not_shared, marginals_alone, one_sided_body, acceptance_reversed)
+PLAIN += (no_acceptance, signed_not_limited, no_root)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("kind, body, plant", DEFECTS, ids=lambda d: getattr(d, "__name__", None))
 def test_a_wrong_law_is_found(kind, body, plant, monkeypatch):
@@ -298,6 +303,8 @@ def test_a_wrong_law_is_found(kind, body, plant, monkeypatch):
     plant(monkeypatch)
     # With few groups the split is nearly uniform, and sums nearly as large as all.
     groups, draws = {split_is_uniform: 100, signed_not_limited: 20}.get(plant, 3), JOINTLY
+    if plant in PLAIN:
+        draws = JOINTLY // 2
     if plant is no_acceptance_of_limits:
         # Of groups mostly apart, vectors that are wrongly taken make the norm larger by 0.36 deviations: in 1,500
         # draws their sum by 14, where 7.2 are allowed.
