@@ -56,8 +56,9 @@ def test_the_norm_is_the_gauge_of_the_hull(body, groups, k):
         truth = by_definition(body, groups, k, x)
         for metric in metrics:
             assert float(metric.distance(table(body, x.tolist()), {})) == pytest.approx(truth, abs=1e-9)
-        apart = KNormDistance(body, k, apart=True).distance(table(body, x.tolist()), {})
-        assert float(apart) <= truth + 1e-9
+        for shared in (F(0), F(1, 10**6), F(1, 3), 1 - F(1, 10**6), F(1)):
+            apart = KNormDistance(body, k, apart=True, shared=shared).distance(table(body, x.tolist()), {})
+            assert float(apart) <= truth + 1e-9
 
 
 def grid(body: ConeBody) -> list[tuple[int, ...]]:
@@ -93,9 +94,27 @@ def test_every_contribution_is_at_most_1_and_some_are_1(body):
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda b: "".join(b.names))
+@pytest.mark.parametrize("groups, k", [(2, 1), (3, 2), (12, 1), (12, 4), (12, 11), (40, 20)])
+def test_the_logarithm_of_the_density_moves_by_at_most_1(body, groups, k):
+    """For shifts by random contributions to k groups, from random places near and far; somewhere it moves by 1."""
+    rng, own = np.random.default_rng(groups), corners(body)[1:]
+    for shared in (F(0), F(1, 10**9), F(1, 8), F(3, 4), 1 - F(1, 10**9)):
+        metric, most = KNormDistance(body, k, apart=True, shared=shared), F(0)
+        for trial in range(12):
+            x = rng.integers(-9, 10, (groups, len(body.bounds))) * 10 ** (trial % 3) * (trial > 0)
+            moved, sign = x.tolist(), int(rng.choice([-1, 1]))
+            for g in rng.permutation(groups)[:k]:
+                moved[g] = [a + sign * b for a, b in zip(moved[g], own[rng.integers(len(own))], strict=True)]
+            one, other = (metric.norm([body.sides(v) for v in place]) for place in (x.tolist(), moved))
+            most = max(most, abs(one - other))
+        assert most == 1
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda b: "".join(b.names))
 def test_it_is_a_norm(body):
     rng = np.random.default_rng(2)
-    for metric in (KNormDistance(body), KNormDistance(body, 2), KNormDistance(body, 2, apart=True)):
+    metrics = [KNormDistance(body), KNormDistance(body, 2), KNormDistance(body, 2, apart=True)]
+    for metric in (*metrics, KNormDistance(body, 2, apart=True, shared=F(1, 8))):
         for _ in range(100):
             x, y = rng.integers(-9, 10, (2, 3, len(body.bounds))).tolist()
             total = [[a + b for a, b in zip(r, s, strict=True)] for r, s in zip(x, y, strict=True)]

@@ -355,6 +355,18 @@ def test_no_unit_moves_a_plan_with_a_limit_by_more_than_1_and_one_moves_it_as_fa
     assert not found.violated and found.ratio >= F(99, 100), str(found)
 
 
+@pytest.mark.parametrize(
+    "asked", [pytest.param(name, marks=pytest.mark.long) if name != "all" else name for name in ASKED]
+)
+def test_no_unit_moves_noise_that_is_shared_in_part_by_more_than_1(asked):
+    """Whatever noise would be chosen; with missing values too, whose counts are rounded up."""
+    query, (groups, rows) = plan_of(asked, 3, 2).query, (3, 2)
+    assert (query.groups, query.rows) == (groups, rows)
+    plan = together._plan(query, F(3, 2), groups, F(1, 4))
+    found = falsify(plan.exact_chain, 1, evaluations=120)
+    assert not found.violated and found.ratio >= F(9, 10), str(found)
+
+
 @pytest.mark.parametrize("shared", [F(0), F(1, 4), F(9, 10)])
 def test_the_norm_that_is_shared_in_part_holds_what_a_unit_may_add(shared):
     """At most 1 for a contribution to at most k groups, and less than the norm of one that is not; beyond, more."""

@@ -96,38 +96,15 @@ def test_marginals_are_those_of_mpmath(m, groups, signed, x):
     assert law_of(m, groups, bool(signed)).outside(x) == pytest.approx(float(truth), abs=1e-9)
 
 
-def panels(low, high, count=600):
-    """Places and weights of Gauss and Legendre's rule in many parts."""
-    x, w = np.polynomial.legendre.leggauss(4)
-    step = (high - low) / count
-    places = low + step * (np.arange(count)[:, None] + (1 + x) / 2)
-    return places.ravel(), np.tile(w * step / 2, count)
-
-
-@pytest.mark.parametrize("theta", [1.0, *(pytest.param(t, marks=pytest.mark.long) for t in (0.5, 0.3, 0.81))])
-def test_tails_with_units_are_integrals_over_the_body(theta):
-    """For a count and a sum: u goes from a - μ to λ - b, by the norm's own sides; |s| up to where that is empty.
-
-    The sides have kinks: 600 parts leave an error below 10^-5.
-    """
-    tau, cone = 1 - theta, Cone(1, units=True)
-    (n, n_weight), (s, s_weight) = panels(-tau, theta), panels(-1.0, 1.0)
-    n, s = n[:, None], s[None, :]
-    t = np.maximum(np.abs(n), np.abs(s))
-    a, b = (t + n) / 2, (t - n) / 2
-    low, high = a - tau, theta - b
-    inside = (a <= theta) & (b <= tau) & (high > low)
-    mass = np.where(inside, high - low, 0.0) * n_weight[:, None] * s_weight
-    above = [
-        lambda y: (
-            np.where(inside, np.clip(high - np.maximum(low, y), 0, None), 0.0) * n_weight[:, None] * s_weight
-        )
-    ]
-    above += [lambda y: mass * (n > y), lambda y: mass * (s > y)]
-    for coordinate, function in enumerate(above):
-        for y in (0.0, 0.1, 0.35, 0.6, 0.9):  # between parts, in n and in s
-            found = tail(cone, coordinate, np.array(y), np.array(theta))
-            assert found == pytest.approx(function(y).sum() / mass.sum(), abs=1e-5)
+@pytest.mark.parametrize("cone", [Cone(m, units) for m in (0, 1, 2, 5) for units in (False, True)], ids=str)
+def test_tails_are_those_of_sides(cone):
+    """Two derivations: from the law of v, in pieces, and from the density of the sides (a, b) without a tilt."""
+    theta = np.concatenate([[0, 0.5, 1], np.random.default_rng(1).uniform(0, 1, 40)])
+    group = Group(cone, 0.0, theta, 1 - theta)
+    for i in range(cone.dimensions):
+        for y in (0.0, 0.1, 0.35, 0.6, 0.9, 1.0):
+            found = tail(cone, i, np.array(y), theta)
+            assert np.abs(found - group.tail(i, y) / group.volume).max() < 1e-13
 
 
 @pytest.mark.parametrize("m", [0, 2, 3])
@@ -217,28 +194,93 @@ def test_tails_with_a_limit_are_shares_of_tilted_points(cone):
     few = np.sqrt((weight**2).sum()) / weight.sum()
     for i in range(cone.dimensions):
         square = (weight * x[i] ** 2).sum() / weight.sum()
-        assert (group.square(i) / group.volume())[0] == pytest.approx(square, abs=8 * few)
+        assert (group.square(i) / group.volume)[0] == pytest.approx(square, abs=8 * few)
         for y in (0.0, 0.1, 0.35, 0.6, 0.9, 1.25):
             share = (weight * (x[i] > y)).sum() / weight.sum()
-            assert (group.tail(i, y) / group.volume())[0] == pytest.approx(share, abs=4 * few)
+            assert (group.tail(i, y) / group.volume)[0] == pytest.approx(share, abs=4 * few)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("cone", [Cone(1), Cone(2), Cone(1, True)], ids=str)
-@pytest.mark.parametrize("groups, most, shared", [(12, 4, F(1, 8)), (20, 10, F(1, 2))])
+def counts_alone(groups, most, shared, x):
+    """P(|Z| > x) and P(max |Z| > x) of a count alone, exactly.
+
+    Groups with n > 0 and those with n < 0 are apart: j of the one kind have the mass of w exp(-wλ) times the j-th power
+    of the integral of exp(-βn) up to λ, over all λ. With u = exp(-βλ) and s = w/β these are incomplete Beta functions,
+    B(s, j + 1), which follow from each other by sums of positive terms.
+    """
+    w = mpmath.mpf(shared.numerator) / shared.denominator
+    beta = (1 - w) / most
+    s, e, chosen = w / beta, mpmath.exp(-beta * x), mpmath.binomial
+
+    def below(s, e):
+        found = [e**s / s]
+        for j in range(1, groups + 1):
+            found.append((e**s * (1 - e) ** j + j * found[-1]) / (s + j))
+        return found
+
+    far, farther, all_ = below(s, e), below(s + 1, e), below(s, mpmath.mpf(1))
+    mass = [s * v for v in all_]
+    within = [s * (b - f) + e**s * (1 - e) ** j for j, (b, f) in enumerate(zip(all_, far, strict=True))]
+    norm = sum(chosen(groups, j) * mass[j] * mass[-1 - j] for j in range(groups + 1))
+    one = sum(
+        chosen(groups - 1, j) * s * (e * far[j] - farther[j]) * mass[groups - 1 - j] for j in range(groups)
+    )
+    none = sum(chosen(groups, j) * within[j] * within[-1 - j] for j in range(groups + 1))
+    return float(2 * one / norm), float(1 - none / norm)
+
+
+@pytest.mark.parametrize(
+    "groups, most, shared",
+    [
+        pytest.param(2, 1, F(1, 1000), marks=pytest.mark.long),
+        (2, 1, F(999, 1000)),
+        (20, 1, F(1, 8)),
+        (20, 19, F(3, 4)),
+        pytest.param(200, 1, F(1, 8), marks=pytest.mark.long),
+        (200, 100, F(999, 1000)),
+    ],
+    ids=str,
+)
+def test_counts_alone_with_a_limit_have_a_closed_form(groups, most, shared):
+    law = limited(LimitedNoise(Cone(0), ONE[:1], groups, most, shared), 0)
+    with mpmath.workdps(60):
+        for x in (law.standard_deviation, 4 * law.standard_deviation):
+            one, any_ = counts_alone(groups, most, shared, x)
+            assert law.outside(x) == pytest.approx(one, abs=law.error)
+            assert law.outside_anywhere(x) == pytest.approx(any_, abs=law.error)
+
+
+@pytest.mark.parametrize(
+    "cone, groups, most, shared",
+    [
+        (Cone(2), 200, 20, F(1, 2)),
+        pytest.param(Cone(1, True), 200, 20, F(1, 2), marks=pytest.mark.long),
+        pytest.param(Cone(2), 12, 4, F(1, 8), marks=pytest.mark.long),
+    ],
+    ids=str,
+)
 def test_more_nodes_change_no_law_with_a_limit(cone, groups, most, shared, monkeypatch):
+    """Nor does a wider window."""
     from sfumato.noise.k_norm import limited_laws, sides
 
-    rule, found = limited_laws.rule, []
-    for factor in (1, 2):
-        for module in (limited_laws, sides):
-            monkeypatch.setattr(module, "rule", lambda n, factor=factor: rule(n * factor))
-        for law in marginals(LimitedNoise(cone, ONE[: cone.dimensions], groups, most, shared)):
-            found.append([law.outside(x) for x in (0.3, most / 2, most, 3 * most)])
-            found.append([law.outside_anywhere(x) for x in (0.3, most / 2, most, 3 * most)])
-            found.append([law.unit_variance() / most**2, 0, 0, 0])
+    found = []
+    for nodes, inner, far in (
+        (limited_laws._nodes, sides._inner, limited_laws._far),
+        (lambda part: 14 + int(30 * part), 20, 34.0),
+    ):
+        monkeypatch.setattr(limited_laws, "_nodes", nodes)
+        monkeypatch.setattr(sides, "_inner", inner)
+        monkeypatch.setattr(limited_laws, "_far", far)
+        for cached in (limited_laws._likely, limited_laws._window_of, limited_laws._variances):
+            cached.cache_clear()
+        laws = marginals(LimitedNoise(cone, ONE[: cone.dimensions], groups, most, shared))
+        deviation = laws[0].standard_deviation
+        for law in laws[: 2 + cone.units]:
+            found += [law.outside(deviation), law.outside_anywhere(3 * deviation)]
+            found.append(math.log(law.variance))
+    for cached in (limited_laws._likely, limited_laws._window_of, limited_laws._variances):
+        cached.cache_clear()
     one, other = np.array(found).reshape(2, -1)
-    assert np.abs(one - other).max() < 1e-6
+    assert np.abs(one - other).max() < 1e-8
 
 
 @pytest.mark.parametrize("cone, groups, most, shared, least", [
@@ -367,6 +409,29 @@ def test_draws_with_a_limit_follow_their_laws(cone, limit):
         places = np.linspace(0, largest.max(), 8).astype(int)
         beyond = np.array([law.outside_anywhere(v + F(1, 2)) for v in places.tolist()])
         assert np.abs((largest[:, None] > places).mean(axis=0) - beyond).max() < massart(n)
+
+
+@pytest.mark.parametrize("cone", [Cone(1), Cone(1, True)], ids=str)
+@pytest.mark.parametrize(
+    "groups, most, shared",
+    [
+        (1000, 1, F(1, 8)),
+        (1000, 999, F(3, 4)),
+        (1000, 999, 1 - F(1, 10**9)),
+        (2, 1, F(1, 10**12)),
+        (2, 1, 1 - F(1, 10**12)),
+    ],
+)
+def test_norms_of_extreme_limits_are_where_their_law_is(cone, groups, most, shared):
+    """Of one draw each, of a Gamma law: beyond these places with a probability of 1e-14."""
+    noise = LimitedNoise(cone, (F(2) ** 40,) * cone.dimensions, groups, most, shared)
+    x = noise.rounded(SeededWords(f"extremes {noise}")) / 2.0**40
+    rest = x[1:] if cone.units else x
+    size = np.abs(rest).max(axis=0) + (np.abs(x[0] - x[1]) if cone.units else 0)
+    a, b = (size + x[0]) / 2, (size - x[0]) / 2
+    norm = float(shared) * (a.max() + b.max()) + float(1 - shared) / most * size.sum()
+    law = stats.gamma(groups * cone.dimensions)
+    assert law.ppf(5e-15) < norm < law.isf(5e-15)
 
 
 @pytest.mark.long

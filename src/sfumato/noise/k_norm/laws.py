@@ -32,6 +32,8 @@ from sfumato.noise.values import Floats, Scalar, Values, each
 
 _r_nodes = 80
 
+Tail = Callable[[float], float]
+
 
 @dataclass(frozen=True)
 class Marginal(ABC):
@@ -99,9 +101,44 @@ class Marginal(ABC):
         Raises:
             ParameterError: confidence is not from 0 to less than 1.
         """
-        rest = 1 - level(confidence)
-        guess = int(2 * self.standard_deviation)
-        return first_whole_near(lambda t: bool(self.outside(t + Fraction(1, 2)) <= rest), guess, least=0)
+        return self._half_width(level(confidence), self._outside)
+
+    def _half_width(self, confidence: float, tail: Tail) -> int:
+        """Return the smallest whole t with tail(t + 1/2) small enough, the law's error to spare."""
+        allowed = 1 - confidence - self.error
+        if allowed <= 0:
+            raise ParameterError("confidence", confidence, f"at most 1 - {self.error:g} for this noise")
+        start = float(np.sqrt(self.variance / self.scale**2))
+        found = _reach(tail, allowed, start, self.fineness)
+
+        def enough(t: int) -> bool:
+            return tail(float((t + Fraction(1, 2)) / self.scale)) <= allowed
+
+        return first_whole_near(enough, math.ceil(found * float(self.scale) - 0.5), least=0)
+
+
+@dataclass(frozen=True)
+class TogetherMarginal(Marginal):
+    """A number of noise of which all groups are drawn together."""
+
+    @abstractmethod
+    def _outside_anywhere(self, x: float) -> float:
+        """Return P(max over groups of |Z| > x scale), x > 0."""
+
+    def outside_anywhere(self, x: Values | Scalar) -> float | Floats:
+        """Return P(max over groups of |Z| > x) for x >= 0, in steps."""
+        return each(lambda v: self._anywhere(float(Fraction(v) / self.scale)), x)
+
+    def _anywhere(self, x: float) -> float:
+        return 1.0 if x <= 0 else self._outside_anywhere(x)
+
+    def simultaneous_half_width(self, confidence: Number) -> int:
+        """Return the smallest whole t with P(|R| <= t in all groups) >= confidence.
+
+        Raises:
+            ParameterError: confidence is not from 0 to less than 1.
+        """
+        return self._half_width(level(confidence), self._anywhere)
 
 
 @lru_cache(1 << 12)
@@ -110,13 +147,15 @@ def _tolerance(law: Marginal, k: float) -> float:  # at scale 1, so once for all
     allowed, tail = 10.0**-k, law._size_tail
     if allowed > 2 * law.error:
         allowed, tail = allowed - law.error, law._outside
+    return _reach(tail, allowed, law.standard_deviation, law.fineness)
 
+
+def _reach(tail: Tail, allowed: float, deviation: float, fineness: float) -> float:
     def height(x: float) -> float:
         found = 1.0 if x <= 0 else tail(x)
         return -1e9 if found <= 0 else float(np.log2(found / allowed))
 
-    start = law.standard_deviation
-    found = crossing(height, start, law.fineness * start, stride=start, reach=1e9 * start)
+    found = crossing(height, deviation, fineness * deviation, stride=deviation, reach=1e9 * deviation)
     assert found is not None
     return max(found, 0.0)
 
@@ -199,7 +238,7 @@ def separate(noise: SeparateNoise, coordinate: int) -> ErlangMixture:
 
 
 @dataclass(frozen=True)
-class JointMarginal(Marginal):
+class JointMarginal(TogetherMarginal):
     """A number of joint noise; by quadrature, with an absolute error below 1e-10.
 
     Args:
@@ -228,37 +267,17 @@ class JointMarginal(Marginal):
         # A number is never larger than the norm, which has this law.
         return upper_tail(self.groups * self.cone.dimensions, x)
 
-    def outside_anywhere(self, x: Values | Scalar) -> float | Floats:
-        """Return P(max over groups of |Z| > x) for x >= 0, in steps."""
-
+    def _outside_anywhere(self, x: float) -> float:
         def any_of(y: Floats, theta: Floats) -> Floats:
             both = self._tail(y, theta) + self._tail(y, 1 - theta)
             return np.asarray(-np.expm1(self.groups * np.log1p(-np.minimum(both, 1 - 1e-16))))
 
-        return each(lambda v: 1.0 if v == 0 else self._mean(float(Fraction(v) / self.scale), any_of), x)
-
-    def simultaneous_half_width(self, confidence: Number) -> int:
-        """Return the smallest whole t with P(|R| <= t in all groups) >= confidence."""
-        rest = 1 - level(confidence)
-        guess = int(3 * self.standard_deviation)
-        return first_whole_near(
-            lambda t: bool(self.outside_anywhere(t + Fraction(1, 2)) <= rest), guess, least=0
-        )
+        return self._mean(x, any_of)
 
     @property
     def variance(self) -> float:
         """The variance of Z, in squared steps."""
-        return _joint_variance(replace(self, scale=Fraction(1))) * float(self.scale**2)
-
-    def unit_variance(self) -> float:
-        """Return the variance at scale 1: given θ, the mean square is a polynomial."""
-        shape = self.groups * self.cone.dimensions + 2
-        place, weight = rule(24 + int(6 * np.sqrt(self.groups)))
-        theta = (place + 1) / 2
-        group = Group(self.cone, 0.0, theta, 1 - theta)
-        chance = weight * self._density(theta)
-        mean = (chance * group.square(self.coordinate) / group.volume()).sum() / chance.sum()
-        return float(shape * (shape + 1) * mean)
+        return _joint_variances(self.cone, self.groups)[self.coordinate] * float(self.scale**2)
 
     def _tail(self, y: Floats, theta: Floats) -> Floats:
         """Return P(number > y r), given θ."""
@@ -295,13 +314,31 @@ class JointMarginal(Marginal):
 
     def _density(self, theta: Floats) -> Floats:
         """The density of θ, up to a factor."""
-        volume = [float(c / self.cone.volume[0]) for c in self.cone.volume]
-        return np.asarray(np.polyval(volume[::-1], (theta - 0.5) ** 2) ** self.groups, np.float64)
+        return _density(self.cone, self.groups, theta)
 
 
-@lru_cache(1 << 12)
-def _joint_variance(law: JointMarginal) -> float:
-    return law.unit_variance()
+def _density(cone: Cone, groups: int, theta: Floats) -> Floats:
+    volume = [float(c / cone.volume[0]) for c in cone.volume]
+    return np.asarray(np.polyval(volume[::-1], (theta - 0.5) ** 2) ** groups, np.float64)
+
+
+@lru_cache(1 << 10)
+def _joint_variances(cone: Cone, groups: int) -> list[float]:
+    """Return the variance of each number at scale 1: given θ, the mean square is a polynomial."""
+    coarse = np.linspace(0.5, 1.0, 257)
+    likely = int(np.flatnonzero(_density(cone, groups, coarse) > 1e-18)[-1])
+    last = float(coarse[min(likely + 1, 256)])
+    place, weight = rule(40)
+    theta = 0.5 + (last - 0.5) * (place + 1) / 2
+    group, chance = Group(cone, 0.0, theta, 1 - theta), weight * _density(cone, groups, theta)
+    shape = groups * cone.dimensions + 2
+    return [shape * (shape + 1) * v for v in mean_squares(group, chance / chance.sum())]
+
+
+def mean_squares(group: Group, chance: Floats) -> list[float]:
+    """Return the mean squares of a group's numbers, one for all signed ones, which have one law."""
+    kinds = range(1 + group.cone.units + min(group.cone.signed, 1))
+    return [float((chance * group.square(i) / group.volume).sum()) for i in kinds]
 
 
 def joint(noise: JointNoise, coordinate: int) -> JointMarginal:
