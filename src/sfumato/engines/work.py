@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,10 @@ from sfumato.noise import KeyedWords
 from sfumato.query.noising import Noising, NoisyBatch
 from sfumato.query.output import regular
 from sfumato.query.plan import Plan
-from sfumato.query.release import BATCH_GROUPS, BATCH_TREES, check_error_columns
+from sfumato.query.release import BATCH_GROUPS, BATCH_TREES, check_error_columns, joined
+
+# Public groups whose values come together in one place, where one draw serves all of them.
+MOST_WITH_VALUES = 1 << 10
 
 
 @dataclass(frozen=True)
@@ -57,17 +60,14 @@ class Work:
         Args:
             secret: where workers find one; without it one is drawn, and sent along.
         Raises:
-            ParameterError: the noise is drawn for all groups together.
+            ParameterError: too many groups would come together in one place, where noise is drawn for all of
+                them.
             QueryError: the confidence, or the columns that it adds, are not admissible; or the secret is not
                 there, and its fingerprint was not given.
         """
-        if plan.noising.together is not None:
-            raise ParameterError(
-                "noise",
-                "k_norm",
-                "'laplace' or 'gaussian' here: K-norm noise is drawn for all groups in one place, "
-                "and here many workers draw it",
-            )
+        if plan.noising.at_once:
+            _check_size(plan)
+            stages = stages.in_one_place
         if confidence is not None:
             check_error_columns(plan, confidence)
         found = sealed(secret)
@@ -86,13 +86,32 @@ class Work:
         with in_own_words(_stopped, Exception):
             key = self.secret.key(self.release) if isinstance(self.secret, Secret) else self.secret
             # Noise goes by batches, so where one ends must not depend on how they were computed.
-            for batch in regular(self.stages.merged(shard, payloads, rows), rows):
+            exact = self.stages.merged(shard, payloads, rows)
+            for batch in joined(exact) if self.noising.at_once else regular(exact, rows):
                 yield self.noising.draw(batch, KeyedWords(key, digest(batch)))
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the outputs; which noise is drawn to find them does not matter."""
-        return next(replace(self, secret=bytes(32)).released(0, ())).schema
+        """The columns of the outputs: those of no group, for which nothing is drawn."""
+        exact = next(self.stages.merged(0, (), 1)).slice(0, 0)
+        bare = self.noising.draw(exact, KeyedWords(bytes(32), b"")).outputs().schema
+        if self.confidence is None:
+            return bare
+        names = [e.name for e in self.noising.requirements.estimates]
+        return pa.schema([*bare, *(pa.field(f"{name}_error", pa.float64()) for name in names)])
+
+
+def _check_size(plan: Plan) -> None:
+    """Refuse values of many groups in one place; of plain numbers it holds as many groups as a plan has."""
+    count = len(plan.query.public_groups)
+    if plan.noising.choices and count > MOST_WITH_VALUES:
+        raise ParameterError(
+            "noise",
+            "k_norm",
+            f"another one here: with quantiles, all values of {count:,} public groups would come together in "
+            f"one place, and {MOST_WITH_VALUES:,} are the most; write 'laplace' or 'gaussian', or ask for "
+            "quantiles by themselves, of fewer groups",
+        )
 
 
 def _stopped(error: Exception) -> EngineError:

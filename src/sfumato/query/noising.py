@@ -15,7 +15,7 @@ from sfumato.measurements.noise import Law
 from sfumato.measurements.selection import GroupSelection, KNormThreshold
 from sfumato.measurements.wide import WideIntegers, int64_values
 from sfumato.noise import Words
-from sfumato.noise.k_norm import SeparateNoise
+from sfumato.noise.k_norm import JointNoise, LimitedNoise, SeparateNoise
 from sfumato.query.choosing import Choice, Places
 from sfumato.query.numbers import NoisyNumbers, arrow_column
 from sfumato.query.quantiles import LeafCounts, NoisyTree, noisy_tree
@@ -46,6 +46,11 @@ class Noising:
     selection: GroupSelection | None
     together: KNormNoise | None = None
     choices: tuple[Choice, ...] = ()
+
+    @property
+    def at_once(self) -> bool:
+        """Whether all groups must be in one batch: one draw serves them."""
+        return isinstance(self.together, JointNoise | LimitedNoise)
 
     def draw(self, batch: pa.RecordBatch, words: Words | None = None) -> NoisyBatch:
         """Select groups and add noise.
@@ -92,7 +97,9 @@ class Noising:
             [n for s in self.requirements.statistics for n in s.names],
             len(next(iter(exact.values()))),
         )
-        if isinstance(noise, SeparateNoise):
+        if not count:
+            drawn = np.empty((len(names), 0), np.int64)
+        elif isinstance(noise, SeparateNoise):
             drawn = noise.rounded(count, words)
         elif count == noise.groups:
             drawn = noise.rounded(words)
