@@ -81,7 +81,7 @@ def work_of(case: str, epsilon=1, confidence: float | None = None) -> Work:
 def parts_of(stages: Stages, seed: int, rows: pa.Table = ROWS) -> list[tuple[int, list[bytes]]]:
     """Return shards of groups with their parts, of rows that came in some order and in some pieces."""
     chance = random.Random(seed)
-    rows = rows.take(chance.sample(range(rows.num_rows), rows.num_rows))
+    rows = rows.select(stages.rows.names).take(chance.sample(range(rows.num_rows), rows.num_rows))
     cut = chance.randint(1, rows.num_rows - 1)
     units = gathered(
         [p for part in (rows[:cut], rows[cut:]) for p in stages.partials(part.to_batches())], chance
