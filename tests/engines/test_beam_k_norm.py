@@ -56,8 +56,8 @@ def test_numbers_are_those_of_the_same_work_on_one_machine_each_time_it_is_done(
             return tuple(found) | beam.Flatten()
 
         assert run(build, options) == sorted(expected, key=repr), name
-    other = sorted(text for case, t in transforms().items() for text in flat(case, numbers(t._work)))
-    assert other != expected, "another release has other noise"
+    other = flat("some groups", numbers(transforms()["some groups"]._work))
+    assert not set(other) <= set(expected), "another release has other noise"
 
 
 @pytest.mark.long

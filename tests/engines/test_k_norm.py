@@ -289,8 +289,8 @@ def test_no_noise_is_drawn_for_the_columns_of_a_release(monkeypatch):
 # What is too large for one place.
 
 
-def wide(groups: int, limit: int, **asked):
-    table = sf.scan(SCHEMA, privacy_unit="id").group_by("g", keys=list(range(groups)))
+def wide(groups: int, limit: int, rows=SCHEMA, **asked):
+    table = sf.scan(rows, privacy_unit="id").group_by("g", keys=list(range(groups)))
     return table.bound(groups=limit, rows=1).agg(**asked)
 
 
