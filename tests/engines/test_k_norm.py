@@ -7,7 +7,6 @@ import random
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +16,11 @@ from scipy.stats import gamma
 
 import sfumato as sf
 from sfumato.audit import VectorLaw, closeness
-from sfumato.engines.beam.engine import BeamEngine
 from sfumato.engines.duckdb.engine import DuckDBEngine
-from sfumato.engines.duckdb.stages import Stages
-from sfumato.engines.work import MOST_WITH_VALUES, Work, digest
+from sfumato.engines.duckdb.stages import Stages, as_stream
+from sfumato.engines.work import Work
 from sfumato.errors import EngineError, ParameterError
-from sfumato.noise import KeyedWords, SeededWords
+from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import JointNoise, LimitedNoise, SeparateNoise
 
 ORDER = np.arange(420)
@@ -105,35 +103,46 @@ def merged(case: str) -> tuple[Work, list[tuple[int, list[bytes]]]]:
     return work, parts_of(work.stages, 0)
 
 
+def outputs(work: Work, shards: list[tuple[int, list[bytes]]]) -> pa.Table:
+    """Do what the last workers do."""
+    if work.noising.at_once:
+        return pa.Table.from_batches([*work.together([(s, work.gathered(s, parts)) for s, parts in shards])])
+    return pa.Table.from_batches([b for s, parts in sorted(shards) for b in work.released(s, parts)])
+
+
 def numbers(work: Work, seed: int = 0, rows: pa.Table = ROWS) -> list[dict]:
-    """Return released rows by key; ."""
-    found = []
-    for shard, parts in parts_of(work.stages, seed, rows):
-        first, again = ([*work.released(shard, p)] for p in (parts, parts[::-1]))
-        assert first == again, "work that is repeated"
-        found += [row for batch in first for row in batch.to_pylist()]
-    return sorted(found, key=lambda row: str(row.get("g")))
+    """Return released rows by key; the work is done twice, on parts and shards that come in two orders."""
+    shards = parts_of(work.stages, seed, rows)
+    found = outputs(work, shards)
+    again = outputs(work, [(shard, parts[::-1]) for shard, parts in shards[::-1]])
+    assert found.equals(again), "work that is repeated"
+    return sorted(found.to_pylist(), key=lambda row: str(row.get("g")))
 
 
 @dataclass(frozen=True)
 class ByArrival(Work):
-    """A planted defect: groups are noised in the order in which they arrived."""
+    """A planted defect: groups are noised in the order in which their shards arrive."""
 
-    def noisy(self, shard, payloads):
-        parts = list(payloads)
-        merged = pa.Table.from_batches([*self.stages.merged(shard, parts, 100)])
-        order = pa.array(np.argsort([sha256(bytes([n]) + parts[0]).digest() for n in range(merged.num_rows)]))
-        (batch,) = merged.take(order).combine_chunks().to_batches()
-        yield self.noising.draw(batch, KeyedWords(self.secret, digest(batch)))
+    def together(self, gathered):
+        yield from Work.together(self, [(n, data) for n, (_, data) in enumerate(gathered)])
 
 
 @dataclass(frozen=True)
 class ByCall(Work):
     """A planted defect: the words of a draw go on from those of the draw before."""
 
-    def noisy(self, shard, payloads):
-        for batch in self.stages.merged(shard, payloads, 100):
-            yield self.noising.draw(batch, WORDS)
+    def together(self, gathered):
+        batches = [b for _, data in sorted(gathered) for b in pa.ipc.open_stream(data)]
+        (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+        yield self.noising.draw(batch, WORDS).outputs()
+
+
+@dataclass(frozen=True)
+class Choosing(Work):
+    """A planted defect: what is chosen is chosen anew by whoever computes it, before noise is drawn elsewhere."""
+
+    def gathered(self, shard, payloads):
+        return as_stream([self.noising.chosen(b, WORDS) for b in self.stages.merged(shard, payloads, 100)])
 
 
 WORDS = SeededWords(5)
@@ -143,27 +152,43 @@ WORDS = SeededWords(5)
 def test_one_secret_has_the_same_numbers_whatever_the_order_the_parts_and_the_retries(case):
     work = merged(case)[0]
     assert isinstance(work.noising.together, CASES[case][3])
-    assert work.stages.group_shards == (1 if case in TOGETHER else SHARDS)
+    assert work.noising.at_once is (case in TOGETHER)
+    assert work.places == (1 if case in TOGETHER else SHARDS)
     first = numbers(work)
     assert len(first) >= (1 if case == "the whole table" else 7)
     assert numbers(replace(work, stages=replace(work.stages, unit_shards=3)), seed=1) == first
-    shard, parts = merged(case)[1][0]
-    assert [*work.released(shard, parts)] != [*replace(work, secret=SECRET[::-1]).released(shard, parts)]
+    shards = merged(case)[1]
+    assert outputs(work, shards) != outputs(replace(work, secret=SECRET[::-1]), shards)
 
 
-@pytest.mark.parametrize("defect", [ByArrival, ByCall])
+@pytest.mark.parametrize("defect", [ByArrival, ByCall, Choosing])
 def test_a_draw_that_depends_on_the_order_is_found(defect):
-    work = work_of("some groups")
+    work = work_of("quantiles of some groups")
     with pytest.raises(AssertionError, match="work that is repeated"):
         numbers(defect(work.stages, work.noising, secret=SECRET))
 
 
 @pytest.mark.parametrize("case", ["a count", "some groups"])
-def test_groups_that_are_noised_apart_are_refused(case):
-    work = work_of(case)
-    apart = replace(work, stages=replace(work.stages, shards=SHARDS))
+def test_groups_that_are_noised_apart_or_twice_are_refused(case):
+    work, shards = merged(case)
+    (shard, parts), *_ = shards
     with pytest.raises(EngineError, match="came where noise is for 9 together"):
-        numbers(apart)
+        list(work.noisy(shard, parts))
+    sent = [(shard, work.gathered(shard, parts)) for shard, parts in shards]
+    with pytest.raises(EngineError, match="came where noise is for 9 together"):
+        list(work.together([*sent, sent[0]]))
+
+
+def test_what_comes_together_is_small():
+    """Of quantiles too: the values stay where their groups are."""
+    many = ROWS.set_column(2, "x", pa.array(np.arange(ROWS.num_rows) / 50))
+    work = work_of("quantiles of all groups")
+    shards = parts_of(work.stages, 0, many)
+    sizes = [
+        [len(work.gathered(s, parts)) for s, parts in found]
+        for found in (shards, merged("quantiles of all groups")[1])
+    ]
+    assert sizes[0] == sizes[1] and sum(len(d) for _, parts in shards for d in parts) > 2 * sum(sizes[0])
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -213,41 +238,23 @@ def test_error_bars_and_explanation_are_those_of_one_machine(case):
 # The law of what is released.
 
 
-def drawn(work: Work, exact: pa.RecordBatch, secret: bytes) -> np.ndarray:
-    """Return the noise of one release of given exact statistics, in grid steps: (coordinates, groups)."""
-    work = replace(
-        work, stages=SimpleNamespace(has_trees=False, merged=lambda *_: iter([exact])), secret=secret
-    )
-    (batch,) = work.noisy(0, ())
-    steps = work.noising.steps
-    columns = work.noising.columns(exact)
-    return np.array(
-        [
-            [
-                float(v) / float(steps[name]) - float(e)
-                for v, e in zip(values, columns[name].to_pylist(), strict=True)
-            ]
-            for name, values in batch.numbers.values.items()
-        ]
-    )
-
-
 @dataclass(frozen=True)
 class EachByItself(Work):
     """A planted defect: each group has noise of its own, of the scale for all together."""
 
-    def noisy(self, shard, payloads):
+    def together(self, gathered):
         noise = self.noising.together
         apart = replace(self.noising, together=SeparateNoise(noise.cone, noise.scales))
-        yield from Work.noisy(replace(self, noising=apart), shard, payloads)
+        yield from Work.together(replace(self, noising=apart), gathered)
 
 
 @pytest.mark.parametrize("kind", [Work, EachByItself])
 def test_noise_of_all_groups_has_the_norm_that_it_should(kind):
-    found = work_of("a count", "1e-6")  # noise beside which rounding is nothing
-    (exact,) = found.stages.merged(0, merged("a count")[1][0][1], 100)
-    work = kind(found.stages, found.noising)
-    sample = np.array([drawn(work, exact, sha256(f"{i}".encode()).digest()) for i in range(400)])
+    work = work_of("a count", "1e-6")  # noise beside which exact numbers and rounding are nothing
+    work = kind(work.stages, work.noising)
+    sent = [(shard, work.gathered(shard, parts)) for shard, parts in merged("a count")[1]]
+    found = [outputs_of(replace(work, secret=sha256(f"{i}".encode()).digest()), sent) for i in range(400)]
+    sample = np.array(found)[:, None, :].astype(float)
     (scale,) = map(float, work.noising.together.scales)
 
     def norm(x):
@@ -257,22 +264,24 @@ def test_noise_of_all_groups_has_the_norm_that_it_should(kind):
     assert closeness(sample, law).passed is (kind is Work)
 
 
+def outputs_of(work: Work, sent: list[tuple[int, bytes]]) -> list[int]:
+    (batch,) = work.together(sent)
+    return batch["n"].to_pylist()
+
+
 def test_one_person_more_changes_the_noise_of_all_groups_and_nothing_else():
     """No type, no order, no number of batches; and as all noise is another, no difference of two looks is exact."""
     work = work_of("some groups", "1e-6")
     came, elsewhere = (
         pa.concat_tables([ROWS, pa.table({"id": [10**6], "g": [g], "x": [1.0]})]) for g in (3, 77)
     )
-    before, after, as_before = (released(work, rows) for rows in (ROWS, came, elsewhere))
+    before, after, as_before = (
+        outputs(work, parts_of(work.stages, 0, rows)) for rows in (ROWS, came, elsewhere)
+    )
     assert before == as_before  # a row of no public group
-    assert before["g"] == after["g"] == pa.chunked_array([KEYS]) and before.schema == after.schema
+    assert sorted(before["g"].to_pylist()) == KEYS and before.schema == after.schema
+    assert before["g"] == after["g"]
     assert not any(pc.equal(before["n"], after["n"]).to_pylist())
-
-
-def released(work: Work, rows: pa.Table) -> pa.Table:
-    ((shard, parts),) = parts_of(work.stages, 0, rows)
-    (batch,) = work.released(shard, parts)
-    return pa.Table.from_batches([batch])
 
 
 def test_no_noise_is_drawn_for_the_columns_of_a_release(monkeypatch):
@@ -286,25 +295,11 @@ def test_no_noise_is_drawn_for_the_columns_of_a_release(monkeypatch):
         assert names[-1].endswith("_error") and len(names) == len(set(names))
 
 
-# What is too large for one place.
+def test_more_groups_than_one_place_holds_are_refused_before_a_row_is_read():
+    def released(groups: int, limit: int):
+        table = sf.scan(SCHEMA, privacy_unit="id").group_by("g", keys=list(range(groups)))
+        return table.bound(groups=limit, rows=1).agg(n=sf.count()).release(epsilon=1, noise="k_norm")
 
-
-def wide(groups: int, limit: int, rows=SCHEMA, **asked):
-    table = sf.scan(rows, privacy_unit="id").group_by("g", keys=list(range(groups)))
-    return table.bound(groups=limit, rows=1).agg(**asked)
-
-
-def test_values_of_many_groups_in_one_place_are_refused_before_a_row_is_read():
-    most = MOST_WITH_VALUES
-    assert most == 1024  # as docs/limits.md says
-    wide(most, most, **QUANTILES).release(epsilon=1, noise="k_norm")
-    with pytest.raises(
-        ParameterError, match=r"1,025 public groups .* one place, and 1,024 are the most; write 'laplace'"
-    ):
-        wide(most + 1, most + 1, **QUANTILES).release(epsilon=1, noise="k_norm")
-    # Numbers alone, and groups that are noised apart, are no reason.
-    wide(most + 1, most + 1, **NUMBERS).release(epsilon=1, noise="k_norm")
-    wide(most + 1, 1, **QUANTILES).release(epsilon=1, noise="k_norm")
     with pytest.raises(ParameterError, match="each of more than 65,536 groups"):
-        wide(65_537, 65_537, **NUMBERS).release(epsilon=1, noise="k_norm")
-    assert isinstance(wide(2, 1, **NUMBERS).table.engine, BeamEngine)
+        released(65_537, 65_537)
+    assert not released(65_537, 9)._work.noising.at_once  # which are noised where they are

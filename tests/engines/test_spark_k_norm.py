@@ -7,11 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from sfumato.engines.work import MOST_WITH_VALUES
-from sfumato.errors import ParameterError
-
 from . import test_spark
-from .test_k_norm import KEYS, QUANTILES, ROWS, numbers, question, wide
+from .test_k_norm import KEYS, ROWS, numbers, question
 from .test_spark import Careless, killing
 
 pytestmark = pytest.mark.flakiness(
@@ -66,12 +63,3 @@ def test_a_release_has_error_bars_and_the_exact_numbers_at_a_large_epsilon(frame
     rows = by_key(frame)
     assert [(row["g"], row["n"]) for row in rows] == [(g, 60 * (g < 7)) for g in KEYS]
     assert all(0 <= row["n_error"] < 1 for row in rows)
-
-
-def test_values_of_too_many_groups_in_one_place_are_refused_before_a_job(spark, frame_of):
-    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup(None)
-    many = MOST_WITH_VALUES + 1
-    asked = wide(many, many, frame_of(ROWS[:5]), **QUANTILES)
-    with pytest.raises(ParameterError, match="come together in one place"):
-        asked.release(epsilon=1, noise="k_norm")
-    assert spark.sparkContext.statusTracker().getJobIdsForGroup(None) == jobs

@@ -18,17 +18,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sfumato.engines.duckdb.stages import Stages
+from sfumato.engines.duckdb.stages import Stages, as_stream
 from sfumato.engines.secret import Secret, sealed
-from sfumato.errors import EngineError, ParameterError, in_own_words
+from sfumato.errors import EngineError, in_own_words
 from sfumato.noise import KeyedWords
 from sfumato.query.noising import Noising, NoisyBatch
 from sfumato.query.output import regular
 from sfumato.query.plan import Plan
-from sfumato.query.release import BATCH_GROUPS, BATCH_TREES, check_error_columns, joined
-
-# Public groups whose values come together in one place, where one draw serves all of them.
-MOST_WITH_VALUES = 1 << 10
+from sfumato.query.release import BATCH_GROUPS, BATCH_TREES, check_error_columns
 
 
 @dataclass(frozen=True)
@@ -60,14 +57,9 @@ class Work:
         Args:
             secret: where workers find one; without it one is drawn, and sent along.
         Raises:
-            ParameterError: too many groups would come together in one place, where noise is drawn for all of
-                them.
             QueryError: the confidence, or the columns that it adds, are not admissible; or the secret is not
                 there, and its fingerprint was not given.
         """
-        if plan.noising.at_once:
-            _check_size(plan)
-            stages = stages.in_one_place
         if confidence is not None:
             check_error_columns(plan, confidence)
         found = sealed(secret)
@@ -82,13 +74,42 @@ class Work:
 
     def noisy(self, shard: int, payloads: Iterable[bytes]) -> Iterator[NoisyBatch]:
         """Yield all groups of one shard with their noise; at least one batch."""
-        rows = BATCH_TREES if self.stages.has_trees else BATCH_GROUPS
         with in_own_words(_stopped, Exception):
-            key = self.secret.key(self.release) if isinstance(self.secret, Secret) else self.secret
-            # Noise goes by batches, so where one ends must not depend on how they were computed.
-            exact = self.stages.merged(shard, payloads, rows)
-            for batch in joined(exact) if self.noising.at_once else regular(exact, rows):
-                yield self.noising.draw(batch, KeyedWords(key, digest(batch)))
+            for batch in self._exact(shard, payloads):
+                yield self.noising.draw(batch, self._words(batch))
+
+    @property
+    def places(self) -> int:
+        """In how many places groups are given out: in one where one draw serves all, or shard by shard."""
+        return 1 if self.noising.at_once else self.stages.group_shards
+
+    def gathered(self, shard: int, payloads: Iterable[bytes]) -> bytes:
+        """Return what one shard of groups sends to where one draw serves all groups."""
+        with in_own_words(_stopped, Exception):
+            exact = self._exact(shard, payloads)
+            return as_stream([self.noising.chosen(batch, self._words(batch)) for batch in exact])
+
+    def together(self, gathered: Iterable[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
+        """Yield noisy outputs of all groups.
+
+        Args:
+            gathered: each shard of groups with what it sent, in any order.
+        """
+        with in_own_words(_stopped, Exception):
+            # The draw goes by the shards' public numbers, and then by keys.
+            parts = [batch for _, data in sorted(gathered) for batch in pa.ipc.open_stream(data)]
+            (batch,) = pa.Table.from_batches(parts).combine_chunks().to_batches()
+            yield self.noising.draw(batch, self._words(batch)).outputs(self.confidence)
+
+    def _exact(self, shard: int, payloads: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+        """Yield exact statistics in the batches that noise goes by, whoever computed them."""
+        rows = BATCH_TREES if self.stages.has_trees else BATCH_GROUPS
+        return regular(self.stages.merged(shard, payloads, rows), rows)
+
+    def _words(self, batch: pa.RecordBatch) -> KeyedWords:
+        """Return the words of what is drawn for a batch."""
+        key = self.secret.key(self.release) if isinstance(self.secret, Secret) else self.secret
+        return KeyedWords(key, digest(batch))
 
     @property
     def schema(self) -> pa.Schema:
@@ -99,19 +120,6 @@ class Work:
             return bare
         names = [e.name for e in self.noising.requirements.estimates]
         return pa.schema([*bare, *(pa.field(f"{name}_error", pa.float64()) for name in names)])
-
-
-def _check_size(plan: Plan) -> None:
-    """Refuse values of many groups in one place; of plain numbers it holds as many groups as a plan has."""
-    count = len(plan.query.public_groups)
-    if plan.noising.choices and count > MOST_WITH_VALUES:
-        raise ParameterError(
-            "noise",
-            "k_norm",
-            f"another one here: with quantiles, all values of {count:,} public groups would come together in "
-            f"one place, and {MOST_WITH_VALUES:,} are the most; write 'laplace' or 'gaussian', or ask for "
-            "quantiles by themselves, of fewer groups",
-        )
 
 
 def _stopped(error: Exception) -> EngineError:

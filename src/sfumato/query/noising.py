@@ -85,6 +85,22 @@ class Noising:
         floats = {name: value.scaled(self.steps[name]) for name, value in values.items()}
         return NoisyBatch(self, keys, NoisyNumbers(floats, trees, self.laws, self.steps, chosen))
 
+    def chosen(self, batch: pa.RecordBatch, words: Words | None = None) -> pa.RecordBatch:
+        """Return exact statistics with what was chosen in place of the counts that it was chosen from.
+
+        What comes together where one draw serves all groups is so a few numbers of each. `draw` takes it too.
+
+        Args:
+            batch, words: as of `draw`.
+        """
+        exact = self.columns(batch)
+        for choice in self.choices:
+            (leaves,) = choice.leaves.names
+            exact[leaves] = choice.chosen(exact[leaves], words)
+        # By position, as a key may have a coordinate's name.
+        columns = [*self._keys_of(batch).columns, *exact.values()]
+        return pa.RecordBatch.from_arrays(columns, names=[f"c{i}" for i in range(len(columns))])
+
     def _together(
         self,
         noise: KNormNoise,

@@ -104,11 +104,6 @@ class Stages:
         return any(isinstance(s, (QuantileTree, Leaves)) for s in self.query.statistics)
 
     @property
-    def in_one_place(self) -> Stages:
-        """The same, but that all groups come together in one shard; as many shards of units as before."""
-        return replace(self, shards=1, unit_shards=self.unit_shards or self.shards)
-
-    @property
     def group_shards(self) -> int:
         """How many shards of groups there are: one where nothing is grouped by."""
         return self.shards if self.query.keys else 1
