@@ -453,18 +453,6 @@ def test_the_option_of_sql():
     assert release.plan.noise.name == "k_norm"
 
 
-def test_workers_refuse_noise_of_all_groups():
-    rows = pa.schema([pa.field("id", pa.int64()), pa.field("group", pa.int64())])
-    asked = (
-        sf.scan(rows, privacy_unit="id")
-        .group_by("group", keys=[1, 2])
-        .bound(groups=2, rows=1)
-        .agg(n=sf.count())
-    )
-    with pytest.raises(ParameterError, match="noise"):
-        asked.release(epsilon=1, noise="k_norm")
-
-
 def test_assertions_of_independent_noise_refuse_it():
     release = question(n=sf.count()).release(epsilon=1, noise="k_norm", unsafe_words=SeededWords(1))
     with pytest.raises(ParameterError, match="K-norm"):

@@ -12,15 +12,15 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sfumato.engines.duckdb.stages import Stages
+from sfumato.engines.duckdb.stages import Stages, as_stream
 from sfumato.engines.secret import Secret, sealed
-from sfumato.errors import EngineError, ParameterError, in_own_words
+from sfumato.errors import EngineError, in_own_words
 from sfumato.noise import KeyedWords
 from sfumato.query.noising import Noising, NoisyBatch
 from sfumato.query.output import regular
@@ -57,17 +57,9 @@ class Work:
         Args:
             secret: where workers find one; without it one is drawn, and sent along.
         Raises:
-            ParameterError: the noise is drawn for all groups together.
             QueryError: the confidence, or the columns that it adds, are not admissible; or the secret is not
                 there, and its fingerprint was not given.
         """
-        if plan.noising.together is not None:
-            raise ParameterError(
-                "noise",
-                "k_norm",
-                "'laplace' or 'gaussian' here: K-norm noise is drawn for all groups in one place, "
-                "and here many workers draw it",
-            )
         if confidence is not None:
             check_error_columns(plan, confidence)
         found = sealed(secret)
@@ -82,17 +74,52 @@ class Work:
 
     def noisy(self, shard: int, payloads: Iterable[bytes]) -> Iterator[NoisyBatch]:
         """Yield all groups of one shard with their noise; at least one batch."""
-        rows = BATCH_TREES if self.stages.has_trees else BATCH_GROUPS
         with in_own_words(_stopped, Exception):
-            key = self.secret.key(self.release) if isinstance(self.secret, Secret) else self.secret
-            # Noise goes by batches, so where one ends must not depend on how they were computed.
-            for batch in regular(self.stages.merged(shard, payloads, rows), rows):
-                yield self.noising.draw(batch, KeyedWords(key, digest(batch)))
+            for batch in self._exact(shard, payloads):
+                yield self.noising.draw(batch, self._words(batch))
+
+    @property
+    def places(self) -> int:
+        """In how many places groups are given out: in one where one draw serves all, or shard by shard."""
+        return 1 if self.noising.at_once else self.stages.group_shards
+
+    def gathered(self, shard: int, payloads: Iterable[bytes]) -> bytes:
+        """Return what one shard of groups sends to where one draw serves all groups."""
+        with in_own_words(_stopped, Exception):
+            exact = self._exact(shard, payloads)
+            return as_stream([self.noising.chosen(batch, self._words(batch)) for batch in exact])
+
+    def together(self, gathered: Iterable[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
+        """Yield noisy outputs of all groups.
+
+        Args:
+            gathered: each shard of groups with what it sent, in any order.
+        """
+        with in_own_words(_stopped, Exception):
+            # The draw goes by the shards' public numbers, and then by keys.
+            parts = [batch for _, data in sorted(gathered) for batch in pa.ipc.open_stream(data)]
+            (batch,) = pa.Table.from_batches(parts).combine_chunks().to_batches()
+            yield self.noising.draw(batch, self._words(batch)).outputs(self.confidence)
+
+    def _exact(self, shard: int, payloads: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+        """Yield exact statistics in the batches that noise goes by, whoever computed them."""
+        rows = BATCH_TREES if self.stages.has_trees else BATCH_GROUPS
+        return regular(self.stages.merged(shard, payloads, rows), rows)
+
+    def _words(self, batch: pa.RecordBatch) -> KeyedWords:
+        """Return the words of what is drawn for a batch."""
+        key = self.secret.key(self.release) if isinstance(self.secret, Secret) else self.secret
+        return KeyedWords(key, digest(batch))
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the outputs; which noise is drawn to find them does not matter."""
-        return next(replace(self, secret=bytes(32)).released(0, ())).schema
+        """The columns of the outputs: those of no group, for which nothing is drawn."""
+        exact = next(self.stages.merged(0, (), 1)).slice(0, 0)
+        bare = self.noising.draw(exact, KeyedWords(bytes(32), b"")).outputs().schema
+        if self.confidence is None:
+            return bare
+        names = [e.name for e in self.noising.requirements.estimates]
+        return pa.schema([*bare, *(pa.field(f"{name}_error", pa.float64()) for name in names)])
 
 
 def _stopped(error: Exception) -> EngineError:

@@ -66,6 +66,11 @@ class WideIntegers:
         high, low = [v >> 64 for v in values], [v & (2**64 - 1) for v in values]
         return cls(np.array(high, np.int64), np.array(low, np.uint64))
 
+    def to_arrow(self) -> pa.Array:
+        """Write decimal128(38, 0), which holds what is below 10^38."""
+        words = np.stack([self.low, self.high.view(np.uint64)], axis=1)
+        return pa.Array.from_buffers(pa.decimal128(38, 0), len(self), [None, pa.py_buffer(words)])
+
     def __len__(self) -> int:
         return len(self.low)
 

@@ -90,26 +90,42 @@ class Choice:
         """Choose for each group, and count where the places lie.
 
         Args:
-            column: exact counts: a list of structs (leaf, weight) for each group, sorted.
+            column: exact counts: a list of structs (leaf, weight) for each group, sorted; or what
+                `chosen` made of it.
             words: a source of random words; None for this thread's secure words.
         Returns:
             The places; and for each crossing its exact numbers, to which noise is still to be added.
+        """
+        if not pa.types.is_struct(column.type):
+            column = self.chosen(column, words)
+        places, numbers = column.flatten()
+        found = float64_values(places.flatten()).reshape(len(column), len(self.ranks), self.each)
+        exact, each = WideIntegers.from_arrow(numbers.flatten()), len(self.crossings)
+        aimed = float(self.shift * self.leaves.coordinates[0].step)
+        return Places(found, aimed), [
+            WideIntegers(exact.high[i::each], exact.low[i::each]) for i in range(each)
+        ]
+
+    def chosen(self, column: pa.ListArray, words: Words | None = None) -> pa.StructArray:
+        """Choose for each group, and return places and numbers as a column, which `draw` takes as well.
+
+        Args:
+            column, words: as of `draw`.
         """
         offsets = int64_values(column.offsets) - int64_values(column.offsets)[:1]
         entries = column.flatten()
         values = float64_values(entries.field("leaf"))
         places, weights = self.leaves.lattice.places(values), int64_values(entries.field("weight"))
         before = np.concatenate([np.zeros(1, np.int64), np.cumsum(weights)])
-        found = np.empty((len(column), len(self.ranks), self.each))
-        exact: list[list[int]] = [[] for _ in self.crossings]
+        found, exact = np.empty((len(column), len(self.ranks), self.each)), list[int]()
         for group in range(len(column)):
             own = slice(offsets[group], offsets[group + 1])
             counts = before[offsets[group] : offsets[group + 1] + 1] - before[offsets[group]]
             found[group], numbers = self.of_group(places[own], counts, words)
-            for all_groups, number in zip(exact, numbers, strict=True):
-                all_groups.append(number)
-        aimed = float(self.shift * self.leaves.coordinates[0].step)
-        return Places(found, aimed), [WideIntegers.from_integers(own) for own in exact]
+            exact += numbers
+        values = pa.Array.from_buffers(pa.float64(), found.size, [None, pa.py_buffer(found)])
+        parts = [values, WideIntegers.from_integers(exact).to_arrow()]
+        return pa.StructArray.from_arrays([_listed(p, len(column)) for p in parts], ["places", "numbers"])
 
     def of_group(
         self, places: NDArray[np.int64], before: Integers, words: Words | None
@@ -126,6 +142,13 @@ class Choice:
             at = int(drawn[i // 2, 2 if crossing.upto else 0])
             numbers.append(_crossed(replace(crossing, at=at), places, before))
         return [[lattice.value(int(place)) for place in three] for three in drawn], numbers
+
+
+def _listed(values: pa.Array, groups: int) -> pa.ListArray:
+    """Return equally many values for each group."""
+    ends = np.arange(groups + 1) * (len(values) // max(groups, 1))
+    offsets = pa.Array.from_buffers(pa.int32(), groups + 1, [None, pa.py_buffer(ends.astype(np.int32))])
+    return pa.ListArray.from_arrays(offsets, values)
 
 
 def _crossed(crossing: Crossing, places: NDArray[np.int64], before: Integers) -> int:

@@ -15,7 +15,7 @@ from sfumato.measurements.noise import Law
 from sfumato.measurements.selection import GroupSelection, KNormThreshold
 from sfumato.measurements.wide import WideIntegers, int64_values
 from sfumato.noise import Words
-from sfumato.noise.k_norm import SeparateNoise
+from sfumato.noise.k_norm import JointNoise, LimitedNoise, SeparateNoise
 from sfumato.query.choosing import Choice, Places
 from sfumato.query.numbers import NoisyNumbers, arrow_column
 from sfumato.query.quantiles import LeafCounts, NoisyTree, noisy_tree
@@ -46,6 +46,11 @@ class Noising:
     selection: GroupSelection | None
     together: KNormNoise | None = None
     choices: tuple[Choice, ...] = ()
+
+    @property
+    def at_once(self) -> bool:
+        """Whether all groups must be in one batch: one draw serves them."""
+        return isinstance(self.together, JointNoise | LimitedNoise)
 
     def draw(self, batch: pa.RecordBatch, words: Words | None = None) -> NoisyBatch:
         """Select groups and add noise.
@@ -80,6 +85,22 @@ class Noising:
         floats = {name: value.scaled(self.steps[name]) for name, value in values.items()}
         return NoisyBatch(self, keys, NoisyNumbers(floats, trees, self.laws, self.steps, chosen))
 
+    def chosen(self, batch: pa.RecordBatch, words: Words | None = None) -> pa.RecordBatch:
+        """Return exact statistics with what was chosen in place of the counts that it was chosen from.
+
+        What comes together where one draw serves all groups is so a few numbers of each. `draw` takes it too.
+
+        Args:
+            batch, words: as of `draw`.
+        """
+        exact = self.columns(batch)
+        for choice in self.choices:
+            (leaves,) = choice.leaves.names
+            exact[leaves] = choice.chosen(exact[leaves], words)
+        # By position, as a key may have a coordinate's name.
+        columns = [*self._keys_of(batch).columns, *exact.values()]
+        return pa.RecordBatch.from_arrays(columns, names=[f"c{i}" for i in range(len(columns))])
+
     def _together(
         self,
         noise: KNormNoise,
@@ -92,7 +113,9 @@ class Noising:
             [n for s in self.requirements.statistics for n in s.names],
             len(next(iter(exact.values()))),
         )
-        if isinstance(noise, SeparateNoise):
+        if not count:
+            drawn = np.empty((len(names), 0), np.int64)
+        elif isinstance(noise, SeparateNoise):
             drawn = noise.rounded(count, words)
         elif count == noise.groups:
             drawn = noise.rounded(words)

@@ -76,9 +76,16 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
         make, kind = made_by(self, self._names)
         self._once.take()
         work = self._work
-        noise = beam.FlatMapTuple(lambda shard, parts: _drawn(work, shard, parts)).with_output_types(Drawn)
-        drawn = exact_parts(rows, work.stages) | "Noise" >> noise
-        shards = rows.pipeline | "Shards of groups" >> beam.Create(range(work.stages.group_shards))
+        parts = exact_parts(rows, work.stages)
+        if work.noising.at_once:
+            sent = beam.MapTuple(lambda shard, parts: (0, (shard, work.gathered(shard, parts))))
+            gathered = parts | "Gather" >> sent.with_output_types(Drawn) | beam.GroupByKey()
+            noise = beam.FlatMapTuple(lambda place, parts: _placed(place, work.together(parts)))
+            drawn = gathered | "Noise" >> noise.with_output_types(Drawn)
+        else:
+            noise = beam.FlatMapTuple(lambda shard, parts: _drawn(work, shard, parts))
+            drawn = parts | "Noise" >> noise.with_output_types(Drawn)
+        shards = rows.pipeline | "Shards of groups" >> beam.Create(range(work.places))
         # A generator: Beam's runtime_type_check uses other iterators up.
         given = beam.FlatMap(
             lambda shard, ready: (make(row) for row in _rows(ready[shard])),
@@ -251,7 +258,11 @@ def _parts(payloads: Iterable[Payload]) -> Iterator[Part]:
 
 
 def _drawn(work: Work, shard: int, parts: Iterable[bytes]) -> list[Drawn]:
-    return [(shard, (place, as_stream([b]))) for place, b in enumerate(work.released(shard, parts))]
+    return _placed(shard, work.released(shard, parts))
+
+
+def _placed(shard: int, released: Iterable[pa.RecordBatch]) -> list[Drawn]:
+    return [(shard, (place, as_stream([b]))) for place, b in enumerate(released)]
 
 
 def _rows(drawn: Iterable[tuple[int, bytes]]) -> Iterator[dict[str, Any]]:

@@ -35,7 +35,7 @@ from sfumato.errors import EngineError, in_own_words
 from sfumato.measurements.wide import int64_values
 from sfumato.query.exact import ExactQuery
 from sfumato.query.schema import Schema
-from sfumato.transformations import QuantileTree
+from sfumato.transformations import Leaves, QuantileTree
 
 # Of a payload: whatever moves it has the whole of it in memory, and 2 GiB are too much for most.
 BATCH_ROWS, PAYLOAD_BYTES = 1 << 16, 1 << 25
@@ -100,8 +100,8 @@ class Stages:
 
     @property
     def has_trees(self) -> bool:
-        """Whether leaves of quantile trees are among the statistics."""
-        return any(isinstance(s, QuantileTree) for s in self.query.statistics)
+        """Whether counts of values are among the statistics, for each of which a group has many."""
+        return any(isinstance(s, (QuantileTree, Leaves)) for s in self.query.statistics)
 
     @property
     def group_shards(self) -> int:

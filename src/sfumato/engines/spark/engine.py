@@ -18,7 +18,7 @@ from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.spark.columns import arrow_rows, spark_outputs
 from sfumato.engines.spark.failures import failed
 from sfumato.engines.spark.pinned import pinned
-from sfumato.engines.spark.tasks import PARTS, Merge, Partials, Totals, shipped, unlogged
+from sfumato.engines.spark.tasks import PARTS, Gather, Merge, Partials, Together, Totals, shipped, unlogged
 from sfumato.engines.work import Work
 from sfumato.errors import EngineError, ParameterError, in_own_words
 from sfumato.query.exact import ExactQuery
@@ -93,7 +93,10 @@ class SparkEngine(DistributedEngine):
         """
         columns, groups = spark_outputs(work, work.stages.schema), self._groups(work.stages)
         with unlogged():
-            return groups.mapInArrow(shipped(Merge(work)), columns)
+            if not work.noising.at_once:
+                return groups.mapInArrow(shipped(Merge(work)), columns)
+            gathered = groups.mapInArrow(shipped(Gather(work)), PARTS).repartition(1)
+            return gathered.mapInArrow(shipped(Together(work)), columns)
 
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield exact statistics on the driver, sorted by key: for tests, no release calls it."""

@@ -70,6 +70,30 @@ class Merge:
             yield from self.work.released(shard, parts)
 
 
+@dataclass(frozen=True)
+class Gather:
+    """Parts of whole shards of groups to what they send to where one draw serves all groups."""
+
+    work: Work
+
+    def __call__(self, batches: Batches) -> Batches:
+        """Run on one partition."""
+        spill_beside_blocks()
+        for shard, parts in _by_shard(batches):
+            yield from _emitted([Payload(shard, self.work.gathered(shard, parts))])
+
+
+@dataclass(frozen=True)
+class Together:
+    """What all shards of groups sent to outputs."""
+
+    work: Work
+
+    def __call__(self, batches: Batches) -> Batches:
+        """Run on the only partition."""
+        yield from self.work.together(_rows(batches))
+
+
 def shipped(task: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:
     """Return the task as a function that says what is missing, where a worker cannot run it."""
     from pyspark import cloudpickle
@@ -121,11 +145,15 @@ def _emitted(payloads: Iterable[Payload]) -> Batches:
         )
 
 
+def _rows(batches: Batches) -> Iterator[tuple[int, bytes]]:
+    for batch in batches:
+        yield from zip(*(c.to_pylist() for c in batch.columns), strict=True)
+
+
 def _by_shard(batches: Batches) -> Iterator[tuple[int, Iterator[bytes]]]:
     """Yield each shard with its parts, one at a time; Spark brings one shard to a partition."""
-    rows = (row for batch in batches for row in zip(*(c.to_pylist() for c in batch.columns), strict=True))
     seen: set[int] = set()
-    for shard, parts in groupby(rows, key=lambda row: row[0]):
+    for shard, parts in groupby(_rows(batches), key=lambda row: row[0]):
         if shard in seen:
             raise EngineError("parts of one shard came apart; do not change the partitions inside a release")
         seen.add(shard)

@@ -1,0 +1,305 @@
+"""K-norm noise where rows are on many machines: one draw for all public groups, whoever has summed them, and when."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from dataclasses import dataclass, replace
+from functools import cache
+from hashlib import sha256
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from scipy.stats import gamma
+
+import sfumato as sf
+from sfumato.audit import VectorLaw, closeness
+from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.stages import Stages, as_stream
+from sfumato.engines.work import Work
+from sfumato.errors import EngineError, ParameterError
+from sfumato.noise import SeededWords
+from sfumato.noise.k_norm import JointNoise, LimitedNoise, SeparateNoise
+
+ORDER = np.arange(420)
+SCHEMA = pa.schema([("id", pa.int64()), ("g", pa.int64()), ("x", pa.float64())])
+ROWS = pa.table(
+    {
+        "id": ORDER // 3,
+        "g": (ORDER + ORDER // 3) % 7,
+        "x": pa.array([None if i % 13 == 5 else i * i % 97 / 4 for i in ORDER.tolist()]),
+    }
+)
+KEYS = list(range(9))  # two of which nobody is in
+SHARDS = 2
+NUMBERS = {
+    "n": sf.count(),
+    "people": sf.count_units(),
+    "m": sf.mean("x", lower=0, upper=20),
+}
+QUANTILES = {"n": sf.count(), "q": sf.quantiles("x", [0.25, 0.5], lower=0, upper=30)}
+# What is asked, public keys, groups of a unit, the noise that is chosen.
+CASES = {
+    "a count": ({"n": sf.count()}, KEYS, 9, JointNoise),
+    "all groups": (NUMBERS, KEYS, 9, JointNoise),
+    "some groups": (NUMBERS, KEYS, 3, LimitedNoise),
+    "one group": (NUMBERS, KEYS, 1, SeparateNoise),
+    "private groups": (NUMBERS, None, 3, SeparateNoise),
+    "quantiles of all groups": (QUANTILES, KEYS, 9, JointNoise),
+    "quantiles of some groups": (QUANTILES, KEYS, 3, LimitedNoise),
+    "quantiles of private groups": (QUANTILES, None, 3, SeparateNoise),
+    "the whole table": (QUANTILES, "none", 1, JointNoise),
+}
+TOGETHER = [name for name, (*_, kind) in CASES.items() if kind is not SeparateNoise]
+# Fixed, so that no test depends on chance.
+SECRET = sha256(b"a secret of tests").digest()
+
+
+def question(case: str, rows=ROWS):
+    asked, keys, groups, _ = CASES[case]
+    table = sf.scan(rows, privacy_unit="id")
+    grouped = table if keys == "none" else table.group_by("g", keys=keys)
+    return grouped.bound(groups=groups, rows=2).agg(**asked)
+
+
+@cache
+def work_of(case: str, epsilon=1, confidence: float | None = None) -> Work:
+    """Return what workers do, as it reaches them."""
+    delta = 1e-6 if "private" in case else 0
+    plan = question(case).plan(epsilon=epsilon, delta=delta, noise="k_norm")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("secrets.randbits", lambda bits: 7)  # the choice of a unit's groups
+        stages = Stages.of(DuckDBEngine.open(ROWS), ROWS.schema, plan.exact, SHARDS)
+    work = Work.of(plan, stages, confidence)
+    return pickle.loads(pickle.dumps(replace(work, secret=SECRET)))
+
+
+def parts_of(stages: Stages, seed: int, rows: pa.Table = ROWS) -> list[tuple[int, list[bytes]]]:
+    """Return shards of groups with their parts, of rows that came in some order and in some pieces."""
+    chance = random.Random(seed)
+    rows = rows.select(stages.rows.names).take(chance.sample(range(rows.num_rows), rows.num_rows))
+    cut = chance.randint(1, rows.num_rows - 1)
+    units = gathered(
+        [p for part in (rows[:cut], rows[cut:]) for p in stages.partials(part.to_batches())], chance
+    )
+    totals = [p for _, parts in units for p in stages.totals(parts)]
+    found = dict(gathered(totals, chance))
+    return [(shard, found.get(shard, [])) for shard in range(stages.group_shards)]
+
+
+def gathered(payloads, chance: random.Random) -> list[tuple[int, list[bytes]]]:
+    by_shard: dict[int, list[bytes]] = {}
+    for payload in chance.sample(payloads, len(payloads)):
+        by_shard.setdefault(payload.shard, []).append(payload.data)
+    return list(by_shard.items())
+
+
+@cache
+def merged(case: str) -> tuple[Work, list[tuple[int, list[bytes]]]]:
+    """Return what workers do, and what the last of them have of all rows."""
+    work = work_of(case, 20 if "private" in case else 1)  # so that groups are shown
+    return work, parts_of(work.stages, 0)
+
+
+def outputs(work: Work, shards: list[tuple[int, list[bytes]]]) -> pa.Table:
+    """Do what the last workers do."""
+    if work.noising.at_once:
+        return pa.Table.from_batches([*work.together([(s, work.gathered(s, parts)) for s, parts in shards])])
+    return pa.Table.from_batches([b for s, parts in sorted(shards) for b in work.released(s, parts)])
+
+
+def numbers(work: Work, seed: int = 0, rows: pa.Table = ROWS) -> list[dict]:
+    """Return released rows by key; the work is done twice, on parts and shards that come in two orders."""
+    shards = parts_of(work.stages, seed, rows)
+    found = outputs(work, shards)
+    again = outputs(work, [(shard, parts[::-1]) for shard, parts in shards[::-1]])
+    assert found.equals(again), "work that is repeated"
+    return sorted(found.to_pylist(), key=lambda row: str(row.get("g")))
+
+
+@dataclass(frozen=True)
+class ByArrival(Work):
+    """A planted defect: groups are noised in the order in which their shards arrive."""
+
+    def together(self, gathered):
+        yield from Work.together(self, [(n, data) for n, (_, data) in enumerate(gathered)])
+
+
+@dataclass(frozen=True)
+class ByCall(Work):
+    """A planted defect: the words of a draw go on from those of the draw before."""
+
+    def together(self, gathered):
+        batches = [b for _, data in sorted(gathered) for b in pa.ipc.open_stream(data)]
+        (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+        yield self.noising.draw(batch, WORDS).outputs()
+
+
+@dataclass(frozen=True)
+class Choosing(Work):
+    """A planted defect: what is chosen is chosen anew by whoever computes it, before noise is drawn elsewhere."""
+
+    def gathered(self, shard, payloads):
+        return as_stream([self.noising.chosen(b, WORDS) for b in self.stages.merged(shard, payloads, 100)])
+
+
+WORDS = SeededWords(5)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_secret_has_the_same_numbers_whatever_the_order_the_parts_and_the_retries(case):
+    work = merged(case)[0]
+    assert isinstance(work.noising.together, CASES[case][3])
+    assert work.noising.at_once is (case in TOGETHER)
+    assert work.places == (1 if case in TOGETHER else SHARDS)
+    first = numbers(work)
+    assert len(first) >= (1 if case == "the whole table" else 7)
+    assert numbers(replace(work, stages=replace(work.stages, unit_shards=3)), seed=1) == first
+    shards = merged(case)[1]
+    assert outputs(work, shards) != outputs(replace(work, secret=SECRET[::-1]), shards)
+
+
+@pytest.mark.parametrize("defect", [ByArrival, ByCall, Choosing])
+def test_a_draw_that_depends_on_the_order_is_found(defect):
+    work = work_of("quantiles of some groups")
+    with pytest.raises(AssertionError, match="work that is repeated"):
+        numbers(defect(work.stages, work.noising, secret=SECRET))
+
+
+@pytest.mark.parametrize("case", ["a count", "some groups"])
+def test_groups_that_are_noised_apart_or_twice_are_refused(case):
+    work, shards = merged(case)
+    (shard, parts), *_ = shards
+    with pytest.raises(EngineError, match="came where noise is for 9 together"):
+        list(work.noisy(shard, parts))
+    sent = [(shard, work.gathered(shard, parts)) for shard, parts in shards]
+    with pytest.raises(EngineError, match="came where noise is for 9 together"):
+        list(work.together([*sent, sent[0]]))
+
+
+def test_what_comes_together_is_small():
+    """Of quantiles too: the values stay where their groups are."""
+    many = ROWS.set_column(2, "x", pa.array(np.arange(ROWS.num_rows) / 50))
+    work = work_of("quantiles of all groups")
+    shards = parts_of(work.stages, 0, many)
+    sizes = [
+        [len(work.gathered(s, parts)) for s, parts in found]
+        for found in (shards, merged("quantiles of all groups")[1])
+    ]
+    assert sizes[0] == sizes[1] and sum(len(d) for _, parts in shards for d in parts) > 2 * sum(sizes[0])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_exact_statistics_are_those_of_one_machine(case):
+    work, parts = merged(case)
+    found = [batch for shard, own in parts for batch in work.stages.merged(shard, own, 100)]
+    engine = DuckDBEngine.open(ROWS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("secrets.randbits", lambda bits: 7)
+        expected = [*engine.statistics(work.stages.query, 100)]
+    assert by_key(found) == by_key(expected)
+
+
+def by_key(batches: list[pa.RecordBatch]) -> list[str]:
+    return sorted(map(str, pa.Table.from_batches(batches).to_pylist()))
+
+
+def test_at_a_large_epsilon_the_numbers_are_the_exact_ones():
+    """Noise rounds away, and places are next to what they are aimed at."""
+    for row in numbers(work_of("quantiles of all groups", 10**5)):
+        own = ROWS.filter(pc.equal(ROWS["g"], row["g"]))
+        assert row["n"] == own.num_rows
+        values = sorted(v for v in own["x"].to_pylist() if v is not None)
+        for rank, name in ((0.25, "q_25"), (0.5, "q_50")) if values else ():
+            place = round(rank * len(values))
+            assert values[place - 2] <= row[name] <= values[place + 1]
+
+
+@pytest.mark.parametrize("case", ["a count", "private groups"])
+def test_error_bars_and_explanation_are_those_of_one_machine(case):
+    """Bars of counts follow from the noise alone."""
+    delta = {"delta": 1e-6} if "private" in case else {}
+    release = question(case).release(
+        epsilon=20, **delta, noise="k_norm", confidence=0.9, unsafe_words=SeededWords(1)
+    )
+    expected = release.to_arrow()
+    work = work_of(case, 20, 0.9)
+    found = numbers(work)
+    assert work.schema.equals(expected.schema) and [*found[0]] == expected.column_names
+    assert {row["n_error"] for row in found} == set(expected["n_error"].to_pylist())
+    transform = question(case, SCHEMA).release(epsilon=20, **delta, noise="k_norm")
+    assert transform.spent == release.spent
+    one, other = (made.explain().to_dict() for made in (transform, release))
+    assert one["statistics"] == other["statistics"] and one["budget"] == other["budget"]
+
+
+# The law of what is released.
+
+
+@dataclass(frozen=True)
+class EachByItself(Work):
+    """A planted defect: each group has noise of its own, of the scale for all together."""
+
+    def together(self, gathered):
+        noise = self.noising.together
+        apart = replace(self.noising, together=SeparateNoise(noise.cone, noise.scales))
+        yield from Work.together(replace(self, noising=apart), gathered)
+
+
+@pytest.mark.parametrize("kind", [Work, EachByItself])
+def test_noise_of_all_groups_has_the_norm_that_it_should(kind):
+    work = work_of("a count", "1e-6")  # noise beside which exact numbers and rounding are nothing
+    work = kind(work.stages, work.noising)
+    sent = [(shard, work.gathered(shard, parts)) for shard, parts in merged("a count")[1]]
+    found = [outputs_of(replace(work, secret=sha256(f"{i}".encode()).digest()), sent) for i in range(400)]
+    sample = np.array(found)[:, None, :].astype(float)
+    (scale,) = map(float, work.noising.together.scales)
+
+    def norm(x):
+        return np.maximum(x, 0).max(axis=(1, 2)) + np.maximum(-x, 0).max(axis=(1, 2))
+
+    law = VectorLaw({"norm": (norm, gamma(9, scale=scale).cdf)})
+    assert closeness(sample, law).passed is (kind is Work)
+
+
+def outputs_of(work: Work, sent: list[tuple[int, bytes]]) -> list[int]:
+    (batch,) = work.together(sent)
+    return batch["n"].to_pylist()
+
+
+def test_one_person_more_changes_the_noise_of_all_groups_and_nothing_else():
+    """No type, no order, no number of batches; and as all noise is another, no difference of two looks is exact."""
+    work = work_of("some groups", "1e-6")
+    came, elsewhere = (
+        pa.concat_tables([ROWS, pa.table({"id": [10**6], "g": [g], "x": [1.0]})]) for g in (3, 77)
+    )
+    before, after, as_before = (
+        outputs(work, parts_of(work.stages, 0, rows)) for rows in (ROWS, came, elsewhere)
+    )
+    assert before == as_before  # a row of no public group
+    assert sorted(before["g"].to_pylist()) == KEYS and before.schema == after.schema
+    assert before["g"] == after["g"]
+    assert not any(pc.equal(before["n"], after["n"]).to_pylist())
+
+
+def test_no_noise_is_drawn_for_the_columns_of_a_release(monkeypatch):
+    def fail(self, *given):
+        raise AssertionError("drawn")
+
+    for kind in (JointNoise, LimitedNoise, SeparateNoise):
+        monkeypatch.setattr(kind, "rounded", fail)
+    for case in CASES:
+        names = work_of(case, 1, 0.9).schema.names
+        assert names[-1].endswith("_error") and len(names) == len(set(names))
+
+
+def test_more_groups_than_one_place_holds_are_refused_before_a_row_is_read():
+    def released(groups: int, limit: int):
+        table = sf.scan(SCHEMA, privacy_unit="id").group_by("g", keys=list(range(groups)))
+        return table.bound(groups=limit, rows=1).agg(n=sf.count()).release(epsilon=1, noise="k_norm")
+
+    with pytest.raises(ParameterError, match="each of more than 65,536 groups"):
+        released(65_537, 65_537)
+    assert not released(65_537, 9)._work.noising.at_once  # which are noised where they are
