@@ -15,7 +15,7 @@ from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from sfumato.exact import truth_value
 from sfumato.files import check_no_source
 from sfumato.noise import Words
-from sfumato.noise.k_norm import JointNoise, LimitedNoise
+from sfumato.noise.k_norm import SeparateNoise
 from sfumato.ownership import Owned
 from sfumato.query import output
 from sfumato.query.exact import Evaluator
@@ -239,7 +239,7 @@ class Release(Owned):
         trees = any(isinstance(s, (QuantileTree, Leaves)) for s in plan.exact.statistics)
         with in_own_words(_stopped, Exception):
             batches = self.engine.statistics(plan.exact, BATCH_TREES if trees else BATCH_GROUPS)
-            at_once = isinstance(plan.noising.together, JointNoise | LimitedNoise)
+            at_once = not isinstance(plan.noising.together, SeparateNoise | None)
             for batch in joined(batches) if at_once else batches:
                 noisy = self._noisy(batch)
                 self._check_home()  # a handler of a signal may have forked in the middle: the child stops

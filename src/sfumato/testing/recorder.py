@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sfumato.errors import ParameterError
 from sfumato.noise import SeededWords, Words
-from sfumato.noise.k_norm import JointNoise, LimitedNoise, SeparateNoise
+from sfumato.noise.k_norm import SeparateNoise
 from sfumato.testing.flakiness import require_test
 
 if TYPE_CHECKING:
@@ -45,29 +45,16 @@ class NoiselessWords(Words):
         return np.full(count, _MIDDLE, np.uint64)
 
 
-class _StillJoint(JointNoise):
-    """Joint noise whose every number is 0: it is made of many words, which no words make 0 together."""
-
-    def rounded(self, words: Words | None = None) -> Any:
-        return np.zeros((self.cone.dimensions, self.groups), np.int64)
-
-
-class _StillLimited(LimitedNoise):
-    def rounded(self, words: Words | None = None) -> Any:
-        return np.zeros((self.cone.dimensions, self.groups), np.int64)
-
-
-class _StillSeparate(SeparateNoise):
-    def rounded(self, count: int, words: Words | None = None) -> Any:
-        return np.zeros((self.cone.dimensions, count), np.int64)
-
-
 def _still(noise: KNormNoise) -> KNormNoise:
-    if isinstance(noise, JointNoise):
-        return _StillJoint(noise.cone, noise.scales, noise.groups)
-    if isinstance(noise, LimitedNoise):
-        return _StillLimited(noise.cone, noise.scales, noise.groups, noise.most, noise.shared)
-    return _StillSeparate(noise.cone, noise.scales)
+    """Return noise whose every number is 0: it is made of many words, which no words make 0 together."""
+
+    class Still(type(noise)):  # type: ignore[misc]
+        def rounded(self, *given: Any) -> Any:
+            """Draw as many zeros: for the groups of the noise, or for as many as are given."""
+            count = given[0] if isinstance(self, SeparateNoise) else self.groups
+            return np.zeros((self.cone.dimensions, count), np.int64)
+
+    return Still(**{f.name: getattr(noise, f.name) for f in fields(noise)})
 
 
 def seeded_words(seed: int | str | None = None) -> SeededWords:
