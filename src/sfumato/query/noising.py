@@ -15,6 +15,7 @@ from sfumato.measurements.noise import Law
 from sfumato.measurements.selection import GroupSelection, KNormThreshold
 from sfumato.measurements.wide import WideIntegers, int64_values
 from sfumato.noise import Words
+from sfumato.noise.centred_gaussian import CentredGaussian
 from sfumato.noise.k_norm import SeparateNoise
 from sfumato.query.choosing import Choice, Places
 from sfumato.query.numbers import NoisyNumbers, arrow_column
@@ -44,7 +45,7 @@ class Noising:
     steps: Mapping[str, Fraction]
     laws: Mapping[str, Law]
     selection: GroupSelection | None
-    together: KNormNoise | None = None
+    together: KNormNoise | CentredGaussian | None = None
     choices: tuple[Choice, ...] = ()
 
     def draw(self, batch: pa.RecordBatch, words: Words | None = None) -> NoisyBatch:
@@ -82,7 +83,7 @@ class Noising:
 
     def _together(
         self,
-        noise: KNormNoise,
+        noise: KNormNoise | CentredGaussian,
         keys: pa.RecordBatch,
         exact: dict[str, pa.Array],
         words: Words | None,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sfumato.measurements.k_norm import KNormNoise
+    from sfumato.noise.centred_gaussian import CentredGaussian
     from sfumato.noise.words import Words64
     from sfumato.query.plan import Plan
     from sfumato.query.release import Release
@@ -45,14 +46,13 @@ class NoiselessWords(Words):
         return np.full(count, _MIDDLE, np.uint64)
 
 
-def _still(noise: KNormNoise) -> KNormNoise:
+def _still(noise: KNormNoise | CentredGaussian) -> Any:
     """Return noise whose every number is 0: it is made of many words, which no words make 0 together."""
 
     class Still(type(noise)):  # type: ignore[misc]
         def rounded(self, *given: Any) -> Any:
-            """Draw as many zeros: for the groups of the noise, or for as many as are given."""
-            count = given[0] if isinstance(self, SeparateNoise) else self.groups
-            return np.zeros((self.cone.dimensions, count), np.int64)
+            """Draw as many zeros as there would be numbers, whatever words are given."""
+            return np.zeros_like(super().rounded(*given[: isinstance(self, SeparateNoise)]))
 
     return Still(**{f.name: getattr(noise, f.name) for f in fields(noise)})
 
@@ -91,13 +91,14 @@ def noise_free() -> Iterator[None]:
     [{'n': 3, 'mean': 4.333333333...}]
     """
     require_test("releases without noise")
+    from sfumato.query.centred import CentredPlan
     from sfumato.query.release import Release
     from sfumato.query.together import TogetherPlan
 
     words, original = NoiselessWords(), Release.__init__
 
     def without_noise(self: Release, plan: Plan, *given: Any, **options: Any) -> None:
-        if isinstance(plan, TogetherPlan):
+        if isinstance(plan, TogetherPlan | CentredPlan):
             plan = replace(plan, drawn=_still(plan.drawn))
         original(self, plan, *given, **(options | {"unsafe_words": words}))
 
