@@ -16,12 +16,12 @@ from sfumato.noise import Gaussian, SeededWords
 from sfumato.noise import centred_gaussian as module
 from sfumato.noise.centred_gaussian import FINE, MOST, CentredGaussian
 
-NOISE = CentredGaussian((F(3), F(8), F(1000)), F(5, 2), (1, 3, 0), 4)
+NOISE = CentredGaussian((F(3), F(8), F(1000)), F(9), (1, 3, 0), 4)
 
 
 def test_a_draw_is_made_of_draws_on_the_fine_grid():
     words = SeededWords(1)
-    shared = int(Gaussian(F(5, 2) * 2**FINE).rounded(1, words=words)[0])
+    shared = int(Gaussian(F(9) * 2**FINE).rounded(1, words=words)[0])
     expected = []
     for scale, weight in ((F(3), 1), (F(8), 3)):
         own = Gaussian(scale * 2**FINE).rounded(4, words=words).tolist()

@@ -196,6 +196,10 @@ def test_the_loss_of_gaussian_noise_is_what_its_chain_says(asked):
     assert plan.loss.delta(F(99, 100)) > F(1, 10**6)
     assert plan.drawn == noise_of(plan.metric, plan.multiplier)
     assert "a part in common" in str(plan.explain())
+    told = plan.explain().to_dict()["statistics"]
+    assert tuple(F(s["noise_scale"]) for s in told) == plan.drawn.scales
+    common = [F(s["noise_scale_in_common"]) / plan.multiplier for s in told]
+    assert tuple(common) == plan.metric.common
 
 
 def test_the_chain_of_gaussian_noise_is_what_a_release_runs(monkeypatch):

@@ -76,6 +76,13 @@ class CentredPlan(Plan):
         )
         return (*super().notes, told)
 
+    def _numbers_content(self) -> list[dict[str, Any]]:
+        numbers = super()._numbers_content()
+        for told, own, weight in zip(numbers, self.drawn.scales, self.drawn.weights, strict=True):
+            told["noise_scale"] = str(own)
+            told["noise_scale_in_common"] = str(weight * self.drawn.shared)
+        return numbers
+
 
 def centred_plan(plan: Plan) -> Plan:
     """Return the plan with noise that has a part in common where errors are smaller by a tenth, else itself.
