@@ -270,6 +270,9 @@ def recomposed(plan: object) -> str:
         times = groups if isinstance(plan.drawn, SeparateNoise) else 1  # type: ignore[attr-defined]
         return f"epsilon {float(chosen + times * max(parts)):.9g} of {float(epsilon):g}, delta {float(plan.delta):g}"  # type: ignore[attr-defined]
     power = 1 if told["noise"] == "laplace" else 2
+    common = {s["name"]: Fraction(s.get("noise_scale_in_common", 0)) for s in told["statistics"]}
+    if any(common.values()):
+        return f"delta {mpmath.nstr(in_common(largest, scales, common, groups, epsilon), 9)} of {float(plan.delta):g}"  # type: ignore[attr-defined]
     # The worst row, found by trying: a person adds (1, x, x^2 - shift) to each of its groups.
     total = max(contributions(largest, scales, power))
     if power == 1:
@@ -277,6 +280,26 @@ def recomposed(plan: object) -> str:
     mu = mpmath.sqrt(groups * mpmath.mpf(total.numerator) / total.denominator)
     delta = mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
     return f"delta {mpmath.nstr(delta, 9)} of {float(Fraction(told['budget']['delta'])):g}"
+
+
+def in_common(
+    largest: dict[str, Fraction],
+    scales: dict[str, Fraction],
+    common: dict[str, Fraction],
+    groups: int,
+    epsilon: mpmath.mpf,
+) -> mpmath.mpf:
+    """Return delta of noise with a part in common, from its covariance: a person in some of all the groups.
+
+    A person may be in all that are shown, in each row of the table.
+    """
+    every = sum((common[n] / scales[n]) ** 2 for n in scales)
+    along = sum(largest[n] * common[n] / scales[n] ** 2 for n in scales)
+    own = max(contributions(largest, scales, 2))
+    longest = max(j * own - (j * along) ** 2 / (1 + groups * every) for j in range(1, groups + 1))
+    mu = mpmath.sqrt(mpmath.mpf(longest.numerator) / longest.denominator)
+    found: mpmath.mpf = mpmath.ncdf(mu / 2 - epsilon / mu)
+    return found - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
 
 
 def contributions(largest: dict[str, Fraction], scales: dict[str, Fraction], power: int) -> list[Fraction]:

@@ -16,7 +16,7 @@ from sfumato.framework import ConeBody, GroupedIntegers, KNormDistance, PureDP
 from sfumato.measurements import k_norm
 from sfumato.measurements.k_norm import noise_of
 from sfumato.noise import SeededWords
-from sfumato.noise.k_norm import Cone, JointNoise, LimitedNoise, SeparateNoise
+from sfumato.noise.k_norm import CentredNoise, Cone, JointNoise, LimitedNoise, SeparateNoise
 
 BODY = ConeBody(("rows", "visits"), (F(2), F(30)))
 UNITS = ConeBody(("people", "rows", "visits"), (F(1), F(2), F(30)), units=True)
@@ -44,6 +44,9 @@ def test_one_draw_for_all_groups_or_noise_of_each():
     assert release.input_metric == KNormDistance(BODY, 2, apart=True, shared=F(1, 3))
     assert k_norm(1, BODY, "abc", groups=3, shared="1/3").input_metric == KNormDistance(BODY)
     assert noise_of(BODY, F(2), 3, 2, F(1, 3)) == LimitedNoise(Cone(1), (F(1), F(15)), 3, 2, F(1, 3))
+    count = ConeBody(("rows",), (3,))
+    assert k_norm(1, count, "abc", total="1/3").input_metric == KNormDistance(count)
+    assert noise_of(count, F(2), 3, total=F(1, 3)) == CentredNoise((F(3, 2),), 3, F(1, 3))
 
 
 @pytest.mark.parametrize(
@@ -59,6 +62,9 @@ def test_one_draw_for_all_groups_or_noise_of_each():
         {"groups": 1, "shared": 1},
         {"groups": 1, "shared": -1},
         {"groups": 1, "shared": "1/2", "keys": []},
+        {"total": "1/3"},
+        {"body": ConeBody(("rows",), (1,)), "total": "2/3"},
+        {"body": ConeBody(("rows",), (1,)), "total": "1/3", "groups": 1},
     ],
 )
 def test_what_is_refused(given):
@@ -122,6 +128,33 @@ DEFECTS = {
         400_000,
     ),
 }
+
+
+def report_of_counts(noise, epsilon, samples=4000):
+    """The auditor on the counts of two groups, of which a unit is in one, the other, or both."""
+    words = SeededWords(str(noise))
+
+    def draws(size):
+        return np.array([noise.rounded(words)[0] for _ in range(size)])
+
+    edges = [Edge("a unit comes", [], [corner]) for corner in ((9, 9), (9, 0), (0, 9))]
+
+    def mechanism(dataset, size):
+        return draws(size) + np.array([(0, 0), *dataset]).sum(axis=0)
+
+    return audit(mechanism, epsilon=epsilon, pairs=edges, alpha=1e-9, max_samples=samples, seconds=100)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "epsilon, scale, violated",
+    [
+        (1, F(9), False),
+        (1, F(9, 2), True),  # for a bound that is half of what is added
+    ],
+)
+def test_the_auditor_of_counts_about_half_of_all_units(epsilon, scale, violated):
+    assert report_of_counts(CentredNoise((scale,), 2, F(1, 3)), epsilon).violated is violated
 
 
 @pytest.mark.parametrize("name", DEFECTS)

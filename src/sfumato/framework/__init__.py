@@ -6,6 +6,7 @@ privacy map). `>>` chains them after checking that the spaces meet.
 """
 
 from sfumato.framework.bodies import Body, Norm, Product, Segment
+from sfumato.framework.centred import CentredDistance
 from sfumato.framework.combinators import compose, postprocess, product
 from sfumato.framework.cones import ConeBody, KNormDistance
 from sfumato.framework.core import Linear, Measurement, Transformation
@@ -43,6 +44,7 @@ __all__ = [
     "AtomDomain",
     "Body",
     "CategoryDomain",
+    "CentredDistance",
     "ChangeOneDistance",
     "ConeBody",
     "ContributionDistance",

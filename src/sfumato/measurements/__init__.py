@@ -1,6 +1,7 @@
 """Constructors of noisy releases: exactly rounded noise, selections, and what their losses are elsewhere."""
 
 from sfumato.budget.measure import PrivacyLoss
+from sfumato.measurements.centred_gaussian import centred_gaussian
 from sfumato.measurements.conversions import convert
 from sfumato.measurements.groups import select_groups
 from sfumato.measurements.joint_quantiles import Target, joint_quantiles
@@ -25,6 +26,7 @@ __all__ = [
     "TruncatedGeometric",
     "WideIntegers",
     "above_threshold",
+    "centred_gaussian",
     "convert",
     "estimate_shares",
     "exponential_mechanism",

@@ -10,9 +10,9 @@ from typing import Any
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive, positive_int
 from sfumato.framework import ConeBody, GroupedIntegers, KNormDistance, Linear, Measurement, Norm, PureDP
-from sfumato.noise.k_norm import Cone, JointNoise, LimitedNoise, SeparateNoise
+from sfumato.noise.k_norm import CentredNoise, Cone, JointNoise, LimitedNoise, SeparateNoise
 
-KNormNoise = JointNoise | LimitedNoise | SeparateNoise
+KNormNoise = CentredNoise | JointNoise | LimitedNoise | SeparateNoise
 
 
 def k_norm(
@@ -22,6 +22,7 @@ def k_norm(
     *,
     groups: int | None = None,
     shared: Number = 0,
+    total: Number = 0,
 ) -> Measurement:
     """Add exactly rounded K-norm noise: one unit's contribution, as a whole, is hidden by epsilon.
 
@@ -33,12 +34,14 @@ def k_norm(
             there are keys, one draw serves all groups together; with fewer, each group has noise of its own.
         shared: from 0 to less than 1: with fewer groups than keys, the part of the norm that all groups
             share, as they do without a limit; the rest is each group's own. Above 0 for public keys alone.
+        total: from 0 to 1/2: above 0, the part of epsilon for all units, half of which each group is counted
+            from. For a count alone, and one draw for all groups; less noise from 12 groups on.
     Returns:
         A Measurement of integers by group to pure DP. Its metric is the `KNormDistance` of the body, in
         which one unit moves by at most 1; its map is epsilon times the distance.
     Raises:
-        ParameterError: epsilon or groups is not greater than 0, shared is not in range, body is none, there
-            are no keys for noise of all together, or the noise could leave 64-bit integers.
+        ParameterError: epsilon or groups is not greater than 0, shared or total is not in range, body is no
+            ConeBody, there are no keys for noise of all together, or the noise could leave 64-bit integers.
 
     >>> body = ConeBody(("rows", "visits"), (Fraction(1), Fraction(15)))
     >>> release = k_norm("1/2", body, keys=[2020, 2021])
@@ -62,7 +65,10 @@ def k_norm(
         raise ParameterError("shared", shared, "from 0 to less than 1, and 0 without keys")
     if most is not None and 0 < len(shown) <= most:
         most, part = None, Fraction(0)
-    noise = noise_of(body, exact, len(shown), most, part)
+    middle = as_fraction(total, "total")
+    if not 0 <= middle <= Fraction(1, 2) or (middle and (most is not None or len(body.names) > 1)):
+        raise ParameterError("total", total, "from 0 to 1/2, and 0 but for a count alone and all groups")
+    noise = noise_of(body, exact, len(shown), most, part, middle)
 
     def function(exact_groups: Mapping[Any, Mapping[Any, int]]) -> dict[Any, dict[str, int]]:
         rows = noise.rounded(len(shown)) if isinstance(noise, SeparateNoise) else noise.rounded()
@@ -91,7 +97,12 @@ K_NORM = KNormKind()
 
 
 def noise_of(
-    body: ConeBody, epsilon: Fraction, count: int, groups: int | None = None, shared: Fraction = Fraction(0)
+    body: ConeBody,
+    epsilon: Fraction,
+    count: int,
+    groups: int | None = None,
+    shared: Fraction = Fraction(0),
+    total: Fraction = Fraction(0),
 ) -> KNormNoise:
     """Return the noise that hides one unit by epsilon.
 
@@ -101,9 +112,12 @@ def noise_of(
         count: groups that are shown.
         groups: the most groups of a unit, for noise of each group by itself; None for one draw for all.
         shared: with `groups`, the part of the norm that groups share.
+        total: without `groups`, for a count alone, the part of epsilon for all units.
     """
     cone = Cone(body.signed, body.units)
     scales = tuple(bound / epsilon for bound in body.bounds)
+    if groups is None and total:
+        return CentredNoise(scales, count, total)
     if groups is None:
         return JointNoise(cone, scales, count)
     if shared:

@@ -15,7 +15,8 @@ from sfumato.measurements.noise import Law
 from sfumato.measurements.selection import GroupSelection, KNormThreshold
 from sfumato.measurements.wide import WideIntegers, int64_values
 from sfumato.noise import Words
-from sfumato.noise.k_norm import JointNoise, LimitedNoise, SeparateNoise
+from sfumato.noise.centred_gaussian import CentredGaussian
+from sfumato.noise.k_norm import SeparateNoise
 from sfumato.query.choosing import Choice, Places
 from sfumato.query.numbers import NoisyNumbers, arrow_column
 from sfumato.query.quantiles import LeafCounts, NoisyTree, noisy_tree
@@ -44,13 +45,13 @@ class Noising:
     steps: Mapping[str, Fraction]
     laws: Mapping[str, Law]
     selection: GroupSelection | None
-    together: KNormNoise | None = None
+    together: KNormNoise | CentredGaussian | None = None
     choices: tuple[Choice, ...] = ()
 
     @property
     def at_once(self) -> bool:
         """Whether all groups must be in one batch: one draw serves them."""
-        return isinstance(self.together, JointNoise | LimitedNoise)
+        return not isinstance(self.together, SeparateNoise | None)
 
     def draw(self, batch: pa.RecordBatch, words: Words | None = None) -> NoisyBatch:
         """Select groups and add noise.
@@ -103,7 +104,7 @@ class Noising:
 
     def _together(
         self,
-        noise: KNormNoise,
+        noise: KNormNoise | CentredGaussian,
         keys: pa.RecordBatch,
         exact: dict[str, pa.Array],
         words: Words | None,

@@ -14,7 +14,7 @@ from sfumato.budget import Loss, calibrate, gaussian_mu, split_delta
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.errors import BudgetError, ParameterError, RefusalError, shown
 from sfumato.exact import one_of, positive_int, root_up
-from sfumato.framework import ContributionDistance
+from sfumato.framework import ContributionDistance, Norm
 from sfumato.measurements.noise import NOISES, Law, NoiseKind
 from sfumato.measurements.selection import (
     GaussianThreshold,
@@ -23,6 +23,7 @@ from sfumato.measurements.selection import (
     TruncatedGeometric,
 )
 from sfumato.noise import Laplace
+from sfumato.query.centred import best_metric, centred_plan, deviations
 from sfumato.query.choices import NOISE_CHOICES, SELECTIONS, Amount, NoiseChoice, SelectionChoice
 from sfumato.query.choices import SEPARATE_NOISES as NOISE_NAMES
 from sfumato.query.expected import expected_errors, ratio
@@ -208,8 +209,12 @@ class _Planner:
             needed = self.requirements(kind, Fraction(1), self.query.private_groups)
             multiplier = self.rough_multiplier(self.unit_loss(kind, Fraction(1), self.query.private_groups))
             scales = zip(needed.body.names, _scales(needed, kind, multiplier), strict=True)
-            deviations = {n: float(kind.law(scale).standard_deviation) for n, scale in scales}
-            found.append((name, ratio(errors, expected_errors(needed, deviations))))
+            sizes = {n: float(kind.law(scale).standard_deviation) for n, scale in scales}
+            metric = best_metric(needed, self.query) if self.is_centred(kind) else None
+            if metric is not None:
+                mu = float(gaussian_mu(self.epsilon, self.delta))
+                sizes = {n: deviation / mu for n, deviation in deviations(metric).items()}
+            found.append((name, ratio(errors, expected_errors(needed, sizes))))
         return tuple(found)
 
     def worth_trying(self, asked: str, kind: str, selection: str | None) -> bool:
@@ -240,7 +245,7 @@ class _Planner:
             )
         laws = {name: noise.law(scale) for name, scale in scales.items()}
         loss = self.loss(needed, noise, multiplier) + rule.loss
-        return Plan(
+        plan = Plan(
             self.query,
             epsilon,
             delta,
@@ -252,6 +257,11 @@ class _Planner:
             rule.selection(laws),
             loss,
         )
+        return centred_plan(plan) if self.is_centred(noise) else plan
+
+    def is_centred(self, noise: NoiseKind) -> bool:
+        """Whether groups may be counted from a part of all units."""
+        return noise.norm is Norm.L2 and not self.query.private_groups
 
     def rough_multiplier(self, unit_loss: Loss) -> Fraction:
         """Return about how much noise is needed, from the loss at a multiplier of one."""

@@ -23,7 +23,8 @@ from sfumato.framework import (
 from sfumato.measurements.conversions import convert
 from sfumato.measurements.k_norm import K_NORM, KNormNoise, k_norm, noise_of
 from sfumato.measurements.selection import KNormThreshold
-from sfumato.noise.k_norm import Cone, JointNoise, LimitedNoise
+from sfumato.noise.k_norm import CentredNoise, Cone, LimitedNoise, SeparateNoise
+from sfumato.noise.k_norm.centred_laws import best_total
 from sfumato.noise.k_norm.limited_laws import rough_deviations
 from sfumato.noise.k_norm.limited_radii import Sizes
 from sfumato.noise.k_norm.marginals import marginals
@@ -106,12 +107,16 @@ class TogetherPlan(Plan):
         return self.drawn.shared if isinstance(self.drawn, LimitedNoise) else Fraction(0)
 
     @property
+    def apart(self) -> bool:
+        """Whether the noise counts on the limit of groups."""
+        return isinstance(self.drawn, SeparateNoise | LimitedNoise)
+
+    @property
     def exact_chain(self) -> Transformation:
         """Rows to exact statistics, measured by the norm of the noise."""
         rows: Any = super().exact_chain.input_domain
         groups = self.query.groups
-        apart = not isinstance(self.drawn, JointNoise)
-        metric = KNormDistance(self.body, groups if apart else None, apart, self.shared)
+        metric = KNormDistance(self.body, groups if self.apart else None, self.apart, self.shared)
         counted = per_group(self.requirements.statistics, groups=groups, together=metric)
         return bound_groups(groups, domain=rows) >> counted
 
@@ -119,8 +124,10 @@ class TogetherPlan(Plan):
     def chain(self) -> Measurement:
         """Rows to noisy statistics of all groups, as they are released; its map at 1 is the loss."""
         groups, keys = self.query.groups, self.query.public_groups
-        most = None if isinstance(self.drawn, JointNoise) else groups
-        noise = k_norm(self.epsilon - self.chosen_with, self.body, keys, groups=most, shared=self.shared)
+        most = groups if self.apart else None
+        total = self.drawn.total if isinstance(self.drawn, CentredNoise) else 0
+        epsilon = self.epsilon - self.chosen_with
+        noise = k_norm(epsilon, self.body, keys, groups=most, shared=self.shared, total=total)
         if not self.choices:
             return self.exact_chain >> convert(noise, PrivacyLoss())
         rows: Any = super().exact_chain.input_domain
@@ -166,6 +173,8 @@ def k_norm_plan(
         return replace(plan, delta=delta, selection=rule, loss=loss)
     count, groups = len(query.public_groups), query.groups
     plans = [_plan(query, epsilon, None)] if count <= MOST_TOGETHER else []
+    if plans and len(plans[0].body.names) == 1:
+        plans.append(_plan(query, epsilon, None, total=best_total(count)))
     if groups < count:
         plans.append(_plan(query, epsilon, groups))
         if groups > 1 and count <= MOST_LIMITED:
@@ -189,7 +198,13 @@ def _best_share(cone: Cone, count: int, groups: int) -> Fraction:
     return min(SHARES, key=size)
 
 
-def _plan(query: Query, epsilon: Fraction, most: int | None, shared: Fraction = Fraction(0)) -> TogetherPlan:
+def _plan(
+    query: Query,
+    epsilon: Fraction,
+    most: int | None,
+    shared: Fraction = Fraction(0),
+    total: Fraction = Fraction(0),
+) -> TogetherPlan:
     """Return the plan with noise of each group, for at most so many of a unit; or for all groups together."""
     count = len(query.public_groups)
     share = share_of([a for _, a in query.aggregates])
@@ -200,7 +215,7 @@ def _plan(query: Query, epsilon: Fraction, most: int | None, shared: Fraction = 
     needed = requirements(query, K_NORM.norm, spread, units=query.private_groups, together=True)
     body = cone_of(needed.statistics)
     try:
-        drawn = noise_of(body, epsilon, count, most, shared)
+        drawn = noise_of(body, epsilon, count, most, shared, total)
     except ParameterError:
         raise BudgetError(
             f"epsilon = {float(whole):g} asks for noise beyond what 64-bit integers hold; ask for a "

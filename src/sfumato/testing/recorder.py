@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sfumato.errors import ParameterError
 from sfumato.noise import SeededWords, Words
-from sfumato.noise.k_norm import JointNoise, LimitedNoise, SeparateNoise
+from sfumato.noise.k_norm import SeparateNoise
 from sfumato.testing.flakiness import require_test
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from sfumato.measurements.k_norm import KNormNoise
+    from sfumato.noise.centred_gaussian import CentredGaussian
     from sfumato.noise.words import Words64
     from sfumato.query.plan import Plan
     from sfumato.query.release import Release
@@ -45,29 +46,15 @@ class NoiselessWords(Words):
         return np.full(count, _MIDDLE, np.uint64)
 
 
-class _StillJoint(JointNoise):
-    """Joint noise whose every number is 0: it is made of many words, which no words make 0 together."""
+def _still(noise: KNormNoise | CentredGaussian) -> Any:
+    """Return noise whose every number is 0: it is made of many words, which no words make 0 together."""
 
-    def rounded(self, words: Words | None = None) -> Any:
-        return np.zeros((self.cone.dimensions, self.groups), np.int64)
+    class Still(type(noise)):  # type: ignore[misc]
+        def rounded(self, *given: Any) -> Any:
+            """Draw as many zeros as there would be numbers, whatever words are given."""
+            return np.zeros_like(super().rounded(*given[: isinstance(self, SeparateNoise)]))
 
-
-class _StillLimited(LimitedNoise):
-    def rounded(self, words: Words | None = None) -> Any:
-        return np.zeros((self.cone.dimensions, self.groups), np.int64)
-
-
-class _StillSeparate(SeparateNoise):
-    def rounded(self, count: int, words: Words | None = None) -> Any:
-        return np.zeros((self.cone.dimensions, count), np.int64)
-
-
-def _still(noise: KNormNoise) -> KNormNoise:
-    if isinstance(noise, JointNoise):
-        return _StillJoint(noise.cone, noise.scales, noise.groups)
-    if isinstance(noise, LimitedNoise):
-        return _StillLimited(noise.cone, noise.scales, noise.groups, noise.most, noise.shared)
-    return _StillSeparate(noise.cone, noise.scales)
+    return Still(**{f.name: getattr(noise, f.name) for f in fields(noise)})
 
 
 def seeded_words(seed: int | str | None = None) -> SeededWords:
@@ -104,13 +91,14 @@ def noise_free() -> Iterator[None]:
     [{'n': 3, 'mean': 4.333333333...}]
     """
     require_test("releases without noise")
+    from sfumato.query.centred import CentredPlan
     from sfumato.query.release import Release
     from sfumato.query.together import TogetherPlan
 
     words, original = NoiselessWords(), Release.__init__
 
     def without_noise(self: Release, plan: Plan, *given: Any, **options: Any) -> None:
-        if isinstance(plan, TogetherPlan):
+        if isinstance(plan, TogetherPlan | CentredPlan):
             plan = replace(plan, drawn=_still(plan.drawn))
         original(self, plan, *given, **(options | {"unsafe_words": words}))
 

@@ -281,3 +281,13 @@ def limited(signed, units, scales, groups, most, shared, hat, within, words):
         if within:
             return vectors(2 + signed + units, groups, u, from_within)
         return vectors(2 * signed + 1 + units, groups, u, from_anywhere)
+
+
+def centred(scale, groups, total, words):
+    with mpmath.workdps(digits):
+        u = Uniforms(words)
+        t = mpmath.mpf(total.numerator) / total.denominator
+        x = -mpmath.log(u.at(1, 0)) * (1 if u.at(1, 1) > 0.5 else -1) / (2 * t)
+        y = gamma(groups + 1, u, 0) / (2 * (1 - t))
+        factor = mpmath.mpf(scale.numerator) / scale.denominator
+        return vectors(1, groups, u, lambda uniform: [(x + y * (2 * uniform[0] - 1)) * factor])

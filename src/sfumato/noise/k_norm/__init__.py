@@ -1,8 +1,9 @@
 """Noise in the shape of what one unit can add: K-norm noise, exactly rounded."""
 
+from sfumato.noise.k_norm.centred import CentredNoise
 from sfumato.noise.k_norm.cone import Cone
 from sfumato.noise.k_norm.joint import JointNoise
 from sfumato.noise.k_norm.limited import LimitedNoise
 from sfumato.noise.k_norm.separate import SeparateNoise
 
-__all__ = ["Cone", "JointNoise", "LimitedNoise", "SeparateNoise"]
+__all__ = ["CentredNoise", "Cone", "JointNoise", "LimitedNoise", "SeparateNoise"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sfumato.noise.k_norm.centred import CentredNoise
+from sfumato.noise.k_norm.centred_laws import centred
 from sfumato.noise.k_norm.joint import JointNoise
 from sfumato.noise.k_norm.laws import Marginal, joint, separate
 from sfumato.noise.k_norm.limited import LimitedNoise
@@ -11,7 +13,7 @@ from sfumato.noise.k_norm.limited_laws import limited
 from sfumato.noise.k_norm.separate import SeparateNoise
 
 
-def marginals(noise: JointNoise | LimitedNoise | SeparateNoise) -> Sequence[Marginal]:
+def marginals(noise: CentredNoise | JointNoise | LimitedNoise | SeparateNoise) -> Sequence[Marginal]:
     """Return the law of each coordinate.
 
     >>> from fractions import Fraction
@@ -19,6 +21,8 @@ def marginals(noise: JointNoise | LimitedNoise | SeparateNoise) -> Sequence[Marg
     >>> [round(law.variance, 6) for law in marginals(SeparateNoise(Cone(1), (Fraction(1), Fraction(3))))]
     [4.0, 36.0]
     """
+    if isinstance(noise, CentredNoise):
+        return [centred(noise)]
     indices = range(noise.cone.dimensions)
     if isinstance(noise, SeparateNoise):
         return [separate(noise, i) for i in indices]

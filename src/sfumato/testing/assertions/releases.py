@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import ParameterError, RefusalError
+from sfumato.noise.centred_gaussian import CentredGaussian
 from sfumato.noise.sums import log10_outside
 from sfumato.testing.assertions.cells import (
     Cells,
@@ -54,7 +55,8 @@ class ReleasedCells:
     """
 
     def __init__(self, release: Release) -> None:
-        if release.plan.noising.together is not None:
+        together = release.plan.noising.together
+        if not isinstance(together, CentredGaussian | None):
             raise ParameterError(
                 "release",
                 "one with K-norm noise",
@@ -191,6 +193,7 @@ class ReleasedCells:
                 whether its group is shown says nothing of the noise, and is left out.
         """
         conditioned = {"units"} if self._selects_on_noise and not complete else set()
+        shared = self._in_common
         for group, expected in truth.items():
             if group not in self.places:
                 continue
@@ -203,6 +206,9 @@ class ReleasedCells:
                     c for c in (e.squares, e.total, e.count, e.null_count) if c is not None and c not in used
                 ]
                 used |= set(e.coordinates)
+                if fresh and fresh[0] in shared:  # other counts, of any group, have the same noise in them
+                    conditioned |= shared
+                    used |= shared
                 actual = self.cells.values[group][output]
                 if not fresh or not isinstance(actual, (int, float)):
                     continue
@@ -235,6 +241,15 @@ class ReleasedCells:
         if count < least:
             return 0.0
         return log10_outside(rule.law, count - least + 0.5) - _LOG2
+
+    @property
+    def _in_common(self) -> set[str]:
+        """The counts whose noise has a part in common."""
+        noise: Any = self.plan.noising.together
+        if noise is None:
+            return set()
+        names = self.plan.requirements.body.names
+        return {name for name, weight in zip(names, noise.weights, strict=True) if weight}
 
     @property
     def _selects_on_noise(self) -> bool:

@@ -15,6 +15,7 @@ from sfumato.errors import ParameterError
 from sfumato.exact import root_up
 from sfumato.framework import (
     Body,
+    CentredDistance,
     ContributionDistance,
     ContributionDomain,
     GroupedIntegers,
@@ -105,7 +106,7 @@ def per_group(
     *,
     groups: int,
     rows: int | None = None,
-    together: KNormDistance | None = None,
+    together: CentredDistance | KNormDistance | None = None,
 ) -> Transformation: ...
 @overload
 def per_group(
@@ -121,7 +122,7 @@ def per_group(
     scales: Sequence[Fraction] = (),
     groups: int = 1,
     rows: int | None = None,
-    together: KNormDistance | None = None,
+    together: CentredDistance | KNormDistance | None = None,
 ) -> Transformation:
     """Add up statistics per group.
 
@@ -133,13 +134,13 @@ def per_group(
         groups: the limit that `bound_groups` enforced.
         rows: the limit that `bound_rows` enforced, or None without it: statistics scale rows down.
         together: outputs are compared by this K-norm, whose body is `cone_of` the statistics: in it one unit
-            moves them by at most 1.
+            moves them by at most 1. Or as Gaussian noise with a part in common sees them.
     Returns:
         A Transformation from contributions to integers per group. A unit changes at most `groups`
         groups, in each by one contribution: L1 sensitivities add over statistics and groups,
         squares of L2 sensitivities do.
     Raises:
-        ParameterError: the K-norm is of other numbers, or of fewer groups.
+        ParameterError: `together` is of other numbers, or of fewer groups; or a unit moves by more than 1.
 
     >>> from sfumato.transformations import Row, bound_groups, Count
     >>> count = bound_groups(2) >> per_group([Count(rows=1)], Norm.L1, [Fraction(1)], groups=2)
@@ -155,7 +156,12 @@ def per_group(
     body = Product(tuple(s.body for s in statistics))
     metric: Metric
     if together is not None:
-        if together.body.names != body.names or (together.groups or groups) < groups:
+        known = (
+            together.moved(body, groups) <= 1
+            if isinstance(together, CentredDistance)
+            else (together.groups or groups) >= groups
+        )
+        if together.body.names != body.names or not known:
             raise ParameterError("together", together, f"of {', '.join(body.names)} in {groups} groups")
         metric, d_out = together, Fraction(1)
     elif norm is None:
