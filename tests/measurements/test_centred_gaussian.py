@@ -10,6 +10,7 @@ import pytest
 from sfumato.audit import Edge, audit
 from sfumato.budget import Loss
 from sfumato.errors import ParameterError
+from sfumato.exact import root_up
 from sfumato.framework import CentredDistance, ConeBody, GaussianDP, GroupedIntegers
 from sfumato.measurements import centred_gaussian
 from sfumato.measurements.centred_gaussian import noise_of
@@ -59,8 +60,8 @@ def test_what_is_refused(given):
 @pytest.mark.parametrize("claimed, violated", [(1, False), (3, True)])
 def test_the_auditor_of_counts(claimed, violated):
     """Of counts of two groups, a claim of a third of mu is found; alpha is 1e-9, and words are seeded."""
-    multiplier = 2 / np.sqrt(float(COUNT.moved(COUNT.body, 2)))
-    noise, words = noise_of(COUNT, F(round(multiplier * 2**10), 2**10) / 4), SeededWords(1)
+    multiplier = root_up(COUNT.moved(COUNT.body, 2)) / 2  # of which mu is 2
+    noise, words = noise_of(COUNT, multiplier), SeededWords(1)
     loss = Loss(gaussian=F((2 / claimed) ** 2).limit_denominator(10**6))
 
     def mechanism(dataset, size):
@@ -70,6 +71,6 @@ def test_the_auditor_of_counts(claimed, violated):
     edges = [Edge("a unit comes", [], [corner]) for corner in ((9, 9), (9, 0), (0, 9))]
     epsilon = float(loss.epsilon("1/100"))
     found = audit(
-        mechanism, epsilon=epsilon, delta=0.01, pairs=edges, alpha=1e-9, max_samples=20_000, seconds=100
+        mechanism, epsilon=epsilon, delta=0.01, pairs=edges, alpha=1e-9, max_samples=8000, seconds=100
     )
     assert found.violated is violated

@@ -150,7 +150,7 @@ def report_of_counts(noise, epsilon, samples=4000):
     "epsilon, scale, violated",
     [
         (1, F(9), False),
-        (1, F(9, 2), True),  # for a bound that is half of what is added
+        (1, F(9, 4), True),  # for a bound that is a quarter of what is added
     ],
 )
 def test_the_auditor_of_counts_about_half_of_all_units(epsilon, scale, violated):
