@@ -175,8 +175,6 @@ def spark_session():
             # Jobs of a second: compiling them well takes longer than running them.
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "spark.sql.codegen.wholeStage": False,
-            "spark.python.daemon.module": "preloaded",
-            "spark.executorEnv.PYTHONPATH": str(Path(__file__).parent / "daemon"),
             # Tests lose shuffles on purpose. A local session forgets its block manager then: each heartbeat fails, and
             # after 60 of them, ten minutes later, Spark ends its process with code 56.
             "spark.executor.heartbeat.maxFailures": 2**31 - 1,
