@@ -110,10 +110,14 @@ class TogetherPlan(Plan):
         """Rows to exact statistics, measured by the norm of the noise."""
         rows: Any = super().exact_chain.input_domain
         groups = self.query.groups
-        apart = not isinstance(self.drawn, JointNoise)
-        metric = KNormDistance(self.body, groups if apart else None, apart, self.shared)
-        counted = per_group(self.requirements.statistics, groups=groups, together=metric)
+        counted = per_group(self.requirements.statistics, groups=groups, together=self.metric)
         return bound_groups(groups, domain=rows) >> counted
+
+    @property
+    def metric(self) -> KNormDistance:
+        """The norm of the noise, in which no unit's contribution is larger than 1."""
+        apart = not isinstance(self.drawn, JointNoise)
+        return KNormDistance(self.body, self.query.groups if apart else None, apart, self.shared)
 
     @property
     def chain(self) -> Measurement:
