@@ -254,7 +254,8 @@ def _noisy_release(
     truth: dict[Group, Mapping[str, float]] = {g: numbers(row) for g, row in wanted.values.items()}
     if released.together is not None and missing:
         truth = released.surely_shown(truth, k + math.log10(PARTS))
-    residues = list(released.residues(truth, complete=not missing))
+    everything = list(released.residues(truth, complete=not missing))
+    residues = [r for r in everything if not math.isnan(r.noise)]
     if not residues:
         raise RefusalError(
             "no output here shows its noise: a quantile can be the same with noise and without; variances "
@@ -265,7 +266,7 @@ def _noisy_release(
     if released.together is None:
         check_spread(residues, k)
     else:
-        check_together(released.together, residues, len(truth), k)
+        check_together(released.together, residues, len(everything) - len(residues), len(truth), k)
 
 
 def _release_parts(

@@ -49,7 +49,7 @@ class Residue:
 
     Args:
         group, output: where.
-        noise: in units of the output's leading noise's step.
+        noise: in units of the output's leading noise's step; NaN where a value at its bounds hides it.
         slack: what arithmetic and the rounding of the output may have moved `noise`.
         lead: the law of the leading noise, in steps: independent of all earlier residues, but for noise that
             was drawn together.
@@ -165,7 +165,7 @@ class Place:
             weights = self._linear_weights(e)
             if lead not in weights:
                 return None
-            sign = 1.0 if e.kind == "count" else e.centre
+            sign, clipped = 1.0 if e.kind == "count" else e.centre, False
             slack = self._floats(e, truth) + self._rounded(e, truth, self._noise(weights))
             shown = actual - truth - sign * self._clipped(e)
         else:
@@ -179,13 +179,14 @@ class Place:
                     return None
                 total, at = e.squares, truth**power - e.square_centre + (mean - e.centre) ** 2
                 value = actual**power - e.square_centre + (self.values[e.total] / self._used_count(e)) ** 2
-            if clipped or total != lead:
+            if total != lead:
                 return None
             weights, slack = self._ratio_weights(e, total, at), self._ratio_slack(e, total, at)
             shown = value * self._used_count(e) - at * self._count(e)
         unit = weights.pop(lead)
         others = {n: w / unit for n, w in weights.items()}
-        return Residue(group, e.name, shown / unit, slack / abs(unit), self.laws[lead], 0.5, lead, others)
+        noise = math.nan if clipped else shown / unit
+        return Residue(group, e.name, noise, slack / abs(unit), self.laws[lead], 0.5, lead, others)
 
     def _linear_weights(self, e: Estimate) -> dict[str, float]:
         sign = 1.0 if e.kind == "count" else e.centre

@@ -31,25 +31,31 @@ _HALF = Fraction(1, 2)
 Vector = Mapping[str, Fraction]
 
 
-def check_together(plan: TogetherPlan, residues: Sequence[Residue], groups: int, k: float) -> None:
+def check_together(
+    plan: TogetherPlan, residues: Sequence[Residue], hidden: int, groups: int, k: float
+) -> None:
     """Fail where the noises of a release are missing, too narrow or too wide for the law of all of them.
 
     Args:
         plan: of the release.
         residues: what outputs show of the noise of groups that are shown almost surely.
-        groups: how many those are.
+        hidden: how many more would be there, were they not hidden by values at their bounds.
+        groups: how many groups those are.
         k: correct noise fails with probability at most 10^-k.
     Raises:
         AssertionError: the text says which of the three, and how probable it is.
     """
     each = k + math.log10(PARTS)
+    # Which values are at their bounds follows from the noise, so that all possible choices of them count.
+    many = len(residues) + hidden
+    chosen = each + (math.log10(math.comb(many, hidden)) + (hidden + 1) * _LOG2 if hidden else 0.0)
     by_name: dict[str, list[Residue]] = defaultdict(list)
     for r in residues:
         by_name[r.name].append(r)
     mostly = sum(r.size <= r.slack for r in residues) > len(residues) / 2
     for check in (_check_missing, _check_narrow) if mostly else (_check_narrow, _check_missing):
-        check(plan, by_name, each)
-    one = each_k(each, len(residues), apart=False)
+        check(plan, by_name, chosen)
+    one = each_k(each, many, apart=False)
     for r in residues:
         if r.size + r.slack + r.half < r.lead.complementary_tolerance(one):
             raise AssertionError(near_text(r, one, k))
@@ -69,10 +75,16 @@ def _check_narrow(plan: TogetherPlan, by_name: Mapping[str, Sequence[Residue]], 
 def _check_wide(
     plan: TogetherPlan, by_name: Mapping[str, Sequence[Residue]], groups: int, each: float
 ) -> None:
-    """The norm of all noises where it is known: of each group all numbers, or all but the same ones."""
+    """The norm of all noises, or what it is at least: unknown signed numbers are then 0.
+
+    So they may be in any group; units and rows must be known in all groups, or in none.
+    """
     everything = [r for own in by_name.values() for r in own]
-    places = {frozenset(r.group for r in own) for own in by_name.values()}
-    if len(places) > 1 or any(n not in by_name for r in everything for n in r.others):
+    known = {(r.group, r.name) for r in everything}
+    if any((r.group, n) not in known for r in everything for n in r.others):
+        return
+    limiting = [len(by_name.get(n, ())) for n in plan.body.names[: plan.drawn.cone.units + 1]]
+    if any(0 < n < groups for n in limiting):
         return
     count = plan.drawn.groups if not isinstance(plan.drawn, SeparateNoise) else groups
     shape = count * plan.drawn.cone.dimensions
@@ -144,11 +156,15 @@ def _rounding(plan: TogetherPlan, residues: Iterable[Residue]) -> float:
         own = moved[r.group]
         rest = sum((abs(Fraction(w)) * own.get(n, _HALF) for n, w in r.others.items()), Fraction(0))
         own[r.name] = Fraction(r.slack) + _HALF + rest
-    names, bounds, sides = plan.body.names, plan.body.bounds, []
+    names, bounds, units = plan.body.names, plan.body.bounds, plan.drawn.cone.units
+    sides = []
     for own in moved.values():
         x = [own.get(n, _HALF) / bound for n, bound in zip(names, bounds, strict=True)]
-        largest = max(x[plan.drawn.cone.units :]) + (x[0] if plan.drawn.cone.units else 0)
-        sides.append((largest, largest))
+        largest = max(x[units:]) + (x[0] if units else 0)
+        # Neither side is above the largest, and both together are not above this and what is in units more.
+        both = largest + (x[1] if units else 0)
+        apart = isinstance(plan.drawn, SeparateNoise)
+        sides.append((both, Fraction(0)) if apart else (largest, largest))
     return float(plan.metric.norm(sides) * (plan.epsilon - plan.chosen_with))
 
 
