@@ -261,6 +261,7 @@ class JointMarginal(Marginal):
     groups: int
     coordinate: int
     error: ClassVar[float] = 1e-10
+    fineness: ClassVar[float] = 1e-8
 
     def _outside(self, x: float) -> float:
         def both(y: Floats, theta: Floats) -> Floats:
@@ -324,9 +325,9 @@ class JointMarginal(Marginal):
         return total
 
     def _of_theta(self, y: Floats, function: Callable[[Floats, Floats], Floats]) -> Floats:
-        """Average over θ, piece by piece."""
+        """Average a function that is the same for θ and 1 - θ, piece by piece from 1/2 on."""
         y = y[:, None]
-        ends = np.sort(np.hstack([0 * y, 1 + 0 * y, y, 1 - y, (1 + y) / 2, (1 - y) / 2]), axis=1)
+        ends = np.sort(np.hstack([0.5 + 0 * y, np.maximum(y, 1 - y), (1 + y) / 2, 1 + 0 * y]), axis=1)
         place, weight = rule(24 + int(6 * np.sqrt(self.groups)))
         total, norm = np.zeros(len(y)), np.zeros(len(y))
         for i in range(ends.shape[1] - 1):
