@@ -29,9 +29,9 @@ def people(data):
     return sf.scan(data, privacy_unit="unit")
 
 
-def question(data, keys=GROUPS):
+def question(data, keys=GROUPS, groups=1):
     grouped = people(data).group_by("group", keys=keys) if keys else people(data).group_by("group")
-    return grouped.bound(groups=1, rows=1).agg(
+    return grouped.bound(groups=groups, rows=1).agg(
         n=sf.count(), total=sf.sum("value", lower=0, upper=1), mean=sf.mean("value", lower=0, upper=1)
     )
 
@@ -44,6 +44,14 @@ RELEASES = {
     ),
     "private groups": (
         lambda d: question(d, None).release(epsilon=1, delta=0.01),
+        {"epsilon": 1, "delta": 0.01},
+    ),
+    "K-norm, public groups": (
+        lambda d: question(d, groups=2).release(epsilon=1, noise="k_norm"),
+        {"epsilon": 1},
+    ),
+    "K-norm, private groups": (
+        lambda d: question(d, None).release(epsilon=1, delta=0.01, noise="k_norm"),
         {"epsilon": 1, "delta": 0.01},
     ),
     "one group, count": (

@@ -21,7 +21,6 @@ from sfumato.noise.k_norm import Cone, JointNoise, LimitedNoise, SeparateNoise
 from sfumato.query import together
 from sfumato.query.expected import expected_errors, ratio
 from sfumato.query.together import TogetherPlan
-from sfumato.testing import assert_approx_equal
 from sfumato.transformations import (
     Count,
     CountUnits,
@@ -451,9 +450,3 @@ def test_the_option_of_sql():
     table = pa.table({"id": list(range(300)), "g": [1] * 300})
     release = sf.sql(text, tables={"t": table})
     assert release.plan.noise.name == "k_norm"
-
-
-def test_assertions_of_independent_noise_refuse_it():
-    release = question(n=sf.count()).release(epsilon=1, noise="k_norm", unsafe_words=SeededWords(1))
-    with pytest.raises(ParameterError, match="K-norm"):
-        assert_approx_equal(release, release.to_arrow(), k=9)

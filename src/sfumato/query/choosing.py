@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sfumato.budget import Loss
 from sfumato.budget.measure import PrivacyLoss
 from sfumato.framework import ContributionDistance, GroupedIntegers, Measurement
-from sfumato.measurements.joint_quantiles import Integers, QuantileChoice, Target, integers
+from sfumato.measurements.joint_quantiles import Integers, Levels, QuantileChoice, Target, integers
 from sfumato.measurements.wide import WideIntegers, float64_values, int64_values
 from sfumato.noise import Words
 from sfumato.noise.values import Floats
@@ -85,6 +85,16 @@ class Choice:
         count = self.each * len(self.ranks)
         steps = float(self.scale) * math.sqrt((count + 1) * (count + 2) / 3)
         return steps * float(self.leaves.coordinates[0].step)
+
+    def levels(self, counts: Mapping[int, int]) -> Levels:
+        """Return how far each place of a group is from its aim.
+
+        Args:
+            counts: of values by place, in steps, greater than 0.
+        """
+        places = sorted(counts)
+        before = integers([0, *accumulate(counts[place] for place in places)])
+        return Levels.of(self.mechanism, np.array(places, np.int64), before)
 
     def draw(self, column: pa.ListArray, words: Words | None) -> tuple[Places, list[WideIntegers]]:
         """Choose for each group, and count where the places lie.

@@ -116,9 +116,14 @@ class TogetherPlan(Plan):
         """Rows to exact statistics, measured by the norm of the noise."""
         rows: Any = super().exact_chain.input_domain
         groups = self.query.groups
-        metric = KNormDistance(self.body, groups if self.apart else None, self.apart, self.shared)
-        counted = per_group(self.requirements.statistics, groups=groups, together=metric)
+        counted = per_group(self.requirements.statistics, groups=groups, together=self.metric)
         return bound_groups(groups, domain=rows) >> counted
+
+    @property
+    def metric(self) -> KNormDistance:
+        """The norm of the noise, in which no unit's contribution is larger than 1."""
+        most = self.query.groups if self.apart else None
+        return KNormDistance(self.body, most, self.apart, self.shared)
 
     @property
     def chain(self) -> Measurement:

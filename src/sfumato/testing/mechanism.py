@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,9 @@ from numpy.typing import NDArray
 
 from sfumato.audit.mechanisms import fingerprint
 from sfumato.errors import RefusalError
+from sfumato.noise import Words
+from sfumato.noise.centred_gaussian import CentredGaussian
+from sfumato.noise.k_norm import CentredNoise, JointNoise, LimitedNoise
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,6 +36,8 @@ def release_mechanism(
         group; with private ones, a mapping for each release, of the groups that it shows.
     Raises:
         RefusalError: on a table of more than 10,000 groups.
+
+    K-norm noise of all groups together takes some milliseconds for each release, other noise far less.
 
     Bounding that is random (groups of a unit that has too many, rows for quantiles) is done once for a table.
     That keeps the claim for the unit by which two tables differ, whatever was chosen for it; all other units
@@ -78,13 +84,15 @@ class _Tiles:
 
     def draw(self, size: int) -> Any:
         """Return outputs of `size` releases."""
-        groups = len(self.groups)
+        groups, noising = len(self.groups), self.release.plan.noising
+        if noising.at_once:
+            noise: Any = noising.together
+            together: Any = _Repeated(noise, size)
+            noising = replace(noising, together=together)
         shown = np.zeros((size, groups), np.bool_)
         found = np.full((size, groups, len(self.names)), np.nan)
         for batch in self.exact:
-            noisy = self.release.plan.noising.draw(
-                self._tiled(batch, size, groups), self.release._words
-            ).outputs()
+            noisy = noising.draw(self._tiled(batch, size, groups), self.release._words).outputs()
             outputs = np.column_stack([_floats(c) for c in noisy.columns[self.keys :]])
             codes = np.asarray(noisy.column(0)) if self.keys else np.arange(size)
             found[codes // groups, codes % groups] = outputs
@@ -117,6 +125,16 @@ class _Tiles:
             [pa.array(codes), *tiled.columns[1:]],
             names=[str(i) for i in range(len(tiled.columns))],
         )
+
+
+class _Repeated:
+    """Noise of several releases side by side: each is a draw of its own, for all of its groups."""
+
+    def __init__(self, noise: CentredGaussian | CentredNoise | JointNoise | LimitedNoise, size: int) -> None:
+        self.noise, self.size, self.groups = noise, size, noise.groups * size
+
+    def rounded(self, words: Words | None = None) -> NDArray[np.int64]:
+        return np.hstack([self.noise.rounded(words) for _ in range(self.size)])
 
 
 def _floats(column: pa.Array) -> NDArray[np.float64]:

@@ -31,6 +31,7 @@ from sfumato.noise.k_norm.tails import tail
 from sfumato.noise.values import Floats, Scalar, Values, each
 
 _r_nodes = 80
+_most_decades = 290.0  # beyond, floats do not hold probabilities
 
 Tail = Callable[[float], float]
 
@@ -67,7 +68,50 @@ class Marginal(ABC):
         >>> round(separate(SeparateNoise(Cone(0), (Fraction(1),)), 0).tolerance(3), 6)
         6.907755
         """
-        return _tolerance(replace(self, scale=Fraction(1)), k) * float(self.scale) * (1 + 1e-15)
+        # The tail is log-concave and 1 at 0: so many times the decades are reached within as many times t.
+        own = min(k, _most_decades)
+        found = _tolerance(replace(self, scale=Fraction(1)), own) * (k / own)
+        return found * float(self.scale) * (1 + 1e-14)
+
+    def rounded_tolerance(self, k: float) -> int:
+        """Return a whole t with P(|R| > t) <= 10^-k: R is beyond a whole t where Z is beyond t + 1/2.
+
+        >>> separate(SeparateNoise(Cone(0), (Fraction(1),)), 0).rounded_tolerance(3)
+        7
+        """
+        return max(0, math.ceil(self.tolerance(k) - 0.5))
+
+    def complementary_tolerance(self, k: float) -> float:
+        """Return a t with P(|Z| < t) <= 10^-k: how near to 0 noise must not lie, or it is missing.
+
+        The density of a symmetric log-concave law is nowhere above 1 / (root of 2 times its deviation), which
+        Laplace's law reaches.
+
+        Source:
+            Hensley 1980, "Slicing convex bodies: bounds for slice area in terms of the body's covariance".
+
+        >>> round(separate(SeparateNoise(Cone(0), (Fraction(3),)), 0).complementary_tolerance(1), 9)
+        0.3
+        """
+        return float(10.0**-k * self.standard_deviation / math.sqrt(2))
+
+    def log10_outside(self, x: float) -> float:
+        """Return log10 of a bound of P(|Z| > x), near it where that is above the errors of quadrature.
+
+        >>> round(separate(SeparateNoise(Cone(0), (Fraction(1),)), 0).log10_outside(2302.585093))
+        -1000
+        """
+        y, times = max(x, 0.0) / float(self.scale), 1.0
+        while (found := self._at_most(y / times)) < 10.0**-_most_decades:
+            times *= 2  # the tail is log-concave
+        return times * math.log10(found)
+
+    def _at_most(self, x: float) -> float:
+        if self.error:
+            found = self._size_tail(x)
+            if found < 2 * self.error:
+                return found
+        return min(1.0, self._outside(x) + self.error)
 
     @property
     def standard_deviation(self) -> float:
@@ -256,6 +300,7 @@ class JointMarginal(TogetherMarginal):
     groups: int
     coordinate: int
     error: ClassVar[float] = 1e-10
+    fineness: ClassVar[float] = 1e-8
 
     def _outside(self, x: float) -> float:
         def both(y: Floats, theta: Floats) -> Floats:
@@ -299,9 +344,9 @@ class JointMarginal(TogetherMarginal):
         return total
 
     def _of_theta(self, y: Floats, function: Callable[[Floats, Floats], Floats]) -> Floats:
-        """Average over θ, piece by piece."""
+        """Average a function that is the same for θ and 1 - θ, piece by piece from 1/2 on."""
         y = y[:, None]
-        ends = np.sort(np.hstack([0 * y, 1 + 0 * y, y, 1 - y, (1 + y) / 2, (1 - y) / 2]), axis=1)
+        ends = np.sort(np.hstack([0.5 + 0 * y, np.maximum(y, 1 - y), (1 + y) / 2, 1 + 0 * y]), axis=1)
         place, weight = rule(24 + int(6 * np.sqrt(self.groups)))
         total, norm = np.zeros(len(y)), np.zeros(len(y))
         for i in range(ends.shape[1] - 1):

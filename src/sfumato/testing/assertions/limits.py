@@ -8,10 +8,11 @@ from typing import Any
 
 from sfumato.errors import ParameterError
 from sfumato.noise import Law
-from sfumato.noise.sums import NoiseSum, log10_outside
+from sfumato.noise.k_norm.laws import Marginal
+from sfumato.noise.sums import NoiseSum
 from sfumato.testing.assertions.cells import ONLY, Group, is_number, label, number, read
+from sfumato.testing.assertions.places import each_k, log10_beyond
 from sfumato.testing.flakiness import charge, charge_given, checked_k
-from sfumato.testing.tolerances.numbers import per_partition_k
 
 Tolerance = Any
 
@@ -22,7 +23,7 @@ class Limits:
     def __init__(
         self,
         tolerance: Tolerance,
-        law: Law | None,
+        law: Law | Marginal | None,
         k: object,
         values: int,
         *,
@@ -33,7 +34,7 @@ class Limits:
             raise ParameterError(
                 "tolerance", tolerance, "given, or else law=..., a law of the noise, and not both"
             )
-        if law is not None and not isinstance(law, Law):
+        if law is not None and not isinstance(law, Law if joint else Law | Marginal):
             raise ParameterError("law", law, "a law of sfumato.noise, such as Laplace(scale=2)")
         self.tolerance, self.law, self._complementary = tolerance, law, not whole
         if k is not None:
@@ -46,7 +47,8 @@ class Limits:
             self.k = charge(k)
         else:
             charge_given()
-        self.each = per_partition_k(self.k, max(values, 1)) if derived and not joint else math.nan
+        apart = not isinstance(law, Marginal)
+        self.each = each_k(self.k, max(values, 1), apart=apart) if derived and not joint else math.nan
         self.stated = "" if math.isnan(self.k) else f" (flakiness 10^-{self.k:.4g} in all)"
 
     def of(self, group: Group, output: str, rounded: bool) -> float:
@@ -65,7 +67,9 @@ class Limits:
         """Return log10 of the probability of such a gap, where the law is known."""
         if self.law is None:
             return None
-        return NoiseSum(((1.0, self.law),)).log10_tail(gap) if rounded else log10_outside(self.law, gap)
+        if rounded and isinstance(self.law, Law):
+            return NoiseSum(((1.0, self.law),)).log10_tail(gap)
+        return log10_beyond(self.law, gap - (0.5 if rounded else 0.0))
 
 
 class Given:

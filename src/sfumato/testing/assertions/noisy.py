@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.noise import Law
+from sfumato.noise.k_norm import CentredNoise
+from sfumato.noise.k_norm.laws import Marginal
 from sfumato.testing.assertions.cells import (
     Cells,
     Group,
@@ -19,13 +21,14 @@ from sfumato.testing.assertions.cells import (
     numbers,
     read,
 )
+from sfumato.testing.assertions.centred import check_centred
 from sfumato.testing.assertions.limits import Given, Limits, Tolerance
 from sfumato.testing.assertions.messages import Off, group_differences, labels, report, too_near
-from sfumato.testing.assertions.places import Residue
+from sfumato.testing.assertions.places import Residue, each_k
 from sfumato.testing.assertions.releases import ReleasedCells, is_release
 from sfumato.testing.assertions.spread import check_spread
+from sfumato.testing.assertions.together import PARTS, check_together
 from sfumato.testing.flakiness import charge, note_uncounted
-from sfumato.testing.tolerances.numbers import per_partition_k
 
 
 def assert_approx_equal(
@@ -33,7 +36,7 @@ def assert_approx_equal(
     expected: Any,
     *,
     tolerance: Tolerance = None,
-    law: Law | None = None,
+    law: Law | Marginal | None = None,
     k: object = None,
     keys: Sequence[str] | None = None,
 ) -> None:
@@ -48,8 +51,9 @@ def assert_approx_equal(
         tolerance: how far is near enough: a number >= 0; a mapping by group or by output, or an
             array like `actual`; or a callable that takes the k of one value, such as
             `lambda k: laplace_tolerance(k, 1, 50)`. For a release: only for outputs that it names.
-        law: the noise that was added to each value, as a law of `sfumato.noise`, in place of a
-            tolerance. Where both values are whole numbers it is taken as rounded to whole numbers.
+        law: the noise that was added to each value, as a law of `sfumato.noise`, or that of a number of
+            K-norm noise, in place of a tolerance. Where both values are whole numbers it is taken as rounded
+            to whole numbers.
         k: correct code fails with probability at most 10^-k, over all values together. In a pytest
             test that is marked with `flakiness` it may be left out. With a `tolerance` that is a
             number it is what you state of it, and only added up.
@@ -156,7 +160,7 @@ def assert_noisy(
         if abs(gap) < limit:
             near.append(Off(group, output, value, truth, limit, gap))
         if law is not None:
-            residues.append(Residue(group, output, abs(gap), 0.0, law, True, 0.5 if rounded else 0.0))
+            residues.append(Residue(group, output, gap, 0.0, law, 0.5 if rounded else 0.0))
     report(options, broken, wanted, limits.stated)
     if near:
         raise AssertionError(too_near(near, len(wanted.values) * len(wanted.outputs), limits.stated))
@@ -208,10 +212,10 @@ def _approx_release(
 ) -> None:
     released, wanted, given, k = _release_parts(release, expected, "expected", tolerance, law, k, keys)
     groups, outputs = max(len(wanted.values), 1), max(len(wanted.outputs), 1)
-    # Groups have noises of their own, outputs of one group may share them; and where groups are
+    # Groups may have noises of their own, outputs of one group may share them; and where groups are
     # private, being shown is one more chance to fail.
     parts = outputs + (1 if released.private_groups else 0)
-    each = per_partition_k(k, groups) + math.log10(parts)
+    each = each_k(k, groups, apart=released.plan.noising.together is None) + math.log10(parts)
     unlikely = _forgiven(released, wanted, each)
     differences = group_differences(released.cells, wanted, "expected", unlikely)
     off = []
@@ -249,8 +253,11 @@ def _noisy_release(
         if not math.isfinite(number(released.cells.values[g][o]) or 0.0)
     ]
     report(differences, broken, wanted, "")
-    truth = {g: numbers(row) for g, row in wanted.values.items()}
-    residues = list(released.residues(truth, complete=not missing))
+    truth: dict[Group, Mapping[str, float]] = {g: numbers(row) for g, row in wanted.values.items()}
+    if released.together is not None and missing:
+        truth = released.surely_shown(truth, k + math.log10(PARTS))
+    everything = list(released.residues(truth, complete=not missing))
+    residues = [r for r in everything if not math.isnan(r.noise)]
     if not residues:
         raise RefusalError(
             "no output here shows its noise: a quantile can be the same with noise and without; variances "
@@ -258,7 +265,13 @@ def _noisy_release(
             "whether their group is shown, do not show it either. Ask for a count or a sum too, and give "
             "its raw value"
         )
-    check_spread(residues, k)
+    hidden, noise = len(everything) - len(residues), released.plan.noising.together
+    if isinstance(noise, CentredNoise):
+        check_centred(noise, residues, hidden, k)
+    elif released.together is not None:
+        check_together(released.together, residues, hidden, len(truth), k)
+    else:
+        check_spread(residues, k)
 
 
 def _release_parts(

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sfumato.noise.sums import NoiseSum
+from sfumato.noise.k_norm.intervals import DependentSum
+from sfumato.noise.k_norm.laws import Marginal
+from sfumato.noise.sums import NoiseSum, log10_outside
 from sfumato.testing.assertions.cells import Group
 from sfumato.testing.flakiness import log10_sum
+from sfumato.testing.tolerances.numbers import per_partition_k
 
 if TYPE_CHECKING:
     from sfumato.query.estimates import Estimate
@@ -46,20 +49,49 @@ class Residue:
 
     Args:
         group, output: where.
-        size: |noise|, in units of the output's leading noise's step.
-        slack: what arithmetic and the rounding of the output may have moved `size`.
-        lead: the law of the leading noise, in steps: independent of all earlier residues.
-        alone: whether `size` is the leading noise alone.
+        noise: in units of the output's leading noise's step; NaN where a value at its bounds hides it.
+        slack: what arithmetic and the rounding of the output may have moved `noise`.
+        lead: the law of the leading noise, in steps: independent of all earlier residues, but for noise that
+            was drawn together.
         half: what the rounding of the leading noise itself may have moved it: 1/2, or 0 for real noise.
+        name: the coordinate of the leading noise.
+        others: what is in `noise` of other coordinates, in their steps.
     """
 
     group: Group
     output: str
-    size: float
+    noise: float
     slack: float
     lead: Any
-    alone: bool
     half: float
+    name: str = ""
+    others: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def size(self) -> float:
+        """|noise|."""
+        return abs(self.noise)
+
+    @property
+    def alone(self) -> bool:
+        """Whether `noise` is the leading noise alone."""
+        return not self.others
+
+
+def log10_beyond(law: Any, x: float) -> float:
+    """Return log10 of P(|Z| > x), or of a bound of it for a law of K-norm noise."""
+    return law.log10_outside(x) if isinstance(law, Marginal) else log10_outside(law, x)
+
+
+def each_k(k: float, values: int, *, apart: bool) -> float:
+    """Return the k that each of several values needs, for all to hold but for 10^-k.
+
+    Args:
+        k: greater than 0.
+        values: at least 1, how many.
+        apart: whether their noises are independent; if not, the failures add up.
+    """
+    return per_partition_k(k, values) if apart else k + math.log10(values)
 
 
 class Place:
@@ -126,19 +158,19 @@ class Place:
         return Judgement(tolerance, probability)
 
     def residue(
-        self, e: Estimate, lead: str, truth: float, mean: float | None, actual: float
-    ) -> tuple[float, float, bool] | None:
-        """Return |noise| and its slack in steps of the leading noise, and whether that is alone."""
+        self, group: Group, e: Estimate, lead: str, truth: float, mean: float | None, actual: float
+    ) -> Residue | None:
+        """Return the noise that an output shows, in steps of the leading one."""
         if e.kind in ("count", "sum"):
             weights = self._linear_weights(e)
             if lead not in weights:
                 return None
-            noise, sign = self._noise(weights), 1.0 if e.kind == "count" else e.centre
-            slack = self._floats(e, truth) + self._rounded(e, truth, noise)
-            shown, unit = abs(actual - truth - sign * self._clipped(e)), abs(weights[lead])
+            sign, clipped = 1.0 if e.kind == "count" else e.centre, False
+            slack = self._floats(e, truth) + self._rounded(e, truth, self._noise(weights))
+            shown = actual - truth - sign * self._clipped(e)
         else:
             if e.kind == "mean":
-                total, at, power, clipped = e.total, truth - e.centre, 1, actual in (e.lower, e.upper)
+                total, at, clipped = e.total, truth - e.centre, actual in (e.lower, e.upper)
                 value = actual - e.centre
             else:
                 power = 1 if e.kind == "variance" else 2
@@ -147,23 +179,30 @@ class Place:
                     return None
                 total, at = e.squares, truth**power - e.square_centre + (mean - e.centre) ** 2
                 value = actual**power - e.square_centre + (self.values[e.total] / self._used_count(e)) ** 2
-            if clipped or total != lead:
+            if total != lead:
                 return None
-            noise, slack = self._ratio_noise(e, total, at), self._ratio_slack(e, total, at)
-            shown, unit = abs(value * self._used_count(e) - at * self._count(e)), self.steps[total]
-        return shown / unit, slack / unit, len(noise.terms) == 1
+            weights, slack = self._ratio_weights(e, total, at), self._ratio_slack(e, total, at)
+            shown = value * self._used_count(e) - at * self._count(e)
+        unit = weights.pop(lead)
+        others = {n: w / unit for n, w in weights.items()}
+        noise = math.nan if clipped else shown / unit
+        return Residue(group, e.name, noise, slack / abs(unit), self.laws[lead], 0.5, lead, others)
 
     def _linear_weights(self, e: Estimate) -> dict[str, float]:
         sign = 1.0 if e.kind == "count" else e.centre
         weights = {e.total: 1.0, e.count: sign, e.null_count: -sign}
         return {n: w * self.steps[n] for n, w in weights.items() if n is not None and w}
 
-    def _ratio_noise(self, e: Estimate, total: str | None, at: float) -> NoiseSum:
+    def _ratio_weights(self, e: Estimate, total: str | None, at: float) -> dict[str, float]:
         weights = {total: 1.0, e.count: -at, e.null_count: at}
-        return self._noise({n: w * self.steps[n] for n, w in weights.items() if n is not None and w})
+        return {n: w * self.steps[n] for n, w in weights.items() if n is not None and w}
 
-    def _noise(self, weights: Mapping[str, float]) -> NoiseSum:
-        return NoiseSum(tuple((w, self.laws[n]) for n, w in weights.items()))
+    def _ratio_noise(self, e: Estimate, total: str | None, at: float) -> NoiseSum | DependentSum:
+        return self._noise(self._ratio_weights(e, total, at))
+
+    def _noise(self, weights: Mapping[str, float]) -> NoiseSum | DependentSum:
+        terms: Any = tuple((w, self.laws[n]) for n, w in weights.items())
+        return DependentSum(terms) if isinstance(terms[0][1], Marginal) else NoiseSum(terms)
 
     def _count(self, e: Estimate) -> float:
         assert e.count is not None
@@ -205,7 +244,7 @@ class Place:
         exact = e.kind == "count" and size < 2**53
         return 0.0 if exact else 1e-15 * size * (1 + abs(e.centre if e.kind == "sum" else 0.0))
 
-    def _rounded(self, e: Estimate, truth: float, noise: NoiseSum) -> float:
+    def _rounded(self, e: Estimate, truth: float, noise: NoiseSum | DependentSum) -> float:
         """An output that is shown as a whole number is moved by at most one half."""
         if not e.whole:
             return 0.0

@@ -135,14 +135,14 @@ def leaf_counts(tree: QuantileTree, given: Any, name: str) -> LeafCounts:
         ParameterError: it is neither.
         AssertionError: a value is outside the bounds, which are thus not those that the test means.
     """
-    entries = _listed(given)
+    entries = listed(given)
     if entries is None:
-        raise ParameterError(name, given, _EXPECTED)
+        raise ParameterError(name, given, VALUES)
     steps: Counter[int] = Counter()
     for entry in entries:
         if isinstance(entry, Mapping):
             leaf, weight = entry.get("leaf", -1), entry.get("weight", -1)
-            if not (_is_count(leaf) and leaf < LEAVES and _is_count(weight)):
+            if not (is_count(leaf) and leaf < LEAVES and is_count(weight)):
                 raise ParameterError(name, entry, f'a leaf from 0 to {LEAVES - 1} with a "weight" in steps')
             steps[int(leaf)] += int(weight)
         elif entry is None or is_number(entry) or isinstance(entry, bool):
@@ -156,20 +156,22 @@ def leaf_counts(tree: QuantileTree, given: Any, name: str) -> LeafCounts:
                 )
             steps[place] += 1 << -tree.exponent
         else:
-            raise ParameterError(name, entry, _EXPECTED)
+            raise ParameterError(name, entry, VALUES)
     leaves = sorted(steps)
     before = np.cumsum([0, *(steps[leaf] for leaf in leaves)], dtype=np.int64)
     return LeafCounts(np.array(leaves, np.int64), before, 1)
 
 
-_EXPECTED = "the group's own values, one for each row that counts"
+VALUES = "the group's own values, one for each row that counts"
 
 
-def _is_count(value: Any) -> bool:
+def is_count(value: Any) -> bool:
+    """Whether a value is a whole number of at least 0."""
     return is_whole(value) and value >= 0
 
 
-def _listed(given: Any) -> list[object] | None:
+def listed(given: Any) -> list[object] | None:
+    """Return the entries of a list, an array or a column; None for what is none."""
     for method in ("to_pylist", "tolist", "to_list"):
         if hasattr(given, method):
             given = getattr(given, method)()

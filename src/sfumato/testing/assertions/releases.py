@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.noise.centred_gaussian import CentredGaussian
-from sfumato.noise.sums import log10_outside
+from sfumato.noise.k_norm import JointNoise, LimitedNoise, SeparateNoise
+from sfumato.noise.laws import Gaussian
 from sfumato.testing.assertions.cells import (
     Cells,
     Group,
@@ -22,13 +23,16 @@ from sfumato.testing.assertions.cells import (
     read,
     rows,
 )
-from sfumato.testing.assertions.places import Judgement, Place, Residue
+from sfumato.testing.assertions.places import Judgement, Place, Residue, log10_beyond
 
 if TYPE_CHECKING:
     from sfumato.query.estimates import Estimate
     from sfumato.query.release import Release
+    from sfumato.query.together import TogetherPlan
 
 _LOG2 = math.log10(2)
+# Of Gaussian noise that all groups share, in what a count shows; and more than its fine steps may move it.
+_COMMON, _FINE = "all units", 2.0**-10
 _QUANTILE = (
     "{output} is a quantile: its error depends on the rows around it, and no sound tolerance follows from a "
     "number. Pass the group's own values in its place, one for each row that counts, or the leaf counts of a "
@@ -50,19 +54,10 @@ class ReleasedCells:
     Args:
         release: drawn here if it was not yet looked at.
     Raises:
-        ParameterError: its noise is K-norm noise, whose numbers depend on each other.
         RefusalError: the release was streamed to a file, which keeps outputs alone.
     """
 
     def __init__(self, release: Release) -> None:
-        together = release.plan.noising.together
-        if not isinstance(together, CentredGaussian | None):
-            raise ParameterError(
-                "release",
-                "one with K-norm noise",
-                "one with Laplace or Gaussian noise; compare a release with K-norm noise within its own "
-                "errors(confidence=..., simultaneous=True)",
-            )
         table, batches = release.to_arrow(), release._batches
         if batches is None:
             raise RefusalError(
@@ -70,6 +65,10 @@ class ReleasedCells:
                 "before write()"
             )
         self.plan = release.plan
+        plan: Any = release.plan
+        # Of which the norm has a law.
+        normed = isinstance(plan.noising.together, JointNoise | LimitedNoise | SeparateNoise)
+        self.together: TogetherPlan | None = plan if normed else None
         self.keys = release.plan.query.keys
         self.cells = rows(table.to_pylist(), "actual", self.keys)
         places = ((batch, row) for batch in batches for row in range(batch.keys.num_rows))
@@ -127,12 +126,19 @@ class ReleasedCells:
     def _walk(self, group: Group, output: str, given: object, name: str) -> object:
         if is_number(given):
             return given
-        # Loaded here, as it needs what a release has loaded already.
+        # Loaded here, as they need what a release has loaded already.
+        from sfumato.query.estimates.chosen import ChosenQuantile
+        from sfumato.testing.assertions.chosen import Chosen
         from sfumato.testing.assertions.quantiles import Walk, leaf_counts
 
         e = self.estimates[output]
+        name = f"{name} of {label(group)} {output}"
+        if isinstance(e, ChosenQuantile):
+            assert self.together is not None
+            choice = next(c for c in self.together.choices if c.leaves.names[0] == e.total)
+            return Chosen.of(choice, e, given, name)
         tree: Any = next(s for s in self.plan.requirements.statistics if e.total in s.names)
-        counts = leaf_counts(tree, given, f"{name} of {label(group)} {output}")
+        counts = leaf_counts(tree, given, name)
         return Walk(counts, self.plan.laws[tree.names[0]], e.rank, e.lower, e.upper)
 
     @property
@@ -192,8 +198,10 @@ class ReleasedCells:
             complete: whether no expected group is missing. Else a number of units that decided
                 whether its group is shown says nothing of the noise, and is left out.
         """
-        conditioned = {"units"} if self._selects_on_noise and not complete else set()
-        shared = self._in_common
+        # Noise that is drawn together is judged of groups that are surely shown: see `surely_shown`.
+        apart = self.together is None
+        conditioned = {"units"} if self._selects_on_noise and not complete and apart else set()
+        own_laws, first = self._own_laws, True
         for group, expected in truth.items():
             if group not in self.places:
                 continue
@@ -206,16 +214,34 @@ class ReleasedCells:
                     c for c in (e.squares, e.total, e.count, e.null_count) if c is not None and c not in used
                 ]
                 used |= set(e.coordinates)
-                if fresh and fresh[0] in shared:  # other counts, of any group, have the same noise in them
-                    conditioned |= shared
-                    used |= shared
                 actual = self.cells.values[group][output]
                 if not fresh or not isinstance(actual, (int, float)):
                     continue
-                found = at.residue(e, fresh[0], expected[output], self._mean_of(e, expected), actual)
-                if found is not None:
-                    size, slack, alone = found
-                    yield Residue(group, output, size, slack, self.plan.laws[fresh[0]], alone, 0.5)
+                mean = self._mean_of(e, expected)
+                found = at.residue(group, e, fresh[0], expected[output], mean, actual)
+                if found is None:
+                    continue
+                if fresh[0] in own_laws:
+                    if not first:  # given what is in common, which makes it wider
+                        law, others = own_laws[fresh[0]], {**found.others, _COMMON: 1.0}
+                        found = replace(found, lead=law, half=found.half + _FINE, others=others)
+                    first = False
+                yield found
+
+    def surely_shown(
+        self, truth: Mapping[Group, Mapping[str, float]], k: float
+    ) -> dict[Group, Mapping[str, float]]:
+        """Return the groups of which one is missing with a probability of at most 10^-k.
+
+        None where one of them is: which groups are judged must not depend on the noise.
+        """
+        least = k + math.log10(max(len(truth), 1))
+        found = {}
+        for group, expected in truth.items():
+            chance = self.log10_missing(group, expected)
+            if chance is not None and chance <= -least:
+                found[group] = expected
+        return found if all(group in self.places for group in found) else {}
 
     def log10_missing(self, group: Group, truth: Mapping[str, float]) -> float | None:
         """Return log10 of the probability that selection leaves out a group; None where it is not known.
@@ -240,16 +266,16 @@ class ReleasedCells:
         least = rule.tau + rule.pre_threshold - 1
         if count < least:
             return 0.0
-        return log10_outside(rule.law, count - least + 0.5) - _LOG2
+        return log10_beyond(rule.law, count - least + 0.5) - _LOG2
 
     @property
-    def _in_common(self) -> set[str]:
-        """The counts whose noise has a part in common."""
-        noise: Any = self.plan.noising.together
-        if noise is None:
-            return set()
-        names = self.plan.requirements.body.names
-        return {name for name, weight in zip(names, noise.weights, strict=True) if weight}
+    def _own_laws(self) -> dict[str, Gaussian]:
+        """Of Gaussian noise with a part in common the laws of each number's own part."""
+        noise = self.plan.noising.together
+        if not isinstance(noise, CentredGaussian):
+            return {}
+        parts = zip(self.plan.requirements.body.names, noise.scales, noise.weights, strict=True)
+        return {name: Gaussian(scale) for name, scale, weight in parts if weight}
 
     @property
     def _selects_on_noise(self) -> bool:

@@ -45,11 +45,7 @@ def _check_single(residues: Sequence[Residue], each: float, k: float) -> None:
         if r.lead not in limits:
             limits[r.lead] = r.lead.complementary_tolerance(one)
         if r.size + r.slack + r.half < limits[r.lead]:
-            raise AssertionError(
-                f"noise is missing or too narrow: {_where(r)} is {r.size:.3g} steps from the raw value, "
-                f"nearer than correct noise comes but with probability 10^-{one:.4g} "
-                f"(flakiness 10^-{k:.4g} in all)"
-            )
+            raise AssertionError(near_text(r, one, k))
 
 
 def _check_missing(residues: Sequence[Residue], each: float) -> None:
@@ -65,10 +61,7 @@ def _check_missing(residues: Sequence[Residue], each: float) -> None:
         largest = max(largest, chances[key])
     log10 = log10_many(zeros, len(residues), largest) if largest < 1 else 0.0
     if log10 <= -each:
-        raise AssertionError(
-            f"noise is missing: {zeros} of {len(residues)} values show none; "
-            f"probability at most {probability_text(log10)}"
-        )
+        raise AssertionError(missing_text(zeros, len(residues), log10))
 
 
 def _check_narrow(residues: Sequence[Residue], each: float) -> None:
@@ -105,6 +98,28 @@ def _gamma(residues: Sequence[Residue], side: float) -> tuple[float, float, floa
             shape, total, plain = shape + 1.0, total + moved, plain + r.size / unit
     gaussian = isinstance(residues[0].lead, Gaussian)
     return shape, total, math.sqrt(plain / shape) if gaussian else plain / shape
+
+
+def near_text(r: Residue, one: float, k: float) -> str:
+    """Say which value is too near to its raw one.
+
+    Args:
+        r: what it shows.
+        one, k: of this value, and of all.
+    """
+    return (
+        f"noise is missing or too narrow: {_where(r)} is {r.size:.3g} steps from the raw value, "
+        f"nearer than correct noise comes but with probability 10^-{one:.4g} "
+        f"(flakiness 10^-{k:.4g} in all)"
+    )
+
+
+def missing_text(zeros: int, values: int, log10: float) -> str:
+    """Say how many values show no noise, and how probable so many are at most."""
+    return (
+        f"noise is missing: {zeros} of {values} values show none; "
+        f"probability at most {probability_text(log10)}"
+    )
 
 
 def _spread_text(kind: str, seen: float, values: int, log10: float) -> str:

@@ -1,0 +1,275 @@
+"""Assertions of releases whose noise is drawn together: what must pass passes as often as stated, and defects fail."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction as F
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.errors import RefusalError
+from sfumato.noise import SeededWords
+from sfumato.noise.k_norm import Cone, JointNoise, LimitedNoise, SeparateNoise
+from sfumato.noise.k_norm.gammas import upper_tail
+from sfumato.noise.k_norm.marginals import marginals
+from sfumato.testing import assert_approx_equal, assert_noisy, noise_free, recording
+from sfumato.testing.assertions import together
+from sfumato.testing.assertions.places import Residue
+from sfumato.testing.assertions.releases import ReleasedCells
+
+from .test_noisy import text_of
+
+K = 9
+pytestmark = pytest.mark.noise_cannot_matter("all noise is drawn from seeded words")
+# Groups, the most groups of a unit, whether groups are public; and the noise that a plan then has.
+KINDS = {
+    "joint": (60, 60, True, JointNoise),
+    "limited": (30, 20, True, LimitedNoise),
+    "of each group": (60, 1, True, SeparateNoise),
+    "private": (20, 2, False, SeparateNoise),
+}
+
+
+def asked(kind, rows=1, **outputs):
+    groups, most, public, _ = KINDS[kind]
+    ids = np.repeat(np.arange(500 if most > 2 else 20_000), most)
+    own = (np.arange(len(ids)) * 7) % groups
+    table = pa.table({"id": ids, "g": own, "x": (np.arange(len(ids)) % 11) - 2.0})
+    people = sf.scan(table, privacy_unit="id").group_by("g", keys=list(range(groups)) if public else None)
+    return people.bound(groups=most, rows=rows).agg(
+        **(outputs or {"n": sf.count(), "m": sf.mean("x", lower=0, upper=8)})
+    )
+
+
+def released(question, seed=0, factor=1, epsilon=4, **options):
+    """A release, with noise of so many times the scale that its plan says."""
+    plan = question.plan(epsilon=epsilon, delta=1e-6, noise="k_norm", **options)
+    drawn = replace(plan.drawn, scales=tuple(s * F(factor) for s in plan.drawn.scales))
+    release = sf.Release(
+        replace(plan, drawn=drawn), question.table.engine, unsafe_words=SeededWords(repr(seed))
+    )
+    release.to_arrow()
+    release.plan = plan
+    return release
+
+
+def truth_of(question, **options):
+    with recording() as recorder:
+        return recorder[released(question, **options)].truth
+
+
+ALL = {
+    "n": sf.count(), "u": sf.count_units(), "c": sf.count("x"), "s": sf.sum("x", lower=-2, upper=9, per="row"),
+    "m": sf.mean("x", lower=-2, upper=8), "v": sf.variance("x", lower=-2, upper=8),
+    "d": sf.stddev("x", lower=-2, upper=8),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_honest_releases_pass_and_wrong_ones_fail(kind):
+    """Noise of another scale, no noise, another truth: each is found, and named."""
+    question = asked(kind, rows=2, **ALL)
+    # Noise of some steps at least, as rounding to whole steps hides the spread of less.
+    options = {"epsilon": 4 if kind in ("joint", "limited") else F(1, 10)}
+    assert isinstance(released(question, **options).plan.drawn, KINDS[kind][-1])
+    truth = truth_of(question, **options)
+    for seed in range(3):
+        release = released(question, seed, **options)
+        assert_approx_equal(release, truth, k=K)
+        assert_noisy(release, truth, k=K)
+    for factor, text in ((0.5, "too narrow"), (3, "too wide")):
+        wrong = released(question, factor=factor, **options)
+        if wrong.to_arrow().num_rows == len(truth):
+            assert text in text_of(assert_noisy, wrong, truth, k=K)
+    if KINDS[kind][2]:
+        text = text_of(assert_approx_equal, released(question, factor=300, **options), truth, k=K)
+        assert "values are off" in text and "probability at most" in text
+    with noise_free():
+        plain = question.release(delta=1e-6, noise="k_norm", **options)
+    assert_approx_equal(plain, truth, k=K)
+    assert "noise is" in text_of(assert_noisy, plain, truth, k=K)
+
+
+@pytest.mark.parametrize("output", ALL)
+def test_a_swapped_group_must_fail(output):
+    """Each output by itself tells two groups apart that were exchanged."""
+    side = [i % 4 == 0 for i in range(8000)]
+    table = pa.table({"id": range(8000), "g": ["a" if s else "b" for s in side],
+                      "x": [7.5 - (i % 2) if s else i % 9 - 2.0 for i, s in enumerate(side)]})  # fmt: skip
+    people = sf.scan(table, privacy_unit="id").group_by("g", keys=["a", "b"])
+    question = people.bound(groups=2, rows=2).agg(**ALL)
+    release, (a, b) = released(question, epsilon=20), truth_of(question, epsilon=20).to_pylist()
+    assert_approx_equal(release, {"a": {output: a[output]}, "b": {output: b[output]}}, k=K)
+    text = text_of(assert_approx_equal, release, {"a": {output: b[output]}, "b": {output: a[output]}}, k=K)
+    assert "2 of 2 values are off" in text and "tolerances" in text
+
+
+@pytest.mark.parametrize("kind", ["joint", "of each group"])
+def test_noise_that_is_missing_in_half_of_the_groups(kind, monkeypatch):
+    question = asked(kind)
+    truth, known = truth_of(question), KINDS[kind][-1]
+    right = known.rounded
+
+    def half(self, *given):
+        noise = right(self, *given)
+        noise[:, : noise.shape[1] // 2] = 0
+        return noise
+
+    monkeypatch.setattr(known, "rounded", half)
+    text = text_of(assert_noisy, released(question), truth, k=4)
+    assert "missing" in text or "too narrow" in text
+
+
+def test_a_number_whose_noise_is_missing_beside_others(monkeypatch):
+    question = asked("joint")
+    truth, right = truth_of(question), JointNoise.rounded
+
+    def one_row(self, *given):
+        noise = right(self, *given)
+        noise[-1] = 0
+        return noise
+
+    monkeypatch.setattr(JointNoise, "rounded", one_row)
+    assert "too narrow: over 60 values" in text_of(assert_noisy, released(question), truth, k=4)
+
+
+@pytest.mark.parametrize("output, wide", [("n", True), ("m", False)])
+def test_what_some_outputs_alone_show(output, wide):
+    """Of a mean alone the count's noise is not known: it may be in part of the sum's, so nothing is too wide."""
+    question = asked("joint")
+    truth = truth_of(question).select(["g", output])
+    assert_noisy(released(question), truth, k=4)
+    assert "too narrow" in text_of(assert_noisy, released(question, factor=0.1), truth, k=4)
+    if wide:
+        assert "too wide" in text_of(assert_noisy, released(question, factor=3), truth, k=4)
+    else:
+        assert_noisy(released(question, factor=3), truth, k=4)
+
+
+NOISES = [
+    JointNoise(Cone(1), (F(1000), F(9000)), 3),
+    JointNoise(Cone(1, units=True), (F(500), F(1000), F(9000)), 2),
+    LimitedNoise(Cone(1), (F(1000), F(9000)), 4, 2, F(1, 4)),
+    SeparateNoise(Cone(2), (F(1000), F(9000), F(500))),
+]
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=lambda n: f"{type(n).__name__} {n.cone}")
+def test_the_norm_of_what_is_shown_is_between_its_two_laws(noise):
+    """In 500 draws: all of the noise is Gamma(D); a count, or a sum less a mean times it, no less than Gamma(d).
+
+    The largest distance of 500 draws from their law is above 0.15 with a probability below 1e-9 (Massart 1990).
+    """
+    groups = 2 if isinstance(noise, SeparateNoise) else noise.groups
+    cone, words = noise.cone, SeededWords(1)
+    names = tuple(str(i) for i in range(cone.dimensions))
+    plan = _Plan(noise, names)
+    laws = dict(zip(names, marginals(noise), strict=True))
+    count, total = names[cone.units], names[cone.units + 1]
+    shown = {
+        "all": {n: {} for n in names},
+        "counts": {count: {}},
+        "units": {names[0]: {}},
+        "sums": {total: {}},
+        "means": {total: {count: -4.0}},
+    }
+    sizes = {what: [] for what in shown}
+    for _ in range(500):
+        drawn = noise.rounded(groups, words) if isinstance(noise, SeparateNoise) else noise.rounded(words)
+        for what, leads in shown.items():
+            residues = [
+                Residue((g,), "", _shown(drawn[:, g], names, lead, others), 0.0, laws[lead], 0.5, lead, others)
+                for g in range(groups) for lead, others in leads.items()
+            ]  # fmt: skip
+            sizes[what].append(together._norm(plan, together._solved(residues)))
+    for what, leads in shown.items():
+        found, d = np.sort(sizes[what]), groups * len(leads)
+        below = np.arange(1, 501) / 500
+        least = np.array([1 - upper_tail(d, x) for x in found])
+        most = np.array([1 - upper_tail(groups * cone.dimensions, x) for x in found])
+        assert (below <= least + 0.15).all(), what
+        if what != "means":
+            assert (below >= most - 0.15).all(), what
+
+
+def _shown(column, names, lead, others):
+    values = dict(zip(names, column.tolist(), strict=True))
+    return values[lead] + sum(w * values[n] for n, w in others.items())
+
+
+class _Plan:
+    """A plan as far as norms are computed from it: with bounds for which epsilon is 1."""
+
+    epsilon, chosen_with = F(1), F(0)
+
+    def __init__(self, noise, names):
+        from sfumato.framework import ConeBody, KNormDistance
+
+        self.drawn = noise
+        self.body = ConeBody(names, noise.scales, noise.cone.units)
+        most = {JointNoise: None, SeparateNoise: 1}.get(type(noise), getattr(noise, "most", None))
+        self.metric = KNormDistance(self.body, most, most is not None, getattr(noise, "shared", F(0)))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+def test_assertions_fail_no_more_often_than_stated(kind):
+    """At k = 1, in 80 releases: more than 24 failures have a probability below 1e-6."""
+    question = asked(kind)
+    truth = truth_of(question)
+    for check in (assert_approx_equal, assert_noisy):
+        failed = 0
+        for seed in range(80):
+            try:
+                check(released(question, seed), truth, k=1)
+            except AssertionError:
+                failed += 1
+        assert failed <= 24, check
+
+
+def test_private_groups():
+    """A large group that is missing fails, a small one may be missing; the rule's chance is that of its draws."""
+    counts = {"large": 500, "small": 4}
+    table = pa.table({"id": range(504), "g": [g for g, n in counts.items() for _ in range(n)]})
+    people = sf.scan(table, privacy_unit="id").group_by("g").bound(groups=1)
+    question = people.agg(u=sf.count_units(), m=sf.sum("id", lower=0, upper=10))
+    release = released(question, epsilon=0.5)
+    assert release.to_arrow()["g"].to_pylist() == ["large"]
+    expected = {g: {"u": n} for g, n in counts.items()}
+    assert_approx_equal(release, expected, k=K)
+    text = text_of(assert_approx_equal, release, expected | {"other": {"u": 500}}, k=K)
+    assert "missing, in expected alone: 'other'" in text
+    cells, drawn = ReleasedCells(release), release.plan.drawn.rounded(4000, SeededWords(1))[0]
+    least = release.plan.selection.tau
+    for units in (least - 4, least, least + 4):
+        misses = (units + drawn < least).mean()
+        found = cells.log10_missing(("x",), {"u": float(units)})
+        assert found == 0 if units < least else abs(10**found - misses) < 5 * math.sqrt(0.25 / 4000)
+
+
+def test_groups_that_may_be_missing_are_not_judged():
+    counts = {g: 3000 if g % 2 else 20 for g in range(200)}
+    names = [g for g, n in counts.items() for _ in range(n)]
+    people = sf.scan(pa.table({"id": range(len(names)), "g": names}), privacy_unit="id").group_by("g")
+    question = people.bound(groups=1).agg(u=sf.count_units(), s=sf.sum("id", lower=0, upper=10))
+    truth = truth_of(question, epsilon=0.5)
+    assert released(question, epsilon=0.5).to_arrow().num_rows < 200
+    assert_noisy(released(question, epsilon=0.5), truth, k=K)
+    wrong = released(question, epsilon=0.5, factor=0.3)
+    assert "too narrow" in text_of(assert_noisy, wrong, truth, k=K)
+    unknown = {g: {"s": row["s"]} for g, row in zip(counts, truth.to_pylist(), strict=True)}
+    with pytest.raises(RefusalError, match="shows its noise"):
+        assert_noisy(released(question, epsilon=0.5), unknown, k=K)
+
+
+def test_values_with_a_law_of_k_norm_noise():
+    noise = NOISES[0]
+    law = marginals(noise)[0]
+    drawn = noise.rounded(SeededWords(3))[0]
+    assert_approx_equal(drawn, [0, 0, 0], law=law, k=K)
+    text = text_of(assert_approx_equal, drawn + 100_000, [0, 0, 0], law=law, k=K)
+    assert "3 of 3 values are off" in text and "probability at most" in text
