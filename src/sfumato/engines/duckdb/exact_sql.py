@@ -6,7 +6,7 @@ hold it to them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sfumato.engines.duckdb.group_limit import kept_pairs
@@ -99,24 +99,15 @@ class ExactSql:
 
     def text(self) -> str:
         """Return the whole statement."""
-        ctes, pairs = self._bounded(
-            (f"{aggregate}({leaf})", _of_leaves(tree, aggregate))
-            for tree, leaf in zip(self.trees, self.leaves, strict=True)
-            for aggregate in ("min", "max", "count")
-        )
+        ctes, pairs = self._bounded()
         ctes["sums"] = self._sums(pairs)
         for index, tree in enumerate(self.trees):
-            ctes |= self._leaves(f"leaves{index}", tree, self._leaves_of_pairs(index, tree, pairs))
+            ctes |= self._leaves(f"leaves{index}", tree, self._leaves_of_rows(index), pairs)
         return f"WITH {written(ctes)}\n{self._output()}"
 
-    def _bounded(self, beside: Iterable[tuple[str, str]] = ()) -> tuple[dict[str, str], str]:
-        """Return the first expressions, with the rows that may count in `near`, and the name of the pairs.
-
-        Args:
-            beside: (expression over values of a pair, its quoted name), beside what the parts ask for.
-        """
-        aggregates = [*((p.pair, identifier(p.coordinate)) for p in self.parts if p.pair), *beside]
-        return {"input": self._input()} | self._pairs(aggregates), "kept" if self._limited else "pairs"
+    def _bounded(self) -> tuple[dict[str, str], str]:
+        """Return the first expressions, with the rows that may count in `near`, and the name of the pairs."""
+        return {"input": self._input()} | self._pairs(), "kept" if self._limited else "pairs"
 
     @property
     def values(self) -> dict[str, str]:
@@ -161,12 +152,13 @@ class ExactSql:
     def _column(self, column: str) -> str:
         return identifier("v:" + column)
 
-    def _pairs(self, aggregates: Sequence[tuple[str, str]]) -> dict[str, str]:
+    def _pairs(self) -> dict[str, str]:
         """What each unit has in each group that it is kept in."""
         # Rows of public groups only. Not a table expression: DuckDB would keep all that is in it in memory.
         only = ""
         if self.query.public_keys is not None:
             only = f" SEMI JOIN {PUBLIC_KEYS} ON ({self._match('input', PUBLIC_KEYS)})"
+        aggregates = [(p.pair, identifier(p.coordinate)) for p in self.parts if p.pair]
         if self._limited:
             return kept_pairs(
                 "input", self.keys, self.query.groups, self.salt, self.values, aggregates, only, self.small
@@ -195,28 +187,24 @@ class ExactSql:
         leaf = f"least(CAST({place} AS BIGINT), {LEAVES - 1})"
         return f"CASE WHEN {self._valued(tree.column)} THEN {leaf} END"
 
-    def _leaves_of_pairs(self, index: int, tree: QuantileTree | Leaves, pairs: str) -> str:
-        """Return how often each unit has each leaf in a group: keys, n, leaf and m.
-
-        Most pairs have one row, or rows that are alike: only those of others are looked at again.
-        """
-        leaf, low, high, count = self.leaves[index], *(_of_leaves(tree, a) for a in ("min", "max", "count"))
-        several = f"SELECT {self._pair_keys}, n FROM {pairs} WHERE {low} < {high}"
-        of_pair = "".join(f"pair.{k}, " for k in ["u", *self.keys])
+    def _leaves_of_rows(self, index: int) -> str:
+        """Count each unit's rows in each leaf of a group."""
+        leaf = self.leaves[index]
         return (
-            f"SELECT {self._columns}n, {low} AS leaf, {count} AS m FROM {pairs} WHERE {low} = {high} "
-            f"UNION ALL SELECT {self._columns}n, leaf, m FROM "
-            f"(SELECT {of_pair}n, {leaf} AS leaf, count(*) AS m FROM near AS one JOIN ({several}) AS pair "
-            f"ON ({self._same_pair('one', 'pair')}) WHERE {leaf} IS NOT NULL GROUP BY ALL)"
+            f"SELECT {self._pair_keys}, {leaf} AS leaf, count(*) AS m FROM near WHERE {leaf} IS NOT NULL "
+            f"GROUP BY {self._pair_keys}, {leaf}"
         )
 
-    def _leaves(self, name: str, tree: QuantileTree | Leaves, of_units: str) -> dict[str, str]:
+    def _leaves(self, name: str, tree: QuantileTree | Leaves, of_units: str, pairs: str) -> dict[str, str]:
         """Leaves of a tree, weighted by what their unit counts in the group."""
         weight = _scaled(f"(m::HUGEINT * {1 << -tree.exponent})", tree.rows)
         return {
+            f"{name}_of_units": of_units,
             f"{name}_of_groups": (
-                f"SELECT {self._columns}leaf, CAST(sum({weight}) AS BIGINT) AS weight "
-                f"FROM ({of_units}) GROUP BY ALL"
+                f"SELECT {''.join(f'pair.{k}, ' for k in self.keys)}leaf, "
+                f"CAST(sum({weight}) AS BIGINT) AS weight "
+                f"FROM {name}_of_units AS one JOIN {pairs} AS pair ON ({self._same_pair('one', 'pair')}) "
+                "GROUP BY ALL"
             ),
             name: self._listed(tree, f"{name}_of_groups"),
         }
@@ -320,11 +308,6 @@ class ExactSql:
         clamped = f"least(greatest({value}, {double(lower * step)}), {double(upper * step)})"
         rounded = f"CAST(round({clamped} * {double(2.0**-exponent)}) AS BIGINT)"
         return f"CASE WHEN {self._valued(column)} THEN {rounded} END"
-
-
-def _of_leaves(tree: QuantileTree | Leaves, aggregate: str) -> str:
-    """Return the name under which pairs have the smallest or largest leaf, or the number of their values."""
-    return identifier(f"{tree.names[0]}.{aggregate}")
 
 
 def written(ctes: Mapping[str, str]) -> str:

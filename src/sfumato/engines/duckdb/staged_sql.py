@@ -42,9 +42,7 @@ class StagedSql(ExactSql):
         pairs = list(ctes)[-1]
         ctes["sums"] = self._sums(pairs)
         for index, tree in enumerate(self.trees):
-            keys, same = "".join(f"pair.{k}, " for k in self.keys), self._same_pair("one", "pair")
-            leaves = f"({self._joined_leaves(tree)}) AS one JOIN {pairs} AS pair ON ({same})"
-            ctes |= self._leaves(f"leaves{index}", tree, f"SELECT {keys}n, leaf, m FROM {leaves}")
+            ctes |= self._leaves(f"leaves{index}", tree, self._joined_leaves(tree), pairs)
         return self._gathered(ctes, _shard(self.keys, shards), "sums", self._match)
 
     def joined_totals(self) -> str:
@@ -65,14 +63,6 @@ class StagedSql(ExactSql):
             columns.append(f"leaves{index}.{identifier(tree.names[0])}")
             joins += f" LEFT JOIN leaves{index} ON ({match('base', f'leaves{index}')})"
         return f"WITH {written(ctes)}\nSELECT {', '.join(columns)} FROM {sums} AS base{joins}"
-
-    def _leaves_of_rows(self, index: int) -> str:
-        """Count each unit's rows in each leaf of a group."""
-        leaf = self.leaves[index]
-        return (
-            f"SELECT {self._pair_keys}, {leaf} AS leaf, count(*) AS m FROM near WHERE {leaf} IS NOT NULL "
-            f"GROUP BY {self._pair_keys}, {leaf}"
-        )
 
     def _listed_by_pair(self, tree: QuantileTree | Leaves, leaves: str) -> str:
         return (
