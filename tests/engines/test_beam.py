@@ -203,7 +203,7 @@ def bundle(stages, rows: list, chance: random.Random) -> list:
     fn = pickle.loads(pickle.dumps(SumRows(stages)))
     fn.start_bundle()
     parts = [part for row in rows for part in fn.process(row)]
-    return parts + [windowed.value for windowed in fn.finish_bundle()]
+    return [windowed.value for windowed in [*parts, *fn.finish_bundle()]]
 
 
 def joined(join, parts: list, chance: random.Random) -> dict[int, list[bytes]]:
@@ -232,6 +232,7 @@ def fresh_in_the_worker(work, shard, parts, drawn=release_module._drawn):
 def test_bundles_that_are_retried_or_cut_anew_draw_the_same_noise(monkeypatch):
     monkeypatch.setattr(release_module, "JOIN_PARTS", 4)
     monkeypatch.setattr(release_module, "SHUFFLE_BYTES", 0)
+    monkeypatch.setattr(release_module, "SHUFFLE_PARTS", 1)
     # Of 97 units each is in three of four groups, so one group has 73 and is left out with a chance below e^-1000.
     # Sums have noise of 2^30 steps or more and counts some: two releases are equal with a chance below 10^-9.
     transform = question().release(epsilon=10, delta="0.01")
@@ -461,6 +462,7 @@ def test_a_worker_that_fails_fails_the_pipeline_and_shows_nothing(stage, monkeyp
 
     monkeypatch.setattr(release_module, "WAITING_BYTES", 0)  # parts of shards for each batch
     monkeypatch.setattr(release_module, "SHUFFLE_BYTES", 0)
+    monkeypatch.setattr(release_module, "SHUFFLE_PARTS", 1)
     monkeypatch.setattr(f"sfumato.engines.duckdb.stages.Stages.{stage}", fail)
     shown: list = []
     with pytest.raises(Exception, match=f"{stage}|EngineErrorOfTest"):

@@ -280,7 +280,7 @@ def test_of_long_texts_few_wait():
     fn, text = summing(), "x" * (1 << 18)
     longest, most = release_module.READ_ROWS * len(text), release_module.WAITING_BYTES
     for i in range(300):
-        assert all(len(data) < 10**5 for _, data in fn.process({"id": i, "text": text}))
+        assert all(len(data) < 10**5 for _, data in (w.value for w in fn.process({"id": i, "text": text})))
         assert sum(map(len, fn._values[1])) <= most // 4 + longest
         assert fn._waiting <= most + longest
 
@@ -302,7 +302,7 @@ def test_long_keys_go_through_all_stages(shape, small, fixed_salt):
     fn = SumRows(stages)
     fn.start_bundle()
     parts = [part for element in batches_with(keys)[shape] for part in fn.process(element)]
-    parts += [windowed.value for windowed in fn.finish_bundle()]
+    parts = [windowed.value for windowed in [*parts, *fn.finish_bundle()]]
     assert len(parts) > 4 and all(len(data) < 4000 for _, data in parts)
     totals = [p for shard in range(2) for p in stages.totals([d for s, d in parts if s == shard])]
     found = [

@@ -72,11 +72,12 @@ def test_who_asks_for_something_else_gets_another(monkeypatch):
         {"resources": Resources(threads=1)},
         {"resources": Resources(memory_bytes=10**9)},
         {"large_texts": True},
+        {"own_types": True},
     ]
     places = {lent_place(**options) for options in asked}
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     places.add(lent_place())
-    assert len(places) == 6
+    assert len(places) == 7
     with lent(timezone="Europe/Berlin") as session:
         assert session.execute("SELECT current_setting('TimeZone')").fetchall() == [("Europe/Berlin",)]
     with lent() as session:

@@ -14,7 +14,7 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.transforms.window import GlobalWindow, GlobalWindows
+from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils import windowed_value
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
@@ -29,12 +29,15 @@ from sfumato.query.explanation import Explanation
 from sfumato.query.plan import Plan
 
 # Rows wait as they came, for they may be long; then what they have in the columns that are used, as Python
-# objects; then as Arrow columns, before DuckDB sums them.
-READ_ROWS, BATCH_ROWS, WAITING_BYTES = 1 << 6, 1 << 16, 1 << 25
+# objects; then as Arrow columns, before DuckDB sums them: of more at once, fewer sums.
+READ_ROWS, BATCH_ROWS, WAITING_BYTES = 1 << 6, 1 << 16, 1 << 26
 # Parts of a shard are added up when so much came since the last time.
 JOIN_BYTES, JOIN_PARTS = 1 << 25, 1 << 10
-# Before a shuffle less is worth it.
-SHUFFLE_BYTES = 1 << 20
+# Before a shuffle also when so many came, which may become as many times fewer: adding up costs more than to
+# move twice as much.
+SHUFFLE_BYTES, SHUFFLE_PARTS = 1 << 20, 1 << 4
+
+_WINDOWS = (GlobalWindow(),)
 
 Part = tuple[int, bytes]
 # A shard of groups, and batches of it with their places.
@@ -121,24 +124,12 @@ def exact_parts(rows: beam.PCollection, stages: Stages) -> beam.PCollection:
     seeds = rows.pipeline | "Shards" >> beam.Create(range(stages.group_shards)) | "Empty parts" >> empty
     totals = (
         rows
-        # What a collection says of its windows may be of the first of several that were flattened alone.
-        | "One window" >> beam.ParDo(OneWindow())
         | "Sum rows" >> beam.ParDo(SumRows(stages))
         | "Join units" >> beam.CombinePerKey(Joined(stages.joined_partials))
         | "Bound units" >> bound
     )
     parts = (totals, seeds) | beam.Flatten()
     return parts | "Join groups" >> beam.CombinePerKey(Joined(stages.joined_totals))
-
-
-class OneWindow(beam.DoFn):  # type: ignore[misc]
-    """Puts each element into the one global window. WindowInto makes a window for each: ten times as slow."""
-
-    _time, _windows = MIN_TIMESTAMP.micros, (GlobalWindow(),)
-
-    def process(self, element: Any) -> list[WindowedValue]:
-        """Give the element."""
-        return [windowed_value.create(element, self._time, self._windows)]
 
 
 class SumRows(beam.DoFn):  # type: ignore[misc]
@@ -154,22 +145,22 @@ class SumRows(beam.DoFn):  # type: ignore[misc]
         self._batches: list[pa.RecordBatch] = []
         self._bytes = self._waiting = 0
 
-    def process(self, element: Any) -> Iterator[Part]:
+    def process(self, element: Any) -> Iterable[WindowedValue]:
         """Take a row, or a batch of them."""
         if isinstance(element, (pa.RecordBatch, pa.Table)):
-            yield from self._added(self._columns.of_arrow(element))
-            return
+            return [*map(_in_one_window, self._added(self._columns.of_arrow(element)))]
         self._rows.append(element)
-        if len(self._rows) >= READ_ROWS:
-            self._read()
-            if len(self._values[0]) >= BATCH_ROWS or self._bytes > WAITING_BYTES:
-                yield from self._gathered()
+        if len(self._rows) < READ_ROWS:
+            return ()
+        self._read()
+        if len(self._values[0]) < BATCH_ROWS and self._bytes <= WAITING_BYTES:
+            return ()
+        return [*map(_in_one_window, self._gathered())]
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """Sum what is left."""
         self._read()
-        for part in [*self._gathered(), *self._summed()]:
-            yield GlobalWindows.windowed_value_at_end_of_window(part)
+        yield from map(_in_one_window, [*self._gathered(), *self._summed()])
 
     def infer_output_type(self, input_type: Any) -> Any:
         """Return the type of parts."""
@@ -232,7 +223,8 @@ class Joined(beam.CombineFn):  # type: ignore[misc]
     def compact(self, accumulator: list[Any]) -> list[Any]:
         """Add up what is to be shuffled, where that is worth it."""
         joined, fresh, parts = accumulator
-        return self._added_up(parts) if len(parts) > 1 and fresh > max(SHUFFLE_BYTES, joined) else accumulator
+        many = len(parts) > SHUFFLE_PARTS and fresh > max(SHUFFLE_BYTES, joined)
+        return self._added_up(parts) if many else accumulator
 
     def extract_output(self, accumulator: list[Any]) -> list[bytes]:
         """Return the parts."""
@@ -250,6 +242,13 @@ class Joined(beam.CombineFn):  # type: ignore[misc]
     def _added_up(self, parts: list[bytes]) -> list[Any]:
         joined = self._join(parts)
         return [sum(map(len, joined)), 0, joined]
+
+
+def _in_one_window(part: Part) -> WindowedValue:
+    """Put a part into the one global window: what a collection says of its windows may be of the first of
+    several that were flattened alone.
+    """
+    return windowed_value.create(part, MIN_TIMESTAMP.micros, _WINDOWS)
 
 
 def _parts(payloads: Iterable[Payload]) -> Iterator[Part]:

@@ -50,7 +50,8 @@ class Columns:
 
     def values(self, rows: Sequence[Any]) -> list[list[Any]]:
         """Return what dictionaries, named tuples or Beam rows have in each column; others have nothing."""
-        return [_values(rows, field.name) for field in self.schema]
+        reader = _reader(rows)
+        return [_values(rows, field.name, reader) for field in self.schema]
 
     def most_bytes(self, values: Sequence[Sequence[Any]]) -> int:
         """Return how many bytes, at most, the texts of one of some columns are."""
@@ -95,11 +96,17 @@ class Columns:
         return pa.RecordBatch.from_arrays(kept.columns, schema=self.schema)
 
 
-def _values(rows: Sequence[Any], name: str) -> list[Any]:
-    """Return what each row has under a name, or None, whatever the other rows are."""
+def _reader(rows: Sequence[Any]) -> Callable[[str], Callable[[Any], Any]] | None:
+    """Return what reads a name from each row, where all are of one kind."""
     kinds = set(map(type, rows))
-    read = itemgetter(name) if kinds == {dict} else attrgetter(name) if all(map(_has_fields, kinds)) else None
-    found = None if read is None else attempted(None, lambda: [*map(read, rows)])
+    return itemgetter if kinds == {dict} else attrgetter if all(map(_has_fields, kinds)) else None
+
+
+def _values(
+    rows: Sequence[Any], name: str, reader: Callable[[str], Callable[[Any], Any]] | None
+) -> list[Any]:
+    """Return what each row has under a name, or None, whatever the other rows are."""
+    found = None if reader is None else attempted(None, lambda: [*map(reader(name), rows)])
     return [attempted(None, _value, row, name) for row in rows] if found is None else found
 
 

@@ -47,6 +47,7 @@ class _Kind(NamedTuple):
     timezone: str | None
     resources: Resources
     large_texts: bool
+    own_types: bool
 
 
 # In the order in which they were given back. Who takes a number out has the database; no lock, which a fork
@@ -59,7 +60,11 @@ _zones: dict[str | None, str] = {}
 
 @in_own_words()
 def connect(
-    timezone: str | None = None, resources: Resources = DEFAULTS, *, large_texts: bool = False
+    timezone: str | None = None,
+    resources: Resources = DEFAULTS,
+    *,
+    large_texts: bool = False,
+    own_types: bool = False,
 ) -> duckdb.DuckDBPyConnection:
     """Open a database in memory that sees no Python variable and keeps what it spills to itself.
 
@@ -67,10 +72,12 @@ def connect(
         timezone: in which times with a zone are read as texts, dates and hours; None for this machine's.
         resources: what it may take of the machine.
         large_texts: whether a batch may give more than 2 GiB of text, in columns whose offsets have 64 bits.
+        own_types: whether batches give types that Arrow lacks as extension types, for another DuckDB to read.
     """
     connection = duckdb.connect(
         config={
             "arrow_large_buffer_size": large_texts,
+            "arrow_lossless_conversion": own_types,
             "autoinstall_known_extensions": False,
             "disabled_optimizers": NO_OPTIMIZERS,
             "preserve_insertion_order": False,
@@ -101,25 +108,29 @@ def lender(
     if timezone is None and local not in _zones:
         with lent(resources=resources):  # which learns its name
             pass
-    return partial(_lent, local, timezone, resources, False)
+    return partial(_lent, local, timezone, resources, False, False)
 
 
 def lent(
-    timezone: str | None = None, resources: Resources = DEFAULTS, *, large_texts: bool = False
+    timezone: str | None = None,
+    resources: Resources = DEFAULTS,
+    *,
+    large_texts: bool = False,
+    own_types: bool = False,
 ) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
     """Lend a session of a database that nobody else has meanwhile; as for `connect`.
 
     What it is to keep must be temporary. A result that is still to be read holds the database.
     """
-    return _lent(os.environ.get("TZ"), timezone, resources, large_texts)
+    return _lent(os.environ.get("TZ"), timezone, resources, large_texts, own_types)
 
 
 @contextmanager
 def _lent(
-    local: str | None, timezone: str | None, resources: Resources, large_texts: bool
+    local: str | None, timezone: str | None, resources: Resources, large_texts: bool, own_types: bool
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     here = process()
-    kind = _Kind(here, local, timezone, resources, large_texts)
+    kind = _Kind(here, local, timezone, resources, large_texts, own_types)
     database = _taken(kind) or _opened(kind)
     session, begun = spill.keep(database.cursor()), time.monotonic()
     fit = False
@@ -139,7 +150,7 @@ def _opened(kind: _Kind) -> duckdb.DuckDBPyConnection:
     local, timezone = kind.local_timezone, kind.timezone
     if timezone is None and local != os.environ.get("TZ"):
         timezone = _zones.get(local)
-    database = connect(timezone, kind.resources, large_texts=kind.large_texts)
+    database = connect(timezone, kind.resources, large_texts=kind.large_texts, own_types=kind.own_types)
     if timezone is None and local not in _zones:
         _zones[local] = str(database.execute("SELECT current_setting('TimeZone')").fetchall()[0][0])
     return database

@@ -147,24 +147,29 @@ class Stages:
         self, shard: int | None, payloads: Iterable[bytes], batch_rows: int
     ) -> Iterator[pa.RecordBatch]:
         """Yield exact statistics of one shard (None: of all), sorted by key; at least one batch."""
-        with self._connection(shard) as connection:
+        with self._connection(shard, gives_parts=False) as connection:
             yield from _guarded(self._merged(connection, payloads, batch_rows))
 
     def _merged(
         self, connection: duckdb.DuckDBPyConnection, payloads: Iterable[bytes], batch_rows: int
     ) -> Iterator[pa.RecordBatch]:
         _load(connection, TOTALS, self.total_types, payloads)
+        connection.execute(
+            "SET GLOBAL arrow_lossless_conversion = false"
+        )  # as another stage may have left it
         yield from batches(connection, self._sql.merged(), batch_rows)
 
     @contextmanager
-    def _connection(self, shard: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _connection(
+        self, shard: int | None = None, *, gives_parts: bool = True
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
         """Open a connection of its own, with the public keys (of one shard of groups)."""
         if duckdb.__version__ != self.version:
             raise EngineError(
                 f"a worker has DuckDB {duckdb.__version__}, but the release was made with {self.version}; "
                 "install the same version everywhere, as its hash divides units among workers"
             )
-        with opened(self.timezone) as connection:
+        with opened(self.timezone, own_types=gives_parts) as connection:
             self._add_public_keys(connection, shard)
             yield connection
 
