@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from sfumato.noise.k_norm.centred import CentredNoise
-from sfumato.noise.k_norm.gammas import lowest, upper_tail
+from sfumato.noise.k_norm.gammas import lowest
 from sfumato.noise.k_norm.laws import Marginal
 from sfumato.noise.k_norm.sides import rule
 from sfumato.noise.values import Floats
@@ -68,8 +68,18 @@ class CentredMarginal(Marginal):
         return min(1.0, total)
 
     def _size_tail(self, x: float) -> float:
-        # |X| and Y together are a Gamma number; X is stretched the more.
-        return upper_tail(self.groups + 2, x / self._stretches[0])
+        """Return Chernoff's bound of |X| and Y together, each stretched as it is: any slope gives one."""
+        middle, radius = self._stretches
+
+        def log_bound(slope: float) -> float:
+            each = math.log1p(-slope * middle) + (self.groups + 1) * math.log1p(-slope * radius)
+            return -each - slope * x
+
+        low, high = 0.0, 1 / middle
+        for _ in range(60):
+            left, right = low + (high - low) / 3, high - (high - low) / 3
+            low, high = (low, right) if log_bound(left) < log_bound(right) else (left, high)
+        return math.exp(min(0.0, log_bound(low)))
 
     @property
     def variance(self) -> float:
