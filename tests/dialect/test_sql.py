@@ -26,6 +26,7 @@ class FakeEngine:
     """Knows columns by name only; whatever is derived is real."""
 
     name = "fake"
+    noises = ("laplace", "gaussian")
 
     def __init__(self, **kinds: str) -> None:
         self.columns = {n: Column(Kind(k), k.upper()) for n, k in kinds.items()}

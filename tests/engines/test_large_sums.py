@@ -131,6 +131,6 @@ def test_a_key_that_is_named_like_an_error_bar_keeps_its_type(tmp_path):
 def test_workers_of_a_cluster_know_the_types_before_any_row():
     rows = large()
     local = DuckDBEngine.open(rows)
-    plan = question(Table(local, "id")).plan(epsilon=1)
+    plan = question(Table(local, "id")).plan(epsilon=1, noise="laplace")
     stages = Stages.of(local, rows.schema, plan.exact, 2)
     assert [str(t) for t in Work.of(plan, stages, 0.95).schema.types[1:]] == ["double"] * 4

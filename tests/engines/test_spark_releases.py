@@ -299,7 +299,7 @@ def test_nothing_follows_from_the_shards_of_units():
     """Which alone may be as many as the rows ask for: the same work gives the same batches."""
     engine = DuckDBEngine.open(ROWS)
     asked = question(ROWS, keys=None)
-    plan = asked.plan(epsilon=100, delta=1e-6)
+    plan = asked.plan(epsilon=100, delta=1e-6, noise="laplace")
     work = Work.of(plan, Stages.of(engine, ROWS.schema, plan.exact, 3), None)
 
     def released(unit_shards: int | None) -> list[pa.RecordBatch]:

@@ -20,6 +20,7 @@ from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, LimitedNoise, SeparateNoise
 from sfumato.query import together
 from sfumato.query.expected import expected_errors, ratio
+from sfumato.query.planning import make_plan
 from sfumato.query.together import TogetherPlan
 from sfumato.transformations import (
     Count,
@@ -450,3 +451,44 @@ def test_the_option_of_sql():
     table = pa.table({"id": list(range(300)), "g": [1] * 300})
     release = sf.sql(text, tables={"t": table})
     assert release.plan.noise.name == "k_norm"
+
+
+CHOICES = {
+    # Groups, the most of a unit, whether they are public; what is asked; and the noise that is chosen at delta 1e-6.
+    "one count, which is Laplace noise either way": (1, 1, True, {"n": sf.count()}, "laplace"),
+    "counts of five groups": (5, 5, True, {"n": sf.count()}, "k_norm"),
+    "a mean": (5, 5, True, {"n": sf.count(), "m": sf.mean("x", lower=0, upper=1)}, "k_norm"),
+    "a mean of many groups": (200, 200, True, {"m": sf.mean("x", lower=0, upper=1)}, "gaussian"),
+    "a limit": (12, 4, True, {"m": sf.mean("x", lower=0, upper=1)}, "k_norm"),
+    "a median beside a mean": (5, 5, True, {"m": sf.mean("x", lower=0, upper=1),
+                                            "q": sf.quantiles("x", [0.5], lower=0, upper=1)}, "k_norm"),
+    "more ranks than are chosen together": (
+        1, 1, True, {"q": sf.quantiles("x", [i / 30 for i in range(1, 25)], lower=0, upper=1)}, "laplace"),
+    "private groups": (0, 2, False, {"n": sf.count(), "m": sf.mean("x", lower=0, upper=1)}, "k_norm"),
+    "many private groups of a unit": (0, 60, False, {"n": sf.count()}, "gaussian"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_what_auto_chooses_has_the_smallest_errors(name):
+    groups, most, public, aggregates, expected = CHOICES[name]
+    people = sf.scan(TABLE, privacy_unit="id").group_by("group", keys=list(range(groups)) if public else None)
+    asked = people.bound(groups=most, rows=1).agg(**aggregates)
+    plan = asked.plan(epsilon=1, delta=1e-6)
+    assert plan.noise.name == expected
+    if expected == "k_norm":
+        assert all(share < 1 for _, share in plan.others) and plan.others
+        assert "K-norm noise the errors of the outputs are about" in str(plan.explain())
+        assert plan.delta == (0 if public else F(1e-6))
+        assert not isinstance(plan.drawn, LimitedNoise)
+    # An engine whose workers draw the noise has other noise, and so has who asks for a selection of its own.
+    elsewhere = replace(asked.query, noises=("laplace", "gaussian"))
+    assert make_plan(elsewhere, epsilon=1, delta=1e-6).noise.name in ("laplace", "gaussian")
+    if not public:
+        assert asked.plan(epsilon=1, delta=1e-6, group_selection="laplace").noise.name == "laplace"
+
+
+def test_auto_spends_no_delta_on_public_groups():
+    asked = question(n=sf.count(), m=sf.mean("x", lower=0, upper=1))
+    release = asked.release(epsilon=1, delta=1e-6, unsafe_words=SeededWords(1))
+    assert release.plan.noise.name == "k_norm" and release.spent == (1.0, 0.0)

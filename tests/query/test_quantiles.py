@@ -126,10 +126,10 @@ def test_bars_hold_the_exact_quantiles(data):
 
 def test_wide_leaves_are_noted(pay):
     asked = sf.scan(pay, privacy_unit="id").bound(rows=1)
-    wide = asked.agg(median=sf.quantiles("pay", [0.5], lower=0, upper=10**7)).plan(epsilon=1)
+    wide = asked.agg(median=sf.quantiles("pay", [0.5], lower=0, upper=10**7)).plan(epsilon=1, noise="laplace")
     (note,) = wide.notes
     assert note in str(wide.explain()) and note in wide.explain().to_dict()["notes"]
     assert "pay" in note and "152.6" in note and "Narrower bounds" in note
     assert wide.explain().to_dict()["statistics"][0]["leaf_width"] == 10**7 / LEAVES
-    narrow = asked.agg(median=sf.quantiles("pay", [0.5], lower=0, upper=100)).plan(epsilon=1)
+    narrow = asked.agg(median=sf.quantiles("pay", [0.5], lower=0, upper=100)).plan(epsilon=1, noise="laplace")
     assert narrow.notes == () and "leaves 0.001526 wide" in str(narrow.explain())

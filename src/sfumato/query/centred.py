@@ -16,7 +16,6 @@ from sfumato.framework import CentredDistance, Measurement, Norm, Transformation
 from sfumato.measurements.centred_gaussian import centred_gaussian, noise_of
 from sfumato.measurements.conversions import convert
 from sfumato.noise.centred_gaussian import CentredGaussian
-from sfumato.query.choices import WORKERS
 from sfumato.query.expected import expected_errors, ratio
 from sfumato.query.noising import Noising
 from sfumato.query.plan import Plan
@@ -119,7 +118,8 @@ def best_metric(needed: Requirements, query: Query) -> CentredDistance | None:
         None where noise of each number by itself is about as good, or the only one that there is.
     """
     groups, shown = query.groups, len(query.public_groups)
-    if query.engine in WORKERS or not 1 < groups <= shown <= MOST_GROUPS:
+    # Where many workers draw noise each has some of the groups.
+    if "k_norm" not in query.noises or not 1 < groups <= shown <= MOST_GROUPS:
         return None
     try:
         cone = cone_of(needed.statistics)

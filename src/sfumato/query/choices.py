@@ -17,8 +17,6 @@ SelectionChoice = Literal["auto", SelectionName]
 NOISES: tuple[NoiseName, ...] = get_args(NoiseName)
 # Those of each number by itself, among which "auto" chooses.
 SEPARATE_NOISES = NOISES[:2]
-# Engines where many workers draw noise, each for the groups that it has.
-WORKERS = ("Spark", "Beam")
 SELECTIONS: tuple[SelectionName, ...] = get_args(SelectionName)
 NOISE_CHOICES: tuple[NoiseChoice, ...] = get_args(NoiseChoice)
 SELECTION_CHOICES: tuple[SelectionChoice, ...] = get_args(SelectionChoice)

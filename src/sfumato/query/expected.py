@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from sfumato.query.estimates import Estimate
+from sfumato.query.estimates import Estimate, QuantileEstimate
 from sfumato.query.estimates.chosen import ChosenQuantile
 from sfumato.query.requirements import Requirements
 
@@ -37,6 +37,19 @@ def _error(e: Estimate, deviations: Mapping[str, float]) -> float:
     if e.squares is None:
         return math.hypot(total, (e.upper - e.lower) / 4 * counted)
     return math.hypot(deviations[e.squares], e.half_range * total, e.half_range**2 / 4 * counted)
+
+
+def of_quantiles(needed: Requirements, deviations: Mapping[str, float]) -> dict[str, float]:
+    """Return about how many rows a walk down a tree is off for each quantile that is read from one.
+
+    As where the noise of the root's children alone leads it away: of those left of the quantile, about 8.
+
+    Args:
+        needed, deviations: as of `expected_errors`.
+    """
+    steps = {c.name: float(c.step) for c in needed.coordinates}
+    trees = [e for e in needed.estimates if isinstance(e, QuantileEstimate)]
+    return {e.name: math.sqrt(8) * deviations[e.total or ""] * steps[e.total or ""] for e in trees}
 
 
 def ratio(one: Mapping[str, float], other: Mapping[str, float]) -> float:

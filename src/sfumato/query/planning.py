@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from sfumato.budget import Loss, calibrate, gaussian_mu, split_delta
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
-from sfumato.errors import BudgetError, ParameterError, RefusalError, shown
+from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError, shown
 from sfumato.exact import one_of, positive_int, root_up
 from sfumato.framework import ContributionDistance, Norm
 from sfumato.measurements.noise import NOISES, Law, NoiseKind
@@ -26,16 +26,18 @@ from sfumato.noise import Laplace
 from sfumato.query.centred import best_metric, centred_plan, deviations
 from sfumato.query.choices import NOISE_CHOICES, SELECTIONS, Amount, NoiseChoice, SelectionChoice
 from sfumato.query.choices import SEPARATE_NOISES as NOISE_NAMES
-from sfumato.query.expected import expected_errors, ratio
+from sfumato.query.expected import expected_errors, of_quantiles, ratio
 from sfumato.query.plan import Plan
 from sfumato.query.question import Query
 from sfumato.query.requirements import Requirements, requirements
-from sfumato.query.together import k_norm_plan
+from sfumato.query.together import TogetherPlan, k_norm_plan
 
 SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**12), Fraction(10**6)
 # Noise of this scale leaves 64-bit integers with probability below e^-8000.
 MOST_SCALE_BITS = 50
 SMALLEST_DELTA = Fraction(1, 10**300)
+# Errors that are larger than this part of those with other noise are no reason to draw it for all together.
+CLEARLY = 0.98
 
 
 def make_plan(
@@ -99,11 +101,26 @@ def _chosen(
 ) -> Plan:
     """Choose the plan of a question whose options are admissible; nothing in one is of a single release."""
     query = asked.query
+    planner = _Planner(query, eps, dlt)
     if noise == "k_norm":
         plan = k_norm_plan(query, eps, dlt, pre_threshold)
-        if plan.choices:  # the errors of quantiles follow from the rows
-            return plan
-        return replace(plan, others=_Planner(query, eps, dlt).compared(plan.expected))
+        # With quantiles there is nothing to compare: their errors follow from the rows.
+        return plan if plan.choices else replace(plan, others=planner.compared(plan.expected))
+    together = planner.together(pre_threshold) if noise == group_selection == "auto" else None
+    if together and together.surely_best:
+        return together
+    return _separate(planner, noise, group_selection, pre_threshold, together)
+
+
+def _separate(
+    planner: _Planner,
+    noise: NoiseChoice,
+    group_selection: SelectionChoice,
+    pre_threshold: int,
+    together: TogetherPlan | None,
+) -> Plan:
+    """Choose the best plan with noise of each number by itself, or the one with that of all together."""
+    query, dlt = planner.query, planner.delta
     selections: tuple[str | None, ...] = (None,)
     if query.private_groups:
         selections = _choices("group_selection", group_selection, SELECTIONS)
@@ -116,7 +133,6 @@ def _chosen(
                 "delta is 0, but Gaussian noise needs more; give a delta such as 1e-6, or Laplace noise"
             )
         noises = ("laplace",)
-    planner = _Planner(query, eps, dlt)
     if noises == NOISE_NAMES and planner.gaussian_is_ahead():
         noises = ("gaussian",)
     candidates, refusals = [], []
@@ -129,7 +145,8 @@ def _chosen(
                     refusals.append(refusal)
     if not candidates:
         raise refusals[0]
-    return min(candidates, key=lambda plan: plan.score)
+    best = min(candidates, key=lambda plan: plan.score)
+    return best if together is None else planner.better(together, best)
 
 
 def _check_groups(query: Query, delta: Fraction, group_selection: str, pre_threshold: int) -> None:
@@ -216,6 +233,33 @@ class _Planner:
                 sizes = {n: deviation / mu for n, deviation in deviations(metric).items()}
             found.append((name, ratio(errors, expected_errors(needed, sizes))))
         return tuple(found)
+
+    def together(self, pre_threshold: int) -> TogetherPlan | None:
+        """Return the plan with K-norm noise, if it can be drawn where the rows are, and answer the question.
+
+        What a zCDP accountant would charge for it, half of epsilon squared, is for who has such a budget.
+        """
+        if "k_norm" not in self.query.noises:
+            return None
+        try:
+            plan = k_norm_plan(self.query, self.epsilon, self.delta, pre_threshold, limited=False)
+        except (BudgetError, ParameterError, QueryError):  # what it cannot answer, the others do
+            return None
+        return plan if plan.choices else replace(plan, others=self.compared(plan.expected))
+
+    def better(self, together: TogetherPlan, best: Plan) -> Plan:
+        """Return the plan with K-norm noise where its outputs have smaller errors, else the other one."""
+        deviations = {name: float(law.standard_deviation) for name, law in best.laws.items()}
+        errors = expected_errors(best.requirements, deviations) | of_quantiles(best.requirements, deviations)
+        own = together.compared
+        if together.selection is not None and best.selection is not None:
+            # To be shown is one output more.
+            own |= {"": together.selection.expected_threshold}
+            errors |= {"": best.selection.expected_threshold}
+        share = ratio(own, errors)
+        if share > CLEARLY:
+            return best
+        return replace(together, others=together.others or ((best.noise.name, share),))
 
     def worth_trying(self, asked: str, kind: str, selection: str | None) -> bool:
         """Skip what cannot be, a threshold on the other noise, and what costs time and was never seen to

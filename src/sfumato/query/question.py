@@ -16,6 +16,7 @@ from sfumato.query.aggregates import (
     Sum,
     names_of,
 )
+from sfumato.query.choices import SEPARATE_NOISES, NoiseName
 from sfumato.query.exact import ExactQuery
 from sfumato.query.schema import IN_PLACE, Schema, Step, spelled
 from sfumato.transformations import Statistic
@@ -35,6 +36,7 @@ class Query:
         max_groups, max_rows: limits of groups per unit, and of rows per unit and group; None where not given.
         aggregates: what is asked of each group, by name.
         notes: what whoever asks should know of the source.
+        noises: the kinds of noise among which "auto" chooses where the rows are.
     Raises:
         QueryError: an aggregate has no name, cannot be asked of its column, or lacks a limit.
     """
@@ -49,6 +51,7 @@ class Query:
     max_rows: int | None
     aggregates: tuple[tuple[str, Aggregate], ...]
     notes: tuple[str, ...] = ()
+    noises: tuple[NoiseName, ...] = SEPARATE_NOISES
 
     def __post_init__(self) -> None:
         if not self.aggregates:

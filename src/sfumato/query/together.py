@@ -49,6 +49,8 @@ from sfumato.transformations import bound_groups, cone_of, per_group
 MOST_TOGETHER = 1 << 16
 # With limits: beyond, draws and laws take their time, and gain for large limits alone.
 MOST_LIMITED = 1 << 10
+# By privacy-loss distributions Laplace noise gets down to about the size of Gaussian noise, and not below.
+CLOSEST = 0.8
 # What groups share of the norm, where a unit is in some of them only.
 SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 
@@ -85,6 +87,19 @@ class TogetherPlan(Plan):
         """About how large the error of each output will be (see `expected_errors`)."""
         deviations = {name: float(law.standard_deviation) for name, law in self.laws.items()}
         return expected_errors(self.requirements, deviations)
+
+    @property
+    def compared(self) -> dict[str, float]:
+        """The same to compare with other noises: of quantiles, how many rows places are off."""
+        places = {c.leaves.names[0]: c.deviation for c in self.choices}
+        chosen = {e.name: places[e.total] for e in self.requirements.estimates if e.total in places}
+        return self.expected | chosen
+
+    @property
+    def surely_best(self) -> bool:
+        """Whether no other noise can come near, however it is composed."""
+        known = self.selection is None and bool(self.others)
+        return known and all(share < CLOSEST for _, share in self.others)
 
     @property
     def score(self) -> float:
@@ -157,7 +172,12 @@ class TogetherPlan(Plan):
 
 
 def k_norm_plan(
-    query: Query, epsilon: Fraction, delta: Fraction = Fraction(0), pre_threshold: int = 1
+    query: Query,
+    epsilon: Fraction,
+    delta: Fraction = Fraction(0),
+    pre_threshold: int = 1,
+    *,
+    limited: bool = True,
 ) -> TogetherPlan:
     """Choose noise for all groups together, or of each, or shared in part, whichever is smaller.
 
@@ -166,6 +186,7 @@ def k_norm_plan(
         epsilon: the budget.
         delta: for private groups, and only for them.
         pre_threshold: private groups with fewer units are never shown.
+        limited: whether noise may be shared in part: its error bars take seconds.
     Raises:
         QueryError: more ranks of a column are asked for than are chosen together.
         BudgetError: the noise would not fit into 64-bit integers.
@@ -182,7 +203,7 @@ def k_norm_plan(
         plans.append(_plan(query, epsilon, None, total=best_total(count)))
     if groups < count:
         plans.append(_plan(query, epsilon, groups))
-        if groups > 1 and count <= MOST_LIMITED:
+        if limited and groups > 1 and count <= MOST_LIMITED:
             body = plans[-1].body
             shared = _best_share(Cone(body.signed, body.units), count, groups)
             plans.append(_plan(query, epsilon, groups, shared))
