@@ -52,7 +52,7 @@ def _still(noise: KNormNoise | CentredGaussian) -> Any:
     class Still(type(noise)):  # type: ignore[misc]
         def rounded(self, *given: Any) -> Any:
             """Draw as many zeros as there would be numbers, whatever words are given."""
-            return np.zeros_like(super().rounded(*given[: isinstance(self, SeparateNoise)]))
+            return np.zeros_like(super().rounded(*given[: isinstance(self, SeparateNoise)], SeededWords(0)))
 
     return Still(**{f.name: getattr(noise, f.name) for f in fields(noise)})
 
