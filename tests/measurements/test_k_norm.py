@@ -157,6 +157,7 @@ def test_the_auditor_of_counts_about_half_of_all_units(epsilon, scale, violated)
     assert report_of_counts(CentredNoise((scale,), 2, F(1, 3)), epsilon).violated is violated
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", DEFECTS)
 def test_the_auditor_finds_a_planted_defect(name):
     assert report(*[DEFECTS[name][i] for i in (1, 0, 2)]).violated

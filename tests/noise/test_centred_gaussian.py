@@ -94,7 +94,13 @@ def test_honest_noise_is_not_suspected():
     assert not far_from_the_laws(NOISE)
 
 
-@pytest.mark.parametrize("plant", [marginals_alone, not_drawn, weight_forgotten, coarse])
+@pytest.mark.parametrize(
+    "plant",
+    [
+        not_drawn,
+        *(pytest.param(p, marks=pytest.mark.long) for p in (marginals_alone, weight_forgotten, coarse)),
+    ],
+)
 def test_a_wrong_draw_is_found(plant, monkeypatch):
     plant(monkeypatch)
     assert far_from_the_laws(NOISE)

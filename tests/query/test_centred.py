@@ -244,6 +244,7 @@ def test_each_number_keeps_its_own_noise_where_little_is_gained():
     assert type(weeks().plan(**tiny)) is Plan
 
 
+@pytest.mark.long
 @pytest.mark.noise_cannot_matter("the words are seeded")
 def test_bars_of_gaussian_noise_hold_as_often_as_they_say():
     asked, inside = weeks(12, **QUESTIONS["mean"]), []

@@ -166,7 +166,16 @@ def one_sided(monkeypatch):
     monkeypatch.setattr(centred, "is_less", lambda *given: True)
 
 
-@pytest.mark.parametrize("plant", [half_forgotten, wrong_shape, middle_not_shared, no_middle, one_sided])
+@pytest.mark.parametrize(
+    "plant",
+    [
+        one_sided,
+        *(
+            pytest.param(p, marks=pytest.mark.long)
+            for p in (half_forgotten, wrong_shape, middle_not_shared, no_middle)
+        ),
+    ],
+)
 def test_a_wrong_law_is_found(plant, monkeypatch):
     noise = CentredNoise((FINE,), 3, F(1, 4))
     plant(monkeypatch)

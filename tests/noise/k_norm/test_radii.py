@@ -64,7 +64,15 @@ def test_gamma_has_its_law(shape):
 
 
 @pytest.mark.parametrize(
-    "cone, groups", [(Cone(0), 3), (Cone(1), 1), (Cone(2), 6), (Cone(2, True), 3)], ids=str
+    "cone, groups",
+    [
+        (Cone(0), 3),
+        *(
+            pytest.param(*given, marks=pytest.mark.long)
+            for given in ((Cone(1), 1), (Cone(2), 6), (Cone(2, True), 3))
+        ),
+    ],
+    ids=str,
 )
 def test_share_has_its_law(cone, groups):
     xs = np.linspace(-0.5, 0.5, 10_001)

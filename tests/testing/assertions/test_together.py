@@ -69,7 +69,10 @@ ALL = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    ["joint", "private", *(pytest.param(k, marks=pytest.mark.long) for k in ("limited", "of each group"))],
+)
 def test_honest_releases_pass_and_wrong_ones_fail(kind):
     """Noise of another scale, no noise, another truth: each is found, and named."""
     question = asked(kind, rows=2, **ALL)
@@ -94,7 +97,7 @@ def test_honest_releases_pass_and_wrong_ones_fail(kind):
     assert "noise is" in text_of(assert_noisy, plain, truth, k=K)
 
 
-@pytest.mark.parametrize("output", ALL)
+@pytest.mark.parametrize("output", [pytest.param(o, marks=[pytest.mark.long] * (o in "vd")) for o in ALL])
 def test_a_swapped_group_must_fail(output):
     """Each output by itself tells two groups apart that were exchanged."""
     side = [i % 4 == 0 for i in range(8000)]
@@ -158,7 +161,11 @@ NOISES = [
 ]
 
 
-@pytest.mark.parametrize("noise", NOISES, ids=lambda n: f"{type(n).__name__} {n.cone}")
+@pytest.mark.parametrize(
+    "noise",
+    [pytest.param(n, marks=[pytest.mark.long] * (n not in NOISES[:1])) for n in NOISES],
+    ids=lambda n: f"{type(n).__name__} {n.cone}",
+)
 def test_the_norm_of_what_is_shown_is_between_its_two_laws(noise):
     """In 500 draws: all of the noise is Gamma(D); a count, or a sum less a mean times it, no less than Gamma(d).
 
