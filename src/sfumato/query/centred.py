@@ -69,17 +69,17 @@ class CentredPlan(Plan):
     @property
     def notes(self) -> tuple[str, ...]:
         """What whoever asks should know before the release."""
-        told = (
+        common = (
             f"Groups are counted from {self.metric.centre} of all units: their noise has a part in common, "
             "so that what groups differ by has less noise, and what they add up to has more."
         )
-        return (*super().notes, told)
+        return (*super().notes, common)
 
     def _numbers_content(self) -> list[dict[str, Any]]:
         numbers = super()._numbers_content()
-        for told, own, weight in zip(numbers, self.drawn.scales, self.drawn.weights, strict=True):
-            told["noise_scale"] = str(own)
-            told["noise_scale_in_common"] = str(weight * self.drawn.shared)
+        for content, own, weight in zip(numbers, self.drawn.scales, self.drawn.weights, strict=True):
+            content["noise_scale"] = str(own)
+            content["noise_scale_in_common"] = str(weight * self.drawn.shared)
         return numbers
 
 

@@ -177,9 +177,9 @@ def numbers_content(
 
 
 def joint_numbers_content(
-    statistics: tuple[Statistic, ...], largest: tuple[Fraction, ...], laws: dict[str, Law]
+    statistics: tuple[Statistic, ...], largest: tuple[Fraction, ...], laws: dict[str, Law], part: Fraction
 ) -> list[dict[str, Any]]:
-    """Return noisy numbers whose noise is drawn together: each costs the same, and all of them no more."""
+    """Return noisy numbers whose noise is drawn together, with a part of the budget, and no more for all."""
     coordinates = [c for s in statistics for c in s.coordinates]
     rows = []
     for c, most in zip(coordinates, largest, strict=True):
@@ -190,7 +190,7 @@ def joint_numbers_content(
             "largest_contribution": str(most),
             "noise_scale": str(laws[c.name].unit),
             "noise_deviation": float(laws[c.name].standard_deviation) * float(c.step),
-            "share": round_up(Fraction(1, len(coordinates))),
+            "share": round_up(part / len(coordinates)),
         }
         rows.append(content if c.bounds is None else content | {"lower": c.bounds[0], "upper": c.bounds[1]})
     return rows

@@ -80,14 +80,14 @@ class _Asked:
     """A question as far as plans follow from it, which equals all that have the same plan."""
 
     query: Query = field(compare=False)
-    told: tuple[Hashable, ...] = field(init=False)
+    key: tuple[Hashable, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         query = self.query
-        told = {f.name: getattr(query, f.name) for f in fields(query)}
+        parts = {f.name: getattr(query, f.name) for f in fields(query)}
         count = None if query.public_keys is None else query.public_keys.num_rows
-        told |= {"schema": tuple(query.schema.items()), "public_keys": count}
-        object.__setattr__(self, "told", tuple(told.values()))
+        parts |= {"schema": tuple(query.schema.items()), "public_keys": count}
+        object.__setattr__(self, "key", tuple(parts.values()))
 
 
 @lru_cache(maxsize=128)

@@ -111,10 +111,10 @@ class TogetherPlan(Plan):
         """What whoever asks should know before the release, and what other noises would have given."""
         if not self.others:
             return super().notes
-        told = " and ".join(
+        compared = " and ".join(
             f"{share:.2g} times those with {titled(name)} noise" for name, share in self.others
         )
-        return (*super().notes, f"With K-norm noise the errors of the outputs are about {told}.")
+        return (*super().notes, f"With K-norm noise the errors of the outputs are about {compared}.")
 
     @property
     def shared(self) -> Fraction:
@@ -162,13 +162,11 @@ class TogetherPlan(Plan):
         return replace(super().noising, together=self.drawn, choices=self.choices)
 
     def _numbers_content(self) -> list[dict[str, Any]]:
-        numbers = joint_numbers_content(
-            self.requirements.statistics, self.body.linf_sensitivities, dict(self.laws)
-        )
         part = self.chosen_with / self.epsilon
-        for told in numbers:
-            told["share"] *= float(1 - part)
-        return [*(_told_choice(c, part / len(self.choices)) for c in self.choices), *numbers]
+        numbers = joint_numbers_content(
+            self.requirements.statistics, self.body.linf_sensitivities, dict(self.laws), 1 - part
+        )
+        return [*(_choice_content(c, part / len(self.choices)) for c in self.choices), *numbers]
 
 
 def k_norm_plan(
@@ -258,7 +256,7 @@ def _plan(
     )  # fmt: skip
 
 
-def _told_choice(choice: Choice, share: Fraction) -> dict[str, Any]:
+def _choice_content(choice: Choice, share: Fraction) -> dict[str, Any]:
     (counts,) = choice.leaves.coordinates
     return {
         "name": counts.name,
