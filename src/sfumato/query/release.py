@@ -207,7 +207,7 @@ class Release(Owned):
 
     def _numbers(self, batches: list[NoisyBatch]) -> int:
         """Return how many numbers have error bars; at least 1."""
-        return max(sum(b.keys.num_rows for b in batches) * len(self.plan.requirements.estimates), 1)
+        return sum(int(b.keys.num_rows) for b in batches) * len(self.plan.requirements.estimates) or 1
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
