@@ -269,3 +269,14 @@ def test_assertions_and_recorders_know_of_it():
     with noise_free():
         still = weeks(12).release(epsilon=1, **GAUSSIAN)
     assert still.to_arrow()["n"].to_pylist() == [6] * 12
+
+
+@pytest.mark.noise_cannot_matter("bars of counts follow from the laws alone")
+@pytest.mark.parametrize("noise", ["laplace", "gaussian", "k_norm"])
+def test_simultaneous_bars_exist_at_any_confidence(noise):
+    """What each of many bars may fail with is told apart from 0, where its confidence is no longer from 1."""
+    budget = {"epsilon": 2, "noise": noise, "delta": "1/1000000" if noise == "gaussian" else 0}
+    release = weeks(12).release(**budget, unsafe_words=SeededWords(1))
+    for confidence in (0.9, 1 - 2.0**-53):
+        one, every = (release.errors(confidence, simultaneous=s)["n"].to_pylist() for s in (False, True))
+        assert len({*one}) == len({*every}) == 1 and one[0] < every[0]

@@ -162,21 +162,30 @@ class NoisyBatch:
     def __init__(self, noising: Noising, keys: pa.RecordBatch, numbers: NoisyNumbers) -> None:
         self.noising, self.keys, self.numbers = noising, keys, numbers
 
-    def outputs(self, confidence: float | None = None) -> pa.RecordBatch:
-        """Return the keys and one column for each output; then, with a confidence, one for each error bar."""
+    def outputs(self, confidence: float | None = None, among: int = 1) -> pa.RecordBatch:
+        """Return the keys and one column for each output; then, with a confidence, one for each error bar.
+
+        Args:
+            confidence, among: as of `half_widths`.
+        """
         estimates = self.noising.requirements.estimates
         columns = {e.name: e.output(self.numbers) for e in estimates}
         if confidence is not None:
-            columns |= {f"{name}_error": c for name, c in self._half_widths(confidence).items()}
+            columns |= {f"{name}_error": c for name, c in self._half_widths(confidence, among).items()}
         return self._with_keys(columns)
 
-    def half_widths(self, confidence: float) -> pa.RecordBatch:
-        """Return the keys and the half-width of each output's error bar."""
-        return self._with_keys(self._half_widths(confidence))
+    def half_widths(self, confidence: float, among: int = 1) -> pa.RecordBatch:
+        """Return the keys and the half-width of each output's error bar.
 
-    def _half_widths(self, confidence: float) -> dict[str, pa.Array]:
+        Args:
+            confidence: in (0, 1), that all of so many bars hold.
+            among: how many.
+        """
+        return self._with_keys(self._half_widths(confidence, among))
+
+    def _half_widths(self, confidence: float, among: int) -> dict[str, pa.Array]:
         estimates = self.noising.requirements.estimates
-        return {e.name: arrow_column(e.half_width(self.numbers, confidence)) for e in estimates}
+        return {e.name: arrow_column(e.half_width(self.numbers, confidence, among)) for e in estimates}
 
     def _with_keys(self, columns: dict[str, pa.Array]) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays(

@@ -130,9 +130,8 @@ class Release(Owned):
             if self._written is not None and self._batches is None:
                 raise RefusalError(_NOT_KEPT)
             batches = self._draw_all()
-        if simultaneous:
-            confidence = self._each(confidence, batches)
-        return pa.Table.from_batches([b.half_widths(confidence) for b in batches]).combine_chunks()
+        among = self._numbers(batches) if simultaneous else 1
+        return pa.Table.from_batches([b.half_widths(confidence, among) for b in batches]).combine_chunks()
 
     def write(self, path: str | Path, *, confidence: float | None = None, simultaneous: bool = False) -> None:
         """Write the released table to .parquet, .csv or .json (one object a line).
@@ -159,8 +158,9 @@ class Release(Owned):
         else:
             check_error_columns(self.plan, confidence)
         with self._turn():
+            among = 1
             if confidence is not None and simultaneous and self._written is None:
-                confidence = self._each(confidence, self._draw_all())
+                among = self._numbers(self._draw_all())
             kept = self._batches
             if kept is None and self._written is not None:
                 if confidence != self.confidence:
@@ -170,7 +170,7 @@ class Release(Owned):
                     self._table = output.read(*self._written, self._types)
                 output.write(target, iter(self._table.to_batches()), check)
                 return
-            written = output.write(target, self._outputs(kept, confidence), check)
+            written = output.write(target, self._outputs(kept, confidence, among), check)
             if kept is None:
                 self._written = target, written
 
@@ -189,10 +189,12 @@ class Release(Owned):
         taken = {*shown, *self.plan.query.keys}
         return shown | {f"{n}_error": pa.float64() for n in shown if f"{n}_error" not in taken}
 
-    def _outputs(self, kept: list[NoisyBatch] | None, confidence: float | None) -> Iterator[pa.RecordBatch]:
+    def _outputs(
+        self, kept: list[NoisyBatch] | None, confidence: float | None, among: int
+    ) -> Iterator[pa.RecordBatch]:
         """Yield outputs; noise that was not drawn before is, once the file is there."""
         for batch in self._draw() if kept is None else kept:
-            yield batch.outputs(confidence)
+            yield batch.outputs(confidence, among)
 
     def explain(self) -> Explanation:
         """Return each step with its bounds, noise scale and share of the budget."""
@@ -203,10 +205,9 @@ class Release(Owned):
         names = ", ".join([*self.plan.query.keys, *self.plan.query.output_names])
         return f"<Release of {names}; epsilon={epsilon:g}, delta={delta:g}>"
 
-    def _each(self, confidence: float, batches: list[NoisyBatch]) -> float:
-        """Return the confidence of each number at which all hold together."""
-        numbers = sum(b.keys.num_rows for b in batches) * len(self.plan.requirements.estimates)
-        return 1.0 - (1.0 - confidence) / max(int(numbers), 1)
+    def _numbers(self, batches: list[NoisyBatch]) -> int:
+        """Return how many numbers have error bars; at least 1."""
+        return sum(int(b.keys.num_rows) for b in batches) * len(self.plan.requirements.estimates) or 1
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -74,13 +74,15 @@ class Estimate(ABC):
             return arrow_column(np.clip(value, -(2.0**63), np.nextafter(2.0**63, 0)).astype(np.int64))
         return arrow_column(value)
 
-    def half_width(self, numbers: NoisyNumbers, confidence: float) -> Floats:
+    def half_width(self, numbers: NoisyNumbers, confidence: float, among: int = 1) -> Floats:
         """Return half-widths t: with this confidence the exact statistic is within t of the output.
+
+        Of so many `among` it is the confidence that all are, each of them failing with an equal part.
 
         The exact statistic is that of the bounded contributions; what bounding itself changed is
         not part of it.
         """
-        value, interval = self._shown(numbers), self.interval(numbers, 1 - confidence)
+        value, interval = self._shown(numbers), self.interval(numbers, (1 - confidence) / among)
         return np.maximum(np.maximum(interval.high - value, value - interval.low), 0.0)
 
     def _shown(self, numbers: NoisyNumbers) -> Floats:
