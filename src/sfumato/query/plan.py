@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -12,6 +12,7 @@ from sfumato.budget import Loss
 from sfumato.framework import ContributionDistance, Measurement, RowsDomain, Transformation
 from sfumato.measurements.noise import Law, NoiseKind
 from sfumato.measurements.selection import GroupSelection
+from sfumato.query.choices import titled
 from sfumato.query.exact import ExactQuery
 from sfumato.query.explanation import Explanation, numbers_content, question_content, selection_content
 from sfumato.query.noising import Noising
@@ -34,6 +35,7 @@ class Plan:
         laws: the laws of the noise, by coordinate, in grid steps.
         selection: how private groups are chosen, or None.
         loss: what the whole release costs; within the budget.
+        others: names of other noises, and how large the errors are of those with them, about.
     """
 
     query: Query
@@ -46,6 +48,7 @@ class Plan:
     laws: Mapping[str, Law]
     selection: GroupSelection | None
     loss: Loss
+    others: tuple[tuple[str, float], ...] = field(default=(), kw_only=True)
 
     @property
     def steps(self) -> dict[str, Fraction]:
@@ -105,9 +108,16 @@ class Plan:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What whoever asks should know before the release."""
-        statistics = self.requirements.statistics
-        return (*self.query.notes, *(s.note for s in statistics if s.note is not None))
+        """What whoever asks should know before the release, and what other noises would have given."""
+        found = [*self.query.notes, *(s.note for s in self.requirements.statistics if s.note is not None)]
+        if self.others:
+            compared = " and ".join(
+                f"{share:.2g} times those with {titled(name)} noise" for name, share in self.others
+            )
+            found.append(
+                f"With {titled(self.noise.name)} noise the errors of the outputs are about {compared}."
+            )
+        return tuple(found)
 
     def explain(self) -> Explanation:
         """Return each step with its bounds, noise scale and share of the budget."""

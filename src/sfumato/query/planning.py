@@ -5,7 +5,8 @@ All of it depends on the question alone.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+import math
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -146,7 +147,17 @@ def _separate(
     if not candidates:
         raise refusals[0]
     best = min(candidates, key=lambda plan: plan.score)
+    if noise == "auto":
+        best = replace(best, others=_compared(best, candidates))
     return best if together is None else planner.better(together, best)
+
+
+def _compared(best: Plan, candidates: Sequence[Plan]) -> tuple[tuple[str, float], ...]:
+    """Return what the best of some plans is beside each other kind of noise."""
+    least: dict[str, float] = {}
+    for plan in candidates:
+        least[plan.noise.name] = min(plan.score, least.get(plan.noise.name, math.inf))
+    return tuple((n, math.exp(best.score - score)) for n, score in least.items() if n != best.noise.name)
 
 
 def _check_groups(query: Query, delta: Fraction, group_selection: str, pre_threshold: int) -> None:
@@ -258,7 +269,7 @@ class _Planner:
             errors |= {"": best.selection.expected_threshold}
         share = ratio(own, errors)
         if share > CLEARLY:
-            return best
+            return replace(best, others=(*best.others, (together.noise.name, 1 / share)))
         return replace(together, others=together.others or ((best.noise.name, share),))
 
     def worth_trying(self, asked: str, kind: str, selection: str | None) -> bool:

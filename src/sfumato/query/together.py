@@ -28,7 +28,6 @@ from sfumato.noise.k_norm.centred_laws import best_total
 from sfumato.noise.k_norm.limited_laws import rough_deviations
 from sfumato.noise.k_norm.limited_radii import Sizes
 from sfumato.noise.k_norm.marginals import marginals
-from sfumato.query.choices import titled
 from sfumato.query.choosing import (
     Choice,
     choices_of,
@@ -63,13 +62,11 @@ class TogetherPlan(Plan):
         drawn: the noise, for all groups together or for each by itself.
         choices: places near quantiles, which are chosen before numbers are counted beside them.
         chosen_with: the part of epsilon that this takes; the noise takes the rest.
-        others: names of other noises, and how large the errors are of those with them, about.
     """
 
     drawn: KNormNoise
     choices: tuple[Choice, ...] = ()
     chosen_with: Fraction = Fraction(0)
-    others: tuple[tuple[str, float], ...] = ()
 
     @property
     def exact(self) -> ExactQuery:
@@ -105,16 +102,6 @@ class TogetherPlan(Plan):
     def score(self) -> float:
         """Mean log of the expected errors of the outputs: smaller is better."""
         return sum(map(log, self.expected.values())) / len(self.expected)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What whoever asks should know before the release, and what other noises would have given."""
-        if not self.others:
-            return super().notes
-        compared = " and ".join(
-            f"{share:.2g} times those with {titled(name)} noise" for name, share in self.others
-        )
-        return (*super().notes, f"With K-norm noise the errors of the outputs are about {compared}.")
 
     @property
     def shared(self) -> Fraction:
