@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -23,14 +22,18 @@ from sfumato.exact import Number, as_fraction
 from sfumato.exact.directed import exp_bounds, log2
 from sfumato.exact.roots import crossing, first_whole_near
 from sfumato.noise.k_norm.cone import Cone
-from sfumato.noise.k_norm.gammas import lowest, upper_tail
+from sfumato.noise.k_norm.gammas import density, lowest, upper_tail
 from sfumato.noise.k_norm.joint import JointNoise
+from sfumato.noise.k_norm.pieces import Pieces, fitted
+from sfumato.noise.k_norm.radii import half_width_squared
 from sfumato.noise.k_norm.separate import SeparateNoise
 from sfumato.noise.k_norm.sides import Group, rule
 from sfumato.noise.k_norm.tails import tail
 from sfumato.noise.values import Floats, Scalar, Values, each
 
 _r_nodes = 80
+_theta_nodes = 24
+_fit = 1e-12
 
 Tail = Callable[[float], float]
 
@@ -258,63 +261,62 @@ class JointMarginal(TogetherMarginal):
     error: ClassVar[float] = 1e-10
 
     def _outside(self, x: float) -> float:
-        def both(y: Floats, theta: Floats) -> Floats:
-            return self._tail(y, theta) + self._tail(y, 1 - theta)
-
-        return 1.0 if x == 0 else min(1.0, self._mean(x, both))
+        return 1.0 if x == 0 else min(1.0, self._mean(x, _of_share(self.cone, self.groups, self.coordinate)))
 
     def _size_tail(self, x: float) -> float:
         # A number is never larger than the norm, which has this law.
         return upper_tail(self.groups * self.cone.dimensions, x)
 
     def _outside_anywhere(self, x: float) -> float:
-        def any_of(y: Floats, theta: Floats) -> Floats:
-            both = self._tail(y, theta) + self._tail(y, 1 - theta)
-            return np.asarray(-np.expm1(self.groups * np.log1p(-np.minimum(both, 1 - 1e-16))))
-
-        return self._mean(x, any_of)
+        return self._mean(x, _of_share(self.cone, self.groups, self.coordinate, anywhere=True))
 
     @property
     def variance(self) -> float:
         """The variance of Z, in squared steps."""
         return _joint_variances(self.cone, self.groups)[self.coordinate] * float(self.scale**2)
 
-    def _tail(self, y: Floats, theta: Floats) -> Floats:
-        """Return P(number > y r), given θ."""
-        return tail(self.cone, self.coordinate, y, theta)
-
-    def _mean(self, x: float, function: Callable[[Floats, Floats], Floats]) -> float:
-        """Average a function of (x/r, θ) that is 0 where r < x."""
+    def _mean(self, x: float, of_share: Pieces) -> float:
+        """Average a function of x/r that is 0 where r < x."""
         shape = self.groups * self.cone.dimensions + 2
         low, high = lowest(shape), shape + 20 * np.sqrt(shape) + 60
-        ends = sorted({float(np.clip(e, low, high)) for e in (low, x, 2 * x, 3 * x, high)} - {0.0})
-        total = 0.0
-        for start, end in pairwise(ends):
-            if start < x * (1 - 1e-12):
-                continue
-            place, weight = rule(_r_nodes)
-            r = start + (end - start) * (place + 1) / 2
-            density = np.exp((shape - 1) * np.log(r) - r - math.lgamma(shape))
-            total += (end - start) / 2 * float((weight * density * self._of_theta(x / r, function)).sum())
-        return total
+        ends = sorted({float(np.clip(e, max(low, x), high)) for e in (low, x, 2 * x, 3 * x, high)})
+        place, weight = rule(_r_nodes)
+        start, length = np.array(ends[:-1])[:, None], np.diff(ends)[:, None]
+        r = start + length * (place + 1) / 2
+        chance = weight * length / 2 * density(shape, r)
+        return float((chance * of_share(np.minimum(x / r, 1.0))).sum())
 
-    def _of_theta(self, y: Floats, function: Callable[[Floats, Floats], Floats]) -> Floats:
-        """Average over θ, piece by piece."""
-        y = y[:, None]
-        ends = np.sort(np.hstack([0 * y, 1 + 0 * y, y, 1 - y, (1 + y) / 2, (1 - y) / 2]), axis=1)
-        place, weight = rule(24 + int(6 * np.sqrt(self.groups)))
-        total, norm = np.zeros(len(y)), np.zeros(len(y))
-        for i in range(ends.shape[1] - 1):
-            start, length = ends[:, i : i + 1], ends[:, i + 1 : i + 2] - ends[:, i : i + 1]
-            theta = start + length * (place + 1) / 2
-            chance = weight * length * self._density(theta)
-            total += (chance * function(y, theta)).sum(axis=1)
-            norm += chance.sum(axis=1)
-        return np.asarray(total / norm, np.float64)
 
-    def _density(self, theta: Floats) -> Floats:
-        """The density of θ, up to a factor."""
-        return _density(self.cone, self.groups, theta)
+@lru_cache(1 << 8)
+def _of_share(cone: Cone, groups: int, coordinate: int, anywhere: bool = False) -> Pieces:
+    """Return P(|number| > y r), of one group or of any of them, as a function of y."""
+
+    def both(y: Floats) -> Floats:
+        theta, chance = _shares(cone, groups, y[:, None])
+        found = tail(cone, coordinate, y[:, None], theta) + tail(cone, coordinate, y[:, None], 1 - theta)
+        if anywhere:
+            found = -np.expm1(groups * np.log1p(-np.minimum(found, 1 - 1e-16)))
+        return np.asarray((chance * found).sum(axis=1) / chance.sum(axis=1))
+
+    return fitted(both, (0, 1 / 3, 1 / 2, 1), _fit)
+
+
+def _shares(cone: Cone, groups: int, y: Floats) -> tuple[Floats, Floats]:
+    """Return θ >= 1/2 and their weights, for each y between the places where the pieces of tails meet."""
+    far = half = 0.5
+    if any(cone.volume[1:]):
+        # V is at most its largest times exp(-((θ - 1/2) / h)^2).
+        scale = float(np.sqrt(float(half_width_squared(cone.volume)) / groups))
+        far = min(half, 6.5 * scale)
+    cuts = [half + far * c for c in (0, 1 / 3, 1)]
+    knots = [np.maximum(y, 1 - y), (1 + y) / 2]
+    ends = np.sort(np.clip(np.hstack([*knots, *(0 * y + c for c in cuts)]), half, half + far), axis=1)
+    place, weight = rule(_theta_nodes)
+    # Nearer to the lower end, from which on the largest of many groups may change fast.
+    place, weight = ((place + 1) / 2) ** 2, weight * (place + 1) / 2
+    start, length = ends[:, :-1, None], np.diff(ends, axis=1)[:, :, None]
+    theta = (start + length * place).reshape(len(y), -1)
+    return theta, (length * weight).reshape(len(y), -1) * _density(cone, groups, theta)
 
 
 def _density(cone: Cone, groups: int, theta: Floats) -> Floats:
