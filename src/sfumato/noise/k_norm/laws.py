@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from statistics import NormalDist
 from typing import ClassVar
 
 import numpy as np
@@ -24,7 +25,7 @@ from sfumato.exact.roots import crossing, first_whole_near
 from sfumato.noise.k_norm.cone import Cone
 from sfumato.noise.k_norm.gammas import density, lowest, upper_tail
 from sfumato.noise.k_norm.joint import JointNoise
-from sfumato.noise.k_norm.pieces import Pieces, fitted
+from sfumato.noise.k_norm.pieces import Pieces
 from sfumato.noise.k_norm.radii import half_width_squared
 from sfumato.noise.k_norm.separate import SeparateNoise
 from sfumato.noise.k_norm.sides import Group, rule
@@ -158,7 +159,9 @@ def _reach(tail: Tail, allowed: float, deviation: float, fineness: float) -> flo
         found = 1.0 if x <= 0 else tail(x)
         return -1e9 if found <= 0 else float(np.log2(found / allowed))
 
-    found = crossing(height, deviation, fineness * deviation, stride=deviation, reach=1e9 * deviation)
+    # Nearly normal laws are soon done, and none is far from one.
+    start = deviation * (NormalDist().inv_cdf(1 - allowed / 2) if 1e-15 < allowed < 1 else 1.0)
+    found = crossing(height, start, fineness * deviation, stride=deviation / 8, reach=1e9 * deviation)
     assert found is not None
     return max(found, 0.0)
 
@@ -278,8 +281,8 @@ class JointMarginal(TogetherMarginal):
     def _mean(self, x: float, of_share: Pieces) -> float:
         """Average a function of x/r that is 0 where r < x."""
         shape = self.groups * self.cone.dimensions + 2
-        low, high = lowest(shape), shape + 20 * np.sqrt(shape) + 60
-        ends = sorted({float(np.clip(e, max(low, x), high)) for e in (low, x, 2 * x, 3 * x, high)})
+        low, high = lowest(shape), shape + 20 * math.sqrt(shape) + 60
+        ends = sorted({min(max(e, low, x), high) for e in (low, 2 * x, 3 * x, high)})
         place, weight = rule(_r_nodes)
         start, length = np.array(ends[:-1])[:, None], np.diff(ends)[:, None]
         r = start + length * (place + 1) / 2
@@ -291,6 +294,8 @@ class JointMarginal(TogetherMarginal):
 def _of_share(cone: Cone, groups: int, coordinate: int, anywhere: bool = False) -> Pieces:
     """Return P(|number| > y r), of one group or of any of them, as a function of y."""
 
+    far = _spread(cone, groups)
+
     def both(y: Floats) -> Floats:
         theta, chance = _shares(cone, groups, y[:, None])
         found = tail(cone, coordinate, y[:, None], theta) + tail(cone, coordinate, y[:, None], 1 - theta)
@@ -298,23 +303,30 @@ def _of_share(cone: Cone, groups: int, coordinate: int, anywhere: bool = False) 
             found = -np.expm1(groups * np.log1p(-np.minimum(found, 1 - 1e-16)))
         return np.asarray((chance * found).sum(axis=1) / chance.sum(axis=1))
 
-    return fitted(both, (0, 1 / 3, 1 / 2, 1), _fit)
+    # Far from where θ is likely, tails are smooth in y; near there, as smooth as the density of θ.
+    near = [c for c in (2 * far, 1 / 2 - far, 1 / 2 + far, 1 - 2 * far) if far < 1 / 12]
+    return Pieces(both, sorted([0, 1 / 3, 1 / 2, 1, *near]), _fit)
+
+
+def _spread(cone: Cone, groups: int) -> float:
+    """Return how far θ is from 1/2 at most, but for a probability of about 1e-18."""
+    if not any(cone.volume[1:]):
+        return 0.5
+    # V is at most its largest times exp(-((θ - 1/2) / h)^2).
+    return min(0.5, 6.5 * float(np.sqrt(float(half_width_squared(cone.volume)) / groups)))
 
 
 def _shares(cone: Cone, groups: int, y: Floats) -> tuple[Floats, Floats]:
     """Return θ >= 1/2 and their weights, for each y between the places where the pieces of tails meet."""
-    far = half = 0.5
-    if any(cone.volume[1:]):
-        # V is at most its largest times exp(-((θ - 1/2) / h)^2).
-        scale = float(np.sqrt(float(half_width_squared(cone.volume)) / groups))
-        far = min(half, 6.5 * scale)
+    half, far = 0.5, _spread(cone, groups)
     cuts = [half + far * c for c in (0, 1 / 3, 1)]
     knots = [np.maximum(y, 1 - y), (1 + y) / 2]
     ends = np.sort(np.clip(np.hstack([*knots, *(0 * y + c for c in cuts)]), half, half + far), axis=1)
     place, weight = rule(_theta_nodes)
     # Nearer to the lower end, from which on the largest of many groups may change fast.
     place, weight = ((place + 1) / 2) ** 2, weight * (place + 1) / 2
-    start, length = ends[:, :-1, None], np.diff(ends, axis=1)[:, :, None]
+    some = np.diff(ends, axis=1).any(axis=0)
+    start, length = ends[:, :-1, None][:, some], np.diff(ends, axis=1)[:, some, None]
     theta = (start + length * place).reshape(len(y), -1)
     return theta, (length * weight).reshape(len(y), -1) * _density(cone, groups, theta)
 

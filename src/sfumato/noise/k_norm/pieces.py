@@ -3,68 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from numpy.polynomial.chebyshev import chebval
+from numpy.typing import NDArray
 
 from sfumato.noise.values import Floats
 
 _nodes = 24
-_halvings = 45
+_halvings = 40
 
 
-@dataclass(frozen=True)
 class Pieces:
-    """A function between its ends: between any two neighbours a sum of Chebyshev's polynomials.
+    """A function between its ends, each piece fitted when it is first asked for.
 
-    Args:
-        ends: of all pieces, ascending.
-        coefficients: of shape (order, pieces).
-    """
-
-    ends: Floats
-    coefficients: Floats
-
-    def __call__(self, x: Floats) -> Floats:
-        """Return the function at numbers between the first end and the last."""
-        piece = np.clip(np.searchsorted(self.ends, x, side="right") - 1, 0, len(self.ends) - 2)
-        low, high = self.ends[piece], self.ends[piece + 1]
-        return np.asarray(np.polynomial.chebyshev.chebval(
-            (2 * x - low - high) / (high - low), self.coefficients[:, piece], tensor=False
-        ))  # fmt: skip
-
-
-def fitted(function: Callable[[Floats], Floats], ends: Sequence[float], error: float) -> Pieces:
-    """Halve pieces until on each the last coefficients are at most an error.
+    A piece is halved until the last coefficients of each part are at most an error.
 
     Args:
         function: of arrays; smooth but at the ends, where it may change fast.
-        ends: of the first pieces, ascending.
+        ends: of the pieces, ascending.
         error: absolute.
 
-    >>> root = fitted(np.sqrt, [0, 1], 1e-12)
+    >>> root = Pieces(np.sqrt, [0, 1], 1e-12)
     >>> float(root(np.array([0.49])).round(12)[0])
     0.7
     """
-    points, transform = _chebyshev()
-    low, high = np.array(ends[:-1], np.float64), np.array(ends[1:], np.float64)
-    found = []
-    for _ in range(_halvings):
-        places = (low + high)[:, None] / 2 + (high - low)[:, None] / 2 * points
-        coefficients = function(places.ravel()).reshape(places.shape) @ transform
-        coarse = np.abs(coefficients[:, -3:]).max(axis=1) > error
-        found += zip(low[~coarse], high[~coarse], coefficients[~coarse], strict=True)
-        if not coarse.any():
-            break
-        low, high = low[coarse], high[coarse]
-        middle = (low + high) / 2
-        low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
-    else:
-        found += zip(low, high, np.zeros((len(low), _nodes)), strict=True)
-    found.sort(key=lambda piece: piece[0])
-    last = max(piece[1] for piece in found)
-    return Pieces(np.array([*(piece[0] for piece in found), last]), np.array([piece[2] for piece in found]).T)
+
+    def __init__(self, function: Callable[[Floats], Floats], ends: Sequence[float], error: float) -> None:
+        self._function, self._ends, self._error = function, np.array(ends, np.float64), error
+        self._fit = cache(self._fitted)
+
+    def __call__(self, x: Floats) -> Floats:
+        """Return the function at numbers between the first end and the last."""
+        found, piece = np.empty_like(x), _place(self._ends, x)
+        for i in set(piece.tolist()):
+            own = piece == i
+            ends, coefficients = self._fit(i)
+            part = _place(ends, x[own])
+            low, high = ends[part], ends[part + 1]
+            found[own] = chebval(
+                (2 * x[own] - low - high) / (high - low), coefficients[:, part], tensor=False
+            )
+        return found
+
+    def _fitted(self, piece: int) -> tuple[Floats, Floats]:
+        """Return the ends of a piece's parts, and their coefficients, of shape (order, parts)."""
+        points, transform = _chebyshev()
+        low, high = self._ends[piece : piece + 1], self._ends[piece + 1 : piece + 2]
+        found = []
+        for attempt in range(_halvings):
+            places = (low + high)[:, None] / 2 + (high - low)[:, None] / 2 * points
+            coefficients = self._function(places.ravel()).reshape(places.shape) @ transform
+            coarse = np.abs(coefficients[:, -3:]).max(axis=1) > self._error
+            if attempt == _halvings - 1:
+                coarse[:] = False  # parts so small that no number is likely to be there
+            found += zip(low[~coarse], high[~coarse], coefficients[~coarse], strict=True)
+            low, high = low[coarse], high[coarse]
+            if not low.size:
+                break
+            middle = (low + high) / 2
+            low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
+        found.sort(key=lambda part: float(part[0]))
+        ends = np.array([*(part[0] for part in found), self._ends[piece + 1]])
+        return ends, np.array([part[2] for part in found]).T
+
+
+def _place(ends: Floats, x: Floats) -> NDArray[np.intp]:
+    return np.clip(np.searchsorted(ends, x, side="right") - 1, 0, len(ends) - 2)
 
 
 @cache
