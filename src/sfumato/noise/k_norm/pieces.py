@@ -37,7 +37,7 @@ class Pieces:
     def __call__(self, x: Floats) -> Floats:
         """Return the function at numbers between the first end and the last."""
         found, piece = np.empty_like(x), _place(self._ends, x)
-        for i in set(piece.tolist()):
+        for i in set(piece.ravel().tolist()):
             own = piece == i
             ends, coefficients = self._fit(i)
             part = _place(ends, x[own])
