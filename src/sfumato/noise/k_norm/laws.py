@@ -297,7 +297,7 @@ def _of_share(cone: Cone, groups: int, coordinate: int, anywhere: bool = False) 
     far = _spread(cone, groups)
 
     def both(y: Floats) -> Floats:
-        theta, chance = _shares(cone, groups, y[:, None])
+        theta, chance = _shares(cone, groups, y[:, None], steep=anywhere)
         found = tail(cone, coordinate, y[:, None], theta) + tail(cone, coordinate, y[:, None], 1 - theta)
         if anywhere:
             found = -np.expm1(groups * np.log1p(-np.minimum(found, 1 - 1e-16)))
@@ -305,7 +305,7 @@ def _of_share(cone: Cone, groups: int, coordinate: int, anywhere: bool = False) 
 
     # Far from where θ is likely, tails are smooth in y; near there, as smooth as the density of θ.
     near = [c for c in (2 * far, 1 / 2 - far, 1 / 2 + far, 1 - 2 * far) if far < 1 / 12]
-    return Pieces(both, sorted([0, 1 / 3, 1 / 2, 1, *near]), _fit)
+    return Pieces(both, sorted([0, 1 / 3, 1 / 2, 1, *near]), max(_fit, groups * 1e-15 * anywhere))
 
 
 def _spread(cone: Cone, groups: int) -> float:
@@ -316,15 +316,16 @@ def _spread(cone: Cone, groups: int) -> float:
     return min(0.5, 6.5 * float(np.sqrt(float(half_width_squared(cone.volume)) / groups)))
 
 
-def _shares(cone: Cone, groups: int, y: Floats) -> tuple[Floats, Floats]:
+def _shares(cone: Cone, groups: int, y: Floats, *, steep: bool) -> tuple[Floats, Floats]:
     """Return θ >= 1/2 and their weights, for each y between the places where the pieces of tails meet."""
     half, far = 0.5, _spread(cone, groups)
     cuts = [half + far * c for c in (0, 1 / 3, 1)]
     knots = [np.maximum(y, 1 - y), (1 + y) / 2]
     ends = np.sort(np.clip(np.hstack([*knots, *(0 * y + c for c in cuts)]), half, half + far), axis=1)
-    place, weight = rule(_theta_nodes)
-    # Nearer to the lower end, from which on the largest of many groups may change fast.
-    place, weight = ((place + 1) / 2) ** 2, weight * (place + 1) / 2
+    place, weight = rule(_theta_nodes * (2 if steep else 1))
+    # Nearer to the lower end, from which on the largest of many groups changes fast.
+    power = 4 if steep else 2
+    place, weight = ((place + 1) / 2) ** power, weight * ((place + 1) / 2) ** (power - 1)
     some = np.diff(ends, axis=1).any(axis=0)
     start, length = ends[:, :-1, None][:, some], np.diff(ends, axis=1)[:, some, None]
     theta = (start + length * place).reshape(len(y), -1)

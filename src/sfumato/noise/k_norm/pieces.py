@@ -13,6 +13,7 @@ from sfumato.noise.values import Floats
 
 _nodes = 24
 _halvings = 40
+_most = 64  # parts that are halved at once
 
 
 class Pieces:
@@ -56,8 +57,8 @@ class Pieces:
             places = (low + high)[:, None] / 2 + (high - low)[:, None] / 2 * points
             coefficients = self._function(places.ravel()).reshape(places.shape) @ transform
             coarse = np.abs(coefficients[:, -3:]).max(axis=1) > self._error
-            if attempt == _halvings - 1:
-                coarse[:] = False  # parts so small that no number is likely to be there
+            if attempt == _halvings - 1 or len(low) > _most:
+                coarse[:] = False  # what is left are rounding errors
             found += zip(low[~coarse], high[~coarse], coefficients[~coarse], strict=True)
             low, high = low[coarse], high[coarse]
             if not low.size:
