@@ -52,7 +52,7 @@ class Pieces:
         """Return the ends of a piece's parts, and their coefficients, of shape (order, parts)."""
         points, transform = _chebyshev()
         low, high = self._ends[piece : piece + 1], self._ends[piece + 1 : piece + 2]
-        found = []
+        found: list[tuple[float, float, Floats]] = []
         for attempt in range(_halvings):
             places = (low + high)[:, None] / 2 + (high - low)[:, None] / 2 * points
             coefficients = self._function(places.ravel()).reshape(places.shape) @ transform
@@ -65,7 +65,7 @@ class Pieces:
                 break
             middle = (low + high) / 2
             low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
-        found.sort(key=lambda part: float(part[0]))
+        found.sort(key=lambda part: part[0])
         ends = np.array([*(part[0] for part in found), self._ends[piece + 1]])
         return ends, np.array([part[2] for part in found]).T
 
