@@ -176,7 +176,7 @@ class Design:
             and column not in self.present
             and block == self.first_block(column)
         )
-        bits = max(0, 2 * grid.half_range.bit_length() - 32) if squares else None
+        bits = self._square_bits(grid.half_range) if squares else None
         made = Moments(
             label,
             column,
@@ -192,6 +192,15 @@ class Design:
             made = replace(made, square_centre=shift)
         self.add(made)
         return made
+
+    def _square_bits(self, half_range: int) -> int:
+        """Return how many bits of squares of steps are cut: all but 32, and what their noise hides."""
+        bits = max(0, 2 * half_range.bit_length() - 32)
+        if self.together:
+            # Floats decide how numbers are rounded that are drawn together, but on grids that are too fine.
+            noise = self.multiplier * self.rows * Fraction(half_range**2, 2)
+            bits = max(bits, Grid.for_noise(noise).exponent)
+        return bits
 
     def first_block(self, column: str) -> Block:
         """Return the bounds of a column under which its missing values are counted for all."""

@@ -147,6 +147,7 @@ def test_more_nodes_change_nothing(m, units, groups, monkeypatch):
     rule, found = laws.rule, []
     for factor in (1, 2):
         monkeypatch.setattr(laws, "rule", lambda n, factor=factor: rule(n * factor))
+        laws._of_share.cache_clear()
         for law in marginals(JointNoise(Cone(m, units), ONE[: m + 1 + units], groups)):
             found.append([law.outside(x) for x in (0.3, groups / 2, groups, 3 * groups)])
             found.append([law.outside_anywhere(x) for x in (0.3, groups / 2, groups, 3 * groups)])
@@ -263,6 +264,9 @@ def test_more_nodes_change_no_law_with_a_limit(cone, groups, most, shared, monke
     """Nor does a wider window."""
     from sfumato.noise.k_norm import limited_laws, sides
 
+    cached_laws = [
+        getattr(limited_laws, name) for name in ("_likely", "_window_of", "_densities", "_variances")
+    ]
     found = []
     for nodes, inner, far in (
         (limited_laws._nodes, sides._inner, limited_laws._far),
@@ -271,14 +275,14 @@ def test_more_nodes_change_no_law_with_a_limit(cone, groups, most, shared, monke
         monkeypatch.setattr(limited_laws, "_nodes", nodes)
         monkeypatch.setattr(sides, "_inner", inner)
         monkeypatch.setattr(limited_laws, "_far", far)
-        for cached in (limited_laws._likely, limited_laws._window_of, limited_laws._variances):
+        for cached in cached_laws:
             cached.cache_clear()
         laws = marginals(LimitedNoise(cone, ONE[: cone.dimensions], groups, most, shared))
         deviation = laws[0].standard_deviation
         for law in laws[: 2 + cone.units]:
             found += [law.outside(deviation), law.outside_anywhere(3 * deviation)]
             found.append(math.log(law.variance))
-    for cached in (limited_laws._likely, limited_laws._window_of, limited_laws._variances):
+    for cached in cached_laws:
         cached.cache_clear()
     one, other = np.array(found).reshape(2, -1)
     assert np.abs(one - other).max() < 1e-8

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from itertools import pairwise
+from statistics import NormalDist
 from typing import ClassVar
 
 import numpy as np
@@ -23,8 +23,10 @@ from sfumato.exact import Number, as_fraction
 from sfumato.exact.directed import exp_bounds, log2
 from sfumato.exact.roots import crossing, first_whole_near
 from sfumato.noise.k_norm.cone import Cone
-from sfumato.noise.k_norm.gammas import lowest, upper_tail
+from sfumato.noise.k_norm.gammas import density, lowest, upper_tail
 from sfumato.noise.k_norm.joint import JointNoise
+from sfumato.noise.k_norm.pieces import Pieces
+from sfumato.noise.k_norm.radii import half_width_squared
 from sfumato.noise.k_norm.separate import SeparateNoise
 from sfumato.noise.k_norm.sides import Group, rule
 from sfumato.noise.k_norm.tails import tail
@@ -32,6 +34,8 @@ from sfumato.noise.values import Floats, Scalar, Values, each
 
 _r_nodes = 80
 _most_decades = 290.0  # beyond, floats do not hold probabilities
+_theta_nodes = 24
+_fit = 1e-12
 
 Tail = Callable[[float], float]
 
@@ -145,13 +149,13 @@ class Marginal(ABC):
         Raises:
             ParameterError: confidence is not from 0 to less than 1.
         """
-        return self._half_width(level(confidence), self._outside)
+        return self._half_width(level(confidence), self._outside, self.error)
 
-    def _half_width(self, confidence: float, tail: Tail) -> int:
-        """Return the smallest whole t with tail(t + 1/2) small enough, the law's error to spare."""
-        allowed = 1 - confidence - self.error
+    def _half_width(self, confidence: float, tail: Tail, error: float) -> int:
+        """Return the smallest whole t with tail(t + 1/2) small enough, the tail's error to spare."""
+        allowed = 1 - confidence - error
         if allowed <= 0:
-            raise ParameterError("confidence", confidence, f"at most 1 - {self.error:g} for this noise")
+            raise ParameterError("confidence", confidence, f"at most 1 - {error:g} for this noise")
         start = float(np.sqrt(self.variance / self.scale**2))
         found = _reach(tail, allowed, start, self.fineness)
 
@@ -164,6 +168,16 @@ class Marginal(ABC):
 @dataclass(frozen=True)
 class TogetherMarginal(Marginal):
     """A number of noise of which all groups are drawn together."""
+
+    @property
+    @abstractmethod
+    def all_groups(self) -> int:
+        """How many groups are drawn together."""
+
+    @property
+    def error_anywhere(self) -> float:
+        """The absolute error of the largest number's tail, at most: floats are rounded for each group."""
+        return max(self.error, self.all_groups * 1e-12)
 
     @abstractmethod
     def _outside_anywhere(self, x: float) -> float:
@@ -182,7 +196,7 @@ class TogetherMarginal(Marginal):
         Raises:
             ParameterError: confidence is not from 0 to less than 1.
         """
-        return self._half_width(level(confidence), self._anywhere)
+        return self._half_width(level(confidence), self._anywhere, self.error_anywhere)
 
 
 @lru_cache(1 << 12)
@@ -199,7 +213,9 @@ def _reach(tail: Tail, allowed: float, deviation: float, fineness: float) -> flo
         found = 1.0 if x <= 0 else tail(x)
         return -1e9 if found <= 0 else float(np.log2(found / allowed))
 
-    found = crossing(height, deviation, fineness * deviation, stride=deviation, reach=1e9 * deviation)
+    # Nearly normal laws are soon done, and none is far from one.
+    start = deviation * (NormalDist().inv_cdf(1 - allowed / 2) if 1e-15 < allowed < 1 else 1.0)
+    found = crossing(height, start, fineness * deviation, stride=deviation / 8, reach=1e9 * deviation)
     assert found is not None
     return max(found, 0.0)
 
@@ -285,6 +301,8 @@ def separate(noise: SeparateNoise, coordinate: int) -> ErlangMixture:
 class JointMarginal(TogetherMarginal):
     """A number of joint noise; by quadrature, with an absolute error below 1e-10.
 
+    That of the largest of all groups is below `error_anywhere`.
+
     Args:
         scale: of the coordinate, in grid steps.
         cone: the body of one group.
@@ -302,64 +320,78 @@ class JointMarginal(TogetherMarginal):
     error: ClassVar[float] = 1e-10
     fineness: ClassVar[float] = 1e-8
 
-    def _outside(self, x: float) -> float:
-        def both(y: Floats, theta: Floats) -> Floats:
-            return self._tail(y, theta) + self._tail(y, 1 - theta)
+    @property
+    def all_groups(self) -> int:
+        """How many."""
+        return self.groups
 
-        return 1.0 if x == 0 else min(1.0, self._mean(x, both))
+    def _outside(self, x: float) -> float:
+        return 1.0 if x == 0 else min(1.0, self._mean(x, _of_share(self.cone, self.groups, self.coordinate)))
 
     def _size_tail(self, x: float) -> float:
         # A number is never larger than the norm, which has this law.
         return upper_tail(self.groups * self.cone.dimensions, x)
 
     def _outside_anywhere(self, x: float) -> float:
-        def any_of(y: Floats, theta: Floats) -> Floats:
-            both = self._tail(y, theta) + self._tail(y, 1 - theta)
-            return np.asarray(-np.expm1(self.groups * np.log1p(-np.minimum(both, 1 - 1e-16))))
-
-        return self._mean(x, any_of)
+        return self._mean(x, _of_share(self.cone, self.groups, self.coordinate, anywhere=True))
 
     @property
     def variance(self) -> float:
         """The variance of Z, in squared steps."""
         return _joint_variances(self.cone, self.groups)[self.coordinate] * float(self.scale**2)
 
-    def _tail(self, y: Floats, theta: Floats) -> Floats:
-        """Return P(number > y r), given θ."""
-        return tail(self.cone, self.coordinate, y, theta)
-
-    def _mean(self, x: float, function: Callable[[Floats, Floats], Floats]) -> float:
-        """Average a function of (x/r, θ) that is 0 where r < x."""
+    def _mean(self, x: float, of_share: Pieces) -> float:
+        """Average a function of x/r that is 0 where r < x."""
         shape = self.groups * self.cone.dimensions + 2
-        low, high = lowest(shape), shape + 20 * np.sqrt(shape) + 60
-        ends = sorted({float(np.clip(e, low, high)) for e in (low, x, 2 * x, 3 * x, high)} - {0.0})
-        total = 0.0
-        for start, end in pairwise(ends):
-            if start < x * (1 - 1e-12):
-                continue
-            place, weight = rule(_r_nodes)
-            r = start + (end - start) * (place + 1) / 2
-            density = np.exp((shape - 1) * np.log(r) - r - math.lgamma(shape))
-            total += (end - start) / 2 * float((weight * density * self._of_theta(x / r, function)).sum())
-        return total
+        low, high = lowest(shape), shape + 20 * math.sqrt(shape) + 60
+        ends = sorted({min(max(e, low, x), high) for e in (low, 2 * x, 3 * x, high)})
+        place, weight = rule(_r_nodes)
+        start, length = np.array(ends[:-1])[:, None], np.diff(ends)[:, None]
+        r = start + length * (place + 1) / 2
+        chance = weight * length / 2 * density(shape, r)
+        return float((chance * of_share(np.minimum(x / r, 1.0))).sum())
 
-    def _of_theta(self, y: Floats, function: Callable[[Floats, Floats], Floats]) -> Floats:
-        """Average a function that is the same for θ and 1 - θ, piece by piece from 1/2 on."""
-        y = y[:, None]
-        ends = np.sort(np.hstack([0.5 + 0 * y, np.maximum(y, 1 - y), (1 + y) / 2, 1 + 0 * y]), axis=1)
-        place, weight = rule(24 + int(6 * np.sqrt(self.groups)))
-        total, norm = np.zeros(len(y)), np.zeros(len(y))
-        for i in range(ends.shape[1] - 1):
-            start, length = ends[:, i : i + 1], ends[:, i + 1 : i + 2] - ends[:, i : i + 1]
-            theta = start + length * (place + 1) / 2
-            chance = weight * length * self._density(theta)
-            total += (chance * function(y, theta)).sum(axis=1)
-            norm += chance.sum(axis=1)
-        return np.asarray(total / norm, np.float64)
 
-    def _density(self, theta: Floats) -> Floats:
-        """The density of θ, up to a factor."""
-        return _density(self.cone, self.groups, theta)
+@lru_cache(1 << 8)
+def _of_share(cone: Cone, groups: int, coordinate: int, anywhere: bool = False) -> Pieces:
+    """Return P(|number| > y r), of one group or of any of them, as a function of y."""
+
+    far = _spread(cone, groups)
+
+    def both(y: Floats) -> Floats:
+        theta, chance = _shares(cone, groups, y[:, None], steep=anywhere)
+        found = tail(cone, coordinate, y[:, None], theta) + tail(cone, coordinate, y[:, None], 1 - theta)
+        if anywhere:
+            found = -np.expm1(groups * np.log1p(-np.minimum(found, 1 - 1e-16)))
+        return np.asarray((chance * found).sum(axis=1) / chance.sum(axis=1))
+
+    # Far from where θ is likely, tails are smooth in y; near there, as smooth as the density of θ.
+    near = [c for c in (2 * far, 1 / 2 - far, 1 / 2 + far, 1 - 2 * far) if far < 1 / 12]
+    return Pieces(both, sorted([0, 1 / 3, 1 / 2, 1, *near]), max(_fit, groups * 1e-15 * anywhere))
+
+
+def _spread(cone: Cone, groups: int) -> float:
+    """Return how far θ is from 1/2 at most, but for a probability of about 1e-18."""
+    if not any(cone.volume[1:]):
+        return 0.5
+    # V is at most its largest times exp(-((θ - 1/2) / h)^2).
+    return min(0.5, 6.5 * float(np.sqrt(float(half_width_squared(cone.volume)) / groups)))
+
+
+def _shares(cone: Cone, groups: int, y: Floats, *, steep: bool) -> tuple[Floats, Floats]:
+    """Return θ >= 1/2 and their weights, for each y between the places where the pieces of tails meet."""
+    half, far = 0.5, _spread(cone, groups)
+    cuts = [half + far * c for c in (0, 1 / 3, 1)]
+    knots = [np.maximum(y, 1 - y), (1 + y) / 2]
+    ends = np.sort(np.clip(np.hstack([*knots, *(0 * y + c for c in cuts)]), half, half + far), axis=1)
+    place, weight = rule(_theta_nodes * (2 if steep else 1))
+    # Nearer to the lower end, from which on the largest of many groups changes fast.
+    power = 4 if steep else 2
+    place, weight = ((place + 1) / 2) ** power, weight * ((place + 1) / 2) ** (power - 1)
+    some = np.diff(ends, axis=1).any(axis=0)
+    start, length = ends[:, :-1, None][:, some], np.diff(ends, axis=1)[:, some, None]
+    theta = (start + length * place).reshape(len(y), -1)
+    return theta, (length * weight).reshape(len(y), -1) * _density(cone, groups, theta)
 
 
 def _density(cone: Cone, groups: int, theta: Floats) -> Floats:

@@ -13,11 +13,14 @@ import numpy as np
 from sfumato.noise.k_norm.gammas import upper_tail
 from sfumato.noise.k_norm.laws import TogetherMarginal, mean_squares
 from sfumato.noise.k_norm.limited import LimitedNoise
+from sfumato.noise.k_norm.limited_densities import Density, densities
 from sfumato.noise.k_norm.limited_radii import Sizes
 from sfumato.noise.k_norm.sides import Group, rule
 from sfumato.noise.values import Floats
 
 _far = 26.0  # logarithm of what is left out of the law of r, and of θ, relative to its height
+_deviations = 7.2  # about where that is, in standard deviations
+_panel = 1.0  # how wide panels are: about 2 deviations
 
 
 @dataclass(frozen=True)
@@ -43,12 +46,20 @@ class LimitedMarginal(TogetherMarginal):
     fineness: ClassVar[float] = 1e-5
 
     @property
+    def all_groups(self) -> int:
+        """How many."""
+        return self.sizes.groups
+
+    @property
     def variance(self) -> float:
         """The variance of Z, in squared steps."""
         return _variances(self.sizes)[self.coordinate] * float(self.scale**2)
 
     def _outside(self, x: float) -> float:
-        return 1.0 if x == 0 else min(1.0, self._mean(x, self._both))
+        found = _densities(self.sizes)
+        if x == 0 or found is None:
+            return 1.0 if x == 0 else min(1.0, self._mean(x, self._both))
+        return found[self.coordinate].outside(x)
 
     def _both(self, group: Group, x: float) -> Floats:
         """Return P(|number| > x)."""
@@ -153,9 +164,21 @@ def rough_deviations(sizes: Sizes) -> list[float]:
 
 
 @lru_cache(1 << 8)
+def _densities(sizes: Sizes) -> list[Density] | None:
+    """Return the laws of single numbers at scale 1, but where the panels would be too many."""
+    low, high, _, last = _window_of(sizes)
+    # The window reaches as far as `_far` says, on both sides; θ is λ/r, which moves by half of what λ does.
+    of_size, of_share = (high - low) / (2 * _deviations), (last - 0.5) * (high + low) / _deviations
+    narrow = of_size * of_share / float(np.hypot(of_size, of_share))
+    width = _panel * min(2 * narrow, 4 / float(sizes.tilted.tilt))
+    return densities(sizes, 1.1 * high * last, width)
+
+
+@lru_cache(1 << 8)
 def _variances(sizes: Sizes) -> list[float]:
     """Return the variance of each number at scale 1."""
-    return mean_squares(*_places(sizes, 0.0))
+    found = _densities(sizes)
+    return [density.variance for density in found] if found else mean_squares(*_places(sizes, 0.0))
 
 
 def limited(noise: LimitedNoise, coordinate: int) -> LimitedMarginal:
