@@ -482,7 +482,6 @@ def test_what_auto_chooses_has_the_smallest_errors(name):
         assert all(share < 1 for _, share in plan.others) and plan.others
         assert "K-norm noise the errors of the outputs are about" in str(plan.explain())
         assert plan.delta == (0 if public else F(1e-6))
-        assert not isinstance(plan.drawn, LimitedNoise)
     # An engine whose workers draw the noise has other noise, and so has who asks for a selection of its own.
     elsewhere = replace(asked.query, noises=("laplace", "gaussian"))
     assert make_plan(elsewhere, epsilon=1, delta=1e-6).noise.name in ("laplace", "gaussian")

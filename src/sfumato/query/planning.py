@@ -253,7 +253,7 @@ class _Planner:
         if "k_norm" not in self.query.noises:
             return None
         try:
-            plan = k_norm_plan(self.query, self.epsilon, self.delta, pre_threshold, limited=False)
+            plan = k_norm_plan(self.query, self.epsilon, self.delta, pre_threshold)
         except (BudgetError, ParameterError, QueryError):  # what it cannot answer, the others do
             return None
         return plan if plan.choices else replace(plan, others=self.compared(plan.expected))

@@ -157,12 +157,7 @@ class TogetherPlan(Plan):
 
 
 def k_norm_plan(
-    query: Query,
-    epsilon: Fraction,
-    delta: Fraction = Fraction(0),
-    pre_threshold: int = 1,
-    *,
-    limited: bool = True,
+    query: Query, epsilon: Fraction, delta: Fraction = Fraction(0), pre_threshold: int = 1
 ) -> TogetherPlan:
     """Choose noise for all groups together, or of each, or shared in part, whichever is smaller.
 
@@ -171,7 +166,6 @@ def k_norm_plan(
         epsilon: the budget.
         delta: for private groups, and only for them.
         pre_threshold: private groups with fewer units are never shown.
-        limited: whether noise may be shared in part: its error bars take seconds.
     Raises:
         QueryError: more ranks of a column are asked for than are chosen together.
         BudgetError: the noise would not fit into 64-bit integers.
@@ -188,7 +182,7 @@ def k_norm_plan(
         plans.append(_plan(query, epsilon, None, total=best_total(count)))
     if groups < count:
         plans.append(_plan(query, epsilon, groups))
-        if limited and groups > 1 and count <= MOST_LIMITED:
+        if groups > 1 and count <= MOST_LIMITED:
             body = plans[-1].body
             shared = _best_share(Cone(body.signed, body.units), count, groups)
             plans.append(_plan(query, epsilon, groups, shared))
