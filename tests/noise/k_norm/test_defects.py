@@ -305,6 +305,8 @@ def test_a_wrong_law_is_found(kind, body, plant, monkeypatch):
     groups, draws = {split_is_uniform: 100, signed_not_limited: 20}.get(plant, 3), JOINTLY
     if plant in PLAIN:
         draws = JOINTLY // 2
+    if plant is acceptance_of_limits_reversed and kind == "mostly apart":
+        draws = JOINTLY // 8  # each takes many tries
     if plant is no_acceptance_of_limits:
         # Of groups mostly apart, vectors that are wrongly taken make the norm larger by 0.36 deviations: in 1,500
         # draws their sum by 14, where 7.2 are allowed.
