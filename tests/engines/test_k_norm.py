@@ -148,7 +148,10 @@ class Choosing(Work):
 WORDS = SeededWords(5)
 
 
-@pytest.mark.parametrize("case", CASES)
+FEW = ("all groups", "some groups", "private groups", "quantiles of all groups")
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, marks=[pytest.mark.long] * (c not in FEW)) for c in CASES])
 def test_one_secret_has_the_same_numbers_whatever_the_order_the_parts_and_the_retries(case):
     work = merged(case)[0]
     assert isinstance(work.noising.together, CASES[case][3])

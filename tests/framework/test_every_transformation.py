@@ -106,7 +106,14 @@ FREE = {
 }
 
 
-SLOW = ("largest", "per_group L2", "per_group after", "per_group L1 x.tree")  # more than half a second each
+SLOW = (
+    "largest",
+    "per_group L2",
+    "per_group after",
+    "per_group L1 x.tree",
+    "per_group L1 x.leaves",
+    "per_group L1 x.0.25",
+)  # more than half a second each
 
 
 @pytest.mark.parametrize(

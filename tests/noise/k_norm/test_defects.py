@@ -103,7 +103,9 @@ HONEST += [("limited", CUBE), ("limited", COUNT), ("mostly apart", CUBE), ("most
 
 
 @pytest.mark.parametrize(
-    "kind, body", [HONEST[-1], *(pytest.param(*h, marks=pytest.mark.long) for h in HONEST[:-1])], ids=str
+    "kind, body",
+    [pytest.param(*h, marks=[pytest.mark.long] * (h != ("separate", CUBE))) for h in HONEST],
+    ids=str,
 )
 def test_honest_noise_is_not_suspected(kind, body):
     draws = MANY if (kind, body) == ("mostly apart", CUBE) else JOINTLY
