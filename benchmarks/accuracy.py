@@ -303,7 +303,8 @@ def in_common(
 
 
 def contributions(largest: dict[str, Fraction], scales: dict[str, Fraction], power: int) -> list[Fraction]:
-    units = (largest["units"] / scales["units"]) ** power
+    counted = "units" if "units" in scales else "rows"
+    units = (largest[counted] / scales[counted]) ** power
     name = next((n for n in scales if n.endswith(".sum")), None)
     if name is None:
         return [units]
