@@ -4,7 +4,8 @@
         [--pipelinedp PYTHON] [--opendp PYTHON] [--peer-releases 40]
 
 At delta 1e-6 and epsilon 0.5, 1 and 2: the root mean square over groups and releases of what a release is off, against
-the exact statistics of the data, which the limits do not touch; of private groups, over those that are shown. `goal` is
+the exact statistics of the data, which the limits do not touch; of private groups, over those that are shown. Of the
+median of cells, whose values are whole, the median of what it is off. `goal` is
 what K-norm noise is meant to reach. `z` says by how many standard errors of the measurement an error lies above the goal
 (below: negative). `budget` is what is spent, recomputed here from the noise scales alone, in mpmath. Where limits bind,
 as they do for movielens and nafld2, errors have a part that no noise explains: `spread` is what a release is off its

@@ -154,9 +154,6 @@ class Stages:
         self, connection: duckdb.DuckDBPyConnection, payloads: Iterable[bytes], batch_rows: int
     ) -> Iterator[pa.RecordBatch]:
         _load(connection, TOTALS, self.total_types, payloads)
-        connection.execute(
-            "SET GLOBAL arrow_lossless_conversion = false"
-        )  # as another stage may have left it
         yield from batches(connection, self._sql.merged(), batch_rows)
 
     @contextmanager

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from sfumato.query.together import TogetherPlan
 
 _LOG2 = math.log10(2)
-# Of Gaussian noise that all groups share, in what a count shows; and more than its fine steps may move it.
-_COMMON, _FINE = "all units", 2.0**-10
+_COMMON = "all units"  # of Gaussian noise that all groups share, in what a count shows
+_FINE = 2.0**-9  # more than its fine steps move it, and than its law is wider for them, as a share of it
 _QUANTILE = (
     "{output} is a quantile: its error depends on the rows around it, and no sound tolerance follows from a "
     "number. Pass the group's own values in its place, one for each row that counts, or the leaf counts of a "
@@ -222,9 +222,10 @@ class ReleasedCells:
                 if found is None:
                     continue
                 if fresh[0] in own_laws:
+                    found = replace(found, half=found.half + _FINE * (1 + found.size))
                     if not first:  # given what is in common, which makes it wider
                         law, others = own_laws[fresh[0]], {**found.others, _COMMON: 1.0}
-                        found = replace(found, lead=law, half=found.half + _FINE, others=others)
+                        found = replace(found, lead=law, others=others)
                     first = False
                 yield found
 
