@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction as F
 from functools import cache
 from itertools import product
@@ -12,8 +13,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit import falsify
-from sfumato.errors import BudgetError, QueryError
-from sfumato.framework import AtomDomain, KNormDistance, RowsDomain
+from sfumato.errors import BudgetError, ParameterError, QueryError
+from sfumato.framework import AtomDomain, Norm, RowsDomain
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import SeparateNoise
 from sfumato.query import choosing
@@ -23,9 +24,9 @@ from sfumato.testing.recorder import recording
 from sfumato.transformations import (
     Count,
     CountUnits,
-    Crossing,
     Lattice,
     Leaves,
+    Margin,
     Moments,
     Row,
     ValueGrid,
@@ -109,54 +110,94 @@ def test_the_chain_gives_places_and_numbers_of_each_group():
 
 
 LEAVES = Leaves("x", "x", 2, Lattice(0.0, 4.0, whole=True), -3)
-BESIDE = [
-    Crossing(LEAVES, F(rank), upto, at)
-    for rank in ("1/4", "1/2")
-    for upto in (False, True)
-    for at in (0, 2, 4)
-]
+PLACES = [(0, 0), (0, 2), (2, 2), (2, 4), (0, 4)]
+BESIDE = [Margin(LEAVES, F(rank), at) for rank in ("1/4", "1/2") for at in PLACES]
+UNIT = [rows for n in (1, 2, 3) for rows in product((None, 0, 2, 3, 9), repeat=n)]
+
+
+def totals(statistics, units):
+    """Numbers of one group of so many units, each a tuple of values of x."""
+    units = [[{"x": v} for v in unit] for unit in units]
+    found: Counter = Counter()
+    for s in statistics:
+        if isinstance(s, Margin):
+            counts = sum((s.leaves.contribution(unit) for unit in units), Counter())
+            found[s.names[0]] = s.total({key[1]: n for key, n in counts.items()})
+        else:
+            for unit in units:
+                found.update(s.contribution(unit))
+    return found
+
+
+def moves(statistics):
+    """What each unit moves all numbers by, beside some others."""
+    statistics = tuple({s.names[0]: s for s in statistics}.values())
+    names = [name for s in statistics for name in s.names]
+    for others in ([], [(0,), (3,)], [(2, 2), (9, None), (3, 0)]):
+        before = totals(statistics, others)
+        for unit in UNIT:
+            after = totals(statistics, [*others, unit])
+            yield [after[name] - before[name] for name in names]
 
 
 @pytest.mark.parametrize(
     "statistics",
     [
-        [Count(2), *BESIDE[:2]],
+        [Count(2), BESIDE[1], BESIDE[8]],
         [CountUnits(), Count(2), BESIDE[7]],
         [CountUnits(), BESIDE[4]],
         [Count(2), Moments("x", "x", 2, ValueGrid(0, 0, 4)), BESIDE[2]],
     ],
 )
-def test_every_contribution_is_in_the_cone(statistics):
-    statistics = tuple({s.names[0]: s for s in statistics}.values())
-    cone = cone_of(statistics)
-    found = []
-    for n in (1, 2, 3):
-        for values in product((None, 0, 2, 3, 9), repeat=n):
-            added = {}
-            for s in statistics:
-                added |= s.contribution([{"x": v} for v in values])
-            vector = [added.get(name, 0) for name in cone.names]
-            assert cone.holds(vector), (values, vector)
-            found.append(max(abs(v) / b for v, b in zip(vector, cone.bounds, strict=True)))
+def test_what_a_unit_moves_is_in_the_cone(statistics):
+    cone, found = cone_of(statistics), []
+    for vector in moves(statistics):
+        assert cone.holds(vector), vector
+        found.append(max(abs(v) / b for v, b in zip(vector, cone.bounds, strict=True)))
     assert max(found) == 1
+
+
+@pytest.mark.parametrize("margin", BESIDE)
+def test_a_margin_is_positive_where_places_are_on_both_sides_of_the_quantile(margin):
+    for units in product(UNIT[:5], repeat=4):
+        counts = sum((LEAVES.contribution([{"x": v} for v in unit]) for unit in units), Counter())
+        values = sorted(key[1] for key, n in counts.items() for _ in range(n))
+        if values and totals([margin], units)[margin.names[0]] > 0:
+            quantile = values[int(np.ceil(margin.rank * len(values))) - 1]
+            assert margin.at[0] <= quantile <= margin.at[1]
+
+
+class WithoutAll(Margin):
+    """Planted: the rank of all rows is forgotten."""
+
+    def between(self, below, upto, counted):
+        return super().between(below, upto, 0)
+
+
+class Larger(Margin):
+    """Planted: the sum of both numbers in place of the smaller one."""
+
+    def between(self, below, upto, counted):
+        goal = self._share * counted
+        return (goal - (below << self.BITS)) + ((upto << self.BITS) - goal)
+
+
+@pytest.mark.parametrize("planted", [WithoutAll, Larger])
+def test_a_margin_that_is_none_is_found(planted):
+    statistics = [Count(2), planted(LEAVES, F(1, 2), (2, 4))]
+    cone = cone_of([Count(2), Margin(LEAVES, F(1, 2), (2, 4))])
+    assert not all(cone.holds(vector) for vector in moves(statistics))
+
+
+def test_a_margin_is_a_transformation_of_counts_and_no_sum_of_units():
     rows = RowsDomain((("x", AtomDomain(int, -(2**63), 2**63)),))
-    counted_by = per_group(statistics, groups=1, together=KNormDistance(cone))
-    assert not falsify(bound_groups(1, domain=rows) >> counted_by, 1, evaluations=120).violated
-
-
-def test_a_number_beside_a_place_that_forgets_the_rank_of_all_is_found():
-    class Whole(Crossing):
-        @property
-        def _share(self):
-            return 0
-
-        @property
-        def body(self):
-            return Crossing(self.leaves, self.rank, self.upto, self.at).body
-
-    cone = cone_of([Count(2), Whole(LEAVES, F(1, 2), True, 2)])
-    added = Whole(LEAVES, F(1, 2), True, 2).contribution([{"x": 1}, {"x": 1}])
-    assert not cone.holds([2, *added.values()])
+    margin = Margin(LEAVES, F(1, 4), (0, 2))
+    counted_by = per_group([LEAVES], Norm.L1, [F(1)], groups=1)
+    chain = bound_groups(1, domain=rows) >> counted_by >> margin.by_group([0, 1])
+    assert chain.map(1) == margin.body.linf_sensitivities[0]
+    assert not falsify(chain, 1, evaluations=120).violated
+    with pytest.raises(ParameterError, match="sums over units"):
+        per_group([Count(2), margin], groups=1)
 
 
 def test_engines_count_leaves_once_for_all_ranks():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
@@ -22,7 +22,7 @@ from sfumato.measurements.wide import WideIntegers, float64_values, int64_values
 from sfumato.noise import Words
 from sfumato.noise.values import Floats
 from sfumato.query.aggregates import Aggregate, Quantiles
-from sfumato.transformations import Crossing, Leaves, Statistic
+from sfumato.transformations import Leaves, Margin, Statistic
 
 # The share of epsilon that places are chosen with: beside other outputs, and where there are none. Without
 # error bars fewer numbers are left for noise, which then needs less of it.
@@ -52,30 +52,29 @@ class Choice:
     Args:
         leaves: the counts that are chosen from.
         ranks: multiples of 2^-20.
-        crossings: two for each rank: of the values below its first place, and of those up to its last one;
-            none where there is one place alone.
+        margins: for each rank, of its outer places; none where there is one place alone.
         scale: of the choice, in steps of `leaves`.
     """
 
     leaves: Leaves
     ranks: tuple[Fraction, ...]
-    crossings: tuple[Crossing, ...]
+    margins: tuple[Margin, ...]
     scale: Fraction
 
     @property
     def each(self) -> int:
         """The number of places for each rank."""
-        return 3 if self.crossings else 1
+        return 3 if self.margins else 1
 
     @property
     def shift(self) -> int:
         """How far the places on either side are aimed, in steps."""
-        return math.ceil(self.scale * Fraction(_reach(3 * len(self.ranks)))) if self.crossings else 0
+        return math.ceil(self.scale * Fraction(_reach(3 * len(self.ranks)))) if self.margins else 0
 
     @cached_property
     def mechanism(self) -> QuantileChoice:
         """What draws the places of a group."""
-        shifts = (-self.shift, 0, self.shift) if self.crossings else (0,)
+        shifts = (-self.shift, 0, self.shift) if self.margins else (0,)
         targets = tuple(Target(rank, Fraction(shift)) for rank in self.ranks for shift in shifts)
         return QuantileChoice(self.scale, self.leaves.lattice, targets)
 
@@ -104,13 +103,13 @@ class Choice:
                 `chosen` made of it.
             words: a source of random words; None for this thread's secure words.
         Returns:
-            The places; and for each crossing its exact numbers, to which noise is still to be added.
+            The places; and for each margin its exact numbers, to which noise is still to be added.
         """
         if not pa.types.is_struct(column.type):
             column = self.chosen(column, words)
         places, numbers = column.flatten()
         found = float64_values(places.flatten()).reshape(len(column), len(self.ranks), self.each)
-        exact, each = WideIntegers.from_arrow(numbers.flatten()), len(self.crossings)
+        exact, each = WideIntegers.from_arrow(numbers.flatten()), len(self.margins)
         aimed = float(self.shift * self.leaves.coordinates[0].step)
         return Places(found, aimed), [
             WideIntegers(exact.high[i::each], exact.low[i::each]) for i in range(each)
@@ -140,7 +139,7 @@ class Choice:
     def of_group(
         self, places: NDArray[np.int64], before: Integers, words: Words | None
     ) -> tuple[list[list[float]], list[int]]:
-        """Choose for one group: the places for each rank, rising, and the exact number of each crossing.
+        """Choose for one group: the places for each rank, rising, and each margin, exactly.
 
         Args:
             places, before, words: as of `QuantileChoice.draw`.
@@ -148,9 +147,10 @@ class Choice:
         lattice = self.leaves.lattice
         drawn = np.sort(np.array(self.mechanism.draw(places, before, words)).reshape(-1, self.each), axis=1)
         numbers = []
-        for i, crossing in enumerate(self.crossings):
-            at = int(drawn[i // 2, 2 if crossing.upto else 0])
-            numbers.append(_crossed(replace(crossing, at=at), places, before))
+        for margin, three in zip(self.margins, drawn if self.margins else (), strict=True):
+            below = before[np.searchsorted(places, three[0])]
+            upto = before[np.searchsorted(places, three[-1], "right")]
+            numbers.append(margin.between(int(below), int(upto), int(before[-1])))
         return [[lattice.value(int(place)) for place in three] for three in drawn], numbers
 
 
@@ -159,14 +159,6 @@ def _listed(values: pa.Array, groups: int) -> pa.ListArray:
     ends = np.arange(groups + 1) * (len(values) // max(groups, 1))
     offsets = pa.Array.from_buffers(pa.int32(), groups + 1, [None, pa.py_buffer(ends.astype(np.int32))])
     return pa.ListArray.from_arrays(offsets, values)
-
-
-def _crossed(crossing: Crossing, places: NDArray[np.int64], before: Integers) -> int:
-    """Return `Crossing.total` of sorted places."""
-    assert crossing.at is not None
-    end = int(np.searchsorted(places, crossing.at, "right" if crossing.upto else "left"))
-    ahead, all_of_them = int(before[end]), int(before[-1])
-    return crossing.total({crossing.at - 1: ahead, crossing.at + 1: all_of_them - ahead})
 
 
 def choices_of(
@@ -179,13 +171,13 @@ def choices_of(
 
     Args:
         chosen: counts, and the ranks of which places are chosen from them.
-        statistics: of a release, among them the crossings of these places.
+        statistics: of a release, among them the margins of these places.
         epsilon: for the choices in all groups of a unit together, equal parts for each column.
         groups: the most groups of a unit.
     """
     found = []
     for leaves, ranks in chosen:
-        beside = tuple(s for s in statistics if isinstance(s, Crossing) and s.leaves == leaves)
+        beside = tuple(s for s in statistics if isinstance(s, Margin) and s.leaves == leaves)
         most = max(max(rank, 1 - rank) for rank in ranks)
         scale = 2 * most * leaves.body.linf_sensitivities[0] * groups * len(chosen) / epsilon
         found.append(Choice(leaves, ranks, beside, scale))
@@ -193,8 +185,8 @@ def choices_of(
 
 
 def counted(statistics: Sequence[Statistic], choices: Sequence[Choice]) -> tuple[Statistic, ...]:
-    """Return what an engine counts: leaves in place of the crossings that are made of them."""
-    plain = [s for s in statistics if not isinstance(s, Crossing)]
+    """Return what an engine counts: leaves in place of the margins that are made of them."""
+    plain = [s for s in statistics if not isinstance(s, Margin)]
     return (*plain, *(c.leaves for c in choices))
 
 
@@ -237,7 +229,7 @@ def chosen_then_noisy(
                 before = integers([0, *accumulate(counts[place] for place in at)])
                 found, exact = choice.of_group(np.array(at, np.int64), before, None)
                 places[key] += found
-                numbers[key] |= {c.names[0]: n for c, n in zip(choice.crossings, exact, strict=True)}
+                numbers[key] |= {m.names[0]: n for m, n in zip(choice.margins, exact, strict=True)}
         noisy = noise.function(numbers)
         return {key: (places[key], noisy[key]) for key in keys}
 

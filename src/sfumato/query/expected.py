@@ -27,7 +27,7 @@ def expected_errors(needed: Requirements, deviations: Mapping[str, float]) -> di
 
 def _error(e: Estimate, deviations: Mapping[str, float]) -> float:
     if isinstance(e, ChosenQuantile):  # in rows; how places are chosen is the same whatever the noise
-        return deviations[e.below] if e.below else 1.0
+        return deviations[e.margin] if e.margin else 1.0
     counted = math.hypot(*(deviations[name] for name in e.signs))
     if e.kind == "count" or e.total is None:
         return counted

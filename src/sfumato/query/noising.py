@@ -130,16 +130,16 @@ class Noising:
             keys, drawn = keys.take(shown), drawn[:, kept]
             exact = {name: column.take(shown) for name, column in exact.items()}
             values["units"] = WideIntegers.from_int64(noisy[kept])
-        # Where the places lie is a number of each group too, once they are chosen.
+        # How far they are beyond a rank is a number of each group too, once places are chosen.
         chosen: dict[str, Places] = {}
-        crossed: dict[str, WideIntegers] = {}
+        beyond: dict[str, WideIntegers] = {}
         for choice in self.choices:
             (leaves,) = choice.leaves.names
             chosen[leaves], numbers = choice.draw(exact[leaves], words)
-            crossed |= {c.names[0]: own for c, own in zip(choice.crossings, numbers, strict=True)}
+            beyond |= {m.names[0]: own for m, own in zip(choice.margins, numbers, strict=True)}
         for name, row in zip(names, drawn, strict=True):
             if name not in values:
-                number = crossed[name] if name in crossed else WideIntegers.from_arrow(exact[name])
+                number = beyond[name] if name in beyond else WideIntegers.from_arrow(exact[name])
                 values[name] = number + row
         return keys, values, chosen
 

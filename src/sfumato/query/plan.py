@@ -25,7 +25,7 @@ from sfumato.query.explanation import Explanation, numbers_content, question_con
 from sfumato.query.noising import Noising
 from sfumato.query.question import Query
 from sfumato.query.requirements import Requirements
-from sfumato.transformations import CountUnits, bound_groups, per_group
+from sfumato.transformations import CountUnits, Statistic, bound_groups, per_group
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,14 @@ class Plan:
         return {c.name: c.step for c in self.requirements.coordinates}
 
     @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        """What is counted of rows."""
+        return self.requirements.statistics
+
+    @property
     def exact(self) -> ExactQuery:
         """What the engine computes. Selection needs the count of units, noisy or not."""
-        statistics = self.requirements.statistics
+        statistics = self.statistics
         if self.selection is not None and not any(isinstance(s, CountUnits) for s in statistics):
             statistics = (CountUnits(), *statistics)
         return self.query.exact(statistics)
@@ -78,10 +83,12 @@ class Plan:
     @property
     def exact_chain(self) -> Transformation:
         """Rows to exact statistics, measured as the noise sees them: the definition that engines compute."""
-        query, statistics = self.query, self.requirements.statistics
+        query, statistics = self.query, self.statistics
         columns = sorted({c for s in statistics if (c := getattr(s, "column", None)) is not None})
         rows = RowsDomain(tuple((name, query.schema[name].values) for name in columns))
-        counted = per_group(statistics, groups=query.groups, together=self.metric)
+        # The noise does not see what is counted where numbers are made of it first.
+        together = self.metric if statistics == self.requirements.statistics else None
+        counted = per_group(statistics, groups=query.groups, together=together)
         return bound_groups(query.groups, domain=rows) >> counted
 
     @property

@@ -34,14 +34,13 @@ from sfumato.query.choosing import (
     counted,
     share_of,
 )
-from sfumato.query.exact import ExactQuery
 from sfumato.query.expected import expected_errors
 from sfumato.query.explanation import joint_numbers_content
 from sfumato.query.noising import Noising
 from sfumato.query.plan import Plan
 from sfumato.query.question import Query
 from sfumato.query.requirements import requirements
-from sfumato.transformations import bound_groups, cone_of, per_group
+from sfumato.transformations import Statistic, cone_of
 
 # One batch of groups: beyond, noise of each group by itself is the smaller one, but for units in most groups.
 MOST_TOGETHER = 1 << 16
@@ -68,10 +67,9 @@ class TogetherPlan(Plan):
     chosen_with: Fraction = Fraction(0)
 
     @property
-    def exact(self) -> ExactQuery:
-        """What the engine computes."""
-        found = super().exact
-        return replace(found, statistics=counted(found.statistics, self.choices))
+    def statistics(self) -> tuple[Statistic, ...]:
+        """What is counted: the values that places are chosen from, too."""
+        return counted(self.requirements.statistics, self.choices)
 
     @property
     def body(self) -> ConeBody:
@@ -128,11 +126,8 @@ class TogetherPlan(Plan):
         noise = k_norm(epsilon, self.body, keys, groups=most, shared=self.shared, total=total)
         if not self.choices:
             return self.exact_chain >> convert(noise, PrivacyLoss())
-        rows: Any = self.exact_chain.input_domain
-        statistics = counted(self.requirements.statistics, self.choices)
-        exact = bound_groups(groups, domain=rows) >> per_group(statistics, groups=groups)
-        metric = ContributionDistance(Product(tuple(s.body for s in statistics)), groups)
-        return exact >> chosen_then_noisy(self.choices, noise, metric, keys)
+        metric = ContributionDistance(Product(tuple(s.body for s in self.statistics)), groups)
+        return self.exact_chain >> chosen_then_noisy(self.choices, noise, metric, keys)
 
     @property
     def noising(self) -> Noising:

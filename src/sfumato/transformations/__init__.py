@@ -22,7 +22,8 @@ from sfumato.transformations.records.variance import covariance, variance
 from sfumato.transformations.rows import bound_groups, bound_rows
 from sfumato.transformations.statistics.cone import cone_of
 from sfumato.transformations.statistics.count import Count, CountUnits
-from sfumato.transformations.statistics.leaves import Crossing, Leaves
+from sfumato.transformations.statistics.leaves import Leaves
+from sfumato.transformations.statistics.margin import Margin
 from sfumato.transformations.statistics.moments import Moments
 from sfumato.transformations.statistics.quantile_tree import QuantileTree
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic, per_group
@@ -37,10 +38,10 @@ __all__ = [
     "Coordinate",
     "Count",
     "CountUnits",
-    "Crossing",
     "Grid",
     "Lattice",
     "Leaves",
+    "Margin",
     "Moments",
     "Norm",
     "QuantileTree",

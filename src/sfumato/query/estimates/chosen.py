@@ -17,40 +17,39 @@ from sfumato.query.design import Design, block_of
 from sfumato.query.estimates.estimate import Estimate
 from sfumato.query.numbers import NoisyNumbers
 from sfumato.query.schema import Kind
-from sfumato.transformations import Crossing, Lattice, Leaves
+from sfumato.transformations import Lattice, Leaves, Margin
 
 # As for trees: 64 bits hold the counts of 2^49 rows.
 EXPONENT = -14
 MOST_RANKS = 21
-# The place in the middle is the answer, unless a line between the other two says that it is off by more rows
-# than the least of these parts of those that they are aimed at, and by fewer than the largest: beyond, it is
-# likelier that values do not lie along a line.
-OFF = 0.25, 0.6
+# Three places around a rank are off by amounts that have nothing to do with each other, their mean by less
+# than the middle one. It is taken where at least so many times the rows that outer ones are aimed at are
+# on either side of the rank, so that values between them are about evenly spread.
+EVENLY = 7.0
 
 
 @dataclass(frozen=True)
 class ChosenQuantile(Estimate):
-    """The value below which a share of the rows lies: the middle of three places, or between the outer two.
+    """The value below which a share of the rows lies: the mean of three places, the middle one, or one alone.
 
     Args:
         at: which of the column's ranks it is.
-        below, upto: the coordinates of rows below the first place, and up to the last; empty where there is
-            one place alone.
+        margin: the coordinate of rows by which the outer places are beyond the rank; empty where there is one
+            place alone.
         finest: the smallest step of places.
     """
 
     kind = "quantile"
 
     at: int = 0
-    below: str = ""
-    upto: str = ""
+    margin: str = ""
     finest: float = 0.0
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """The counts that places are chosen from, and the two numbers beside them."""
+        """The counts that places are chosen from, and the number beside them."""
         assert self.total is not None
-        return (self.total, self.below, self.upto) if self.below else (self.total,)
+        return (self.total, self.margin) if self.margin else (self.total,)
 
     def _places(self, numbers: NoisyNumbers) -> tuple[Floats, Floats, Floats]:
         assert self.total is not None
@@ -58,30 +57,28 @@ class ChosenQuantile(Estimate):
         return places[:, 0], places[:, places.shape[1] // 2], places[:, -1]
 
     def value(self, numbers: NoisyNumbers) -> Floats:
-        """Return the middle place, or where the line between the outer two crosses the rank."""
+        """Return the mean of the places where values are many and the places three, else the middle one."""
         first, middle, last = self._places(numbers)
-        if not self.below:
+        if not self.margin:
             return middle
-        low, high = numbers.values[self.below], numbers.values[self.upto]
-        rise, width = np.maximum(high - low, 0.0), last - first
-        share = np.clip(-low / np.where(rise > 0, rise, 1.0), 0.0, 1.0)
-        line = np.where(rise > 0, first + width * share, middle)
-        off = low + rise * (middle - first) / np.where(width > 0, width, 1.0)
         assert self.total is not None
-        rows, aimed = np.abs(off), numbers.chosen[self.total].aimed
-        kept = self.whole | (rows <= OFF[0] * aimed) | (rows >= OFF[1] * aimed)
-        return np.clip(np.where(kept, middle, line), first, last)
+        aimed, beyond = numbers.chosen[self.total].aimed, numbers.values[self.margin]
+        many = self.counted(numbers) * min(self.rank, 1 - self.rank) >= EVENLY * aimed
+        # Where many rows have the same value two places are often the same, and their mean is no row's value.
+        evenly = many & (beyond >= aimed / 2) & (first < middle) & (middle < last)
+        mean = first + ((middle - first) + (last - first)) / 3
+        return np.clip(np.where(evenly, mean, middle), first, last)
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return the outer places where the rows beside them surely say that the rank is between."""
         first, _, last = self._places(numbers)
-        if not self.below:
+        if not self.margin:
             return Interval(np.full_like(first, self.lower), np.full_like(last, self.upper))
-        weight = np.ones(1)
         # A law that is symmetric fails on one side half as often.
-        tolerance = [numbers.noises.tolerance({name: weight}, failure) for name in (self.below, self.upto)]
-        low = np.where(numbers.values[self.below] + tolerance[0] < 0, first, self.lower)
-        high = np.where(numbers.values[self.upto] - tolerance[1] > 0, last, self.upper)
+        both = 2 * failure
+        tolerance = numbers.noises.tolerance({self.margin: np.ones(1)}, both) if both < 1 else np.zeros(1)
+        between = numbers.values[self.margin] - tolerance > 0
+        low, high = np.where(between, first, self.lower), np.where(between, last, self.upper)
         # A value belongs to the nearest place, 2^-14 of its size away at most, or half of the finest step.
         return Interval(
             np.maximum(low - self._slack(low), self.lower), np.minimum(high + self._slack(high), self.upper)
@@ -108,16 +105,16 @@ def chosen_quantiles(design: Design, name: str, aggregate: Quantiles) -> tuple[E
     bars = any(a.error_bars for a in of_column if block_of(a) == block_of(aggregate))
     found = []
     for output, rank in zip(names_of(name, aggregate), aggregate.ranks, strict=True):
-        nearest = Fraction(round(Fraction(rank) * (1 << Crossing.BITS)), 1 << Crossing.BITS)
+        nearest = Fraction(round(Fraction(rank) * (1 << Margin.BITS)), 1 << Margin.BITS)
         if nearest not in ranks:
             ranks.append(nearest)
-        beside = [Crossing(leaves, nearest, upto) for upto in (False, True)] if bars else []
-        for crossing in beside:
-            design.add(crossing)
-        first, last = (c.names[0] for c in beside) if bars else ("", "")
+        margin = Margin(leaves, nearest)
+        if bars:
+            design.add(margin)
         found.append(
             ChosenQuantile(
                 output,
+                count=design.base or "units",
                 total=leaves.names[0],
                 lower=lower,
                 upper=upper,
@@ -125,8 +122,7 @@ def chosen_quantiles(design: Design, name: str, aggregate: Quantiles) -> tuple[E
                 whole=whole,
                 wide=max(abs(lower), abs(upper)) >= 2.0**62,
                 at=ranks.index(nearest),
-                below=first,
-                upto=last,
+                margin=margin.names[0] if bars else "",
                 finest=2.0**leaves.lattice.finest,
             )
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sfumato.errors import QueryError
 from sfumato.framework import Body, ConeBody, Product
 from sfumato.transformations.statistics.count import Count, CountUnits
-from sfumato.transformations.statistics.leaves import Crossing
+from sfumato.transformations.statistics.margin import Margin
 from sfumato.transformations.statistics.moments import Moments
 from sfumato.transformations.statistics.statistic import Statistic
 from sfumato.transformations.statistics.unit_sum import UnitSum
@@ -34,7 +34,7 @@ def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
     statistics = tuple(statistics)
     body: Body = Product(tuple(s.body for s in statistics))
     first, rest = statistics[0], statistics[1:]
-    if not all(isinstance(s, (CountUnits, Count, Moments, UnitSum, Crossing)) for s in statistics):
+    if not all(isinstance(s, (CountUnits, Count, Moments, UnitSum, Margin)) for s in statistics):
         raise QueryError("no cone holds the nodes of a quantile tree")
     if isinstance(first, CountUnits):
         by_rows = not any(isinstance(s, UnitSum) for s in rest)
@@ -54,7 +54,7 @@ def _limits(count: Statistic, others: Sequence[Statistic]) -> bool:
     a value are rounded up.
     """
     if not isinstance(count, Count) or not all(
-        isinstance(s, (Count, Moments, Crossing)) and s.rows == count.rows for s in others
+        isinstance(s, (Count, Moments, Margin)) and s.rows == count.rows for s in others
     ):
         return False
     if count.column is None:

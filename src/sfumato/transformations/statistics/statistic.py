@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
 from sfumato.errors import ParameterError
 from sfumato.exact import root_up
@@ -42,7 +42,7 @@ class Role(Enum):
     SUM = "sum"
     SQUARES = "squares"
     LEAVES = "leaves"
-    CROSSING = "crossing"
+    MARGIN = "margin"
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,11 @@ class Statistic(ABC):
 
     A statistic of a group is the sum of `contribution(rows)` over the units in it, so adding or
     removing a unit changes it by that unit's contribution and by nothing else. `body` holds every
-    contribution, and is the only privacy claim.
+    contribution, and is the only privacy claim. One that is not `additive` is no such sum, but a unit
+    moves it within `body` all the same.
     """
+
+    additive: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -140,7 +143,8 @@ def per_group(
         groups, in each by one contribution: L1 sensitivities add over statistics and groups,
         squares of L2 sensitivities do.
     Raises:
-        ParameterError: `together` is of other numbers, or of fewer groups; or a unit moves by more than 1.
+        ParameterError: `together` is of other numbers, or of fewer groups; or a unit moves by more than 1; or
+            a statistic is not a sum over units.
 
     >>> from sfumato.transformations import Row, bound_groups, Count
     >>> count = bound_groups(2) >> per_group([Count(rows=1)], Norm.L1, [Fraction(1)], groups=2)
@@ -153,6 +157,8 @@ def per_group(
         Triangle inequality, Pythagoras. Proof: docs/proofs/per_group.md.
     """
     statistics, scales = tuple(statistics), tuple(scales)
+    if not all(s.additive for s in statistics):
+        raise ParameterError("statistics", statistics, "sums over units")
     body = Product(tuple(s.body for s in statistics))
     metric: Metric
     if together is not None:
