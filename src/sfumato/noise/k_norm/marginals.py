@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from sfumato.noise.k_norm.centred import CentredNoise
 from sfumato.noise.k_norm.centred_laws import centred
 from sfumato.noise.k_norm.joint import JointNoise
-from sfumato.noise.k_norm.laws import Marginal, joint, separate
+from sfumato.noise.k_norm.joint_laws import joint
+from sfumato.noise.k_norm.laws import Marginal
 from sfumato.noise.k_norm.limited import LimitedNoise
 from sfumato.noise.k_norm.limited_laws import limited
 from sfumato.noise.k_norm.separate import SeparateNoise
+from sfumato.noise.k_norm.separate_laws import separate
 
 
 def marginals(noise: CentredNoise | JointNoise | LimitedNoise | SeparateNoise) -> Sequence[Marginal]:
