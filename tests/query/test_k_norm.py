@@ -308,7 +308,7 @@ def test_a_plan_says_what_other_noises_would_have_given():
         other = asked.plan(epsilon=1, delta=1e-6, noise=name)
         deviations = {n: float(law.standard_deviation) for n, law in other.laws.items()}
         errors = expected_errors(other.requirements, deviations)
-        assert shares[name] == pytest.approx(ratio(plan.expected, errors), rel=0.02)
+        assert shares[name] == pytest.approx(ratio(plan.expected, errors, {}), rel=0.02)
         assert shares[name] < 0.7
     (note,) = plan.explain().to_dict()["notes"]
     assert "with Laplace noise and" in note and "with Gaussian noise." in note

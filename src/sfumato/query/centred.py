@@ -21,6 +21,7 @@ from sfumato.query.noising import Noising
 from sfumato.query.plan import Plan
 from sfumato.query.question import Query
 from sfumato.query.requirements import Requirements
+from sfumato.query.shares import split
 from sfumato.transformations import cone_of
 
 # Where errors are not at least so much smaller, each number keeps noise of its own.
@@ -118,17 +119,18 @@ def best_metric(needed: Requirements, query: Query) -> CentredDistance | None:
     except QueryError:
         return None
     counts = 1 + cone.units
-    share = needed.body.split(Norm.L2)
+    share = split(needed, Norm.L2)
+    plain = math.sqrt(groups * needed.body.size(Norm.L2, share))
+    before = expected_errors(needed, {n: plain * float(s) for n, s in zip(cone.names, share, strict=True)})
+    share = (*cone.bounds[:counts], *share[counts:])
     each = [float(s) for s in share]
     rest = float(needed.body.size(Norm.L2, share)) - counts
-    plain = math.sqrt(groups * (counts + rest))
-    before = expected_errors(needed, {n: plain * s for n, s in zip(cone.names, each, strict=True)})
 
     def compared(shape: _Shape) -> float:
         size = math.sqrt(shape.moved(counts, rest, groups, shown))
         own = [size * shape.count] * counts + [size * shape.beside] * cone.signed
         pairs = zip(cone.names, own, each, strict=True)
-        return ratio(expected_errors(needed, {n: d * s for n, d, s in pairs}), before)
+        return ratio(expected_errors(needed, {n: d * s for n, d, s in pairs}), before, needed.weights)
 
     best = min(_shapes(counts, rest, groups, shown), key=compared)
     if compared(best) > WORTH:

@@ -198,15 +198,25 @@ def counted(statistics: Sequence[Statistic], choices: Sequence[Choice]) -> tuple
     return (*plain, *(c.leaves for c in choices))
 
 
-def share_of(aggregates: Sequence[Aggregate]) -> Fraction:
-    """Return the part of epsilon that places are chosen with."""
-    quantiles = [a for a in aggregates if isinstance(a, Quantiles)]
+def share_of(asked: Sequence[tuple[Aggregate, Fraction]]) -> Fraction:
+    """Return the part of epsilon that places are chosen with.
+
+    Args:
+        asked: aggregates, and how much each matters: quantiles of twice the weight have twice the odds.
+    """
+    quantiles = [a for a, _ in asked if isinstance(a, Quantiles)]
     if not quantiles:
         return Fraction(0)
-    alone = len(quantiles) == len(aggregates)
+    alone = len(quantiles) == len(asked)
     if any(a.error_bars for a in quantiles):
-        return SHARE_ALONE if alone else SHARE
-    return SHARE_PLAIN_ALONE if alone else SHARE_PLAIN
+        share = SHARE_ALONE if alone else SHARE
+    else:
+        share = SHARE_PLAIN_ALONE if alone else SHARE_PLAIN
+    if alone:
+        return share
+    chosen, others = ([w for a, w in asked if isinstance(a, Quantiles) is kind] for kind in (True, False))
+    chosen_weight, weight = (sum(own, Fraction(0)) / len(own) for own in (chosen, others))
+    return share * chosen_weight / (share * chosen_weight + (1 - share) * weight)
 
 
 def chosen_then_noisy(

@@ -27,10 +27,11 @@ from sfumato.noise import Laplace
 from sfumato.query.centred import best_metric, centred_plan, deviations
 from sfumato.query.choices import NOISE_CHOICES, SELECTIONS, Amount, NoiseChoice, SelectionChoice
 from sfumato.query.choices import SEPARATE_NOISES as NOISE_NAMES
-from sfumato.query.expected import expected_errors, of_quantiles, ratio
+from sfumato.query.expected import expected_errors, ratio
 from sfumato.query.plan import Plan
 from sfumato.query.question import Query
 from sfumato.query.requirements import Requirements, requirements
+from sfumato.query.shares import split
 from sfumato.query.together import TogetherPlan, k_norm_plan
 
 SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**12), Fraction(10**6)
@@ -220,6 +221,8 @@ class _Planner:
         Privacy-loss distributions gain nothing on a few Laplace noises, and bring many of them at best to
         the scale of the Gaussian, whose deviation is then still smaller by the root of 2.
         """
+        if len(set(dict(self.query.weights).values()) | {1}) > 1:
+            return False  # they split the budget in another way
         deviations = {}
         for name, kind in NOISES.items():
             multiplier = float(
@@ -242,7 +245,7 @@ class _Planner:
             if metric is not None:
                 mu = float(gaussian_mu(self.epsilon, self.delta))
                 sizes = {n: deviation / mu for n, deviation in deviations(metric).items()}
-            found.append((name, ratio(errors, expected_errors(needed, sizes))))
+            found.append((name, ratio(errors, expected_errors(needed, sizes), needed.weights)))
         return tuple(found)
 
     def together(self, pre_threshold: int) -> TogetherPlan | None:
@@ -260,14 +263,13 @@ class _Planner:
 
     def better(self, together: TogetherPlan, best: Plan) -> Plan:
         """Return the plan with K-norm noise where its outputs have smaller errors, else the other one."""
-        deviations = {name: float(law.standard_deviation) for name, law in best.laws.items()}
-        errors = expected_errors(best.requirements, deviations) | of_quantiles(best.requirements, deviations)
+        errors = best.expected
         own = together.compared
         if together.selection is not None and best.selection is not None:
             # To be shown is one output more.
             own |= {"": together.selection.expected_threshold}
             errors |= {"": best.selection.expected_threshold}
-        share = ratio(own, errors)
+        share = ratio(own, errors, best.requirements.weights)
         if share > CLEARLY:
             return replace(best, others=(*best.others, (together.noise.name, 1 / share)))
         return replace(together, others=together.others or ((best.noise.name, share),))
@@ -327,7 +329,7 @@ class _Planner:
 
 
 def _scales(needed: Requirements, noise: NoiseKind, multiplier: Fraction) -> list[Fraction]:
-    return [multiplier * share for share in needed.body.split(noise.norm)]
+    return [multiplier * share for share in split(needed, noise.norm)]
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,6 @@ from sfumato.query.choosing import (
     share_of,
 )
 from sfumato.query.exact import ExactQuery
-from sfumato.query.expected import expected_errors
 from sfumato.query.explanation import joint_numbers_content
 from sfumato.query.noising import Noising
 from sfumato.query.plan import Plan
@@ -79,14 +78,8 @@ class TogetherPlan(Plan):
         return cone_of(self.requirements.statistics)
 
     @property
-    def expected(self) -> dict[str, float]:
-        """About how large the error of each output will be (see `expected_errors`)."""
-        deviations = {name: float(law.standard_deviation) for name, law in self.laws.items()}
-        return expected_errors(self.requirements, deviations)
-
-    @property
     def compared(self) -> dict[str, float]:
-        """The same to compare with other noises: of quantiles, how many rows places are off."""
+        """Expected errors to compare with other noises: of quantiles, how many rows places are off."""
         places = {c.leaves.names[0]: c.deviation for c in self.choices}
         chosen = {e.name: places[e.total] for e in self.requirements.estimates if e.total in places}
         return self.expected | chosen
@@ -96,11 +89,6 @@ class TogetherPlan(Plan):
         """Whether no other noise can come near, however it is composed."""
         known = self.selection is None and bool(self.others)
         return known and all(share < CLOSEST for _, share in self.others)
-
-    @property
-    def score(self) -> float:
-        """Mean log of the expected errors of the outputs: smaller is better."""
-        return sum(map(log, self.expected.values())) / len(self.expected)
 
     @property
     def shared(self) -> Fraction:
@@ -203,7 +191,7 @@ def _plan(
 ) -> TogetherPlan:
     """Return the plan with noise of each group, for at most so many of a unit; or for all groups together."""
     count = len(query.public_groups)
-    share = share_of([a for _, a in query.aggregates])
+    share = share_of([(a, query.weight(name)) for name, a in query.aggregates])
     whole, epsilon = epsilon, epsilon * (1 - share)
     multiplier = Fraction(most or 1) / epsilon
     # Of joint noise the grid is finer than its deviation, which is at most about as many scales as groups.
