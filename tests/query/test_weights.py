@@ -9,16 +9,18 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.audit import falsify
 from sfumato.budget import gaussian_mu
 from sfumato.dialect import parse
 from sfumato.errors import ParameterError, QueryError, SqlError
-from sfumato.framework import Norm
+from sfumato.framework import KNormDistance, Norm
 from sfumato.measurements.noise import NOISES
+from sfumato.noise.k_norm import StretchedNoise
 from sfumato.query.expected import expected_errors, factors
 from sfumato.query.plan import Plan
 from sfumato.query.requirements import requirements
-from sfumato.query.shares import split
 from sfumato.query.together import TogetherPlan
+from sfumato.query.weighing import split
 
 COLUMNS = [
     pa.field("id", pa.int64(), nullable=False),
@@ -130,13 +132,81 @@ def test_noise_that_is_less_for_one_and_no_more_for_others_costs_more():
 
 
 def test_places_near_quantiles_have_their_part_by_weight():
-    asked = {"n": sf.count(), "q": sf.quantiles("x", [0.5], lower=0, upper=30)}
-    shares = []
-    for weights in ({}, {"q": 2}, {"n": 2}, {"n": 3, "q": 3}):
-        plan = question(**asked).weigh(**weights).plan(epsilon=1, noise="k_norm")
-        assert isinstance(plan, TogetherPlan) and plan.chain.map(1).epsilon(0) == 1
-        shares.append(plan.chosen_with)
-    assert shares == [F(3, 10), F(6, 13), F(3, 17), F(3, 10)]
+    for bars, expected in ((True, [F(3, 10)] * 4), (False, [F(2, 5), F(4, 7), F(1, 4), F(2, 5)])):
+        asked = {"n": sf.count(), "q": sf.quantiles("x", [0.5], lower=0, upper=30, error_bars=bars)}
+        shares = []
+        for weights in ({}, {"q": 2}, {"n": 2}, {"n": 3, "q": 3}):
+            plan = question(**asked).weigh(**weights).plan(epsilon=1, noise="k_norm")
+            assert isinstance(plan, TogetherPlan) and plan.chain.map(1).epsilon(0) == 1
+            shares.append(plan.chosen_with)
+        assert shares == expected
+
+
+# K-norm noise of each group, stretched.
+
+PEOPLE = {
+    "people": sf.count_units(),
+    "rows": sf.count(),
+    "a": sf.sum("x", lower=0, upper=30, per="row"),
+    "b": sf.sum("x", lower=0, upper=9, per="row"),
+}
+SHAPES = {
+    "count and sums": (YEARS, 1, 1, COUNT_AND_SUMS),
+    "people and rows": (YEARS, 1, 2, PEOPLE),
+    "the whole table": (None, 1, 1, COUNT_AND_SUMS),
+    "private groups": (None, 2, 1, COUNT_AND_SUMS),
+}
+
+
+def weighed(shape: str, **weights) -> TogetherPlan:
+    keys, groups, rows, asked = SHAPES[shape]
+    table = sf.scan(TABLE, privacy_unit="id")
+    table = table if shape == "the whole table" else table.group_by("year", keys=keys)
+    delta = 1e-6 if shape == "private groups" else 0
+    found = table.bound(groups=groups, rows=rows).agg(**asked).weigh(**weights)
+    plan = found.plan(epsilon="3/2", delta=delta, noise="k_norm")
+    assert isinstance(plan, TogetherPlan) and plan.chain.map(1).epsilon(delta) == 1.5
+    return plan
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_k_norm_noise_is_stretched_for_what_matters(shape):
+    equal = weighed(shape)
+    assert not equal.favoured
+    for name in SHAPES[shape][3]:
+        before, stretched = errors_of(equal)[name], False
+        for weight in (2, 20, 1000):
+            plan = weighed(shape, **{name: weight})
+            own = errors_of(plan)
+            assert own[name] <= before and (not plan.favoured or own[name] < errors_of(equal)[name])
+            before, stretched = own[name], bool(plan.favoured)
+        assert stretched and isinstance(plan.drawn, StretchedNoise)
+        assert "The shape of the noise is stretched" in str(plan.explain())
+        told = {s["name"]: s.get("part_of_norm") for s in plan.explain().to_dict()["statistics"]}
+        assert {n for n, part in told.items() if part == str(plan.part)} == set(plan.favoured)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_unit_moves_a_stretched_plan_by_more_than_1(shape):
+    name = list(SHAPES[shape][3])[-1]
+    plan = weighed(shape, **{name: 100})
+    assert plan.metric.favoured and plan.metric.part
+    found = falsify(plan.exact_chain, 1, evaluations=120)
+    assert not found.violated and found.ratio >= F(99, 100), str(found)
+
+
+def shrunk(self, vectors):
+    """A norm whose body is shrunk for what is favoured, where it should be stretched for the rest."""
+    factors = [1 + self.part * (name in self.favoured) for name in self.body.names]
+    longer = [[f * v for f, v in zip(factors, own, strict=True)] for own in vectors]
+    return self.norm([self.body.sides(own) for own in longer])
+
+
+@pytest.mark.parametrize("shape", ["count and sums", "people and rows"])
+def test_a_body_that_is_shrunk_is_found(shape, monkeypatch):
+    plan = weighed(shape, **{list(SHAPES[shape][3])[-1]: 100})
+    monkeypatch.setattr(KNormDistance, "of", shrunk)
+    assert falsify(plan.exact_chain, 1, evaluations=500).violated
 
 
 @pytest.mark.long
@@ -209,6 +279,7 @@ def test_weights_in_sql():
 
 
 @pytest.mark.noise_cannot_matter("numbers of rows follow from the keys")
-def test_a_weighed_question_is_released():
-    release = question(**MOMENTS).weigh(v=4).release(epsilon=1, noise="laplace")
+@pytest.mark.parametrize("noise", ["laplace", "k_norm"])
+def test_a_weighed_question_is_released(noise):
+    release = question(**MOMENTS).weigh(v=100).release(epsilon=1, noise=noise)
     assert release.to_arrow().num_rows == 5 and release.errors(0.95).num_rows == 5

@@ -27,7 +27,7 @@ from sfumato.exact import positive_int
 from sfumato.exact.directed import exp_bounds, log2
 from sfumato.exact.roots import first_whole_near
 from sfumato.noise import Gaussian, Laplace, Words, bernoulli_each
-from sfumato.noise.k_norm.separate_laws import ErlangMixture
+from sfumato.noise.k_norm.separate_laws import ExactMarginal
 
 Units = NDArray[np.int64]
 Kept = NDArray[np.bool_]
@@ -388,7 +388,7 @@ class KNormThreshold(_Threshold):
     (17, 28)
     """
 
-    law: ErlangMixture  # type: ignore[assignment]
+    law: ExactMarginal  # type: ignore[assignment]
     delta_per_group: Fraction
     pre_threshold: int = 1
 

@@ -21,7 +21,7 @@ from sfumato.query.noising import Noising
 from sfumato.query.plan import Plan
 from sfumato.query.question import Query
 from sfumato.query.requirements import Requirements
-from sfumato.query.shares import split
+from sfumato.query.weighing import split
 from sfumato.transformations import cone_of
 
 # Where errors are not at least so much smaller, each number keeps noise of its own.

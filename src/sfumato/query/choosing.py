@@ -202,18 +202,18 @@ def share_of(asked: Sequence[tuple[Aggregate, Fraction]]) -> Fraction:
     """Return the part of epsilon that places are chosen with.
 
     Args:
-        asked: aggregates, and how much each matters: quantiles of twice the weight have twice the odds.
+        asked: aggregates, and how much each matters. Quantiles of twice the weight have twice the odds, but
+            for those with error bars, which need noisy numbers as well.
     """
     quantiles = [a for a, _ in asked if isinstance(a, Quantiles)]
     if not quantiles:
         return Fraction(0)
     alone = len(quantiles) == len(asked)
     if any(a.error_bars for a in quantiles):
-        share = SHARE_ALONE if alone else SHARE
-    else:
-        share = SHARE_PLAIN_ALONE if alone else SHARE_PLAIN
+        return SHARE_ALONE if alone else SHARE
     if alone:
-        return share
+        return SHARE_PLAIN_ALONE
+    share = SHARE_PLAIN
     chosen, others = ([w for a, w in asked if isinstance(a, Quantiles) is kind] for kind in (True, False))
     chosen_weight, weight = (sum(own, Fraction(0)) / len(own) for own in (chosen, others))
     return share * chosen_weight / (share * chosen_weight + (1 - share) * weight)

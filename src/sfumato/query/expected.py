@@ -39,7 +39,7 @@ def factors(needed: Requirements) -> dict[str, dict[str, float]]:
 def _factors(e: Estimate) -> dict[str, float]:
     counted = dict.fromkeys(e.signs, 1.0)
     if isinstance(e, ChosenQuantile):  # in rows
-        return {e.below: 1.0} if e.below else {}
+        return dict.fromkeys((e.below, e.upto), math.sqrt(1 / 2)) if e.below else {}
     if e.kind == "count" or e.total is None:
         return counted
     if isinstance(e, QuantileEstimate):

@@ -31,8 +31,8 @@ from sfumato.query.expected import expected_errors, ratio
 from sfumato.query.plan import Plan
 from sfumato.query.question import Query
 from sfumato.query.requirements import Requirements, requirements
-from sfumato.query.shares import split
 from sfumato.query.together import TogetherPlan, k_norm_plan
+from sfumato.query.weighing import split
 
 SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**12), Fraction(10**6)
 # Noise of this scale leaves 64-bit integers with probability below e^-8000.
@@ -221,7 +221,7 @@ class _Planner:
         Privacy-loss distributions gain nothing on a few Laplace noises, and bring many of them at best to
         the scale of the Gaussian, whose deviation is then still smaller by the root of 2.
         """
-        if len(set(dict(self.query.weights).values()) | {1}) > 1:
+        if self.query.weighed:
             return False  # they split the budget in another way
         deviations = {}
         for name, kind in NOISES.items():

@@ -126,6 +126,11 @@ class Query:
         """The output's columns after the keys."""
         return tuple(n for name, aggregate in self.aggregates for n in names_of(name, aggregate))
 
+    @property
+    def weighed(self) -> bool:
+        """Whether some of what is asked matters more than the rest."""
+        return len({self.weight(name) for name, _ in self.aggregates}) > 1
+
     def weight(self, name: str) -> Fraction:
         """How much an aggregate matters."""
         return Fraction(dict(self.weights).get(name, 1))

@@ -22,7 +22,7 @@ from sfumato.framework import (
 from sfumato.measurements.conversions import convert
 from sfumato.measurements.k_norm import K_NORM, KNormNoise, k_norm, noise_of
 from sfumato.measurements.selection import KNormThreshold
-from sfumato.noise.k_norm import CentredNoise, Cone, LimitedNoise, SeparateNoise
+from sfumato.noise.k_norm import CentredNoise, Cone, LimitedNoise, SeparateNoise, StretchedNoise
 from sfumato.noise.k_norm.centred_laws import best_total
 from sfumato.noise.k_norm.limited_laws import rough_deviations
 from sfumato.noise.k_norm.limited_radii import Sizes
@@ -40,6 +40,7 @@ from sfumato.query.noising import Noising
 from sfumato.query.plan import Plan
 from sfumato.query.question import Query
 from sfumato.query.requirements import requirements
+from sfumato.query.weighing import stretched
 from sfumato.transformations import bound_groups, cone_of, per_group
 
 # One batch of groups: beyond, noise of each group by itself is the smaller one, but for units in most groups.
@@ -96,6 +97,18 @@ class TogetherPlan(Plan):
         return self.drawn.shared if isinstance(self.drawn, LimitedNoise) else Fraction(0)
 
     @property
+    def favoured(self) -> tuple[str, ...]:
+        """Names of numbers that matter more, and have less noise."""
+        drawn = self.drawn
+        limited = self.body.names[self.body.units :]
+        return tuple(limited[i] for i in drawn.favoured) if isinstance(drawn, StretchedNoise) else ()
+
+    @property
+    def part(self) -> Fraction:
+        """The part of the norm that is theirs alone."""
+        return self.drawn.part if isinstance(self.drawn, StretchedNoise) else Fraction(0)
+
+    @property
     def apart(self) -> bool:
         """Whether the noise counts on the limit of groups."""
         return isinstance(self.drawn, SeparateNoise | LimitedNoise)
@@ -104,7 +117,7 @@ class TogetherPlan(Plan):
     def metric(self) -> KNormDistance:
         """The norm of the noise, in which no unit's contribution is larger than 1."""
         most = self.query.groups if self.apart else None
-        return KNormDistance(self.body, most, self.apart, self.shared)
+        return KNormDistance(self.body, most, self.apart, self.shared, self.favoured, self.part)
 
     @property
     def chain(self) -> Measurement:
@@ -113,7 +126,8 @@ class TogetherPlan(Plan):
         most = groups if self.apart else None
         total = self.drawn.total if isinstance(self.drawn, CentredNoise) else 0
         epsilon = self.epsilon - self.chosen_with
-        noise = k_norm(epsilon, self.body, keys, groups=most, shared=self.shared, total=total)
+        given: Any = {"groups": most, "shared": self.shared, "total": total}
+        noise = k_norm(epsilon, self.body, keys, **given, favoured=self.favoured, part=self.part)
         if not self.choices:
             return self.exact_chain >> convert(noise, PrivacyLoss())
         rows: Any = self.exact_chain.input_domain
@@ -127,11 +141,25 @@ class TogetherPlan(Plan):
         """What the release does with exact statistics."""
         return replace(super().noising, together=self.drawn, choices=self.choices)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What whoever asks should know before the release."""
+        if not self.favoured:
+            return super().notes
+        return (
+            *super().notes,
+            "The shape of the noise is stretched by weight: less noise of "
+            f"{' and '.join(self.favoured)}, and more of all other numbers.",
+        )
+
     def _numbers_content(self) -> list[dict[str, Any]]:
         part = self.chosen_with / self.epsilon
         numbers = joint_numbers_content(
             self.requirements.statistics, self.body.linf_sensitivities, dict(self.laws), 1 - part
         )
+        for content in numbers:
+            if content["name"] in self.favoured:
+                content["part_of_norm"] = str(self.part)
         return [*(_choice_content(c, part / len(self.choices)) for c in self.choices), *numbers]
 
 
@@ -159,6 +187,8 @@ def k_norm_plan(
     plans = [_plan(query, epsilon, None)] if count <= MOST_TOGETHER else []
     if plans and len(plans[0].body.names) == 1:
         plans.append(_plan(query, epsilon, None, total=best_total(count)))
+    if count == 1 and query.weighed and (stretched_plan := _plan(query, epsilon, 1)).favoured:
+        plans.append(stretched_plan)
     if groups < count:
         plans.append(_plan(query, epsilon, groups))
         if groups > 1 and count <= MOST_LIMITED:
@@ -205,6 +235,8 @@ def _plan(
             f"epsilon = {float(whole):g} asks for noise beyond what 64-bit integers hold; ask for a "
             "larger epsilon or set smaller limits or bounds"
         ) from None
+    if isinstance(drawn, SeparateNoise):
+        drawn = stretched(drawn, body.names, needed)
     scales = dict(zip(body.names, drawn.scales, strict=True))
     laws: Any = dict(zip(body.names, marginals(drawn), strict=True))
     loss = Loss(approximate=((whole, Fraction(0), 1),))

@@ -36,7 +36,7 @@ from sfumato.noise.values import Floats
 from sfumato.noise.words import Words, source_of
 
 # Where U times the number of faces is so near to a whole number, floats do not tell the face.
-_between_faces = 2.0**-44
+between_faces = 2.0**-44
 
 
 @dataclass(frozen=True)
@@ -118,20 +118,7 @@ class SeparateNoise(Vectors):
         size = self._magnitudes(words[0]).copy()
         for row in words[1:power]:
             size += self._magnitudes(row)
-        signed, known = np.copysign(size, words[0]), None
-        numbers = [signed]
-        if power > 1:
-            uniform = as_uniform(words[power : 2 * power - 1])
-            y = (uniform[0] + 1.0) * (power / 2)
-            face = np.floor(y)
-            known = np.abs(y - np.rint(y)) > _between_faces
-            uniform[0] = (y - face) * 2.0 - 1.0
-            first = signed
-            for j, share in enumerate(uniform, 1):
-                place, here = share * size, face == j
-                numbers.append(np.where(here, signed, place))
-                first = np.where(here, place, first)
-            numbers[0] = first
+        numbers, known = on_cube(size, words[0], as_uniform(words[power : 2 * power - 1]))
         if self.cone.units:
             more = np.copysign(self._magnitudes(words[-1]), words[-1])
             numbers.insert(0, more + numbers[0])
@@ -155,7 +142,7 @@ class SeparateNoise(Vectors):
 
     def enclose_reals(self, uniform: Sequence[Enclosure]) -> tuple[list[Enclosure], Enclosure] | None:
         """Return one vector at scale 1 and its size; None where its face or a sign are not known."""
-        power, bits = self.cone.signed + 1, uniform[0].bits
+        power = self.cone.signed + 1
         found = [signed_exponential(u) for u in [*uniform[:power], *uniform[2 * power - 1 :]]]
         parts = [f for f in found if f is not None]
         if len(parts) < len(found):
@@ -163,16 +150,9 @@ class SeparateNoise(Vectors):
         size = parts[0][0]
         for more, _ in parts[1:power]:
             size = size + more
-        signed = size if parts[0][1] else -size
-        numbers, one = [signed], Enclosure.of(1, bits)
-        if power > 1:
-            y = uniform[power].times(power)
-            face = y.floor()
-            if face is None:
-                return None
-            places = [y - Enclosure.of(face, bits), *uniform[power + 1 : 2 * power - 1]]
-            numbers += [(place.times(2) - one) * size for place in places]
-            numbers[0], numbers[face] = numbers[face], numbers[0]
+        numbers = on_cube_exactly(size, parts[0][1], uniform[power : 2 * power - 1])
+        if numbers is None:
+            return None
         if self.cone.units:
             step, positive = parts[-1]
             numbers.insert(0, numbers[0] + (step if positive else -step))
@@ -184,6 +164,43 @@ class SeparateNoise(Vectors):
         if found is None:
             return None
         return Enclosed([n.times(scale) for n, scale in zip(found[0], self.scales, strict=True)])
+
+
+def on_cube(size: Floats, signs: Integers, uniform: Sequence[Floats]) -> tuple[list[Floats], Flags | None]:
+    """Return numbers of which the largest has this size, and where it is known which one that is.
+
+    Args:
+        size: an array.
+        signs: words of which the sign is that of the largest number.
+        uniform: in [-1, 1), one array less than there are numbers; the first one chooses the largest, too.
+    """
+    signed, known = np.copysign(size, signs), None
+    numbers = [signed]
+    if uniform:
+        y = (uniform[0] + 1.0) * ((len(uniform) + 1) / 2)
+        face = np.floor(y)
+        known = np.abs(y - np.rint(y)) > between_faces
+        first = signed
+        for j, share in enumerate([(y - face) * 2.0 - 1.0, *uniform[1:]], 1):
+            place, here = share * size, face == j
+            numbers.append(np.where(here, signed, place))
+            first = np.where(here, place, first)
+        numbers[0] = first
+    return numbers, known
+
+
+def on_cube_exactly(size: Enclosure, positive: bool, uniform: Sequence[Enclosure]) -> list[Enclosure] | None:
+    """Return the same in enclosures, of uniform numbers in (0, 1); None where the largest is not known."""
+    numbers, one = [size if positive else -size], Enclosure.of(1, size.bits)
+    if uniform:
+        y = uniform[0].times(len(uniform) + 1)
+        face = y.floor()
+        if face is None:
+            return None
+        places = [y - Enclosure.of(face, size.bits), *uniform[1:]]
+        numbers += [(place.times(2) - one) * size for place in places]
+        numbers[0], numbers[face] = numbers[face], numbers[0]
+    return numbers
 
 
 def signed_exponential(uniform: Enclosure) -> tuple[Enclosure, bool] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -13,7 +14,20 @@ from sfumato.noise.k_norm.separate import SeparateNoise
 
 
 @dataclass(frozen=True)
-class ErlangMixture(Marginal):
+class ExactMarginal(Marginal):
+    """A law whose tails are enclosed by rational numbers."""
+
+    @abstractmethod
+    def tail_bounds(self, x: Fraction) -> tuple[Fraction, Fraction]:
+        """Enclose P(Z > x), x in steps."""
+
+    def tail_quantile(self, probability: Fraction) -> float:
+        """Return about the x with P(Z > x) = probability, for probabilities below 1/2."""
+        return self.tolerance(-log2(2 * probability) / np.log2(10))
+
+
+@dataclass(frozen=True)
+class ErlangMixture(ExactMarginal):
     """|Z| is scale times an Erlang number of shape j with probability weights[j - 1].
 
     Every term is positive, so that tails are right to 12 digits however small.
@@ -48,10 +62,6 @@ class ErlangMixture(Marginal):
             term *= y / j
         low, high = exp_bounds(-y, 128)
         return low * total / 2, high * total / 2
-
-    def tail_quantile(self, probability: Fraction) -> float:
-        """Return about the x with P(Z > x) = probability, for probabilities below 1/2."""
-        return self.tolerance(-log2(2 * probability) / np.log2(10))
 
     @property
     def variance(self) -> float:
