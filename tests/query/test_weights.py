@@ -16,7 +16,7 @@ from sfumato.errors import ParameterError, QueryError, SqlError
 from sfumato.framework import KNormDistance, Norm
 from sfumato.measurements.noise import NOISES
 from sfumato.noise.k_norm import StretchedNoise
-from sfumato.query.expected import expected_errors, factors
+from sfumato.query.expected import factors
 from sfumato.query.plan import Plan
 from sfumato.query.requirements import requirements
 from sfumato.query.together import TogetherPlan
@@ -50,7 +50,7 @@ def question(keys=YEARS, groups=1, rows=1, **asked):
 
 def errors_of(plan: Plan) -> dict[str, float]:
     """Errors by the exact laws of the noise."""
-    return expected_errors(plan.requirements, {n: law.standard_deviation for n, law in plan.laws.items()})
+    return {name: error for name, error in plan.expected.items() if name is not None}
 
 
 @pytest.mark.parametrize("asked", [COUNT_AND_SUMS, MOMENTS], ids=["sums", "moments"])
@@ -100,6 +100,7 @@ def test_the_split_is_where_no_other_is_better(noise):
     query = question(**asked).weigh(n=3, v=8).query
     norm = NOISES[noise].norm
     needed = requirements(query, norm, F(1), units=False)
+    steps = {c.name: float(c.step) for c in needed.coordinates}
     equal, found = (
         {n: float(s) for n, s in zip(needed.body.names, scales, strict=True)}
         for scales in (needed.body.split(norm), split(needed, norm))
@@ -113,10 +114,10 @@ def test_the_split_is_where_no_other_is_better(noise):
             for n in s.names:
                 asked[n] = float(size / len(s.names))
                 budget[n] = asked[n] * (equal[n] / scales[n]) ** (1 if norm is Norm.L1 else 2)
-        for output, of in factors(needed).items():
-            squares = {n: (factor * scales[n]) ** 2 for n, factor in of.items()}
+        for e in needed.estimates:
+            squares = {n: (factor * scales[n] * steps[n]) ** 2 for n, factor in factors(e).items()}
             for n, square in squares.items():
-                weight = {"n": 3, "v": 8}.get(output, 1) - 1
+                weight = {"n": 3, "v": 8}.get(e.name, 1) - 1
                 asked[n] += weight * square / sum(squares.values())
         return max(abs(budget[n] / sum(budget.values()) - asked[n] / sum(asked.values())) for n in asked)
 

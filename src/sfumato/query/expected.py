@@ -1,68 +1,87 @@
-"""How large the error of each output will be about: from the question and the noise alone."""
+"""How large the error of each output will be about: from the question and the noise alone.
+
+By this, and by nothing else, one noise is chosen before another.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from typing import TypeVar
 
+from sfumato.measurements.selection import GroupSelection
 from sfumato.query.estimates import Estimate, QuantileEstimate
 from sfumato.query.estimates.chosen import ChosenQuantile
-from sfumato.query.requirements import Requirements
+
+# By output; and of None, to be shown at all: with how many units a private group is, half the time.
+Errors = Mapping[str | None, float]
+Name = TypeVar("Name", str, str | None)
+
+# How many rows a walk down a tree is off, in deviations of the noise of a node. Measured, for values that
+# are spread evenly, like a bell and like waiting times: `test_expected.py`.
+OFF_BY_TREE = 2.4
+# What the place that was chosen in the middle of three is off, of the deviation of one; and where values are
+# no whole numbers, so that a line between the outer two corrects it, of that and of the numbers beside them.
+OFF_IN_MIDDLE, OFF_ALONG_LINE = 0.9, (0.65, 0.6)
 
 
-def expected_errors(needed: Requirements, deviations: Mapping[str, float]) -> dict[str, float]:
+def expected_errors(
+    estimates: Iterable[Estimate], deviations: Mapping[str, float], selection: GroupSelection | None = None
+) -> dict[str | None, float]:
     """Return about the error of each output, for values half-way from the middle to the end of their bounds.
 
-    Of a mean or a variance, as if one row were counted: it is compared with that under another noise, and the
-    number of rows is the same.
+    Of a mean or a variance, as if one row were counted, and of a quantile in rows: it is compared with that
+    under another noise, and the rows are the same.
 
     Args:
-        needed: how the outputs are made of noisy numbers.
-        deviations: the standard deviation of the noise of each number, in grid steps.
+        estimates: how the outputs are made of noisy numbers.
+        deviations: the standard deviation of each number's noise, in its own unit; of places that are chosen,
+            in rows, that of one.
+        selection: how private groups are chosen, or None. To be shown is one output more.
     """
-    return {
-        name: math.hypot(*(factor * deviations[c] for c, factor in own.items())) if own else 1.0
-        for name, own in factors(needed).items()
+    found: dict[str | None, float] = {
+        e.name: math.hypot(*(factor * deviations[name] for name, factor in factors(e).items()))
+        for e in estimates
     }
+    return found if selection is None else found | {None: float(selection.expected_threshold)}
 
 
-def factors(needed: Requirements) -> dict[str, dict[str, float]]:
-    """Return what the deviation of each number, in grid steps, does to the error of each output.
-
-    Of no number, where how places are chosen is the same whatever the noise.
-    """
-    steps = {c.name: float(c.step) for c in needed.coordinates}
-    return {e.name: {c: factor * steps[c] for c, factor in _factors(e).items()} for e in needed.estimates}
-
-
-def _factors(e: Estimate) -> dict[str, float]:
-    counted = dict.fromkeys(e.signs, 1.0)
-    if isinstance(e, ChosenQuantile):  # in rows
-        return dict.fromkeys((e.below, e.upto), math.sqrt(1 / 2)) if e.below else {}
-    if e.kind == "count" or e.total is None:
-        return counted
+def factors(e: Estimate) -> dict[str, float]:
+    """Return what the deviation of each number, in its own unit, does to the error of an output."""
+    total = e.total or ""
     if isinstance(e, QuantileEstimate):
-        # The noise of the root's children alone leads a walk away: of those left of the quantile, about 8.
-        return {e.total: math.sqrt(8)}
-    if e.kind == "sum":
-        return {e.total: 1.0} | dict.fromkeys(counted, abs(e.centre))
-    if e.squares is None:
-        return {e.total: 1.0} | dict.fromkeys(counted, (e.upper - e.lower) / 4)
-    return {e.squares: 1.0, e.total: e.half_range} | dict.fromkeys(counted, e.half_range**2 / 4)
+        return {total: OFF_BY_TREE}
+    if isinstance(e, ChosenQuantile):
+        if not e.below:
+            return {total: 1.0}
+        place, beside = OFF_ALONG_LINE
+        both = dict.fromkeys((e.below, e.upto), beside * math.sqrt(1 / 2))
+        return {total: OFF_IN_MIDDLE} if e.whole else {total: place} | both
+    if e.kind == "count" or e.total is None:
+        each, sums = 1.0, dict[str, float]()
+    elif e.kind == "sum":
+        each, sums = e.centre, {total: 1.0}
+    elif e.squares is None:
+        each, sums = (e.upper - e.lower) / 4, {total: 1.0}
+    else:
+        each, sums = e.square_centre + e.half_range**2 / 4, {total: e.half_range, e.squares: 1.0}
+    return sums | dict.fromkeys(e.signs, each)
 
 
-def mean_log(errors: Mapping[str, float], weights: Mapping[str, Fraction]) -> float:
-    """Return the mean of the logarithms of errors, each with its weight, or 1: smaller is better."""
-    own = {name: float(weights.get(name, 1)) for name in errors}
-    return sum(own[name] * math.log(error) for name, error in errors.items()) / sum(own.values())
+def ratio(
+    one: Mapping[Name, float], other: Mapping[Name, float], weights: Mapping[str, Fraction] | None = None
+) -> float:
+    """Return how large the errors of the one are, of those of the other: the geometric mean over the outputs.
 
-
-def ratio(one: Mapping[str, float], other: Mapping[str, float], weights: Mapping[str, Fraction]) -> float:
-    """Return how large the errors of the one are, of those of the other: the weighted geometric mean.
+    Args:
+        one, other: errors by output.
+        weights: how much each output matters; 1 where it is not named.
 
     >>> one, other = {"n": 2.0, "mean": 4.0}, {"n": 4.0, "mean": 32.0}
-    >>> ratio(one, other, {}), round(ratio(one, other, {"mean": Fraction(3)}), 9)
+    >>> ratio(one, other), round(ratio(one, other, {"mean": Fraction(3)}), 9)
     (0.25, 0.176776695)
     """
-    return math.exp(mean_log({name: one[name] / other[name] for name in one}, weights))
+    own = {name: float((weights or {}).get(name or "", 1)) for name in one}
+    logs = (weight * math.log(one[name] / other[name]) for name, weight in own.items())
+    return math.exp(sum(logs) / sum(own.values()))

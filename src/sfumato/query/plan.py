@@ -20,7 +20,7 @@ from sfumato.measurements.noise import Law, NoiseKind
 from sfumato.measurements.selection import GroupSelection
 from sfumato.query.choices import titled
 from sfumato.query.exact import ExactQuery
-from sfumato.query.expected import expected_errors, mean_log
+from sfumato.query.expected import expected_errors
 from sfumato.query.explanation import Explanation, numbers_content, question_content, selection_content
 from sfumato.query.noising import Noising
 from sfumato.query.question import Query
@@ -106,16 +106,15 @@ class Plan:
         return Noising(keys, self.requirements, statistics, self.steps, self.laws, self.selection)
 
     @property
-    def expected(self) -> dict[str, float]:
-        """About how large the error of each output will be (see `expected_errors`)."""
-        deviations = {name: float(law.standard_deviation) for name, law in self.laws.items()}
-        return expected_errors(self.requirements, deviations)
+    def deviations(self) -> dict[str, float]:
+        """The standard deviation of the noise of each number, in its own unit."""
+        steps = self.steps
+        return {n: float(law.standard_deviation) * float(steps[n]) for n, law in self.laws.items()}
 
     @property
-    def score(self) -> float:
-        """Mean log of the expected errors, by weight; to be shown is one output more. Smaller is better."""
-        shown = {} if self.selection is None else {"": self.selection.expected_threshold}
-        return mean_log(self.expected | shown, self.requirements.weights)
+    def expected(self) -> dict[str | None, float]:
+        """About how large the error of each output will be (see `expected_errors`)."""
+        return expected_errors(self.requirements.estimates, self.deviations, self.selection)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -127,6 +127,13 @@ class Query:
         return tuple(n for name, aggregate in self.aggregates for n in names_of(name, aggregate))
 
     @property
+    def output_weights(self) -> dict[str, Fraction]:
+        """How much each output matters."""
+        return {
+            n: self.weight(name) for name, aggregate in self.aggregates for n in names_of(name, aggregate)
+        }
+
+    @property
     def weighed(self) -> bool:
         """Whether some of what is asked matters more than the rest."""
         return len({self.weight(name) for name, _ in self.aggregates}) > 1

@@ -84,9 +84,7 @@ def requirements(
         - a sum is centred where a count is there to give the centre back.
     """
     design = Design(query, norm, multiplier, units, together)
-    found = [(name, ESTIMATES[type(a)](design, name, a)) for name, a in query.aggregates]
-    estimates = tuple(e for _, own in found for e in own)
-    weights = {e.name: query.weight(name) for name, own in found for e in own}
+    estimates = tuple(e for name, a in query.aggregates for e in ESTIMATES[type(a)](design, name, a))
     distinct = {id(s): s for s in design.statistics.values()}
     chosen = tuple((leaves, tuple(ranks)) for leaves, ranks in design.chosen.items())
-    return Requirements(tuple(distinct.values()), estimates, weights, chosen)
+    return Requirements(tuple(distinct.values()), estimates, query.output_weights, chosen)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from math import log
 from typing import Any
 
 from sfumato.budget import Loss, split_delta
@@ -35,6 +35,7 @@ from sfumato.query.choosing import (
     share_of,
 )
 from sfumato.query.exact import ExactQuery
+from sfumato.query.expected import Errors, expected_errors, ratio
 from sfumato.query.explanation import joint_numbers_content
 from sfumato.query.noising import Noising
 from sfumato.query.plan import Plan
@@ -47,8 +48,6 @@ from sfumato.transformations import bound_groups, cone_of, per_group
 MOST_TOGETHER = 1 << 16
 # With limits: beyond, draws and laws take their time, and gain for large limits alone.
 MOST_LIMITED = 1 << 10
-# By privacy-loss distributions Laplace noise gets down to about the size of Gaussian noise, and not below.
-CLOSEST = 0.8
 # What groups share of the norm, where a unit is in some of them only.
 SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 
@@ -79,17 +78,9 @@ class TogetherPlan(Plan):
         return cone_of(self.requirements.statistics)
 
     @property
-    def compared(self) -> dict[str, float]:
-        """Expected errors to compare with other noises: of quantiles, how many rows places are off."""
-        places = {c.leaves.names[0]: c.deviation for c in self.choices}
-        chosen = {e.name: places[e.total] for e in self.requirements.estimates if e.total in places}
-        return self.expected | chosen
-
-    @property
-    def surely_best(self) -> bool:
-        """Whether no other noise can come near, however it is composed."""
-        known = self.selection is None and bool(self.others)
-        return known and all(share < CLOSEST for _, share in self.others)
+    def deviations(self) -> dict[str, float]:
+        """The standard deviation of the noise of each number, and of each place that is chosen, in rows."""
+        return super().deviations | {c.leaves.names[0]: c.deviation for c in self.choices}
 
     @property
     def shared(self) -> Fraction:
@@ -187,29 +178,40 @@ def k_norm_plan(
     plans = [_plan(query, epsilon, None)] if count <= MOST_TOGETHER else []
     if plans and len(plans[0].body.names) == 1:
         plans.append(_plan(query, epsilon, None, total=best_total(count)))
-    if count == 1 and query.weighed and (stretched_plan := _plan(query, epsilon, 1)).favoured:
-        plans.append(stretched_plan)
+    if count == 1 and query.weighed and (one := _plan(query, epsilon, 1)).favoured:
+        plans.append(one)
     if groups < count:
         plans.append(_plan(query, epsilon, groups))
         if groups > 1 and count <= MOST_LIMITED:
-            body = plans[-1].body
-            shared = _best_share(Cone(body.signed, body.units), count, groups)
-            plans.append(_plan(query, epsilon, groups, shared))
+            plans += [_plan(query, epsilon, groups, shared) for shared in _best_shares(plans[-1])]
     if not plans:
         raise ParameterError(
             "noise", "k_norm", f"another one where a unit is in each of more than {MOST_TOGETHER:,} groups"
         )
-    return plans[0] if len(plans) == 1 else min(plans, key=lambda plan: plan.score)
+    return min(plans, key=lambda plan: _size(plans[0], plan.expected, plan.deviations))
 
 
-@lru_cache(1 << 10)
-def _best_share(cone: Cone, count: int, groups: int) -> Fraction:
-    """Return what of `SHARES` makes about the smallest noise."""
+def _size(plan: Plan, errors: Errors, deviations: Mapping[str, float]) -> tuple[float, float]:
+    """Return how large errors are, of those of a plan; and noise, for bars, where no error depends on it."""
+    return ratio(errors, plan.expected, plan.requirements.weights), ratio(deviations, plan.deviations)
 
-    def size(shared: Fraction) -> float:
-        return sum(map(log, rough_deviations(Sizes(cone, count, groups, shared))))
 
-    return min(SHARES, key=size)
+def _best_shares(plan: TogetherPlan) -> list[Fraction]:
+    """Return which two of `SHARES` make about the smallest errors, where a plan has noise of each group."""
+    body, count, groups = plan.body, len(plan.query.public_groups), plan.query.groups
+    scale = plan.epsilon - plan.chosen_with
+
+    def size(shared: Fraction) -> tuple[float, float]:
+        rough = _rough_deviations(Sizes(Cone(body.signed, body.units), count, groups, shared))
+        own = zip(body.names, body.bounds, rough, strict=True)
+        noise = {name: float(bound / scale * plan.steps[name]) * deviation for name, bound, deviation in own}
+        deviations = plan.deviations | noise
+        return _size(plan, expected_errors(plan.requirements.estimates, deviations), deviations)
+
+    return sorted(SHARES, key=size)[:2]  # what is rough is off by some percent
+
+
+_rough_deviations = lru_cache(1 << 10)(rough_deviations)
 
 
 def _plan(
@@ -235,13 +237,13 @@ def _plan(
             f"epsilon = {float(whole):g} asks for noise beyond what 64-bit integers hold; ask for a "
             "larger epsilon or set smaller limits or bounds"
         ) from None
+    choices = choices_of(needed.chosen, needed.statistics, whole * share, query.groups)
     if isinstance(drawn, SeparateNoise):
-        drawn = stretched(drawn, body.names, needed)
+        drawn = stretched(drawn, needed, {c.leaves.names[0]: c.deviation for c in choices})
     scales = dict(zip(body.names, drawn.scales, strict=True))
     laws: Any = dict(zip(body.names, marginals(drawn), strict=True))
     loss = Loss(approximate=((whole, Fraction(0), 1),))
     kind: Any = K_NORM
-    choices = choices_of(needed.chosen, needed.statistics, whole * share, query.groups)
     return TogetherPlan(
         query, whole, Fraction(0), kind, needed, multiplier, scales, laws, None, loss, drawn,
         choices, whole * share,

@@ -8,7 +8,7 @@ alone leads to what is done with equal weights; so no output has a larger error 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from fractions import Fraction
 from itertools import product
@@ -56,7 +56,13 @@ def split(needed: Requirements, norm: Norm) -> tuple[Fraction, ...]:
         paid = [name for name in statistic.names if name not in free]
         own |= dict.fromkeys(paid, size / len(paid))
         beside |= dict.fromkeys(free, paid)
-    outputs = [(above[output], _terms(of, scales, beside)) for output, of in factors(needed).items()]
+    steps = {c.name: c.step for c in needed.coordinates}
+    sizes = {name: float(scale * steps[name]) for name, scale in scales.items()}
+    outputs = [
+        # Rows without a value have the noise that follows from that of the number beside them.
+        (above[e.name], [(beside.get(n, [n])[0], (f * sizes[n]) ** 2) for n, f in factors(e).items()])
+        for e in needed.estimates
+    ]
     power = 1 if norm is Norm.L1 else 2
     shares = _balanced(own, outputs, 2 / power)
     wider = {name: (own[name] / share) ** (1 / power) for name, share in shares.items()}
@@ -70,7 +76,7 @@ def _above(needed: Requirements) -> dict[str, float]:
     return {output: float(weight / least) - 1 for output, weight in needed.weights.items()}
 
 
-def stretched(noise: SeparateNoise, names: Sequence[str], needed: Requirements) -> SeparateNoise:
+def stretched(noise: SeparateNoise, needed: Requirements, places: Mapping[str, float]) -> SeparateNoise:
     """Return noise of each group whose body is stretched where precision is unimportant, or itself.
 
     The numbers that have most part in the squared errors of outputs, by weight, are favoured: how many of
@@ -78,44 +84,36 @@ def stretched(noise: SeparateNoise, names: Sequence[str], needed: Requirements) 
 
     Args:
         noise: not stretched, as it is with equal weights.
-        names: of its coordinates.
-        needed: how the outputs are made of them, and their weights.
+        needed: how the outputs are made of its numbers, and their weights.
+        places: the deviations of places that are chosen, which are as they are.
     """
-    above, of = _above(needed), factors(needed)
+    above = _above(needed)
     if not any(above.values()):
         return noise
 
-    def height(one: SeparateNoise) -> float:
-        sizes = _deviations(one, names)
-        errors = expected_errors(needed, sizes)
-        return sum(map(log, sizes.values())) + sum(above[name] * log(e) for name, e in errors.items())
+    def deviations(one: SeparateNoise) -> dict[str, float]:
+        laws = zip(needed.coordinates, marginals(one), strict=True)
+        return {c.name: law.standard_deviation * float(c.step) for c, law in laws}
 
-    asked = dict.fromkeys(names, 0.0)
-    sizes = _deviations(noise, names)
-    for output, terms in of.items():
-        squares = {name: (factor * sizes[name]) ** 2 for name, factor in terms.items()}
-        for name, square in squares.items():
-            asked[name] += above[output] * square / sum(squares.values())
-    limited = names[noise.cone.units :]
-    if noise.cone.units:
-        asked[limited[0]] += asked[names[0]]  # units have the noise of rows, and more
+    def height(one: SeparateNoise) -> float:
+        sizes = deviations(one)
+        errors = expected_errors(needed.estimates, {**places, **sizes})
+        return sum(map(log, sizes.values())) + sum(w * log(errors[name]) for name, w in above.items())
+
+    sizes = deviations(noise)
+    asked = dict.fromkeys(sizes, 0.0)
+    for e in needed.estimates:
+        squares = {n: (factor * sizes.get(n, 0.0)) ** 2 for n, factor in factors(e).items()}
+        for name in squares.keys() & sizes.keys():
+            asked[name] += above[e.name] * squares[name] / sum(squares.values())
+    units, limited = list(sizes)[: noise.cone.units], list(sizes)[noise.cone.units :]
+    asked[limited[0]] += sum(asked[name] for name in units)  # units have the noise of rows, and more
     order = sorted(range(len(limited)), key=lambda i: -asked[limited[i]])
     forms: list[SeparateNoise] = [noise]
     for count, part in product(range(1, len(order)), PARTS):
         with suppress(ParameterError):  # beyond 64-bit integers
             forms.append(StretchedNoise(noise.cone, noise.scales, tuple(order[:count]), part))
     return min(forms, key=height)
-
-
-def _deviations(noise: SeparateNoise, names: Sequence[str]) -> dict[str, float]:
-    return {name: law.standard_deviation for name, law in zip(names, marginals(noise), strict=True)}
-
-
-def _terms(
-    of: Mapping[str, float], scales: Mapping[str, Fraction], beside: Mapping[str, list[str]]
-) -> list[tuple[str, float]]:
-    """Return the parts of an output's squared error, by the number whose part of the budget decides."""
-    return [(beside.get(name, [name])[0], (factor * float(scales[name])) ** 2) for name, factor in of.items()]
 
 
 def _balanced(
