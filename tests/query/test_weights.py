@@ -221,8 +221,8 @@ def test_the_choice_of_noise_follows_weights():
 def test_weights_are_in_the_explanation_and_in_the_plans_key():
     plan = question().weigh(a=4).weigh(b="1/2").plan(epsilon=1)
     told = plan.explain()
-    assert told.to_dict()["weights"] == {"a": "4", "b": "1/2"}
-    assert "shared out by weight: a 4, b 0.5, and 1 for the rest" in str(told)
+    assert told.to_dict()["weights"] == {"n": "1", "a": "4", "b": "1/2"}
+    assert "epsilon 1 and delta 0; weights: n 1, a 4, b 0.5:" in str(told)
     assert "weight" not in str(question().plan(epsilon=1).explain())
     assert question().weigh(a=4).weigh(a=1).plan(epsilon=1).scales == question().plan(epsilon=1).scales
 

@@ -69,7 +69,7 @@ class Explanation:
             f"{' of each group' if content['group_by'] else ''}. "
             f"{'Together with the choice of groups' if selection else 'Together'} they cost at most "
             f"epsilon {epsilon:g} and delta {delta:g}"
-            f"{f', shared out by weight: {weights}, and 1 for the rest' if weights else ''}:"
+            f"{f'; weights: {weights}' if weights else ''}:"
         )
         after = [selection["text"]] if selection else []
         return before, [*after, "Compute the outputs from the noisy numbers alone, which costs nothing more."]
@@ -116,7 +116,7 @@ def question_content(query: Query) -> dict[str, Any]:
         "group_by": list(query.keys),
         "groups_are": groups,
         "limits": {"groups_per_unit": query.groups, "rows_per_unit_and_group": query.rows},
-        "weights": {name: str(weight) for name, weight in query.weights},
+        "weights": {name: str(query.weight(name)) for name, _ in query.aggregates if query.weighed},
     }
 
 

@@ -129,9 +129,7 @@ class Query:
     @property
     def output_weights(self) -> dict[str, Fraction]:
         """How much each output matters."""
-        return {
-            n: self.weight(name) for name, aggregate in self.aggregates for n in names_of(name, aggregate)
-        }
+        return {n: self.weight(name) for name, asked in self.aggregates for n in names_of(name, asked)}
 
     @property
     def weighed(self) -> bool:
