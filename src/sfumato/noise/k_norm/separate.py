@@ -112,6 +112,18 @@ class SeparateNoise(Vectors):
         own = sums + spread + scaled
         return [own + other] * self.cone.units + [own] * power
 
+    def closely(self, numbers: Sequence[Floats]) -> list[Floats]:
+        """Return closer bounds of the errors of vectors in grid steps."""
+        power, scales = self.cone.signed + 1, [float(scale) for scale in self.scales]
+        at_1 = [np.abs(x) / scale for x, scale in zip(numbers, scales, strict=True)]
+        size = np.max(at_1[self.cone.units :], axis=0)
+        own = self._table.growth * (power + size) + size * (5 * power + 12) * unit_roundoff
+        margins = [own] * power
+        if self.cone.units:
+            step = at_1[0] + at_1[1]  # at least |u - n|
+            margins.insert(0, own + self._table.growth * (1 + step) + (size + step) * 4 * unit_roundoff)
+        return [1.001 * scale * margin for scale, margin in zip(scales, margins, strict=True)]
+
     def reals(self, words: Integers) -> tuple[list[Floats], Floats, Flags | None]:
         """Return the numbers at scale 1, their size max(|n|, t), and where the face is known."""
         power = self.cone.signed + 1
