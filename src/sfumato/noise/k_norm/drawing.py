@@ -12,13 +12,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
-from sfumato.exact import round_down
 from sfumato.exact.enclosures import Enclosure
 from sfumato.noise.k_norm.streams import Stream, Streams
 from sfumato.noise.values import Floats
@@ -45,7 +43,7 @@ class Approximation:
     """
 
     numbers: Sequence[Floats]
-    margins: Sequence[Fraction]
+    margins: Sequence[float]
     room: Floats | None = None
     room_margin: float = 0.0
     known: Flags | None = None
@@ -148,13 +146,11 @@ class Vectors(ABC):
         """Round into `out`; return where that is not sure."""
         unsure = np.zeros(out.shape[1], np.bool_)
         for row, x, margin in zip(out, found.numbers, found.margins, strict=True):
-            reach = _reach(margin)
             whole = np.rint(x)
             np.copyto(row, whole, casting="unsafe")
             np.subtract(x, whole, out=whole)
             np.absolute(whole, out=whole)
-            # False for NaN too: what cannot be compared is not decided.
-            unsure |= ~(whole <= reach)
+            unsure |= ~_sure(whole, margin)
         if (places := np.flatnonzero(unsure)).size:
             unsure[places] = self._unsure([x[places] for x in found.numbers])
         if found.known is not None:
@@ -168,8 +164,7 @@ class Vectors(ABC):
         if margins is None:
             return ~unsure
         for x, margin in zip(numbers, margins, strict=True):
-            # The difference is off by at most a last bit, which the next float below it makes up for.
-            unsure |= ~(np.abs(x - np.rint(x)) <= np.nextafter(0.5 - margin, -1.0))
+            unsure |= ~_sure(np.abs(x - np.rint(x)), margin)
         return unsure
 
     def settle(self, uniform: Sequence[Stream]) -> list[int] | None:
@@ -199,9 +194,13 @@ def as_uniform(words: Integers) -> list[Floats]:
     return list(found)
 
 
-@lru_cache(64)
-def _reach(margin: Fraction) -> float:
-    return round_down(Fraction(1, 2) - margin)
+def _sure(distance: Floats, margin: Floats | float) -> Flags:
+    """Return where numbers so far from whole ones are within 1/2 of them, whatever the error up to a margin.
+
+    False for NaN too: what cannot be compared is not decided.
+    """
+    # The difference is off by at most half a last bit, which the next float below it makes up for.
+    return np.asarray(distance <= np.nextafter(0.5 - margin, -np.inf))
 
 
 def check_scales(

@@ -54,10 +54,10 @@ class JointVectors(Vectors):
         return self.cone.margin(*self.shared.floats[:2])
 
     @cached_property
-    def margins(self) -> list[Fraction]:
+    def margins(self) -> list[float]:
         """Bounds of the errors in floats, in grid steps."""
         # Numbers are at most 1, and four roundings of theirs are in the margin already.
-        return [Fraction(factor) * Fraction(self.margin) * Fraction(1.001) for factor in self._factors]
+        return [1.001 * factor * self.margin for factor in self._factors]
 
     def closely(self, numbers: Sequence[Floats]) -> list[Floats]:
         """Return closer bounds of the errors of vectors in grid steps."""

@@ -205,7 +205,7 @@ class TiltedVectors(Vectors):
             float(self.tilt) * size * theta - (norm + first) * 0.5,
             float(self.tilt) * size * tau - (norm - first) * 0.5,
         )
-        own = float(max(self._anywhere.unit_margins))
+        own = self._anywhere.largest_margin
         largest = table(laplace).largest * (self.cone.dimensions + 1)
         margin = 1.001 * (5 * own + (4 * largest + 4 * float(self.tilt) * size) * 4 * unit_roundoff)
         found = self._anywhere.scaled(numbers, known)

@@ -96,10 +96,10 @@ class SeparateNoise(Vectors):
         return Buffers(block)
 
     @cached_property
-    def margins(self) -> list[Fraction]:
+    def margins(self) -> list[float]:
         """Bounds of the errors in floats, in grid steps."""
         each = zip(self.scales, self.unit_margins, strict=True)
-        return [scale * margin * Fraction(1.001) for scale, margin in each]
+        return [float(scale * margin * Fraction(1.001)) for scale, margin in each]
 
     @cached_property
     def unit_margins(self) -> list[Fraction]:
@@ -111,6 +111,11 @@ class SeparateNoise(Vectors):
         scaled = (power + 1) * largest * 3 * Fraction(unit_roundoff)
         own = sums + spread + scaled
         return [own + other] * self.cone.units + [own] * power
+
+    @cached_property
+    def largest_margin(self) -> float:
+        """The largest bound at scale 1."""
+        return float(max(self.unit_margins) * Fraction(1.001))
 
     def closely(self, numbers: Sequence[Floats]) -> list[Floats]:
         """Return closer bounds of the errors of vectors in grid steps."""
