@@ -107,6 +107,9 @@ class StretchedNoise(SeparateNoise):
         size = (self.stretch * (m + 1) + 1) * largest
         return [own[0] + error + 5 * size * rho, *own]
 
+    def closely(self, numbers: Sequence[Floats]) -> None:  # type: ignore[override]
+        """Return nothing: how large t is, numbers that are uniform below it do not tell."""
+
     def reals(self, words: Integers) -> tuple[list[Floats], Floats, Flags | None]:
         """Return the numbers at scale 1, the largest favoured one, and where faces and j are known."""
         m, p = self._numbers, len(self.favoured)
