@@ -21,7 +21,8 @@ from sfumato.engines.duckdb.stages import Stages, as_stream
 from sfumato.engines.work import Work
 from sfumato.errors import EngineError, ParameterError
 from sfumato.noise import SeededWords
-from sfumato.noise.k_norm import JointNoise, LimitedNoise, SeparateNoise
+from sfumato.noise.k_norm import JointNoise, LimitedNoise, SeparateNoise, StretchedNoise
+from sfumato.query import together
 
 ORDER = np.arange(420)
 SCHEMA = pa.schema([("id", pa.int64()), ("g", pa.int64()), ("x", pa.float64())])
@@ -46,13 +47,14 @@ CASES = {
     "all groups": (NUMBERS, KEYS, 9, JointNoise),
     "some groups": (NUMBERS, KEYS, 3, LimitedNoise),
     "one group": (NUMBERS, KEYS, 1, SeparateNoise),
+    "one group, by weight": (NUMBERS, KEYS, 1, StretchedNoise),
     "private groups": (NUMBERS, None, 3, SeparateNoise),
     "quantiles of all groups": (QUANTILES, KEYS, 9, JointNoise),
     "quantiles of some groups": (QUANTILES, KEYS, 3, LimitedNoise),
     "quantiles of private groups": (QUANTILES, None, 3, SeparateNoise),
     "the whole table": (QUANTILES, "none", 1, JointNoise),
 }
-TOGETHER = [name for name, (*_, kind) in CASES.items() if kind is not SeparateNoise]
+TOGETHER = [name for name, (*_, kind) in CASES.items() if not issubclass(kind, SeparateNoise)]
 # Fixed, so that no test depends on chance.
 SECRET = sha256(b"a secret of tests").digest()
 
@@ -61,7 +63,8 @@ def question(case: str, rows=ROWS):
     asked, keys, groups, _ = CASES[case]
     table = sf.scan(rows, privacy_unit="id")
     grouped = table if keys == "none" else table.group_by("g", keys=keys)
-    return grouped.bound(groups=groups, rows=2).agg(**asked)
+    found = grouped.bound(groups=groups, rows=2).agg(**asked)
+    return found.weigh(m=100) if "by weight" in case else found
 
 
 @cache
@@ -298,7 +301,10 @@ def test_no_noise_is_drawn_for_the_columns_of_a_release(monkeypatch):
         assert names[-1].endswith("_error") and len(names) == len(set(names))
 
 
-def test_more_groups_than_one_place_holds_are_refused_before_a_row_is_read():
+def test_more_groups_than_one_place_holds_are_refused_before_a_row_is_read(monkeypatch):
+    assert together.MOST_TOGETHER == 1 << 22
+    monkeypatch.setattr(together, "MOST_TOGETHER", 65_536)  # so that the keys are made sooner
+
     def released(groups: int, limit: int):
         table = sf.scan(SCHEMA, privacy_unit="id").group_by("g", keys=list(range(groups)))
         return table.bound(groups=limit, rows=1).agg(n=sf.count()).release(epsilon=1, noise="k_norm")

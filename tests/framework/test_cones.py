@@ -153,3 +153,94 @@ def test_a_cone_is_a_body_like_others():
 def test_what_is_no_body_is_refused(make):
     with pytest.raises(ParameterError):
         make()
+
+
+# Bodies that are stretched where precision is unimportant.
+
+STRETCHED = [
+    (body, favoured)
+    for body, favoured in [
+        (BODIES[1], ("n",)),
+        (BODIES[1], ("s",)),
+        (BODIES[2], ("s",)),
+        (BODIES[2], ("n", "t")),
+        (BODIES[4], ("n",)),
+        (BODIES[4], ("s",)),
+    ]
+]
+
+
+def stretched_corners(body: ConeBody, favoured: tuple[str, ...], part: F) -> list[list[F]]:
+    """Those of the cube of what is limited, and where the favoured numbers are 0 further out; and units alone."""
+    limited = body.names[body.units :]
+    found = [dict(zip(limited, signs, strict=True)) for signs in product((-1, 1), repeat=len(limited))]
+    found += [{n: 0 if n in favoured else F(v) / (1 - part) for n, v in one.items()} for one in found]
+    if body.units:
+        found = [{body.names[0]: one["n"]} | one for one in found]
+        found += [{body.names[0]: sign} | dict.fromkeys(limited, 0) for sign in (-1, 1)]
+    return [[F(one[n]) * b for n, b in zip(body.names, body.bounds, strict=True)] for one in found]
+
+
+@pytest.mark.parametrize("part", [F(1, 8), F(3, 4)])
+@pytest.mark.parametrize("body, favoured", STRETCHED, ids=str)
+def test_the_stretched_norm_is_the_gauge_of_the_stretched_body(body, favoured, part):
+    columns = np.array(stretched_corners(body, favoured, part), float).T
+    metric = KNormDistance(body, 1, apart=True, favoured=favoured, part=part)
+    rng = np.random.default_rng(3)
+    for _ in range(25):
+        x = rng.integers(-9, 10, len(body.bounds)).tolist()
+        found = linprog(np.ones(columns.shape[1]), A_eq=columns, b_eq=x, bounds=(0, None))
+        assert found.status == 0
+        assert float(metric.of([x])) == pytest.approx(found.fun, abs=1e-9)
+        assert metric.distance(table(body, [x]), {}) == metric.of([x])
+
+
+def moves(metric: KNormDistance, body: ConeBody, groups: int, k: int) -> F:
+    """The most by which the norm of random places moves by a contribution to k groups."""
+    rng, own, most = np.random.default_rng(4), corners(body)[1:], F(0)
+    for trial in range(40):
+        x = rng.integers(-9, 10, (groups, len(body.bounds))) * 10 ** (trial % 3) * (trial > 4)
+        moved, sign = x.tolist(), int(rng.choice([-1, 1]))
+        for g in rng.permutation(groups)[:k]:
+            moved[g] = [a + sign * b for a, b in zip(moved[g], own[rng.integers(len(own))], strict=True)]
+        most = max(most, abs(metric.of(x.tolist()) - metric.of(moved)))
+    return most
+
+
+class Shrunk(KNormDistance):
+    """A body that is shrunk for what is favoured, where it should be stretched for the rest."""
+
+    def of(self, vectors):
+        factors = [1 + self.part * (name in self.favoured) for name in self.body.names]
+        plain = KNormDistance(self.body, self.groups, apart=True)
+        return plain.of([[f * v for f, v in zip(factors, own, strict=True)] for own in vectors])
+
+
+@pytest.mark.parametrize("body, favoured", STRETCHED, ids=str)
+def test_no_contribution_leaves_the_stretched_body(body, favoured):
+    for part in (F(1, 16), F(1, 2), F(31, 32)):
+        given = {"apart": True, "favoured": favoured, "part": part}
+        for groups, k in ((1, 1), (3, 2)):
+            assert moves(KNormDistance(body, k, **given), body, groups, k) == 1
+            assert moves(Shrunk(body, k, **given), body, groups, k) > 1
+        most = max(KNormDistance(body, 1, **given).of([v]) for v in grid(body))
+        assert most == 1 < max(Shrunk(body, 1, **given).of([v]) for v in grid(body))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"favoured": ("n", "s")},
+        {"favoured": ("x",)},
+        {"favoured": ("n",), "part": F(0)},
+        {"favoured": (), "part": F(1, 2)},
+        {"favoured": ("n",), "part": F(1)},
+        {"favoured": ("n",), "apart": False},
+        {"favoured": ("n",), "shared": F(1, 2)},
+    ],
+)
+def test_what_is_favoured_is_some_of_what_is_limited_in_groups_by_themselves(given):
+    with pytest.raises(ParameterError):
+        KNormDistance(**{"body": BODIES[1], "groups": 1, "apart": True, "part": F(1, 2)} | given)
+    with pytest.raises(ParameterError):
+        KNormDistance(BODIES[4], 1, apart=True, favoured=("u",), part=F(1, 2))

@@ -16,7 +16,14 @@ from sfumato.framework import ConeBody, GroupedIntegers, KNormDistance, PureDP
 from sfumato.measurements import k_norm
 from sfumato.measurements.k_norm import noise_of
 from sfumato.noise import SeededWords
-from sfumato.noise.k_norm import CentredNoise, Cone, JointNoise, LimitedNoise, SeparateNoise
+from sfumato.noise.k_norm import (
+    CentredNoise,
+    Cone,
+    JointNoise,
+    LimitedNoise,
+    SeparateNoise,
+    StretchedNoise,
+)
 
 BODY = ConeBody(("rows", "visits"), (F(2), F(30)))
 UNITS = ConeBody(("people", "rows", "visits"), (F(1), F(2), F(30)), units=True)
@@ -44,6 +51,12 @@ def test_one_draw_for_all_groups_or_noise_of_each():
     assert release.input_metric == KNormDistance(BODY, 2, apart=True, shared=F(1, 3))
     assert k_norm(1, BODY, "abc", groups=3, shared="1/3").input_metric == KNormDistance(BODY)
     assert noise_of(BODY, F(2), 3, 2, F(1, 3)) == LimitedNoise(Cone(1), (F(1), F(15)), 3, 2, F(1, 3))
+    favour = {"favoured": ("visits",), "part": F(1, 3)}
+    for most in (2, 3):  # stretched, noise is of each group by itself in any case
+        release = k_norm(1, BODY, "abc", groups=most, **favour)
+        assert release.input_metric == KNormDistance(BODY, most, apart=True, **favour)
+    assert noise_of(BODY, F(2), 3, 2, **favour) == StretchedNoise(Cone(1), (F(2), F(30)), (1,), F(1, 3))
+    assert noise_of(UNITS, F(1), 3, 1, **favour).favoured == (1,)
     count = ConeBody(("rows",), (3,))
     assert k_norm(1, count, "abc", total="1/3").input_metric == KNormDistance(count)
     assert noise_of(count, F(2), 3, total=F(1, 3)) == CentredNoise((F(3, 2),), 3, F(1, 3))
@@ -63,6 +76,11 @@ def test_one_draw_for_all_groups_or_noise_of_each():
         {"groups": 1, "shared": -1},
         {"groups": 1, "shared": "1/2", "keys": []},
         {"total": "1/3"},
+        {"favoured": ("rows",), "part": "1/2"},
+        {"favoured": ("rows",), "groups": 1},
+        {"favoured": BODY.names, "part": "1/2", "groups": 1},
+        {"part": "1/2", "groups": 1},
+        {"favoured": ("rows",), "part": "1/2", "groups": 1, "shared": "1/2"},
         {"body": ConeBody(("rows",), (1,)), "total": "2/3"},
         {"body": ConeBody(("rows",), (1,)), "total": "1/3", "groups": 1},
     ],
@@ -107,6 +125,8 @@ def test_the_auditor_breaks_no_honest_claim():
     assert not found.violated and found.epsilon_lower > 0.3
     found = report(joint_draws(noise_of(BODY, F(2), 2), SeededWords(2)), 2, 3000)
     assert not found.violated
+    stretched = noise_of(BODY, F(1), 3, 2, favoured=("visits",), part=F(1, 2))
+    assert not report(separate_draws(stretched, SeededWords(1)), 1, 100_000).violated
 
 
 @pytest.mark.long
@@ -122,6 +142,11 @@ DEFECTS = {
     # epsilon that is claimed, the draws, and how many: for two groups of a unit.
     "k forgotten": (1, separate_draws(noise_of(BODY, F(1), 3, 1), SeededWords(3)), 200_000),
     "epsilon for each number": (1, separate_draws(noise_of(BODY, F(2), 3, 2), SeededWords(4)), 200_000),
+    "a body that is shrunk for what is favoured": (
+        1,
+        separate_draws(StretchedNoise(Cone(1), (F(4), F(30)), (1,), F(1, 2)), SeededWords(6)),
+        400_000,
+    ),
     "a bound for the sum that is half of what is added": (
         1,
         separate_draws(SeparateNoise(Cone(1), (F(4), F(15))), SeededWords(5)),

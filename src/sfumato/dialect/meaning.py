@@ -7,7 +7,7 @@ docs/sql.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from fractions import Fraction
 
 from sfumato.dialect.aggregates import FUNCTIONS, Aggregates
@@ -16,8 +16,9 @@ from sfumato.dialect.question import SqlQuery
 from sfumato.dialect.reader import read
 from sfumato.dialect.syntax import Call, Expression, Item, Statement
 from sfumato.dialect.words import Place, refusal
-from sfumato.errors import QueryError, SqlError, nearest, shown
+from sfumato.errors import ParameterError, QueryError, SqlError, nearest, shown
 from sfumato.query.aggregates import Aggregate, CountPrivacyUnits, Sum, names_of
+from sfumato.query.question import checked_weights
 
 
 def parse(text: str) -> SqlQuery:
@@ -101,7 +102,14 @@ class _Reading:
             notes=tuple(self.notes),
             types=options.types,
             multiline=options.multiline,
+            weights=self._weights(aggregates),
         )
+
+    def _weights(self, names: Collection[str]) -> tuple[tuple[str, Fraction], ...]:
+        try:
+            return checked_weights(self.options.weights.items(), names)
+        except (ParameterError, QueryError) as error:
+            raise self._refuse(self.options.weighing or self.statement.clause_place, str(error)) from None
 
     # Limits of contribution.
 

@@ -19,9 +19,10 @@ _canonical = {
 }
 _known = (
     *("epsilon", "delta", "privacy_unit_column", "max_groups_contributed", "max_rows_per_group", "noise"),
-    *("group_selection", "min_privacy_units_per_group", "types", "multiline", *_canonical),
+    *("group_selection", "min_privacy_units_per_group", "weights", "types", "multiline", *_canonical),
 )
 TYPES_FORM = "'id BIGINT, amount DOUBLE, day DATE', each column once"
+_WEIGHTS_FORM = "'mean_age 4, \"the total\" 2', each output once"
 _refused = {
     "k_threshold": "set delta instead, or min_privacy_units_per_group for a least size of groups",
     "max_rows_contributed": "set max_groups_contributed and max_rows_per_group instead",
@@ -42,6 +43,7 @@ class Options:
         selecting: the place of an option that only matters where groups are selected.
         types: of columns of a source that declares none, by name.
         multiline: whether a text in quotes may have several lines in CSV.
+        weights: how much outputs matter, by name, as written; with their place.
     """
 
     epsilon: str
@@ -55,6 +57,8 @@ class Options:
     selecting: Place | None
     types: dict[str, str] | None
     multiline: bool
+    weights: dict[str, str]
+    weighing: Place | None
 
 
 def read_options(statement: Statement) -> Options:
@@ -74,13 +78,15 @@ def read_options(statement: Statement) -> Options:
         selection=given.selection(),
         threshold=given.whole("min_privacy_units_per_group"),
         selecting=given.place("group_selection") or given.place("min_privacy_units_per_group"),
-        types=given.types(),
+        types=given.by_name("types", TYPES_FORM),
         multiline=given.choice("multiline", ("true", "false")) != "false",
+        weights=given.by_name("weights", _WEIGHTS_FORM) or {},
+        weighing=given.place("weights"),
     )
 
 
 def types_of(text: str) -> dict[str, str] | None:
-    """Read types of columns as they are written in one text, or return None where it has another form.
+    """Read what is said of names (types of columns, weights of outputs) in one text; None in another form.
 
     >>> types_of('id BIGINT, "the amount" DECIMAL(10, 2)')
     {'id': 'BIGINT', 'the amount': 'DECIMAL(10, 2)'}
@@ -191,14 +197,14 @@ class _Given:
             )
         return "laplace"
 
-    def types(self) -> dict[str, str] | None:
-        if "types" not in self.pairs:
+    def by_name(self, key: str, form: str) -> dict[str, str] | None:
+        if key not in self.pairs:
             return None
-        _, value = self.pairs["types"]
-        types = types_of(value.text) if value.kind == "text" else None
-        if types is None:
-            raise self._refuse(value.place, f"types is written types = {TYPES_FORM}")
-        return types
+        _, value = self.pairs[key]
+        found = types_of(value.text) if value.kind == "text" else None
+        if found is None:
+            raise self._refuse(value.place, f"{key} is written {key} = {form}")
+        return found
 
     def _refuse(self, place: Place, message: str) -> SqlError:
         return refusal(self.text, place, message)

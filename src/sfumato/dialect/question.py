@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import ColumnError
@@ -30,6 +31,7 @@ class SqlQuery:
         notes: sentences about defaults that were taken.
         types: of columns of a source that declares none, by name.
         multiline: whether a text in quotes may have several lines in CSV.
+        weights: how much outputs matter, by name.
     """
 
     source: str
@@ -49,6 +51,7 @@ class SqlQuery:
     notes: tuple[str, ...]
     types: dict[str, str] | None = None
     multiline: bool = True
+    weights: tuple[tuple[str, Fraction], ...] = ()
 
     @property
     def release_options(self) -> dict[str, Any]:
@@ -97,7 +100,7 @@ class SqlQuery:
             else (name, aggregate)
             for name, aggregate in self.aggregates
         )
-        return Question(table.bound(groups=self.groups, rows=self.rows), aggregates)
+        return Question(table.bound(groups=self.groups, rows=self.rows), aggregates, self.weights)
 
 
 def _settle(query: SqlQuery, schema: Schema) -> tuple[list[tuple[str, str]], list[str], dict[str, str]]:

@@ -83,6 +83,11 @@ class ConeBody(Body):
             b = a - x[0]
         return a, b
 
+    def largest(self, vector: Sequence[int | Fraction], names: Sequence[str] = ()) -> Fraction:
+        """Return the largest |number| over its bound, but for units; of all, or of those that are named."""
+        own = list(zip(self.names, vector, self.bounds, strict=True))[self.units :]
+        return max(abs(Fraction(value) / bound) for name, value, bound in own if not names or name in names)
+
     def holds(self, vector: Sequence[int | Fraction]) -> bool:
         """Whether one unit may add this to a group."""
         a, b = self.sides(vector)
@@ -99,6 +104,9 @@ class KNormDistance(Metric):
         apart: whether each group is measured by itself, and the sum over groups taken, over `groups`: never
             more, and equal for one group. This is the norm of noise that is independent between groups.
         shared: with `apart`, the part of the norm that is the largest group's after all, from 0 to 1.
+        favoured: with `apart`, and nothing shared, names of numbers that matter more, but for units.
+        part: from 0 to less than 1, the part of the norm that is theirs: in it, all other numbers are not
+            looked at. Less than the norm, and equal for contributions.
 
     >>> body = ConeBody(("rows",), (Fraction(1),))
     >>> change = {"a": {"rows": 1}, "b": {"rows": -1}}, {}
@@ -107,6 +115,10 @@ class KNormDistance(Metric):
     [Fraction(2, 1), Fraction(2, 1), Fraction(1, 1)]
     >>> KNormDistance(body, 2, apart=True, shared=Fraction(1, 4)).distance(*change)
     Fraction(5, 4)
+    >>> pair = ConeBody(("rows", "visits"), (Fraction(1), Fraction(1)))
+    >>> stretched = KNormDistance(pair, 1, apart=True, favoured=("visits",), part=Fraction(3, 4))
+    >>> [stretched.of([vector]) for vector in ((1, 1), (0, 1), (1, 0), (4, 0))]
+    [Fraction(1, 1), Fraction(1, 1), Fraction(1, 4), Fraction(1, 1)]
 
     Source:
         Hardt and Talwar 2010, "On the geometry of differential privacy"; Awan and Slavković 2021, "Structure
@@ -117,8 +129,15 @@ class KNormDistance(Metric):
     groups: int | None = None
     apart: bool = False
     shared: Fraction = Fraction(0)
+    favoured: tuple[str, ...] = ()
+    part: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
+        limited = set(self.body.names[self.body.units :])
+        if not set(self.favoured) < limited or (self.favoured and (self.shared or not self.apart)):
+            raise ParameterError("favoured", self.favoured, f"some of {limited}, of groups by themselves")
+        if not 0 <= self.part < 1 or bool(self.part) != bool(self.favoured):
+            raise ParameterError("part", self.part, "from 0 to less than 1, and 0 where nothing is favoured")
         if not 0 <= self.shared <= int(self.apart):
             raise ParameterError("shared", self.shared, "from 0 to 1, of groups measured by themselves")
         if self.groups is not None:
@@ -135,16 +154,24 @@ class KNormDistance(Metric):
     def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:
         """Return the exact distance; infinite where a coordinate has no bound."""
         names, empty = self.body.names, dict[str, int]()
-        sides = []
+        vectors = []
         for group in dict.fromkeys([*one, *other]):
             a, b = one.get(group, empty), other.get(group, empty)
             if not {*a, *b} <= set(names):
                 return math.inf
-            sides.append(self.body.sides([a.get(name, 0) - b.get(name, 0) for name in names]))
-        return self.norm(sides)
+            vectors.append([a.get(name, 0) - b.get(name, 0) for name in names])
+        return self.of(vectors)
+
+    def of(self, vectors: Sequence[Sequence[int | Fraction]]) -> Fraction:
+        """Return the norm of the groups' vectors."""
+        found = self.norm([self.body.sides(vector) for vector in vectors])
+        if not self.favoured:
+            return found
+        less = [self.body.largest(v) - self.body.largest(v, self.favoured) for v in vectors]
+        return found - self.part * sum(less, Fraction(0)) / (self.groups or 1)
 
     def norm(self, sides: Sequence[tuple[Fraction, Fraction]]) -> Fraction:
-        """Return the norm of the groups' `sides`."""
+        """Return the norm of the groups' `sides`, where nothing is favoured; else it is not larger."""
         parts = list(zip(*sides, strict=True)) or [(Fraction(0),)]
         if self.apart:
             each = sum((a + b for a, b in sides), Fraction(0)) / (self.groups or 1)

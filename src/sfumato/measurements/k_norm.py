@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -10,9 +10,16 @@ from typing import Any
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive, positive_int
 from sfumato.framework import ConeBody, GroupedIntegers, KNormDistance, Linear, Measurement, Norm, PureDP
-from sfumato.noise.k_norm import CentredNoise, Cone, JointNoise, LimitedNoise, SeparateNoise
+from sfumato.noise.k_norm import (
+    CentredNoise,
+    Cone,
+    JointNoise,
+    LimitedNoise,
+    SeparateNoise,
+    StretchedNoise,
+)
 
-KNormNoise = CentredNoise | JointNoise | LimitedNoise | SeparateNoise
+KNormNoise = CentredNoise | JointNoise | LimitedNoise | SeparateNoise  # which a StretchedNoise is, too
 
 
 def k_norm(
@@ -23,6 +30,8 @@ def k_norm(
     groups: int | None = None,
     shared: Number = 0,
     total: Number = 0,
+    favoured: Iterable[str] = (),
+    part: Number = 0,
 ) -> Measurement:
     """Add exactly rounded K-norm noise: one unit's contribution, as a whole, is hidden by epsilon.
 
@@ -36,6 +45,8 @@ def k_norm(
             share, as they do without a limit; the rest is each group's own. Above 0 for public keys alone.
         total: from 0 to 1/2: above 0, the part of epsilon for all units, half of which each group is counted
             from. For a count alone, and one draw for all groups; less noise from 12 groups on.
+        favoured: with `groups`, names of some numbers, but for units, that have less noise, and others more.
+        part: from 0 to less than 1, with `favoured` above 0: how much less.
     Returns:
         A Measurement of integers by group to pure DP. Its metric is the `KNormDistance` of the body, in
         which one unit moves by at most 1; its map is epsilon times the distance.
@@ -60,15 +71,17 @@ def k_norm(
     most = None if groups is None else positive_int(groups, "groups")
     if not shown and most is None:
         raise ParameterError("keys", shown, "at least one group, for noise of all together")
-    part = as_fraction(shared, "shared")
-    if not 0 <= part < 1 or (part and not shown):
+    share, favour = as_fraction(shared, "shared"), as_fraction(part, "part")
+    if not 0 <= share < 1 or (share and not shown):
         raise ParameterError("shared", shared, "from 0 to less than 1, and 0 without keys")
-    if most is not None and 0 < len(shown) <= most:
-        most, part = None, Fraction(0)
+    names = tuple(favoured)
+    if most is not None and 0 < len(shown) <= most and not names:
+        most, share = None, Fraction(0)
     middle = as_fraction(total, "total")
     if not 0 <= middle <= Fraction(1, 2) or (middle and (most is not None or len(body.names) > 1)):
         raise ParameterError("total", total, "from 0 to 1/2, and 0 but for a count alone and all groups")
-    noise = noise_of(body, exact, len(shown), most, part, middle)
+    metric = KNormDistance(body, most, most is not None, share, names, favour)
+    noise = noise_of(body, exact, len(shown), most, share, middle, names, favour)
 
     def function(exact_groups: Mapping[Any, Mapping[Any, int]]) -> dict[Any, dict[str, int]]:
         rows = noise.rounded(len(shown)) if isinstance(noise, SeparateNoise) else noise.rounded()
@@ -81,7 +94,6 @@ def k_norm(
             for key, own in zip(shown, drawn, strict=True)
         }
 
-    metric = KNormDistance(body, most, most is not None, part)
     return Measurement("k_norm", GroupedIntegers(body.names), metric, PureDP(), function, Linear(exact))
 
 
@@ -103,6 +115,8 @@ def noise_of(
     groups: int | None = None,
     shared: Fraction = Fraction(0),
     total: Fraction = Fraction(0),
+    favoured: Sequence[str] = (),
+    part: Fraction = Fraction(0),
 ) -> KNormNoise:
     """Return the noise that hides one unit by epsilon.
 
@@ -113,6 +127,7 @@ def noise_of(
         groups: the most groups of a unit, for noise of each group by itself; None for one draw for all.
         shared: with `groups`, the part of the norm that groups share.
         total: without `groups`, for a count alone, the part of epsilon for all units.
+        favoured, part: with `groups`, as of `KNormDistance`.
     """
     cone = Cone(body.signed, body.units)
     scales = tuple(bound / epsilon for bound in body.bounds)
@@ -122,4 +137,7 @@ def noise_of(
         return JointNoise(cone, scales, count)
     if shared:
         return LimitedNoise(cone, scales, count, groups, shared)
-    return SeparateNoise(cone, tuple(scale * groups for scale in scales))
+    wide = tuple(scale * groups for scale in scales)
+    if favoured:
+        return StretchedNoise(cone, wide, tuple(body.names.index(n) - body.units for n in favoured), part)
+    return SeparateNoise(cone, wide)

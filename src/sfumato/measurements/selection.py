@@ -27,7 +27,7 @@ from sfumato.exact import positive_int
 from sfumato.exact.directed import exp_bounds, log2
 from sfumato.exact.roots import first_whole_near
 from sfumato.noise import Gaussian, Laplace, Words, bernoulli_each
-from sfumato.noise.k_norm.laws import ErlangMixture
+from sfumato.noise.k_norm.separate_laws import ExactMarginal
 
 Units = NDArray[np.int64]
 Kept = NDArray[np.bool_]
@@ -382,13 +382,13 @@ class KNormThreshold(_Threshold):
         docs/proofs/k_norm.md, "Private groups".
 
     >>> from sfumato.noise.k_norm import Cone, SeparateNoise
-    >>> from sfumato.noise.k_norm.laws import separate
+    >>> from sfumato.noise.k_norm.separate_laws import separate
     >>> law = separate(SeparateNoise(Cone(1), (Fraction(1), Fraction(30))), 0)
     >>> KNormThreshold(law, "1e-6").tau, LaplaceThreshold(Laplace(2), "1e-6").tau
     (17, 28)
     """
 
-    law: ErlangMixture  # type: ignore[assignment]
+    law: ExactMarginal  # type: ignore[assignment]
     delta_per_group: Fraction
     pre_threshold: int = 1
 

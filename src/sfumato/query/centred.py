@@ -21,6 +21,7 @@ from sfumato.query.noising import Noising
 from sfumato.query.plan import Plan
 from sfumato.query.question import Query
 from sfumato.query.requirements import Requirements
+from sfumato.query.weighing import split
 from sfumato.transformations import cone_of
 
 # Where errors are not at least so much smaller, each number keeps noise of its own.
@@ -97,12 +98,6 @@ def centred_plan(plan: Plan) -> Plan:
     )  # fmt: skip
 
 
-def deviations(metric: CentredDistance) -> dict[str, float]:
-    """Return the deviation of the noise of each number, at a multiplier of 1."""
-    parts = zip(metric.body.names, metric.scales, metric.common, strict=True)
-    return {name: math.hypot(own, common) for name, own, common in parts}
-
-
 def best_metric(needed: Requirements, query: Query) -> CentredDistance | None:
     """Return the shape of noise with the smallest errors, in which a unit moves by at most 1.
 
@@ -118,17 +113,24 @@ def best_metric(needed: Requirements, query: Query) -> CentredDistance | None:
     except QueryError:
         return None
     counts = 1 + cone.units
-    share = needed.body.split(Norm.L2)
-    each = [float(s) for s in share]
+    share = split(needed, Norm.L2)
+    plain = math.sqrt(groups * needed.body.size(Norm.L2, share))
+    sizes = {c.name: plain * float(s * c.step) for c, s in zip(needed.coordinates, share, strict=True)}
+    before = expected_errors(needed.estimates, sizes)
+    share = (*cone.bounds[:counts], *share[counts:])
     rest = float(needed.body.size(Norm.L2, share)) - counts
-    plain = math.sqrt(groups * (counts + rest))
-    before = expected_errors(needed, {n: plain * s for n, s in zip(cone.names, each, strict=True)})
+    # The errors where counts alone have noise, and where they have none: squares add up.
+    each = [(c.name, float(s * c.step)) for c, s in zip(needed.coordinates, share, strict=True)]
+    silent = dict.fromkeys(cone.names, 0.0)
+    of_counts = expected_errors(needed.estimates, silent | dict(each[:counts]))
+    of_rest = expected_errors(needed.estimates, silent | dict(each[counts:]))
+
+    def errors(of_count: float, beside: float) -> dict[str | None, float]:
+        return {name: math.hypot(of_count * e, beside * of_rest[name]) for name, e in of_counts.items()}
 
     def compared(shape: _Shape) -> float:
         size = math.sqrt(shape.moved(counts, rest, groups, shown))
-        own = [size * shape.count] * counts + [size * shape.beside] * cone.signed
-        pairs = zip(cone.names, own, each, strict=True)
-        return ratio(expected_errors(needed, {n: d * s for n, d, s in pairs}), before)
+        return ratio(errors(size * shape.count, size * shape.beside), before, needed.weights)
 
     best = min(_shapes(counts, rest, groups, shown), key=compared)
     if compared(best) > WORTH:

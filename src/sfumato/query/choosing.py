@@ -190,15 +190,25 @@ def counted(statistics: Sequence[Statistic], choices: Sequence[Choice]) -> tuple
     return (*plain, *(c.leaves for c in choices))
 
 
-def share_of(aggregates: Sequence[Aggregate]) -> Fraction:
-    """Return the part of epsilon that places are chosen with."""
-    quantiles = [a for a in aggregates if isinstance(a, Quantiles)]
+def share_of(asked: Sequence[tuple[Aggregate, Fraction]]) -> Fraction:
+    """Return the part of epsilon that places are chosen with.
+
+    Args:
+        asked: aggregates, and how much each matters. Quantiles of twice the weight have twice the odds, but
+            for those with error bars, which need noisy numbers as well.
+    """
+    quantiles = [a for a, _ in asked if isinstance(a, Quantiles)]
     if not quantiles:
         return Fraction(0)
-    alone = len(quantiles) == len(aggregates)
+    alone = len(quantiles) == len(asked)
     if any(a.error_bars for a in quantiles):
         return SHARE_ALONE if alone else SHARE
-    return SHARE_PLAIN_ALONE if alone else SHARE_PLAIN
+    if alone:
+        return SHARE_PLAIN_ALONE
+    share = SHARE_PLAIN
+    chosen, others = ([w for a, w in asked if isinstance(a, Quantiles) is kind] for kind in (True, False))
+    chosen_weight, weight = (sum(own, Fraction(0)) / len(own) for own in (chosen, others))
+    return share * chosen_weight / (share * chosen_weight + (1 - share) * weight)
 
 
 def chosen_then_noisy(

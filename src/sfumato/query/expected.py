@@ -1,61 +1,82 @@
-"""How large the error of each output will be about: from the question and the noise alone."""
+"""How large the error of each output will be about: from the question and the noise alone.
+
+By this, and by nothing else, one noise is chosen before another.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import TypeVar
 
+from sfumato.measurements.selection import GroupSelection
 from sfumato.query.estimates import Estimate, QuantileEstimate
 from sfumato.query.estimates.chosen import ChosenQuantile
-from sfumato.query.requirements import Requirements
+
+# By output; and of None, to be shown at all: with how many units a private group is, half the time.
+Errors = Mapping[str | None, float]
+Name = TypeVar("Name", str, str | None)
+
+# How many rows a walk down a tree is off, in deviations of the noise of a node. Measured, for values that
+# are spread evenly, like a bell and like waiting times: `test_expected.py`.
+OFF_BY_TREE = 2.4
+# What the mean of three places is off, of the deviation of one; where values are few it is that of one.
+OFF_OF_THREE = 0.6
 
 
-def expected_errors(needed: Requirements, deviations: Mapping[str, float]) -> dict[str, float]:
+def expected_errors(
+    estimates: Iterable[Estimate], deviations: Mapping[str, float], selection: GroupSelection | None = None
+) -> dict[str | None, float]:
     """Return about the error of each output, for values half-way from the middle to the end of their bounds.
 
-    Of a mean or a variance, as if one row were counted: it is compared with that under another noise, and the
-    number of rows is the same.
+    Of a mean or a variance, as if one row were counted, and of a quantile in rows: it is compared with that
+    under another noise, and the rows are the same.
 
     Args:
-        needed: how the outputs are made of noisy numbers.
-        deviations: the standard deviation of the noise of each number, in grid steps.
+        estimates: how the outputs are made of noisy numbers.
+        deviations: the standard deviation of each number's noise, in its own unit; of places that are chosen,
+            in rows, that of one.
+        selection: how private groups are chosen, or None. To be shown is one output more.
     """
-    steps = {c.name: float(c.step) for c in needed.coordinates}
-    own = {name: deviation * steps[name] for name, deviation in deviations.items()}
-    return {e.name: _error(e, own) for e in needed.estimates}
+    found: dict[str | None, float] = {
+        e.name: math.hypot(*(factor * deviations[name] for name, factor in factors(e).items()))
+        for e in estimates
+    }
+    return found if selection is None else found | {None: float(selection.expected_threshold)}
 
 
-def _error(e: Estimate, deviations: Mapping[str, float]) -> float:
-    if isinstance(e, ChosenQuantile):  # in rows; how places are chosen is the same whatever the noise
-        return deviations[e.margin] if e.margin else 1.0
-    counted = math.hypot(*(deviations[name] for name in e.signs))
+def factors(e: Estimate) -> dict[str, float]:
+    """Return what the deviation of each number, in its own unit, does to the error of an output."""
+    total = e.total or ""
+    if isinstance(e, QuantileEstimate):
+        return {total: OFF_BY_TREE}
+    if isinstance(e, ChosenQuantile):
+        return {total: OFF_OF_THREE if e.margin else 1.0}
     if e.kind == "count" or e.total is None:
-        return counted
-    total = deviations[e.total]
-    if e.kind == "sum":
-        return math.hypot(total, e.centre * counted)
-    if e.squares is None:
-        return math.hypot(total, (e.upper - e.lower) / 4 * counted)
-    return math.hypot(deviations[e.squares], e.half_range * total, e.half_range**2 / 4 * counted)
+        each, sums = 1.0, dict[str, float]()
+    elif e.kind == "sum":
+        each, sums = e.centre, {total: 1.0}
+    elif e.squares is None:
+        each, sums = (e.upper - e.lower) / 4, {total: 1.0}
+    else:
+        each, sums = e.square_centre + e.half_range**2 / 4, {total: e.half_range, e.squares: 1.0}
+    return sums | dict.fromkeys(e.signs, each)
 
 
-def of_quantiles(needed: Requirements, deviations: Mapping[str, float]) -> dict[str, float]:
-    """Return about how many rows a walk down a tree is off for each quantile that is read from one.
-
-    As where the noise of the root's children alone leads it away: of those left of the quantile, about 8.
-
-    Args:
-        needed, deviations: as of `expected_errors`.
-    """
-    steps = {c.name: float(c.step) for c in needed.coordinates}
-    trees = [e for e in needed.estimates if isinstance(e, QuantileEstimate)]
-    return {e.name: math.sqrt(8) * deviations[e.total or ""] * steps[e.total or ""] for e in trees}
-
-
-def ratio(one: Mapping[str, float], other: Mapping[str, float]) -> float:
+def ratio(
+    one: Mapping[Name, float], other: Mapping[Name, float], weights: Mapping[str, Fraction] | None = None
+) -> float:
     """Return how large the errors of the one are, of those of the other: the geometric mean over the outputs.
 
-    >>> ratio({"n": 2.0, "mean": 4.0}, {"n": 4.0, "mean": 32.0})
-    0.25
+    Args:
+        one, other: errors by output.
+        weights: how much each output matters; 1 where it is not named.
+
+    >>> one, other = {"n": 2.0, "mean": 4.0}, {"n": 4.0, "mean": 32.0}
+    >>> ratio(one, other), round(ratio(one, other, {"mean": Fraction(3)}), 9)
+    (0.25, 0.176776695)
     """
-    return math.exp(sum(math.log(one[name] / other[name]) for name in one) / len(one))
+    own = {name: float((weights or {}).get(name or "", 1)) for name in one}
+    logs = (weight * math.log(one[name] / other[name]) for name, weight in own.items())
+    return math.exp(sum(logs) / sum(own.values()))

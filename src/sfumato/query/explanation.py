@@ -62,12 +62,14 @@ class Explanation:
             f"Let each {unit} count as at most {_many(limits['rows_per_unit_and_group'], 'row')} in "
             f"{'each of them' if content['group_by'] else 'all'}; clamp values to their bounds."
         )
+        weights = ", ".join(f"{name} {float(Fraction(w)):g}" for name, w in content["weights"].items())
         epsilon, delta = (float(Fraction(content["budget"][name])) for name in ("epsilon", "delta"))
         before.append(
             f"Add exactly rounded {titled(content['noise'])} noise to these numbers"
             f"{' of each group' if content['group_by'] else ''}. "
             f"{'Together with the choice of groups' if selection else 'Together'} they cost at most "
-            f"epsilon {epsilon:g} and delta {delta:g}:"
+            f"epsilon {epsilon:g} and delta {delta:g}"
+            f"{f'; weights: {weights}' if weights else ''}:"
         )
         after = [selection["text"]] if selection else []
         return before, [*after, "Compute the outputs from the noisy numbers alone, which costs nothing more."]
@@ -114,6 +116,7 @@ def question_content(query: Query) -> dict[str, Any]:
         "group_by": list(query.keys),
         "groups_are": groups,
         "limits": {"groups_per_unit": query.groups, "rows_per_unit_and_group": query.rows},
+        "weights": {name: str(query.weight(name)) for name, _ in query.aggregates if query.weighed},
     }
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import pyarrow as pa
 
-from sfumato.errors import ColumnError, ParameterError, QueryError, shown
+from sfumato.errors import ColumnError, ParameterError, QueryError, nearest, shown
+from sfumato.exact import Number, as_fraction
 from sfumato.query.aggregates import (
     Aggregate,
     BoundedAggregate,
@@ -20,6 +22,9 @@ from sfumato.query.choices import SEPARATE_NOISES, NoiseName
 from sfumato.query.exact import ExactQuery
 from sfumato.query.schema import IN_PLACE, Schema, Step, spelled
 from sfumato.transformations import Statistic
+
+# An output that matters less than this beside another one is better left out.
+LARGEST_WEIGHT = 1000
 
 
 @dataclass(frozen=True)
@@ -37,8 +42,11 @@ class Query:
         aggregates: what is asked of each group, by name.
         notes: what whoever asks should know of the source.
         noises: the kinds of noise among which "auto" chooses where the rows are.
+        weights: how much aggregates matter, by name; 1 where not given.
     Raises:
-        QueryError: an aggregate has no name, cannot be asked of its column, or lacks a limit.
+        QueryError: an aggregate has no name, cannot be asked of its column, or lacks a limit; a weight is of
+            none of them.
+        ParameterError: a weight is not from 1/1000 to 1000.
     """
 
     engine: str
@@ -52,6 +60,7 @@ class Query:
     aggregates: tuple[tuple[str, Aggregate], ...]
     notes: tuple[str, ...] = ()
     noises: tuple[NoiseName, ...] = SEPARATE_NOISES
+    weights: tuple[tuple[str, Number], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.aggregates:
@@ -64,6 +73,8 @@ class Query:
                 )
             _check_column(name, aggregate, self.schema)
         _check_names([*self.keys, *self.output_names])
+        weights = checked_weights(self.weights, [name for name, _ in self.aggregates])
+        object.__setattr__(self, "weights", weights)
         if self.keys and self.max_groups is None:
             raise QueryError(
                 "groups is missing: in how many groups may one privacy unit count at most? "
@@ -115,6 +126,20 @@ class Query:
         """The output's columns after the keys."""
         return tuple(n for name, aggregate in self.aggregates for n in names_of(name, aggregate))
 
+    @property
+    def output_weights(self) -> dict[str, Fraction]:
+        """How much each output matters."""
+        return {n: self.weight(name) for name, asked in self.aggregates for n in names_of(name, asked)}
+
+    @property
+    def weighed(self) -> bool:
+        """Whether some of what is asked matters more than the rest."""
+        return len({self.weight(name) for name, _ in self.aggregates}) > 1
+
+    def weight(self, name: str) -> Fraction:
+        """How much an aggregate matters."""
+        return Fraction(dict(self.weights).get(name, 1))
+
     def exact(self, statistics: tuple[Statistic, ...]) -> ExactQuery:
         """Return the exact half of the question."""
         return ExactQuery(self.steps, self.unit, self.keys, self.public_keys, self.groups, statistics)
@@ -124,6 +149,32 @@ def _needs_rows(aggregate: Aggregate) -> bool:
     return not (
         isinstance(aggregate, CountPrivacyUnits) or (isinstance(aggregate, Sum) and aggregate.per != "row")
     )
+
+
+def checked_weights(
+    weights: Iterable[tuple[str, object]], names: Collection[str]
+) -> tuple[tuple[str, Fraction], ...]:
+    """Return exact weights.
+
+    Raises:
+        QueryError: one is of none of these names.
+        ParameterError: one is not from 1/1000 to 1000.
+    """
+    found = []
+    for name, value in weights:
+        if name not in names:
+            near = nearest(name, names)
+            hint = f"; did you mean {near!r}?" if near else "."
+            raise QueryError(
+                f"weights: nothing is asked by the name {name!r}{hint} The names are: {', '.join(names)}"
+            )
+        weight = as_fraction(value, f"weight of {name}")
+        if not Fraction(1, LARGEST_WEIGHT) <= weight <= LARGEST_WEIGHT:
+            raise ParameterError(
+                f"weight of {name}", value, "from 1/1000 to 1000; leave out what matters less"
+            )
+        found.append((name, weight))
+    return tuple(found)
 
 
 def _check_column(name: str, aggregate: Aggregate, schema: Schema) -> None:

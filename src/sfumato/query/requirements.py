@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -43,11 +43,13 @@ class Requirements:
     Args:
         statistics: whose numbers get noise.
         estimates: the outputs.
+        weights: how much each output matters, by name.
         chosen: counts, and the ranks of which places are chosen from them.
     """
 
     statistics: tuple[Statistic, ...]
     estimates: tuple[Estimate, ...]
+    weights: Mapping[str, Fraction]
     chosen: tuple[tuple[Leaves, tuple[Fraction, ...]], ...] = ()
 
     @cached_property
@@ -85,4 +87,4 @@ def requirements(
     estimates = tuple(e for name, a in query.aggregates for e in ESTIMATES[type(a)](design, name, a))
     distinct = {id(s): s for s in design.statistics.values()}
     chosen = tuple((leaves, tuple(ranks)) for leaves, ranks in design.chosen.items())
-    return Requirements(tuple(distinct.values()), estimates, chosen)
+    return Requirements(tuple(distinct.values()), estimates, query.output_weights, chosen)

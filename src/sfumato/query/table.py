@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from sfumato.errors import ColumnError, ParameterError, QueryError, shown
-from sfumato.exact import positive_int
+from sfumato.exact import Number, positive_int
 from sfumato.noise import Words
 from sfumato.query.aggregates import Aggregate
 from sfumato.query.choices import Amount, NoiseChoice, SelectionChoice
@@ -141,6 +141,7 @@ class Question(Generic[Released]):
 
     table: Table[Released]
     aggregates: tuple[tuple[str, Aggregate], ...]
+    weights: tuple[tuple[str, Number], ...] = ()
 
     def __post_init__(self) -> None:
         self.query  # noqa: B018  checks what is asked
@@ -161,7 +162,22 @@ class Question(Generic[Released]):
             self.aggregates,
             table.notes,
             table.engine.noises,
+            self.weights,
         )
+
+    def weigh(self, /, **weights: Number) -> Question[Released]:
+        """Say how much what is asked matters, beside the rest: the planner makes its errors smaller for it.
+
+        Args:
+            weights: by the names that `agg` has, from 1/1000 to 1000; what is not named weighs 1.
+        Returns:
+            The question with these weights. The noise has the smallest mean of the logarithms of the expected
+            errors, weighted by them, as docs/accuracy.md says; privacy and cost are the same.
+        Raises:
+            QueryError: there is no such name.
+            ParameterError: a weight is out of range.
+        """
+        return replace(self, weights=tuple((dict(self.weights) | weights).items()))
 
     @property
     def output_names(self) -> tuple[str, ...]:

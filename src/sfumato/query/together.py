@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from math import log
 from typing import Any
 
 from sfumato.budget import Loss, split_delta
@@ -22,7 +22,7 @@ from sfumato.framework import (
 from sfumato.measurements.conversions import convert
 from sfumato.measurements.k_norm import K_NORM, KNormNoise, k_norm, noise_of
 from sfumato.measurements.selection import KNormThreshold
-from sfumato.noise.k_norm import CentredNoise, Cone, LimitedNoise, SeparateNoise
+from sfumato.noise.k_norm import CentredNoise, Cone, LimitedNoise, SeparateNoise, StretchedNoise
 from sfumato.noise.k_norm.centred_laws import best_total
 from sfumato.noise.k_norm.limited_laws import rough_deviations
 from sfumato.noise.k_norm.limited_radii import Sizes
@@ -34,20 +34,19 @@ from sfumato.query.choosing import (
     counted,
     share_of,
 )
-from sfumato.query.expected import expected_errors
+from sfumato.query.expected import Errors, expected_errors, ratio
 from sfumato.query.explanation import joint_numbers_content
 from sfumato.query.noising import Noising
 from sfumato.query.plan import Plan
 from sfumato.query.question import Query
 from sfumato.query.requirements import requirements
+from sfumato.query.weighing import stretched
 from sfumato.transformations import Statistic, cone_of
 
-# One batch of groups: beyond, noise of each group by itself is the smaller one, but for units in most groups.
-MOST_TOGETHER = 1 << 16
+# In one place, which holds all their exact numbers: some hundred MB.
+MOST_TOGETHER = 1 << 22
 # With limits: beyond, draws and laws take their time, and gain for large limits alone.
 MOST_LIMITED = 1 << 10
-# By privacy-loss distributions Laplace noise gets down to about the size of Gaussian noise, and not below.
-CLOSEST = 0.8
 # What groups share of the norm, where a unit is in some of them only.
 SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 
@@ -77,33 +76,26 @@ class TogetherPlan(Plan):
         return cone_of(self.requirements.statistics)
 
     @property
-    def expected(self) -> dict[str, float]:
-        """About how large the error of each output will be (see `expected_errors`)."""
-        deviations = {name: float(law.standard_deviation) for name, law in self.laws.items()}
-        return expected_errors(self.requirements, deviations)
-
-    @property
-    def compared(self) -> dict[str, float]:
-        """The same to compare with other noises: of quantiles, how many rows places are off."""
-        places = {c.leaves.names[0]: c.deviation for c in self.choices}
-        chosen = {e.name: places[e.total] for e in self.requirements.estimates if e.total in places}
-        return self.expected | chosen
-
-    @property
-    def surely_best(self) -> bool:
-        """Whether no other noise can come near, however it is composed."""
-        known = self.selection is None and bool(self.others)
-        return known and all(share < CLOSEST for _, share in self.others)
-
-    @property
-    def score(self) -> float:
-        """Mean log of the expected errors of the outputs: smaller is better."""
-        return sum(map(log, self.expected.values())) / len(self.expected)
+    def deviations(self) -> dict[str, float]:
+        """The standard deviation of the noise of each number, and of each place that is chosen, in rows."""
+        return super().deviations | {c.leaves.names[0]: c.deviation for c in self.choices}
 
     @property
     def shared(self) -> Fraction:
         """What groups share of the norm, where a unit is in some of them only."""
         return self.drawn.shared if isinstance(self.drawn, LimitedNoise) else Fraction(0)
+
+    @property
+    def favoured(self) -> tuple[str, ...]:
+        """Names of numbers that matter more, and have less noise."""
+        drawn = self.drawn
+        limited = self.body.names[self.body.units :]
+        return tuple(limited[i] for i in drawn.favoured) if isinstance(drawn, StretchedNoise) else ()
+
+    @property
+    def part(self) -> Fraction:
+        """The part of the norm that is theirs alone."""
+        return self.drawn.part if isinstance(self.drawn, StretchedNoise) else Fraction(0)
 
     @property
     def apart(self) -> bool:
@@ -114,7 +106,7 @@ class TogetherPlan(Plan):
     def metric(self) -> KNormDistance:
         """The norm of the noise, in which no unit's contribution is larger than 1."""
         most = self.query.groups if self.apart else None
-        return KNormDistance(self.body, most, self.apart, self.shared)
+        return KNormDistance(self.body, most, self.apart, self.shared, self.favoured, self.part)
 
     @property
     def chain(self) -> Measurement:
@@ -123,7 +115,8 @@ class TogetherPlan(Plan):
         most = groups if self.apart else None
         total = self.drawn.total if isinstance(self.drawn, CentredNoise) else 0
         epsilon = self.epsilon - self.chosen_with
-        noise = k_norm(epsilon, self.body, keys, groups=most, shared=self.shared, total=total)
+        given: Any = {"groups": most, "shared": self.shared, "total": total}
+        noise = k_norm(epsilon, self.body, keys, **given, favoured=self.favoured, part=self.part)
         if not self.choices:
             return self.exact_chain >> convert(noise, PrivacyLoss())
         metric = ContributionDistance(Product(tuple(s.body for s in self.statistics)), groups)
@@ -134,11 +127,25 @@ class TogetherPlan(Plan):
         """What the release does with exact statistics."""
         return replace(super().noising, together=self.drawn, choices=self.choices)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What whoever asks should know before the release."""
+        if not self.favoured:
+            return super().notes
+        return (
+            *super().notes,
+            "The shape of the noise is stretched by weight: less noise of "
+            f"{' and '.join(self.favoured)}, and more of all other numbers.",
+        )
+
     def _numbers_content(self) -> list[dict[str, Any]]:
         part = self.chosen_with / self.epsilon
         numbers = joint_numbers_content(
             self.requirements.statistics, self.body.linf_sensitivities, dict(self.laws), 1 - part
         )
+        for content in numbers:
+            if content["name"] in self.favoured:
+                content["part_of_norm"] = str(self.part)
         return [*(_choice_content(c, part / len(self.choices)) for c in self.choices), *numbers]
 
 
@@ -166,27 +173,40 @@ def k_norm_plan(
     plans = [_plan(query, epsilon, None)] if count <= MOST_TOGETHER else []
     if plans and len(plans[0].body.names) == 1:
         plans.append(_plan(query, epsilon, None, total=best_total(count)))
+    if count == 1 and query.weighed and (one := _plan(query, epsilon, 1)).favoured:
+        plans.append(one)
     if groups < count:
         plans.append(_plan(query, epsilon, groups))
         if groups > 1 and count <= MOST_LIMITED:
-            body = plans[-1].body
-            shared = _best_share(Cone(body.signed, body.units), count, groups)
-            plans.append(_plan(query, epsilon, groups, shared))
+            plans += [_plan(query, epsilon, groups, shared) for shared in _best_shares(plans[-1])]
     if not plans:
         raise ParameterError(
             "noise", "k_norm", f"another one where a unit is in each of more than {MOST_TOGETHER:,} groups"
         )
-    return plans[0] if len(plans) == 1 else min(plans, key=lambda plan: plan.score)
+    return min(plans, key=lambda plan: _size(plans[0], plan.expected, plan.deviations))
 
 
-@lru_cache(1 << 10)
-def _best_share(cone: Cone, count: int, groups: int) -> Fraction:
-    """Return what of `SHARES` makes about the smallest noise."""
+def _size(plan: Plan, errors: Errors, deviations: Mapping[str, float]) -> tuple[float, float]:
+    """Return how large errors are, of those of a plan; and noise, for bars, where no error depends on it."""
+    return ratio(errors, plan.expected, plan.requirements.weights), ratio(deviations, plan.deviations)
 
-    def size(shared: Fraction) -> float:
-        return sum(map(log, rough_deviations(Sizes(cone, count, groups, shared))))
 
-    return min(SHARES, key=size)
+def _best_shares(plan: TogetherPlan) -> list[Fraction]:
+    """Return which two of `SHARES` make about the smallest errors, where a plan has noise of each group."""
+    body, count, groups = plan.body, len(plan.query.public_groups), plan.query.groups
+    scale = plan.epsilon - plan.chosen_with
+
+    def size(shared: Fraction) -> tuple[float, float]:
+        rough = _rough_deviations(Sizes(Cone(body.signed, body.units), count, groups, shared))
+        own = zip(body.names, body.bounds, rough, strict=True)
+        noise = {name: float(bound / scale * plan.steps[name]) * deviation for name, bound, deviation in own}
+        deviations = plan.deviations | noise
+        return _size(plan, expected_errors(plan.requirements.estimates, deviations), deviations)
+
+    return sorted(SHARES, key=size)[:2]  # what is rough is off by some percent
+
+
+_rough_deviations = lru_cache(1 << 10)(rough_deviations)
 
 
 def _plan(
@@ -198,7 +218,7 @@ def _plan(
 ) -> TogetherPlan:
     """Return the plan with noise of each group, for at most so many of a unit; or for all groups together."""
     count = len(query.public_groups)
-    share = share_of([a for _, a in query.aggregates])
+    share = share_of([(a, query.weight(name)) for name, a in query.aggregates])
     whole, epsilon = epsilon, epsilon * (1 - share)
     multiplier = Fraction(most or 1) / epsilon
     # Of joint noise the grid is finer than its deviation, which is at most about as many scales as groups.
@@ -212,11 +232,13 @@ def _plan(
             f"epsilon = {float(whole):g} asks for noise beyond what 64-bit integers hold; ask for a "
             "larger epsilon or set smaller limits or bounds"
         ) from None
+    choices = choices_of(needed.chosen, needed.statistics, whole * share, query.groups)
+    if isinstance(drawn, SeparateNoise):
+        drawn = stretched(drawn, needed, {c.leaves.names[0]: c.deviation for c in choices})
     scales = dict(zip(body.names, drawn.scales, strict=True))
     laws: Any = dict(zip(body.names, marginals(drawn), strict=True))
     loss = Loss(approximate=((whole, Fraction(0), 1),))
     kind: Any = K_NORM
-    choices = choices_of(needed.chosen, needed.statistics, whole * share, query.groups)
     return TogetherPlan(
         query, whole, Fraction(0), kind, needed, multiplier, scales, laws, None, loss, drawn,
         choices, whole * share,

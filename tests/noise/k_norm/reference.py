@@ -291,3 +291,38 @@ def centred(scale, groups, total, words):
         y = gamma(groups + 1, u, 0) / (2 * (1 - t))
         factor = mpmath.mpf(scale.numerator) / scale.denominator
         return vectors(1, groups, u, lambda uniform: [(x + y * (2 * uniform[0] - 1)) * factor])
+
+
+def stretched(signed, units, scales, favoured, part, count, words):
+    """Of a body that is stretched: which of M + 1 exponential numbers go beyond the favoured ones is drawn first."""
+    m, p = signed + 1, len(favoured)
+    with mpmath.workdps(digits):
+        u, v = Uniforms(words), 1 - mpmath.mpf(part.numerator) / part.denominator
+        chances = [
+            mpmath.binomial(m - p, j) * mpmath.factorial(m - 1 - j) * mpmath.factorial(j) / v ** (j + 1)
+            for j in range(m - p + 1)
+        ]
+
+        def make(uniform):
+            steps = [(-mpmath.log(abs(2 * t - 1)), 1 if t > 0.5 else -1) for t in uniform]
+            j, place = 0, uniform[m + 1] * sum(chances)
+            while place >= chances[j]:
+                place -= chances[j]
+                j += 1
+            y = sum(e for e, _ in steps[: m - j])
+            t = y + sum(e for e, _ in steps[m - j : m + 1]) / v
+            core, choices = [y * steps[0][1]], uniform[m + 2 : m + 1 + p]
+            if p > 1:
+                face = int(mpmath.floor(choices[0] * p))
+                core += [(2 * a - 1) * y for a in (choices[0] * p - face, *choices[1:])]
+                core[0], core[face] = core[face], core[0]
+            others = [(2 * a - 1) * t for a in uniform[m + 1 + p : 2 * m + 1]]
+            numbers = [core.pop(0) if i in favoured else others.pop(0) for i in range(m)]
+            if units:
+                numbers.insert(0, numbers[0] + steps[-1][0] * steps[-1][1])
+            return [
+                x * Fraction(s).numerator / Fraction(s).denominator
+                for x, s in zip(numbers, scales, strict=True)
+            ]
+
+        return vectors(2 * m + 1 + units, count, u, make)

@@ -20,9 +20,10 @@ from sfumato.measurements.selection import KNormThreshold
 from sfumato.noise import Laplace, SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, LimitedNoise, SeparateNoise
 from sfumato.noise.k_norm.intervals import DependentNoises
-from sfumato.noise.k_norm.laws import ErlangMixture, joint, separate
+from sfumato.noise.k_norm.joint_laws import joint
 from sfumato.noise.k_norm.limited_laws import limited, rough_deviations
 from sfumato.noise.k_norm.marginals import marginals
+from sfumato.noise.k_norm.separate_laws import ErlangMixture, separate
 from sfumato.noise.k_norm.sides import Group
 from sfumato.noise.k_norm.tails import tail
 
@@ -142,12 +143,12 @@ def test_deviations_are_those_of_the_table(m, groups, table):
 @pytest.mark.parametrize("m", [0, 1, pytest.param(2, marks=pytest.mark.long)])
 @pytest.mark.parametrize("groups", [12, *(pytest.param(g, marks=pytest.mark.long) for g in (1, 300))])
 def test_more_nodes_change_nothing(m, units, groups, monkeypatch):
-    from sfumato.noise.k_norm import laws
+    from sfumato.noise.k_norm import joint_laws
 
-    rule, found = laws.rule, []
+    rule, found = joint_laws.rule, []
     for factor in (1, 2):
-        monkeypatch.setattr(laws, "rule", lambda n, factor=factor: rule(n * factor))
-        laws._of_share.cache_clear()
+        monkeypatch.setattr(joint_laws, "rule", lambda n, factor=factor: rule(n * factor))
+        joint_laws._of_share.cache_clear()
         for law in marginals(JointNoise(Cone(m, units), ONE[: m + 1 + units], groups)):
             found.append([law.outside(x) for x in (0.3, groups / 2, groups, 3 * groups)])
             found.append([law.outside_anywhere(x) for x in (0.3, groups / 2, groups, 3 * groups)])

@@ -5,5 +5,6 @@ from sfumato.noise.k_norm.cone import Cone
 from sfumato.noise.k_norm.joint import JointNoise
 from sfumato.noise.k_norm.limited import LimitedNoise
 from sfumato.noise.k_norm.separate import SeparateNoise
+from sfumato.noise.k_norm.stretched import StretchedNoise
 
-__all__ = ["CentredNoise", "Cone", "JointNoise", "LimitedNoise", "SeparateNoise"]
+__all__ = ["CentredNoise", "Cone", "JointNoise", "LimitedNoise", "SeparateNoise", "StretchedNoise"]

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from sfumato.noise.k_norm.gammas import upper_tail
-from sfumato.noise.k_norm.laws import TogetherMarginal, mean_squares
+from sfumato.noise.k_norm.laws import TogetherMarginal
 from sfumato.noise.k_norm.limited import LimitedNoise
 from sfumato.noise.k_norm.limited_densities import Density, densities
 from sfumato.noise.k_norm.limited_radii import Sizes
@@ -159,7 +159,7 @@ def rough_deviations(sizes: Sizes) -> list[float]:
     r = np.linspace(low, high, 24)
     group = _middle(sizes, r)
     weight = np.exp(_height(sizes, r, group.volume) - top)
-    deviations = [float(np.sqrt(v)) for v in mean_squares(group, weight / weight.sum())]
+    deviations = [float(np.sqrt(v)) for v in group.mean_squares(weight / weight.sum())]
     return deviations + deviations[sizes.cone.units + 1 :] * (sizes.cone.signed - 1)
 
 
@@ -177,8 +177,10 @@ def _densities(sizes: Sizes) -> list[Density] | None:
 @lru_cache(1 << 8)
 def _variances(sizes: Sizes) -> list[float]:
     """Return the variance of each number at scale 1."""
-    found = _densities(sizes)
-    return [density.variance for density in found] if found else mean_squares(*_places(sizes, 0.0))
+    if found := _densities(sizes):
+        return [density.variance for density in found]
+    group, chance = _places(sizes, 0.0)
+    return group.mean_squares(chance)
 
 
 def limited(noise: LimitedNoise, coordinate: int) -> LimitedMarginal:

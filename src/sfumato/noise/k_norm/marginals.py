@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from sfumato.noise.k_norm.centred import CentredNoise
 from sfumato.noise.k_norm.centred_laws import centred
 from sfumato.noise.k_norm.joint import JointNoise
-from sfumato.noise.k_norm.laws import Marginal, joint, separate
+from sfumato.noise.k_norm.joint_laws import joint
+from sfumato.noise.k_norm.laws import Marginal
 from sfumato.noise.k_norm.limited import LimitedNoise
 from sfumato.noise.k_norm.limited_laws import limited
 from sfumato.noise.k_norm.separate import SeparateNoise
+from sfumato.noise.k_norm.separate_laws import separate
+from sfumato.noise.k_norm.stretched import StretchedNoise
+from sfumato.noise.k_norm.stretched_laws import stretched
 
 
 def marginals(noise: CentredNoise | JointNoise | LimitedNoise | SeparateNoise) -> Sequence[Marginal]:
@@ -24,6 +28,8 @@ def marginals(noise: CentredNoise | JointNoise | LimitedNoise | SeparateNoise) -
     if isinstance(noise, CentredNoise):
         return [centred(noise)]
     indices = range(noise.cone.dimensions)
+    if isinstance(noise, StretchedNoise):
+        return [stretched(noise, i) for i in indices]
     if isinstance(noise, SeparateNoise):
         return [separate(noise, i) for i in indices]
     if isinstance(noise, LimitedNoise):

@@ -36,7 +36,7 @@ from sfumato.noise.values import Floats
 from sfumato.noise.words import Words, source_of
 
 # Where U times the number of faces is so near to a whole number, floats do not tell the face.
-_between_faces = 2.0**-44
+between_faces = 2.0**-44
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,10 @@ class SeparateNoise(Vectors):
         return Buffers(block)
 
     @cached_property
-    def margins(self) -> list[Fraction]:
+    def margins(self) -> list[float]:
         """Bounds of the errors in floats, in grid steps."""
         each = zip(self.scales, self.unit_margins, strict=True)
-        return [scale * margin * Fraction(1.001) for scale, margin in each]
+        return [float(scale * margin * Fraction(1.001)) for scale, margin in each]
 
     @cached_property
     def unit_margins(self) -> list[Fraction]:
@@ -112,26 +112,30 @@ class SeparateNoise(Vectors):
         own = sums + spread + scaled
         return [own + other] * self.cone.units + [own] * power
 
+    @cached_property
+    def largest_margin(self) -> float:
+        """The largest bound at scale 1."""
+        return float(max(self.unit_margins) * Fraction(1.001))
+
+    def closely(self, numbers: Sequence[Floats]) -> list[Floats]:
+        """Return closer bounds of the errors of vectors in grid steps."""
+        power, scales = self.cone.signed + 1, [float(scale) for scale in self.scales]
+        at_1 = [np.abs(x) / scale for x, scale in zip(numbers, scales, strict=True)]
+        size = np.max(at_1[self.cone.units :], axis=0)
+        own = self._table.growth * (power + size) + size * (5 * power + 12) * unit_roundoff
+        margins = [own] * power
+        if self.cone.units:
+            step = at_1[0] + at_1[1]  # at least |u - n|
+            margins.insert(0, own + self._table.growth * (1 + step) + (size + step) * 4 * unit_roundoff)
+        return [1.001 * scale * margin for scale, margin in zip(scales, margins, strict=True)]
+
     def reals(self, words: Integers) -> tuple[list[Floats], Floats, Flags | None]:
         """Return the numbers at scale 1, their size max(|n|, t), and where the face is known."""
         power = self.cone.signed + 1
         size = self._magnitudes(words[0]).copy()
         for row in words[1:power]:
             size += self._magnitudes(row)
-        signed, known = np.copysign(size, words[0]), None
-        numbers = [signed]
-        if power > 1:
-            uniform = as_uniform(words[power : 2 * power - 1])
-            y = (uniform[0] + 1.0) * (power / 2)
-            face = np.floor(y)
-            known = np.abs(y - np.rint(y)) > _between_faces
-            uniform[0] = (y - face) * 2.0 - 1.0
-            first = signed
-            for j, share in enumerate(uniform, 1):
-                place, here = share * size, face == j
-                numbers.append(np.where(here, signed, place))
-                first = np.where(here, place, first)
-            numbers[0] = first
+        numbers, known = on_cube(size, words[0], as_uniform(words[power : 2 * power - 1]))
         if self.cone.units:
             more = np.copysign(self._magnitudes(words[-1]), words[-1])
             numbers.insert(0, more + numbers[0])
@@ -155,7 +159,7 @@ class SeparateNoise(Vectors):
 
     def enclose_reals(self, uniform: Sequence[Enclosure]) -> tuple[list[Enclosure], Enclosure] | None:
         """Return one vector at scale 1 and its size; None where its face or a sign are not known."""
-        power, bits = self.cone.signed + 1, uniform[0].bits
+        power = self.cone.signed + 1
         found = [signed_exponential(u) for u in [*uniform[:power], *uniform[2 * power - 1 :]]]
         parts = [f for f in found if f is not None]
         if len(parts) < len(found):
@@ -163,16 +167,9 @@ class SeparateNoise(Vectors):
         size = parts[0][0]
         for more, _ in parts[1:power]:
             size = size + more
-        signed = size if parts[0][1] else -size
-        numbers, one = [signed], Enclosure.of(1, bits)
-        if power > 1:
-            y = uniform[power].times(power)
-            face = y.floor()
-            if face is None:
-                return None
-            places = [y - Enclosure.of(face, bits), *uniform[power + 1 : 2 * power - 1]]
-            numbers += [(place.times(2) - one) * size for place in places]
-            numbers[0], numbers[face] = numbers[face], numbers[0]
+        numbers = on_cube_exactly(size, parts[0][1], uniform[power : 2 * power - 1])
+        if numbers is None:
+            return None
         if self.cone.units:
             step, positive = parts[-1]
             numbers.insert(0, numbers[0] + (step if positive else -step))
@@ -184,6 +181,43 @@ class SeparateNoise(Vectors):
         if found is None:
             return None
         return Enclosed([n.times(scale) for n, scale in zip(found[0], self.scales, strict=True)])
+
+
+def on_cube(size: Floats, signs: Integers, uniform: Sequence[Floats]) -> tuple[list[Floats], Flags | None]:
+    """Return numbers of which the largest has this size, and where it is known which one that is.
+
+    Args:
+        size: an array.
+        signs: words of which the sign is that of the largest number.
+        uniform: in [-1, 1), one array less than there are numbers; the first one chooses the largest, too.
+    """
+    signed, known = np.copysign(size, signs), None
+    numbers = [signed]
+    if uniform:
+        y = (uniform[0] + 1.0) * ((len(uniform) + 1) / 2)
+        face = np.floor(y)
+        known = np.abs(y - np.rint(y)) > between_faces
+        first = signed
+        for j, share in enumerate([(y - face) * 2.0 - 1.0, *uniform[1:]], 1):
+            place, here = share * size, face == j
+            numbers.append(np.where(here, signed, place))
+            first = np.where(here, place, first)
+        numbers[0] = first
+    return numbers, known
+
+
+def on_cube_exactly(size: Enclosure, positive: bool, uniform: Sequence[Enclosure]) -> list[Enclosure] | None:
+    """Return the same in enclosures, of uniform numbers in (0, 1); None where the largest is not known."""
+    numbers, one = [size if positive else -size], Enclosure.of(1, size.bits)
+    if uniform:
+        y = uniform[0].times(len(uniform) + 1)
+        face = y.floor()
+        if face is None:
+            return None
+        places = [y - Enclosure.of(face, size.bits), *uniform[1:]]
+        numbers += [(place.times(2) - one) * size for place in places]
+        numbers[0], numbers[face] = numbers[face], numbers[0]
+    return numbers
 
 
 def signed_exponential(uniform: Enclosure) -> tuple[Enclosure, bool] | None:

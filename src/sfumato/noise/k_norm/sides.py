@@ -81,6 +81,15 @@ class Group:
             return self._over_sides(self.cone, difference)
         return self._over_sides(Cone(m), difference if coordinate == units else signed, room=units)
 
+    def mean_squares(self, chance: Floats) -> list[float]:
+        """Return the mean squares of the numbers, one for all signed ones, which have one law.
+
+        Args:
+            chance: the probability of each λ and μ.
+        """
+        kinds = range(1 + self.cone.units + min(self.cone.signed, 1))
+        return [float((chance * self.square(i) / self.volume).sum()) for i in kinds]
+
     @cached_property
     def _of_left(self) -> list[Floats]:
         return integrals(self.cone.dimensions + 1, self.tilt, self.left)

@@ -137,7 +137,7 @@ def _solved(residues: Iterable[Residue]) -> dict[Group, dict[str, Fraction]]:
 def _norm(plan: TogetherPlan, noises: Mapping[Group, Vector]) -> float:
     """Return the norm of noises, in which it has a Gamma law."""
     names, units = plan.body.names, plan.drawn.cone.units
-    sides = []
+    vectors = []
     for own in noises.values():
         vector = [own.get(n, Fraction(0)) for n in names]
         if units and (names[0] in own) != (names[1] in own):
@@ -145,8 +145,8 @@ def _norm(plan: TogetherPlan, noises: Mapping[Group, Vector]) -> float:
             known = 0 if names[0] in own else 1
             share = plan.body.bounds[1 - known] / plan.body.bounds[known]
             vector[1 - known] = vector[known] * share
-        sides.append(plan.body.sides(vector))
-    return float(plan.metric.norm(sides) * (plan.epsilon - plan.chosen_with))
+        vectors.append(vector)
+    return float(plan.metric.of(vectors) * (plan.epsilon - plan.chosen_with))
 
 
 def _rounding(plan: TogetherPlan, residues: Iterable[Residue]) -> float:

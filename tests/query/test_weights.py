@@ -1,0 +1,286 @@
+"""Weights of outputs: who matters more has smaller errors, for each noise, and a release costs what it did."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction as F
+
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.audit import falsify
+from sfumato.budget import gaussian_mu
+from sfumato.dialect import parse
+from sfumato.errors import ParameterError, QueryError, SqlError
+from sfumato.framework import KNormDistance, Norm
+from sfumato.measurements.noise import NOISES
+from sfumato.noise.k_norm import StretchedNoise
+from sfumato.query.expected import factors
+from sfumato.query.plan import Plan
+from sfumato.query.requirements import requirements
+from sfumato.query.together import TogetherPlan
+from sfumato.query.weighing import split
+
+COLUMNS = [
+    pa.field("id", pa.int64(), nullable=False),
+    pa.field("year", pa.int64(), nullable=False),
+    pa.field("x", pa.int64(), nullable=False),
+    pa.field("z", pa.int64()),
+]
+TABLE = pa.table([[1, 1, 2], [1994, 1995, 1994], [2, 0, 7], [None, 3, 4]], pa.schema(COLUMNS))
+YEARS = list(range(1994, 1999))
+COUNT_AND_SUMS = {
+    "n": sf.count(),
+    "a": sf.sum("x", lower=0, upper=30),
+    "b": sf.sum("z", lower=-5, upper=5, per="row"),
+}
+MOMENTS = {
+    "n": sf.count(),
+    "m": sf.mean("x", lower=0, upper=30),
+    "v": sf.variance("z", lower=0, upper=10),
+    "q": sf.quantiles("x", [0.25, 0.5], lower=0, upper=30),
+}
+
+
+def question(keys=YEARS, groups=1, rows=1, **asked):
+    grouped = sf.scan(TABLE, privacy_unit="id").group_by("year", keys=keys)
+    return grouped.bound(groups=groups, rows=rows).agg(**(asked or COUNT_AND_SUMS))
+
+
+def errors_of(plan: Plan) -> dict[str, float]:
+    """Errors by the exact laws of the noise."""
+    return {name: error for name, error in plan.expected.items() if name is not None}
+
+
+@pytest.mark.parametrize("asked", [COUNT_AND_SUMS, MOMENTS], ids=["sums", "moments"])
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_more_weight_is_less_error_at_the_same_cost(noise, asked):
+    budget = {"epsilon": "3/2", "delta": F(1, 10**6) if noise == "gaussian" else 0, "noise": noise}
+    base = question(groups=2, **asked)
+    equal = base.plan(**budget)
+    for name in asked:
+        outputs = [e for e in errors_of(equal) if e.split("_")[0] == name]
+        before = equal
+        for weight in ("6/5", 4, 1000):
+            plan = base.weigh(**{name: weight}).plan(**budget)
+            own = errors_of(plan)
+            assert all(own[output] < errors_of(before)[output] for output in outputs), (name, weight)
+            assert max(own[other] / errors_of(equal)[other] for other in own if other not in outputs) > 1
+            if noise == "laplace":
+                # Two groups, in each of which the parts of a contribution add up.
+                size = sum(p.size(Norm.L1, [plan.scales[n] for n in p.names]) for p in parts(plan))
+                assert 2 * size == F(3, 2) and plan.chain.map(1).epsilon(0) == 1.5
+            else:
+                size = sum(p.size(Norm.L2, [plan.scales[n] for n in p.names]) for p in parts(plan))
+                mu = gaussian_mu(F(3, 2), F(1, 10**6))
+                assert mu**2 * (1 - F(1, 10**9)) <= 2 * size <= mu**2
+            before = plan
+
+
+def parts(plan):
+    return [statistic.body for statistic in plan.requirements.statistics]
+
+
+def test_equal_weights_are_the_same_as_none():
+    for noise, delta in (("laplace", 0), ("gaussian", 1e-6), ("k_norm", 0), ("auto", 1e-6)):
+        plain = question(**MOMENTS).plan(epsilon=1, delta=delta, noise=noise)
+        equal = question(**MOMENTS).weigh(n=2, m=2, v=2, q=2).plan(epsilon=1, delta=delta, noise=noise)
+        assert plain.scales == equal.scales and plain.noise == equal.noise and plain.others == equal.others
+    # Only how weights compare counts.
+    some, same = ({"n": 3}, {"n": 1, "m": "1/3", "v": "1/3", "q": "1/3"})
+    plans = [question(**MOMENTS).weigh(**w).plan(epsilon=1, noise="laplace") for w in (some, same)]
+    assert plans[0].scales == plans[1].scales
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_the_split_is_where_no_other_is_better(noise):
+    """The problem is convex in the logs of scales: it is enough that all derivatives are 0."""
+    asked = MOMENTS | {"v": sf.variance("x", lower=0, upper=10)}
+    query = question(**asked).weigh(n=3, v=8).query
+    norm = NOISES[noise].norm
+    needed = requirements(query, norm, F(1), units=False)
+    steps = {c.name: float(c.step) for c in needed.coordinates}
+    equal, found = (
+        {n: float(s) for n, s in zip(needed.body.names, scales, strict=True)}
+        for scales in (needed.body.split(norm), split(needed, norm))
+    )
+
+    def off(scales: dict[str, float]) -> float:
+        """How far each number's part of the budget is from what asks for it."""
+        budget, asked = {}, {}
+        for s in needed.statistics:
+            size = s.body.size(norm, [F(equal[n]) for n in s.names])
+            for n in s.names:
+                asked[n] = float(size / len(s.names))
+                budget[n] = asked[n] * (equal[n] / scales[n]) ** (1 if norm is Norm.L1 else 2)
+        for e in needed.estimates:
+            squares = {n: (factor * scales[n] * steps[n]) ** 2 for n, factor in factors(e).items()}
+            for n, square in squares.items():
+                weight = {"n": 3, "v": 8}.get(e.name, 1) - 1
+                asked[n] += weight * square / sum(squares.values())
+        return max(abs(budget[n] / sum(budget.values()) - asked[n] / sum(asked.values())) for n in asked)
+
+    assert len(found) == 5 and off(found) < 1e-5
+    for name in found:
+        assert off(found | {name: 1.05 * found[name]}) > 1e-3  # a split that is off is seen
+
+
+def test_noise_that_is_less_for_one_and_no_more_for_others_costs_more():
+    weighed, equal = (question().weigh(b=w).plan(epsilon=1, noise="laplace") for w in (4, 1))
+    both = {n: min(weighed.scales[n], equal.scales[n]) for n in weighed.scales}
+    assert replace(weighed, scales=both).chain.map(1).epsilon(0) > 1.1
+
+
+def test_places_near_quantiles_have_their_part_by_weight():
+    for bars, expected in ((True, [F(3, 10)] * 4), (False, [F(2, 5), F(4, 7), F(1, 4), F(2, 5)])):
+        asked = {"n": sf.count(), "q": sf.quantiles("x", [0.5], lower=0, upper=30, error_bars=bars)}
+        shares = []
+        for weights in ({}, {"q": 2}, {"n": 2}, {"n": 3, "q": 3}):
+            plan = question(**asked).weigh(**weights).plan(epsilon=1, noise="k_norm")
+            assert isinstance(plan, TogetherPlan) and plan.chain.map(1).epsilon(0) == 1
+            shares.append(plan.chosen_with)
+        assert shares == expected
+
+
+# K-norm noise of each group, stretched.
+
+PEOPLE = {
+    "people": sf.count_units(),
+    "rows": sf.count(),
+    "a": sf.sum("x", lower=0, upper=30, per="row"),
+    "b": sf.sum("x", lower=0, upper=9, per="row"),
+}
+SHAPES = {
+    "count and sums": (YEARS, 1, 1, COUNT_AND_SUMS),
+    "people and rows": (YEARS, 1, 2, PEOPLE),
+    "the whole table": (None, 1, 1, COUNT_AND_SUMS),
+    "private groups": (None, 2, 1, COUNT_AND_SUMS),
+}
+
+
+def weighed(shape: str, **weights) -> TogetherPlan:
+    keys, groups, rows, asked = SHAPES[shape]
+    table = sf.scan(TABLE, privacy_unit="id")
+    table = table if shape == "the whole table" else table.group_by("year", keys=keys)
+    delta = 1e-6 if shape == "private groups" else 0
+    found = table.bound(groups=groups, rows=rows).agg(**asked).weigh(**weights)
+    plan = found.plan(epsilon="3/2", delta=delta, noise="k_norm")
+    assert isinstance(plan, TogetherPlan) and plan.chain.map(1).epsilon(delta) == 1.5
+    return plan
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_k_norm_noise_is_stretched_for_what_matters(shape):
+    equal = weighed(shape)
+    assert not equal.favoured
+    for name in SHAPES[shape][3]:
+        before, stretched = errors_of(equal)[name], False
+        for weight in (2, 20, 1000):
+            plan = weighed(shape, **{name: weight})
+            own = errors_of(plan)
+            assert own[name] <= before and (not plan.favoured or own[name] < errors_of(equal)[name])
+            before, stretched = own[name], bool(plan.favoured)
+        assert stretched and isinstance(plan.drawn, StretchedNoise)
+        assert "The shape of the noise is stretched" in str(plan.explain())
+        told = {s["name"]: s.get("part_of_norm") for s in plan.explain().to_dict()["statistics"]}
+        assert {n for n, part in told.items() if part == str(plan.part)} == set(plan.favoured)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_unit_moves_a_stretched_plan_by_more_than_1(shape):
+    name = list(SHAPES[shape][3])[-1]
+    plan = weighed(shape, **{name: 100})
+    assert plan.metric.favoured and plan.metric.part
+    found = falsify(plan.exact_chain, 1, evaluations=120)
+    assert not found.violated and found.ratio >= F(99, 100), str(found)
+
+
+def shrunk(self, vectors):
+    """A norm whose body is shrunk for what is favoured, where it should be stretched for the rest."""
+    factors = [1 + self.part * (name in self.favoured) for name in self.body.names]
+    longer = [[f * v for f, v in zip(factors, own, strict=True)] for own in vectors]
+    return self.norm([self.body.sides(own) for own in longer])
+
+
+@pytest.mark.parametrize("shape", ["count and sums", "people and rows"])
+def test_a_body_that_is_shrunk_is_found(shape, monkeypatch):
+    plan = weighed(shape, **{list(SHAPES[shape][3])[-1]: 100})
+    monkeypatch.setattr(KNormDistance, "of", shrunk)
+    assert falsify(plan.exact_chain, 1, evaluations=500).violated
+
+
+@pytest.mark.long
+def test_the_choice_of_noise_follows_weights():
+    # Of 24 groups a count has a smaller error with Gaussian noise, and a sum with K-norm noise.
+    asked = question(keys=range(24), groups=24, n=sf.count(), a=sf.sum("x", lower=0, upper=30))
+    chosen = [asked.weigh(n=n).plan(epsilon=1, delta=1e-6).noise.name for n in (1, 100)]
+    assert chosen == ["k_norm", "gaussian"]
+
+
+def test_weights_are_in_the_explanation_and_in_the_plans_key():
+    plan = question().weigh(a=4).weigh(b="1/2").plan(epsilon=1)
+    told = plan.explain()
+    assert told.to_dict()["weights"] == {"n": "1", "a": "4", "b": "1/2"}
+    assert "epsilon 1 and delta 0; weights: n 1, a 4, b 0.5:" in str(told)
+    assert "weight" not in str(question().plan(epsilon=1).explain())
+    assert question().weigh(a=4).weigh(a=1).plan(epsilon=1).scales == question().plan(epsilon=1).scales
+
+
+def test_any_name_can_be_weighed():
+    asked = question(
+        weights=sf.count(), self=sf.sum("x", lower=0, upper=30), name=sf.mean("x", lower=0, upper=9)
+    )
+    plan = asked.weigh(weights=4, self=2).plan(epsilon=1, noise="laplace")
+    assert plan.query.weight("weights") == 4 and plan.query.weight("name") == 1
+
+
+@pytest.mark.parametrize(
+    "weights, error, message",
+    [
+        ({"nn": 2}, QueryError, "nothing is asked by the name 'nn'; did you mean 'n'"),
+        ({"year": 2}, QueryError, "The names are: n, a, b"),
+        ({"n": 0}, ParameterError, "from 1/1000 to 1000"),
+        ({"n": -1}, ParameterError, "from 1/1000 to 1000"),
+        ({"n": float("inf")}, ParameterError, "finite"),
+        ({"n": float("nan")}, ParameterError, "finite"),
+        ({"n": "much"}, ParameterError, "weight of n"),
+        ({"n": 1001}, ParameterError, "leave out what matters less"),
+    ],
+)
+def test_bad_weights_are_refused(weights, error, message):
+    with pytest.raises(error, match=message):
+        question().weigh(**weights)
+
+
+SQL = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id, weights = {}) "
+    'COUNT(*), SUM(x, contribution_bounds_per_row => (0, 30)) AS "the sum" FROM t'
+)
+
+
+def test_weights_in_sql():
+    query = parse(SQL.format("""'count 1e1, "the sum" 0.5'"""))
+    assert query.weights == (("count", F(10)), ("the sum", F(1, 2)))
+    asked = query.question(lambda source, unit: sf.scan(TABLE, privacy_unit=unit))
+    direct = sf.scan(TABLE, privacy_unit="id").bound(rows=1)
+    direct = direct.agg(**{"count": sf.count(), "the sum": sf.sum("x", lower=0, upper=30, per="row")})
+    budget = {"epsilon": 1, "noise": "laplace"}
+    weighed = direct.weigh(**{"count": 10, "the sum": 0.5}).plan(**budget)
+    assert asked.plan(**budget).scales == weighed.scales != direct.plan(**budget).scales
+    for written, message in (
+        ("'n 4'", "nothing is asked by the name 'n'"),
+        ("'count 0'", "from 1/1000 to 1000"),
+        ("4", "weights is written weights ="),
+        ("'count 4, count 5'", "each output once"),
+    ):
+        with pytest.raises(SqlError, match=message) as raised:
+            parse(SQL.format(written))
+        assert "^" in str(raised.value)
+
+
+@pytest.mark.noise_cannot_matter("numbers of rows follow from the keys")
+@pytest.mark.parametrize("noise", ["laplace", "k_norm"])
+def test_a_weighed_question_is_released(noise):
+    release = question(**MOMENTS).weigh(v=100).release(epsilon=1, noise=noise)
+    assert release.to_arrow().num_rows == 5 and release.errors(0.95).num_rows == 5
