@@ -41,11 +41,11 @@ text = (
     "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, privacy_unit_column = unit, "
     "max_groups_contributed = 4, max_rows_per_group = 1) grp, COUNT(*) AS n, SUM(x, contribution_bounds_per_group "
     "=> (0, 50)) AS total, AVG(x, contribution_bounds_per_row => (0, 50)) AS mean FROM rows GROUP BY grp")
-def three(table, upper=50, keys=None):
+def three(table, upper=50, keys=None, rows=1, confidence=None, **more):
     bounds = {"lower": 0, "upper": upper}
-    asked = table.group_by("grp", keys=keys).bound(groups=4, rows=1).agg(
-        n=sf.count(), total=sf.sum("x", **bounds), mean=sf.mean("x", **bounds))
-    return asked.release(epsilon=1, delta=1e-6 if keys is None else 0)
+    asked = table.group_by("grp", keys=keys).bound(groups=4, rows=rows).agg(
+        n=sf.count(), total=sf.sum("x", **bounds), mean=sf.mean("x", **bounds), **more)
+    return asked.release(epsilon=1, delta=1e-6 if keys is None else 0, confidence=confidence)
 def scanned(source):
     return sf.scan(source, privacy_unit="unit")
 cases = {
@@ -56,8 +56,12 @@ cases = {
     "the same, of a pandas frame": lambda i: three(scanned(frame)),
     "the same, of Parquet": lambda i: three(scanned(sys.argv[1])),
     "the same, after a filter": lambda i: three(scanned(rows).filter("x < 40")),
-    "the same, public groups": lambda i: three(scanned(rows), keys=range(5)),
-    "the same, in SQL": lambda i: sf.sql(text, tables={"rows": rows}),
+    "public groups": lambda i: three(scanned(rows), keys=range(5)),
+    "public groups, a new question": lambda i: three(scanned(rows), 50 + i / 128, range(5)),
+    "the same, with error bars": lambda i: three(scanned(rows), 50 + i / 128, range(5), confidence=0.95),
+    "and people, two rows each": lambda i: three(
+        scanned(rows), 50 + i / 128, range(5), 2, 0.95, people=sf.count_units()),
+    "count, sum, mean in SQL": lambda i: sf.sql(text, tables={"rows": rows}),
 }
 taken = {name: [] for name in cases}
 for i in range(51):

@@ -254,26 +254,34 @@ def _typed_keys(
         raise QueryError(f"group_by: keys= is of type {types}, which cannot be read; cast it") from None
     if table.num_rows == 0:
         raise QueryError("group_by: keys= is empty; name at least one group, or leave it out")
-    casts = []
-    for key in keys:
+    casts, odd = [], []
+    for i, key in enumerate(keys):
         name, column = identifier(key), schema[key]
         cast = f"TRY_CAST({name} AS {column.declared or column.type_name})"
         changed = f"{name} IS NOT NULL AND {cast} IS NULL"
         if column.kind.numeric:
             changed += f" OR TRY_CAST({name} AS DOUBLE) <> TRY_CAST({cast} AS DOUBLE)"
-        odd = f"SELECT CAST({name} AS VARCHAR) FROM given WHERE {changed} LIMIT 1"
-        for (value,) in session.execute(odd).fetchall():
+        casts.append(f"{cast} AS k{i}")
+        odd.append(f"CASE WHEN {changed} THEN CAST({name} AS VARCHAR) END AS odd{i}")
+    names = ", ".join(f"k{i}" for i in range(len(keys)))
+    # One statement, as each takes a millisecond.
+    typed = session.sql(
+        f"WITH typed AS MATERIALIZED (SELECT {', '.join([*casts, *odd])} FROM given) "
+        f"SELECT *, (SELECT count(*) FROM (SELECT DISTINCT {names} FROM typed)) FROM typed ORDER BY {names}"
+    ).to_arrow_table()
+    for key, column in zip(keys, typed.columns[len(keys) :], strict=False):
+        if column.null_count < len(column):
             raise QueryError(
-                f"group_by: keys= holds {value!r}, which does not fit {key} ({column.type_name})"
+                f"group_by: keys= holds {column.drop_null()[0].as_py()!r}, which does not fit {key} "
+                f"({schema[key].type_name})"
             )
-        casts.append(f"{cast} AS {name}")
-    session.execute(f"CREATE TEMP TABLE typed AS SELECT {', '.join(casts)} FROM given")
-    names = [identifier(key) for key in keys]
-    texts = ", ".join(f"CAST({name} AS VARCHAR)" for name in names)
-    again = f"SELECT {texts} FROM typed GROUP BY {', '.join(names)} HAVING count(*) > 1 LIMIT 1"
-    for group in session.execute(again).fetchall():
-        raise QueryError(f"group_by: keys= names {(group[0] if len(group) == 1 else group)!r} twice")
-    return session.sql("FROM typed ORDER BY ALL").to_arrow_table()
+    if typed.columns[-1][0].as_py() < len(typed):
+        session.register("typed", typed.select(range(len(keys))))
+        texts = ", ".join(f"CAST(k{i} AS VARCHAR)" for i in range(len(keys)))
+        again = f"SELECT {texts} FROM typed GROUP BY {names} HAVING count(*) > 1 LIMIT 1"
+        for group in session.execute(again).fetchall():
+            raise QueryError(f"group_by: keys= names {(group[0] if len(group) == 1 else group)!r} twice")
+    return typed.select(range(len(keys))).rename_columns(list(keys))
 
 
 def batches(connection: duckdb.DuckDBPyConnection, text: str, batch_rows: int) -> Iterator[pa.RecordBatch]:
