@@ -168,7 +168,8 @@ def far_from_the_laws(noise, laws, n=20_000):
     return max(found) > 1
 
 
-@pytest.mark.parametrize("cone, favoured, part", FIRST)
+@pytest.mark.long
+@pytest.mark.parametrize("cone, favoured, part", FORMS)
 def test_draws_follow_their_laws_and_the_norm_a_gamma_law(cone, favoured, part):
     noise = of(cone, favoured, part, FINE)
     assert not far_from_the_laws(noise, marginals(noise))
