@@ -104,8 +104,7 @@ def best_metric(needed: Requirements, query: Query) -> CentredDistance | None:
         None where noise of each number by itself is about as good, or the only one that there is.
     """
     groups, shown = query.groups, len(query.public_groups)
-    # Where many workers draw noise each has some of the groups.
-    if "k_norm" not in query.noises or not 1 < groups <= shown <= MOST_GROUPS:
+    if not 1 < groups <= shown <= MOST_GROUPS:
         return None
     try:
         cone = cone_of(needed.statistics)

@@ -21,7 +21,6 @@ from sfumato.engines.duckdb.text import identifier, same_name, without_labels
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.noise import Words
 from sfumato.ownership import Owned
-from sfumato.query.choices import NOISES
 from sfumato.query.exact import ExactQuery
 from sfumato.query.plan import Plan
 from sfumato.query.release import Release
@@ -54,7 +53,6 @@ class DuckDBEngine(Owned):
     """Evaluates exact queries on one source. Made by `DuckDBEngine.open`."""
 
     name = "DuckDB"
-    noises = NOISES
     _called = "table"
     _elsewhere = "its database, and what that has spilled, would be shared; call sf.scan there"
 
