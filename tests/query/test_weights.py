@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction as F
+from itertools import product
 
 import pyarrow as pa
 import pytest
@@ -16,6 +17,7 @@ from sfumato.errors import ParameterError, QueryError, SqlError
 from sfumato.framework import KNormDistance, Norm
 from sfumato.measurements.noise import NOISES
 from sfumato.noise.k_norm import StretchedNoise
+from sfumato.query.centred import CentredPlan
 from sfumato.query.expected import factors
 from sfumato.query.plan import Plan
 from sfumato.query.requirements import requirements
@@ -78,6 +80,17 @@ def test_more_weight_is_less_error_at_the_same_cost(noise, asked):
                 mu = gaussian_mu(F(3, 2), F(1, 10**6))
                 assert mu**2 * (1 - F(1, 10**9)) <= 2 * size <= mu**2
             before = plan
+
+
+def test_more_weight_is_less_error_where_groups_are_counted_from_a_part_of_all():
+    asked = {"n": sf.count(), "m": sf.mean("x", lower=0, upper=30), "c": sf.sum("x", lower=0, upper=9)}
+    base, before = question(keys=range(40), groups=40, **asked), {}
+    for name, weight in product(asked, (1, 4, 100)):
+        plan = base.weigh(**{name: weight}).plan(epsilon=1, delta=1e-6, noise="gaussian")
+        assert isinstance(plan, CentredPlan) and plan.chain.map(1).epsilon(F(1, 10**6)) <= 1 + F(1, 10**6)
+        own = errors_of(plan)[name]
+        assert weight == 1 or own < before[name]
+        before[name] = own
 
 
 def parts(plan):
