@@ -62,9 +62,7 @@ def k_norm(
         raise ParameterError("keys", shown, "at least one group, for noise of all together")
     part = as_fraction(shared, "shared")
     if not 0 <= part < 1 or (part and (not shown or most is None)):
-        raise ParameterError(
-            "shared", shared, "from 0 to less than 1, and 0 without keys or a limit"
-        )
+        raise ParameterError("shared", shared, "from 0 to less than 1, and 0 without keys or a limit")
     if most is not None and 0 < len(shown) <= most:
         most, part = None, Fraction(0)
     middle = as_fraction(total, "total")
