@@ -169,6 +169,8 @@ STRETCHED = [
     ]
 ]
 
+FEW = [pytest.param(*s, marks=[pytest.mark.long] * (s not in STRETCHED[1::4])) for s in STRETCHED]
+
 
 def stretched_corners(body: ConeBody, favoured: tuple[str, ...], part: F) -> list[list[F]]:
     """Those of the cube of what is limited, and where the favoured numbers are 0 further out; and units alone."""
@@ -182,7 +184,7 @@ def stretched_corners(body: ConeBody, favoured: tuple[str, ...], part: F) -> lis
 
 
 @pytest.mark.parametrize("part", [F(1, 8), F(3, 4)])
-@pytest.mark.parametrize("body, favoured", STRETCHED, ids=str)
+@pytest.mark.parametrize("body, favoured", FEW, ids=str)
 def test_the_stretched_norm_is_the_gauge_of_the_stretched_body(body, favoured, part):
     columns = np.array(stretched_corners(body, favoured, part), float).T
     metric = KNormDistance(body, 1, apart=True, favoured=favoured, part=part)
@@ -216,7 +218,7 @@ class Shrunk(KNormDistance):
         return plain.of([[f * v for f, v in zip(factors, own, strict=True)] for own in vectors])
 
 
-@pytest.mark.parametrize("body, favoured", STRETCHED, ids=str)
+@pytest.mark.parametrize("body, favoured", FEW, ids=str)
 def test_no_contribution_leaves_the_stretched_body(body, favoured):
     for part in (F(1, 16), F(1, 2), F(31, 32)):
         given = {"apart": True, "favoured": favoured, "part": part}

@@ -55,7 +55,8 @@ ASKED = {
 @pytest.mark.parametrize("noise", ["laplace", "gaussian", "k_norm"])
 def test_expected_errors_are_what_noise_moves_outputs_by(noise, rows):
     """Of many rows, with values half-way from the middle to the end of their bounds, and close together."""
-    plan, many = question(5, 5, rows, **ASKED).plan(epsilon=1, delta=1e-6, noise=noise), 1e9
+    delta, many = 1e-6 if noise == "gaussian" else 0, 1e9
+    plan = question(5, 5, rows, **ASKED).plan(epsilon=1, delta=delta, noise=noise)
     for e in plan.requirements.estimates:
         half = e.half_range or (e.upper - e.lower) / 2
         numbers = {e.count: many} | ({e.null_count: many / 2} if e.null_count else {}) if e.count else {}
@@ -119,7 +120,7 @@ def test_a_walk_down_a_tree_is_off_by_what_is_expected():
 
 
 def choice(ranks, scale):
-    leaves = Leaves("x", "x", 1, Lattice(0.0, 16_000.0, whole=True), 0)
+    leaves = Leaves("x", "x", 1, Lattice(0.0, 3_200.0, whole=True), 0)
     return Choice(leaves, tuple(ranks), (), F(scale))
 
 
@@ -127,13 +128,15 @@ def choice(ranks, scale):
 @pytest.mark.noise_cannot_matter("the words are seeded")
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_a_place_alone_is_off_by_what_is_expected(ranks):
-    """Of 15,000 values, evenly spread: 600 draws, and a scale that is 2% of them."""
-    made = choice([F(i + 1, ranks + 1) for i in range(ranks)], 40)
-    places, words = np.arange(15_000), SeededWords(2)
+    """Of 3,000 values, evenly spread: 800 draws, and a scale that is 0.3% of them."""
+    made = choice([F(i + 1, ranks + 1) for i in range(ranks)], 8)
+    places, words = np.arange(3_000), SeededWords(2)
     draw = QuantileChoice(made.scale, made.leaves.lattice, tuple(Target(rank) for rank in made.ranks)).draw
-    drawn = np.array([draw(places, integers(range(15_001)), words) for _ in range(600)])
-    off = drawn - 15_000 * np.array([float(rank) for rank in made.ranks])
+    drawn = np.array([draw(places, integers(range(3_001)), words) for _ in range(800)])
+    off = drawn - 3_000 * np.array([float(rank) for rank in made.ranks])
     assert np.sqrt((off**2).mean()) == pytest.approx(made.deviation, rel=0.1)
+    if ranks > 1:  # of the farthest one, which has the Gamma law itself, it would be a third more
+        assert made.deviation < 0.8 * 8 * math.sqrt(ranks * (ranks + 1))
 
 
 def chosen_of(targets, rows, whole=False):
@@ -181,10 +184,10 @@ FEW = {
     "quartiles": ({"q": sf.quantiles("x", [0.25, 0.75], **UNIT)}, [(1, 1), (6, 6)]),
 }
 CASES = {
-    "a count": ({"n": sf.count()}, [(1, None), (3, None), (60, None), (5, 5), (4, 12), (60, 60)]),
+    "a count": ({"n": sf.count()}, [(1, None), (60, None), (4, 12)]),
     "several outputs": (
         {"n": sf.count(), "m": sf.mean("x", **UNIT), "v": sf.variance("y", **UNIT)},
-        [(2, None), (20, None), (5, 5), (30, 30)],
+        [(2, None), (20, None), (5, 5)],
     ),
 }
 

@@ -72,8 +72,8 @@ def k_norm(
     if not shown and most is None:
         raise ParameterError("keys", shown, "at least one group, for noise of all together")
     share, favour = as_fraction(shared, "shared"), as_fraction(part, "part")
-    if not 0 <= share < 1 or (share and not shown):
-        raise ParameterError("shared", shared, "from 0 to less than 1, and 0 without keys")
+    if not 0 <= share < 1 or (share and (not shown or most is None)):
+        raise ParameterError("shared", shared, "from 0 to less than 1, and 0 without keys or a limit")
     names = tuple(favoured)
     if most is not None and 0 < len(shown) <= most and not names:
         most, share = None, Fraction(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from sfumato.budget import Loss
@@ -20,7 +21,7 @@ from sfumato.measurements.noise import Law, NoiseKind
 from sfumato.measurements.selection import GroupSelection
 from sfumato.query.choices import titled
 from sfumato.query.exact import ExactQuery
-from sfumato.query.expected import expected_errors
+from sfumato.query.expected import Errors, expected_errors
 from sfumato.query.explanation import Explanation, numbers_content, question_content, selection_content
 from sfumato.query.noising import Noising
 from sfumato.query.question import Query
@@ -118,8 +119,8 @@ class Plan:
         steps = self.steps
         return {n: float(law.standard_deviation) * float(steps[n]) for n, law in self.laws.items()}
 
-    @property
-    def expected(self) -> dict[str | None, float]:
+    @cached_property
+    def expected(self) -> Errors:
         """About how large the error of each output will be (see `expected_errors`)."""
         return expected_errors(self.requirements.estimates, self.deviations, self.selection)
 

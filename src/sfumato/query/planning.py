@@ -149,9 +149,7 @@ def _separate_noises(asked: str, delta: Fraction) -> tuple[str, ...]:
 
 
 def _together(query: Query, epsilon: Fraction, delta: Fraction, pre_threshold: int) -> TogetherPlan | None:
-    """Return the plan with K-norm noise, if it can be drawn where the rows are, and answer the question."""
-    if "k_norm" not in query.noises:
-        return None
+    """Return the plan with K-norm noise, if it answers the question."""
     try:
         return k_norm_plan(query, epsilon, delta, pre_threshold)
     except (BudgetError, ParameterError, QueryError):  # what it cannot answer, the others do

@@ -18,7 +18,6 @@ from sfumato.query.aggregates import (
     Sum,
     names_of,
 )
-from sfumato.query.choices import SEPARATE_NOISES, NoiseName
 from sfumato.query.exact import ExactQuery
 from sfumato.query.schema import IN_PLACE, Schema, Step, spelled
 from sfumato.transformations import Statistic
@@ -41,7 +40,6 @@ class Query:
         max_groups, max_rows: limits of groups per unit, and of rows per unit and group; None where not given.
         aggregates: what is asked of each group, by name.
         notes: what whoever asks should know of the source.
-        noises: the kinds of noise among which "auto" chooses where the rows are.
         weights: how much aggregates matter, by name; 1 where not given.
     Raises:
         QueryError: an aggregate has no name, cannot be asked of its column, or lacks a limit; a weight is of
@@ -59,7 +57,6 @@ class Query:
     max_rows: int | None
     aggregates: tuple[tuple[str, Aggregate], ...]
     notes: tuple[str, ...] = ()
-    noises: tuple[NoiseName, ...] = SEPARATE_NOISES
     weights: tuple[tuple[str, Number], ...] = ()
 
     def __post_init__(self) -> None:

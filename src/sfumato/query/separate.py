@@ -10,7 +10,7 @@ from functools import lru_cache
 from sfumato.budget import Loss, calibrate, gaussian_mu, split_delta
 from sfumato.errors import BudgetError, ParameterError, RefusalError
 from sfumato.exact import root_up
-from sfumato.framework import ContributionDistance, Norm
+from sfumato.framework import Norm
 from sfumato.measurements.noise import NOISES, Law, NoiseKind
 from sfumato.measurements.selection import (
     GaussianThreshold,
@@ -42,6 +42,7 @@ class SeparatePlans:
 
     def __init__(self, query: Query, epsilon: Fraction, delta: Fraction, pre_threshold: int) -> None:
         self.query, self.epsilon, self.delta, self.pre_threshold = query, epsilon, delta, pre_threshold
+        self.guess = query.groups / epsilon  # of the multiplier, for the first grids
         self._requirements = lru_cache(maxsize=None)(self._required)
         self._unit_loss = lru_cache(maxsize=None)(self._lost)
 
@@ -52,9 +53,9 @@ class SeparatePlans:
             kind = NOISES[name]
             try:
                 rule = self._rule(name if self.query.private_groups else None, name)
-                unit_loss = self._unit_loss(kind, Fraction(1), rule.uses_noise) + rule.loss
+                unit_loss = self._unit_loss(kind, self.guess, rule.uses_noise) + rule.loss
+                needed = self._requirements(kind, self.guess, rule.uses_noise)
                 multiplier = self._rough_multiplier(unit_loss)
-                needed = self._requirements(kind, multiplier, rule.uses_noise)
                 found[name] = self._plan(kind, rule, needed, multiplier, unit_loss).expected
             except RefusalError:  # a rule that cannot work at this budget
                 continue
@@ -94,7 +95,7 @@ class SeparatePlans:
         rule = self._rule(selection, noise.name)
         # Grids depend on the size of the noise and the noise, in the last digits, on grids: a rough size
         # first, then the noise for good.
-        rough = self._rough_multiplier(self._unit_loss(noise, Fraction(1), rule.uses_noise) + rule.loss)
+        rough = self._rough_multiplier(self._unit_loss(noise, self.guess, rule.uses_noise) + rule.loss)
         needed = self._requirements(noise, rough, rule.uses_noise)
         unit_loss = self._unit_loss(noise, rough, rule.uses_noise)
         multiplier = calibrate(
@@ -130,9 +131,8 @@ class SeparatePlans:
         return self._loss(self._requirements(noise, multiplier, units), noise, Fraction(1))
 
     def _loss(self, needed: Requirements, noise: NoiseKind, multiplier: Fraction) -> Loss:
-        """Return what the map of the noise says, whichever groups are shown."""
-        metric = ContributionDistance(needed.body, self.query.groups)
-        return noise.by_group(_scales(needed, noise, multiplier), metric, keys=()).map(1)  # type: ignore[no-any-return]
+        """Return what the noise loses of a unit, whichever groups are shown."""
+        return noise.loss(needed.body, _scales(needed, noise, multiplier), self.query.groups)
 
     def _rough_multiplier(self, unit_loss: Loss) -> Fraction:
         """Return about how much noise is needed, from the loss at a multiplier of one."""
@@ -150,7 +150,7 @@ class SeparatePlans:
         share = self.delta if noise == "laplace" else self.delta / 2
         each = split_delta(share, groups)
         if name == "truncated_geometric":
-            parts = 1 + len(self._requirements(NOISES[noise], Fraction(1), False).body.names)
+            parts = 1 + len(self._requirements(NOISES[noise], self.guess, False).body.names)
             rule = TruncatedGeometric(self.epsilon / (parts * groups), each, self.pre_threshold)
             return _Rule(False, rule.loss(groups), each, self.pre_threshold, rule)
         if name != noise:

@@ -155,6 +155,17 @@ def test_tails_are_right_however_far():
     assert law.outside(law.tolerance(3)) <= 1e-3
 
 
+def test_a_body_that_is_hardly_stretched_has_the_law_of_one_that_is_not():
+    """Rates are next to each other there, and weights of 10^60 and more cancel."""
+    cone = Cone(5, True)
+    plain = marginals(SeparateNoise(cone, (F(1),) * 7))
+    near = marginals(of(cone, (1, 2, 3, 4), F(1, 10**12)))
+    for law, other in zip(near, plain, strict=True):
+        assert law.variance == pytest.approx(other.variance, rel=1e-9)
+        for x in (F(1, 2), 8, 60):
+            assert law.outside(x) == pytest.approx(other.outside(x), rel=1e-9)
+
+
 def far_from_the_laws(noise, laws, n=20_000):
     """Whether norms or numbers are not distributed as they should be."""
     drawn = noise.rounded(n, SeededWords(str(noise)))
@@ -168,7 +179,8 @@ def far_from_the_laws(noise, laws, n=20_000):
     return max(found) > 1
 
 
-@pytest.mark.parametrize("cone, favoured, part", FIRST)
+@pytest.mark.long
+@pytest.mark.parametrize("cone, favoured, part", FORMS)
 def test_draws_follow_their_laws_and_the_norm_a_gamma_law(cone, favoured, part):
     noise = of(cone, favoured, part, FINE)
     assert not far_from_the_laws(noise, marginals(noise))

@@ -13,7 +13,7 @@ import pytest
 import sfumato as sf
 from sfumato.errors import RefusalError
 from sfumato.noise import SeededWords
-from sfumato.noise.k_norm import Cone, JointNoise, LimitedNoise, SeparateNoise
+from sfumato.noise.k_norm import Cone, JointNoise, LimitedNoise, SeparateNoise, StretchedNoise
 from sfumato.noise.k_norm.gammas import upper_tail
 from sfumato.noise.k_norm.marginals import marginals
 from sfumato.testing import assert_approx_equal, assert_noisy, noise_free, recording
@@ -31,6 +31,7 @@ KINDS = {
     "limited": (30, 20, True, LimitedNoise),
     "of each group": (60, 1, True, SeparateNoise),
     "private": (20, 2, False, SeparateNoise),
+    "stretched": (60, 1, True, StretchedNoise),
 }
 
 
@@ -40,9 +41,10 @@ def asked(kind, rows=1, **outputs):
     own = (np.arange(len(ids)) * 7) % groups
     table = pa.table({"id": ids, "g": own, "x": (np.arange(len(ids)) % 11) - 2.0})
     people = sf.scan(table, privacy_unit="id").group_by("g", keys=list(range(groups)) if public else None)
-    return people.bound(groups=most, rows=rows).agg(
+    found = people.bound(groups=most, rows=rows).agg(
         **(outputs or {"n": sf.count(), "m": sf.mean("x", lower=0, upper=8)})
     )
+    return found.weigh(n=4) if kind == "stretched" else found
 
 
 def released(question, seed=0, factor=1, epsilon=4, **options):
@@ -71,7 +73,11 @@ ALL = {
 
 @pytest.mark.parametrize(
     "kind",
-    ["joint", "private", *(pytest.param(k, marks=pytest.mark.long) for k in ("limited", "of each group"))],
+    [
+        "joint",
+        "private",
+        *(pytest.param(k, marks=pytest.mark.long) for k in KINDS if k not in ("joint", "private")),
+    ],
 )
 def test_honest_releases_pass_and_wrong_ones_fail(kind):
     """Noise of another scale, no noise, another truth: each is found, and named."""
@@ -158,6 +164,8 @@ NOISES = [
     JointNoise(Cone(1, units=True), (F(500), F(1000), F(9000)), 2),
     LimitedNoise(Cone(1), (F(1000), F(9000)), 4, 2, F(1, 4)),
     SeparateNoise(Cone(2), (F(1000), F(9000), F(500))),
+    StretchedNoise(Cone(2), (F(1000), F(9000), F(500)), (0, 2), F(3, 4)),
+    StretchedNoise(Cone(1, units=True), (F(500), F(1000), F(9000)), (1,), F(3, 4)),
 ]
 
 
@@ -218,8 +226,10 @@ class _Plan:
 
         self.drawn = noise
         self.body = ConeBody(names, noise.scales, noise.cone.units)
-        most = {JointNoise: None, SeparateNoise: 1}.get(type(noise), getattr(noise, "most", None))
-        self.metric = KNormDistance(self.body, most, most is not None, getattr(noise, "shared", F(0)))
+        most = 1 if isinstance(noise, SeparateNoise) else getattr(noise, "most", None)
+        shared, part = (getattr(noise, what, F(0)) for what in ("shared", "part"))
+        favoured = tuple(names[noise.cone.units + i] for i in getattr(noise, "favoured", ()))
+        self.metric = KNormDistance(self.body, most, most is not None, shared, favoured, part)
 
 
 @pytest.mark.long

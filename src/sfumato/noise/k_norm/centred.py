@@ -15,7 +15,7 @@ from functools import cache, cached_property
 from typing import ClassVar
 
 from sfumato.errors import ParameterError
-from sfumato.exact import round_up
+from sfumato.exact import positive_int, round_up
 from sfumato.exact.enclosures import Enclosure, LazyReal, is_less
 from sfumato.noise.k_norm.cone import Cone, unit_roundoff
 from sfumato.noise.k_norm.drawing import Approximation, Enclosed, Integers, Vectors, as_uniform, check_scales
@@ -53,6 +53,7 @@ class CentredNoise:
     def __post_init__(self) -> None:
         if not 0 < self.total <= HALF:
             raise ParameterError("total", self.total, "above 0, and at most 1/2")
+        positive_int(self.groups, "groups")
         # |X| and Y add up to at most a Gamma number of shape groups + 2, stretched by the larger factor.
         check_scales(self.scales, 1, self.groups + 2, reach=self.stretches[0])
 

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from sfumato.exact import positive_int
 from sfumato.exact.enclosures import Enclosure
 from sfumato.noise.k_norm.cone import Cone
 from sfumato.noise.k_norm.drawing import Approximation, Enclosed, Integers, Vectors, as_uniform, check_scales
@@ -106,6 +107,7 @@ class JointNoise:
     groups: int
 
     def __post_init__(self) -> None:
+        positive_int(self.groups, "groups")
         check_scales(self.scales, self.cone.dimensions, self.groups * self.cone.dimensions + 2)
 
     def rounded(self, words: Words | None = None) -> Integers:

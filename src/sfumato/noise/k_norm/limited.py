@@ -20,6 +20,7 @@ from math import factorial
 import numpy as np
 
 from sfumato.errors import ParameterError
+from sfumato.exact import positive_int
 from sfumato.exact.enclosures import Enclosure
 from sfumato.noise.k_norm.cone import Cone, unit_roundoff
 from sfumato.noise.k_norm.drawing import (
@@ -77,6 +78,8 @@ class LimitedNoise:
     def __post_init__(self) -> None:
         if not 0 < self.shared < 1:
             raise ParameterError("shared", self.shared, "greater than 0 and less than 1")
+        positive_int(self.groups, "groups")
+        positive_int(self.most, "most")
         check_scales(self.scales, self.cone.dimensions, self.groups * self.cone.dimensions + 2, self._reach)
 
     @property

@@ -51,6 +51,11 @@ class TwoRates(ExactMarginal):
                 own[i] += weight / factorial(i)
         return found
 
+    @cached_property
+    def _bits(self) -> int:
+        """Enough where rates are next to each other, and weights are large and cancel."""
+        return 192 + 2 * int(sum(abs(weight) for _, weight in self.weights)).bit_length()
+
     def tail_bounds(self, x: Fraction) -> tuple[Fraction, Fraction]:
         """Enclose P(Z > x), x in steps."""
         if x < 0:
@@ -61,7 +66,7 @@ class TwoRates(ExactMarginal):
             y, total = rate * x / self.scale, Fraction(0)
             for coefficient in reversed(series):
                 total = total * y + coefficient
-            ends = [end * total / 2 for end in exp_bounds(-y, 192)]
+            ends = [end * total / 2 for end in exp_bounds(-y, self._bits)]
             least, most = least + min(ends), most + max(ends)
         return max(least, Fraction(0)), most
 
