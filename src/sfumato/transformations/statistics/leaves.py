@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from sfumato.errors import ParameterError
-from sfumato.framework import Body, Segment
+from sfumato.framework import WHOLE, Body, Segment
 from sfumato.transformations.grid import Grid
 from sfumato.transformations.lattice import Lattice
 from sfumato.transformations.rows import Values
@@ -50,9 +50,10 @@ class Leaves(Statistic):
             Coordinate(f"{self.label}.leaves", Role.LEAVES, Grid(self.exponent).step, "rows", what, bounds),
         )
 
-    def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
+    def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
         """Return what the unit adds, as (coordinate, place)."""
-        counts = scaled_counts([self.lattice.place(r[self.column]) for r in rows], self.rows, self.exponent)
+        places = [self.lattice.place(r[self.column]) for r in rows]
+        counts = scaled_counts(places, self.rows, self.exponent, weight)
         return Counter({(self.names[0], place): n for place, n in counts.items()})
 
     @property
@@ -104,9 +105,10 @@ class Crossing(Statistic):
         what = f"rows {word} a place near rank {float(self.rank):g} of {self.column}, less this share of all"
         return (Coordinate(name, Role.CROSSING, step, "rows", what),)
 
-    def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
+    def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
         """Return what the unit adds."""
-        counts = {key[1]: n for key, n in self.leaves.contribution(rows).items()}  # type: ignore[index]
+        added = self.leaves.contribution(rows, weight)
+        counts = {key[1]: n for key, n in added.items()}  # type: ignore[index]
         return Counter({self.names[0]: self.total(counts)})
 
     def total(self, counts: Mapping[int, int]) -> int:
