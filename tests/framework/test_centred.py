@@ -124,7 +124,8 @@ def test_a_wrong_bound_is_found(kind, groups):
 
 def test_what_is_refused():
     assert COUNT.admits(GroupedIntegers(("n",))) and not COUNT.admits(GroupedIntegers(("u",)))
-    for given in ({"scales": ()}, {"scales": (F(0),)}, {"total": F(0)}, {"centre": F(2)}, {"keys": ()}):
+    numbers = ({"scales": ()}, {"scales": (F(0),)}, {"total": F(0)}, {"centre": F(2)})
+    for given in (*numbers, {"keys": ()}, {"keys": ("a", "b", "a")}):
         with pytest.raises(ParameterError):
             replace(COUNT, **given)
     with pytest.raises(ParameterError):

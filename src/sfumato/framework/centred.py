@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -28,7 +28,7 @@ class CentredDistance(Metric):
         scales: for each coordinate the deviation of its own noise, in grid steps.
         total: the deviation of the noise of all units.
         centre: the part of all units from which each count is counted, in [0, 1].
-        keys: the groups that are shown, on which alone noise is seen.
+        keys: the groups that are shown, each once, on which alone noise is seen.
 
     >>> body = ConeBody(("n",), (Fraction(1),))
     >>> metric = CentredDistance(body, (Fraction(1),), Fraction(2), Fraction(1, 2), keys=("a", "b", "c"))
@@ -43,12 +43,12 @@ class CentredDistance(Metric):
     scales: tuple[Fraction, ...]
     total: Fraction
     centre: Fraction
-    keys: tuple[Hashable, ...]
+    keys: Sequence[Hashable]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", tuple(self.keys))
-        if not self.keys:
-            raise ParameterError("keys", self.keys, "at least one group")
+        if not self.keys or len(set(self.keys)) < len(self.keys):
+            raise ParameterError("keys", self.keys, "at least one group, and none twice")
         if len(self.scales) != len(self.body.bounds) or min(*self.scales, self.total) <= 0:
             raise ParameterError("scales", self.scales, "one above 0 for each coordinate, and in total")
         if not 0 <= self.centre <= 1:
@@ -73,7 +73,7 @@ class CentredDistance(Metric):
         """Return the distance, rounded down where it is not rational; infinite for unknown coordinates."""
         names, empty = self.body.names, dict[str, int]()
         own, along = Fraction(0), Fraction(0)
-        for group in dict.fromkeys(self.keys):
+        for group in self.keys:
             a, b = one.get(group, empty), other.get(group, empty)
             if not {*a, *b} <= set(names):
                 return math.inf

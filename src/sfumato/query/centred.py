@@ -12,7 +12,7 @@ from sfumato.budget import Loss, gaussian_mu
 from sfumato.budget.measure import PrivacyLoss
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import root_up
-from sfumato.framework import CentredDistance, Measurement, Norm, Transformation
+from sfumato.framework import CentredDistance, Measurement, Norm
 from sfumato.measurements.centred_gaussian import centred_gaussian, noise_of
 from sfumato.measurements.conversions import convert
 from sfumato.noise.centred_gaussian import CentredGaussian
@@ -21,7 +21,7 @@ from sfumato.query.noising import Noising
 from sfumato.query.plan import Plan
 from sfumato.query.question import Query
 from sfumato.query.requirements import Requirements
-from sfumato.transformations import bound_groups, cone_of, per_group
+from sfumato.transformations import cone_of
 
 # Where errors are not at least so much smaller, each number keeps noise of its own.
 WORTH = 0.9
@@ -48,14 +48,6 @@ class CentredPlan(Plan):
         return replace(self.shape, keys=self.query.public_groups)
 
     @property
-    def exact_chain(self) -> Transformation:
-        """Rows to exact statistics, measured as the noise sees them."""
-        rows: Any = super().exact_chain.input_domain
-        groups = self.query.groups
-        counted = per_group(self.requirements.statistics, groups=groups, together=self.metric)
-        return bound_groups(groups, domain=rows) >> counted
-
-    @property
     def chain(self) -> Measurement:
         """Rows to noisy statistics of all groups, as they are released; its map at 1 is the loss."""
         noise = centred_gaussian(self.multiplier, self.metric)
@@ -70,7 +62,7 @@ class CentredPlan(Plan):
     def notes(self) -> tuple[str, ...]:
         """What whoever asks should know before the release."""
         common = (
-            f"Groups are counted from {self.metric.centre} of all units: their noise has a part in common, "
+            f"Groups are counted from {self.shape.centre} of all units: their noise has a part in common, "
             "so that what groups differ by has less noise, and what they add up to has more."
         )
         return (*super().notes, common)
@@ -143,7 +135,8 @@ def best_metric(needed: Requirements, query: Query) -> CentredDistance | None:
         return None
     own = [*[best.own] * counts, *[best.beside] * cone.signed]
     scales = tuple(s * _rational(d) for s, d in zip(share, own, strict=True))
-    found = CentredDistance(cone, scales, _rational(best.total), best.centre, query.public_groups)
+    # How many groups there are is all that counts; which ones is the metric's of the plan.
+    found = CentredDistance(cone, scales, _rational(best.total), best.centre, range(shown))
     size = root_up(found.moved(needed.body, groups))
     return replace(found, scales=tuple(size * s for s in found.scales), total=size * found.total)
 

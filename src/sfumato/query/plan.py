@@ -9,7 +9,14 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.budget import Loss
-from sfumato.framework import ContributionDistance, Measurement, RowsDomain, Transformation
+from sfumato.framework import (
+    CentredDistance,
+    ContributionDistance,
+    KNormDistance,
+    Measurement,
+    RowsDomain,
+    Transformation,
+)
 from sfumato.measurements.noise import Law, NoiseKind
 from sfumato.measurements.selection import GroupSelection
 from sfumato.query.choices import titled
@@ -64,12 +71,18 @@ class Plan:
         return self.query.exact(statistics)
 
     @property
+    def metric(self) -> KNormDistance | CentredDistance | None:
+        """How the noise sees all numbers together; None where each has noise of its own."""
+        return None
+
+    @property
     def exact_chain(self) -> Transformation:
-        """Rows to exact statistics: the definition that engines compute."""
+        """Rows to exact statistics, measured as the noise sees them: the definition that engines compute."""
         query, statistics = self.query, self.requirements.statistics
         columns = sorted({c for s in statistics if (c := getattr(s, "column", None)) is not None})
         rows = RowsDomain(tuple((name, query.schema[name].values) for name in columns))
-        return bound_groups(query.groups, domain=rows) >> per_group(statistics, groups=query.groups)
+        counted = per_group(statistics, groups=query.groups, together=self.metric)
+        return bound_groups(query.groups, domain=rows) >> counted
 
     @property
     def chain(self) -> Measurement:

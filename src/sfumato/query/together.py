@@ -18,7 +18,6 @@ from sfumato.framework import (
     KNormDistance,
     Measurement,
     Product,
-    Transformation,
 )
 from sfumato.measurements.conversions import convert
 from sfumato.measurements.k_norm import K_NORM, KNormNoise, k_norm, noise_of
@@ -114,14 +113,6 @@ class TogetherPlan(Plan):
         return isinstance(self.drawn, SeparateNoise | LimitedNoise)
 
     @property
-    def exact_chain(self) -> Transformation:
-        """Rows to exact statistics, measured by the norm of the noise."""
-        rows: Any = super().exact_chain.input_domain
-        groups = self.query.groups
-        counted = per_group(self.requirements.statistics, groups=groups, together=self.metric)
-        return bound_groups(groups, domain=rows) >> counted
-
-    @property
     def metric(self) -> KNormDistance:
         """The norm of the noise, in which no unit's contribution is larger than 1."""
         most = self.query.groups if self.apart else None
@@ -137,7 +128,7 @@ class TogetherPlan(Plan):
         noise = k_norm(epsilon, self.body, keys, groups=most, shared=self.shared, total=total)
         if not self.choices:
             return self.exact_chain >> convert(noise, PrivacyLoss())
-        rows: Any = super().exact_chain.input_domain
+        rows: Any = self.exact_chain.input_domain
         statistics = counted(self.requirements.statistics, self.choices)
         exact = bound_groups(groups, domain=rows) >> per_group(statistics, groups=groups)
         metric = ContributionDistance(Product(tuple(s.body for s in statistics)), groups)
