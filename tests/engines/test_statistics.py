@@ -456,7 +456,7 @@ def divisible(statistic: Statistic) -> Statistic:
     return statistic
 
 
-@generated(30, case=lambda engine: cases(engine, binding=True), data=lambda engine: st.data())
+@generated(20, case=lambda engine: cases(engine, binding=True), data=lambda engine: st.data())
 def test_units_in_more_public_groups_than_the_limit_count_in_part_as_defined(engine, case, data):
     opened, chosen = engine(case.columns), some_keys(case, data)
     statistics = tuple(map(divisible, case.statistics))

@@ -25,7 +25,7 @@ from sfumato.query.explanation import Explanation, numbers_content, question_con
 from sfumato.query.noising import Noising
 from sfumato.query.question import Query
 from sfumato.query.requirements import Requirements
-from sfumato.transformations import CountUnits, bound_groups, per_group
+from sfumato.transformations import CountUnits, bound_groups, per_group, scale_groups
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class Plan:
         query, statistics = self.query, self.requirements.statistics
         columns = sorted({c for s in statistics if (c := getattr(s, "column", None)) is not None})
         rows = RowsDomain(tuple((name, query.schema[name].values) for name in columns))
-        counted = per_group(statistics, groups=query.groups, together=self.metric)
-        return bound_groups(query.groups, domain=rows) >> counted
+        counted = per_group(statistics, groups=query.groups, together=self.metric, scaled=query.scaled)
+        return bounded(query, rows) >> counted
 
     @property
     def chain(self) -> Measurement:
@@ -94,7 +94,7 @@ class Plan:
         body = self.requirements.body
         noise = self.noise.by_group(
             [self.scales[name] for name in body.names],
-            ContributionDistance(body, self.query.groups),
+            ContributionDistance(body, self.query.groups, self.query.scaled),
             self.query.public_groups,
         )
         return self.exact_chain >> noise
@@ -161,3 +161,10 @@ class Plan:
 
     def _numbers_content(self) -> list[dict[str, Any]]:
         return numbers_content(self.requirements.statistics, self.noise.norm, dict(self.laws))
+
+
+def bounded(query: Query, rows: RowsDomain) -> Transformation:
+    """Return what limits the groups of a unit."""
+    if query.scaled:
+        return scale_groups(query.groups, query.public_groups, rows)
+    return bound_groups(query.groups, domain=rows)

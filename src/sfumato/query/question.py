@@ -16,7 +16,7 @@ from sfumato.query.aggregates import (
     Sum,
     names_of,
 )
-from sfumato.query.choices import SEPARATE_NOISES, NoiseName
+from sfumato.query.choices import SEPARATE_NOISES, BeyondChoice, NoiseName
 from sfumato.query.exact import ExactQuery
 from sfumato.query.schema import IN_PLACE, Schema, Step, spelled
 from sfumato.transformations import Statistic
@@ -37,8 +37,10 @@ class Query:
         aggregates: what is asked of each group, by name.
         notes: what whoever asks should know of the source.
         noises: the kinds of noise among which "auto" chooses where the rows are.
+        beyond: how a unit counts that is in more groups than the limit.
     Raises:
-        QueryError: an aggregate has no name, cannot be asked of its column, or lacks a limit.
+        QueryError: an aggregate has no name, cannot be asked of its column, or lacks a limit; or a unit is to
+            count in part in groups that are not public.
     """
 
     engine: str
@@ -52,6 +54,7 @@ class Query:
     aggregates: tuple[tuple[str, Aggregate], ...]
     notes: tuple[str, ...] = ()
     noises: tuple[NoiseName, ...] = SEPARATE_NOISES
+    beyond: BeyondChoice = "auto"
 
     def __post_init__(self) -> None:
         if not self.aggregates:
@@ -68,6 +71,11 @@ class Query:
             raise QueryError(
                 "groups is missing: in how many groups may one privacy unit count at most? "
                 "Give groups=..., in a question as .bound(groups=..., rows=...)"
+            )
+        if self.private_groups and self.beyond == "scale":
+            raise QueryError(
+                "bound: beyond='scale' is for public groups, in each of which a unit counts in part; give "
+                "them, group_by(..., keys=[...]), or leave beyond out: then groups are chosen at random"
             )
         if self.max_rows is None and any(_needs_rows(a) for _, a in self.aggregates):
             raise QueryError(
@@ -94,6 +102,15 @@ class Query:
         return bool(self.keys) and self.public_keys is None
 
     @property
+    def scaled(self) -> bool:
+        """Whether a unit that is in more public groups than the limit counts in part in each.
+
+        Wherever it can: what is released has the same mean as with a random choice, and no noise of one.
+        """
+        keys = self.public_keys
+        return self.beyond != "sample" and keys is not None and self.groups < keys.num_rows
+
+    @property
     def public_groups(self) -> tuple[Hashable, ...]:
         """The groups that are shown whatever the rows are: tuples of key values."""
         if self.public_keys is None:
@@ -117,7 +134,9 @@ class Query:
 
     def exact(self, statistics: tuple[Statistic, ...]) -> ExactQuery:
         """Return the exact half of the question."""
-        return ExactQuery(self.steps, self.unit, self.keys, self.public_keys, self.groups, statistics)
+        return ExactQuery(
+            self.steps, self.unit, self.keys, self.public_keys, self.groups, statistics, self.scaled
+        )
 
 
 def _needs_rows(aggregate: Aggregate) -> bool:

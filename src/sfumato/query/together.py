@@ -38,10 +38,10 @@ from sfumato.query.exact import ExactQuery
 from sfumato.query.expected import expected_errors
 from sfumato.query.explanation import joint_numbers_content
 from sfumato.query.noising import Noising
-from sfumato.query.plan import Plan
+from sfumato.query.plan import Plan, bounded
 from sfumato.query.question import Query
 from sfumato.query.requirements import requirements
-from sfumato.transformations import bound_groups, cone_of, per_group
+from sfumato.transformations import cone_of, per_group
 
 # One batch of groups: beyond, noise of each group by itself is the smaller one, but for units in most groups.
 MOST_TOGETHER = 1 << 16
@@ -130,8 +130,9 @@ class TogetherPlan(Plan):
             return self.exact_chain >> convert(noise, PrivacyLoss())
         rows: Any = self.exact_chain.input_domain
         statistics = counted(self.requirements.statistics, self.choices)
-        exact = bound_groups(groups, domain=rows) >> per_group(statistics, groups=groups)
-        metric = ContributionDistance(Product(tuple(s.body for s in statistics)), groups)
+        scaled = self.query.scaled
+        exact = bounded(self.query, rows) >> per_group(statistics, groups=groups, scaled=scaled)
+        metric = ContributionDistance(Product(tuple(s.body for s in statistics)), groups, scaled)
         return exact >> chosen_then_noisy(self.choices, noise, metric, keys)
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from sfumato.engines.duckdb.group_limit import kept_pairs
 from sfumato.engines.duckdb.lattice import nearest
@@ -143,6 +144,10 @@ class ExactSql:
         """Whether a unit that is in more groups than the limit counts in part in each."""
         return self.query.scaled
 
+    def _most(self, s: Statistic) -> Fraction | None:
+        """Return the largest number that a unit adds, where parts of it are made."""
+        return max(s.body.linf_sensitivities) if self._in_part else None
+
     def _input(self) -> str:
         unit = identifier(self.query.unit)
         if self.schema[self.query.unit].type_name in ("FLOAT", "DOUBLE", "VARCHAR"):
@@ -206,7 +211,7 @@ class ExactSql:
 
     def _leaves(self, name: str, tree: QuantileTree | Leaves, of_units: str, pairs: str) -> dict[str, str]:
         """Leaves of a tree, weighted by what their unit counts in the group."""
-        weight = scaled(f"(m::HUGEINT * {1 << -tree.exponent})", tree.rows, self._in_part)
+        weight = scaled(f"(m::HUGEINT * {1 << -tree.exponent})", tree.rows, self._most(tree))
         return {
             f"{name}_of_units": of_units,
             f"{name}_of_groups": (
@@ -267,7 +272,7 @@ class ExactSql:
                 name, valued = s.names[0], self._value(self._valued(str(s.column)))
                 present = f"count(*) FILTER ({valued})"
                 shifted = f"({identifier(name)}::HUGEINT * {1 << -s.exponent})"
-                return [_Part(name, present, f"sum({scaled_upwards(shifted, s.rows, self._in_part)})")]
+                return [_Part(name, present, f"sum({scaled_upwards(shifted, s.rows, self._most(s))})")]
             case UnitSum():
                 return [self._unit_sum(s)]
             case Moments():
@@ -289,7 +294,7 @@ class ExactSql:
             row = self._steps(s.column, -HUGE_STEPS, HUGE_STEPS, s.exponent)
         total = f"least(greatest(coalesce({identifier(name)}, 0), {s.lower}), {s.upper})"
         value = self._value(f"CAST({row} AS BIGINT)")
-        added = scaled(f"({total} - {s.centre})::HUGEINT", None, self._in_part)
+        added = scaled(f"({total} - {s.centre})::HUGEINT", None, self._most(s))
         return _Part(name, f"sum({value})", f"sum({added})")
 
     def _moments(self, s: Moments) -> list[_Part]:
@@ -310,7 +315,7 @@ class ExactSql:
                 pair = f"sum(((({x} * {x}) + {half}) >> {bits}) - {s.square_centre})"
             else:
                 pair = f"sum({x})"
-            parts.append(_Part(name, pair, f"sum({scaled(total, s.rows, self._in_part)})"))
+            parts.append(_Part(name, pair, f"sum({scaled(total, s.rows, self._most(s))})"))
         return parts
 
     def _steps(self, column: str, lower: int, upper: int, exponent: int) -> str:

@@ -5,7 +5,11 @@ A pair of a unit and a group has a number of rows `n`; where units count in part
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from sfumato.framework import WEIGHT_BITS, WHOLE
+
+_BIGINT = 1 << 62
 
 
 def weighted(pairs: str, limit: int) -> dict[str, str]:
@@ -22,26 +26,27 @@ def weighted(pairs: str, limit: int) -> dict[str, str]:
     }
 
 
-def scaled(total: str, rows: int | None, in_part: bool) -> str:
+def scaled(total: str, rows: int | None, most: Fraction | None) -> str:
     """Write `grid.scaled_down`: integer division cuts towards zero.
 
     Args:
         total: a HUGEINT.
         rows: the limit of rows, or None for what has none.
-        in_part: whether there is a weight.
+        most: where units count in part: the largest |number| within the limit of rows.
     """
     limited = (
         total if rows is None else f"CASE WHEN n <= {rows} THEN {total} ELSE ({total} * {rows}) // n END"
     )
-    return (
-        f"CASE WHEN w = {WHOLE} THEN {limited} ELSE (({limited}) * w) // {WHOLE} END" if in_part else limited
-    )
+    if most is None:
+        return limited
+    whole = _narrow(limited, most)
+    return f"CASE WHEN w = {WHOLE} THEN {whole} ELSE ({whole} * w) // {WHOLE} END"
 
 
-def scaled_upwards(total: str, rows: int, in_part: bool) -> str:
+def scaled_upwards(total: str, rows: int, most: Fraction | None) -> str:
     """Write `grid.scaled_down_upwards`."""
     limited = f"CASE WHEN n <= {rows} THEN {total} ELSE ({total} * {rows} + n - 1) // n END"
-    return f"(({limited}) * w + {WHOLE - 1}) // {WHOLE}" if in_part else limited
+    return limited if most is None else f"({_narrow(limited, most)} * w + {WHOLE - 1}) // {WHOLE}"
 
 
 def whole_number(count: str, exponent: int, in_part: bool) -> str:
@@ -49,3 +54,8 @@ def whole_number(count: str, exponent: int, in_part: bool) -> str:
     if in_part:
         count, exponent = f"{count} * w", exponent + WEIGHT_BITS
     return f"({count})::HUGEINT * {1 << -exponent}" if exponent else count
+
+
+def _narrow(number: str, most: Fraction) -> str:
+    """Write the number as a BIGINT where that holds `WHOLE` times it too: HUGEINTs take long to divide."""
+    return f"CAST({number} AS BIGINT)" if most * WHOLE < _BIGINT else f"({number})"
