@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
+from sfumato.engines.duckdb import exact_sql, scaled
 from sfumato.query.exact import ExactQuery
 from sfumato.query.schema import Derive, Filter
 from sfumato.transformations import (
@@ -467,18 +468,35 @@ def test_units_in_more_public_groups_than_the_limit_count_in_part_as_defined(eng
     assert same(evaluated(opened, query), {key: {} for key in chosen} | totals)
 
 
-def test_parts_are_seen_to_differ_from_wholes(engine):
-    """One unit in three groups of four, where two are the limit: 2/3 of it in each; another in one."""
+def in_three_groups(engine) -> Result:
+    """One unit in three public groups, where two are the limit: 2/3 of it in each; another in one."""
     table = pa.table({"unit": [1, 1, 1, 1, 2], "key 0": [0, 1, 2, 9, 0], "x": [30, 20, 11, 5, -7]})
     opened = engine(table)
     public = opened.public_keys(("key 0",), [0, 1, 2, 3], ())
     statistics = CountUnits(-20), Count(1, exponent=-21), UnitSum("s", "x", -2, -400, 400, False)
     query = ExactQuery((), "unit", ("key 0",), public, 2, statistics, scaled=True)
-    part = (2 << 20) // 3
-    found = evaluated(opened, query)
+    return evaluated(opened, query)
+
+
+def test_parts_are_seen_to_differ_from_wholes(engine):
+    part, found = (2 << 20) // 3, in_three_groups(engine)
     assert [found[k,].get("units", 0) for k in range(4)] == [part + (1 << 20), part, part, 0]
     assert [found[k,].get("rows", 0) for k in range(4)] == [2 * part + (1 << 21), 2 * part, 2 * part, 0]
     assert [found[k,].get("s.total", 0) for k in range(4)] == [79 - 28, 53, 29, 0]
+
+
+@pytest.mark.long
+def test_planted_parts_of_another_limit_and_sums_that_are_rounded_otherwise_are_seen(openers, monkeypatch):
+    honest = in_three_groups(openers("duckdb"))
+    for name, wrong in (
+        ("weighted", lambda pairs, limit: scaled.weighted(pairs, limit + 1)),
+        ("scaled", lambda total, rows, most: f"({total} * w + {(1 << 20) - 1}) // {1 << 20}"),
+        ("whole_number", lambda count, exponent, in_part: scaled.whole_number(count, exponent - 1, in_part)),
+    ):
+        with monkeypatch.context() as planted:
+            planted.setattr(exact_sql, name, wrong)
+            assert in_three_groups(openers("duckdb")) != honest, name
+    assert in_three_groups(openers("duckdb")) == honest
 
 
 def test_public_groups_do_not_compete_with_other_groups(engine):
