@@ -15,7 +15,7 @@ import pytest
 import sfumato as sf
 from sfumato.audit import falsify
 from sfumato.errors import BudgetError, ParameterError, QueryError
-from sfumato.framework import ConeBody, KNormDistance, Transformation
+from sfumato.framework import ConeBody, KNormDistance
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, LimitedNoise, SeparateNoise
 from sfumato.query import together
@@ -35,7 +35,7 @@ from sfumato.transformations import (
     per_group,
 )
 
-from .test_plan import ASKED, TABLE
+from .test_plan import ASKED, TABLE, of_numbers
 
 ASKED = {name: asked for name, asked in ASKED.items() if name not in ("quantiles", "all")} | {
     "all": {
@@ -53,12 +53,6 @@ ASKED = {name: asked for name, asked in ASKED.items() if name not in ("quantiles
     },
 }
 LIMITS = [(5, 1), (3, 2), pytest.param((5, 3), marks=pytest.mark.long)]
-
-
-def of_numbers(plan: Any) -> Transformation:
-    """The plan's chain, of groups that are plain numbers, as the falsifier's are."""
-    chain = plan.exact_chain
-    return replace(chain, function=lambda rows: chain([row._replace(key=(row.key,)) for row in rows]))
 
 
 @cache
