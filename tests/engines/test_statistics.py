@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
+from sfumato.engines.duckdb import exact_sql, scaled
 from sfumato.query.exact import ExactQuery
 from sfumato.query.schema import Derive, Filter
 from sfumato.transformations import (
@@ -35,6 +36,7 @@ from sfumato.transformations import (
     ValueGrid,
     bound_groups,
     per_group,
+    scale_groups,
 )
 from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT, LEAVES
 
@@ -420,24 +422,81 @@ def test_a_planted_choice_of_too_few_or_too_many_groups_is_rejected(engine):
     assert not is_admissible(case, evaluated(engine(table), too_few.query()))
 
 
+def some_keys(case: Case, data: Any) -> dict[Any, Any]:
+    """Public groups, some of which have rows: as the framework is given them, to as an engine is."""
+    domain = [KEY_TYPES[case.columns[k][0]] for k in case.keys]
+    there = [zip(*(case.columns[k][1] for k in case.keys), strict=True)] if case.rows else []
+    every = st.tuples(*(st.sampled_from([*t, None]) for t, _ in domain))
+    texts = data.draw(
+        st.lists(st.one_of(every, *(st.sampled_from(list(t)) for t in there)), min_size=1, max_size=6)
+    )
+    chosen: dict[Any, Any] = {}
+    for row in texts:
+        read = tuple(None if t is None else f(t) for t, (_, f) in zip(row, domain, strict=True))
+        chosen.setdefault(tuple(map(as_key, read)), read)
+    return chosen
+
+
 @generated(20, case=lambda engine: cases(engine, binding=False), data=lambda engine: st.data())
 def test_public_groups_are_all_there_and_rows_of_others_take_nothing(engine, case, data):
     if not case.keys:
         return
     opened = engine(case.columns)
-    domain = [KEY_TYPES[case.columns[k][0]] for k in case.keys]
-    texts = data.draw(
-        st.lists(st.tuples(*(st.sampled_from([*t, None]) for t, _ in domain)), min_size=1, max_size=6)
-    )
-    chosen = {}
-    for row in texts:
-        read = tuple(None if t is None else f(t) for t, (_, f) in zip(row, domain, strict=True))
-        chosen.setdefault(tuple(map(as_key, read)), read)
+    chosen = some_keys(case, data)
     public = opened.public_keys(case.keys, list(chosen.values()), ())
     limit = len(chosen)
     query = ExactQuery((), "unit", case.keys, public, limit, case.statistics)
     within = Case(case.columns, [r for r in case.rows if r.key in chosen], case.keys, case.statistics, limit)
     assert same(evaluated(opened, query), {key: {} for key in chosen} | definition(within))
+
+
+def divisible(statistic: Statistic) -> Statistic:
+    """The same, with steps for parts of units."""
+    if isinstance(statistic, (Count, CountUnits)):
+        return replace(statistic, exponent=min(statistic.exponent, -20) - statistic.exponent % 2)
+    return statistic
+
+
+@generated(20, case=lambda engine: cases(engine, binding=True), data=lambda engine: st.data())
+def test_units_in_more_public_groups_than_the_limit_count_in_part_as_defined(engine, case, data):
+    opened, chosen = engine(case.columns), some_keys(case, data)
+    statistics = tuple(map(divisible, case.statistics))
+    public = opened.public_keys(case.keys, list(chosen.values()), ())
+    query = ExactQuery((), "unit", case.keys, public, case.groups, statistics, scaled=True)
+    chain = scale_groups(case.groups, chosen) >> per_group(statistics, groups=case.groups, scaled=True)
+    totals = {key: {name: n for name, n in total.items() if n} for key, total in chain(case.rows).items()}
+    assert same(evaluated(opened, query), {key: {} for key in chosen} | totals)
+
+
+def in_three_groups(engine) -> Result:
+    """One unit in three public groups, where two are the limit: 2/3 of it in each; another in one."""
+    table = pa.table({"unit": [1, 1, 1, 1, 2], "key 0": [0, 1, 2, 9, 0], "x": [30, 20, 11, 5, -7]})
+    opened = engine(table)
+    public = opened.public_keys(("key 0",), [0, 1, 2, 3], ())
+    statistics = CountUnits(-20), Count(1, exponent=-21), UnitSum("s", "x", -2, -400, 400, False)
+    query = ExactQuery((), "unit", ("key 0",), public, 2, statistics, scaled=True)
+    return evaluated(opened, query)
+
+
+def test_parts_are_seen_to_differ_from_wholes(engine):
+    part, found = (2 << 20) // 3, in_three_groups(engine)
+    assert [found[k,].get("units", 0) for k in range(4)] == [part + (1 << 20), part, part, 0]
+    assert [found[k,].get("rows", 0) for k in range(4)] == [2 * part + (1 << 21), 2 * part, 2 * part, 0]
+    assert [found[k,].get("s.total", 0) for k in range(4)] == [79 - 28, 53, 29, 0]
+
+
+@pytest.mark.long
+def test_planted_parts_of_another_limit_and_sums_that_are_rounded_otherwise_are_seen(openers, monkeypatch):
+    honest = in_three_groups(openers("duckdb"))
+    for name, wrong in (
+        ("weighted", lambda pairs, limit: scaled.weighted(pairs, limit + 1)),
+        ("scaled", lambda total, rows, most: f"({total} * w + {(1 << 20) - 1}) // {1 << 20}"),
+        ("whole_number", lambda count, exponent, in_part: scaled.whole_number(count, exponent - 1, in_part)),
+    ):
+        with monkeypatch.context() as planted:
+            planted.setattr(exact_sql, name, wrong)
+            assert in_three_groups(openers("duckdb")) != honest, name
+    assert in_three_groups(openers("duckdb")) == honest
 
 
 def test_public_groups_do_not_compete_with_other_groups(engine):

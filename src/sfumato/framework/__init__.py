@@ -11,11 +11,14 @@ from sfumato.framework.combinators import compose, postprocess, product
 from sfumato.framework.cones import ConeBody, KNormDistance
 from sfumato.framework.core import Linear, Measurement, Transformation
 from sfumato.framework.domains import (
+    WEIGHT_BITS,
+    WHOLE,
     AtomDomain,
     CategoryDomain,
     ContributionDomain,
     Domain,
     GroupedIntegers,
+    Part,
     ProductDomain,
     Row,
     RowsDomain,
@@ -32,13 +35,15 @@ from sfumato.framework.metrics import (
     L2Distance,
     LInfDistance,
     Metric,
-    PrivacyUnitDistance,
     ProductMetric,
     SymmetricDistance,
 )
 from sfumato.framework.odometer import Odometer
+from sfumato.framework.privacy_units import PrivacyUnitDistance
 
 __all__ = [
+    "WEIGHT_BITS",
+    "WHOLE",
     "AbsoluteDistance",
     "ApproximateDP",
     "AtomDomain",
@@ -64,6 +69,7 @@ __all__ = [
     "Metric",
     "Norm",
     "Odometer",
+    "Part",
     "PrivacyUnitDistance",
     "Product",
     "ProductDomain",

@@ -261,6 +261,18 @@ class RowsDomain(Domain):
         )
 
 
+# What a part of a unit is counted in, so that parts are whole numbers.
+WEIGHT_BITS = 20
+WHOLE = 1 << WEIGHT_BITS
+
+
+class Part(NamedTuple):
+    """A part of a unit: its rows in a group, and how much of what they add counts, of `WHOLE`."""
+
+    rows: Sequence[Mapping[str, Any]]
+    weight: int
+
+
 @dataclass(frozen=True)
 class ContributionDomain(Domain):
     """Per group, the rows of each unit that is kept in it.
@@ -268,17 +280,26 @@ class ContributionDomain(Domain):
     Args:
         groups: a unit is in at most so many groups.
         rows: with at most so many rows in each, or None for any number.
+        scaled: units are in any number of groups, with a `Part` in each, and all parts of one come to at most
+            `groups` whole ones.
     """
 
     groups: int
     rows: int | None = None
+    scaled: bool = False
 
     def contains(self, value: Any) -> bool:
-        """Whether a value maps groups to lists of units' rows."""
+        """Whether a value maps groups to lists of units' rows, or of their parts."""
         return isinstance(value, Mapping) and all(
-            isinstance(units, list) and all(self.rows is None or len(unit) <= self.rows for unit in units)
-            for units in value.values()
+            isinstance(units, list) and all(map(self._holds, units)) for units in value.values()
         )
+
+    def _holds(self, unit: Any) -> bool:
+        if isinstance(unit, Part) is not self.scaled:
+            return False
+        rows = unit.rows if isinstance(unit, Part) else unit
+        known = not isinstance(unit, Part) or 0 <= unit.weight <= WHOLE
+        return known and (self.rows is None or len(rows) <= self.rows)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -20,15 +19,13 @@ from sfumato.framework.bodies import Body, Norm
 from sfumato.framework.domains import (
     AtomDomain,
     CategoryDomain,
-    ContributionDomain,
     Domain,
     GroupedIntegers,
     ProductDomain,
-    RowsDomain,
     TableDomain,
     VectorDomain,
 )
-from sfumato.framework.records import group_key, record_key, records
+from sfumato.framework.records import record_key, records
 
 Distance = Fraction | float  # a float only as math.inf
 
@@ -191,6 +188,7 @@ class ContributionDistance(Metric):
     Args:
         body: what one unit may add to each of its groups.
         groups: the most groups that a unit is in.
+        scaled: whether it may be in more of them, with parts that come to at most so many whole ones.
 
     >>> from fractions import Fraction
     >>> from sfumato.framework import Segment
@@ -204,6 +202,7 @@ class ContributionDistance(Metric):
 
     body: Body
     groups: int
+    scaled: bool = False
 
     def admits(self, domain: Domain) -> bool:
         """Integers by group with the body's coordinates."""
@@ -212,7 +211,7 @@ class ContributionDistance(Metric):
     def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:
         """Return the largest of what groups, single coordinates, and all of them together ask for."""
         changed = [moved for group in dict.fromkeys([*one, *other]) if (moved := _moved(one, other, group))]
-        bounds: list[Distance] = [Fraction(len(changed), self.groups)]
+        bounds: list[Distance] = [Fraction(0 if self.scaled else len(changed), self.groups)]
         largest = dict(zip(self.body.names, self.body.linf_sensitivities, strict=True))
         bounds += [_share(size, largest[name]) for moved in changed for name, size in moved]
         for norm in Norm:
@@ -282,65 +281,3 @@ class ProductMetric(Metric):
         """Return the sum."""
         parts = (self.inner.distance(a, b) for a, b in zip(one, other, strict=True))
         return sum(parts, Fraction(0))
-
-
-@dataclass(frozen=True)
-class PrivacyUnitDistance(Metric):
-    """The number of privacy units all of whose rows are added or removed.
-
-    Args:
-        groups: the most groups that a unit is in, or None for any number.
-        rows: the most rows of a unit in a group, or None for any number.
-
-    >>> from sfumato.transformations import Row
-    >>> PrivacyUnitDistance().distance([Row(1, "a", {}), Row(1, "b", {})], [Row(2, "a", {})])
-    Fraction(2, 1)
-    """
-
-    groups: int | None = None
-    rows: int | None = None
-
-    def admits(self, domain: Domain) -> bool:
-        """Tables of personal rows without limits; contributions with the same limits."""
-        if isinstance(domain, ContributionDomain):
-            return (domain.groups, domain.rows) == (self.groups, self.rows)
-        return isinstance(domain, RowsDomain) and self.groups is self.rows is None
-
-    def distance(self, one: Any, other: Any) -> Distance:
-        """Return the number of units that are in one of the two alone; a changed unit is two."""
-        if isinstance(one, Mapping):
-            return self._of_contributions(one, other)
-        a, b = _by_unit(one), _by_unit(other)
-        changed = [unit for unit in a.keys() & b.keys() if a[unit] != b[unit]]
-        return Fraction(len(a.keys() ^ b.keys()) + 2 * len(changed))
-
-    def _of_contributions(self, one: Mapping[Any, list[Any]], other: Mapping[Any, list[Any]]) -> Distance:
-        # Contributions carry no names: per group, units' rows that are in one alone. A unit that comes or
-        # goes is in at most `groups` groups, in each once, so at least this many have come, and gone.
-        come, gone = [0], [0]
-        one, other = _by_group_key(one), _by_group_key(other)
-        for group in dict.fromkeys([*one, *other]):
-            a, b = _by_content(one.get(group, [])), _by_content(other.get(group, []))
-            gone.append((a - b).total())
-            come.append((b - a).total())
-        return Fraction(sum(max(*moved, -(-sum(moved) // (self.groups or 1))) for moved in (come, gone)))
-
-
-def _by_group_key(contributions: Mapping[Any, list[Any]]) -> dict[Hashable, list[Any]]:
-    found: dict[Hashable, list[Any]] = {}
-    for group, units in contributions.items():
-        found.setdefault(group_key(group), []).extend(units)
-    return found
-
-
-def _by_content(units: Iterable[Sequence[Any]]) -> Counter[Any]:
-    """Count units by what their rows are, in any order."""
-    return Counter(frozenset(records(rows).items()) for rows in units)
-
-
-def _by_unit(rows: Iterable[Any]) -> dict[Any, Counter[Any]]:
-    found: dict[Any, Counter[Any]] = {}
-    for row in rows:
-        if row.unit is not None:
-            found.setdefault(record_key(row.unit), Counter())[record_key((row.key, row.values))] += 1
-    return found

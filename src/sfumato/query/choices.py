@@ -10,6 +10,7 @@ from typing import Literal, get_args
 Amount = int | float | Fraction | Decimal
 NoiseName = Literal["laplace", "gaussian", "k_norm"]
 Bounded = Literal["unit", "row"]
+BeyondChoice = Literal["auto", "scale", "sample"]
 SelectionName = Literal["truncated_geometric", "laplace", "gaussian"]
 NoiseChoice = Literal["auto", NoiseName]
 SelectionChoice = Literal["auto", SelectionName]
@@ -19,6 +20,7 @@ NOISES: tuple[NoiseName, ...] = get_args(NoiseName)
 SEPARATE_NOISES = NOISES[:2]
 SELECTIONS: tuple[SelectionName, ...] = get_args(SelectionName)
 NOISE_CHOICES: tuple[NoiseChoice, ...] = get_args(NoiseChoice)
+BEYOND_CHOICES: tuple[BeyondChoice, ...] = get_args(BeyondChoice)
 SELECTION_CHOICES: tuple[SelectionChoice, ...] = get_args(SelectionChoice)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from sfumato.framework import Norm
+from sfumato.framework import WEIGHT_BITS, Norm
 from sfumato.query.aggregates import (
     Aggregate,
     BoundedAggregate,
@@ -80,9 +80,9 @@ class Design:
             self.blocks |= row_sums
         self.lone_sums = row_sums - self.blocks
         if self.units:
-            self.add(CountUnits())
+            self.add(CountUnits(self.whole_exponent))
         if self.base == "rows":
-            self.add(Count(self.rows))
+            self.add(Count(self.rows, exponent=self.whole_exponent))
         if own is not None:
             self.count_values(own)
 
@@ -127,7 +127,12 @@ class Design:
 
     def weight_exponent(self) -> int:
         """The log2 of the grid step of rows that are scaled down."""
-        return min(0, Grid.for_noise(self.multiplier * self.rows).exponent)
+        return min(self.whole_exponent, Grid.for_noise(self.multiplier * self.rows).exponent)
+
+    @property
+    def whole_exponent(self) -> int:
+        """The log2 of the grid step of units, and of rows: one of them, or a part that may count."""
+        return -WEIGHT_BITS if self.query.scaled else 0
 
     def value_grid(self, block: Block) -> ValueGrid:
         """The grid of a column's values between bounds."""

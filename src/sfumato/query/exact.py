@@ -23,6 +23,7 @@ class ExactQuery:
         public_keys: a table with one row for each public group, or None for private groups.
         groups: at most so many groups per unit.
         statistics: what to add up per group.
+        scaled: whether a unit that is in more public groups counts in part in each, in place of a choice.
     """
 
     steps: tuple[Step, ...]
@@ -31,10 +32,11 @@ class ExactQuery:
     public_keys: pa.Table | None
     groups: int
     statistics: tuple[Statistic, ...] = field(default=())
+    scaled: bool = False
 
 
 class Evaluator(Protocol):
-    """Evaluates `bound_groups >> per_group`, exactly, on one source."""
+    """Evaluates `bound_groups >> per_group`, or `scale_groups >> per_group`, exactly, on one source."""
 
     @property
     def name(self) -> str:

@@ -53,10 +53,13 @@ class Explanation:
             for s in content["steps"]
         ]
         if content["group_by"]:
+            most = limits["groups_per_unit"]
+            beyond = ", taken at random."
+            if limits["beyond"] == "scale":
+                beyond = f"; one that is in more, in part in each of them: of j groups, as {most}/j of one."
             before.append(
                 f"Group by {', '.join(content['group_by'])} ({content['groups_are']}). "
-                f"Let each {unit} count in at most {_many(limits['groups_per_unit'], 'group')}, "
-                "taken at random."
+                f"Let each {unit} count in at most {_many(most, 'group')}{beyond}"
             )
         before.append(
             f"Let each {unit} count as at most {_many(limits['rows_per_unit_and_group'], 'row')} in "
@@ -115,7 +118,11 @@ def question_content(query: Query) -> dict[str, Any]:
         ],
         "group_by": list(query.keys),
         "groups_are": groups,
-        "limits": {"groups_per_unit": query.groups, "rows_per_unit_and_group": query.rows},
+        "limits": {
+            "groups_per_unit": query.groups,
+            "rows_per_unit_and_group": query.rows,
+            "beyond": "scale" if query.scaled else "sample",
+        },
         "weights": {name: str(query.weight(name)) for name, _ in query.aggregates if query.weighed},
     }
 

@@ -26,7 +26,7 @@ from sfumato.query.explanation import Explanation, numbers_content, question_con
 from sfumato.query.noising import Noising
 from sfumato.query.question import Query
 from sfumato.query.requirements import Requirements
-from sfumato.transformations import CountUnits, Statistic, bound_groups, per_group
+from sfumato.transformations import CountUnits, Statistic, bound_groups, per_group, scale_groups
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ class Plan:
         rows = RowsDomain(tuple((name, query.schema[name].values) for name in columns))
         # The noise does not see what is counted where numbers are made of it first.
         together = self.metric if statistics == self.requirements.statistics else None
-        counted = per_group(statistics, groups=query.groups, together=together)
-        return bound_groups(query.groups, domain=rows) >> counted
+        counted = per_group(statistics, groups=query.groups, together=together, scaled=query.scaled)
+        return bounded(query, rows) >> counted
 
     @property
     def chain(self) -> Measurement:
@@ -102,7 +102,7 @@ class Plan:
         body = self.requirements.body
         noise = self.noise.by_group(
             [self.scales[name] for name in body.names],
-            ContributionDistance(body, self.query.groups),
+            ContributionDistance(body, self.query.groups, self.query.scaled),
             self.query.public_groups,
         )
         return self.exact_chain >> noise
@@ -166,3 +166,10 @@ class Plan:
 
     def _numbers_content(self) -> list[dict[str, Any]]:
         return numbers_content(self.requirements.statistics, self.noise.norm, dict(self.laws))
+
+
+def bounded(query: Query, rows: RowsDomain) -> Transformation:
+    """Return what limits the groups of a unit."""
+    if query.scaled:
+        return scale_groups(query.groups, query.public_groups, rows)
+    return bound_groups(query.groups, domain=rows)

@@ -18,6 +18,7 @@ from sfumato.query.aggregates import (
     Sum,
     names_of,
 )
+from sfumato.query.choices import BeyondChoice
 from sfumato.query.exact import ExactQuery
 from sfumato.query.schema import IN_PLACE, Schema, Step, spelled
 from sfumato.transformations import Statistic
@@ -41,9 +42,10 @@ class Query:
         aggregates: what is asked of each group, by name.
         notes: what whoever asks should know of the source.
         weights: how much aggregates matter, by name; 1 where not given.
+        beyond: how a unit counts that is in more groups than the limit.
     Raises:
         QueryError: an aggregate has no name, cannot be asked of its column, or lacks a limit; a weight is of
-            none of them.
+            none of them; or a unit is to count in part in groups that are not public.
         ParameterError: a weight is not from 1/1000 to 1000.
     """
 
@@ -58,6 +60,7 @@ class Query:
     aggregates: tuple[tuple[str, Aggregate], ...]
     notes: tuple[str, ...] = ()
     weights: tuple[tuple[str, Number], ...] = ()
+    beyond: BeyondChoice = "auto"
 
     def __post_init__(self) -> None:
         if not self.aggregates:
@@ -76,6 +79,11 @@ class Query:
             raise QueryError(
                 "groups is missing: in how many groups may one privacy unit count at most? "
                 "Give groups=..., in a question as .bound(groups=..., rows=...)"
+            )
+        if self.private_groups and self.beyond == "scale":
+            raise QueryError(
+                "bound: beyond='scale' is for public groups, in each of which a unit counts in part; give "
+                "them, group_by(..., keys=[...]), or leave beyond out: then groups are chosen at random"
             )
         if self.max_rows is None and any(_needs_rows(a) for _, a in self.aggregates):
             raise QueryError(
@@ -100,6 +108,15 @@ class Query:
     def private_groups(self) -> bool:
         """Whether the groups themselves must be chosen privately."""
         return bool(self.keys) and self.public_keys is None
+
+    @property
+    def scaled(self) -> bool:
+        """Whether a unit that is in more public groups than the limit counts in part in each.
+
+        Wherever it can: what is released has the same mean as with a random choice, and no noise of one.
+        """
+        keys = self.public_keys
+        return self.beyond != "sample" and keys is not None and self.groups < keys.num_rows
 
     @property
     def public_groups(self) -> tuple[Hashable, ...]:
@@ -139,7 +156,9 @@ class Query:
 
     def exact(self, statistics: tuple[Statistic, ...]) -> ExactQuery:
         """Return the exact half of the question."""
-        return ExactQuery(self.steps, self.unit, self.keys, self.public_keys, self.groups, statistics)
+        return ExactQuery(
+            self.steps, self.unit, self.keys, self.public_keys, self.groups, statistics, self.scaled
+        )
 
 
 def _needs_rows(aggregate: Aggregate) -> bool:

@@ -9,10 +9,10 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from sfumato.errors import ColumnError, ParameterError, QueryError, shown
-from sfumato.exact import Number, positive_int
+from sfumato.exact import Number, one_of, positive_int
 from sfumato.noise import Words
 from sfumato.query.aggregates import Aggregate
-from sfumato.query.choices import Amount, NoiseChoice, SelectionChoice
+from sfumato.query.choices import BEYOND_CHOICES, Amount, BeyondChoice, NoiseChoice, SelectionChoice
 from sfumato.query.engine import Engine
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
@@ -39,6 +39,7 @@ class Table(Generic[Released]):
     groups: int | None = None
     rows: int | None = None
     notes: tuple[str, ...] = ()
+    beyond: BeyondChoice = "auto"
 
     def __post_init__(self) -> None:
         schema = self.schema
@@ -107,17 +108,26 @@ class Table(Generic[Released]):
         table = None if keys is None else self.engine.public_keys(columns, keys, self.steps)
         return replace(self, keys=columns, public_keys=table)
 
-    def bound(self, *, groups: int | None = None, rows: int | None = None) -> Table[Released]:
+    def bound(
+        self, *, groups: int | None = None, rows: int | None = None, beyond: BeyondChoice | None = None
+    ) -> Table[Released]:
         """Limit what one privacy unit contributes.
 
         Args:
-            groups: a unit counts in at most so many groups, chosen at random among its own.
+            groups: a unit counts in at most so many groups.
             rows: a unit counts as at most so many rows in a group; one with more is scaled down.
+            beyond: how a unit counts that is in more groups. "sample": in some of them, chosen at random.
+                "scale": of public groups, in part in each: of j, as groups/j of a unit. "auto": "scale" for
+                public groups, else "sample".
         Raises:
-            ParameterError: a limit is not a whole number of at least 1.
+            ParameterError: a limit is not a whole number of at least 1, or `beyond` is something else.
         """
-        given = {n: _limit(v, n) for n, v in (("groups", groups), ("rows", rows)) if v is not None}
-        return replace(self, **given)  # type: ignore[arg-type]
+        given: dict[str, Any] = {
+            n: _limit(v, n) for n, v in (("groups", groups), ("rows", rows)) if v is not None
+        }
+        if beyond is not None:
+            given["beyond"] = one_of(beyond, "beyond", BEYOND_CHOICES)
+        return replace(self, **given)
 
     def agg(self, /, *unnamed: Aggregate, **aggregates: Aggregate) -> Question[Released]:
         """Say what is asked of each group; the names are those of the output's columns.
@@ -162,6 +172,7 @@ class Question(Generic[Released]):
             self.aggregates,
             table.notes,
             self.weights,
+            table.beyond,
         )
 
     def weigh(self, /, **weights: Number) -> Question[Released]:

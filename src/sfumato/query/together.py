@@ -119,7 +119,9 @@ class TogetherPlan(Plan):
         noise = k_norm(epsilon, self.body, keys, **given, favoured=self.favoured, part=self.part)
         if not self.choices:
             return self.exact_chain >> convert(noise, PrivacyLoss())
-        metric = ContributionDistance(Product(tuple(s.body for s in self.statistics)), groups)
+        metric = ContributionDistance(
+            Product(tuple(s.body for s in self.statistics)), groups, self.query.scaled
+        )
         return self.exact_chain >> chosen_then_noisy(self.choices, noise, metric, keys)
 
     @property

@@ -1,8 +1,8 @@
 """Constructors of exact statistics.
 
-`bound_groups(...) >> per_group([...])` is the definition that every engine computes: bound what
-each unit contributes, then add up, per group, integers that each unit contributes. A statistic
-states the largest contribution of one unit to one group; nothing else knows a sensitivity.
+`bound_groups(...) >> per_group([...])` is the definition that every engine computes, or the same with
+`scale_groups`: bound what each unit contributes, then add up, per group, integers that each unit contributes.
+A statistic states the largest contribution of one unit to one group; nothing else knows a sensitivity.
 
 Where each record is a unit of its own, `records/` has the usual steps on vectors and tables, such as
 `impute(0) >> clamp(0, 1) >> bounded_sum(0, 1)`.
@@ -19,7 +19,7 @@ from sfumato.transformations.records.count import count, count_by_categories, hi
 from sfumato.transformations.records.impute import impute
 from sfumato.transformations.records.mean import mean
 from sfumato.transformations.records.variance import covariance, variance
-from sfumato.transformations.rows import bound_groups, bound_rows
+from sfumato.transformations.rows import bound_groups, bound_rows, scale_groups
 from sfumato.transformations.statistics.cone import cone_of
 from sfumato.transformations.statistics.count import Count, CountUnits
 from sfumato.transformations.statistics.leaves import Leaves
@@ -66,6 +66,7 @@ __all__ = [
     "make_lipschitz_sized_proportion_ci_variance",
     "mean",
     "per_group",
+    "scale_groups",
     "stratum_sums",
     "variance",
 ]

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from sfumato.errors import ParameterError
+from sfumato.framework import WEIGHT_BITS, WHOLE
 
 # A value in steps, its square and sums of them must stay inside an engine's 64-bit and 128-bit
 # integers: |value| <= 2^31 steps leaves its square below 2^63, and 2^64 rows of that below 2^127.
@@ -141,27 +142,27 @@ def steps_half_away(number: float, exponent: int) -> int:
     return magnitude if number >= 0 else -magnitude
 
 
-def scaled_down(total: int, rows: int, limit: int) -> int:
-    """Return total * min(1, limit / rows), cut towards zero.
+def scaled_down(total: int, rows: int, limit: int, weight: int = WHOLE) -> int:
+    """Return total * min(1, limit / rows), cut towards zero; and of that the part of the unit that counts.
 
     Cutting never lengthens a vector, so the bound of `limit` rows holds for every weighted norm
     without an allowance for rounding.
 
-    >>> scaled_down(-7, rows=2, limit=1), scaled_down(5, rows=1, limit=3)
-    (-3, 5)
+    >>> scaled_down(-7, rows=2, limit=1), scaled_down(5, rows=1, limit=3), scaled_down(7, 1, 1, WHOLE // 4)
+    (-3, 5, 1)
     """
-    if rows <= limit:
-        return total
-    magnitude = abs(total) * limit // rows
+    magnitude = abs(total) if rows <= limit else abs(total) * limit // rows
+    magnitude = magnitude * weight >> WEIGHT_BITS
     return magnitude if total >= 0 else -magnitude
 
 
-def scaled_down_upwards(total: int, rows: int, limit: int) -> int:
-    """Return total * min(1, limit / rows) for a total of at least 0, cut away from zero.
+def scaled_down_upwards(total: int, rows: int, limit: int, weight: int = WHOLE) -> int:
+    """Return the same for a total of at least 0, cut away from zero.
 
     Of a number of values: it then still limits sums over them that are cut towards zero.
 
     >>> scaled_down_upwards(7, rows=2, limit=1), scaled_down_upwards(5, rows=1, limit=3)
     (4, 5)
     """
-    return total if rows <= limit else -(-total * limit // rows)
+    limited = total if rows <= limit else -(-total * limit // rows)
+    return -(-limited * weight >> WEIGHT_BITS)

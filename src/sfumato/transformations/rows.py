@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from sfumato.exact import positive_int
 from sfumato.framework import (
+    WHOLE,
     ContributionDomain,
     Linear,
+    Part,
     PrivacyUnitDistance,
     Row,
     RowsDomain,
@@ -23,6 +25,7 @@ Values = Mapping[str, Any]
 
 ROWS = RowsDomain()
 Contributions = dict[Hashable, list[list[Values]]]
+Parts = dict[Hashable, list[Part]]
 
 
 def bound_groups(
@@ -56,16 +59,8 @@ def bound_groups(
     groups = positive_int(groups, "groups")
 
     def function(rows: Sequence[Row]) -> Contributions:
-        units: dict[Hashable, Hashable] = {}
-        by_unit: dict[Hashable, dict[Hashable, list[Values]]] = defaultdict(dict)
-        for row in rows:
-            if row.unit is not None:
-                same = record_key(row.unit)
-                units.setdefault(same, row.unit)
-                by_unit[same].setdefault(group_key(row.key), []).append(row.values)
         kept: Contributions = {}
-        for same, by_key in by_unit.items():
-            unit = units[same]
+        for unit, by_key in _gathered(rows):
             keys: Iterable[Hashable] = by_key
             if len(by_key) > groups:
                 # No two keys are equal in the second part, so that the order of the rows decides nothing.
@@ -83,6 +78,65 @@ def bound_groups(
         function,
         Linear(Fraction(1)),
     )
+
+
+def scale_groups(groups: int, keys: Iterable[Hashable], domain: RowsDomain = ROWS) -> Transformation:
+    """Count a unit that is in more than `groups` groups in part in each, and drop rows without a unit.
+
+    A unit in j of the groups counts as `groups`/j of one in each, where `bound_groups` keeps a random choice
+    of them: what it adds is the mean over all choices, without the noise of one.
+
+    Args:
+        groups: the limit, at least 1.
+        keys: the groups, which are public. Rows of others are dropped.
+        domain: the rows, with their columns as far as they matter.
+    Returns:
+        A Transformation from rows to, per group, a `Part` for each unit in it. Its map is the identity: a
+        unit added or removed is one unit added or removed, with parts that come to at most `groups` whole.
+    Raises:
+        ParameterError: groups is not a whole number of at least 1.
+
+    >>> rows = [Row(1, "a", {}), Row(1, "b", {}), Row(2, "b", {}), Row(2, "c", {})]
+    >>> scaled = scale_groups(1, keys=["a", "b"])(rows)
+    >>> {key: [part.weight / WHOLE for part in parts] for key, parts in scaled.items()}
+    {'a': [0.5], 'b': [0.5, 1.0]}
+
+    Source:
+        Jensen's inequality: the error of a mean over choices is at most the mean error. Proof:
+        docs/proofs/scale_groups.md.
+    """
+    groups, shown = positive_int(groups, "groups"), frozenset(map(group_key, keys))
+
+    def function(rows: Sequence[Row]) -> Parts:
+        kept: Parts = {}
+        for _, by_key in _gathered(row for row in rows if group_key(row.key) in shown):
+            weight = min(WHOLE, WHOLE * groups // len(by_key))
+            for key, values in by_key.items():
+                kept.setdefault(key, []).append(Part(values, weight))
+        return kept
+
+    return Transformation(
+        f"scale_groups({groups})",
+        domain,
+        ContributionDomain(groups, scaled=True),
+        PrivacyUnitDistance(),
+        PrivacyUnitDistance(groups, scaled=True),
+        function,
+        Linear(Fraction(1)),
+    )
+
+
+def _gathered(rows: Iterable[Row]) -> Iterator[tuple[Hashable, dict[Hashable, list[Values]]]]:
+    """Yield each unit with its rows by group."""
+    units: dict[Hashable, Hashable] = {}
+    by_unit: dict[Hashable, dict[Hashable, list[Values]]] = defaultdict(dict)
+    for row in rows:
+        if row.unit is not None:
+            same = record_key(row.unit)
+            units.setdefault(same, row.unit)
+            by_unit[same].setdefault(group_key(row.key), []).append(row.values)
+    for same, by_key in by_unit.items():
+        yield units[same], by_key
 
 
 def bound_rows(rows: int, groups: int, order: Callable[[Values], Any] = ordered_bytes) -> Transformation:

@@ -28,10 +28,10 @@ from sfumato.framework.metrics import (
     L2Distance,
     LInfDistance,
     Metric,
-    PrivacyUnitDistance,
     ProductMetric,
     SymmetricDistance,
 )
+from sfumato.framework.privacy_units import PrivacyUnitDistance
 
 NORMS = (LInfDistance, L1Distance, L2Distance)  # by their power; 0 for the largest difference
 
@@ -92,6 +92,6 @@ def _of_records(domain: Domain, metric: Metric, members: Sequence[Any]) -> Pairs
             return Records(source, domain.size, changes, members)
     if isinstance(metric, PrivacyUnitDistance) and isinstance(domain, RowsDomain):
         return Units(domain.columns, members)
-    if isinstance(metric, PrivacyUnitDistance) and isinstance(domain, ContributionDomain):
+    if isinstance(domain, ContributionDomain) and not domain.scaled:
         return Contributions(domain.groups, members, domain.rows)
     return None

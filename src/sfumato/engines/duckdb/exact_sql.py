@@ -1,15 +1,18 @@
 """The SQL of an exact query: bound each unit, then add up per group.
 
-It computes what `transformations.bound_groups >> per_group` define, in exact integers; the tests
-hold it to them.
+It computes what `transformations.bound_groups >> per_group` define, or `scale_groups` in the place of the
+first, in exact integers; the tests hold it to them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from sfumato.engines.duckdb.group_limit import kept_pairs
+from sfumato.engines.duckdb.lattice import nearest
+from sfumato.engines.duckdb.scaled import scaled, scaled_upwards, weighted, whole_number
 from sfumato.engines.duckdb.text import double, identifier
 from sfumato.query.exact import ExactQuery
 from sfumato.query.schema import Column, Derive, Kind, Step
@@ -23,7 +26,6 @@ from sfumato.transformations import (
     Statistic,
     UnitSum,
 )
-from sfumato.transformations.lattice import Lattice
 from sfumato.transformations.statistics.quantile_tree import LEAVES
 from sfumato.transformations.statistics.unit_sum import HUGE_STEPS
 
@@ -100,6 +102,8 @@ class ExactSql:
     def text(self) -> str:
         """Return the whole statement."""
         ctes, pairs = self._bounded()
+        if self._in_part:
+            ctes, pairs = ctes | weighted(pairs, self.query.groups), "kept"
         ctes["sums"] = self._sums(pairs)
         for index, tree in enumerate(self.trees):
             ctes |= self._leaves(f"leaves{index}", tree, self._leaves_of_rows(index), pairs)
@@ -107,7 +111,7 @@ class ExactSql:
 
     def _bounded(self) -> tuple[dict[str, str], str]:
         """Return the first expressions, with the rows that may count in `near`, and the name of the pairs."""
-        return {"input": self._input()} | self._pairs(), "kept" if self._limited else "pairs"
+        return {"input": self._input()} | self._pairs(), "kept" if self._chosen else "pairs"
 
     @property
     def values(self) -> dict[str, str]:
@@ -129,10 +133,20 @@ class ExactSql:
         return " AND ".join(f"{left}.{k} IS NOT DISTINCT FROM {right}.{k}" for k in ["u", *self.keys])
 
     @property
-    def _limited(self) -> bool:
-        """Whether a unit can be in more groups than the limit."""
+    def _chosen(self) -> bool:
+        """Whether a unit can be in more groups than the limit, so that some are chosen."""
         public = self.query.public_keys
-        return bool(self.keys) and (public is None or self.query.groups < public.num_rows)
+        limited = bool(self.keys) and (public is None or self.query.groups < public.num_rows)
+        return limited and not self._in_part
+
+    @property
+    def _in_part(self) -> bool:
+        """Whether a unit that is in more groups than the limit counts in part in each."""
+        return self.query.scaled
+
+    def _most(self, s: Statistic) -> Fraction | None:
+        """Return the largest number that a unit adds, where parts of it are made."""
+        return max(s.body.linf_sensitivities) if self._in_part else None
 
     def _input(self) -> str:
         unit = identifier(self.query.unit)
@@ -159,7 +173,7 @@ class ExactSql:
         if self.query.public_keys is not None:
             only = f" SEMI JOIN {PUBLIC_KEYS} ON ({self._match('input', PUBLIC_KEYS)})"
         aggregates = [(p.pair, identifier(p.coordinate)) for p in self.parts if p.pair]
-        if self._limited:
+        if self._chosen:
             return kept_pairs(
                 "input", self.keys, self.query.groups, self.salt, self.values, aggregates, only, self.small
             )
@@ -181,7 +195,7 @@ class ExactSql:
         """Return the leaf of a row's value; NULL where it has none."""
         value = self._number(tree.column)
         if isinstance(tree, Leaves):
-            return f"CASE WHEN {self._valued(tree.column)} THEN {_nearest(value, tree.lattice)} END"
+            return f"CASE WHEN {self._valued(tree.column)} THEN {nearest(value, tree.lattice)} END"
         lower, upper = double(tree.lower), double(tree.upper)
         place = f"floor((least(greatest({value}, {lower}), {upper}) - {lower}) * {double(tree.factor)})"
         leaf = f"least(CAST({place} AS BIGINT), {LEAVES - 1})"
@@ -197,7 +211,7 @@ class ExactSql:
 
     def _leaves(self, name: str, tree: QuantileTree | Leaves, of_units: str, pairs: str) -> dict[str, str]:
         """Leaves of a tree, weighted by what their unit counts in the group."""
-        weight = _scaled(f"(m::HUGEINT * {1 << -tree.exponent})", tree.rows)
+        weight = scaled(f"(m::HUGEINT * {1 << -tree.exponent})", tree.rows, self._most(tree))
         return {
             f"{name}_of_units": of_units,
             f"{name}_of_groups": (
@@ -249,14 +263,16 @@ class ExactSql:
     def _parts(self, s: Statistic) -> list[_Part]:
         match s:
             case CountUnits():
-                return [_Part("units", "", "count(*)")]
+                one = whole_number("1", s.exponent, self._in_part)
+                return [_Part("units", "", "count(*)" if one == "1" else f"sum({one})")]
             case Count(column=None):
-                return [_Part("rows", "", f"sum(least(n, {s.rows}))")]
+                rows = whole_number(f"least(n, {s.rows})", s.exponent, self._in_part)
+                return [_Part("rows", "", f"sum({rows})")]
             case Count():
                 name, valued = s.names[0], self._value(self._valued(str(s.column)))
                 present = f"count(*) FILTER ({valued})"
                 shifted = f"({identifier(name)}::HUGEINT * {1 << -s.exponent})"
-                return [_Part(name, present, f"sum({_scaled_upwards(shifted, s.rows)})")]
+                return [_Part(name, present, f"sum({scaled_upwards(shifted, s.rows, self._most(s))})")]
             case UnitSum():
                 return [self._unit_sum(s)]
             case Moments():
@@ -278,7 +294,8 @@ class ExactSql:
             row = self._steps(s.column, -HUGE_STEPS, HUGE_STEPS, s.exponent)
         total = f"least(greatest(coalesce({identifier(name)}, 0), {s.lower}), {s.upper})"
         value = self._value(f"CAST({row} AS BIGINT)")
-        return _Part(name, f"sum({value})", f"sum(({total} - {s.centre})::HUGEINT)")
+        added = scaled(f"({total} - {s.centre})::HUGEINT", None, self._most(s))
+        return _Part(name, f"sum({value})", f"sum({added})")
 
     def _moments(self, s: Moments) -> list[_Part]:
         grid = s.grid
@@ -298,7 +315,7 @@ class ExactSql:
                 pair = f"sum(((({x} * {x}) + {half}) >> {bits}) - {s.square_centre})"
             else:
                 pair = f"sum({x})"
-            parts.append(_Part(name, pair, f"sum({_scaled(total, s.rows)})"))
+            parts.append(_Part(name, pair, f"sum({scaled(total, s.rows, self._most(s))})"))
         return parts
 
     def _steps(self, column: str, lower: int, upper: int, exponent: int) -> str:
@@ -335,29 +352,3 @@ def canonical(column: str, schema: Mapping[str, Column]) -> str:
     if kind.startswith("TIME"):
         return f"CASE WHEN hour({name}) < 24 THEN {name} END"
     return name
-
-
-def _nearest(value: str, lattice: Lattice) -> str:
-    """Write `Lattice.nearest`: the same operations on float64, in the same order."""
-    number = f"least(greatest({value}, {double(lattice.lower)}), {double(lattice.upper)})"
-
-    def whole_steps(exponent: int) -> str:
-        return f"floor({number} * {double(2.0**-exponent)} + 0.5::DOUBLE) * {double(2.0**exponent)}"
-
-    small = f"({number} * {double(lattice.shrunk)})"
-    shifted = f"({small} * {double(lattice.splitter)})"
-    return (
-        f"(CASE WHEN abs({number}) < {double(lattice.near)} THEN {whole_steps(lattice.finest)} "
-        f"WHEN abs({number}) >= {double(lattice.far)} THEN {whole_steps(lattice.coarsest)} "
-        f"ELSE ({shifted} - ({shifted} - {small})) / {double(lattice.shrunk)} END + 0.0::DOUBLE)"
-    )
-
-
-def _scaled(total: str, rows: int) -> str:
-    """Write `grid.scaled_down`: integer division cuts towards zero."""
-    return f"CASE WHEN n <= {rows} THEN {total} ELSE ({total} * {rows}) // n END"
-
-
-def _scaled_upwards(total: str, rows: int) -> str:
-    """Write `grid.scaled_down_upwards`."""
-    return f"CASE WHEN n <= {rows} THEN {total} ELSE ({total} * {rows} + n - 1) // n END"

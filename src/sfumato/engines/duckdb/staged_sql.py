@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sfumato.engines.duckdb.exact_sql import ExactSql, written
 from sfumato.engines.duckdb.group_limit import first_pairs
+from sfumato.engines.duckdb.scaled import weighted
 from sfumato.engines.duckdb.text import identifier
 from sfumato.transformations import Leaves, QuantileTree
 
@@ -39,6 +40,8 @@ class StagedSql(ExactSql):
     def totals(self, shards: int) -> str:
         """Return the second stage, from all partial sums of some units: shard of the group, keys, totals."""
         ctes = self._joined_pairs()
+        if self._in_part:
+            ctes |= weighted("pairs", self.query.groups)
         pairs = list(ctes)[-1]
         ctes["sums"] = self._sums(pairs)
         for index, tree in enumerate(self.trees):
@@ -71,13 +74,13 @@ class StagedSql(ExactSql):
         )
 
     def _joined_pairs(self) -> dict[str, str]:
-        """Add up partial sums, and keep each unit in its first groups; the last expression holds them."""
+        """Add up partial sums, and choose among groups of a unit where that is done; the last holds them."""
         sums = [
             f"sum({identifier(p.coordinate)}) AS {identifier(p.coordinate)}" for p in self.parts if p.pair
         ]
         summed = ", ".join([self._pair_keys, "CAST(sum(n) AS BIGINT) AS n", *sums])
         ctes = {"pairs": f"SELECT {summed} FROM {PARTIALS} GROUP BY {self._pair_keys}"}
-        if self._limited:
+        if self._chosen:
             ctes |= first_pairs("pairs", self.keys, self.query.groups, self.salt)
         return ctes
 

@@ -7,7 +7,8 @@
 Each stage runs DuckDB on what its worker holds, out of core, so an expression, a key and a limit mean on
 every engine what they mean on DuckDB. Between stages an engine moves `Payload`s to where their shard is
 put together, and never looks inside. A first stage may be repeated, or run on any split of the rows: its
-sums add up. What one worker holds of a unit is bounded by the limit of groups, not by its rows.
+sums add up. What one worker holds of a unit is bounded by the limit of groups, or by the number of public
+groups where it counts in part in each; not by its rows.
 """
 
 from __future__ import annotations

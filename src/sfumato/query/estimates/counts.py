@@ -98,8 +98,9 @@ def _unit_sum(design: Design, name: str, aggregate: Sum, integer: bool, wide: bo
     bound = max(abs(lower), abs(upper))
     largest = (upper - lower) / 2 if design.units else bound
     # Noise on whole numbers has scales in steps of one; beyond 2^50 of them, or where bounds are
-    # beyond what a row is clamped to, a column of integers is put on a grid like any other.
-    exact = integer and design.multiplier * bound < 2**50 and bound <= HUGE_STEPS
+    # beyond what a row is clamped to, or where parts of a unit count, a column of integers is put on a grid
+    # like any other.
+    exact = integer and not design.query.scaled and design.multiplier * bound < 2**50 and bound <= HUGE_STEPS
     if exact:
         grid = Grid(0)
     else:

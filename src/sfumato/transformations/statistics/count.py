@@ -7,8 +7,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sfumato.framework import Body, Segment
-from sfumato.transformations.grid import Grid, has_value, scaled_down_upwards
+from sfumato.framework import WEIGHT_BITS, WHOLE, Body, Segment
+from sfumato.transformations.grid import Grid, has_value, scaled_down, scaled_down_upwards
 from sfumato.transformations.rows import Values
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 
@@ -17,25 +17,35 @@ from sfumato.transformations.statistics.statistic import Coordinate, Role, Stati
 class CountUnits(Statistic):
     """The number of privacy units in a group: each unit contributes one.
 
-    >>> CountUnits().contribution([{}, {}])
-    Counter({'units': 1})
+    Args:
+        exponent: log2 of the step, at most 0: of one unit, or of a fraction of one.
+
+    >>> CountUnits().contribution([{}, {}]), CountUnits(-20).contribution([{}], weight=WHOLE // 4)
+    (Counter({'units': 1}), Counter({'units': 262144}))
 
     Proof: docs/proofs/count_units.md.
     """
 
+    exponent: int = 0
+
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
         """The number of units."""
-        return (Coordinate("units", Role.UNITS, Fraction(1), "units", "privacy units"),)
+        return (Coordinate("units", Role.UNITS, Grid(self.exponent).step, "units", "privacy units"),)
 
-    def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
+    def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
         """Return one, whatever the rows are."""
-        return Counter({"units": 1})
+        return Counter({"units": scaled_down(1 << -self.exponent, 1, 1, weight)})
+
+    @property
+    def divisible(self) -> bool:
+        """Whether parts of a unit are whole numbers of steps."""
+        return self.exponent <= -WEIGHT_BITS
 
     @property
     def body(self) -> Body:
         """One."""
-        return Segment("units", Fraction(1))
+        return Segment("units", Fraction(1 << -self.exponent))
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,11 @@ class Count(Statistic):
 
     A unit with n rows, m of them with a value, counts m * min(1, rows/n). Without a column that is
     a whole number; with one it is rounded up to the grid, so that it limits sums over these values.
+
+    Args:
+        rows: the limit of rows per unit and group.
+        column: whose values are counted, or None.
+        exponent: log2 of the step, at most 0: of one row, or of a fraction of one.
 
     >>> Count(rows=2).contribution([{}, {}, {}])
     Counter({'rows': 2})
@@ -66,11 +81,17 @@ class Count(Statistic):
         name, what = f"{self.column}.present", f"rows with a value of {self.column}"
         return (Coordinate(name, Role.PRESENT, step, "rows", what),)
 
-    def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
+    def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
         """Return the unit's rows, scaled down to the limit."""
         column = self.column
         values = len(rows) if column is None else sum(has_value(r[column]) for r in rows)
-        return Counter({self.names[0]: scaled_down_upwards(values << -self.exponent, len(rows), self.rows)})
+        counted = scaled_down_upwards(values << -self.exponent, len(rows), self.rows, weight)
+        return Counter({self.names[0]: counted})
+
+    @property
+    def divisible(self) -> bool:
+        """Whether parts of a row are whole numbers of steps."""
+        return self.exponent <= -WEIGHT_BITS
 
     @property
     def body(self) -> Body:

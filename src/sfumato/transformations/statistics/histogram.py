@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from sfumato.exact import root_up
-from sfumato.framework import Body, Norm
+from sfumato.framework import WHOLE, Body, Norm
 from sfumato.transformations.grid import scaled_down
 
 
@@ -47,16 +47,21 @@ class HistogramBody(Body):
         return (self.rows * (self.levels if norm is Norm.L1 else root_up(Fraction(self.levels))),)
 
 
-def scaled_counts(places: Sequence[int | None], limit: int, exponent: int) -> Counter[int]:
+def scaled_counts(
+    places: Sequence[int | None], limit: int, exponent: int, weight: int = WHOLE
+) -> Counter[int]:
     """Return what a unit adds at each place: limit/n for each of its n rows, at most 1, cut to the grid.
 
     Args:
         places: of all its rows; None where a row has no value, which counts among the n alone.
         limit: the limit of rows.
         exponent: log2 of the step in which rows are counted, at most 0.
+        weight: how much of the unit counts.
 
     >>> scaled_counts([3, 3, 5, None], limit=2, exponent=-3)
     Counter({3: 8, 5: 4})
     """
     counts = Counter(place for place in places if place is not None)
-    return Counter({place: scaled_down(n << -exponent, len(places), limit) for place, n in counts.items()})
+    return Counter(
+        {place: scaled_down(n << -exponent, len(places), limit, weight) for place, n in counts.items()}
+    )

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sfumato.framework import Body
+from sfumato.framework import WHOLE, Body
 from sfumato.transformations.grid import Grid
 from sfumato.transformations.lattice import Lattice
 from sfumato.transformations.rows import Values
@@ -49,9 +49,10 @@ class Leaves(Statistic):
             Coordinate(f"{self.label}.leaves", Role.LEAVES, Grid(self.exponent).step, "rows", what, bounds),
         )
 
-    def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
+    def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
         """Return what the unit adds, as (coordinate, place)."""
-        counts = scaled_counts([self.lattice.place(r[self.column]) for r in rows], self.rows, self.exponent)
+        places = [self.lattice.place(r[self.column]) for r in rows]
+        counts = scaled_counts(places, self.rows, self.exponent, weight)
         return Counter({(self.names[0], place): n for place, n in counts.items()})
 
     @property

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from sfumato.errors import ParameterError
-from sfumato.framework import Body, GroupedIntegers, L1Distance, Linear, Segment, Transformation
+from sfumato.framework import WHOLE, Body, GroupedIntegers, L1Distance, Linear, Segment, Transformation
 from sfumato.transformations.grid import Grid
 from sfumato.transformations.rows import Values
 from sfumato.transformations.statistics.leaves import Leaves
@@ -64,9 +64,10 @@ class Margin(Statistic):
             Coordinate(f"{self.leaves.label}.{float(self.rank)!r}.margin", Role.MARGIN, step, "rows", what),
         )
 
-    def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
+    def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
         """Return the margin of one unit alone."""
-        counts = {key[1]: n for key, n in self.leaves.contribution(rows).items()}  # type: ignore[index]
+        added = self.leaves.contribution(rows, weight)
+        counts = {key[1]: n for key, n in added.items()}  # type: ignore[index]
         return Counter({self.names[0]: self.total(counts)})
 
     def total(self, counts: Mapping[int, int]) -> int:

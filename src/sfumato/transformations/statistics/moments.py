@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TypeVar
 
 from sfumato.errors import ParameterError
-from sfumato.framework import Body, Norm
+from sfumato.framework import WHOLE, Body, Norm
 from sfumato.transformations.grid import Grid, ValueGrid, scaled_down
 from sfumato.transformations.rows import Values
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
@@ -111,11 +111,11 @@ class Moments(Statistic):
         square = (x * x + ((1 << bits) >> 1) >> bits) - self.square_centre
         return (x if self.centred else x + self.grid.centre), 0, square
 
-    def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
+    def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
         """Return the unit's sums, scaled down to the limit of rows."""
         sums = [sum(part) for part in zip(*(self.row(r[self.column]) for r in rows), strict=True)]
         sums[1] <<= -(self.null_count_exponent or 0)
-        parts = self._ordered(*(scaled_down(part, len(rows), self.rows) for part in sums))
+        parts = self._ordered(*(scaled_down(part, len(rows), self.rows, weight) for part in sums))
         return Counter(dict(zip(self.names, parts, strict=True)))
 
     @property

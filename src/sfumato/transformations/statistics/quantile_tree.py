@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sfumato.framework import Body
+from sfumato.framework import WHOLE, Body
 from sfumato.transformations.grid import Grid, as_double
 from sfumato.transformations.rows import Values
 from sfumato.transformations.statistics.histogram import HistogramBody, scaled_counts
@@ -83,16 +83,16 @@ class QuantileTree(Statistic):
         clamped = min(max(number, self.lower), self.upper)
         return min(int((clamped - self.lower) * self.factor), LEAVES - 1)
 
-    def leaves(self, rows: Sequence[Values]) -> Counter[int]:
+    def leaves(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[int]:
         """Return what a unit with these rows in a group adds to each leaf, scaled down to the limit."""
-        return scaled_counts([self.leaf(r[self.column]) for r in rows], self.rows, self.exponent)
+        return scaled_counts([self.leaf(r[self.column]) for r in rows], self.rows, self.exponent, weight)
 
-    def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
+    def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
         """Return what the unit adds to the nodes of all levels, as (coordinate, level, place)."""
-        name, nodes, leaves = self.names[0], Counter[Hashable](), self.leaves(rows)
+        name, nodes, leaves = self.names[0], Counter[Hashable](), self.leaves(rows, weight)
         for level in range(1, HEIGHT + 1):
-            for leaf, weight in leaves.items():
-                nodes[name, level, leaf // (LEAVES // BRANCHING**level)] += weight
+            for leaf, counted in leaves.items():
+                nodes[name, level, leaf // (LEAVES // BRANCHING**level)] += counted
         return nodes
 
     @property

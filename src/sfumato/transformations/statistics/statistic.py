@@ -14,6 +14,7 @@ from typing import Any, ClassVar, overload
 from sfumato.errors import ParameterError
 from sfumato.exact import root_up
 from sfumato.framework import (
+    WHOLE,
     Body,
     CentredDistance,
     ContributionDistance,
@@ -25,11 +26,12 @@ from sfumato.framework import (
     Linear,
     Metric,
     Norm,
+    Part,
     PrivacyUnitDistance,
     Product,
     Transformation,
 )
-from sfumato.transformations.rows import Contributions, Values
+from sfumato.transformations.rows import Contributions, Parts, Values
 
 
 class Role(Enum):
@@ -84,13 +86,24 @@ class Statistic(ABC):
         """Its numbers; each has a noise scale of its own."""
 
     @abstractmethod
-    def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
-        """Return what one unit with these rows in one group adds, by coordinate, in steps."""
+    def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
+        """Return what one unit with these rows in one group adds, by coordinate, in steps.
+
+        Args:
+            rows: the values of its rows.
+            weight: how much of that counts, of `WHOLE`. What is added is so large a part of a vector of the
+                body, or less; of counts exactly so large a part, where they are `divisible`.
+        """
 
     @property
     @abstractmethod
     def body(self) -> Body:
         """All that one unit may add to a group, in steps."""
+
+    @property
+    def divisible(self) -> bool:
+        """Whether a part of a unit may count."""
+        return True
 
     @property
     def note(self) -> str | None:
@@ -110,6 +123,7 @@ def per_group(
     groups: int,
     rows: int | None = None,
     together: CentredDistance | KNormDistance | None = None,
+    scaled: bool = False,
 ) -> Transformation: ...
 @overload
 def per_group(
@@ -118,6 +132,8 @@ def per_group(
     scales: Sequence[Fraction],
     groups: int,
     rows: int | None = None,
+    *,
+    scaled: bool = False,
 ) -> Transformation: ...
 def per_group(
     statistics: Sequence[Statistic],
@@ -126,6 +142,7 @@ def per_group(
     groups: int = 1,
     rows: int | None = None,
     together: CentredDistance | KNormDistance | None = None,
+    scaled: bool = False,
 ) -> Transformation:
     """Add up statistics per group.
 
@@ -134,17 +151,18 @@ def per_group(
         norm: how outputs are compared: L1 for Laplace noise, L2 for Gaussian noise; without it by the
             number of units' contributions between them, which noise of each number can use.
         scales: with a norm, one noise scale for each coordinate of all statistics, in grid steps.
-        groups: the limit that `bound_groups` enforced.
+        groups: the limit that `bound_groups`, or `scale_groups`, enforced.
         rows: the limit that `bound_rows` enforced, or None without it: statistics scale rows down.
         together: outputs are compared by this K-norm, whose body is `cone_of` the statistics: in it one unit
             moves them by at most 1. Or as Gaussian noise with a part in common sees them.
+        scaled: whether units come in parts, as `scale_groups` leaves them.
     Returns:
         A Transformation from contributions to integers per group. A unit changes at most `groups`
         groups, in each by one contribution: L1 sensitivities add over statistics and groups,
-        squares of L2 sensitivities do.
+        squares of L2 sensitivities do. Parts of units are means of such changes.
     Raises:
         ParameterError: `together` is of other numbers, or of fewer groups; or a unit moves by more than 1; or
-            a statistic is not a sum over units.
+            a statistic is not a sum over units; or a count has no steps for parts of a unit.
 
     >>> from sfumato.transformations import Row, bound_groups, Count
     >>> count = bound_groups(2) >> per_group([Count(rows=1)], Norm.L1, [Fraction(1)], groups=2)
@@ -160,6 +178,9 @@ def per_group(
     if not all(s.additive for s in statistics):
         raise ParameterError("statistics", statistics, "sums over units")
     body = Product(tuple(s.body for s in statistics))
+    for statistic in statistics:
+        if scaled and not statistic.divisible:
+            raise ParameterError("statistics", statistic, "in steps of 2^-20 of a unit or of a row, or less")
     metric: Metric
     if together is not None:
         known = (
@@ -171,28 +192,29 @@ def per_group(
             raise ParameterError("together", together, f"of {', '.join(body.names)} in {groups} groups")
         metric, d_out = together, Fraction(1)
     elif norm is None:
-        metric, d_out = ContributionDistance(body, groups), Fraction(1)
+        metric, d_out = ContributionDistance(body, groups, scaled), Fraction(1)
     else:
         named = tuple(zip(body.names, scales, strict=True))
         metric, d_out = L1Distance(named), groups * body.size(norm, scales)
         if norm is Norm.L2:
             metric, d_out = L2Distance(named), root_up(d_out)
 
-    def function(contributions: Contributions) -> dict[Hashable, Counter[Any]]:
+    def function(contributions: Contributions | Parts) -> dict[Hashable, Counter[Any]]:
         totals: dict[Hashable, Counter[Any]] = {}
         for key, units in contributions.items():
             total = totals.setdefault(key, Counter())
             for unit in units:
+                part = unit if isinstance(unit, Part) else (unit,)
                 for statistic in statistics:
-                    for name, steps in statistic.contribution(unit).items():
+                    for name, steps in statistic.contribution(*part).items():
                         total[name] += steps
         return totals
 
     return Transformation(
         f"per_group({', '.join(body.names)})",
-        ContributionDomain(groups, rows),
+        ContributionDomain(groups, rows, scaled),
         GroupedIntegers(body.names),
-        PrivacyUnitDistance(groups, rows),
+        PrivacyUnitDistance(groups, rows, scaled),
         metric,
         function,
         Linear(d_out),

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sfumato.framework import Body, Segment
-from sfumato.transformations.grid import Grid, as_double, steps_half_away
+from sfumato.framework import WHOLE, Body, Segment
+from sfumato.transformations.grid import Grid, as_double, scaled_down, steps_half_away
 from sfumato.transformations.rows import Values
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 
@@ -67,10 +67,11 @@ class UnitSum(Statistic):
         huge = float(HUGE_STEPS * self.step)
         return steps_half_away(min(max(number, -huge), huge), self.exponent)
 
-    def contribution(self, rows: Sequence[Values]) -> Counter[Hashable]:
+    def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
         """Return the unit's clamped sum, less the centre."""
         total = sum(self.row_steps(row[self.column]) for row in rows)
-        return Counter({self.names[0]: min(max(total, self.lower), self.upper) - self.centre})
+        clamped = min(max(total, self.lower), self.upper) - self.centre
+        return Counter({self.names[0]: scaled_down(clamped, 1, 1, weight)})
 
     @property
     def body(self) -> Body:

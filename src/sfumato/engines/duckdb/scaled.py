@@ -1,0 +1,61 @@
+"""The SQL of what a unit counts for, that has more rows than the limit, or is in more groups.
+
+A pair of a unit and a group has a number of rows `n`; where units count in part, a weight `w` of `WHOLE` too.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from sfumato.framework import WEIGHT_BITS, WHOLE
+
+_BIGINT = 1 << 62
+
+
+def weighted(pairs: str, limit: int) -> dict[str, str]:
+    """Return common table expressions, in order; the last, `kept`, has all pairs with their weight.
+
+    Args:
+        pairs: what each unit has in each group, with columns u and n.
+        limit: the most groups of a unit that count whole: of j groups each counts limit/j.
+    """
+    share = f"CASE WHEN count(*) <= {limit} THEN {WHOLE} ELSE {limit * WHOLE}::BIGINT // count(*) END"
+    return {
+        "weights": f"SELECT u, {share} AS w FROM {pairs} GROUP BY u",
+        "kept": f"SELECT {pairs}.*, w FROM {pairs} JOIN weights USING (u)",
+    }
+
+
+def scaled(total: str, rows: int | None, most: Fraction | None) -> str:
+    """Write `grid.scaled_down`: integer division cuts towards zero.
+
+    Args:
+        total: a HUGEINT.
+        rows: the limit of rows, or None for what has none.
+        most: where units count in part: the largest |number| within the limit of rows.
+    """
+    limited = (
+        total if rows is None else f"CASE WHEN n <= {rows} THEN {total} ELSE ({total} * {rows}) // n END"
+    )
+    if most is None:
+        return limited
+    whole = _narrow(limited, most)
+    return f"CASE WHEN w = {WHOLE} THEN {whole} ELSE ({whole} * w) // {WHOLE} END"
+
+
+def scaled_upwards(total: str, rows: int, most: Fraction | None) -> str:
+    """Write `grid.scaled_down_upwards`."""
+    limited = f"CASE WHEN n <= {rows} THEN {total} ELSE ({total} * {rows} + n - 1) // n END"
+    return limited if most is None else f"({_narrow(limited, most)} * w + {WHOLE - 1}) // {WHOLE}"
+
+
+def whole_number(count: str, exponent: int, in_part: bool) -> str:
+    """Write the same for a whole number within the limit, in steps of 2^exponent; and its parts."""
+    if in_part:
+        count, exponent = f"{count} * w", exponent + WEIGHT_BITS
+    return f"({count})::HUGEINT * {1 << -exponent}" if exponent else count
+
+
+def _narrow(number: str, most: Fraction) -> str:
+    """Write the number as a BIGINT where that holds `WHOLE` times it too: HUGEINTs take long to divide."""
+    return f"CAST({number} AS BIGINT)" if most * WHOLE < _BIGINT else f"({number})"

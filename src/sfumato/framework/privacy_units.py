@@ -1,0 +1,84 @@
+"""How many privacy units tables differ by, and what they contribute to groups."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sfumato.framework.domains import WHOLE, ContributionDomain, Domain, Part, RowsDomain
+from sfumato.framework.metrics import Distance, Metric
+from sfumato.framework.records import group_key, record_key, records
+
+
+@dataclass(frozen=True)
+class PrivacyUnitDistance(Metric):
+    """The number of privacy units all of whose rows are added or removed.
+
+    Args:
+        groups: the most groups that a unit is in, or None for any number.
+        rows: the most rows of a unit in a group, or None for any number.
+        scaled: whether units are in any number of groups, with parts that come to `groups` whole ones.
+
+    >>> from sfumato.transformations import Row
+    >>> PrivacyUnitDistance().distance([Row(1, "a", {}), Row(1, "b", {})], [Row(2, "a", {})])
+    Fraction(2, 1)
+    """
+
+    groups: int | None = None
+    rows: int | None = None
+    scaled: bool = False
+
+    def admits(self, domain: Domain) -> bool:
+        """Tables of personal rows without limits; contributions with the same limits."""
+        if isinstance(domain, ContributionDomain):
+            limits = self.groups, self.rows, self.scaled
+            return (domain.groups, domain.rows, domain.scaled) == limits
+        return isinstance(domain, RowsDomain) and self.groups is self.rows is None
+
+    def distance(self, one: Any, other: Any) -> Distance:
+        """Return the number of units that are in one of the two alone; a changed unit is two."""
+        if isinstance(one, Mapping):
+            return self._of_contributions(one, other)
+        a, b = _by_unit(one), _by_unit(other)
+        changed = [unit for unit in a.keys() & b.keys() if a[unit] != b[unit]]
+        return Fraction(len(a.keys() ^ b.keys()) + 2 * len(changed))
+
+    def _of_contributions(self, one: Mapping[Any, list[Any]], other: Mapping[Any, list[Any]]) -> Distance:
+        # Contributions carry no names: per group, units' rows that are in one alone. A unit that comes or
+        # goes is in at most `groups` groups, in each once, or in parts that come to as many: at least so many
+        # have come, and gone.
+        one, other = _by_group_key(one), _by_group_key(other)
+        ways = [(one, other), (other, one)]
+        return Fraction(sum(self._gone(*way, groups=dict.fromkeys([*one, *other])) for way in ways))
+
+    def _gone(self, one: Mapping[Any, Any], other: Mapping[Any, Any], groups: Iterable[Any]) -> int:
+        most = parts = 0
+        for group in groups:
+            moved = _by_content(one.get(group, [])) - _by_content(other.get(group, []))
+            most = max(most, moved.total())
+            parts += sum(count * weight for (_, weight), count in moved.items())
+        return max(most, -(-parts // ((self.groups or 1) * WHOLE)))
+
+
+def _by_group_key(contributions: Mapping[Any, list[Any]]) -> dict[Hashable, list[Any]]:
+    found: dict[Hashable, list[Any]] = {}
+    for group, units in contributions.items():
+        found.setdefault(group_key(group), []).extend(units)
+    return found
+
+
+def _by_content(units: Iterable[Any]) -> Counter[Any]:
+    """Count units by what their rows are, in any order, and by how much of them counts."""
+    parts = (unit if isinstance(unit, Part) else Part(unit, WHOLE) for unit in units)
+    return Counter((frozenset(records(part.rows).items()), part.weight) for part in parts)
+
+
+def _by_unit(rows: Iterable[Any]) -> dict[Any, Counter[Any]]:
+    found: dict[Any, Counter[Any]] = {}
+    for row in rows:
+        if row.unit is not None:
+            found.setdefault(record_key(row.unit), Counter())[record_key((row.key, row.values))] += 1
+    return found

@@ -1,0 +1,203 @@
+"""Parts of a unit stay in the body, and come to no more than the limit of groups."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from itertools import combinations_with_replacement, product
+from math import comb
+
+import pytest
+
+from sfumato.audit import falsify
+from sfumato.budget import Loss
+from sfumato.errors import ParameterError, QueryError
+from sfumato.framework import (
+    WHOLE,
+    AtomDomain,
+    KNormDistance,
+    Norm,
+    Part,
+    RowsDomain,
+)
+from sfumato.transformations import (
+    Count,
+    CountUnits,
+    Crossing,
+    Lattice,
+    Leaves,
+    Moments,
+    QuantileTree,
+    Row,
+    UnitSum,
+    ValueGrid,
+    bound_groups,
+    cone_of,
+    per_group,
+    scale_groups,
+)
+
+F = Fraction
+GRID = ValueGrid(-1, -3, 3)
+VALUES = (None, -9.0, -0.5, 0.0, 0.3, 1.5)
+LEAVES = Leaves("x", "x", 2, Lattice(0.0, 8.0), -4)
+CONES = {
+    "units": (CountUnits(-20),),
+    "units and their sums": (CountUnits(-20), UnitSum("x", "x", -2, -3, 7, False, 2)),
+    "rows": (Count(2, exponent=-20), Moments("x", "x", 2, GRID, True, -3, 0, 4)),
+    "units and rows": (CountUnits(-20), Count(2, exponent=-21), Moments("x", "x", 2, GRID)),
+    "rows with a value": (Count(2, "x", -20), Moments("x", "x", 2, GRID, True, None, 0, 4)),
+    "units and those with a value": (CountUnits(-20), Count(2, "x", -22), Moments("x", "x", 2, GRID)),
+    "rows and crossings": (Count(2, exponent=-20), Crossing(LEAVES, F(1, 4), True, 3)),
+    "a sum that never falls": (UnitSum("x", "x", 0, 0, 7, False),),
+}
+UNITS = [u for size in (1, 2, 3, 5) for u in combinations_with_replacement(VALUES, size)]
+DOMAIN = RowsDomain((("x", AtomDomain(float, nan=True, null=True)),))
+
+
+def vector(statistics, values, weight):
+    rows = [{"x": value} for value in values]
+    added = Counter()
+    for statistic in statistics:
+        added.update(statistic.contribution(rows, weight))
+    return [added[name] for s in statistics for name in s.names]
+
+
+def outside(statistics, weights) -> list[str]:
+    """Say which parts of units are beyond so large a part of the cone, for all rows of a small grid."""
+    cone, found = cone_of(statistics), []
+    for values, weight in product(UNITS, weights):
+        a, b = cone.sides(vector(statistics, values, weight))
+        if a > F(weight, WHOLE) or b != 0:
+            found.append(f"{values} at {weight}: {a}, {b}")
+    return found
+
+
+WEIGHTS = [WHOLE, 1, WHOLE - 1, *(WHOLE * k // j for j in (3, 7, 12) for k in (1, 2))]
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.long] * (n not in ("units and rows", "rows"))) for n in CONES]
+)
+def test_parts_of_units_are_in_the_same_part_of_the_cone(name):
+    assert not outside(CONES[name], WEIGHTS)
+
+
+class Upwards(Moments):
+    """Rounds parts away from zero."""
+
+    def contribution(self, rows, weight=WHOLE):
+        whole = super().contribution(rows)
+        up = {n: -(-abs(v) * weight // WHOLE) * (1 if v >= 0 else -1) for n, v in whole.items()}
+        return Counter(up)
+
+
+def test_sums_that_are_rounded_up_are_found_outside():
+    wrong = (Count(2, exponent=-20), Upwards("x", "x", 2, GRID))
+    assert outside(wrong, WEIGHTS)
+
+
+def test_counts_without_steps_for_parts_are_found_outside_and_refused():
+    for coarse in (Count(2, "x", -3), CountUnits(-19), Count(2)):
+        with pytest.raises(ParameterError, match=r"2\^-20"):
+            per_group([coarse], groups=1, scaled=True)
+    assert outside((Count(2, exponent=-3), Moments("x", "x", 2, GRID)), WEIGHTS)
+
+
+STATISTICS = [
+    CountUnits(-20), Count(2, exponent=-20), Count(2, "x", -21), UnitSum("x", "x", -1, -3, 7, False, 2),
+    Moments("x", "x", 2, GRID, True, -3, 0, 4), Moments("x", "x", 2, GRID, False),
+    QuantileTree("x", "x", 2, -4.0, 4.0, -3), LEAVES, Crossing(LEAVES, F(1, 2), False, 3),
+]  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("norm", Norm)
+@pytest.mark.parametrize("statistic", STATISTICS, ids=lambda s: type(s).__name__)
+def test_parts_of_units_have_the_same_part_of_the_norm(norm, statistic):
+    split = statistic.body.split(norm)
+    scales = dict(zip(statistic.body.names, split, strict=True))
+    most, power = statistic.body.size(norm, split), 1 if norm is Norm.L1 else 2
+    for values, weight in product(UNITS[:80], WEIGHTS):
+        added = statistic.contribution([{"x": v} for v in values], weight)
+        sizes = [abs(n / scales[k if isinstance(k, str) else k[0]]) ** power for k, n in added.items()]
+        assert sum(sizes) <= most * F(weight, WHOLE) ** power
+
+
+def test_what_is_added_is_the_mean_over_all_choices():
+    """Up to a step of the grid and 2^-20 of its part."""
+    sizes = (1, 2, 3, 5)
+    rows = [Row(u, key, {"x": 1.5 + key}) for u, j in enumerate(sizes) for key in range(j)]
+    statistics = [CountUnits(-20), UnitSum("x", "x", -30, 0, 9 << 30, False)]
+    total = (scale_groups(2, range(6)) >> per_group(statistics, groups=2, scaled=True))(rows)
+    for key in range(5):
+        parts = {
+            u: F(comb(j - 1, 1) if j > 1 else 1, comb(j, 2) if j > 1 else 1) for u, j in enumerate(sizes)
+        }
+        units = sum(min(F(1), parts[u]) for u, j in enumerate(sizes) if key < j)
+        assert 0 <= units * WHOLE - total[key]["units"] < 4
+        by_value = units * F(3 + 2 * key, 2) * (1 << 30)
+        assert 0 <= by_value - total[key]["x.total"] < by_value / (1 << 17)
+    assert set(total) == set(range(5))
+
+
+def test_only_public_groups_take_a_part_of_a_unit():
+    rows = [Row(1, key, {}) for key in "abcd"] + [Row(None, "a", {}), Row(2, "d", {})]
+    assert scale_groups(1, ["a", "b", "x"])(rows) == {k: [Part([{}], WHOLE // 2)] for k in "ab"}
+
+
+def test_parts_chain_with_statistics_of_parts_alone():
+    for wrong in (
+        lambda: scale_groups(2, "ab") >> per_group([CountUnits(-20)], groups=2),
+        lambda: bound_groups(2) >> per_group([CountUnits(-20)], groups=2, scaled=True),
+        lambda: scale_groups(3, "ab") >> per_group([CountUnits(-20)], groups=2, scaled=True),
+    ):
+        with pytest.raises(QueryError, match="cannot chain"):
+            wrong()
+
+
+def limited(name, groups, together):
+    statistics = CONES[name]
+    metric = KNormDistance(cone_of(statistics), groups, apart=together == "apart") if together else None
+    return per_group(statistics, groups=groups, together=metric, scaled=True)
+
+
+FALSIFIED = [(name, together) for name in ("rows", "units and those with a value") for together in ("", "both", "apart")]  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "together"), FALSIFIED)
+def test_no_map_is_broken_by_parts_and_all_are_reached(name, together):
+    chain = scale_groups(2, range(6), domain=DOMAIN) >> limited(name, 2, together)
+    found = falsify(chain, 1, evaluations=300)
+    assert not found.violated, str(found)
+    assert found.ratio >= F(99, 100)
+
+
+def test_a_weight_of_one_group_too_few_is_found():
+    honest = scale_groups(2, range(6), domain=DOMAIN)
+
+    def heavier(rows):
+        """A unit of j groups weighs k / (j - 1)."""
+        more = {key: [] for key in honest(rows)}
+        for key, parts in honest(rows).items():
+            for part in parts:
+                groups = round(2 * WHOLE / part.weight)
+                weight = part.weight if part.weight == WHOLE else 2 * WHOLE // (groups - 1)
+                more[key].append(Part(part.rows, weight))
+        return more
+
+    for together in ("both", "apart"):
+        chain = honest >> limited("units", 2, together)
+        wrong = type(honest)(**{**honest.__dict__, "function": heavier}) >> limited("units", 2, together)
+        assert not falsify(chain, 1, evaluations=60).violated
+        assert falsify(wrong, 1, evaluations=60).violated
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("more", [3, 4])
+def test_a_mean_of_moves_loses_no_more_than_one_of_them(more):
+    """The proof's inequality, for Laplace noise over groups, where the loss is composed and is no norm."""
+    whole = Loss(laplace=((F(3, 2), 2),), pure=F(3))
+    parts = Loss(laplace=((F(3, more), more),), pure=F(3))
+    assert parts.delta(F(1)) < whole.delta(F(1))
