@@ -25,7 +25,8 @@ from sfumato.errors import EngineError, ParameterError
 pytestmark = pytest.mark.long
 
 ROWS = pa.table({"id": [i // 4 for i in range(400)], "g": [i % 40 for i in range(400)]})
-BUDGET = {"epsilon": 1, "delta": 1e-6}
+# With noise of each group, drawn in many tasks; where one draw serves all, test_spark_k_norm.py.
+BUDGET = {"epsilon": 1, "noise": "laplace"}
 
 
 def question(frame, keys=range(40)):
