@@ -15,7 +15,7 @@ import pytest
 import sfumato as sf
 from sfumato.audit import falsify
 from sfumato.errors import BudgetError, ParameterError, QueryError
-from sfumato.framework import ConeBody, KNormDistance
+from sfumato.framework import ConeBody, KNormDistance, ParabolaBody
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, LimitedNoise, SeparateNoise
 from sfumato.query import together
@@ -30,6 +30,7 @@ from sfumato.transformations import (
     Row,
     UnitSum,
     ValueGrid,
+    body_of,
     bound_groups,
     cone_of,
     per_group,
@@ -150,6 +151,46 @@ def test_every_contribution_is_in_the_cone_after_its_rounding(name):
         assert a <= 1 and b == 0, vector
         most = max(most, a)
     assert most == 1
+
+
+SQUARES = {
+    "units": [CountUnits(), Moments("x", "x", 1, ValueGrid(0, -3, 3), square_bits=0, square_centre=4)],
+    "rows": [Count(2), Moments("x", "x", 2, ValueGrid(0, -2, 6), square_bits=1, square_centre=4)],
+    "three rows": [Count(3), Moments("x", "x", 3, ValueGrid(0, -5, 5), square_bits=0, square_centre=12)],
+    "off the centre": [Count(2), Moments("x", "x", 2, ValueGrid(0, 0, 4), square_bits=3, square_centre=0)],
+    "coarse": [Count(2), Moments("x", "x", 2, ValueGrid(0, -8, 8), square_bits=4, square_centre=2)],
+    "units, and sums of rows": [
+        CountUnits(), Moments("x", "x", 2, ValueGrid(0, -3, 3), square_bits=1, square_centre=2),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SQUARES)
+def test_every_contribution_is_below_the_parabolas_after_its_rounding(name):
+    body, most = body_of(SQUARES[name]), F(0)
+    assert isinstance(body, ParabolaBody)
+    for vector in set(map(tuple, vectors(SQUARES[name]))):
+        a, b = body.sides(vector)
+        assert a <= 1 and b == 0, vector
+        most = max(most, a)
+    assert most == 1
+
+
+def test_a_parabola_without_an_allowance_for_rounding_is_found():
+    """The square of 7 is 49/16, and counts as 3."""
+    body, moments = body_of(SQUARES["coarse"]), SQUARES["coarse"][1]
+    y = max(moments.square_centre, moments.largest_square - moments.square_centre)
+    bare = replace(body, bounds=(body.bounds[0], F(moments.rows * moments.half_range), F(moments.rows * y)))
+    assert any(bare.sides(v)[1] > 0 for v in vectors(SQUARES["coarse"]))
+
+
+def test_other_numbers_leave_the_cube():
+    squares = SQUARES["rows"][1]
+    for others in ([CountUnits(), Count(2)], [Count(2, "x", -2)]):
+        assert not isinstance(body_of([*others, squares]), ParabolaBody)
+    for beside in (Moments("x", "x", 2, GRID), replace(squares, null_count_exponent=0), squares):
+        rest = [beside] if beside is not squares else [squares, Moments("y", "y", 2, GRID)]
+        assert body_of([Count(2), *rest]) == cone_of([Count(2), *rest])
 
 
 class Upwards(Moments):

@@ -37,6 +37,7 @@ from sfumato.framework.metrics import (
     SymmetricDistance,
 )
 from sfumato.framework.odometer import Odometer
+from sfumato.framework.parabolas import ParabolaBody
 
 __all__ = [
     "AbsoluteDistance",
@@ -64,6 +65,7 @@ __all__ = [
     "Metric",
     "Norm",
     "Odometer",
+    "ParabolaBody",
     "PrivacyUnitDistance",
     "Product",
     "ProductDomain",

@@ -75,13 +75,17 @@ class ConeBody(Body):
         Both are least at once: the vector is in λC - μC exactly where a <= λ and b <= μ.
         """
         x = [Fraction(value) / bound for value, bound in zip(vector, self.bounds, strict=True)]
-        n, largest = x[self.units], max(map(abs, x[self.units :]))
-        a = (largest + n) / 2
+        n, *signed = x[self.units :]
+        a = self._least(n, signed)
         b = a - n
         if self.units:
             a = max(a, x[0] + b)
             b = a - x[0]
         return a, b
+
+    def _least(self, n: Fraction, signed: Sequence[Fraction]) -> Fraction:
+        """Return the least a without units, of numbers over their bounds."""
+        return (max(abs(number) for number in (n, *signed)) + n) / 2
 
     def holds(self, vector: Sequence[int | Fraction]) -> bool:
         """Whether one unit may add this to a group."""

@@ -9,8 +9,25 @@ from typing import Any
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive, positive_int
-from sfumato.framework import ConeBody, GroupedIntegers, KNormDistance, Linear, Measurement, Norm, PureDP
-from sfumato.noise.k_norm import CentredNoise, Cone, JointNoise, LimitedNoise, SeparateNoise
+from sfumato.framework import (
+    ConeBody,
+    GroupedIntegers,
+    KNormDistance,
+    Linear,
+    Measurement,
+    Norm,
+    ParabolaBody,
+    PureDP,
+)
+from sfumato.noise.k_norm import (
+    CentredNoise,
+    Cone,
+    JointNoise,
+    LimitedNoise,
+    Parabola,
+    SeparateNoise,
+    SeparateParabolas,
+)
 
 KNormNoise = CentredNoise | JointNoise | LimitedNoise | SeparateNoise
 
@@ -28,12 +45,14 @@ def k_norm(
 
     Args:
         epsilon: greater than 0, taken exactly.
-        body: what one unit may add to one group, in grid steps, after all rounding.
+        body: what one unit may add to one group, in grid steps, after all rounding. Of a count, a sum and a
+            sum of squares a `ParabolaBody`, for less noise.
         keys: the groups that are shown, each of them, empty or not; public, or chosen privately beforehand.
         groups: the most groups that a unit is in; None for any number. With None, or with as many as
             there are keys, one draw serves all groups together; with fewer, each group has noise of its own.
         shared: from 0 to less than 1: with fewer groups than keys, the part of the norm that all groups
-            share, as they do without a limit; the rest is each group's own. Above 0 for public keys alone.
+            share, as they do without a limit; the rest is each group's own. Above 0 for public keys alone,
+            and not for a `ParabolaBody`.
         total: from 0 to 1/2: above 0, the part of epsilon for all units, half of which each group is counted
             from. For a count alone, and one draw for all groups; less noise from 12 groups on.
     Returns:
@@ -63,6 +82,8 @@ def k_norm(
     part = as_fraction(shared, "shared")
     if not 0 <= part < 1 or (part and not shown):
         raise ParameterError("shared", shared, "from 0 to less than 1, and 0 without keys")
+    if part and isinstance(body, ParabolaBody):
+        raise ParameterError("shared", shared, "0 for a ParabolaBody; a ConeBody admits it")
     if most is not None and 0 < len(shown) <= most:
         most, part = None, Fraction(0)
     middle = as_fraction(total, "total")
@@ -114,7 +135,8 @@ def noise_of(
         shared: with `groups`, the part of the norm that groups share.
         total: without `groups`, for a count alone, the part of epsilon for all units.
     """
-    cone = Cone(body.signed, body.units)
+    squares = isinstance(body, ParabolaBody)
+    cone = Parabola() if squares else Cone(body.signed, body.units)
     scales = tuple(bound / epsilon for bound in body.bounds)
     if groups is None and total:
         return CentredNoise(scales, count, total)
@@ -122,4 +144,5 @@ def noise_of(
         return JointNoise(cone, scales, count)
     if shared:
         return LimitedNoise(cone, scales, count, groups, shared)
-    return SeparateNoise(cone, tuple(scale * groups for scale in scales))
+    scales = tuple(scale * groups for scale in scales)
+    return SeparateParabolas(Parabola(), scales) if squares else SeparateNoise(cone, scales)

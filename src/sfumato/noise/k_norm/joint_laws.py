@@ -18,6 +18,8 @@ from sfumato.noise.k_norm.cone import Cone
 from sfumato.noise.k_norm.gammas import density, lowest, upper_tail
 from sfumato.noise.k_norm.joint import JointNoise
 from sfumato.noise.k_norm.laws import TogetherMarginal
+from sfumato.noise.k_norm.parabola import Parabola
+from sfumato.noise.k_norm.parabola_tails import squares
 from sfumato.noise.k_norm.pieces import Pieces
 from sfumato.noise.k_norm.radii import half_width_squared
 from sfumato.noise.k_norm.sides import Group, rule
@@ -140,12 +142,15 @@ def _joint_variances(cone: Cone, groups: int) -> list[float]:
     last = float(coarse[min(likely + 1, 256)])
     place, weight = rule(40)
     theta = 0.5 + (last - 0.5) * (place + 1) / 2
-    group, chance = Group(cone, 0.0, theta, 1 - theta), weight * _density(cone, groups, theta)
-    shape = groups * cone.dimensions + 2
-    return [shape * (shape + 1) * v for v in group.mean_squares(chance / chance.sum())]
+    chance = weight * _density(cone, groups, theta)
+    chance, shape = chance / chance.sum(), groups * cone.dimensions + 2
+    if isinstance(cone, Parabola):
+        found = [float((chance * own).sum()) for own in squares(theta)]
+    else:
+        found = Group(cone, 0.0, theta, 1 - theta).mean_squares(chance)
+    return [shape * (shape + 1) * v for v in found]
 
 
 def joint(noise: JointNoise, coordinate: int) -> JointMarginal:
     """Return the law of a coordinate of joint noise."""
-    alike = min(coordinate, 1 + noise.cone.units)  # all signed numbers have one law
-    return JointMarginal(noise.scales[coordinate], noise.cone, noise.groups, alike)
+    return JointMarginal(noise.scales[coordinate], noise.cone, noise.groups, noise.cone.alike(coordinate))

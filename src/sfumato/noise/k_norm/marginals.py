@@ -12,7 +12,8 @@ from sfumato.noise.k_norm.laws import Marginal
 from sfumato.noise.k_norm.limited import LimitedNoise
 from sfumato.noise.k_norm.limited_laws import limited
 from sfumato.noise.k_norm.separate import SeparateNoise
-from sfumato.noise.k_norm.separate_laws import separate
+from sfumato.noise.k_norm.separate_laws import separate, separate_parabolas
+from sfumato.noise.k_norm.separate_parabola import SeparateParabolas
 
 
 def marginals(noise: CentredNoise | JointNoise | LimitedNoise | SeparateNoise) -> Sequence[Marginal]:
@@ -26,6 +27,8 @@ def marginals(noise: CentredNoise | JointNoise | LimitedNoise | SeparateNoise) -
     if isinstance(noise, CentredNoise):
         return [centred(noise)]
     indices = range(noise.cone.dimensions)
+    if isinstance(noise, SeparateParabolas):
+        return separate_parabolas(noise)
     if isinstance(noise, SeparateNoise):
         return [separate(noise, i) for i in indices]
     if isinstance(noise, LimitedNoise):

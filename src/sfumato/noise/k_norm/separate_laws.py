@@ -1,4 +1,4 @@
-"""Laws of single numbers of noise of each group, in closed form."""
+"""Laws of single numbers of noise of each group, most in closed form."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from fractions import Fraction
 import numpy as np
 
 from sfumato.exact.directed import exp_bounds, log2
+from sfumato.noise.k_norm.joint_laws import JointMarginal
 from sfumato.noise.k_norm.laws import Marginal
 from sfumato.noise.k_norm.separate import SeparateNoise
+from sfumato.noise.k_norm.separate_parabola import SeparateParabolas
 
 
 @dataclass(frozen=True)
@@ -79,3 +81,20 @@ def separate(noise: SeparateNoise, coordinate: int) -> ErlangMixture:
             with_units[0] += weight / 2 / 2**j
         mixture = with_units
     return ErlangMixture(noise.scales[coordinate], tuple(mixture))
+
+
+def separate_parabolas(noise: SeparateParabolas) -> list[Marginal]:
+    """Return the laws of noise of each group on a count, a sum and a sum of squares.
+
+    The count of a uniform point of the body has the density 3 (5 - n²) / 28, and is then multiplied by a
+    Gamma number of shape 4. Of a Beta(j, 4 - j) number that makes an Erlang(j) one: the density of |n| is a
+    mixture of these, with the weights of Bernstein's polynomials. The others are joint noise of one group.
+
+    >>> from fractions import Fraction
+    >>> from sfumato.noise.k_norm import Parabola
+    >>> noise = SeparateParabolas(Parabola(), (Fraction(1), Fraction(1), Fraction(1)))
+    >>> [round(law.standard_deviation, 2) for law in separate_parabolas(noise)]
+    [2.51, 2.16, 2.46]
+    """
+    count = ErlangMixture(noise.scales[0], (Fraction(5, 14), Fraction(5, 14), Fraction(4, 14)))
+    return [count, *(JointMarginal(noise.scales[i], noise.cone, 1, i) for i in (1, 2))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sfumato.errors import QueryError
-from sfumato.framework import Body, ConeBody, Product
+from sfumato.framework import Body, ConeBody, ParabolaBody, Product
 from sfumato.transformations.statistics.count import Count, CountUnits
 from sfumato.transformations.statistics.leaves import Crossing
 from sfumato.transformations.statistics.moments import Moments
@@ -45,6 +45,30 @@ def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
     if _limits(first, rest) or (not rest and _never_negative(first)):
         return ConeBody(body.names, body.linf_sensitivities)
     raise QueryError(f"no count among {', '.join(body.names)} limits all the others")
+
+
+def body_of(statistics: Sequence[Statistic]) -> ConeBody:
+    """Return the smallest known body that holds every contribution of a unit, after all of its rounding.
+
+    A `ParabolaBody` of a count of units or rows beside the sum and the sum of squares of one column, of which
+    rows without a value are not counted; else the `cone_of` the statistics.
+
+    Raises:
+        QueryError: as of `cone_of`.
+
+    >>> from sfumato.transformations import Moments, ValueGrid
+    >>> squares = Moments("x", "x", 1, ValueGrid(0, -64, 64), square_bits=2, square_centre=512)
+    >>> body_of([Count(1), squares]).bounds
+    (Fraction(1, 1), Fraction(65, 1), Fraction(1027, 2))
+
+    Proof: docs/proofs/k_norm.md, "Sums of squares".
+    """
+    cone = cone_of(statistics)
+    count, *rest = statistics
+    if cone.units or len(rest) != 1 or not isinstance(rest[0], Moments) or _counts_values(count):
+        return cone
+    sizes = rest[0].parabola
+    return cone if sizes is None else ParabolaBody(cone.names, (cone.bounds[0], *sizes))
 
 
 def _limits(count: Statistic, others: Sequence[Statistic]) -> bool:
