@@ -16,8 +16,17 @@ import sfumato as sf
 from sfumato.audit import falsify
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.framework import ConeBody, KNormDistance, ParabolaBody
+from sfumato.measurements.k_norm import noise_of
 from sfumato.noise import SeededWords
-from sfumato.noise.k_norm import Cone, JointNoise, LimitedNoise, SeparateNoise
+from sfumato.noise.k_norm import (
+    Cone,
+    JointNoise,
+    LimitedNoise,
+    Parabola,
+    SeparateNoise,
+    SeparateParabolas,
+)
+from sfumato.noise.k_norm.marginals import marginals
 from sfumato.query import together
 from sfumato.query.expected import expected_errors, ratio
 from sfumato.query.planning import make_plan
@@ -38,6 +47,7 @@ from sfumato.transformations import (
 
 from .test_plan import ASKED, TABLE
 
+TABLE = TABLE.append_column(pa.field("whole", pa.int64(), nullable=False), pa.array([3, 5]))
 ASKED = {name: asked for name, asked in ASKED.items() if name not in ("quantiles", "all")} | {
     "all": {
         "rows": sf.count(),
@@ -46,6 +56,7 @@ ASKED = {name: asked for name, asked in ASKED.items() if name not in ("quantiles
         "mean": sf.mean("x", lower=0, upper=30),
         "variance": sf.variance("x", lower=0, upper=30),
     },
+    "squares": {"n": sf.count(), "v": sf.variance("whole", lower=0, upper=30)},
     "two sums": {"s": sf.sum("n", lower=0, upper=30), "t": sf.sum("n", lower=0, upper=50)},
     "sums of rows": {
         "s": sf.sum("x", lower=0, upper=30, per="row"),
@@ -182,6 +193,30 @@ def test_a_parabola_without_an_allowance_for_rounding_is_found():
     y = max(moments.square_centre, moments.largest_square - moments.square_centre)
     bare = replace(body, bounds=(body.bounds[0], F(moments.rows * moments.half_range), F(moments.rows * y)))
     assert any(bare.sides(v)[1] > 0 for v in vectors(SQUARES["coarse"]))
+
+
+def test_squares_make_the_noise_of_all_numbers_smaller():
+    """Of all groups, of each, and of private ones; a part that groups share is known for cones alone."""
+
+    def plan(groups, keys=(0, 1, 2, 3, 4), **asked):
+        people = sf.scan(TABLE, privacy_unit="id").group_by("group", keys=keys and list(keys))
+        return people.bound(groups=groups, rows=1).agg(**asked).plan(epsilon=1, delta=1e-6, noise="k_norm")
+
+    squares, mean = sf.variance("whole", lower=0, upper=30), sf.mean("whole", lower=0, upper=30)
+    for groups, keys, drawn in (
+        (5, range(5), JointNoise),
+        (1, range(5), SeparateParabolas),
+        (1, None, SeparateParabolas),
+    ):
+        found = plan(groups, keys, n=sf.count(), v=squares)
+        assert isinstance(found.drawn, drawn) and isinstance(found.drawn.cone, Parabola)
+        cube = noise_of(cone_of(found.requirements.statistics), F(1), 5, None if groups == 5 else 1)
+        for law, other in zip(found.laws.values(), marginals(cube), strict=True):
+            assert law.standard_deviation < 0.98 * other.standard_deviation
+    for groups in (2, 3, 4):
+        found = plan(groups, n=sf.count(), v=squares)
+        assert isinstance(found.body, ParabolaBody) is (found.shared == 0)
+    assert not isinstance(plan(5, n=sf.count(), m=mean).body, ParabolaBody)
 
 
 def test_other_numbers_leave_the_cube():

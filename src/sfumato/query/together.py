@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -41,7 +42,7 @@ from sfumato.query.noising import Noising
 from sfumato.query.plan import Plan
 from sfumato.query.question import Query
 from sfumato.query.requirements import requirements
-from sfumato.transformations import bound_groups, cone_of, per_group
+from sfumato.transformations import Statistic, body_of, bound_groups, cone_of, per_group
 
 # One batch of groups: beyond, noise of each group by itself is the smaller one, but for units in most groups.
 MOST_TOGETHER = 1 << 16
@@ -76,7 +77,7 @@ class TogetherPlan(Plan):
     @property
     def body(self) -> ConeBody:
         """What one unit may add to a group."""
-        return cone_of(self.requirements.statistics)
+        return _body(self.requirements.statistics, self.shared)
 
     @property
     def expected(self) -> dict[str, float]:
@@ -209,7 +210,7 @@ def _plan(
     # Of joint noise the grid is finer than its deviation, which is at most about as many scales as groups.
     spread = multiplier * (count if most is None else 1)
     needed = requirements(query, K_NORM.norm, spread, units=query.private_groups, together=True)
-    body = cone_of(needed.statistics)
+    body = _body(needed.statistics, shared)
     try:
         drawn = noise_of(body, epsilon, count, most, shared, total)
     except ParameterError:
@@ -226,6 +227,11 @@ def _plan(
         query, whole, Fraction(0), kind, needed, multiplier, scales, laws, None, loss, drawn,
         choices, whole * share,
     )  # fmt: skip
+
+
+def _body(statistics: Sequence[Statistic], shared: Fraction) -> ConeBody:
+    """Return the smallest body that noise can have; where groups share a part of it, that is a cone."""
+    return cone_of(statistics) if shared else body_of(statistics)
 
 
 def _choice_content(choice: Choice, share: Fraction) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def body_of(statistics: Sequence[Statistic]) -> ConeBody:
     >>> from sfumato.transformations import Moments, ValueGrid
     >>> squares = Moments("x", "x", 1, ValueGrid(0, -64, 64), square_bits=2, square_centre=512)
     >>> body_of([Count(1), squares]).bounds
-    (Fraction(1, 1), Fraction(65, 1), Fraction(1027, 2))
+    (Fraction(1, 1), Fraction(65, 1), Fraction(514, 1))
 
     Proof: docs/proofs/k_norm.md, "Sums of squares".
     """

@@ -142,7 +142,7 @@ class Moments(Statistic):
         if bits is None or self.null_count_exponent is not None:
             return None
         # A square is off by half a step, and what is scaled down is cut by a whole one.
-        y = max(self.square_centre + Fraction(3, 2), Fraction(self.largest_square - self.square_centre))
+        y = Fraction(max(self.square_centre + 2, self.largest_square - self.square_centre))
         return Fraction(self.rows * ceil(root_up(y * 2 ** (bits + 1)))), self.rows * y
 
     @property
