@@ -170,6 +170,12 @@ SQUARES = {
     "three rows": [Count(3), Moments("x", "x", 3, ValueGrid(0, -5, 5), square_bits=0, square_centre=12)],
     "off the centre": [Count(2), Moments("x", "x", 2, ValueGrid(0, 0, 4), square_bits=3, square_centre=0)],
     "coarse": [Count(2), Moments("x", "x", 2, ValueGrid(0, -8, 8), square_bits=4, square_centre=2)],
+    "values": [
+        Count(2, "x", -3), Moments("x", "x", 2, ValueGrid(0, -8, 8), square_bits=2, square_centre=8),
+    ],
+    "values of one row": [
+        Count(1, "x", -4), Moments("x", "x", 1, ValueGrid(0, -8, 8), square_bits=1, square_centre=16),
+    ],
     "units, and sums of rows": [
         CountUnits(), Moments("x", "x", 2, ValueGrid(0, -3, 3), square_bits=1, square_centre=2),
     ],
@@ -193,6 +199,23 @@ def test_a_parabola_without_an_allowance_for_rounding_is_found():
     y = max(moments.square_centre, moments.largest_square - moments.square_centre)
     bare = replace(body, bounds=(body.bounds[0], F(moments.rows * moments.half_range), F(moments.rows * y)))
     assert any(bare.sides(v)[1] > 0 for v in vectors(SQUARES["coarse"]))
+
+
+def test_values_that_count_for_no_step_more_are_found():
+    """One value of two in up to 41 rows, of which one counts: squares are cut by more than the count is rounded."""
+    statistics = [
+        Count(1, "x", -4),
+        Moments("x", "x", 1, ValueGrid(0, -20, 20), square_bits=3, square_centre=25),
+    ]
+    body, outside = body_of(statistics), 0
+    assert isinstance(body, ParabolaBody)
+    for values in [(v,) for v in range(21)] + [(v, 20) for v in range(21)]:
+        for nulls in range(1, 40):
+            rows = [{"x": v} for v in (*values, *[None] * nulls)]
+            count, *sums = [s.contribution(rows)[n] for s in statistics for n in s.names]
+            assert body.holds((count, *sums))
+            outside += not body.holds((-(-len(values) * 16 // len(rows)), *sums))
+    assert outside
 
 
 def test_squares_make_the_noise_of_all_numbers_smaller():
@@ -221,7 +244,7 @@ def test_squares_make_the_noise_of_all_numbers_smaller():
 
 def test_other_numbers_leave_the_cube():
     squares = SQUARES["rows"][1]
-    for others in ([CountUnits(), Count(2)], [Count(2, "x", -2)]):
+    for others in ([CountUnits(), Count(2)], [Count(2, "x", -1)], [Count(2, "x", -8)]):
         assert not isinstance(body_of([*others, squares]), ParabolaBody)
     for beside in (Moments("x", "x", 2, GRID), replace(squares, null_count_exponent=0), squares):
         rest = [beside] if beside is not squares else [squares, Moments("y", "y", 2, GRID)]
@@ -257,7 +280,7 @@ class Downwards(Count):
 
     def contribution(self, rows):
         found = super().contribution(rows)
-        return type(found)({n: v - (v > 0) * (len(rows) > self.rows) for n, v in found.items()})
+        return type(found)({n: max(0, v - 2 * (len(rows) > self.rows)) for n, v in found.items()})
 
 
 MEAN, GRID = Moments("x", "x", 2, ValueGrid(0, -3, 3)), ValueGrid(0, -3, 3)

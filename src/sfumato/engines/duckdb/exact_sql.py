@@ -255,8 +255,7 @@ class ExactSql:
             case Count():
                 name, valued = s.names[0], self._value(self._valued(str(s.column)))
                 present = f"count(*) FILTER ({valued})"
-                shifted = f"({identifier(name)}::HUGEINT * {1 << -s.exponent})"
-                return [_Part(name, present, f"sum({_scaled_upwards(shifted, s.rows)})")]
+                return [_Part(name, present, f"sum({_scaled_upwards(identifier(name), s)})")]
             case UnitSum():
                 return [self._unit_sum(s)]
             case Moments():
@@ -358,6 +357,9 @@ def _scaled(total: str, rows: int) -> str:
     return f"CASE WHEN n <= {rows} THEN {total} ELSE ({total} * {rows}) // n END"
 
 
-def _scaled_upwards(total: str, rows: int) -> str:
-    """Write `grid.scaled_down_upwards`."""
-    return f"CASE WHEN n <= {rows} THEN {total} ELSE ({total} * {rows} + n - 1) // n END"
+def _scaled_upwards(values: str, s: Count) -> str:
+    """Write `grid.scaled_down_upwards`; without a column all rows count, up to the limit."""
+    steps = 1 << -s.exponent
+    total, most = f"({values}::HUGEINT * {steps})", s.rows * steps
+    cut = f"least(({total} * {s.rows} + n - 1) // n + 1, {most})"
+    return f"CASE WHEN n <= {s.rows} OR {values} = 0 THEN {total} ELSE {cut} END"

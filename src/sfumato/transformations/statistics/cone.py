@@ -50,8 +50,8 @@ def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
 def body_of(statistics: Sequence[Statistic]) -> ConeBody:
     """Return the smallest known body that holds every contribution of a unit, after all of its rounding.
 
-    A `ParabolaBody` of a count of units or rows beside the sum and the sum of squares of one column, of which
-    rows without a value are not counted; else the `cone_of` the statistics.
+    A `ParabolaBody` of a count beside the sum and the sum of squares of one column, of which missing values
+    are not counted; else the `cone_of` the statistics.
 
     Raises:
         QueryError: as of `cone_of`.
@@ -65,10 +65,13 @@ def body_of(statistics: Sequence[Statistic]) -> ConeBody:
     """
     cone = cone_of(statistics)
     count, *rest = statistics
-    if cone.units or len(rest) != 1 or not isinstance(rest[0], Moments) or _counts_values(count):
+    if cone.units or len(rest) != 1 or not isinstance(rest[0], Moments):
         return cone
     sizes = rest[0].parabola
-    return cone if sizes is None else ParabolaBody(cone.names, (cone.bounds[0], *sizes))
+    # Of rows that are scaled down values count for a step more, worth more than what is cut of squares.
+    if sizes is None or (_counts_values(count) and not 4 * rest[0].rows <= cone.bounds[0] <= sizes[1]):
+        return cone
+    return ParabolaBody(cone.names, (cone.bounds[0], *sizes))
 
 
 def _limits(count: Statistic, others: Sequence[Statistic]) -> bool:
