@@ -20,11 +20,12 @@ BODIES = [
     ConeBody(("u", "n", "s"), (F(1), F(2), F(7)), units=True),
 ]
 SQUARES = ParabolaBody(("n", "x", "y"), (F(2), F(3), F(5)))
+BOTH = ParabolaBody(("u", "n", "x", "y"), (F(1), F(2), F(3), F(5)), units=True)
 
 
 def corners(body: ConeBody) -> list[tuple[F, ...]]:
     """Those of what one unit may add to one group, or some of them."""
-    if body == SQUARES:
+    if isinstance(body, ParabolaBody):
         return polygon(body, 8, within=True)
     full = [
         (*body.bounds[: 1 + body.units], *s)
@@ -40,8 +41,9 @@ def polygon(body: ParabolaBody, sides: int, within: bool) -> list[tuple[F, ...]]
     points = [(a, 2 * a * a - 1) for a in t if within or abs(a) == 1]
     if not within:  # where two tangents meet
         points += [((a + b) / 2, 2 * a * b - 1) for a, b in pairwise(t)]
-    n, x, y = body.bounds
-    return [(F(0),) * 3, *((n, x * a, y * b) for a, b in points)]
+    *counts, x, y = body.bounds
+    alone = [(counts[0], F(0), F(0), F(0))] if body.units else []
+    return [(F(0),) * len(body.bounds), *alone, *((*counts, x * a, y * b) for a, b in points)]
 
 
 def by_definition(body: ConeBody, groups: int, k: int, x: np.ndarray, own=None) -> float:
@@ -74,15 +76,17 @@ def test_the_norm_is_the_gauge_of_the_hull(body, groups, k):
             assert float(apart) <= truth + 1e-9
 
 
+@pytest.mark.parametrize("body", [SQUARES, BOTH], ids=lambda b: "".join(b.names))
 @pytest.mark.parametrize("groups, k, sides, near", [(1, 1, 100, 4e-4), (2, 2, 10, 0.04), (2, 1, 12, 0.03)])
-def test_the_norm_with_squares_is_between_those_of_polygons(groups, k, sides, near):
+def test_the_norm_with_squares_is_between_those_of_polygons(body, groups, k, sides, near):
     rng = np.random.default_rng(3)
-    metric = KNormDistance(SQUARES, None if k == groups else k)
+    metric = KNormDistance(body, None if k == groups else k)
     for trial in range(20):
-        x = rng.integers(-6, 7, (groups, 3)) * (1, 1 + trial % 3, 1)
-        found = float(metric.distance(table(SQUARES, x.tolist()), {}))
+        x = rng.integers(-6, 7, (groups, len(body.bounds)))
+        x[:, -2] *= 1 + trial % 3
+        found = float(metric.distance(table(body, x.tolist()), {}))
         most, least = (
-            by_definition(SQUARES, groups, k, x, polygon(SQUARES, sides, within)) for within in (True, False)
+            by_definition(body, groups, k, x, polygon(body, sides, within)) for within in (True, False)
         )
         assert least - 1e-9 <= found <= most + 1e-9 and most - least <= near * found
 
@@ -98,6 +102,7 @@ def test_what_squares_allow():
         ParabolaBody(("n", "x"), (1, 1))
     with pytest.raises(ParameterError):
         ParabolaBody(("u", "n", "x"), (1, 1, 1), units=True)
+    assert BOTH.holds((1, 1, 0, 0)) and not BOTH.holds((0, 1, 0, 0)) and not BOTH.holds((1, 1, F(3, 2), 0))
 
 
 def grid(body: ConeBody) -> list[tuple[int, ...]]:
@@ -133,7 +138,9 @@ def test_every_contribution_is_at_most_1_and_some_are_1(body):
 
 
 @pytest.mark.parametrize(
-    "body", [*BODIES, pytest.param(SQUARES, marks=pytest.mark.long)], ids=lambda b: "".join(b.names)
+    "body",
+    [*BODIES, *(pytest.param(b, marks=pytest.mark.long) for b in (SQUARES, BOTH))],
+    ids=lambda b: "".join(b.names),
 )
 @pytest.mark.parametrize("groups, k", [(2, 1), (3, 2), (12, 1), (12, 4), (12, 11), (40, 20)])
 def test_the_logarithm_of_the_density_moves_by_at_most_1(body, groups, k):
@@ -152,7 +159,9 @@ def test_the_logarithm_of_the_density_moves_by_at_most_1(body, groups, k):
 
 
 @pytest.mark.parametrize(
-    "body", [*BODIES, pytest.param(SQUARES, marks=pytest.mark.long)], ids=lambda b: "".join(b.names)
+    "body",
+    [*BODIES, *(pytest.param(b, marks=pytest.mark.long) for b in (SQUARES, BOTH))],
+    ids=lambda b: "".join(b.names),
 )
 def test_it_is_a_norm(body):
     rng = np.random.default_rng(2)

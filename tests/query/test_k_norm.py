@@ -176,6 +176,15 @@ SQUARES = {
     "values of one row": [
         Count(1, "x", -4), Moments("x", "x", 1, ValueGrid(0, -8, 8), square_bits=1, square_centre=16),
     ],
+    "units, values": [
+        CountUnits(), Count(2, "x", -3), Moments("x", "x", 2, ValueGrid(0, -8, 8), square_bits=2, square_centre=8),
+    ],
+    "units, rows": [
+        CountUnits(), Count(2), Moments("x", "x", 2, ValueGrid(0, -2, 6), square_bits=1, square_centre=4),
+    ],
+    "rows, values": [
+        Count(1), Count(1, "x", -4), Moments("x", "x", 1, ValueGrid(0, -8, 8), square_bits=1, square_centre=16),
+    ],
     "units, and sums of rows": [
         CountUnits(), Moments("x", "x", 2, ValueGrid(0, -3, 3), square_bits=1, square_centre=2),
     ],
@@ -244,7 +253,7 @@ def test_squares_make_the_noise_of_all_numbers_smaller():
 
 def test_other_numbers_leave_the_cube():
     squares = SQUARES["rows"][1]
-    for others in ([CountUnits(), Count(2)], [Count(2, "x", -1)], [Count(2, "x", -8)]):
+    for others in ([CountUnits(), Count(2, "x", -1)], [Count(2, "x", -1)], [Count(2, "x", -8)]):
         assert not isinstance(body_of([*others, squares]), ParabolaBody)
     for beside in (Moments("x", "x", 2, GRID), replace(squares, null_count_exponent=0), squares):
         rest = [beside] if beside is not squares else [squares, Moments("y", "y", 2, GRID)]

@@ -18,8 +18,9 @@ class ParabolaBody(ConeBody):
     an arc of a parabola, two thirds of the square that a `ConeBody` allows.
 
     Args:
-        coordinates: names: that of the count, that of the sum, that of the sum of squares.
+        coordinates: names: that of units, if there is one, that of the count, of the sum, and of the squares.
         bounds: for each the largest size, a number greater than 0, in grid steps.
+        units: whether there is a number of units.
 
     >>> body = ParabolaBody(("rows", "sum", "squares"), (1, 10, 50))
     >>> body.holds((1, 10, 50)), body.holds((1, 0, -50)), body.holds((1, 10, 0))
@@ -32,8 +33,9 @@ class ParabolaBody(ConeBody):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.units or len(self.bounds) != 3:
-            raise ParameterError("coordinates", self.coordinates, "a count, a sum and a sum of squares")
+        if self.signed != 2:
+            expected = "a number of units if there is one, a count, a sum and a sum of squares"
+            raise ParameterError("coordinates", self.coordinates, expected)
 
     def _least(self, n: Fraction, signed: Sequence[Fraction]) -> Fraction:
         """Return the least a: that of the cube about the body, or where one of two parabolas bounds it."""

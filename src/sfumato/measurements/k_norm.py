@@ -136,7 +136,7 @@ def noise_of(
         total: without `groups`, for a count alone, the part of epsilon for all units.
     """
     squares = isinstance(body, ParabolaBody)
-    cone = Parabola() if squares else Cone(body.signed, body.units)
+    cone = Parabola(units=body.units) if squares else Cone(body.signed, body.units)
     scales = tuple(bound / epsilon for bound in body.bounds)
     if groups is None and total:
         return CentredNoise(scales, count, total)
@@ -145,4 +145,4 @@ def noise_of(
     if shared:
         return LimitedNoise(cone, scales, count, groups, shared)
     scales = tuple(scale * groups for scale in scales)
-    return SeparateParabolas(Parabola(), scales) if squares else SeparateNoise(cone, scales)
+    return SeparateParabolas(cone, scales) if isinstance(cone, Parabola) else SeparateNoise(cone, scales)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
+from itertools import pairwise
 
 import mpmath
 import numpy as np
@@ -51,7 +52,16 @@ def inside(a, b, x, y):
     one, other = max(abs(x) - b, 0), max(abs(x) - a, 0)
     least = 2 * one**2 / a - a - b if one else -a - b
     most = a + b - 2 * other**2 / b if other else a + b
-    return least <= y <= most
+    return abs(x) <= a + b and least <= y <= most
+
+
+def boole(f, ends):
+    """Integrate what is a polynomial of at most degree 5 between two ends: Boole's rule."""
+    total = mpmath.mpf(0)
+    for low, high in pairwise(ends):
+        values = (w * f(low + (high - low) * i / 4) for i, w in enumerate((7, 32, 12, 32, 7)))
+        total += (high - low) * sum(values) / 90
+    return total
 
 
 def volume(signed, units, theta, squares=False):
@@ -59,11 +69,15 @@ def volume(signed, units, theta, squares=False):
     tau, power = 1 - theta, signed + 1
     if squares:
 
-        def area(n):
-            a, b = min(theta, n + tau), min(tau, theta - n)
+        def area(n, lam=theta, mu=tau):
+            a, b = min(lam, n + mu), min(mu, lam - n)
             return (a + b) ** 2 - (a**2 + b**2) / 3
 
-        return mpmath.quad(area, [-tau, theta - tau, theta])
+        def body(u):
+            lam, mu = min(theta, tau + u), min(tau, theta - u)
+            return boole(lambda n: area(n, lam, mu), [-mu, lam - mu, lam])
+
+        return boole(body if units else area, [-tau, theta - tau, theta])
     if not units:
         return (2 - theta**power - tau**power) / power
 
@@ -138,14 +152,16 @@ def joint(signed, units, scales, groups, words, squares=False):
                 n = 2 * lam - mpmath.root(lam**power + (left + right - y), power)
             v = min(2 * lam - n, 2 * mu + n)
             numbers = [n, *((2 * t - 1) * v for t in uniform[1:power])]
-            if squares and not inside(min(lam, n + mu), min(mu, lam - n), *numbers[1:]):
-                return None
+            left, right = lam, mu
             if units:
                 size = max(map(abs, numbers))
                 above = uniform[-1] * r
                 if above > r - size:
                     return None
                 numbers.insert(0, (size + n) / 2 - mu + above)
+                left, right = min(lam, mu + numbers[0]), min(mu, lam - numbers[0])
+            if squares and not inside(min(left, n + right), min(right, left - n), *numbers[-2:]):
+                return None
             return [
                 x * Fraction(s).numerator / Fraction(s).denominator
                 for x, s in zip(numbers, scales, strict=True)
@@ -184,21 +200,25 @@ def separate(signed, units, scales, count, words):
         return vectors(2 * signed + 1 + units, count, u, make)
 
 
-def separate_parabolas(scales, count, words):
+def separate_parabolas(units, scales, count, words):
     with mpmath.workdps(digits):
         u = Uniforms(words)
 
         def make(uniform):
-            size = -sum(mpmath.log(abs(2 * t - 1)) for t in uniform[:4])
-            n, x, y = (2 * t - 1 for t in uniform[4:])
-            if not inside((1 + n) / 2, (1 - n) / 2, x, y):
+            size = -sum(mpmath.log(abs(2 * t - 1)) for t in uniform[: 4 + units])
+            point = [2 * t - 1 for t in uniform[4 + units :]]
+            a, b = (1 + point[0]) / 2, (1 - point[0]) / 2
+            if units:
+                point[1] = uniform[6] - b
+                a, b = min(a, point[1] + b), min(b, a - point[1])
+            if not inside(a, b, *point[-2:]):
                 return None
             return [
                 z * size * Fraction(s).numerator / Fraction(s).denominator
-                for z, s in zip((n, x, y), scales, strict=True)
+                for z, s in zip(point, scales, strict=True)
             ]
 
-        return vectors(7, count, u, make)
+        return vectors(7 + 2 * units, count, u, make)
 
 
 def tilted_volume(signed, units, tilt, lam, mu):

@@ -43,13 +43,15 @@ MANY = 1500
 ALARM = 1e-12
 FINE = F(2) ** 16  # steps beside which rounding is small
 CUBE, UNITS, COUNT, SQUARES = Cone(1), Cone(1, units=True), Cone(0), Parabola()
+BOTH = Parabola(units=True)
 
 
 def norms(noise, drawn):
     """The K-norm of each of many draws, by the body's own words."""
     names = tuple(map(str, range(noise.cone.dimensions)))
-    made = (ParabolaBody, ()) if noise.cone == SQUARES else (ConeBody, (noise.cone.units,))
-    body = made[0](names, noise.scales, *made[1])
+    body = (ParabolaBody if isinstance(noise.cone, Parabola) else ConeBody)(
+        names, noise.scales, noise.cone.units
+    )
     metric = {
         JointNoise: lambda: KNormDistance(body),
         SeparateNoise: lambda: KNormDistance(body, 1, apart=True),
@@ -63,7 +65,7 @@ def far_from_the_laws(noise, groups=3, draws=JOINTLY):
     """Whether norms, their sum, or numbers of the first and the last group are not distributed as they should be."""
     words = SeededWords(str(noise))
     if isinstance(noise, SeparateNoise):
-        n = draws if noise.cone == SQUARES else APART
+        n = draws if isinstance(noise, SeparateParabolas) else APART
         drawn = noise.rounded(n * groups, words).reshape(-1, n, groups).transpose(1, 0, 2)
     else:
         n, groups = draws, noise.groups
@@ -91,7 +93,7 @@ def unlike_the_reference(noise, groups, draws=6):
     noise, given = replace(noise, groups=groups), (noise.cone.signed, noise.cone.units, noise.scales, groups)
 
     def slowly(seed):
-        return reference.joint(*given, SeededWords(seed), noise.cone == SQUARES)
+        return reference.joint(*given, SeededWords(seed), isinstance(noise.cone, Parabola))
 
     return any(not np.array_equal(noise.rounded(SeededWords(s)), slowly(s)) for s in range(draws))
 
@@ -100,14 +102,14 @@ def of(kind, body, scale=FINE, groups=3):
     scales = (scale,) * body.dimensions
     if kind in LIMITS:
         return LimitedNoise(body, scales, groups, *LIMITS[kind])
-    apart = SeparateParabolas if body == SQUARES else SeparateNoise
+    apart = SeparateParabolas if body in (SQUARES, BOTH) else SeparateNoise
     return JointNoise(body, scales, groups) if kind == "joint" else apart(body, scales)
 
 
 OF_SQUARES = {"joint": (100, JOINTLY // 10), "separate": (1, APART // 2)}  # groups and draws
 LIMITS = {"limited": (2, F(3, 4)), "mostly apart": (2, F(1, 8))}
 HONEST = [("joint", CUBE), ("joint", UNITS), ("joint", COUNT), ("separate", CUBE), ("separate", UNITS)]
-HONEST += [("joint", SQUARES), ("separate", SQUARES)]
+HONEST += [("joint", SQUARES), ("separate", SQUARES), ("joint", BOTH), ("separate", BOTH)]
 HONEST += [("limited", CUBE), ("limited", COUNT), ("mostly apart", CUBE), ("mostly apart", UNITS)]
 
 
@@ -119,7 +121,7 @@ HONEST += [("limited", CUBE), ("limited", COUNT), ("mostly apart", CUBE), ("most
 def test_honest_noise_is_not_suspected(kind, body):
     draws = MANY if (kind, body) == ("mostly apart", CUBE) else JOINTLY
     groups = 3
-    if body == SQUARES:
+    if body in (SQUARES, BOTH):
         groups, draws = OF_SQUARES[kind]
     assert not far_from_the_laws(of(kind, body, groups=groups), groups, draws)
 
@@ -306,9 +308,21 @@ def split_of_the_cube(monkeypatch):
     monkeypatch.setattr(Parabola, "volume", property(lambda self: Cone(2).volume))
 
 
+def units_without_squares(monkeypatch):
+    """Squares are held to the count by λ and μ, and not by what units leave of these."""
+
+    def floats(self, theta, tau, uniform):
+        numbers, inside, known = Cone.floats(self, theta, tau, uniform)
+        n, x, y = numbers[-3:]
+        own = parabola.room(np.minimum(theta, n + tau), np.minimum(tau, theta - n), x, y)
+        return numbers, np.minimum(own, inside), known
+
+    monkeypatch.setattr(Parabola, "floats", floats)
+
+
 def size_of_three(monkeypatch):
     """The size of the norm, where that of a uniform point has a number more."""
-    monkeypatch.setattr(separate_parabola, "_SHAPE", 3)
+    monkeypatch.setattr(SeparateParabolas, "shape", 3)
 
 
 def only_slow(monkeypatch):
@@ -335,6 +349,8 @@ DEFECTS = [
     ("limited", CUBE, volume_of_one_group),
     ("joint", SQUARES, one_parabola),
     ("joint", SQUARES, parabolas_the_other_way_round),
+    ("joint", BOTH, units_without_squares),
+    ("separate", BOTH, no_parabolas),
     ("separate", SQUARES, no_parabolas),
     ("separate", SQUARES, size_of_three),
     ("separate", CUBE, largest_not_shared_out),
@@ -354,7 +370,7 @@ def test_a_wrong_law_is_found(kind, body, plant, monkeypatch):
     plant(monkeypatch)
     # With few groups the split is nearly uniform, and sums nearly as large as all.
     groups, draws = {split_is_uniform: 100, signed_not_limited: 20}.get(plant, 3), JOINTLY
-    if body == SQUARES:  # the norm shows what is outside, of many groups the sooner
+    if body in (SQUARES, BOTH):  # the norm shows what is outside, of many groups the sooner
         groups, draws = OF_SQUARES[kind]
     if plant in PLAIN:
         draws = JOINTLY // 2

@@ -72,7 +72,7 @@ def test_tails_given_the_split_are_those_of_the_body(theta):
         (2, (0.0, 0.15, 0.65, 0.95)),
     ):
         for y in places:
-            found = float(tail(coordinate, np.array(y), np.array(theta)))
+            found = float(tail(Parabola(), coordinate, np.array(y), np.array(theta)))
             assert found == pytest.approx(by_lines(coordinate, y, theta) / whole, abs=1e-8)
 
 
@@ -82,8 +82,10 @@ def test_mean_squares_are_those_of_tails():
         ends = np.array(sorted({0.0, 1 - theta, 2 * theta - 1, theta, 1.0}))
         low, length = ends[:-1, None], np.diff(ends)[:, None]
         y, chance = low + length * (place + 1) / 2, length * weight / 2
-        for coordinate, square in enumerate(squares(np.array([theta]))):
-            both = tail(coordinate, y, np.array(theta)) + tail(coordinate, y, np.array(1 - theta))
+        for coordinate, square in enumerate(squares(Parabola(), np.array([theta]))):
+            both = tail(Parabola(), coordinate, y, np.array(theta)) + tail(
+                Parabola(), coordinate, y, np.array(1 - theta)
+            )
             assert float((2 * chance * y * both).sum()) == pytest.approx(float(square[0]), abs=1e-9)
 
 
@@ -99,7 +101,7 @@ def test_marginals_are_the_mean_over_what_groups_share(groups, coordinate, x):
     def given(y):
         def both(theta):
             arguments = coordinate, np.array(y), np.array([theta, 1 - theta])
-            return chance(theta) * float(tail(*arguments).sum())
+            return chance(theta) * float(tail(Parabola(), *arguments).sum())
 
         ends = sorted({0.5, *(p for p in (y, 1 - y, (1 + y) / 2) if p > 0.5), 1.0})
         return sum(integrate.quad(both, a, b, epsabs=1e-10, epsrel=1e-8)[0] for a, b in pairwise(ends))
@@ -115,14 +117,53 @@ def test_marginals_are_the_mean_over_what_groups_share(groups, coordinate, x):
     assert law.outside(x) == pytest.approx(found, abs=1e-8)
 
 
-def test_one_group_is_noise_of_each_group():
-    """The count has a closed form, and is joint noise of one group too."""
-    apart = marginals(SeparateParabolas(Parabola(), ONE))
-    for i, law in enumerate(marginals(JointNoise(Parabola(), ONE, 1))):
+@pytest.mark.long
+@pytest.mark.parametrize("theta", [0.6, 1.0, 0.2])
+def test_tails_with_units_are_the_integral_of_those_without(theta):
+    """Over u: what can be beside it is λ'C - μ'C, whose tails are those of its own split, at its own size."""
+
+    def volume(size, share):
+        return size**3 * (2 / 9 + share * (1 - share))
+
+    def beside(u, coordinate, y):
+        left, right = min(theta, 1 - theta + u), min(1 - theta, theta - u)
+        size = left + right
+        if size <= y:
+            return 0.0
+        share = left / size
+        part = tail(Parabola(), coordinate, np.array(y / size), np.array(share)) if coordinate >= 0 else 1.0
+        return float(part) * volume(size, share)
+
+    def over_units(coordinate, y, start=theta - 1):
+        places = (2 * theta - 1, 2 * theta - 1 + y, 2 * theta - 1 - y, y, -y, theta - y, y - (1 - theta))
+        ends = sorted({start, theta, *(p for p in places if start < p < theta)})
+        return sum(
+            integrate.quad(beside, a, b, args=(coordinate, y), epsabs=1e-12, epsrel=1e-12)[0]
+            for a, b in pairwise(ends)
+        )
+
+    cone, whole = Parabola(units=True), over_units(-1, 0.0)
+    for coordinate in range(4):
+        for y in (0.1, 0.35, 0.8):
+            found = float(tail(cone, coordinate, np.array(y), np.array(theta)))
+            wanted = (
+                over_units(coordinate - 1, y) if coordinate else over_units(-1, 0.0, y) if y < theta else 0
+            )
+            assert found == pytest.approx(wanted / whole, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "cone", [Parabola(), pytest.param(Parabola(units=True), marks=pytest.mark.long)], ids=str
+)
+def test_one_group_is_noise_of_each_group(cone):
+    """The first number has a closed form, and is joint noise of one group too."""
+    scales = (F(1),) * cone.dimensions
+    apart = marginals(SeparateParabolas(cone, scales))
+    for i, law in enumerate(marginals(JointNoise(cone, scales, 1))):
         assert law.variance == pytest.approx(apart[i].variance, rel=1e-12)
         for x in (0.01, 0.5, 2, 7.5, 30):
             assert law.outside(x) == pytest.approx(apart[i].outside(x), abs=2e-10)
-    assert [round(law.standard_deviation, 2) for law in apart] == [2.51, 2.16, 2.46]
+    assert [round(law.standard_deviation, 2) for law in apart] == [2.88, 2.51, 2.16, 2.46][1 - cone.units :]
 
 
 @pytest.mark.parametrize("groups", [1, 2, 5, 30, 1000, 50_000])
@@ -148,15 +189,16 @@ def test_draws_of_each_group_follow_their_laws_and_one_percent_is_seen():
 
 
 @pytest.mark.long
-def test_joint_draws_follow_their_laws():
-    n, groups, scales = 800, 3, (F(9),) * 3
-    noise, words = JointNoise(Parabola(), scales, groups), SeededWords("joint laws of parabolas")
+@pytest.mark.parametrize("cone", [Parabola(), Parabola(units=True)], ids=str)
+def test_joint_draws_follow_their_laws(cone):
+    n, groups, scales = 300 if cone.units else 800, 3, (F(9),) * cone.dimensions
+    noise, words = JointNoise(cone, scales, groups), SeededWords(f"joint laws of {cone}")
     drawn = np.array([noise.rounded(words) for _ in range(n)])
     for i, law in enumerate(marginals(noise)):
         assert distance(drawn[:, i, 0], law) < massart(n)
         assert distance(drawn[:, i, -1], law) < massart(n)
         largest = np.abs(drawn[:, i]).max(axis=1)
-        places = np.linspace(0, largest.max(), 5).astype(int)
+        places = np.linspace(0, largest.max(), 3).astype(int)
         beyond = np.array([law.outside_anywhere(v + F(1, 2)) for v in places.tolist()])
         assert np.abs((largest[:, None] > places).mean(axis=0) - beyond).max() < massart(n)
 

@@ -25,7 +25,7 @@ from . import reference
 
 n = 600
 threshold = math.sqrt(math.log(2 / 1e-14) / (2 * n))
-CONES = [Cone(m, units) for m in range(5) for units in (False, True)] + [Parabola()]
+CONES = [Cone(m, units) for m in range(5) for units in (False, True)] + [Parabola(), Parabola(units=True)]
 
 
 def distance(numbers, cdf):

@@ -7,6 +7,9 @@ the largest a <= λ and b <= μ for which a - b = n, and v = a + b, (x, y) is in
 
 The square about that, from -v to v, is what the `Cone` of two signed numbers has for the same n. So a point
 is drawn for that cone, and again if it is not in here: two thirds of them are, or more.
+
+With units, u in [n, 1] comes first. The points that have a given u are λ'C - μ'C of the others, with
+λ' = min(λ, μ + u) and μ' = min(μ, λ - u); again they are drawn for the cone, which has units too.
 """
 
 from __future__ import annotations
@@ -24,12 +27,16 @@ from sfumato.noise.k_norm.cone import Cone
 from sfumato.noise.values import Floats
 
 # What `_room` may be off by, in errors of the numbers that it is made of: docs/proofs/k_norm.md.
-ROOM_ERROR = 16
+ROOM_ERROR = 24
 
 
 @dataclass(frozen=True)
 class Parabola(Cone):
     """The body of one group.
+
+    Args:
+        signed: 2, the sum and the sum of squares.
+        units: whether there is a number of units beside the count.
 
     >>> [str(c) for c in Parabola().volume], Parabola().dimensions
     (['17/36', '-1'], 3)
@@ -39,7 +46,12 @@ class Parabola(Cone):
 
     @cached_property
     def volume(self) -> tuple[Fraction, ...]:
-        """The volume of λC - μC for λ + μ = 1 in powers of (λ - 1/2)^2, up to a constant factor: 2/9 + λμ."""
+        """The volume of λC - μC for λ + μ = 1 in powers of (λ - 1/2)^2, up to a constant factor.
+
+        Without units 2/9 + λμ, with them 1/18 + 5/9 λμ + 2/9 (λμ)².
+        """
+        if self.units:
+            return Fraction(5, 24), Fraction(-2, 3), Fraction(2, 9)
         return Fraction(17, 36), Fraction(-1)
 
     def alike(self, coordinate: int) -> int:
@@ -49,11 +61,15 @@ class Parabola(Cone):
     def floats(
         self, theta: float, tau: float, uniform: Sequence[Floats]
     ) -> tuple[list[Floats], Floats | None, NDArray[np.bool_] | None]:
-        """Approximate the numbers of groups, over L; the room is over 16 L², off by at most the margin."""
-        numbers, _, known = super().floats(theta, tau, uniform)
-        n, x, y = numbers
-        a, b = np.minimum(theta, n + tau), np.minimum(tau, theta - n)
-        return numbers, room(a, b, x, y) / ROOM_ERROR, known
+        """Approximate the numbers of groups, over L; the room is over 24 L², off by at most the margin."""
+        numbers, inside, known = super().floats(theta, tau, uniform)
+        n, x, y = numbers[-3:]
+        left: float | Floats = theta
+        right: float | Floats = tau
+        if self.units:
+            left, right = np.minimum(theta, tau + numbers[0]), np.minimum(tau, theta - numbers[0])
+        own = room(np.minimum(left, n + right), np.minimum(right, left - n), x, y) / ROOM_ERROR
+        return numbers, own if inside is None else np.minimum(own, inside), known
 
     def exactly(
         self, left_radius: Enclosure, right_radius: Enclosure, uniform: Sequence[Enclosure]
@@ -62,9 +78,14 @@ class Parabola(Cone):
         found = super().exactly(left_radius, right_radius, uniform)
         if found is None:
             return None
-        n, x, y = found[0]
-        a = left_radius.or_less(n + right_radius)
-        return found[0], enclosed_room(a, right_radius.or_less(left_radius - n), x, y)
+        numbers, inside = found
+        n, x, y = numbers[-3:]
+        left, right = left_radius, right_radius
+        if self.units:
+            u = numbers[0]
+            left, right = left.or_less(right + u), right.or_less(left - u)
+        own = enclosed_room(left.or_less(n + right), right.or_less(left - n), x, y)
+        return numbers, own if inside is None else own.or_less(inside)
 
 
 def room(a: Floats, b: Floats, x: Floats, y: Floats) -> Floats:

@@ -8,45 +8,68 @@ one at sides λ and b; all numbers are over λ + μ.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
+from sfumato.noise.k_norm.parabola import Parabola
+from sfumato.noise.k_norm.sides import rule
 from sfumato.noise.values import Floats
 
 _tiny = 1e-300
+_nodes = 12
 
 
-def tail(coordinate: int, y: Floats, theta: Floats) -> Floats:
+def tail(cone: Parabola, coordinate: int, y: Floats, theta: Floats) -> Floats:
     """Return P(number > y), 0 <= y <= 1, given θ, as `tails.tail`.
 
     Args:
-        coordinate: 0 for the count, 1 for the sum, 2 for the sum of squares.
+        cone: the body of one group.
+        coordinate: the units if there are any, then the count, the sum and the sum of squares.
         y, theta: of shapes that fit each other.
     """
     y, left = np.broadcast_arrays(y, theta)
-    right = 1 - left
-    whole = _area(left, right) + _area(right, left)
-    if coordinate == 1:
-        found = _sum(y, left, right) + _sum(y, right, left)
+    right, at = 1 - left, coordinate - cone.units
+    grown = _volume if cone.units else _area
+    if at < 0:
+        found = _difference(grown, y, left, right)
     else:
-        found = (_count if coordinate == 0 else _squares)(y, left, right)
-    return np.asarray(found / whole, np.float64)
+        found = (_over_units if cone.units else _beyond)(at, y, left, right)
+    return np.asarray(found / (grown(left, right) + grown(right, left)), np.float64)
 
 
-def squares(theta: Floats) -> list[Floats]:
-    """Return the mean squares of the count, the sum and the sum of squares, given θ: polynomials."""
+def squares(cone: Parabola, theta: Floats) -> list[Floats]:
+    """Return the mean squares of all numbers, given θ: polynomials."""
+    found = (_squares_over_units if cone.units else _squares_of_others)(theta, 1 - theta)
+    return [own / found[-1] for own in found[:-1]]
+
+
+def _squares_over_units(left: Floats, right: Floats) -> Floats:
+    """u = λ' - μ' for the largest λ' <= λ and μ' <= μ that the others can have."""
+
+    def given(p: Floats, q: Floats) -> Floats:
+        others = _squares_of_others(p, q)
+        return np.array([(p - q) ** 2 * others[-1], *others])
+
+    return _integral(given, left, right)
+
+
+def _squares_of_others(left: Floats, right: Floats) -> Floats:
+    return _integral(_section_squares, left, right)
+
+
+def _integral(of: Callable[[Floats, Floats], Floats], left: Floats, right: Floats) -> Floats:
+    """Integrate a polynomial over a up to λ at μ, and over b up to μ at λ."""
     place, weight = np.polynomial.legendre.leggauss(5)
-    unit = ((place + 1) / 2)[:, None]
-    totals = [0 * theta for _ in range(4)]
-    for end, other in ((theta, 1 - theta), (1 - theta, theta)):
-        for share, w in zip(unit.ravel().tolist(), (weight / 2).tolist(), strict=True):
-            a, b = share * end, other
-            for i, part in enumerate(_section_squares(a, b)):
-                totals[i] = totals[i] + w * end * part
-    return [total / totals[3] for total in totals[:3]]
+    total: Any = 0.0
+    for share, w in zip(((place + 1) / 2).tolist(), (weight / 2).tolist(), strict=True):
+        total = total + w * (left * of(share * left, right) + right * of(left, share * right))
+    return np.asarray(total)
 
 
-def _section_squares(a: Floats, b: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+def _section_squares(a: Floats, b: Floats) -> Floats:
     """Integrate n², x², y² and 1 over aM - bM: over the square from -v to v, less what is at its corners."""
     place, weight = np.polynomial.legendre.leggauss(4)
     v, area = a + b, 8 / 3 * (a**2 + b**2 + 3 * a * b)
@@ -56,7 +79,7 @@ def _section_squares(a: Floats, b: Floats) -> tuple[Floats, Floats, Floats, Floa
             # At |x| = other + one t, y stops 2 one t² before the end, on one side.
             x = x - 2 * w * one * (other + one * t) ** 2 * 2 * one * t**2
             y = y - 2 * w * one * (v**3 - (v - 2 * one * t**2) ** 3) / 3
-    return (a - b) ** 2 * area, x, y, area
+    return np.array([(a - b) ** 2 * area, x, y, area])
 
 
 def _area(end: Floats, other: Floats) -> Floats:
@@ -64,10 +87,42 @@ def _area(end: Floats, other: Floats) -> Floats:
     return np.asarray(8 / 3 * (end**3 / 3 + other**2 * end + 1.5 * other * end**2))
 
 
-def _count(y: Floats, left: Floats, right: Floats) -> Floats:
-    """n = a - b: of a above y + μ, and of b below λ - y."""
-    above = _area(left, right) - _area(np.minimum(y + right, left), right)
-    return above + _area(np.clip(left - y, 0.0, right), left)
+def _volume(end: Floats, other: Floats) -> Floats:
+    """Integrate what this gives for both sides, over one of them up to `end`."""
+    corner = (end + other) ** 4 - other**4
+    return np.asarray(2 / 9 * corner + 4 / 3 * other * end**3 + 2 * other**2 * end**2)
+
+
+def _difference(grown: Callable[[Floats, Floats], Floats], y: Floats, left: Floats, right: Floats) -> Floats:
+    """The first number is a - b: above y of a above y + μ, and of b below λ - y."""
+    above = grown(left, right) - grown(np.minimum(y + right, left), right)
+    return above + grown(np.clip(left - y, 0.0, right), left)
+
+
+def _beyond(at: int, y: Floats, left: Floats, right: Floats) -> Floats:
+    """The volume where a number is above y, without units."""
+    if at == 0:
+        return _difference(_area, y, left, right)
+    return _sum(y, left, right) + _sum(y, right, left) if at == 1 else _squares(y, left, right)
+
+
+def _over_units(at: int, y: Floats, left: Floats, right: Floats) -> Floats:
+    """The same with units: over p up to λ at μ, and over q up to μ at λ, between where its pieces meet."""
+    place, weight = rule(_nodes)
+    place, weight = (place + 1) / 2, weight / 2
+    # Nearer to either end, where it is less smooth.
+    place, weight = place**2 * (3 - 2 * place), weight * 6 * place * (1 - place)
+    total = np.zeros_like(left)
+    y_, left_, right_ = y[..., None], left[..., None], right[..., None]
+    for end, other, first in ((left, right, True), (right, left, False)):
+        cuts = [np.clip(cut, 0.0, end) for cut in (y - other, np.abs(y - other), y, y + other)]
+        cuts = [0 * end, *cuts, end]
+        for low, high in pairwise(np.sort(np.stack(cuts), axis=0)):
+            if (low < high).any():
+                p = low[..., None] + (high - low)[..., None] * place
+                found = _beyond(at, y_, p, right_) if first else _beyond(at, y_, left_, p)
+                total = total + (found * weight).sum(axis=-1) * (high - low)
+    return total
 
 
 def _sum(y: Floats, end: Floats, other: Floats) -> Floats:

@@ -84,11 +84,12 @@ def separate(noise: SeparateNoise, coordinate: int) -> ErlangMixture:
 
 
 def separate_parabolas(noise: SeparateParabolas) -> list[Marginal]:
-    """Return the laws of noise of each group on a count, a sum and a sum of squares.
+    """Return the laws of noise of each group on a count, a sum and a sum of squares, and units if there are.
 
-    The count of a uniform point of the body has the density 3 (5 - n²) / 28, and is then multiplied by a
-    Gamma number of shape 4. Of a Beta(j, 4 - j) number that makes an Erlang(j) one: the density of |n| is a
-    mixture of these, with the weights of Bernstein's polynomials. The others are joint noise of one group.
+    The first number of a uniform point of the body has a density like 5 - n², or 17 - 9u², and is then
+    multiplied by a Gamma number of shape D + 1. Of a Beta(j, D + 1 - j) number that makes an Erlang(j) one:
+    the density is a mixture of these, with the weights of Bernstein's polynomials. The others are joint noise
+    of one group.
 
     >>> from fractions import Fraction
     >>> from sfumato.noise.k_norm import Parabola
@@ -96,5 +97,7 @@ def separate_parabolas(noise: SeparateParabolas) -> list[Marginal]:
     >>> [round(law.standard_deviation, 2) for law in separate_parabolas(noise)]
     [2.51, 2.16, 2.46]
     """
-    count = ErlangMixture(noise.scales[0], (Fraction(5, 14), Fraction(5, 14), Fraction(4, 14)))
-    return [count, *(JointMarginal(noise.scales[i], noise.cone, 1, i) for i in (1, 2))]
+    parts = (17, 17, 14, 8) if noise.cone.units else (5, 5, 4)
+    first = ErlangMixture(noise.scales[0], tuple(Fraction(part, sum(parts)) for part in parts))
+    rest = range(1, noise.cone.dimensions)
+    return [first, *(JointMarginal(noise.scales[i], noise.cone, 1, i) for i in rest)]

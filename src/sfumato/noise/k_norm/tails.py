@@ -23,7 +23,7 @@ def tail(cone: Cone, coordinate: int, y: Floats, theta: Floats) -> Floats:
         y, theta: of shapes that fit each other.
     """
     if isinstance(cone, Parabola):
-        return parabola_tails.tail(coordinate, y, theta)
+        return parabola_tails.tail(cone, coordinate, y, theta)
     at = coordinate - cone.units
     if at < 0:
         volume = _units

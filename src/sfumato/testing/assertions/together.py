@@ -92,7 +92,7 @@ def _check_wide(
     shape = count * plan.drawn.cone.dimensions
     body = plan.body
     if isinstance(body, ParabolaBody) and len(known) < count * len(body.names):
-        body = ConeBody(body.names, body.bounds)  # in which what is not known is best taken for 0
+        body = ConeBody(body.names, body.bounds, body.units)  # in which what is not known is best taken for 0
     seen = _norm(plan, _solved(everything), body)
     log10 = log10_gamma_deviation(shape, max(seen - _rounding(plan, everything), shape))
     if log10 <= -each:

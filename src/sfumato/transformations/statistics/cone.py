@@ -51,7 +51,7 @@ def body_of(statistics: Sequence[Statistic]) -> ConeBody:
     """Return the smallest known body that holds every contribution of a unit, after all of its rounding.
 
     A `ParabolaBody` of a count beside the sum and the sum of squares of one column, of which missing values
-    are not counted; else the `cone_of` the statistics.
+    are not counted, and of units or rows above that; else the `cone_of` the statistics.
 
     Raises:
         QueryError: as of `cone_of`.
@@ -64,14 +64,14 @@ def body_of(statistics: Sequence[Statistic]) -> ConeBody:
     Proof: docs/proofs/k_norm.md, "Sums of squares".
     """
     cone = cone_of(statistics)
-    count, *rest = statistics
-    if cone.units or len(rest) != 1 or not isinstance(rest[0], Moments):
+    count, *rest = statistics[cone.units :]
+    if len(rest) != 1 or not isinstance(rest[0], Moments):
         return cone
     sizes = rest[0].parabola
     # Of rows that are scaled down values count for a step more, worth more than what is cut of squares.
-    if sizes is None or (_counts_values(count) and not 4 * rest[0].rows <= cone.bounds[0] <= sizes[1]):
+    if sizes is None or (_counts_values(count) and not 4 * rest[0].rows <= cone.bounds[-3] <= sizes[1]):
         return cone
-    return ParabolaBody(cone.names, (cone.bounds[0], *sizes))
+    return ParabolaBody(cone.names, (*cone.bounds[:-2], *sizes), cone.units)
 
 
 def _limits(count: Statistic, others: Sequence[Statistic]) -> bool:
