@@ -98,17 +98,24 @@ def slow_rate(law: Laplace | Gaussian, n: int) -> float:
 def k_norm(n: int, repetitions: int) -> None:
     """Print what a number of K-norm noise costs beside one of Laplace noise, for n groups.
 
-    Scales are those of a plan: noise of all groups together, which is n scales wide, has a coarser grid.
+    On the grid of a plan signed numbers have noise of about 2^30 steps: that of all groups together is n scales wide.
     """
-    print("\nK-norm noise, ns per coordinate of a group, and over Laplace noise of the same scale\n")
-    for label, cone in (("n", Cone(0)), ("n, s", Cone(1)), ("n, s, t", Cone(2)), ("u, n, s", Cone(1, True))):
-        for scale in (Fraction(1), Fraction(1000)):
-            scales = (scale,) * cone.dimensions
-            together, separate, plain = (
-                JointNoise(cone, scales, n),
-                SeparateNoise(cone, scales),
-                Laplace(scale),
-            )
+    print("\nK-norm noise, ns per coordinate of a group, and over as many draws of Laplace noise\n")
+    cones = {
+        "n": Cone(0),
+        "n, s": Cone(1),
+        "n, 3 s": Cone(3),
+        "u, n, s": Cone(1, True),
+        "u, n, 2 s": Cone(2, True),
+    }
+    grids = {"1": (1, 1), "1000": (1000, 1000), "plan": (Fraction(2**30, n), Fraction(2**30))}
+    for label, cone in cones.items():
+        for grid, own in grids.items():
+            firsts = 1 if grid == "plan" else own[0]
+            counts = (Fraction(firsts),) * (cone.dimensions - cone.signed)
+            all_scales = [(*counts, *(Fraction(scale),) * cone.signed) for scale in own]
+            together, separate = JointNoise(cone, all_scales[0], n), SeparateNoise(cone, all_scales[1])
+            plain = Laplace(own[1])
             seconds = interleaved(
                 {
                     "joint": together.rounded,
@@ -120,7 +127,7 @@ def k_norm(n: int, repetitions: int) -> None:
             for kind in ("joint", "separate"):
                 each = seconds[kind] / n / cone.dimensions * 1e9
                 ratio = seconds[kind] / seconds["laplace"] / cone.dimensions
-                print(f"{label:10}{float(scale):>6g} {kind:10}{each:>8.1f}{ratio:>8.2f}")
+                print(f"{label:10}{grid:>6} {kind:10}{each:>8.1f}{ratio:>8.2f}")
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ from sfumato.engines.work import Work
 from sfumato.errors import EngineError, ParameterError
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import JointNoise, LimitedNoise, SeparateNoise
+from sfumato.query import together
 
 ORDER = np.arange(420)
 SCHEMA = pa.schema([("id", pa.int64()), ("g", pa.int64()), ("x", pa.float64())])
@@ -298,7 +299,10 @@ def test_no_noise_is_drawn_for_the_columns_of_a_release(monkeypatch):
         assert names[-1].endswith("_error") and len(names) == len(set(names))
 
 
-def test_more_groups_than_one_place_holds_are_refused_before_a_row_is_read():
+def test_more_groups_than_one_place_holds_are_refused_before_a_row_is_read(monkeypatch):
+    assert together.MOST_TOGETHER == 1 << 22
+    monkeypatch.setattr(together, "MOST_TOGETHER", 65_536)  # so that the keys are made sooner
+
     def released(groups: int, limit: int):
         table = sf.scan(SCHEMA, privacy_unit="id").group_by("g", keys=list(range(groups)))
         return table.bound(groups=limit, rows=1).agg(n=sf.count()).release(epsilon=1, noise="k_norm")

@@ -75,6 +75,7 @@ def test_one_draw_for_all_groups_or_noise_of_each():
         {"groups": 1.5},
         {"epsilon": F(1, 10**30)},
         {"groups": 1, "shared": 1},
+        {"shared": "1/2"},
         {"groups": 1, "shared": -1},
         {"groups": 1, "shared": "1/2", "keys": []},
         {"groups": 1, "shared": "1/2", "body": SQUARES},

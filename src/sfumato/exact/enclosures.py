@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import count
+from typing import Final
 
 import gmpy2
 
 from sfumato.exact.directed import Real, convert, directed, exactly
 
 
-@dataclass(frozen=True)
+# Not frozen, which would take longer than the arithmetic; `Final` tells mypy.
+@dataclass(slots=True, eq=False)
 class Enclosure:
     """Two MPFR numbers with a real number between them; arithmetic rounds outward.
 
@@ -26,9 +28,9 @@ class Enclosure:
     (True, 1, None)
     """
 
-    low: Real
-    high: Real
-    bits: int
+    low: Final[Real]
+    high: Final[Real]
+    bits: Final[int]
 
     @staticmethod
     def of(number: Fraction | int, bits: int) -> Enclosure:

@@ -80,8 +80,8 @@ def k_norm(
     if not shown and most is None:
         raise ParameterError("keys", shown, "at least one group, for noise of all together")
     part = as_fraction(shared, "shared")
-    if not 0 <= part < 1 or (part and not shown):
-        raise ParameterError("shared", shared, "from 0 to less than 1, and 0 without keys")
+    if not 0 <= part < 1 or (part and (not shown or most is None)):
+        raise ParameterError("shared", shared, "from 0 to less than 1, and 0 without keys or a limit")
     if part and isinstance(body, ParabolaBody):
         raise ParameterError("shared", shared, "0 for a ParabolaBody; a ConeBody admits it")
     if most is not None and 0 < len(shown) <= most:

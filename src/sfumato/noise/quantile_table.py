@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 from math import factorial
 
 import gmpy2
@@ -73,6 +73,13 @@ class QuantileTable:
     def error(self) -> float:
         """The bound over all rows."""
         return float(self.row_errors.max())
+
+    @cached_property
+    def growth(self) -> float:
+        """A factor g: an approximation x, whatever its row, is off by at most g (1 + x)."""
+        # x is within 1/8 of the value of its row.
+        middles = self.value[~np.isnan(self.value)]
+        return 1.13 * float((self.row_errors / (1 + middles)).max())
 
     def margin(self, scale: Fraction) -> Fraction:
         """Bound |x - scale Q(U)|, where x is the float64 product of the approximation and of float(scale)."""

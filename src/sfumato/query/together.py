@@ -44,8 +44,8 @@ from sfumato.query.question import Query
 from sfumato.query.requirements import requirements
 from sfumato.transformations import Statistic, body_of, bound_groups, cone_of, per_group
 
-# One batch of groups: beyond, noise of each group by itself is the smaller one, but for units in most groups.
-MOST_TOGETHER = 1 << 16
+# In one place, which holds all their exact numbers: some hundred MB.
+MOST_TOGETHER = 1 << 22
 # With limits: beyond, draws and laws take their time, and gain for large limits alone.
 MOST_LIMITED = 1 << 10
 # By privacy-loss distributions Laplace noise gets down to about the size of Gaussian noise, and not below.

@@ -539,3 +539,15 @@ def test_tolerances_and_tails_far_out_are_on_the_safe_side_of_each_other(noise):
         assert 0.3e-3 <= inside <= 1e-3 * (1 + 1e-6) + law.error
         t = law.rounded_tolerance(6.0)
         assert law.outside(t + F(1, 2)) <= 1e-6 < law.outside(t - F(1, 2))
+
+
+@pytest.mark.parametrize("noise", [
+    SeparateNoise(Cone(1), ONE[:2]), JointNoise(Cone(1), ONE[:2], 3), LimitedNoise(Cone(1), ONE[:2], 3, 2, F(1, 2)),
+], ids=lambda noise: type(noise).__name__)  # fmt: skip
+def test_what_need_not_hold_at_all_has_no_error_bar(noise):
+    """Where a confidence is next to 0, the failure that is allowed is 1, as a float."""
+    laws = dict(zip("ns", marginals(noise), strict=True))
+    assert all(law.tolerance(0.0) == 0 and law.rounded_tolerance(0.0) == 0 for law in laws.values())
+    noises = DependentNoises(laws, {"n": F(1), "s": F(1)})
+    weights = {"n": np.array([1.0, 2.0]), "s": np.array([0.0, 3.0])}
+    assert noises.tolerance(weights, 1 - 1e-300).max() < 2.51

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from sfumato.errors import ParameterError
 from sfumato.exact.enclosures import Enclosure, is_less
 from sfumato.noise import SeededWords
-from sfumato.noise.k_norm.cone import Cone
-from sfumato.noise.k_norm.parabola import Parabola
+from sfumato.noise.k_norm import CentredNoise, Cone, JointNoise, LimitedNoise, Parabola
+from sfumato.noise.k_norm.limited_radii import Sizes
 from sfumato.noise.k_norm.radii import gamma, half_width_squared, radii, share
 from sfumato.noise.k_norm.streams import Streams
 
@@ -113,3 +114,26 @@ def test_enclosures_hold_what_they_stand_for():
     assert is_less(
         lambda bits: Enclosure.of(F(1, 3), bits), lambda bits: Enclosure.of(F(1, 3) + F(1, 2**300), bits)
     )
+
+
+@pytest.mark.parametrize("cone", [Cone(0), Cone(5, True)], ids=str)
+@pytest.mark.parametrize("shared", [F(1, 10**12), 1 - F(1, 10**12)], ids=float)
+def test_any_part_of_the_norm_can_be_shared(cone, shared):
+    """Hats are made of as many bits as integrals lose where the tilt of groups is next to nothing."""
+    for groups, most in ((1, 1), (40, 20)):
+        hat = Sizes(cone, groups, most, shared).hat
+        assert min(hat.left, hat.right) > 0 and 0 < hat.start <= hat.end
+        noise = LimitedNoise(cone, (F(1),) * cone.dimensions, groups, most, shared)
+        assert noise.rounded(SeededWords(1)).shape == (cone.dimensions, groups)
+
+
+@pytest.mark.parametrize("count", [0, -1, F(3, 2)])
+def test_groups_are_counted(count):
+    for make in (
+        lambda: JointNoise(Cone(0), (F(1),), count),
+        lambda: LimitedNoise(Cone(0), (F(1),), count, 1, F(1, 2)),
+        lambda: LimitedNoise(Cone(0), (F(1),), 2, count, F(1, 2)),
+        lambda: CentredNoise((F(1),), count, F(1, 2)),
+    ):
+        with pytest.raises(ParameterError, match="whole number of at least 1"):
+            make()

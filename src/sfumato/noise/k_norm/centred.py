@@ -15,6 +15,7 @@ from functools import cache, cached_property
 from typing import ClassVar
 
 from sfumato.errors import ParameterError
+from sfumato.exact import positive_int, round_up
 from sfumato.exact.enclosures import Enclosure, LazyReal, is_less
 from sfumato.noise.k_norm.cone import Cone, unit_roundoff
 from sfumato.noise.k_norm.drawing import Approximation, Enclosed, Integers, Vectors, as_uniform, check_scales
@@ -52,6 +53,7 @@ class CentredNoise:
     def __post_init__(self) -> None:
         if not 0 < self.total <= HALF:
             raise ParameterError("total", self.total, "above 0, and at most 1/2")
+        positive_int(self.groups, "groups")
         # |X| and Y add up to at most a Gamma number of shape groups + 2, stretched by the larger factor.
         check_scales(self.scales, 1, self.groups + 2, reach=self.stretches[0])
 
@@ -102,12 +104,12 @@ class CentredVectors(Vectors):
     width = dimensions = 1
 
     @cached_property
-    def _floats(self) -> tuple[float, float, Fraction]:
+    def _floats(self) -> tuple[float, float, float]:
         """Middle and radius, and a bound of the error of what is made of them."""
         (middle, one), (radius, other) = (number(160).nearest() for number in (self.middle, self.radius))
         # A place is off by a roundoff and 2^-63, the product and the sum by one roundoff of theirs.
         rounding = (3 * Fraction(radius) + abs(Fraction(middle))) * Fraction(unit_roundoff)
-        return middle, radius, one + other + rounding * Fraction(1.01)
+        return middle, radius, round_up(one + other + rounding * Fraction(1.01))
 
     def approximate(self, words: Integers) -> Approximation:
         """Return numbers in floats."""

@@ -32,7 +32,7 @@ from sfumato.noise.values import Floats
 unit_roundoff = 2.0**-53
 # Roots are taken of numbers from here on: below, errors grow without bound.
 _smallest = 2.0**-12
-_root_checked = 64.0
+_root_checked = 8.0  # roundoffs
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,19 @@ class Cone:
         if power == 1:
             return 24 * unit_roundoff
         least = max(_product(min(theta, tau), power) / 2, _smallest)
-        steep = 1.001 * float(least ** (1 / power - 1)) / power
-        own = 1.0 if power == 2 else _root_checked
-        return ((4 * power + 16) * steep + own + 24) * unit_roundoff
+        return float(self._margin(np.array(least ** (1 / power))))
+
+    def closer_margin(self, theta: float, tau: float, n: Floats) -> Floats:
+        """Bound the errors of numbers of `floats` whose first one, in units of L, is n."""
+        if self.signed == 0:
+            return np.full_like(n, self.margin(theta, tau))
+        return np.asarray(self._margin(np.minimum(2 * theta - n, n + 2 * tau)))
+
+    def _margin(self, v: Floats) -> Floats:
+        """Bound errors by how steep the root is at v and above it."""
+        power = self.signed + 1
+        steep = 1.001 * v ** (1 - power) / power
+        return np.asarray(((4 * power + 16) * steep + _root_error(power) + 24) * unit_roundoff)
 
     def floats(
         self, theta: float, tau: float, uniform: Sequence[Floats]
@@ -112,15 +122,17 @@ class Cone:
             return self._with_units(tau, [y], uniform) if self.units else ([y], None, None)
         low, high = _product(tau, power), _product(theta, power)
         y *= ((2.0 - low) - high) / 2
-        on_left = y < 1.0 - low
-        n = (2.0 - low) - y
-        np.add(y, low, out=n, where=on_left)
+        # How far beyond n = λ - μ, where v is 1: v^M falls as fast on either side.
+        y -= 1.0 - low
+        n = np.abs(y)
+        np.subtract(1.0, n, out=n)
         v, known = _root(n, power)
         if _product(min(theta, tau), power) / 2 < _smallest:
             enough = n >= _smallest
             known = enough if known is None else known & enough
-        np.subtract(2.0 * theta, v, out=n)
-        np.subtract(v, 2.0 * tau, out=n, where=on_left)
+        np.subtract(1.0, v, out=n)
+        np.copysign(n, y, out=n)
+        n += theta - tau
         numbers = [n, *(v * t for t in uniform[1:power])]
         if not self.units:
             return numbers, None, known
@@ -197,16 +209,23 @@ def _product(factor: float, times: int) -> float:
     return found
 
 
+def _root_error(degree: int) -> float:
+    """Bound the error of roots of numbers of at most 1, in roundoffs."""
+    return 2.0 if degree in (2, 4) else 1.001 * _root_checked
+
+
 def _root(y: Floats, degree: int) -> tuple[Floats, NDArray[np.bool_] | None]:
-    """Return roots, and where they are known to be within 64/degree roundoffs and a bit: None for everywhere.
+    """Return roots, and where they are known to be within `_root_error`: None for everywhere.
 
     A square root is correctly rounded by IEEE 754; whatever library gave another one, its power shows it.
     """
-    if degree == 2:
-        return np.sqrt(np.maximum(y, 0.0)), None
+    if degree in (2, 4):
+        v = np.sqrt(np.maximum(y, 0.0))
+        return v if degree == 2 else np.sqrt(v), None
     y = np.maximum(y, _smallest / 2)
     v = np.cbrt(y) if degree == 3 else np.power(y, 1.0 / degree)
     back = v * v
     for _ in range(degree - 2):
         back *= v
-    return v, np.abs(back - y) <= (_root_checked - 2 * degree) * unit_roundoff * y
+    # The power itself is off by less than one roundoff for each factor.
+    return v, np.abs(back - y) <= (_root_checked - 2) * degree * unit_roundoff * y

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
-from sfumato.exact import round_down
 from sfumato.exact.enclosures import Enclosure
 from sfumato.noise.k_norm.streams import Stream, Streams
 from sfumato.noise.values import Floats
@@ -44,10 +43,16 @@ class Approximation:
     """
 
     numbers: Sequence[Floats]
-    margins: Sequence[Fraction]
+    margins: Sequence[float]
     room: Floats | None = None
     room_margin: float = 0.0
     known: Flags | None = None
+
+    def at(self, places: NDArray[np.intp]) -> Approximation:
+        """Return some of the vectors."""
+        numbers = [x[places] for x in self.numbers]
+        known = None if self.known is None else self.known[places]
+        return replace(self, numbers=numbers, room=None, known=known)
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,14 @@ class Vectors(ABC):
     def approximate(self, words: Integers) -> Approximation:
         """Return vectors in floats, from the first words of their numbers, of shape (width, vectors)."""
 
+    def closely(self, numbers: Sequence[Floats]) -> Sequence[Floats] | None:
+        """Return closer bounds of the errors of these vectors' own numbers; None: there are none.
+
+        Args:
+            numbers: as `approximate` gave them.
+        """
+        return None
+
     @abstractmethod
     def enclose(self, uniform: Sequence[Enclosure]) -> Enclosed | None:
         """Return one vector, from numbers in (0, 1); None where they are known too coarsely."""
@@ -90,61 +103,68 @@ class Vectors(ABC):
             int64 of shape (dimensions, count).
         """
         out = np.empty((self.dimensions, count), np.int64)
-        room = np.empty((self.dimensions, min(block, count)), np.int64)
         filled = proposed = 0
         while filled < count:
             size = min(block, count - filled)
             first = words.take(self.width * size).view(np.int64).reshape(self.width, size)
-            drawn = room[:, :size]
-            with np.errstate(invalid="ignore"):
-                accepted = self._propose(first, drawn, proposed, streams)
-            if accepted is None:
-                out[:, filled : filled + size] = drawn
-                filled += size
-            else:
-                places = np.flatnonzero(accepted)
-                for row, given in zip(out, drawn, strict=True):
-                    row[filled : filled + places.size] = given[places]
-                filled += places.size
+            with np.errstate(invalid="ignore", divide="ignore"):
+                filled += self._propose(first, out[:, filled:], proposed, streams)
             proposed += size
         return out
 
-    def _propose(self, first: Integers, out: Integers, number: int, streams: Streams) -> Flags | None:
-        """Make vectors of words, the first of them of this number; say which are accepted, None for all."""
+    def _propose(self, first: Integers, out: Integers, number: int, streams: Streams) -> int:
+        """Make vectors of words, the first of them of this number; return how many are accepted."""
         found = self.approximate(first)
-        unsure = self._round_into(out, found)
-        accepted = None
+        places = np.arange(first.shape[1])
+        open_ = np.zeros(first.shape[1], np.bool_)
         if found.room is not None:
-            accepted = found.room > 0
-            distance = np.abs(found.room)
-            # What is surely not accepted needs no rounding; NaN is sure of nothing.
-            unsure &= accepted
-            unsure |= ~(distance > found.room_margin)
+            # NaN is sure of nothing. What is surely not accepted needs no rounding.
+            open_ = ~(np.abs(found.room) > found.room_margin)
             if found.known is not None:
-                unsure |= ~found.known
-        for place in np.flatnonzero(unsure).tolist():
+                open_ |= ~found.known
+            places = np.flatnonzero((found.room > 0) | open_)
+            found, open_ = found.at(places), open_[places]
+        drawn = out[:, : places.size]
+        unsure, refused = open_ | self._round_into(drawn, found), []
+        for i in np.flatnonzero(unsure).tolist():
+            place = int(places[i])
             own = [
                 streams.at(_bulk, number + place, j, first=int(word) % 2**64 ^ 2**63)
                 for j, word in enumerate(first[:, place])
             ]
             settled = self.settle(own)
-            if settled is not None:
-                out[:, place] = settled
-            if accepted is not None:
-                accepted[place] = settled is not None
+            if settled is None:
+                refused.append(i)
+            else:
+                drawn[:, i] = settled
+        accepted = places.size - len(refused)
+        if refused:
+            drawn[:, :accepted] = np.delete(drawn, refused, axis=1)
         return accepted
 
     def _round_into(self, out: Integers, found: Approximation) -> Flags:
         """Round into `out`; return where that is not sure."""
-        unsure = np.zeros(out.shape[1], np.bool_) if found.known is None else ~found.known
+        unsure = np.zeros(out.shape[1], np.bool_)
         for row, x, margin in zip(out, found.numbers, found.margins, strict=True):
-            reach = round_down(Fraction(1, 2) - margin)
             whole = np.rint(x)
             np.copyto(row, whole, casting="unsafe")
             np.subtract(x, whole, out=whole)
             np.absolute(whole, out=whole)
-            # False for NaN too: what cannot be compared is not decided.
-            unsure |= ~(whole <= reach)
+            unsure |= ~_sure(whole, margin)
+        if (places := np.flatnonzero(unsure)).size:
+            unsure[places] = self._unsure([x[places] for x in found.numbers])
+        if found.known is not None:
+            unsure |= ~found.known
+        return unsure
+
+    def _unsure(self, numbers: Sequence[Floats]) -> Flags:
+        """Return where numbers are not surely rounded by their own bounds either."""
+        unsure = np.zeros(len(numbers[0]), np.bool_)
+        margins = self.closely(numbers)
+        if margins is None:
+            return ~unsure
+        for x, margin in zip(numbers, margins, strict=True):
+            unsure |= ~_sure(np.abs(x - np.rint(x)), margin)
         return unsure
 
     def settle(self, uniform: Sequence[Stream]) -> list[int] | None:
@@ -169,7 +189,18 @@ class Vectors(ABC):
 
 def as_uniform(words: Integers) -> list[Floats]:
     """Return numbers in [-1, 1): the middles of words are within 2^-53 of theirs and 2^-63 of the truth."""
-    return [row * 2.0**-63 for row in words]
+    found = words.astype(np.float64)
+    found *= 2.0**-63
+    return list(found)
+
+
+def _sure(distance: Floats, margin: Floats | float) -> Flags:
+    """Return where numbers so far from whole ones are within 1/2 of them, whatever the error up to a margin.
+
+    False for NaN too: what cannot be compared is not decided.
+    """
+    # The difference is off by at most half a last bit, which the next float below it makes up for.
+    return np.asarray(distance <= np.nextafter(0.5 - margin, -np.inf))
 
 
 def check_scales(

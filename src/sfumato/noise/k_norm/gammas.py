@@ -46,12 +46,14 @@ def upper_tail(shape: int, x: float) -> float:
     >>> round(upper_tail(2, 3.0) / (4 * math.exp(-3)), 12)
     1.0
     """
-    if x <= 0:
+    if x <= lowest(shape):
         return 1.0
-    terms = np.arange(shape) * math.log(x)
-    terms[1:] -= np.cumsum(np.log(np.arange(1, shape)))
-    top = terms.max()
-    return float(min(1.0, np.exp(top - x + np.log(np.exp(terms - top).sum()))))
+    if shape == 1:
+        return math.exp(-x)
+    # The first of the terms of exp(x), from the last one on down: after so many they are next to nothing.
+    count = min(shape, 60 + 22 * math.isqrt(shape))
+    terms = np.cumprod((shape - np.arange(1, count)) / x)
+    return float(min(1.0, density(shape, np.array(x)) * (1 + terms.sum())))
 
 
 def lowest(shape: int) -> float:
@@ -72,4 +74,6 @@ def density(shape: int, x: Floats) -> Floats:
     else:
         top = -math.log(2 * math.pi * peak) / 2 - 1 / (12 * peak) + 1 / (360 * peak**3)
     off = (x - peak) / peak
-    return np.asarray(np.exp(top + peak * (np.log1p(off) - off)))
+    # Where x is small, next to nothing of it would be left in `off`.
+    log = np.where(off < -0.5, np.log(x / peak), np.log1p(off))
+    return np.asarray(np.exp(top + peak * (log - off)))

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
+import numpy as np
+
+from sfumato.exact import positive_int
 from sfumato.exact.enclosures import Enclosure
 from sfumato.noise.k_norm.cone import Cone
 from sfumato.noise.k_norm.drawing import Approximation, Enclosed, Integers, Vectors, as_uniform, check_scales
 from sfumato.noise.k_norm.radii import Radii, radii
 from sfumato.noise.k_norm.streams import Streams
+from sfumato.noise.values import Floats
 from sfumato.noise.words import Words, source_of
 
 
@@ -27,18 +32,44 @@ class JointVectors(Vectors):
         """One uniform number for each coordinate."""
         return self.cone.dimensions
 
-    dimensions = width
+    @property
+    def dimensions(self) -> int:  # type: ignore[override]
+        """Coordinates of a group."""
+        return self.cone.dimensions
 
     def approximate(self, words: Integers) -> Approximation:
         """Return vectors in floats."""
-        theta, tau, size = self.shared.floats
+        theta, tau, _ = self.shared.floats
         numbers, room, known = self.cone.floats(theta, tau, as_uniform(words))
-        margin = self.cone.margin(theta, tau)
-        factors = [size * float(scale) for scale in self.scales]
-        numbers = [number * factor for number, factor in zip(numbers, factors, strict=True)]
+        self.scale(numbers)
+        return Approximation(numbers, self.margins, room, self.margin, known)
+
+    def scale(self, numbers: Sequence[Floats]) -> None:
+        """Turn numbers in units of L into grid steps, where they are."""
+        for x, factor in zip(numbers, self._factors, strict=True):
+            np.multiply(x, factor, out=x)
+
+    @cached_property
+    def margin(self) -> float:
+        """A bound of the errors in floats, in units of L."""
+        return self.cone.margin(*self.shared.floats[:2])
+
+    @cached_property
+    def margins(self) -> list[float]:
+        """Bounds of the errors in floats, in grid steps."""
         # Numbers are at most 1, and four roundings of theirs are in the margin already.
-        margins = [Fraction(factor) * Fraction(margin) * Fraction(1.001) for factor in factors]
-        return Approximation(numbers, margins, room, margin, known)
+        return [1.001 * factor * self.margin for factor in self._factors]
+
+    def closely(self, numbers: Sequence[Floats]) -> list[Floats]:
+        """Return closer bounds of the errors of vectors in grid steps."""
+        theta, tau, _ = self.shared.floats
+        factors, first = self._factors, self.cone.units
+        margin = self.cone.closer_margin(theta, tau, numbers[first] / factors[first])
+        return [1.001 * factor * margin for factor in factors]
+
+    @cached_property
+    def _factors(self) -> list[float]:
+        return [self.shared.floats[2] * float(scale) for scale in self.scales]
 
     def enclose(self, uniform: Sequence[Enclosure]) -> Enclosed | None:
         """Return one vector in enclosures."""
@@ -76,6 +107,7 @@ class JointNoise:
     groups: int
 
     def __post_init__(self) -> None:
+        positive_int(self.groups, "groups")
         check_scales(self.scales, self.cone.dimensions, self.groups * self.cone.dimensions + 2)
 
     def rounded(self, words: Words | None = None) -> Integers:

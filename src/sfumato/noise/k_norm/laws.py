@@ -56,6 +56,8 @@ class Marginal(ABC):
         >>> round(ErlangMixture(Fraction(1), (Fraction(1),)).tolerance(3), 6)
         6.907755
         """
+        if not k:
+            return 0.0  # |Z| is beyond that with probability 1
         # The tail is log-concave and 1 at 0: so many times the decades are reached within as many times t.
         own = min(k, _most_decades)
         found = _tolerance(replace(self, scale=Fraction(1)), own) * (k / own)

@@ -20,6 +20,7 @@ from math import factorial
 import numpy as np
 
 from sfumato.errors import ParameterError
+from sfumato.exact import positive_int
 from sfumato.exact.enclosures import Enclosure
 from sfumato.noise.k_norm.cone import Cone, unit_roundoff
 from sfumato.noise.k_norm.drawing import (
@@ -31,6 +32,7 @@ from sfumato.noise.k_norm.drawing import (
     block,
     check_scales,
 )
+from sfumato.noise.k_norm.joint import JointVectors
 from sfumato.noise.k_norm.limited_radii import Sizes, powers
 from sfumato.noise.k_norm.radii import Radii
 from sfumato.noise.k_norm.separate import SeparateNoise, signed_exponential
@@ -76,6 +78,8 @@ class LimitedNoise:
     def __post_init__(self) -> None:
         if not 0 < self.shared < 1:
             raise ParameterError("shared", self.shared, "greater than 0 and less than 1")
+        positive_int(self.groups, "groups")
+        positive_int(self.most, "most")
         check_scales(self.scales, self.cone.dimensions, self.groups * self.cone.dimensions + 2, self._reach)
 
     @property
@@ -127,23 +131,15 @@ def _factorial(i: int, rate: float) -> float:
 
 
 @dataclass(frozen=True)
-class WithinVectors(Vectors):
+class WithinVectors(JointVectors):
     """Uniform points of λC - μC, accepted with probability exp(-β (a + b))."""
 
-    cone: Cone
-    scales: Sequence[Fraction]
-    shared: Radii
     tilt: Fraction
 
     @property
     def width(self) -> int:  # type: ignore[override]
         """One uniform number for each coordinate, and one for acceptance."""
         return self.cone.dimensions + 1
-
-    @property
-    def dimensions(self) -> int:  # type: ignore[override]
-        """Coordinates of a group."""
-        return self.cone.dimensions
 
     @cached_property
     def _buffers(self) -> Buffers:
@@ -153,18 +149,16 @@ class WithinVectors(Vectors):
         """Return vectors in floats."""
         theta, tau, size = self.shared.floats
         numbers, room, known = self.cone.floats(theta, tau, as_uniform(words[:-1]))
-        margin, magnitudes = self.cone.margin(theta, tau), table(laplace)
+        magnitudes = table(laplace)
         steep = float(self.tilt) * size
         norm = _size(self.cone, numbers)
         accepted = self._buffers.magnitudes(laplace, magnitudes, words[-1]) - steep * norm
         # Sizes are at most 3, of at most 3 numbers and their roundings, and the product has three more.
-        own = magnitudes.error + 1.001 * steep * (6 * margin + 30 * unit_roundoff)
+        own = magnitudes.error + 1.001 * steep * (6 * self.margin + 30 * unit_roundoff)
         own += (magnitudes.largest + 3 * steep) * 4 * unit_roundoff
         room = accepted if room is None else np.minimum(room, accepted)
-        factors = [size * float(scale) for scale in self.scales]
-        margins = [Fraction(factor) * Fraction(margin) * Fraction(1.001) for factor in factors]
-        numbers = [number * factor for number, factor in zip(numbers, factors, strict=True)]
-        return Approximation(numbers, margins, room, max(own, margin), known)
+        self.scale(numbers)
+        return Approximation(numbers, self.margins, room, max(own, self.margin), known)
 
     def enclose(self, uniform: Sequence[Enclosure]) -> Enclosed | None:
         """Return one vector in enclosures."""
@@ -214,11 +208,15 @@ class TiltedVectors(Vectors):
             float(self.tilt) * size * theta - (norm + first) * 0.5,
             float(self.tilt) * size * tau - (norm - first) * 0.5,
         )
-        own = float(max(self._anywhere.unit_margins))
+        own = self._anywhere.largest_margin
         largest = table(laplace).largest * (self.cone.dimensions + 1)
         margin = 1.001 * (5 * own + (4 * largest + 4 * float(self.tilt) * size) * 4 * unit_roundoff)
         found = self._anywhere.scaled(numbers, known)
         return Approximation(found.numbers, found.margins, room, margin, known)
+
+    def closely(self, numbers: Sequence[Floats]) -> list[Floats]:
+        """Return closer bounds of the errors of vectors in grid steps."""
+        return self._anywhere.closely(numbers)
 
     def enclose(self, uniform: Sequence[Enclosure]) -> Enclosed | None:
         """Return one vector in enclosures."""

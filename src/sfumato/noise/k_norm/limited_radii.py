@@ -25,7 +25,6 @@ from sfumato.noise.k_norm.radii import HALF, Radii, constant, log_of
 from sfumato.noise.k_norm.streams import Streams
 
 Powers = dict[tuple[int, int], Fraction]
-_bits = 160  # of what a hat is made of
 
 
 @cache
@@ -135,6 +134,12 @@ class Sizes:
         """V."""
         return Tilted(self.cone, (1 - self.shared) / self.most)
 
+    @property
+    def _bits(self) -> int:
+        """Of what a hat is made of: integrals lose some for each power where the tilt is next to nothing."""
+        lost = max(0, int(1 / self.tilted.tilt).bit_length() - 16)
+        return 160 + self.cone.dimensions * lost
+
     def height(self, size: Enclosure, share: Enclosure) -> Enclosure:
         """Return the logarithm of the density of (r, θ), up to a constant."""
         one = Enclosure.of(1, size.bits)
@@ -142,14 +147,14 @@ class Sizes:
         return volume.log().times(self.groups) + size.log() - size.times(self.shared)
 
     def _middle(self, size: Fraction) -> tuple[Fraction, Fraction]:
-        height = self.height(Enclosure.of(size, _bits), Enclosure.of(HALF, _bits))
+        height = self.height(Enclosure.of(size, self._bits), Enclosure.of(HALF, self._bits))
         return exactly(height.low), exactly(height.high)
 
     def _slope(self, size: Fraction) -> tuple[Fraction, Fraction]:
         """Return bounds of the derivative of `height` in r, at θ = 1/2."""
-        half = Enclosure.of(size / 2, _bits)
+        half = Enclosure.of(size / 2, self._bits)
         grown = self.tilted.slope(half, half) / self.tilted.volume(half, half)
-        rest = Enclosure.of(1 / size - self.shared, _bits)
+        rest = Enclosure.of(1 / size - self.shared, self._bits)
         found = grown.times(self.groups) + rest
         return exactly(found.low), exactly(found.high)
 

@@ -9,7 +9,7 @@ V(θ)^G.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property
@@ -156,8 +156,12 @@ class Radii:
     size: LazyReal
     offset: LazyReal
 
-    def enclose(self, bits: int) -> tuple[Enclosure, Enclosure]:
-        """Return (λ, μ)."""
+    @cached_property
+    def enclose(self) -> Callable[[int], tuple[Enclosure, Enclosure]]:
+        """(λ, μ), with about as many bits as one asks for."""
+        return cache(self._enclose)
+
+    def _enclose(self, bits: int) -> tuple[Enclosure, Enclosure]:
         size, offset, half = self.size(bits), self.offset(bits), Enclosure.of(HALF, bits)
         return (half + offset) * size, (half - offset) * size
 

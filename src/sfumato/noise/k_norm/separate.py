@@ -96,10 +96,10 @@ class SeparateNoise(Vectors):
         return Buffers(block)
 
     @cached_property
-    def margins(self) -> list[Fraction]:
+    def margins(self) -> list[float]:
         """Bounds of the errors in floats, in grid steps."""
         each = zip(self.scales, self.unit_margins, strict=True)
-        return [scale * margin * Fraction(1.001) for scale, margin in each]
+        return [float(scale * margin * Fraction(1.001)) for scale, margin in each]
 
     @cached_property
     def unit_margins(self) -> list[Fraction]:
@@ -111,6 +111,23 @@ class SeparateNoise(Vectors):
         scaled = (power + 1) * largest * 3 * Fraction(unit_roundoff)
         own = sums + spread + scaled
         return [own + other] * self.cone.units + [own] * power
+
+    @cached_property
+    def largest_margin(self) -> float:
+        """The largest bound at scale 1."""
+        return float(max(self.unit_margins) * Fraction(1.001))
+
+    def closely(self, numbers: Sequence[Floats]) -> list[Floats]:
+        """Return closer bounds of the errors of vectors in grid steps."""
+        power, scales = self.cone.signed + 1, [float(scale) for scale in self.scales]
+        at_1 = [np.abs(x) / scale for x, scale in zip(numbers, scales, strict=True)]
+        size = np.max(at_1[self.cone.units :], axis=0)
+        own = self._table.growth * (power + size) + size * (5 * power + 12) * unit_roundoff
+        margins = [own] * power
+        if self.cone.units:
+            step = at_1[0] + at_1[1]  # at least |u - n|
+            margins.insert(0, own + self._table.growth * (1 + step) + (size + step) * 4 * unit_roundoff)
+        return [1.001 * scale * margin for scale, margin in zip(scales, margins, strict=True)]
 
     def reals(self, words: Integers) -> tuple[list[Floats], Floats, Flags | None]:
         """Return the numbers at scale 1, their size max(|n|, t), and where the face is known."""

@@ -21,6 +21,7 @@ from sfumato.noise.k_norm.drawing import Approximation, Enclosed, Integers, as_u
 from sfumato.noise.k_norm.parabola import ROOM_ERROR, Parabola, enclosed_room, room
 from sfumato.noise.k_norm.radii import HALF
 from sfumato.noise.k_norm.separate import SeparateNoise, signed_exponential
+from sfumato.noise.values import Floats
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,9 @@ class SeparateParabolas(SeparateNoise):
         each, largest, shape = Fraction(self._table.error), Fraction(self._table.largest), self.shape
         sums = shape * each + shape**2 * largest * Fraction(unit_roundoff)
         return [sums + shape * largest * 8 * Fraction(unit_roundoff)] * self.cone.dimensions
+
+    def closely(self, numbers: Sequence[Floats]) -> None:  # type: ignore[override]
+        """Return no closer bounds: numbers do not tell the size."""
 
     def approximate(self, words: Integers) -> Approximation:
         """Return vectors in floats."""
