@@ -245,7 +245,7 @@ def test_bundles_that_are_retried_or_cut_anew_draw_the_same_noise(monkeypatch):
 
 def test_a_planted_secret_of_the_attempt_is_found(monkeypatch):
     monkeypatch.setattr(release_module, "_drawn", fresh_in_the_worker)
-    transform = question(keys=["p0", "p1"]).release(epsilon=0.1)
+    transform = question(keys=["p0", "p1"]).release(epsilon=0.1, noise="laplace")
     with pytest.raises(AssertionError):
         in_the_worker(transform, visits(), 0)
 

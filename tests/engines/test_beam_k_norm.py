@@ -9,7 +9,7 @@ import sfumato as sf
 from sfumato.beam import Budget, Count, MakePrivate, Quantiles, Release
 from sfumato.errors import QueryError
 
-from .test_k_norm import ROWS, SCHEMA, numbers, question
+from .test_k_norm import ROWS, SCHEMA, budget, numbers, question
 
 pytestmark = pytest.mark.flakiness(
     k=30, because="numbers of two releases are not alike, and noise of 0.001 rounds to 0"
@@ -22,14 +22,18 @@ ASKED = (
     "quantiles of all groups",
     "quantiles of private groups",
     "the whole table",
+    "gaussian",
 )
 
 
 def transforms() -> dict[str, Release]:
     def one(case: str) -> Release:
-        budget = {"epsilon": 20, "delta": 1e-6 if "private" in case else 0}
-        confidence = 0.9 if case == "a count" else None
-        return Release(question(case, SCHEMA), **budget, noise="k_norm", confidence=confidence, shards=2)
+        options = {"epsilon": 20, "confidence": 0.9 if case == "a count" else None} | budget(case)
+        if case == "some groups":
+            options["noise"] = "auto"
+        made = Release(question(case, SCHEMA), **options, shards=2)
+        assert made.plan.noise.name == ("gaussian" if case == "gaussian" else "k_norm")
+        return made
 
     return {case: one(case) for case in ASKED}
 
@@ -62,12 +66,12 @@ def test_numbers_are_those_of_the_same_work_on_one_machine_each_time_it_is_done(
 
 @pytest.mark.long
 def test_aggregations_of_a_private_collection(run):
-    budget = Budget(2 * 10**5, "1e-6")
+    whole = Budget(2 * 10**5, "1e-6")
     options = {"rows": 1, "noise": "k_norm", "epsilon": 10**5}
     places = {"key": lambda row: row["g"], "groups": 3}
 
     def build(pipeline):
-        rows = pipeline | beam.Create(ROWS.to_pylist()) | MakePrivate(budget=budget, unit=lambda r: r["id"])
+        rows = pipeline | beam.Create(ROWS.to_pylist()) | MakePrivate(budget=whole, unit=lambda r: r["id"])
         counts = rows | Count(public_keys=[3, 8], **places, **options)
         halves = rows | Quantiles(
             lambda row: row["x"], [0.5], lower=0, upper=30, delta="1e-6", **places, **options
@@ -75,7 +79,7 @@ def test_aggregations_of_a_private_collection(run):
         return (counts, halves | beam.Map(lambda pair: (pair[0], len(pair[1])))) | beam.Flatten()
 
     assert run(build) == sorted([*((g, 1) for g in range(7)), (3, 60), (8, 0)], key=repr)
-    assert budget.left == (0.0, 0.0)
+    assert whole.left == (0.0, 0.0)
 
 
 def test_windows_and_triggers_are_refused_with_this_noise_too():

@@ -21,6 +21,7 @@ from sfumato.engines.duckdb.stages import Stages, as_stream
 from sfumato.engines.work import Work
 from sfumato.errors import EngineError, ParameterError
 from sfumato.noise import SeededWords
+from sfumato.noise.centred_gaussian import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, LimitedNoise, SeparateNoise
 from sfumato.query import together
 
@@ -52,6 +53,8 @@ CASES = {
     "quantiles of some groups": (QUANTILES, KEYS, 3, LimitedNoise),
     "quantiles of private groups": (QUANTILES, None, 3, SeparateNoise),
     "the whole table": (QUANTILES, "none", 1, JointNoise),
+    # Whose noise has a part in common in all groups: one draw, too.
+    "gaussian": ({"n": sf.count(), "m": sf.mean("x", lower=0, upper=20)}, KEYS, 9, CentredGaussian),
 }
 TOGETHER = [name for name, (*_, kind) in CASES.items() if kind is not SeparateNoise]
 # Fixed, so that no test depends on chance.
@@ -65,11 +68,15 @@ def question(case: str, rows=ROWS):
     return grouped.bound(groups=groups, rows=2).agg(**asked)
 
 
+def budget(case: str) -> dict:
+    delta = 1e-6 if case == "gaussian" or "private" in case else 0
+    return {"delta": delta, "noise": "gaussian" if case == "gaussian" else "k_norm"}
+
+
 @cache
 def work_of(case: str, epsilon=1, confidence: float | None = None) -> Work:
     """Return what workers do, as it reaches them."""
-    delta = 1e-6 if "private" in case else 0
-    plan = question(case).plan(epsilon=epsilon, delta=delta, noise="k_norm")
+    plan = question(case).plan(epsilon=epsilon, **budget(case))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("secrets.randbits", lambda bits: 7)  # the choice of a unit's groups
         stages = Stages.of(DuckDBEngine.open(ROWS), ROWS.schema, plan.exact, SHARDS)
@@ -149,7 +156,7 @@ class Choosing(Work):
 WORDS = SeededWords(5)
 
 
-FEW = ("all groups", "some groups", "private groups", "quantiles of all groups")
+FEW = ("gaussian", "all groups", "some groups", "private groups", "quantiles of all groups")
 
 
 @pytest.mark.parametrize("case", [pytest.param(c, marks=[pytest.mark.long] * (c not in FEW)) for c in CASES])
@@ -237,6 +244,18 @@ def test_error_bars_and_explanation_are_those_of_one_machine(case):
     assert transform.spent == release.spent
     one, other = (made.explain().to_dict() for made in (transform, release))
     assert one["statistics"] == other["statistics"] and one["budget"] == other["budget"]
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("epsilon", [1, 5])
+def test_auto_takes_the_same_noise_as_on_one_machine(case, epsilon):
+    """Where the workers draw it: groups come together where that is the smallest error."""
+    options = {"epsilon": epsilon, "delta": 1e-6}
+    local, remote = question(case).plan(**options), question(case, SCHEMA).plan(**options)
+    assert remote.query.engine != local.query.engine and type(remote) is type(local)
+    assert (remote.laws, remote.loss, remote.others) == (local.laws, local.loss, local.others)
+    if case in ("a count", "all groups", "one group"):
+        assert remote.noise.name == "k_norm" and remote.loss.epsilon(0) == epsilon
 
 
 # The law of what is released.

@@ -11,13 +11,19 @@ import pytest
 from sfumato.engines.work import Work
 
 from . import test_spark
-from .test_k_norm import KEYS, ROWS, numbers, question
+from .test_k_norm import KEYS, ROWS, budget, numbers, question
 from .test_spark import killing
 
 pytestmark = pytest.mark.flakiness(
     k=30, because="drawn by workers: numbers of two releases are not alike; noise of 0.01 or less rounds to 0"
 )
-CASES = ("some groups", "quantiles of all groups", "quantiles of private groups", "the whole table")
+CASES = (
+    "some groups",
+    "quantiles of all groups",
+    "quantiles of private groups",
+    "the whole table",
+    "gaussian",
+)
 
 
 @dataclass(frozen=True)
@@ -26,10 +32,6 @@ class Careless(Work):
 
     def together(self, gathered):
         yield from Work.together(replace(self, secret=secrets.token_bytes(32)), gathered)
-
-
-def budget(case: str, epsilon=20) -> dict:
-    return {"epsilon": epsilon, "delta": 1e-6 if "private" in case else 0, "noise": "k_norm"}
 
 
 def by_key(frame) -> list[dict]:
@@ -42,7 +44,9 @@ def test_numbers_are_those_of_the_same_work_on_one_machine(frame_of, case):
     rows = frame_of(ROWS)
     asked = question(case, rows.repartition(3))
     engine = asked.table.engine
-    work = engine.work(asked.plan(**budget(case)))
+    options = {"epsilon": 20} | budget(case) | ({"noise": "auto"} if case == "some groups" else {})
+    work = engine.work(asked.plan(**options))
+    assert work.noising.at_once is (case != "quantiles of private groups")
     frame = engine.released(work)
     assert by_key(frame) == numbers(work)
     assert (frame.rdd.getNumPartitions() == 1) is (case != "quantiles of private groups")
@@ -57,7 +61,7 @@ def test_a_task_that_is_killed_with_noisy_numbers_in_its_hands_draws_the_same_ag
         cloudpickle.register_pickle_by_value(sys.modules[module])
     asked = question("quantiles of some groups", frame_of(ROWS))
     engine = asked.table.engine
-    work = engine.work(asked.plan(**budget("")))
+    work = engine.work(asked.plan(epsilon=20, **budget("")))
     if kind == "careless":
         work = Careless(work.stages, work.noising)
     marker = tmp_path / "killed"
@@ -71,7 +75,7 @@ def test_a_task_that_is_killed_with_noisy_numbers_in_its_hands_draws_the_same_ag
 
 @pytest.mark.long
 def test_a_release_has_error_bars_and_the_exact_numbers_at_a_large_epsilon(frame_of):
-    frame = question("a count", frame_of(ROWS)).release(**budget("", 10**5), confidence=0.9)
+    frame = question("a count", frame_of(ROWS)).release(epsilon=10**5, **budget(""), confidence=0.9)
     rows = by_key(frame)
     assert [(row["g"], row["n"]) for row in rows] == [(g, 60 * (g < 7)) for g in KEYS]
     assert all(0 <= row["n_error"] < 1 for row in rows)

@@ -239,7 +239,7 @@ def test_each_number_keeps_its_own_noise_where_little_is_gained():
     assert kind(weeks(**{"s": sf.sum("x", lower=-1, upper=1)})) is Plan
     schema = pa.schema([("id", pa.int64()), ("week", pa.int64())])
     people = sf.scan(schema, privacy_unit="id").group_by("week", keys=[1, 2, 3, 4])
-    assert kind(people.bound(groups=4, rows=1).agg(n=sf.count())) is Plan
+    assert kind(people.bound(groups=4, rows=1).agg(n=sf.count())) is CentredPlan  # on Beam, too
     tiny = {"epsilon": "1e-12", "delta": "1e-12", "noise": "gaussian"}  # beyond what is drawn in fine steps
     assert type(weeks().plan(**tiny)) is Plan
 

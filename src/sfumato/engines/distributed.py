@@ -10,7 +10,6 @@ from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.errors import ParameterError
 from sfumato.noise import Words
-from sfumato.query.choices import SEPARATE_NOISES, NoiseName
 from sfumato.query.exact import ExactQuery
 from sfumato.query.schema import Schema, Step
 
@@ -27,7 +26,6 @@ class DistributedEngine:
 
     name: str
     files: tuple[str, ...] = ()  # which workers read, wherever they are
-    noises: tuple[NoiseName, ...] = SEPARATE_NOISES  # that of all groups together is drawn in one place
 
     def __init__(self, rows: pa.Schema, timezone: str | None = None) -> None:
         self._rows = rows

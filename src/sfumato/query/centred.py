@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from sfumato.budget import Loss, gaussian_mu
 from sfumato.budget.measure import PrivacyLoss
@@ -16,6 +17,7 @@ from sfumato.framework import CentredDistance, Measurement, Norm
 from sfumato.measurements.centred_gaussian import centred_gaussian, noise_of
 from sfumato.measurements.conversions import convert
 from sfumato.noise.centred_gaussian import CentredGaussian
+from sfumato.noise.values import Floats
 from sfumato.query.expected import expected_errors, ratio
 from sfumato.query.noising import Noising
 from sfumato.query.plan import Plan
@@ -97,12 +99,6 @@ def centred_plan(plan: Plan) -> Plan:
     )  # fmt: skip
 
 
-def deviations(metric: CentredDistance) -> dict[str, float]:
-    """Return the deviation of the noise of each number, at a multiplier of 1."""
-    parts = zip(metric.body.names, metric.scales, metric.common, strict=True)
-    return {name: math.hypot(own, common) for name, own, common in parts}
-
-
 def best_metric(needed: Requirements, query: Query) -> CentredDistance | None:
     """Return the shape of noise with the smallest errors, in which a unit moves by at most 1.
 
@@ -110,8 +106,7 @@ def best_metric(needed: Requirements, query: Query) -> CentredDistance | None:
         None where noise of each number by itself is about as good, or the only one that there is.
     """
     groups, shown = query.groups, len(query.public_groups)
-    # Where many workers draw noise each has some of the groups.
-    if "k_norm" not in query.noises or not 1 < groups <= shown <= MOST_GROUPS:
+    if not 1 < groups <= shown <= MOST_GROUPS:
         return None
     try:
         cone = cone_of(needed.statistics)
@@ -119,69 +114,72 @@ def best_metric(needed: Requirements, query: Query) -> CentredDistance | None:
         return None
     counts = 1 + cone.units
     share = needed.body.split(Norm.L2)
-    each = [float(s) for s in share]
     rest = float(needed.body.size(Norm.L2, share)) - counts
+    # The errors where counts alone have noise, and where they have none: squares add up.
+    each = [(c.name, float(s * c.step)) for c, s in zip(needed.coordinates, share, strict=True)]
+    silent = dict.fromkeys(cone.names, 0.0)
+    of_counts = expected_errors(needed.estimates, silent | dict(each[:counts]))
+    of_rest = expected_errors(needed.estimates, silent | dict(each[counts:]))
+    shapes = _shapes(counts, rest, groups, shown)
+    moved = np.sqrt(shapes.moved(counts, rest, groups, shown))
+    errors = {n: moved * np.hypot(shapes.count * e, shapes.beside * of_rest[n]) for n, e in of_counts.items()}
+    largest = sum(map(np.log, errors.values()))
+    best = np.unravel_index(int(np.argmin(largest)), moved.shape)
     plain = math.sqrt(groups * (counts + rest))
-    before = expected_errors(needed, {n: plain * s for n, s in zip(cone.names, each, strict=True)})
-
-    def compared(shape: _Shape) -> float:
-        size = math.sqrt(shape.moved(counts, rest, groups, shown))
-        own = [size * shape.count] * counts + [size * shape.beside] * cone.signed
-        pairs = zip(cone.names, own, each, strict=True)
-        return ratio(expected_errors(needed, {n: d * s for n, d, s in pairs}), before)
-
-    best = min(_shapes(counts, rest, groups, shown), key=compared)
-    if compared(best) > WORTH:
+    before = {n: plain * math.hypot(e, of_rest[n]) for n, e in of_counts.items()}
+    if ratio({n: float(e[best]) for n, e in errors.items()}, before) > WORTH:
         return None
-    own = [*[best.own] * counts, *[best.beside] * cone.signed]
+    own = [*[shapes.own[best]] * counts, *[shapes.beside[best]] * cone.signed]
     scales = tuple(s * _rational(d) for s, d in zip(share, own, strict=True))
     # How many groups there are is all that counts; which ones is the metric's of the plan.
-    found = CentredDistance(cone, scales, _rational(best.total), best.centre, range(shown))
+    found = CentredDistance(cone, scales, _rational(shapes.total[best]), CENTRES[best[0]], range(shown))
     size = root_up(found.moved(needed.body, groups))
     return replace(found, scales=tuple(size * s for s in found.scales), total=size * found.total)
 
 
 @dataclass(frozen=True)
-class _Shape:
-    """Deviations of noise, each number over its share: of counts, of all units, and of what counts limit."""
+class _Shapes:
+    """Deviations of noise, each number over its share: of counts, of all units, and of what counts limit.
 
-    centre: Fraction
-    own: float
-    total: float
-    beside: float
+    Each of shape (centres, parts).
+    """
+
+    own: Floats
+    total: Floats
+    beside: Floats
 
     @property
-    def count(self) -> float:
+    def count(self) -> Floats:
         """The deviation of a count, of its own noise and of that of all units."""
-        return math.hypot(self.own, float(self.centre) * self.total)
+        return np.hypot(self.own, _CENTRES * self.total)
 
-    def moved(self, counts: int, rest: float, groups: int, shown: int) -> float:
+    def moved(self, counts: int, rest: float, groups: int, shown: int) -> Floats:
         """Return about what `CentredDistance.moved` does."""
-        c = float(self.centre)
-        near, far = c**2 / self.own**2, (1 - c) ** 2 / self.own**2
-        inside = counts * far + (rest / self.beside**2 if rest else 0.0)
+        near, far = (_CENTRES / self.own) ** 2, ((1 - _CENTRES) / self.own) ** 2
+        inside = counts * far + rest / self.beside**2
         if counts > 1:
-            inside = max(inside, far + near)
-        return 1 / self.total**2 + shown * counts * near + groups * max(inside - counts * near, 0.0)
+            inside = np.maximum(inside, far + near)
+        more: Floats = groups * np.maximum(inside - counts * near, 0.0)
+        return 1 / self.total**2 + shown * counts * near + more
 
 
-def _shapes(counts: int, rest: float, groups: int, shown: int) -> Iterator[_Shape]:
-    """Yield shapes of noise, one of which is nearly the best."""
-    for centre in CENTRES:
-        c = float(centre)
-        # Of own noise of variance a (a + c) and common noise of c (a + c), the sum is the least one.
-        a = math.sqrt(counts * (shown * c**2 + groups * (1 - 2 * c)))
-        own, total = math.sqrt(a * (a + c)), (a + c) / c
-        if not rest:
-            yield _Shape(centre, own, math.sqrt(total), 1.0)
-            continue
-        # At the edge a group that a unit is in costs as much as one that it is not in.
-        edge = groups * (2 * c - 1) * counts / own**2
-        for part in (*PARTS, *([edge / (1 + edge)] if edge > 0 else [])):
-            wider = 1 / math.sqrt(1 - part)
-            yield _Shape(centre, wider * own, wider * math.sqrt(total), math.sqrt(groups * rest / part))
+_CENTRES = np.array([[float(centre)] for centre in CENTRES])
+
+
+def _shapes(counts: int, rest: float, groups: int, shown: int) -> _Shapes:
+    """Return shapes of noise, one of which is nearly the best."""
+    # Of own noise of variance a (a + c) and common noise of c (a + c), the sum is the least one.
+    a = np.sqrt(counts * (shown * _CENTRES**2 + groups * (1 - 2 * _CENTRES)))
+    own, total = np.sqrt(a * (a + _CENTRES)), np.sqrt((a + _CENTRES) / _CENTRES)
+    if not rest:
+        return _Shapes(own, total, np.ones_like(own))
+    # At the edge a group that a unit is in costs as much as one that it is not in.
+    edge = np.maximum(groups * (2 * _CENTRES - 1) * counts / own**2, 0.0)
+    parts = np.hstack([np.tile(PARTS, (len(CENTRES), 1)), np.where(edge > 0, edge / (1 + edge), PARTS[0])])
+    wider = 1 / np.sqrt(1 - parts)
+    return _Shapes(wider * own, wider * total, np.sqrt(groups * rest / parts))
 
 
 def _rational(number: float) -> Fraction:
     """Return about this number, of few digits."""
-    return Fraction(round(number * 2**16), 2**16)
+    return Fraction(round(float(number) * 2**16), 2**16)

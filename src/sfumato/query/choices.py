@@ -15,7 +15,7 @@ NoiseChoice = Literal["auto", NoiseName]
 SelectionChoice = Literal["auto", SelectionName]
 
 NOISES: tuple[NoiseName, ...] = get_args(NoiseName)
-# Those of each number by itself, among which "auto" chooses.
+# Those of each number by itself.
 SEPARATE_NOISES = NOISES[:2]
 SELECTIONS: tuple[SelectionName, ...] = get_args(SelectionName)
 NOISE_CHOICES: tuple[NoiseChoice, ...] = get_args(NoiseChoice)

@@ -8,7 +8,6 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from sfumato.noise import Words
-from sfumato.query.choices import NoiseName
 from sfumato.query.exact import Evaluator
 from sfumato.query.plan import Plan
 from sfumato.query.schema import Schema, Step
@@ -18,11 +17,6 @@ Released_co = TypeVar("Released_co", covariant=True)
 
 class Engine(Evaluator, Protocol[Released_co]):
     """Evaluates questions on one source, and releases them in the form that suits it."""
-
-    @property
-    def noises(self) -> tuple[NoiseName, ...]:
-        """The kinds of noise among which "auto" chooses here; each can be asked for by name."""
-        ...
 
     def schema(self, steps: Sequence[Step] = ()) -> Schema:
         """Return the columns after the steps; raise QueryError for a step that is not admissible.

@@ -1,58 +1,73 @@
-"""How large the error of each output will be about: from the question and the noise alone."""
+"""How large the error of each output will be about: from the question and the noise alone.
+
+By this, and by nothing else, one noise is chosen before another.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
+from sfumato.measurements.selection import GroupSelection
 from sfumato.query.estimates import Estimate, QuantileEstimate
 from sfumato.query.estimates.chosen import ChosenQuantile
-from sfumato.query.requirements import Requirements
+
+# By output; and of None, to be shown at all: with how many units a private group is, half the time.
+Errors = Mapping[str | None, float]
+Name = TypeVar("Name", str, str | None)
+
+# How many rows a walk down a tree is off, in deviations of the noise of a node. Measured, for values that
+# are spread evenly, like a bell and like waiting times: `test_expected.py`.
+OFF_BY_TREE = 2.4
+# What the place that was chosen in the middle of three is off, of the deviation of one; and where values are
+# no whole numbers, so that a line between the outer two corrects it, of that and of the numbers beside them.
+OFF_IN_MIDDLE, OFF_ALONG_LINE = 0.9, (0.65, 0.6)
 
 
-def expected_errors(needed: Requirements, deviations: Mapping[str, float]) -> dict[str, float]:
+def expected_errors(
+    estimates: Iterable[Estimate], deviations: Mapping[str, float], selection: GroupSelection | None = None
+) -> dict[str | None, float]:
     """Return about the error of each output, for values half-way from the middle to the end of their bounds.
 
-    Of a mean or a variance, as if one row were counted: it is compared with that under another noise, and the
-    number of rows is the same.
+    Of a mean or a variance, as if one row were counted, and of a quantile in rows: it is compared with that
+    under another noise, and the rows are the same.
 
     Args:
-        needed: how the outputs are made of noisy numbers.
-        deviations: the standard deviation of the noise of each number, in grid steps.
+        estimates: how the outputs are made of noisy numbers.
+        deviations: the standard deviation of each number's noise, in its own unit; of places that are chosen,
+            in rows, that of one.
+        selection: how private groups are chosen, or None. To be shown is one output more.
     """
-    steps = {c.name: float(c.step) for c in needed.coordinates}
-    own = {name: deviation * steps[name] for name, deviation in deviations.items()}
-    return {e.name: _error(e, own) for e in needed.estimates}
+    found: dict[str | None, float] = {
+        e.name: math.hypot(*(weight * deviations[name] for name, weight in _weights(e).items()))
+        for e in estimates
+    }
+    return found if selection is None else found | {None: float(selection.expected_threshold)}
 
 
-def _error(e: Estimate, deviations: Mapping[str, float]) -> float:
-    if isinstance(e, ChosenQuantile):  # in rows; how places are chosen is the same whatever the noise
-        return deviations[e.below] if e.below else 1.0
-    counted = math.hypot(*(deviations[name] for name in e.signs))
+def _weights(e: Estimate) -> dict[str, float]:
+    """Return with which weight the noise of each number is in the error of an output."""
+    total = e.total or ""
+    if isinstance(e, QuantileEstimate):
+        return {total: OFF_BY_TREE}
+    if isinstance(e, ChosenQuantile):
+        if not e.below:
+            return {total: 1.0}
+        place, beside = OFF_ALONG_LINE
+        return {total: OFF_IN_MIDDLE} if e.whole else {total: place, e.below: beside}
     if e.kind == "count" or e.total is None:
-        return counted
-    total = deviations[e.total]
-    if e.kind == "sum":
-        return math.hypot(total, e.centre * counted)
-    if e.squares is None:
-        return math.hypot(total, (e.upper - e.lower) / 4 * counted)
-    return math.hypot(deviations[e.squares], e.half_range * total, e.half_range**2 / 4 * counted)
+        each, sums = 1.0, dict[str, float]()
+    elif e.kind == "sum":
+        each, sums = e.centre, {total: 1.0}
+    elif e.squares is None:
+        each, sums = (e.upper - e.lower) / 4, {total: 1.0}
+    else:
+        each, sums = e.square_centre + e.half_range**2 / 4, {total: e.half_range, e.squares: 1.0}
+    return sums | dict.fromkeys(e.signs, each)
 
 
-def of_quantiles(needed: Requirements, deviations: Mapping[str, float]) -> dict[str, float]:
-    """Return about how many rows a walk down a tree is off for each quantile that is read from one.
-
-    As where the noise of the root's children alone leads it away: of those left of the quantile, about 8.
-
-    Args:
-        needed, deviations: as of `expected_errors`.
-    """
-    steps = {c.name: float(c.step) for c in needed.coordinates}
-    trees = [e for e in needed.estimates if isinstance(e, QuantileEstimate)]
-    return {e.name: math.sqrt(8) * deviations[e.total or ""] * steps[e.total or ""] for e in trees}
-
-
-def ratio(one: Mapping[str, float], other: Mapping[str, float]) -> float:
+def ratio(one: Mapping[Name, float], other: Mapping[Name, float]) -> float:
     """Return how large the errors of the one are, of those of the other: the geometric mean over the outputs.
 
     >>> ratio({"n": 2.0, "mean": 4.0}, {"n": 4.0, "mean": 32.0})

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from sfumato.budget import Loss
@@ -21,6 +21,7 @@ from sfumato.measurements.noise import Law, NoiseKind
 from sfumato.measurements.selection import GroupSelection
 from sfumato.query.choices import titled
 from sfumato.query.exact import ExactQuery
+from sfumato.query.expected import Errors, expected_errors
 from sfumato.query.explanation import Explanation, numbers_content, question_content, selection_content
 from sfumato.query.noising import Noising
 from sfumato.query.question import Query
@@ -106,18 +107,15 @@ class Plan:
         return Noising(keys, self.requirements, statistics, self.steps, self.laws, self.selection)
 
     @property
-    def score(self) -> float:
-        """Mean log of the relative noise of all that the outputs are made of: smaller is better."""
-        shown = {name for e in self.requirements.estimates for name in e.coordinates}
-        errors = [
-            math.log(float(self.laws[name].standard_deviation) / float(largest))
-            for s in self.requirements.statistics
-            for name, largest in zip(s.names, s.body.linf_sensitivities, strict=True)
-            if name in shown
-        ]
-        if self.selection is not None:
-            errors.append(math.log(self.selection.expected_threshold))
-        return sum(errors) / max(len(errors), 1)  # quantiles alone, without error bars, show no such number
+    def deviations(self) -> dict[str, float]:
+        """The standard deviation of the noise of each number, in its own unit."""
+        steps = self.steps
+        return {n: float(law.standard_deviation) * float(steps[n]) for n, law in self.laws.items()}
+
+    @cached_property
+    def expected(self) -> Errors:
+        """About how large the error of each output will be (see `expected_errors`)."""
+        return expected_errors(self.requirements.estimates, self.deviations, self.selection)
 
     @property
     def notes(self) -> tuple[str, ...]:

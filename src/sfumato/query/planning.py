@@ -5,40 +5,38 @@ All of it depends on the question alone.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import lru_cache
 
-from sfumato.budget import Loss, calibrate, gaussian_mu, split_delta
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
-from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError, shown
-from sfumato.exact import one_of, positive_int, root_up
-from sfumato.framework import ContributionDistance, Norm
-from sfumato.measurements.noise import NOISES, Law, NoiseKind
-from sfumato.measurements.selection import (
-    GaussianThreshold,
-    GroupSelection,
-    LaplaceThreshold,
-    TruncatedGeometric,
+from sfumato.errors import BudgetError, ParameterError, QueryError, shown
+from sfumato.exact import one_of, positive_int
+from sfumato.query.choices import (
+    NOISE_CHOICES,
+    SELECTION_CHOICES,
+    SEPARATE_NOISES,
+    Amount,
+    NoiseChoice,
+    SelectionChoice,
 )
-from sfumato.noise import Laplace
-from sfumato.query.centred import best_metric, centred_plan, deviations
-from sfumato.query.choices import NOISE_CHOICES, SELECTIONS, Amount, NoiseChoice, SelectionChoice
-from sfumato.query.choices import SEPARATE_NOISES as NOISE_NAMES
-from sfumato.query.expected import expected_errors, of_quantiles, ratio
+from sfumato.query.expected import Errors, ratio
 from sfumato.query.plan import Plan
 from sfumato.query.question import Query
-from sfumato.query.requirements import Requirements, requirements
+from sfumato.query.separate import SeparatePlans
 from sfumato.query.together import TogetherPlan, k_norm_plan
 
 SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**12), Fraction(10**6)
-# Noise of this scale leaves 64-bit integers with probability below e^-8000.
-MOST_SCALE_BITS = 50
 SMALLEST_DELTA = Fraction(1, 10**300)
 # Errors that are larger than this part of those with other noise are no reason to draw it for all together.
 CLEARLY = 0.98
+# By privacy-loss distributions Laplace noise gets down to about the size of Gaussian noise, and not below: at
+# less than this part of the errors of both, by basic composition, no noise of each number comes near.
+CLOSEST = 0.8
+# Nor does Laplace noise get below Gaussian noise, of which its errors are more than so many times: the gain
+# on a few Laplace noises is nothing, and on many of them its deviation is the larger one by the root of 2.
+FAR_BEHIND = 1.25
 
 
 def make_plan(
@@ -59,14 +57,14 @@ def make_plan(
         group_selection: "auto", "truncated_geometric", "laplace" or "gaussian".
         pre_threshold: private groups with fewer units are never shown.
     Returns:
-        The plan with the smallest score among those that the options admit.
+        The plan with the smallest expected errors of the outputs among those that the options admit.
     Raises:
         BudgetError: epsilon or delta is not admissible, or cannot buy what is asked.
         ParameterError: an option is unknown.
     """
     eps, dlt = _budget(epsilon, delta)
     one_of(noise, "noise", NOISE_CHOICES)
-    _choices("group_selection", group_selection, SELECTIONS)
+    one_of(group_selection, "group_selection", SELECTION_CHOICES)
     positive_int(pre_threshold, "pre_threshold")
     _check_groups(query, dlt, group_selection, pre_threshold)
     if noise == "k_norm":
@@ -102,62 +100,57 @@ def _chosen(
 ) -> Plan:
     """Choose the plan of a question whose options are admissible; nothing in one is of a single release."""
     query = asked.query
-    planner = _Planner(query, eps, dlt)
+    plans = SeparatePlans(query, eps, dlt, pre_threshold)
     if noise == "k_norm":
-        plan = k_norm_plan(query, eps, dlt, pre_threshold)
-        # With quantiles there is nothing to compare: their errors follow from the rows.
-        return plan if plan.choices else replace(plan, others=planner.compared(plan.expected))
-    together = planner.together(pre_threshold) if noise == group_selection == "auto" else None
-    if together and together.surely_best:
-        return together
-    return _separate(planner, noise, group_selection, pre_threshold, together)
-
-
-def _separate(
-    planner: _Planner,
-    noise: NoiseChoice,
-    group_selection: SelectionChoice,
-    pre_threshold: int,
-    together: TogetherPlan | None,
-) -> Plan:
-    """Choose the best plan with noise of each number by itself, or the one with that of all together."""
-    query, dlt = planner.query, planner.delta
-    selections: tuple[str | None, ...] = (None,)
-    if query.private_groups:
-        selections = _choices("group_selection", group_selection, SELECTIONS)
-    noises = _choices("noise", noise, NOISE_NAMES)
-    if noise == "auto" and group_selection in NOISES:
-        noises = (group_selection,)  # a threshold is on the release's own noise
-    if dlt == 0:
-        if noises == ("gaussian",):
-            raise BudgetError(
-                "delta is 0, but Gaussian noise needs more; give a delta such as 1e-6, or Laplace noise"
-            )
-        noises = ("laplace",)
-    if noises == NOISE_NAMES and planner.gaussian_is_ahead():
+        together = k_norm_plan(query, eps, dlt, pre_threshold)
+        return _compared(together, plans.rough(_separate_noises("auto", dlt)))
+    # A threshold is on the release's own noise.
+    noises = _separate_noises(group_selection if noise == "auto" else noise, dlt)
+    if noise != "auto":
+        return _ranked(plans.candidates(noises, group_selection))[0]
+    rivals = plans.rough(noises)
+    found = _together(query, eps, dlt, pre_threshold) if group_selection == "auto" else None
+    if found and all(ratio(found.expected, errors) < CLOSEST for errors in rivals.values()):
+        return _compared(found, rivals)
+    if len(rivals) > 1 and ratio(rivals["laplace"], rivals["gaussian"]) > FAR_BEHIND:
         noises = ("gaussian",)
-    candidates, refusals = [], []
-    for n in noises:
-        for s in selections:
-            if planner.worth_trying(group_selection, n, s):
-                try:
-                    candidates.append(planner.candidate(NOISES[n], s, pre_threshold))
-                except RefusalError as refusal:  # a rule that cannot work at this budget
-                    refusals.append(refusal)
-    if not candidates:
-        raise refusals[0]
-    best = min(candidates, key=lambda plan: plan.score)
-    if noise == "auto":
-        best = replace(best, others=_compared(best, candidates))
-    return best if together is None else planner.better(together, best)
+    ranked = _ranked(plans.candidates(noises, group_selection))
+    rivals |= {plan.noise.name: plan.expected for plan in reversed(ranked)}
+    if found is None:
+        return _compared(ranked[0], rivals)
+    better = ratio(found.expected, ranked[0].expected) <= CLEARLY
+    return _compared(found if better else ranked[0], rivals | {found.noise.name: found.expected})
 
 
-def _compared(best: Plan, candidates: Sequence[Plan]) -> tuple[tuple[str, float], ...]:
-    """Return what the best of some plans is beside each other kind of noise."""
-    least: dict[str, float] = {}
-    for plan in candidates:
-        least[plan.noise.name] = min(plan.score, least.get(plan.noise.name, math.inf))
-    return tuple((n, math.exp(best.score - score)) for n, score in least.items() if n != best.noise.name)
+def _ranked(plans: list[Plan]) -> list[Plan]:
+    """Return plans of one question, those with the smallest expected errors of the outputs first."""
+    return sorted(plans, key=lambda plan: ratio(plan.expected, plans[0].expected))
+
+
+def _compared(plan: Plan, rivals: Mapping[str, Errors]) -> Plan:
+    """Return a plan that says how large its errors are of those with each other noise."""
+    found = {name: ratio(plan.expected, errors) for name, errors in rivals.items()}
+    found.pop(plan.noise.name, None)
+    return replace(plan, others=tuple(found.items()))
+
+
+def _separate_noises(asked: str, delta: Fraction) -> tuple[str, ...]:
+    """Return the kinds of noise of each number that there are: the one that is asked for, or all."""
+    if asked == "gaussian" and not delta:
+        raise BudgetError(
+            "delta is 0, but Gaussian noise needs more; give a delta such as 1e-6, or Laplace noise"
+        )
+    if asked in SEPARATE_NOISES:
+        return (asked,)
+    return SEPARATE_NOISES if delta else ("laplace",)
+
+
+def _together(query: Query, epsilon: Fraction, delta: Fraction, pre_threshold: int) -> TogetherPlan | None:
+    """Return the plan with K-norm noise, if it answers the question."""
+    try:
+        return k_norm_plan(query, epsilon, delta, pre_threshold)
+    except (BudgetError, ParameterError, QueryError):  # what it cannot answer, the others do
+        return None
 
 
 def _check_groups(query: Query, delta: Fraction, group_selection: str, pre_threshold: int) -> None:
@@ -187,191 +180,3 @@ def _budget(epsilon: object, delta: object) -> tuple[Fraction, Fraction]:
     if 0 < dlt < SMALLEST_DELTA:
         raise BudgetError(f"delta is {shown(delta)}, but must be 0 or at least 1e-300")
     return eps, dlt
-
-
-def _choices(name: str, value: object, known: tuple[str, ...]) -> tuple[str, ...]:
-    chosen = one_of(value, name, ("auto", *known))
-    return known if chosen == "auto" else (chosen,)
-
-
-class _Planner:
-    """Plans of one question within one budget; what depends on the question alone is computed once."""
-
-    def __init__(self, query: Query, epsilon: Fraction, delta: Fraction) -> None:
-        self.query, self.epsilon, self.delta = query, epsilon, delta
-        self.requirements = lru_cache(maxsize=None)(self._requirements)
-        self.unit_loss = lru_cache(maxsize=None)(self._unit_loss)
-
-    def _requirements(self, noise: NoiseKind, multiplier: Fraction, units: bool) -> Requirements:
-        return requirements(self.query, noise.norm, multiplier, units=units)
-
-    def _unit_loss(self, noise: NoiseKind, multiplier: Fraction, units: bool) -> Loss:
-        """Return the loss at a noise multiplier of one, on the grids of another."""
-        return self.loss(self.requirements(noise, multiplier, units), noise, Fraction(1))
-
-    def loss(self, needed: Requirements, noise: NoiseKind, multiplier: Fraction) -> Loss:
-        """Return what the map of the noise says, whichever groups are shown."""
-        metric = ContributionDistance(needed.body, self.query.groups)
-        return noise.by_group(_scales(needed, noise, multiplier), metric, keys=()).map(1)  # type: ignore[no-any-return]
-
-    def gaussian_is_ahead(self) -> bool:
-        """Skip Laplace noise that is far behind by basic composition.
-
-        Privacy-loss distributions gain nothing on a few Laplace noises, and bring many of them at best to
-        the scale of the Gaussian, whose deviation is then still smaller by the root of 2.
-        """
-        deviations = {}
-        for name, kind in NOISES.items():
-            multiplier = float(
-                self.rough_multiplier(self.unit_loss(kind, Fraction(1), self.query.private_groups))
-            )
-            deviations[name] = multiplier * kind.law(Fraction(1)).standard_deviation
-        return deviations["laplace"] > 1.25 * deviations["gaussian"]
-
-    def compared(self, errors: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
-        """Return how large these errors of the outputs are of those with each other noise, about."""
-        found = []
-        for name, kind in NOISES.items():
-            if name == "gaussian" and not self.delta:
-                continue
-            needed = self.requirements(kind, Fraction(1), self.query.private_groups)
-            multiplier = self.rough_multiplier(self.unit_loss(kind, Fraction(1), self.query.private_groups))
-            scales = zip(needed.body.names, _scales(needed, kind, multiplier), strict=True)
-            sizes = {n: float(kind.law(scale).standard_deviation) for n, scale in scales}
-            metric = best_metric(needed, self.query) if self.is_centred(kind) else None
-            if metric is not None:
-                mu = float(gaussian_mu(self.epsilon, self.delta))
-                sizes = {n: deviation / mu for n, deviation in deviations(metric).items()}
-            found.append((name, ratio(errors, expected_errors(needed, sizes))))
-        return tuple(found)
-
-    def together(self, pre_threshold: int) -> TogetherPlan | None:
-        """Return the plan with K-norm noise, if it can be drawn where the rows are, and answer the question.
-
-        What a zCDP accountant would charge for it, half of epsilon squared, is for who has such a budget.
-        """
-        if "k_norm" not in self.query.noises:
-            return None
-        try:
-            plan = k_norm_plan(self.query, self.epsilon, self.delta, pre_threshold)
-        except (BudgetError, ParameterError, QueryError):  # what it cannot answer, the others do
-            return None
-        return plan if plan.choices else replace(plan, others=self.compared(plan.expected))
-
-    def better(self, together: TogetherPlan, best: Plan) -> Plan:
-        """Return the plan with K-norm noise where its outputs have smaller errors, else the other one."""
-        deviations = {name: float(law.standard_deviation) for name, law in best.laws.items()}
-        errors = expected_errors(best.requirements, deviations) | of_quantiles(best.requirements, deviations)
-        own = together.compared
-        if together.selection is not None and best.selection is not None:
-            # To be shown is one output more.
-            own |= {"": together.selection.expected_threshold}
-            errors |= {"": best.selection.expected_threshold}
-        share = ratio(own, errors)
-        if share > CLEARLY:
-            return replace(best, others=(*best.others, (together.noise.name, 1 / share)))
-        return replace(together, others=together.others or ((best.noise.name, share),))
-
-    def worth_trying(self, asked: str, kind: str, selection: str | None) -> bool:
-        """Skip what cannot be, a threshold on the other noise, and what costs time and was never seen to
-        win: truncated geometric selection beside Gaussian noise where a unit is in many groups."""
-        if selection is None or asked != "auto":
-            return True
-        if selection == "truncated_geometric":
-            return kind == "laplace" or self.query.groups <= 3
-        return selection == kind
-
-    def candidate(self, noise: NoiseKind, selection: str | None, pre_threshold: int) -> Plan:
-        """Return the plan with this noise and this selection."""
-        epsilon, delta = self.epsilon, self.delta
-        rule = _Rule.of(selection, noise.name, epsilon, delta, self, pre_threshold)
-        # Grids depend on the size of the noise and the noise, in the last digits, on grids: a rough size
-        # first, then the noise for good.
-        unit_loss = self.unit_loss(noise, Fraction(1), rule.uses_noise)
-        rough = self.rough_multiplier(unit_loss + rule.loss)
-        needed = self.requirements(noise, rough, rule.uses_noise)
-        unit_loss = self.unit_loss(noise, rough, rule.uses_noise)
-        multiplier = calibrate(lambda k: unit_loss.noisier(k) + rule.loss, epsilon, delta, start=rough)
-        scales = dict(zip(needed.body.names, _scales(needed, noise, multiplier), strict=True))
-        if max(scales.values()) > 2**MOST_SCALE_BITS:
-            raise BudgetError(
-                f"epsilon = {float(epsilon):g} asks for noise of {float(max(scales.values())):.3g} steps, "
-                "beyond what 64-bit integers hold; ask for a larger epsilon or set smaller limits or bounds"
-            )
-        laws = {name: noise.law(scale) for name, scale in scales.items()}
-        loss = self.loss(needed, noise, multiplier) + rule.loss
-        plan = Plan(
-            self.query,
-            epsilon,
-            delta,
-            noise,
-            needed,
-            multiplier,
-            scales,
-            laws,
-            rule.selection(laws),
-            loss,
-        )
-        return centred_plan(plan) if self.is_centred(noise) else plan
-
-    def is_centred(self, noise: NoiseKind) -> bool:
-        """Whether groups may be counted from a part of all units."""
-        return noise.norm is Norm.L2 and not self.query.private_groups
-
-    def rough_multiplier(self, unit_loss: Loss) -> Fraction:
-        """Return about how much noise is needed, from the loss at a multiplier of one."""
-        if unit_loss.gaussian:
-            room = max(self.delta - unit_loss.least_delta, self.delta / 2**20)
-            return root_up(unit_loss.gaussian) / gaussian_mu(self.epsilon, room)
-        return unit_loss.basic_epsilon / self.epsilon
-
-
-def _scales(needed: Requirements, noise: NoiseKind, multiplier: Fraction) -> list[Fraction]:
-    return [multiplier * share for share in needed.body.split(noise.norm)]
-
-
-@dataclass(frozen=True)
-class _Rule:
-    """One way to select groups, before the noise is known: what it costs and what it shares."""
-
-    uses_noise: bool
-    loss: Loss
-    delta_per_group: Fraction
-    pre_threshold: int
-    geometric: TruncatedGeometric | None = None
-
-    @classmethod
-    def of(
-        cls,
-        name: str | None,
-        noise: str,
-        epsilon: Fraction,
-        delta: Fraction,
-        planner: _Planner,
-        pre_threshold: int,
-    ) -> _Rule:
-        groups = planner.query.groups
-        if name is None:
-            return cls(False, Loss(), Fraction(0), pre_threshold)
-        # Pure epsilon needs no delta of its own, so selection gets all of it.
-        share = delta if noise == "laplace" else delta / 2
-        each = split_delta(share, groups)
-        if name == "truncated_geometric":
-            parts = 1 + len(planner.requirements(NOISES[noise], Fraction(1), False).body.names)
-            rule = TruncatedGeometric(epsilon / (parts * groups), each, pre_threshold)
-            return cls(False, rule.loss(groups), each, pre_threshold, rule)
-        if name != noise:
-            raise ParameterError(
-                "group_selection", name, f"'truncated_geometric' or {noise!r}, the release's noise"
-            )
-        return cls(True, Loss(additive_delta=share), each, pre_threshold)
-
-    def selection(self, laws: Mapping[str, Law]) -> GroupSelection | None:
-        if self.geometric is not None:
-            return self.geometric
-        if not self.uses_noise:
-            return None
-        law = laws["units"]
-        if isinstance(law, Laplace):
-            return LaplaceThreshold(law, self.delta_per_group, self.pre_threshold)
-        return GaussianThreshold(law, self.delta_per_group, self.pre_threshold)

@@ -16,7 +16,6 @@ from sfumato.query.aggregates import (
     Sum,
     names_of,
 )
-from sfumato.query.choices import SEPARATE_NOISES, NoiseName
 from sfumato.query.exact import ExactQuery
 from sfumato.query.schema import IN_PLACE, Schema, Step, spelled
 from sfumato.transformations import Statistic
@@ -36,7 +35,6 @@ class Query:
         max_groups, max_rows: limits of groups per unit, and of rows per unit and group; None where not given.
         aggregates: what is asked of each group, by name.
         notes: what whoever asks should know of the source.
-        noises: the kinds of noise among which "auto" chooses where the rows are.
     Raises:
         QueryError: an aggregate has no name, cannot be asked of its column, or lacks a limit.
     """
@@ -51,7 +49,6 @@ class Query:
     max_rows: int | None
     aggregates: tuple[tuple[str, Aggregate], ...]
     notes: tuple[str, ...] = ()
-    noises: tuple[NoiseName, ...] = SEPARATE_NOISES
 
     def __post_init__(self) -> None:
         if not self.aggregates:

@@ -160,7 +160,6 @@ class Question(Generic[Released]):
             table.rows,
             self.aggregates,
             table.notes,
-            table.engine.noises,
         )
 
     @property
@@ -206,8 +205,8 @@ class Question(Generic[Released]):
         Args:
             epsilon: the privacy budget, greater than 0. A float is taken as exactly its binary value.
             delta: in [0, 1); private groups need more than 0.
-            noise: "laplace", "gaussian", "k_norm" (docs/query.md), or "auto": the one of these, as far as the
-                engine draws them, with the smallest errors of the outputs.
+            noise: "laplace", "gaussian", "k_norm" (docs/query.md), or "auto": the one of these with which the
+                expected errors of the outputs are the smallest.
             group_selection: "auto" (keeps most), "truncated_geometric", "laplace" or "gaussian".
             pre_threshold: private groups with fewer units than this are never shown.
             confidence: also give error bars of this confidence, in columns named `<output>_error`.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from math import log
 from typing import Any
 
 from sfumato.budget import Loss, split_delta
@@ -36,7 +35,7 @@ from sfumato.query.choosing import (
     share_of,
 )
 from sfumato.query.exact import ExactQuery
-from sfumato.query.expected import expected_errors
+from sfumato.query.expected import Errors, expected_errors, ratio
 from sfumato.query.explanation import joint_numbers_content
 from sfumato.query.noising import Noising
 from sfumato.query.plan import Plan
@@ -48,8 +47,6 @@ from sfumato.transformations import Statistic, body_of, bound_groups, cone_of, p
 MOST_TOGETHER = 1 << 22
 # With limits: beyond, draws and laws take their time, and gain for large limits alone.
 MOST_LIMITED = 1 << 10
-# By privacy-loss distributions Laplace noise gets down to about the size of Gaussian noise, and not below.
-CLOSEST = 0.8
 # What groups share of the norm, where a unit is in some of them only.
 SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 
@@ -80,28 +77,9 @@ class TogetherPlan(Plan):
         return _body(self.requirements.statistics, self.shared)
 
     @property
-    def expected(self) -> dict[str, float]:
-        """About how large the error of each output will be (see `expected_errors`)."""
-        deviations = {name: float(law.standard_deviation) for name, law in self.laws.items()}
-        return expected_errors(self.requirements, deviations)
-
-    @property
-    def compared(self) -> dict[str, float]:
-        """The same to compare with other noises: of quantiles, how many rows places are off."""
-        places = {c.leaves.names[0]: c.deviation for c in self.choices}
-        chosen = {e.name: places[e.total] for e in self.requirements.estimates if e.total in places}
-        return self.expected | chosen
-
-    @property
-    def surely_best(self) -> bool:
-        """Whether no other noise can come near, however it is composed."""
-        known = self.selection is None and bool(self.others)
-        return known and all(share < CLOSEST for _, share in self.others)
-
-    @property
-    def score(self) -> float:
-        """Mean log of the expected errors of the outputs: smaller is better."""
-        return sum(map(log, self.expected.values())) / len(self.expected)
+    def deviations(self) -> dict[str, float]:
+        """The standard deviation of the noise of each number, and of each place that is chosen, in rows."""
+        return super().deviations | {c.leaves.names[0]: c.deviation for c in self.choices}
 
     @property
     def shared(self) -> Fraction:
@@ -175,24 +153,35 @@ def k_norm_plan(
     if groups < count:
         plans.append(_plan(query, epsilon, groups))
         if groups > 1 and count <= MOST_LIMITED:
-            body = plans[-1].body
-            shared = _best_share(Cone(body.signed, body.units), count, groups)
-            plans.append(_plan(query, epsilon, groups, shared))
+            plans += [_plan(query, epsilon, groups, shared) for shared in _best_shares(plans[-1])]
     if not plans:
         raise ParameterError(
             "noise", "k_norm", f"another one where a unit is in each of more than {MOST_TOGETHER:,} groups"
         )
-    return plans[0] if len(plans) == 1 else min(plans, key=lambda plan: plan.score)
+    return min(plans, key=lambda plan: _size(plans[0], plan.expected, plan.deviations))
 
 
-@lru_cache(1 << 10)
-def _best_share(cone: Cone, count: int, groups: int) -> Fraction:
-    """Return what of `SHARES` makes about the smallest noise."""
+def _size(plan: Plan, errors: Errors, deviations: Mapping[str, float]) -> tuple[float, float]:
+    """Return how large errors are, of those of a plan; and noise, for bars, where no error depends on it."""
+    return ratio(errors, plan.expected), ratio(deviations, plan.deviations)
 
-    def size(shared: Fraction) -> float:
-        return sum(map(log, rough_deviations(Sizes(cone, count, groups, shared))))
 
-    return min(SHARES, key=size)
+def _best_shares(plan: TogetherPlan) -> list[Fraction]:
+    """Return which two of `SHARES` make about the smallest errors, where a plan has noise of each group."""
+    body, count, groups = plan.body, len(plan.query.public_groups), plan.query.groups
+    scale = plan.epsilon - plan.chosen_with
+
+    def size(shared: Fraction) -> tuple[float, float]:
+        rough = _rough_deviations(Sizes(Cone(body.signed, body.units), count, groups, shared))
+        own = zip(body.names, body.bounds, rough, strict=True)
+        noise = {name: float(bound / scale * plan.steps[name]) * deviation for name, bound, deviation in own}
+        deviations = plan.deviations | noise
+        return _size(plan, expected_errors(plan.requirements.estimates, deviations), deviations)
+
+    return sorted(SHARES, key=size)[:2]  # what is rough is off by some percent
+
+
+_rough_deviations = lru_cache(1 << 10)(rough_deviations)
 
 
 def _plan(

@@ -52,7 +52,7 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
         groups: a unit counts in at most so many groups.
         rows: a unit counts as at most so many rows in a group.
         epsilon, delta: what it takes of the collection's budget, when it is applied.
-        noise: "auto" (the smaller error of the two), "laplace", "gaussian" or "k_norm".
+        noise: "auto" (the smallest error), "laplace", "gaussian" or "k_norm".
         shards: into how many parts units, and groups, are divided.
     Raises:
         QueryError, BudgetError: when it is made, or applied; nothing is spent then.

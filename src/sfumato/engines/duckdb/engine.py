@@ -21,7 +21,6 @@ from sfumato.engines.duckdb.text import identifier, same_name, without_labels
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.noise import Words
 from sfumato.ownership import Owned
-from sfumato.query.choices import NOISES
 from sfumato.query.exact import ExactQuery
 from sfumato.query.plan import Plan
 from sfumato.query.release import Release
@@ -54,7 +53,6 @@ class DuckDBEngine(Owned):
     """Evaluates exact queries on one source. Made by `DuckDBEngine.open`."""
 
     name = "DuckDB"
-    noises = NOISES
     _called = "table"
     _elsewhere = "its database, and what that has spilled, would be shared; call sf.scan there"
 
@@ -254,26 +252,28 @@ def _typed_keys(
         raise QueryError(f"group_by: keys= is of type {types}, which cannot be read; cast it") from None
     if table.num_rows == 0:
         raise QueryError("group_by: keys= is empty; name at least one group, or leave it out")
-    casts = []
+    casts, odd = [], []
     for key in keys:
         name, column = identifier(key), schema[key]
-        cast = f"TRY_CAST({name} AS {column.declared or column.type_name})"
-        changed = f"{name} IS NOT NULL AND {cast} IS NULL"
+        casts.append(f"TRY_CAST({name} AS {column.declared or column.type_name})")
+        changed = f"{name} IS NOT NULL AND {casts[-1]} IS NULL"
         if column.kind.numeric:
-            changed += f" OR TRY_CAST({name} AS DOUBLE) <> TRY_CAST({cast} AS DOUBLE)"
-        odd = f"SELECT CAST({name} AS VARCHAR) FROM given WHERE {changed} LIMIT 1"
-        for (value,) in session.execute(odd).fetchall():
+            changed += f" OR TRY_CAST({name} AS DOUBLE) <> TRY_CAST({casts[-1]} AS DOUBLE)"
+        odd.append(f"any_value(CASE WHEN {changed} THEN CAST({name} AS VARCHAR) END)")
+    # One statement, as each costs a small release more than its rows do.
+    query = f"SELECT {', '.join([*casts, *odd])} FROM given GROUP BY {', '.join(casts)} ORDER BY ALL"
+    found = session.sql(query).to_arrow_table()
+    for key, changes in zip(keys, found.columns[len(keys) :], strict=True):
+        for value in changes.drop_null()[:1].to_pylist():
             raise QueryError(
-                f"group_by: keys= holds {value!r}, which does not fit {key} ({column.type_name})"
+                f"group_by: keys= holds {value!r}, which does not fit {key} ({schema[key].type_name})"
             )
-        casts.append(f"{cast} AS {name}")
-    session.execute(f"CREATE TEMP TABLE typed AS SELECT {', '.join(casts)} FROM given")
-    names = [identifier(key) for key in keys]
-    texts = ", ".join(f"CAST({name} AS VARCHAR)" for name in names)
-    again = f"SELECT {texts} FROM typed GROUP BY {', '.join(names)} HAVING count(*) > 1 LIMIT 1"
-    for group in session.execute(again).fetchall():
+    if found.num_rows < table.num_rows:
+        texts = ", ".join(f"CAST({cast} AS VARCHAR)" for cast in casts)
+        again = f"SELECT {texts} FROM given GROUP BY {', '.join(casts)} HAVING count(*) > 1 LIMIT 1"
+        (group,) = session.execute(again).fetchall()
         raise QueryError(f"group_by: keys= names {(group[0] if len(group) == 1 else group)!r} twice")
-    return session.sql("FROM typed ORDER BY ALL").to_arrow_table()
+    return pa.Table.from_arrays(found.columns[: len(keys)], list(keys))
 
 
 def batches(connection: duckdb.DuckDBPyConnection, text: str, batch_rows: int) -> Iterator[pa.RecordBatch]:
