@@ -147,7 +147,7 @@ def test_the_auditor_with_squares(scales, violated):
     def mechanism(dataset, size):
         return noise.rounded(size, words).T + np.array([(0, 0, 0), *dataset]).sum(axis=0)
 
-    found = audit(mechanism, epsilon=1, pairs=edges, alpha=1e-9, max_samples=30_000, seconds=100)
+    found = audit(mechanism, epsilon=1, pairs=edges, alpha=1e-9, max_samples=10_000, seconds=100)
     assert found.violated is violated
     assert found.epsilon_lower > 0.3
 

@@ -234,12 +234,15 @@ def test_squares_make_the_noise_of_all_numbers_smaller():
         return people.bound(groups=groups, rows=1).agg(**asked).plan(epsilon=1, delta=1e-6, noise="k_norm")
 
     squares, mean = sf.variance("whole", lower=0, upper=30), sf.mean("whole", lower=0, upper=30)
-    for groups, keys, drawn in (
-        (5, range(5), JointNoise),
-        (1, range(5), SeparateParabolas),
-        (1, None, SeparateParabolas),
+    for groups, keys, column, drawn in (
+        (5, range(5), "whole", JointNoise),
+        (1, range(5), "whole", SeparateParabolas),
+        (1, None, "whole", SeparateParabolas),
+        (5, range(5), "x", JointNoise),
+        (1, None, "x", SeparateParabolas),
     ):
-        found = plan(groups, keys, n=sf.count(), v=squares)
+        found = plan(groups, keys, n=sf.count(), v=sf.variance(column, lower=0, upper=30))
+        assert found.body.units is (column == "x")
         assert isinstance(found.drawn, drawn) and isinstance(found.drawn.cone, Parabola)
         cube = noise_of(cone_of(found.requirements.statistics), F(1), 5, None if groups == 5 else 1)
         for law, other in zip(found.laws.values(), marginals(cube), strict=True):

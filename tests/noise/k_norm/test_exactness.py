@@ -127,7 +127,7 @@ def test_words_next_to_boundaries(kind, cone, monkeypatch):
     monkeypatch.setattr(Vectors, "settle", counted)
     scales, changes = (F(50), F(40), F(30), F(20)), 0
     # Most points with squares and units are not accepted, whatever the word is.
-    for seed in range(8 if cone in SQUARES and cone.units and kind == "separate" else 2):
+    for seed in range(6 if cone in SQUARES and cone.units and kind == "separate" else 2):
         base = _given(cone, 1, kind, seed)
 
         def vector(words, compute=draw):
