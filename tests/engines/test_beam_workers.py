@@ -162,7 +162,11 @@ def test_a_planted_secret_of_the_worker_is_found(job_service, tmp_path, monkeypa
 
     monkeypatch.setattr(release_module, "_drawn", fresh_in_the_worker)
     pipeline = beam.Pipeline(options=PipelineOptions([*job_service, *SUBPROCESS]))
-    released = pipeline | beam.Create(visits().to_batches()) | question(["p0", "p1"]).release(epsilon=1e-9, noise="laplace")
+    released = (
+        pipeline
+        | beam.Create(visits().to_batches())
+        | question(["p0", "p1"]).release(epsilon=1e-9, noise="laplace")
+    )
     released | beam.io.WriteToText(f"{tmp_path}/released")
     outputs = []
     for _ in range(2):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction as F
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 from scipy.optimize import linprog
 
 from sfumato.errors import ParameterError
-from sfumato.framework import ConeBody, GroupedIntegers, KNormDistance, Norm
+from sfumato.framework import ConeBody, GroupedIntegers, KNormDistance, Norm, ParabolaBody
 
 BODIES = [
     ConeBody(("n",), (F(3),)),
@@ -19,10 +19,14 @@ BODIES = [
     ConeBody(("u", "n"), (F(1), F(3)), units=True),
     ConeBody(("u", "n", "s"), (F(1), F(2), F(7)), units=True),
 ]
+SQUARES = ParabolaBody(("n", "x", "y"), (F(2), F(3), F(5)))
+BOTH = ParabolaBody(("u", "n", "x", "y"), (F(1), F(2), F(3), F(5)), units=True)
 
 
 def corners(body: ConeBody) -> list[tuple[F, ...]]:
-    """Those of what one unit may add to one group."""
+    """Those of what one unit may add to one group, or some of them."""
+    if isinstance(body, ParabolaBody):
+        return polygon(body, 8, within=True)
     full = [
         (*body.bounds[: 1 + body.units], *s)
         for s in product(*((-b, b) for b in body.bounds[1 + body.units :]))
@@ -31,9 +35,20 @@ def corners(body: ConeBody) -> list[tuple[F, ...]]:
     return [(F(0),) * len(body.bounds), *alone, *full]
 
 
-def by_definition(body: ConeBody, groups: int, k: int, x: np.ndarray) -> float:
+def polygon(body: ParabolaBody, sides: int, within: bool) -> list[tuple[F, ...]]:
+    """Corners of a body with so many sides in the place of the parabola: chords within it, or tangents about it."""
+    t = [F(2 * i, sides) - 1 for i in range(sides + 1)]
+    points = [(a, 2 * a * a - 1) for a in t if within or abs(a) == 1]
+    if not within:  # where two tangents meet
+        points += [((a + b) / 2, 2 * a * b - 1) for a, b in pairwise(t)]
+    *counts, x, y = body.bounds
+    alone = [(counts[0], F(0), F(0), F(0))] if body.units else []
+    return [(F(0),) * len(body.bounds), *alone, *((*counts, x * a, y * b) for a, b in points)]
+
+
+def by_definition(body: ConeBody, groups: int, k: int, x: np.ndarray, own=None) -> float:
     """The least sum of weights with which corners of C and of -C make x: the gauge of conv(C or -C)."""
-    own = corners(body)
+    own = own or corners(body)
     every = [v for v in product(own, repeat=groups) if sum(any(part) for part in v) <= k]
     columns = np.array([[float(value) for part in v for value in part] for v in every]).T
     both = np.hstack([columns, -columns])
@@ -59,6 +74,35 @@ def test_the_norm_is_the_gauge_of_the_hull(body, groups, k):
         for shared in (F(0), F(1, 10**6), F(1, 3), 1 - F(1, 10**6), F(1)):
             apart = KNormDistance(body, k, apart=True, shared=shared).distance(table(body, x.tolist()), {})
             assert float(apart) <= truth + 1e-9
+
+
+@pytest.mark.parametrize("body", [SQUARES, BOTH], ids=lambda b: "".join(b.names))
+@pytest.mark.parametrize("groups, k, sides, near", [(1, 1, 100, 4e-4), (2, 2, 10, 0.04), (2, 1, 12, 0.03)])
+def test_the_norm_with_squares_is_between_those_of_polygons(body, groups, k, sides, near):
+    rng = np.random.default_rng(3)
+    metric = KNormDistance(body, None if k == groups else k)
+    for trial in range(20):
+        x = rng.integers(-6, 7, (groups, len(body.bounds)))
+        x[:, -2] *= 1 + trial % 3
+        found = float(metric.distance(table(body, x.tolist()), {}))
+        most, least = (
+            by_definition(body, groups, k, x, polygon(body, sides, within)) for within in (True, False)
+        )
+        assert least - 1e-9 <= found <= most + 1e-9 and most - least <= near * found
+
+
+def test_what_squares_allow():
+    n, x, y = SQUARES.bounds
+    for i in range(-12, 13):
+        for j in range(-12, 13):
+            a, b = F(i, 10), F(j, 10)
+            assert SQUARES.holds((n, x * a, y * b)) == (2 * a * a - 1 <= b <= 1)
+            assert SQUARES.holds((n / 2, x * a / 2, y * b / 2)) == (2 * a * a - 1 <= b <= 1)
+    with pytest.raises(ParameterError):
+        ParabolaBody(("n", "x"), (1, 1))
+    with pytest.raises(ParameterError):
+        ParabolaBody(("u", "n", "x"), (1, 1, 1), units=True)
+    assert BOTH.holds((1, 1, 0, 0)) and not BOTH.holds((0, 1, 0, 0)) and not BOTH.holds((1, 1, F(3, 2), 0))
 
 
 def grid(body: ConeBody) -> list[tuple[int, ...]]:
@@ -93,7 +137,11 @@ def test_every_contribution_is_at_most_1_and_some_are_1(body):
         assert most == 1
 
 
-@pytest.mark.parametrize("body", BODIES, ids=lambda b: "".join(b.names))
+@pytest.mark.parametrize(
+    "body",
+    [*BODIES, *(pytest.param(b, marks=pytest.mark.long) for b in (SQUARES, BOTH))],
+    ids=lambda b: "".join(b.names),
+)
 @pytest.mark.parametrize("groups, k", [(2, 1), (3, 2), (12, 1), (12, 4), (12, 11), (40, 20)])
 def test_the_logarithm_of_the_density_moves_by_at_most_1(body, groups, k):
     """For shifts by random contributions to k groups, from random places near and far; somewhere it moves by 1."""
@@ -110,7 +158,11 @@ def test_the_logarithm_of_the_density_moves_by_at_most_1(body, groups, k):
         assert most == 1
 
 
-@pytest.mark.parametrize("body", BODIES, ids=lambda b: "".join(b.names))
+@pytest.mark.parametrize(
+    "body",
+    [*BODIES, *(pytest.param(b, marks=pytest.mark.long) for b in (SQUARES, BOTH))],
+    ids=lambda b: "".join(b.names),
+)
 def test_it_is_a_norm(body):
     rng = np.random.default_rng(2)
     metrics = [KNormDistance(body), KNormDistance(body, 2), KNormDistance(body, 2, apart=True)]

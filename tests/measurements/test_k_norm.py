@@ -12,7 +12,7 @@ import pytest
 
 from sfumato.audit import Edge, audit
 from sfumato.errors import ParameterError
-from sfumato.framework import ConeBody, GroupedIntegers, KNormDistance, PureDP
+from sfumato.framework import ConeBody, GroupedIntegers, KNormDistance, ParabolaBody, PureDP
 from sfumato.measurements import k_norm
 from sfumato.measurements.k_norm import noise_of
 from sfumato.noise import SeededWords
@@ -21,12 +21,15 @@ from sfumato.noise.k_norm import (
     Cone,
     JointNoise,
     LimitedNoise,
+    Parabola,
     SeparateNoise,
+    SeparateParabolas,
     StretchedNoise,
 )
 
 BODY = ConeBody(("rows", "visits"), (F(2), F(30)))
 UNITS = ConeBody(("people", "rows", "visits"), (F(1), F(2), F(30)), units=True)
+SQUARES = ParabolaBody(("rows", "visits", "squares"), (F(2), F(16), F(80)))
 
 
 @pytest.mark.noise_cannot_matter("noise of 2^19 scales has a probability below e^-1000")
@@ -57,6 +60,12 @@ def test_one_draw_for_all_groups_or_noise_of_each():
         assert release.input_metric == KNormDistance(BODY, most, apart=True, **favour)
     assert noise_of(BODY, F(2), 3, 2, **favour) == StretchedNoise(Cone(1), (F(2), F(30)), (1,), F(1, 3))
     assert noise_of(UNITS, F(1), 3, 1, **favour).favoured == (1,)
+    assert k_norm(1, SQUARES, "abc").input_metric == KNormDistance(SQUARES)
+    assert noise_of(SQUARES, F(2), 3) == JointNoise(Parabola(), (F(1), F(8), F(40)), 3)
+    assert noise_of(SQUARES, F(2), 3, 2) == SeparateParabolas(Parabola(), (F(2), F(16), F(80)))
+    both = ParabolaBody(("people", *SQUARES.names), (F(1), *SQUARES.bounds), units=True)
+    assert noise_of(both, F(2), 3) == JointNoise(Parabola(units=True), (F(1, 2), F(1), F(8), F(40)), 3)
+    assert noise_of(both, F(1), 3, 1) == SeparateParabolas(Parabola(units=True), both.bounds)
     count = ConeBody(("rows",), (3,))
     assert k_norm(1, count, "abc", total="1/3").input_metric == KNormDistance(count)
     assert noise_of(count, F(2), 3, total=F(1, 3)) == CentredNoise((F(3, 2),), 3, F(1, 3))
@@ -76,6 +85,9 @@ def test_one_draw_for_all_groups_or_noise_of_each():
         {"shared": "1/2"},
         {"groups": 1, "shared": -1},
         {"groups": 1, "shared": "1/2", "keys": []},
+        {"groups": 1, "shared": "1/2", "body": SQUARES},
+        {"groups": 1, "favoured": ("rows",), "part": "1/2", "body": SQUARES},
+        {"total": "1/3", "body": SQUARES},
         {"total": "1/3"},
         {"favoured": ("rows",), "part": "1/2"},
         {"favoured": ("rows",), "groups": 1},
@@ -137,6 +149,22 @@ def test_the_auditor_finds_a_limit_forgotten_and_no_honest_one():
         noise = LimitedNoise(Cone(1), (F(1), F(15)), 2, most, F(1, 8))
         found = report(joint_draws(noise, SeededWords(6)), 2, 5000)
         assert found.violated is violated
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scales, violated", [((F(2), F(16), F(80)), False), ((F(2), F(16), F(20)), True)])
+def test_the_auditor_with_squares(scales, violated):
+    """Rows at either end of the values, and in the middle; and noise of squares for a quarter of what they add."""
+    noise, words = SeparateParabolas(Parabola(), scales), SeededWords(7)
+    corners = [(2, 16, 80), (2, -16, 80), (2, 0, -80), (2, 8, -40)]
+    edges = [Edge("a unit comes", [], [corner]) for corner in corners]
+
+    def mechanism(dataset, size):
+        return noise.rounded(size, words).T + np.array([(0, 0, 0), *dataset]).sum(axis=0)
+
+    found = audit(mechanism, epsilon=1, pairs=edges, alpha=1e-9, max_samples=10_000, seconds=100)
+    assert found.violated is violated
+    assert found.epsilon_lower > 0.3
 
 
 DEFECTS = {

@@ -15,9 +15,18 @@ import pytest
 import sfumato as sf
 from sfumato.audit import falsify
 from sfumato.errors import BudgetError, ParameterError, QueryError
-from sfumato.framework import ConeBody, KNormDistance
+from sfumato.framework import ConeBody, KNormDistance, ParabolaBody
+from sfumato.measurements.k_norm import noise_of
 from sfumato.noise import SeededWords
-from sfumato.noise.k_norm import Cone, JointNoise, LimitedNoise, SeparateNoise
+from sfumato.noise.k_norm import (
+    Cone,
+    JointNoise,
+    LimitedNoise,
+    Parabola,
+    SeparateNoise,
+    SeparateParabolas,
+)
+from sfumato.noise.k_norm.marginals import marginals
 from sfumato.query import together
 from sfumato.query.expected import ratio
 from sfumato.query.together import TogetherPlan
@@ -29,6 +38,7 @@ from sfumato.transformations import (
     Row,
     UnitSum,
     ValueGrid,
+    body_of,
     bound_groups,
     cone_of,
     per_group,
@@ -36,6 +46,7 @@ from sfumato.transformations import (
 
 from .test_plan import ASKED, TABLE, of_numbers
 
+TABLE = TABLE.append_column(pa.field("whole", pa.int64(), nullable=False), pa.array([3, 5]))
 ASKED = {name: asked for name, asked in ASKED.items() if name not in ("quantiles", "all")} | {
     "all": {
         "rows": sf.count(),
@@ -44,6 +55,7 @@ ASKED = {name: asked for name, asked in ASKED.items() if name not in ("quantiles
         "mean": sf.mean("x", lower=0, upper=30),
         "variance": sf.variance("x", lower=0, upper=30),
     },
+    "squares": {"n": sf.count(), "v": sf.variance("whole", lower=0, upper=30)},
     "two sums": {"s": sf.sum("n", lower=0, upper=30), "t": sf.sum("n", lower=0, upper=50)},
     "sums of rows": {
         "s": sf.sum("x", lower=0, upper=30, per="row"),
@@ -151,6 +163,105 @@ def test_every_contribution_is_in_the_cone_after_its_rounding(name):
     assert most == 1
 
 
+SQUARES = {
+    "units": [CountUnits(), Moments("x", "x", 1, ValueGrid(0, -3, 3), square_bits=0, square_centre=4)],
+    "rows": [Count(2), Moments("x", "x", 2, ValueGrid(0, -2, 6), square_bits=1, square_centre=4)],
+    "three rows": [Count(3), Moments("x", "x", 3, ValueGrid(0, -5, 5), square_bits=0, square_centre=12)],
+    "off the centre": [Count(2), Moments("x", "x", 2, ValueGrid(0, 0, 4), square_bits=3, square_centre=0)],
+    "coarse": [Count(2), Moments("x", "x", 2, ValueGrid(0, -8, 8), square_bits=4, square_centre=2)],
+    "values": [
+        Count(2, "x", -3), Moments("x", "x", 2, ValueGrid(0, -8, 8), square_bits=2, square_centre=8),
+    ],
+    "values of one row": [
+        Count(1, "x", -4), Moments("x", "x", 1, ValueGrid(0, -8, 8), square_bits=1, square_centre=16),
+    ],
+    "units, values": [
+        CountUnits(), Count(2, "x", -3), Moments("x", "x", 2, ValueGrid(0, -8, 8), square_bits=2, square_centre=8),
+    ],
+    "units, rows": [
+        CountUnits(), Count(2), Moments("x", "x", 2, ValueGrid(0, -2, 6), square_bits=1, square_centre=4),
+    ],
+    "rows, values": [
+        Count(1), Count(1, "x", -4), Moments("x", "x", 1, ValueGrid(0, -8, 8), square_bits=1, square_centre=16),
+    ],
+    "units, and sums of rows": [
+        CountUnits(), Moments("x", "x", 2, ValueGrid(0, -3, 3), square_bits=1, square_centre=2),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SQUARES)
+def test_every_contribution_is_below_the_parabolas_after_its_rounding(name):
+    body, most = body_of(SQUARES[name]), F(0)
+    assert isinstance(body, ParabolaBody)
+    for vector in set(map(tuple, vectors(SQUARES[name]))):
+        a, b = body.sides(vector)
+        assert a <= 1 and b == 0, vector
+        most = max(most, a)
+    assert most == 1
+
+
+def test_a_parabola_without_an_allowance_for_rounding_is_found():
+    """The square of 7 is 49/16, and counts as 3."""
+    body, moments = body_of(SQUARES["coarse"]), SQUARES["coarse"][1]
+    y = max(moments.square_centre, moments.largest_square - moments.square_centre)
+    bare = replace(body, bounds=(body.bounds[0], F(moments.rows * moments.half_range), F(moments.rows * y)))
+    assert any(bare.sides(v)[1] > 0 for v in vectors(SQUARES["coarse"]))
+
+
+def test_values_that_count_for_no_step_more_are_found():
+    """One value of two in up to 41 rows, of which one counts: squares are cut by more than the count is rounded."""
+    statistics = [
+        Count(1, "x", -4),
+        Moments("x", "x", 1, ValueGrid(0, -20, 20), square_bits=3, square_centre=25),
+    ]
+    body, outside = body_of(statistics), 0
+    assert isinstance(body, ParabolaBody)
+    for values in [(v,) for v in range(21)] + [(v, 20) for v in range(21)]:
+        for nulls in range(1, 40):
+            rows = [{"x": v} for v in (*values, *[None] * nulls)]
+            count, *sums = [s.contribution(rows)[n] for s in statistics for n in s.names]
+            assert body.holds((count, *sums))
+            outside += not body.holds((-(-len(values) * 16 // len(rows)), *sums))
+    assert outside
+
+
+def test_squares_make_the_noise_of_all_numbers_smaller():
+    """Of all groups, of each, and of private ones; a part that groups share is known for cones alone."""
+
+    def plan(groups, keys=(0, 1, 2, 3, 4), **asked):
+        people = sf.scan(TABLE, privacy_unit="id").group_by("group", keys=keys and list(keys))
+        return people.bound(groups=groups, rows=1).agg(**asked).plan(epsilon=1, delta=1e-6, noise="k_norm")
+
+    squares, mean = sf.variance("whole", lower=0, upper=30), sf.mean("whole", lower=0, upper=30)
+    for groups, keys, column, drawn in (
+        (5, range(5), "whole", JointNoise),
+        (1, range(5), "whole", SeparateParabolas),
+        (1, None, "whole", SeparateParabolas),
+        (5, range(5), "x", JointNoise),
+        (1, None, "x", SeparateParabolas),
+    ):
+        found = plan(groups, keys, n=sf.count(), v=sf.variance(column, lower=0, upper=30))
+        assert found.body.units is (column == "x")
+        assert isinstance(found.drawn, drawn) and isinstance(found.drawn.cone, Parabola)
+        cube = noise_of(cone_of(found.requirements.statistics), F(1), 5, None if groups == 5 else 1)
+        for law, other in zip(found.laws.values(), marginals(cube), strict=True):
+            assert law.standard_deviation < 0.98 * other.standard_deviation
+    for groups in (2, 3, 4):
+        found = plan(groups, n=sf.count(), v=squares)
+        assert isinstance(found.body, ParabolaBody) is (found.shared == 0)
+    assert not isinstance(plan(5, n=sf.count(), m=mean).body, ParabolaBody)
+
+
+def test_other_numbers_leave_the_cube():
+    squares = SQUARES["rows"][1]
+    for others in ([CountUnits(), Count(2, "x", -1)], [Count(2, "x", -1)], [Count(2, "x", -8)]):
+        assert not isinstance(body_of([*others, squares]), ParabolaBody)
+    for beside in (Moments("x", "x", 2, GRID), replace(squares, null_count_exponent=0), squares):
+        rest = [beside] if beside is not squares else [squares, Moments("y", "y", 2, GRID)]
+        assert body_of([Count(2), *rest]) == cone_of([Count(2), *rest])
+
+
 class Upwards(Moments):
     """Sums of rows that are scaled down are rounded away from zero."""
 
@@ -180,7 +291,7 @@ class Downwards(Count):
 
     def contribution(self, rows):
         found = super().contribution(rows)
-        return type(found)({n: v - (v > 0) * (len(rows) > self.rows) for n, v in found.items()})
+        return type(found)({n: max(0, v - 2 * (len(rows) > self.rows)) for n, v in found.items()})
 
 
 MEAN, GRID = Moments("x", "x", 2, ValueGrid(0, -3, 3)), ValueGrid(0, -3, 3)

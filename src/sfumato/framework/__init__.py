@@ -39,6 +39,7 @@ from sfumato.framework.metrics import (
     SymmetricDistance,
 )
 from sfumato.framework.odometer import Odometer
+from sfumato.framework.parabolas import ParabolaBody
 from sfumato.framework.privacy_units import PrivacyUnitDistance
 
 __all__ = [
@@ -69,6 +70,7 @@ __all__ = [
     "Metric",
     "Norm",
     "Odometer",
+    "ParabolaBody",
     "Part",
     "PrivacyUnitDistance",
     "Product",

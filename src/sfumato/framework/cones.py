@@ -75,8 +75,8 @@ class ConeBody(Body):
         Both are least at once: the vector is in λC - μC exactly where a <= λ and b <= μ.
         """
         x = [Fraction(value) / bound for value, bound in zip(vector, self.bounds, strict=True)]
-        n, largest = x[self.units], max(map(abs, x[self.units :]))
-        a = (largest + n) / 2
+        n, *signed = x[self.units :]
+        a = self._least(n, signed)
         b = a - n
         if self.units:
             a = max(a, x[0] + b)
@@ -87,6 +87,10 @@ class ConeBody(Body):
         """Return the largest |number| over its bound, but for units; of all, or of those that are named."""
         own = list(zip(self.names, vector, self.bounds, strict=True))[self.units :]
         return max(abs(Fraction(value) / bound) for name, value, bound in own if not names or name in names)
+
+    def _least(self, n: Fraction, signed: Sequence[Fraction]) -> Fraction:
+        """Return the least a without units, of numbers over their bounds."""
+        return (max(abs(number) for number in (n, *signed)) + n) / 2
 
     def holds(self, vector: Sequence[int | Fraction]) -> bool:
         """Whether one unit may add this to a group."""

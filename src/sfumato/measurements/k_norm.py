@@ -9,13 +9,24 @@ from typing import Any
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive, positive_int
-from sfumato.framework import ConeBody, GroupedIntegers, KNormDistance, Linear, Measurement, Norm, PureDP
+from sfumato.framework import (
+    ConeBody,
+    GroupedIntegers,
+    KNormDistance,
+    Linear,
+    Measurement,
+    Norm,
+    ParabolaBody,
+    PureDP,
+)
 from sfumato.noise.k_norm import (
     CentredNoise,
     Cone,
     JointNoise,
     LimitedNoise,
+    Parabola,
     SeparateNoise,
+    SeparateParabolas,
     StretchedNoise,
 )
 
@@ -37,12 +48,14 @@ def k_norm(
 
     Args:
         epsilon: greater than 0, taken exactly.
-        body: what one unit may add to one group, in grid steps, after all rounding.
+        body: what one unit may add to one group, in grid steps, after all rounding. Of a count, a sum and a
+            sum of squares a `ParabolaBody`, for less noise.
         keys: the groups that are shown, each of them, empty or not; public, or chosen privately beforehand.
         groups: the most groups that a unit is in; None for any number. With None, or with as many as
             there are keys, one draw serves all groups together; with fewer, each group has noise of its own.
         shared: from 0 to less than 1: with fewer groups than keys, the part of the norm that all groups
-            share, as they do without a limit; the rest is each group's own. Above 0 for public keys alone.
+            share, as they do without a limit; the rest is each group's own. Above 0 for public keys alone,
+            and not for a `ParabolaBody`.
         total: from 0 to 1/2: above 0, the part of epsilon for all units, half of which each group is counted
             from. For a count alone, and one draw for all groups; less noise from 12 groups on.
         favoured: with `groups`, names of some numbers, but for units, that have less noise, and others more.
@@ -75,6 +88,10 @@ def k_norm(
     if not 0 <= share < 1 or (share and (not shown or most is None)):
         raise ParameterError("shared", shared, "from 0 to less than 1, and 0 without keys or a limit")
     names = tuple(favoured)
+    if isinstance(body, ParabolaBody):
+        for name, given in (("shared", share), ("favoured", names)):
+            if given:
+                raise ParameterError(name, given, "left out for a ParabolaBody; a ConeBody admits it")
     if most is not None and 0 < len(shown) <= most and not names:
         most, share = None, Fraction(0)
     middle = as_fraction(total, "total")
@@ -129,7 +146,8 @@ def noise_of(
         total: without `groups`, for a count alone, the part of epsilon for all units.
         favoured, part: with `groups`, as of `KNormDistance`.
     """
-    cone = Cone(body.signed, body.units)
+    squares = isinstance(body, ParabolaBody)
+    cone = Parabola(units=body.units) if squares else Cone(body.signed, body.units)
     scales = tuple(bound / epsilon for bound in body.bounds)
     if groups is None and total:
         return CentredNoise(scales, count, total)
@@ -138,6 +156,8 @@ def noise_of(
     if shared:
         return LimitedNoise(cone, scales, count, groups, shared)
     wide = tuple(scale * groups for scale in scales)
+    if isinstance(cone, Parabola):
+        return SeparateParabolas(cone, wide)
     if favoured:
         return StretchedNoise(cone, wide, tuple(body.names.index(n) - body.units for n in favoured), part)
     return SeparateNoise(cone, wide)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -17,12 +17,21 @@ from sfumato.framework import (
     ContributionDistance,
     KNormDistance,
     Measurement,
+    ParabolaBody,
     Product,
 )
 from sfumato.measurements.conversions import convert
 from sfumato.measurements.k_norm import K_NORM, KNormNoise, k_norm, noise_of
 from sfumato.measurements.selection import KNormThreshold
-from sfumato.noise.k_norm import CentredNoise, Cone, LimitedNoise, SeparateNoise, StretchedNoise
+from sfumato.noise.k_norm import (
+    CentredNoise,
+    Cone,
+    LimitedNoise,
+    Parabola,
+    SeparateNoise,
+    SeparateParabolas,
+    StretchedNoise,
+)
 from sfumato.noise.k_norm.centred_laws import best_total
 from sfumato.noise.k_norm.limited_laws import rough_deviations
 from sfumato.noise.k_norm.limited_radii import Sizes
@@ -41,7 +50,7 @@ from sfumato.query.plan import Plan
 from sfumato.query.question import Query
 from sfumato.query.requirements import requirements
 from sfumato.query.weighing import stretched
-from sfumato.transformations import Statistic, cone_of
+from sfumato.transformations import Statistic, body_of, cone_of
 
 # In one place, which holds all their exact numbers: some hundred MB.
 MOST_TOGETHER = 1 << 22
@@ -73,7 +82,8 @@ class TogetherPlan(Plan):
     @property
     def body(self) -> ConeBody:
         """What one unit may add to a group."""
-        return cone_of(self.requirements.statistics)
+        statistics = self.requirements.statistics
+        return body_of(statistics) if isinstance(self.drawn.cone, Parabola) else cone_of(statistics)
 
     @property
     def deviations(self) -> dict[str, float]:
@@ -166,7 +176,7 @@ def k_norm_plan(
         BudgetError: the noise would not fit into 64-bit integers.
     """
     if query.private_groups:
-        plan = _plan(query, epsilon, query.groups)
+        plan = _smallest(_separate_plans(query, epsilon))
         law: Any = plan.laws["units"]
         rule = KNormThreshold(law, split_delta(delta, query.groups), pre_threshold)
         loss = plan.loss + Loss(additive_delta=delta)
@@ -175,16 +185,28 @@ def k_norm_plan(
     plans = [_plan(query, epsilon, None)] if count <= MOST_TOGETHER else []
     if plans and len(plans[0].body.names) == 1:
         plans.append(_plan(query, epsilon, None, total=best_total(count)))
-    if count == 1 and query.weighed and (one := _plan(query, epsilon, 1)).favoured:
+    if count == 1 and query.weighed and (one := _plan(query, epsilon, 1, squares=False)).favoured:
         plans.append(one)
     if groups < count:
-        plans.append(_plan(query, epsilon, groups))
+        plans += _separate_plans(query, epsilon)
         if groups > 1 and count <= MOST_LIMITED:
             plans += [_plan(query, epsilon, groups, shared) for shared in _best_shares(plans[-1])]
     if not plans:
         raise ParameterError(
             "noise", "k_norm", f"another one where a unit is in each of more than {MOST_TOGETHER:,} groups"
         )
+    return _smallest(plans)
+
+
+def _separate_plans(query: Query, epsilon: Fraction) -> list[TogetherPlan]:
+    """Return plans with noise of each group: in the smallest body, and in a cone, which weights stretch."""
+    plans = [_plan(query, epsilon, query.groups)]
+    if query.weighed and isinstance(plans[0].body, ParabolaBody):
+        plans.append(_plan(query, epsilon, query.groups, squares=False))
+    return plans
+
+
+def _smallest(plans: Sequence[TogetherPlan]) -> TogetherPlan:
     return min(plans, key=lambda plan: _size(plans[0], plan.expected, plan.deviations))
 
 
@@ -217,8 +239,12 @@ def _plan(
     most: int | None,
     shared: Fraction = Fraction(0),
     total: Fraction = Fraction(0),
+    squares: bool = True,
 ) -> TogetherPlan:
-    """Return the plan with noise of each group, for at most so many of a unit; or for all groups together."""
+    """Return the plan with noise of each group, for at most so many of a unit; or for all groups together.
+
+    Where there are sums of squares it has the shape that these have, if asked.
+    """
     count = len(query.public_groups)
     share = share_of([(a, query.weight(name)) for name, a in query.aggregates])
     whole, epsilon = epsilon, epsilon * (1 - share)
@@ -226,7 +252,10 @@ def _plan(
     # Of joint noise the grid is finer than its deviation, which is at most about as many scales as groups.
     spread = multiplier * (count if most is None else 1)
     needed = requirements(query, K_NORM.norm, spread, units=query.private_groups, together=True)
-    body = cone_of(needed.statistics)
+    # Groups share a part of the norm of a cone; and what is cut of a part of a unit can leave a parabola.
+    body = (
+        body_of(needed.statistics) if squares and not (shared or query.scaled) else cone_of(needed.statistics)
+    )
     try:
         drawn = noise_of(body, epsilon, count, most, shared, total)
     except ParameterError:
@@ -235,7 +264,7 @@ def _plan(
             "larger epsilon or set smaller limits or bounds"
         ) from None
     choices = choices_of(needed.chosen, needed.statistics, whole * share, query.groups)
-    if isinstance(drawn, SeparateNoise):
+    if isinstance(drawn, SeparateNoise) and not isinstance(drawn, SeparateParabolas):
         drawn = stretched(drawn, needed, {c.leaves.names[0]: c.deviation for c in choices})
     scales = dict(zip(body.names, drawn.scales, strict=True))
     laws: Any = dict(zip(body.names, marginals(drawn), strict=True))

@@ -20,7 +20,7 @@ from sfumato.transformations.records.impute import impute
 from sfumato.transformations.records.mean import mean
 from sfumato.transformations.records.variance import covariance, variance
 from sfumato.transformations.rows import bound_groups, bound_rows, scale_groups
-from sfumato.transformations.statistics.cone import cone_of
+from sfumato.transformations.statistics.cone import body_of, cone_of
 from sfumato.transformations.statistics.count import Count, CountUnits
 from sfumato.transformations.statistics.leaves import Leaves
 from sfumato.transformations.statistics.margin import Margin
@@ -50,6 +50,7 @@ __all__ = [
     "Statistic",
     "UnitSum",
     "ValueGrid",
+    "body_of",
     "bound_groups",
     "bound_rows",
     "bounded_sum",

@@ -156,13 +156,18 @@ def scaled_down(total: int, rows: int, limit: int, weight: int = WHOLE) -> int:
     return magnitude if total >= 0 else -magnitude
 
 
-def scaled_down_upwards(total: int, rows: int, limit: int, weight: int = WHOLE) -> int:
-    """Return the same for a total of at least 0, cut away from zero.
+def scaled_down_upwards(values: int, rows: int, limit: int, exponent: int, weight: int = WHOLE) -> int:
+    """Return values * min(1, limit / rows) in steps of 2**exponent, rounded up, and a step more if scaled.
 
-    Of a number of values: it then still limits sums over them that are cut towards zero.
+    Never more than the limit. So a number of values still limits sums over them that are cut towards zero,
+    and sums of their squares by more than what is cut.
 
-    >>> scaled_down_upwards(7, rows=2, limit=1), scaled_down_upwards(5, rows=1, limit=3)
-    (4, 5)
+    >>> [scaled_down_upwards(v, rows=3, limit=2, exponent=-2) for v in (0, 1, 3)]
+    [0, 4, 8]
+    >>> scaled_down_upwards(1, rows=2, limit=2, exponent=-2)
+    4
     """
-    limited = total if rows <= limit else -(-total * limit // rows)
+    limited = values << -exponent
+    if rows > limit and values:
+        limited = min(-(-limited * limit // rows) + 1, limit << -exponent)
     return -(-limited * weight >> WEIGHT_BITS)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
+from itertools import pairwise
 
 import mpmath
 import numpy as np
@@ -46,9 +47,37 @@ def gamma(shape, u, *address):
         attempt += 1
 
 
-def volume(signed, units, theta):
+def inside(a, b, x, y):
+    """Whether (x, y) is in aM - bM, M the hull of y = 2x² - 1: which ends of x = x1 - x2 make y largest and least."""
+    one, other = max(abs(x) - b, 0), max(abs(x) - a, 0)
+    least = 2 * one**2 / a - a - b if one else -a - b
+    most = a + b - 2 * other**2 / b if other else a + b
+    return abs(x) <= a + b and least <= y <= most
+
+
+def boole(f, ends):
+    """Integrate what is a polynomial of at most degree 5 between two ends: Boole's rule."""
+    total = mpmath.mpf(0)
+    for low, high in pairwise(ends):
+        values = (w * f(low + (high - low) * i / 4) for i, w in enumerate((7, 32, 12, 32, 7)))
+        total += (high - low) * sum(values) / 90
+    return total
+
+
+def volume(signed, units, theta, squares=False):
     """One group's volume by quadrature of what its sampler says; not by the polynomial of the package."""
     tau, power = 1 - theta, signed + 1
+    if squares:
+
+        def area(n, lam=theta, mu=tau):
+            a, b = min(lam, n + mu), min(mu, lam - n)
+            return (a + b) ** 2 - (a**2 + b**2) / 3
+
+        def body(u):
+            lam, mu = min(theta, tau + u), min(tau, theta - u)
+            return boole(lambda n: area(n, lam, mu), [-mu, lam - mu, lam])
+
+        return boole(body if units else area, [-tau, theta - tau, theta])
     if not units:
         return (2 - theta**power - tau**power) / power
 
@@ -63,10 +92,10 @@ def volume(signed, units, theta):
     return mpmath.quad(inner, [-tau, *sorted([mpmath.mpf(0), theta - tau]), theta])
 
 
-def theta(signed, units, groups, u):
+def theta(signed, units, groups, u, squares):
     if signed + units == 0:
         return u.at(1)
-    c, h, quadratic = family(signed, units)
+    c, h, quadratic = family(signed, units, squares)
     attempt = 0
     while True:
         one, other = (gamma(groups + 1, u, 1, attempt, i) for i in range(2))
@@ -79,13 +108,13 @@ def theta(signed, units, groups, u):
 
 
 @cache
-def family(signed, units):
+def family(signed, units, squares):
     """V = c0 + c1 x^2 + c2 x^4 ..., and the h of the Beta proposals, which is part of the contract."""
     count = (signed + units) // 2 + 2
     xs = [mpmath.mpf(i) / (2 * count) for i in range(count)]
     c = mpmath.lu_solve(
         mpmath.matrix([[x ** (2 * j) for j in range(count)] for x in xs]),
-        mpmath.matrix([volume(signed, units, mpmath.mpf(1) / 2 + x) for x in xs]),
+        mpmath.matrix([volume(signed, units, mpmath.mpf(1) / 2 + x, squares) for x in xs]),
     )
     positive = sum(max(c[j], 0) / mpmath.mpf(4) ** (j - 1) for j in range(2, count) if abs(c[j]) > 1e-40)
     h = mpmath.sqrt(-c[0] / (c[1] + positive))
@@ -107,11 +136,11 @@ def vectors(width: int, count: int, u: Uniforms, make: Callable[[list], list | N
     return np.array(found, np.int64).T
 
 
-def joint(signed, units, scales, groups, words):
+def joint(signed, units, scales, groups, words, squares=False):
     with mpmath.workdps(digits):
         u = Uniforms(words)
         r = gamma(groups * (1 + signed + units) + 2, u, 0)
-        share = theta(signed, units, groups, u)
+        share = theta(signed, units, groups, u, squares)
         lam, mu, power = share * r, (1 - share) * r, signed + 1
 
         def make(uniform):
@@ -123,12 +152,16 @@ def joint(signed, units, scales, groups, words):
                 n = 2 * lam - mpmath.root(lam**power + (left + right - y), power)
             v = min(2 * lam - n, 2 * mu + n)
             numbers = [n, *((2 * t - 1) * v for t in uniform[1:power])]
+            left, right = lam, mu
             if units:
                 size = max(map(abs, numbers))
                 above = uniform[-1] * r
                 if above > r - size:
                     return None
                 numbers.insert(0, (size + n) / 2 - mu + above)
+                left, right = min(lam, mu + numbers[0]), min(mu, lam - numbers[0])
+            if squares and not inside(min(left, n + right), min(right, left - n), *numbers[-2:]):
+                return None
             return [
                 x * Fraction(s).numerator / Fraction(s).denominator
                 for x, s in zip(numbers, scales, strict=True)
@@ -165,6 +198,27 @@ def separate(signed, units, scales, count, words):
             ]
 
         return vectors(2 * signed + 1 + units, count, u, make)
+
+
+def separate_parabolas(units, scales, count, words):
+    with mpmath.workdps(digits):
+        u = Uniforms(words)
+
+        def make(uniform):
+            size = -sum(mpmath.log(abs(2 * t - 1)) for t in uniform[: 4 + units])
+            point = [2 * t - 1 for t in uniform[4 + units :]]
+            a, b = (1 + point[0]) / 2, (1 - point[0]) / 2
+            if units:
+                point[1] = uniform[6] - b
+                a, b = min(a, point[1] + b), min(b, a - point[1])
+            if not inside(a, b, *point[-2:]):
+                return None
+            return [
+                z * size * Fraction(s).numerator / Fraction(s).denominator
+                for z, s in zip(point, scales, strict=True)
+            ]
+
+        return vectors(7 + 2 * units, count, u, make)
 
 
 def tilted_volume(signed, units, tilt, lam, mu):

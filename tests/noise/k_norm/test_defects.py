@@ -15,20 +15,24 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sfumato.framework import ConeBody, KNormDistance
+from sfumato.framework import ConeBody, KNormDistance, ParabolaBody
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import (
     Cone,
     JointNoise,
     LimitedNoise,
+    Parabola,
     SeparateNoise,
+    SeparateParabolas,
     cone,
     drawing,
     joint,
     limited,
     limited_radii,
+    parabola,
     radii,
     separate,
+    separate_parabola,
 )
 from sfumato.noise.k_norm.marginals import marginals
 
@@ -38,16 +42,20 @@ JOINTLY, APART = 600, 10_000  # draws, which cost the more the more of them shar
 MANY = 1500
 ALARM = 1e-12
 FINE = F(2) ** 16  # steps beside which rounding is small
-CUBE, UNITS, COUNT = Cone(1), Cone(1, units=True), Cone(0)
+CUBE, UNITS, COUNT, SQUARES = Cone(1), Cone(1, units=True), Cone(0), Parabola()
+BOTH = Parabola(units=True)
 
 
 def norms(noise, drawn):
     """The K-norm of each of many draws, by the body's own words."""
     names = tuple(map(str, range(noise.cone.dimensions)))
-    body = ConeBody(names, noise.scales, noise.cone.units)
+    body = (ParabolaBody if isinstance(noise.cone, Parabola) else ConeBody)(
+        names, noise.scales, noise.cone.units
+    )
     metric = {
         JointNoise: lambda: KNormDistance(body),
         SeparateNoise: lambda: KNormDistance(body, 1, apart=True),
+        SeparateParabolas: lambda: KNormDistance(body, 1, apart=True),
         LimitedNoise: lambda: KNormDistance(body, noise.most, apart=True, shared=noise.shared),
     }[type(noise)]()
     return [float(metric.norm([body.sides(v) for v in one.T.tolist()])) for one in drawn]
@@ -57,7 +65,7 @@ def far_from_the_laws(noise, groups=3, draws=JOINTLY):
     """Whether norms, their sum, or numbers of the first and the last group are not distributed as they should be."""
     words = SeededWords(str(noise))
     if isinstance(noise, SeparateNoise):
-        n = APART
+        n = draws if isinstance(noise, SeparateParabolas) else APART
         drawn = noise.rounded(n * groups, words).reshape(-1, n, groups).transpose(1, 0, 2)
     else:
         n, groups = draws, noise.groups
@@ -83,22 +91,25 @@ def laws_of(noise):
 def unlike_the_reference(noise, groups, draws=6):
     """Whether one of a few draws is not the one that 500 bits give."""
     noise, given = replace(noise, groups=groups), (noise.cone.signed, noise.cone.units, noise.scales, groups)
-    seeds = range(draws)
-    return any(
-        not np.array_equal(noise.rounded(SeededWords(s)), reference.joint(*given, SeededWords(s)))
-        for s in seeds
-    )
+
+    def slowly(seed):
+        return reference.joint(*given, SeededWords(seed), isinstance(noise.cone, Parabola))
+
+    return any(not np.array_equal(noise.rounded(SeededWords(s)), slowly(s)) for s in range(draws))
 
 
 def of(kind, body, scale=FINE, groups=3):
     scales = (scale,) * body.dimensions
     if kind in LIMITS:
         return LimitedNoise(body, scales, groups, *LIMITS[kind])
-    return JointNoise(body, scales, groups) if kind == "joint" else SeparateNoise(body, scales)
+    apart = SeparateParabolas if body in (SQUARES, BOTH) else SeparateNoise
+    return JointNoise(body, scales, groups) if kind == "joint" else apart(body, scales)
 
 
+OF_SQUARES = {"joint": (100, JOINTLY // 10), "separate": (1, APART // 2)}  # groups and draws
 LIMITS = {"limited": (2, F(3, 4)), "mostly apart": (2, F(1, 8))}
 HONEST = [("joint", CUBE), ("joint", UNITS), ("joint", COUNT), ("separate", CUBE), ("separate", UNITS)]
+HONEST += [("joint", SQUARES), ("separate", SQUARES), ("joint", BOTH), ("separate", BOTH)]
 HONEST += [("limited", CUBE), ("limited", COUNT), ("mostly apart", CUBE), ("mostly apart", UNITS)]
 
 
@@ -109,7 +120,10 @@ HONEST += [("limited", CUBE), ("limited", COUNT), ("mostly apart", CUBE), ("most
 )
 def test_honest_noise_is_not_suspected(kind, body):
     draws = MANY if (kind, body) == ("mostly apart", CUBE) else JOINTLY
-    assert not far_from_the_laws(of(kind, body), draws=draws)
+    groups = 3
+    if body in (SQUARES, BOTH):
+        groups, draws = OF_SQUARES[kind]
+    assert not far_from_the_laws(of(kind, body, groups=groups), groups, draws)
 
 
 # Each defect: the noise that suffers it, and what is put in place of what.
@@ -266,6 +280,51 @@ def volume_of_one_group(monkeypatch):
     )
 
 
+def no_parabolas(monkeypatch):
+    """The whole cube."""
+    for module in (parabola, separate_parabola):
+        monkeypatch.setattr(module, "room", lambda a, b, x, y: np.ones_like(x))
+
+
+def one_parabola(monkeypatch):
+    """What a unit takes away is any pair of numbers, what it adds is not."""
+
+    def room(a, b, x, y):
+        return a * (a + b + y) - 2 * np.maximum(np.abs(x) - b, 0.0) ** 2
+
+    for module in (parabola, separate_parabola):
+        monkeypatch.setattr(module, "room", room)
+
+
+def parabolas_the_other_way_round(monkeypatch):
+    """What a unit adds is taken away, of squares alone."""
+    honest = parabola.room
+    for module in (parabola, separate_parabola):
+        monkeypatch.setattr(module, "room", lambda a, b, x, y: honest(a, b, x, -y))
+
+
+def split_of_the_cube(monkeypatch):
+    """θ as for the cone of two signed numbers."""
+    monkeypatch.setattr(Parabola, "volume", property(lambda self: Cone(2).volume))
+
+
+def units_without_squares(monkeypatch):
+    """Squares are held to the count by λ and μ, and not by what units leave of these."""
+
+    def floats(self, theta, tau, uniform):
+        numbers, inside, known = Cone.floats(self, theta, tau, uniform)
+        n, x, y = numbers[-3:]
+        own = parabola.room(np.minimum(theta, n + tau), np.minimum(tau, theta - n), x, y)
+        return numbers, np.minimum(own, inside), known
+
+    monkeypatch.setattr(Parabola, "floats", floats)
+
+
+def size_of_three(monkeypatch):
+    """The size of the norm, where that of a uniform point has a number more."""
+    monkeypatch.setattr(SeparateParabolas, "shape", 3)
+
+
 def only_slow(monkeypatch):
     honest = drawing.Vectors._round_into
     monkeypatch.setattr(drawing.Vectors, "_round_into", lambda *args: honest(*args) | True)
@@ -288,6 +347,12 @@ DEFECTS = [
     ("limited", CUBE, most_forgotten),
     ("limited", CUBE, tilt_of_groups_alone),
     ("limited", CUBE, volume_of_one_group),
+    ("joint", SQUARES, one_parabola),
+    ("joint", SQUARES, parabolas_the_other_way_round),
+    ("joint", BOTH, units_without_squares),
+    ("separate", BOTH, no_parabolas),
+    ("separate", SQUARES, no_parabolas),
+    ("separate", SQUARES, size_of_three),
     ("separate", CUBE, largest_not_shared_out),
     ("separate", UNITS, units_beside),
 ]
@@ -305,6 +370,8 @@ def test_a_wrong_law_is_found(kind, body, plant, monkeypatch):
     plant(monkeypatch)
     # With few groups the split is nearly uniform, and sums nearly as large as all.
     groups, draws = {split_is_uniform: 100, signed_not_limited: 20}.get(plant, 3), JOINTLY
+    if body in (SQUARES, BOTH):  # the norm shows what is outside, of many groups the sooner
+        groups, draws = OF_SQUARES[kind]
     if plant in PLAIN:
         draws = JOINTLY // 2
     if plant is acceptance_of_limits_reversed and kind == "mostly apart":
@@ -314,7 +381,7 @@ def test_a_wrong_law_is_found(kind, body, plant, monkeypatch):
         # draws their sum by 14, where 7.2 are allowed.
         groups, draws = (3, MANY) if kind == "mostly apart" else (30, JOINTLY)
     try:
-        assert far_from_the_laws(of(kind, body, groups=groups), draws=draws)
+        assert far_from_the_laws(of(kind, body, groups=groups), groups, draws)
     finally:
         limited_radii._hat.cache_clear()
 
@@ -360,19 +427,21 @@ def size_is_not_accepted(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "scale, plant",
+    "body, scale, plant",
     [
-        (F(2) ** 44, no_margin),
-        (F(2) ** 44, no_closer_margin),
-        (F(7), towards_zero),
-        (F(7), rounded_before_it_is_scaled),
-        (F(2) ** 44 / 3, float_scale),
-        (F(7), size_is_not_accepted),
+        (CUBE, F(2) ** 44, no_margin),
+        (CUBE, F(2) ** 44, no_closer_margin),
+        (CUBE, F(7), towards_zero),
+        (CUBE, F(7), rounded_before_it_is_scaled),
+        (CUBE, F(2) ** 44 / 3, float_scale),
+        (CUBE, F(7), size_is_not_accepted),
+        (SQUARES, F(7), split_of_the_cube),
+        (SQUARES, F(7), no_parabolas),
     ],
     ids=lambda d: getattr(d, "__name__", None),
 )
-def test_a_wrong_draw_is_found(scale, plant, monkeypatch):
-    honest = of("joint", CUBE, scale)
+def test_a_wrong_draw_is_found(body, scale, plant, monkeypatch):
+    honest = of("joint", body, scale)
     find = partial(unlike_the_reference, honest, 60 if plant in (no_margin, no_closer_margin) else 8)
     assert not find()
     plant(monkeypatch)

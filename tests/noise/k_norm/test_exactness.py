@@ -12,7 +12,9 @@ from sfumato.noise.k_norm.cone import Cone
 from sfumato.noise.k_norm.drawing import Vectors
 from sfumato.noise.k_norm.joint import JointNoise
 from sfumato.noise.k_norm.limited import LimitedNoise
+from sfumato.noise.k_norm.parabola import ROOM_ERROR, Parabola
 from sfumato.noise.k_norm.separate import SeparateNoise
+from sfumato.noise.k_norm.separate_parabola import SeparateParabolas
 
 from . import reference
 
@@ -22,12 +24,13 @@ SCALES = [(F(1), F(2, 3), F(7), F(1, 10), F(5)), (F(2) ** 30, F(10**9), F(2) ** 
 FIRST = [
     c if c in CONES[:2] or c == Cone(1, True) else pytest.param(c, marks=pytest.mark.long) for c in CONES
 ]
+SQUARES = [Parabola(), Parabola(units=True)]
 # Of all groups the part that a unit is in, and what groups share: one each of proposals within λC - μC, and anywhere.
 LIMITED = {"limited": (F(2, 3), F(3, 4)), "mostly apart": (F(1, 4), F(1, 5))}
 
 
 def name(cone):
-    return f"{cone.signed}{'u' if cone.units else ''}"
+    return ("squares" if cone in SQUARES else str(cone.signed)) + ("u" if cone.units else "")
 
 
 def draw(kind, cone, scales, groups, words):
@@ -36,7 +39,7 @@ def draw(kind, cone, scales, groups, words):
         return JointNoise(cone, given, groups).rounded(words)
     if kind in LIMITED:
         return limited(kind, cone, given, groups).rounded(words)
-    return SeparateNoise(cone, given).rounded(groups, words)
+    return (SeparateParabolas if cone in SQUARES else SeparateNoise)(cone, given).rounded(groups, words)
 
 
 def limited(kind, cone, scales, groups):
@@ -50,12 +53,17 @@ def slowly(kind, cone, scales, groups, words):
         noise = limited(kind, cone, given, groups)
         rules = noise.most, noise.shared, noise.sizes.hat, noise.within
         return reference.limited(cone.signed, cone.units, given, groups, *rules, words)
-    function = reference.joint if kind == "joint" else reference.separate
-    return function(cone.signed, cone.units, given, groups, words)
+    if kind == "joint":
+        return reference.joint(cone.signed, cone.units, given, groups, words, cone in SQUARES)
+    if cone in SQUARES:
+        return reference.separate_parabolas(cone.units, given, groups, words)
+    return reference.separate(cone.signed, cone.units, given, groups, words)
 
 
 @pytest.mark.parametrize("scales", SCALES, ids=["small", "large"])
-@pytest.mark.parametrize("cone", FIRST, ids=name)
+@pytest.mark.parametrize(
+    "cone", [*FIRST, *(pytest.param(c, marks=pytest.mark.long) for c in SQUARES)], ids=name
+)
 @pytest.mark.parametrize("kind", ["joint", "separate"])
 def test_every_draw_is_the_rounded_real(kind, cone, scales):
     same_as_slowly(kind, cone, scales, (1, 2, 5, 150))
@@ -91,12 +99,18 @@ def same_as_slowly(kind, cone, scales, counts):
 def _given(cone, groups, kind, seed):
     """The words of a call whose vectors are all accepted in the first round, as integers."""
     width = cone.dimensions if kind == "joint" else 2 * cone.signed + 1 + cone.units
+    if cone in SQUARES and kind == "separate":
+        width = 2 * cone.dimensions + 1
     return SeededWords(seed).take(4 + width * groups).tolist()
 
 
 @pytest.mark.parametrize(
     "cone",
-    [Cone(0), Cone(1), *(pytest.param(c, marks=pytest.mark.long) for c in (Cone(2), Cone(1, True)))],
+    [
+        Cone(0),
+        Cone(1),
+        *(pytest.param(c, marks=pytest.mark.long) for c in (Cone(2), Cone(1, True), *SQUARES)),
+    ],
     ids=name,
 )
 @pytest.mark.parametrize("kind", ["joint", "separate"])
@@ -111,8 +125,9 @@ def test_words_next_to_boundaries(kind, cone, monkeypatch):
         return settle(self, uniform)
 
     monkeypatch.setattr(Vectors, "settle", counted)
-    scales, changes = (F(50), F(40), F(30)), 0
-    for seed in range(2):
+    scales, changes = (F(50), F(40), F(30), F(20)), 0
+    # Most points with squares and units are not accepted, whatever the word is.
+    for seed in range(6 if cone in SQUARES and cone.units and kind == "separate" else 2):
         base = _given(cone, 1, kind, seed)
 
         def vector(words, compute=draw):
@@ -142,6 +157,16 @@ def test_words_next_to_boundaries(kind, cone, monkeypatch):
 @pytest.mark.parametrize("cone", CONES, ids=name)
 @pytest.mark.parametrize("kind", ["joint", "separate", *LIMITED])
 def test_the_path_does_not_matter(kind, cone, monkeypatch):
+    same_by_either_path(kind, cone, monkeypatch)
+
+
+@pytest.mark.parametrize("cone", SQUARES, ids=name)
+@pytest.mark.parametrize("kind", ["joint", "separate"])
+def test_the_path_does_not_matter_with_squares(kind, cone, monkeypatch):
+    same_by_either_path(kind, cone, monkeypatch)
+
+
+def same_by_either_path(kind, cone, monkeypatch):
     groups = 40 if kind in LIMITED else 400
     fast = draw(kind, cone, SCALES[0], groups, SeededWords(5))
     rounding = Vectors._round_into
@@ -193,6 +218,17 @@ def test_the_check_sees_a_wrong_last_bit(monkeypatch):
 @pytest.mark.parametrize("cone", FIRST, ids=name)
 @pytest.mark.parametrize("kind", ["joint", "separate", "within", "anywhere"])
 def test_floats_are_within_their_margin(kind, cone):
+    within_their_margin(kind, cone)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("cone", SQUARES, ids=name)
+@pytest.mark.parametrize("kind", ["joint", "separate"])
+def test_floats_are_within_their_margin_with_squares(kind, cone):
+    within_their_margin(kind, cone)
+
+
+def within_their_margin(kind, cone):
     """In 400 random vectors of joint noise with θ anywhere, and of separate noise: errors over bounds are below 1.
 
     So they are over closer bounds, which are not above the others.
@@ -208,7 +244,7 @@ def test_floats_are_within_their_margin(kind, cone):
             streams = Streams(SeededWords(seed))
             scales = (F(1),) * cone.dimensions
             if kind == "separate":
-                vectors = SeparateNoise(cone, scales)
+                vectors = (SeparateParabolas if cone in SQUARES else SeparateNoise)(cone, scales)
             else:
                 shared = radii(cone.volume, cone.dimensions, groups, streams)
                 made = {"joint": JointVectors, "within": WithinVectors, "anywhere": TiltedVectors}[kind]
@@ -217,6 +253,8 @@ def test_floats_are_within_their_margin(kind, cone):
             found = vectors.approximate(words)
             with np.errstate(invalid="ignore", divide="ignore"):
                 closer = vectors.closely(found.numbers)
+            if closer is None:
+                closer = [np.full_like(x, m) for x, m in zip(found.numbers, found.margins, strict=True)]
             for i in range(20):
                 if found.known is not None and not found.known[i]:
                     continue
@@ -234,7 +272,11 @@ def test_floats_are_within_their_margin(kind, cone):
                     assert own[i] <= margin * 1.01
                 if exact.room is not None:
                     room = F(*exact.room.low.as_integer_ratio())
-                    room /= F(vectors.shared.floats[2]) if kind == "joint" else 1
+                    if cone in SQUARES and cone.units and kind == "joint":
+                        continue  # so here, over 24 L² or over L
+                    if kind == "joint":
+                        size = F(vectors.shared.floats[2])
+                        room /= ROOM_ERROR * size**2 if cone in SQUARES else size
                     if kind == "within" and cone.units:
                         continue  # one of two rooms, of different units: which is decided
                     worst = max(worst, float(abs(F(found.room[i]) - room) / F(found.room_margin)))

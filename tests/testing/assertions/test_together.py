@@ -12,6 +12,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import RefusalError
+from sfumato.framework import ParabolaBody
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, LimitedNoise, SeparateNoise, StretchedNoise
 from sfumato.noise.k_norm.gammas import upper_tail
@@ -39,7 +40,10 @@ def asked(kind, rows=1, **outputs):
     groups, most, public, _ = KINDS[kind]
     ids = np.repeat(np.arange(500 if most > 2 else 20_000), most)
     own = (np.arange(len(ids)) * 7) % groups
-    table = pa.table({"id": ids, "g": own, "x": (np.arange(len(ids)) % 11) - 2.0})
+    whole = pa.array(np.arange(len(ids)) % 11 - 2)
+    table = pa.table({"id": ids, "g": own, "x": (np.arange(len(ids)) % 11) - 2.0}).append_column(
+        pa.field("whole", whole.type, nullable=False), whole
+    )
     people = sf.scan(table, privacy_unit="id").group_by("g", keys=list(range(groups)) if public else None)
     found = people.bound(groups=most, rows=rows).agg(
         **(outputs or {"n": sf.count(), "m": sf.mean("x", lower=0, upper=8)})
@@ -101,6 +105,28 @@ def test_honest_releases_pass_and_wrong_ones_fail(kind):
         plain = question.release(delta=1e-6, noise="k_norm", **options)
     assert_approx_equal(plain, truth, k=K)
     assert "noise is" in text_of(assert_noisy, plain, truth, k=K)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["joint", "of each group", "private"])
+def test_noise_with_squares_passes_and_other_scales_fail(kind):
+    """Where all numbers are shown, and where the count alone is."""
+    variance = sf.variance("whole", lower=-2, upper=8)
+    for outputs in (
+        {"n": sf.count(), "m": sf.mean("whole", lower=-2, upper=8), "v": variance},
+        {"n": sf.count(), "v": variance},
+    ):
+        question, options = asked(kind, **outputs), {"epsilon": F(1, 10) if KINDS[kind][1] < 3 else 4}
+        assert isinstance(released(question, **options).plan.body, ParabolaBody)
+        truth = truth_of(question, **options)
+        for seed in range(2):
+            release = released(question, seed, **options)
+            assert_approx_equal(release, truth, k=K)
+            assert_noisy(release, truth, k=K)
+        for factor, text in ((0.4, "too narrow"), (3, "too wide")):
+            wrong = released(question, factor=factor, **options)
+            if len(outputs) > 2 and wrong.to_arrow().num_rows == len(truth):
+                assert text in text_of(assert_noisy, wrong, truth, k=K)
 
 
 @pytest.mark.parametrize("output", [pytest.param(o, marks=[pytest.mark.long] * (o in "vd")) for o in ALL])

@@ -272,7 +272,8 @@ class ExactSql:
                 name, valued = s.names[0], self._value(self._valued(str(s.column)))
                 present = f"count(*) FILTER ({valued})"
                 shifted = f"({identifier(name)}::HUGEINT * {1 << -s.exponent})"
-                return [_Part(name, present, f"sum({scaled_upwards(shifted, s.rows, self._most(s))})")]
+                limit = s.rows << -s.exponent
+                return [_Part(name, present, f"sum({scaled_upwards(shifted, s.rows, limit, self._most(s))})")]
             case UnitSum():
                 return [self._unit_sum(s)]
             case Moments():

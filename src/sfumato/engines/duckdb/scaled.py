@@ -43,9 +43,16 @@ def scaled(total: str, rows: int | None, most: Fraction | None) -> str:
     return f"CASE WHEN w = {WHOLE} THEN {whole} ELSE ({whole} * w) // {WHOLE} END"
 
 
-def scaled_upwards(total: str, rows: int, most: Fraction | None) -> str:
-    """Write `grid.scaled_down_upwards`."""
-    limited = f"CASE WHEN n <= {rows} THEN {total} ELSE ({total} * {rows} + n - 1) // n END"
+def scaled_upwards(total: str, rows: int, limit: int, most: Fraction | None) -> str:
+    """Write `grid.scaled_down_upwards`.
+
+    Args:
+        total: a HUGEINT, in steps.
+        rows, limit: the limit of rows, and the same in steps.
+        most: as of `scaled`.
+    """
+    cut = f"least(({total} * {rows} + n - 1) // n + 1, {limit})"
+    limited = f"CASE WHEN n <= {rows} OR {total} = 0 THEN {total} ELSE {cut} END"
     return limited if most is None else f"({_narrow(limited, most)} * w + {WHOLE - 1}) // {WHOLE}"
 
 

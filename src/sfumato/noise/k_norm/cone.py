@@ -75,6 +75,10 @@ class Cone:
             found.pop()
         return tuple(c / power for c in found)
 
+    def alike(self, coordinate: int) -> int:
+        """Return the first coordinate that has the same law: all signed numbers have one."""
+        return min(coordinate, 1 + self.units)
+
     # In floats, for many groups: all in units of L.
 
     def margin(self, theta: float, tau: float) -> float:

@@ -18,6 +18,8 @@ from sfumato.noise.k_norm.cone import Cone
 from sfumato.noise.k_norm.gammas import density, lowest, upper_tail
 from sfumato.noise.k_norm.joint import JointNoise
 from sfumato.noise.k_norm.laws import TogetherMarginal
+from sfumato.noise.k_norm.parabola import Parabola
+from sfumato.noise.k_norm.parabola_tails import squares
 from sfumato.noise.k_norm.pieces import Pieces
 from sfumato.noise.k_norm.radii import half_width_squared
 from sfumato.noise.k_norm.sides import Group, rule
@@ -27,6 +29,9 @@ from sfumato.noise.values import Floats
 _r_nodes = 80
 _theta_nodes = 24
 _fit = 1e-12
+# Where each tail is an integral itself, right to about 1e-11.
+_theta_nodes_of_integrals = 16
+_fit_of_integrals = 1e-11
 
 
 @dataclass(frozen=True)
@@ -98,9 +103,14 @@ def _of_share(cone: Cone, groups: int, coordinate: int, anywhere: bool = False) 
             found = -np.expm1(groups * np.log1p(-np.minimum(found, 1 - 1e-16)))
         return np.asarray((chance * found).sum(axis=1) / chance.sum(axis=1))
 
+    fit = _fit_of_integrals if _by_integrals(cone) else _fit
     # Far from where θ is likely, tails are smooth in y; near there, as smooth as the density of θ.
     near = [c for c in (2 * far, 1 / 2 - far, 1 / 2 + far, 1 - 2 * far) if far < 1 / 12]
-    return Pieces(both, sorted([0, 1 / 3, 1 / 2, 1, *near]), max(_fit, groups * 1e-15 * anywhere))
+    return Pieces(both, sorted([0, 1 / 3, 1 / 2, 1, *near]), max(fit, groups * 1e-15 * anywhere))
+
+
+def _by_integrals(cone: Cone) -> bool:
+    return isinstance(cone, Parabola) and cone.units
 
 
 def _spread(cone: Cone, groups: int) -> float:
@@ -117,7 +127,8 @@ def _shares(cone: Cone, groups: int, y: Floats, *, steep: bool) -> tuple[Floats,
     cuts = [half + far * c for c in (0, 1 / 3, 1)]
     knots = [np.maximum(y, 1 - y), (1 + y) / 2]
     ends = np.sort(np.clip(np.hstack([*knots, *(0 * y + c for c in cuts)]), half, half + far), axis=1)
-    place, weight = rule(_theta_nodes * (2 if steep else 1))
+    nodes = _theta_nodes_of_integrals if _by_integrals(cone) else _theta_nodes
+    place, weight = rule(nodes * (2 if steep else 1))
     # Nearer to the lower end, from which on the largest of many groups changes fast.
     power = 4 if steep else 2
     place, weight = ((place + 1) / 2) ** power, weight * ((place + 1) / 2) ** (power - 1)
@@ -140,12 +151,15 @@ def _joint_variances(cone: Cone, groups: int) -> list[float]:
     last = float(coarse[min(likely + 1, 256)])
     place, weight = rule(40)
     theta = 0.5 + (last - 0.5) * (place + 1) / 2
-    group, chance = Group(cone, 0.0, theta, 1 - theta), weight * _density(cone, groups, theta)
-    shape = groups * cone.dimensions + 2
-    return [shape * (shape + 1) * v for v in group.mean_squares(chance / chance.sum())]
+    chance = weight * _density(cone, groups, theta)
+    chance, shape = chance / chance.sum(), groups * cone.dimensions + 2
+    if isinstance(cone, Parabola):
+        found = [float((chance * own).sum()) for own in squares(cone, theta)]
+    else:
+        found = Group(cone, 0.0, theta, 1 - theta).mean_squares(chance)
+    return [shape * (shape + 1) * v for v in found]
 
 
 def joint(noise: JointNoise, coordinate: int) -> JointMarginal:
     """Return the law of a coordinate of joint noise."""
-    alike = min(coordinate, 1 + noise.cone.units)  # all signed numbers have one law
-    return JointMarginal(noise.scales[coordinate], noise.cone, noise.groups, alike)
+    return JointMarginal(noise.scales[coordinate], noise.cone, noise.groups, noise.cone.alike(coordinate))

@@ -76,6 +76,8 @@ class LimitedNoise:
     shared: Fraction
 
     def __post_init__(self) -> None:
+        if type(self.cone) is not Cone:
+            raise ParameterError("cone", self.cone, "a Cone: no other body is known to be drawn like this")
         if not 0 < self.shared < 1:
             raise ParameterError("shared", self.shared, "greater than 0 and less than 1")
         positive_int(self.groups, "groups")

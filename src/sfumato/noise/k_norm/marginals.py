@@ -12,7 +12,8 @@ from sfumato.noise.k_norm.laws import Marginal
 from sfumato.noise.k_norm.limited import LimitedNoise
 from sfumato.noise.k_norm.limited_laws import limited
 from sfumato.noise.k_norm.separate import SeparateNoise
-from sfumato.noise.k_norm.separate_laws import separate
+from sfumato.noise.k_norm.separate_laws import separate, separate_parabolas
+from sfumato.noise.k_norm.separate_parabola import SeparateParabolas
 from sfumato.noise.k_norm.stretched import StretchedNoise
 from sfumato.noise.k_norm.stretched_laws import stretched
 
@@ -30,6 +31,8 @@ def marginals(noise: CentredNoise | JointNoise | LimitedNoise | SeparateNoise) -
     indices = range(noise.cone.dimensions)
     if isinstance(noise, StretchedNoise):
         return [stretched(noise, i) for i in indices]
+    if isinstance(noise, SeparateParabolas):
+        return separate_parabolas(noise)
     if isinstance(noise, SeparateNoise):
         return [separate(noise, i) for i in indices]
     if isinstance(noise, LimitedNoise):

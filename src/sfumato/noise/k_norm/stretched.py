@@ -62,6 +62,8 @@ class StretchedNoise(SeparateNoise):
     part: Fraction
 
     def __post_init__(self) -> None:
+        if type(self.cone) is not Cone:
+            raise ParameterError("cone", self.cone, "a Cone: no other body is known to be drawn like this")
         object.__setattr__(self, "favoured", tuple(sorted(set(self.favoured))))
         if not self.favoured or not set(self.favoured) < set(range(self._numbers)):
             raise ParameterError("favoured", self.favoured, "some of the count and signed numbers, not all")

@@ -52,8 +52,8 @@ class CountUnits(Statistic):
 class Count(Statistic):
     """The number of rows, at most `rows` of each unit; with a column, of rows where it has a value.
 
-    A unit with n rows, m of them with a value, counts m * min(1, rows/n). Without a column that is
-    a whole number; with one it is rounded up to the grid, so that it limits sums over these values.
+    A unit with n rows, m of them with a value, counts m * min(1, rows/n). Without a column that is a whole
+    number; with one it is rounded up to the grid, and a step more, so that it limits sums over these values.
 
     Args:
         rows: the limit of rows per unit and group.
@@ -63,7 +63,7 @@ class Count(Statistic):
     >>> Count(rows=2).contribution([{}, {}, {}])
     Counter({'rows': 2})
     >>> Count(rows=1, column="x", exponent=-2).contribution([{"x": 1.0}, {"x": None}])
-    Counter({'x.present': 2})
+    Counter({'x.present': 3})
 
     Proof: docs/proofs/count.md.
     """
@@ -85,7 +85,7 @@ class Count(Statistic):
         """Return the unit's rows, scaled down to the limit."""
         column = self.column
         values = len(rows) if column is None else sum(has_value(r[column]) for r in rows)
-        counted = scaled_down_upwards(values << -self.exponent, len(rows), self.rows, weight)
+        counted = scaled_down_upwards(values, len(rows), self.rows, self.exponent, weight)
         return Counter({self.names[0]: counted})
 
     @property
