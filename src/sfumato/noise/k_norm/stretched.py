@@ -24,7 +24,7 @@ import numpy as np
 
 from sfumato.errors import ParameterError
 from sfumato.exact.enclosures import Enclosure
-from sfumato.noise.k_norm.cone import unit_roundoff
+from sfumato.noise.k_norm.cone import Cone, unit_roundoff
 from sfumato.noise.k_norm.drawing import Flags, Integers, as_uniform, check_scales
 from sfumato.noise.k_norm.separate import (
     SeparateNoise,
