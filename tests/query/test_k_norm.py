@@ -14,6 +14,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit import falsify
+from sfumato.budget import Loss
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.framework import ConeBody, KNormDistance, ParabolaBody
 from sfumato.measurements.k_norm import noise_of
@@ -25,6 +26,7 @@ from sfumato.noise.k_norm import (
     Parabola,
     SeparateNoise,
     SeparateParabolas,
+    StretchedNoise,
 )
 from sfumato.noise.k_norm.marginals import marginals
 from sfumato.query import together
@@ -231,7 +233,8 @@ def test_squares_make_the_noise_of_all_numbers_smaller():
 
     def plan(groups, keys=(0, 1, 2, 3, 4), **asked):
         people = sf.scan(TABLE, privacy_unit="id").group_by("group", keys=keys and list(keys))
-        return people.bound(groups=groups, rows=1).agg(**asked).plan(epsilon=1, delta=1e-6, noise="k_norm")
+        limited = people.bound(groups=groups, rows=1, beyond="sample")
+        return limited.agg(**asked).plan(epsilon=1, delta=1e-6, noise="k_norm")
 
     squares, mean = sf.variance("whole", lower=0, upper=30), sf.mean("whole", lower=0, upper=30)
     for groups, keys, column, drawn in (
@@ -599,3 +602,25 @@ def test_auto_spends_no_delta_on_public_groups():
     asked = question(n=sf.count(), m=sf.mean("x", lower=0, upper=1))
     release = asked.release(epsilon=1, delta=1e-6, unsafe_words=SeededWords(1))
     assert release.plan.noise.name == "k_norm" and release.spent == (1.0, 0.0)
+
+
+def test_squares_of_parts_of_units_and_of_weighed_outputs_are_in_a_cone():
+    """What is cut of a part of a unit can leave the parabola; stretched noise is in a cone."""
+    pair = {"n": sf.count(), "v": sf.variance("x", lower=0, upper=30)}
+    columns = [pa.field(name, pa.int64(), nullable=False) for name in ("id", "g", "x")]
+    rows = sf.scan(pa.table([[1], [1], [1]], pa.schema(columns)), privacy_unit="id")
+
+    def plan(groups, beyond="auto", keys=(1, 2, 3), **weights):
+        given = {} if keys is None else {"keys": list(keys)}
+        bounded = rows.group_by("g", **given).bound(groups=groups, rows=1, beyond=beyond)
+        return bounded.agg(**pair).weigh(**weights).plan(epsilon=1, delta=1e-6, noise="k_norm")
+
+    assert isinstance(plan(3).body, ParabolaBody) and isinstance(plan(1, "sample").body, ParabolaBody)
+    assert type(plan(1).body) is type(plan(2).body) is ConeBody
+    assert isinstance(plan(1, keys=None).drawn, SeparateParabolas)
+    stretched = plan(1, keys=None, n=50)
+    assert isinstance(stretched.drawn, StretchedNoise) and type(stretched.body) is ConeBody
+    assert (
+        stretched.chain.map(1) == Loss(approximate=((1, 0, 1),))
+        and stretched.expected["n"] < plan(1).expected["n"]
+    )
