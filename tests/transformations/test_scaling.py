@@ -23,9 +23,9 @@ from sfumato.framework import (
 from sfumato.transformations import (
     Count,
     CountUnits,
-    Crossing,
     Lattice,
     Leaves,
+    Margin,
     Moments,
     QuantileTree,
     Row,
@@ -48,7 +48,7 @@ CONES = {
     "units and rows": (CountUnits(-20), Count(2, exponent=-21), Moments("x", "x", 2, GRID)),
     "rows with a value": (Count(2, "x", -20), Moments("x", "x", 2, GRID, True, None, 0, 4)),
     "units and those with a value": (CountUnits(-20), Count(2, "x", -22), Moments("x", "x", 2, GRID)),
-    "rows and crossings": (Count(2, exponent=-20), Crossing(LEAVES, F(1, 4), True, 3)),
+    "rows and a margin": (Count(2, exponent=-20), Margin(LEAVES, F(1, 4), (1, 3))),
     "a sum that never falls": (UnitSum("x", "x", 0, 0, 7, False),),
 }
 UNITS = [u for size in (1, 2, 3, 5) for u in combinations_with_replacement(VALUES, size)]
@@ -107,7 +107,7 @@ def test_counts_without_steps_for_parts_are_found_outside_and_refused():
 STATISTICS = [
     CountUnits(-20), Count(2, exponent=-20), Count(2, "x", -21), UnitSum("x", "x", -1, -3, 7, False, 2),
     Moments("x", "x", 2, GRID, True, -3, 0, 4), Moments("x", "x", 2, GRID, False),
-    QuantileTree("x", "x", 2, -4.0, 4.0, -3), LEAVES, Crossing(LEAVES, F(1, 2), False, 3),
+    QuantileTree("x", "x", 2, -4.0, 4.0, -3), LEAVES, Margin(LEAVES, F(1, 2), (3, 3)),
 ]  # fmt: skip
 
 

@@ -226,7 +226,7 @@ def test_the_norm_of_what_is_shown_is_between_its_two_laws(noise):
                 Residue((g,), "", _shown(drawn[:, g], names, lead, others), 0.0, laws[lead], 0.5, lead, others)
                 for g in range(groups) for lead, others in leads.items()
             ]  # fmt: skip
-            sizes[what].append(together._norm(plan, together._solved(residues)))
+            sizes[what].append(together._norm(plan, together._solved(residues), plan.body))
     for what, leads in shown.items():
         found, d = np.sort(sizes[what]), groups * len(leads)
         below = np.arange(1, 501) / 500

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -151,7 +152,7 @@ def _norm(plan: TogetherPlan, noises: Mapping[Group, Vector], body: ConeBody) ->
             share = plan.body.bounds[1 - known] / plan.body.bounds[known]
             vector[1 - known] = vector[known] * share
         vectors.append(vector)
-    return float(plan.metric.of(vectors) * (plan.epsilon - plan.chosen_with))
+    return float(replace(plan.metric, body=body).of(vectors) * (plan.epsilon - plan.chosen_with))
 
 
 def _rounding(plan: TogetherPlan, residues: Iterable[Residue]) -> float:
