@@ -18,7 +18,8 @@ from sfumato.framework import AtomDomain, Norm, RowsDomain
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import SeparateNoise
 from sfumato.query import choosing
-from sfumato.query.choosing import choices_of, counted
+from sfumato.query.choosing import Places, choices_of, counted
+from sfumato.query.numbers import NoisyNumbers
 from sfumato.query.together import TogetherPlan
 from sfumato.testing.recorder import recording
 from sfumato.transformations import (
@@ -249,6 +250,22 @@ def test_quantiles_are_near_and_bars_hold_them(asked):
             if column == "n":
                 assert isinstance(row[name], int)
     assert np.mean(held) > 0.9 and np.mean(near) < 0.25
+
+
+@pytest.mark.parametrize("asked, rank", [(0.3, 0), (0.25, 1)])
+def test_bars_are_of_the_rank_that_was_asked(asked, rank):
+    """Three of ten values are 1, and 0.3 is not a multiple of 2^-20: of many rows the next one would tell 2."""
+    question = (
+        sf.scan(TABLE, privacy_unit="id").bound(rows=1).agg(q=sf.quantiles("n", asked, lower=1, upper=2))
+    )
+    plan = question.plan(epsilon=100, noise="k_norm")
+    (e,) = plan.requirements.estimates
+    assert (e.apart > 0) is (rank == 0) and e.apart < 2.0**-21
+    chosen = {e.total: Places(np.array([[[2.0, 2.0, 2.0]]]), 10.0)}
+    values = {e.count: np.array([2e7]), e.margin: np.array([3.8])}
+    numbers = NoisyNumbers(values, {}, plan.laws, plan.steps, chosen)
+    bar = e.interval(numbers, 0.05)
+    assert (float(bar.low[0]), float(bar.high[0])) == ((1.0, 2.0) if rank == 0 else (2.0, 2.0))
 
 
 def test_bars_hold_wherever_the_places_are(monkeypatch):

@@ -204,12 +204,21 @@ def test_k_norm_noise_is_stretched_for_what_matters(shape):
         assert {n for n, part in told.items() if part == str(plan.part)} == set(plan.favoured)
 
 
+def of_years(plan):
+    """A plan's chain, of groups that are plain numbers, as the falsifier's are: the first ones are public."""
+    chain, years = plan.exact_chain, dict(enumerate(plan.query.public_groups))
+    own = {} if plan.query.private_groups else years
+    return replace(
+        chain, function=lambda rows: chain([r._replace(key=own.get(r.key, (r.key,))) for r in rows])
+    )
+
+
 @pytest.mark.parametrize("shape", FIRST)
 def test_no_unit_moves_a_stretched_plan_by_more_than_1(shape):
     name = list(SHAPES[shape][3])[-1]
     plan = weighed(shape, **{name: 100})
     assert plan.metric.favoured and plan.metric.part
-    found = falsify(plan.exact_chain, 1, evaluations=120)
+    found = falsify(of_years(plan), 1, evaluations=120)
     assert not found.violated and found.ratio >= F(99, 100), str(found)
 
 
@@ -225,7 +234,33 @@ def shrunk(self, vectors):
 def test_a_body_that_is_shrunk_is_found(shape, monkeypatch):
     plan = weighed(shape, **{list(SHAPES[shape][3])[-1]: 100})
     monkeypatch.setattr(KNormDistance, "of", shrunk)
-    assert falsify(plan.exact_chain, 1, evaluations=500).violated
+    assert falsify(of_years(plan), 1, evaluations=500).violated
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_more_weight_is_no_larger_error_beside_squares_and_missing_values(missing):
+    """The number of missing values has part in a mean's error, and costs nothing, whatever noise squares have."""
+    rows = pa.table([[1], [1], [1.0]], pa.schema([
+        pa.field("id", pa.int64(), nullable=False), pa.field("g", pa.int64(), nullable=False),
+        pa.field("x", pa.float64(), nullable=missing)]))  # fmt: skip
+    bounds = {"lower": 0, "upper": 4}
+    asked = (
+        sf.scan(rows, privacy_unit="id").group_by("g", keys=[0, 1]).bound(groups=2, rows=1)
+        .agg(units=sf.count_units(), m=sf.mean("x", **bounds), v=sf.variance("x", **bounds))
+    )  # fmt: skip
+    errors = [
+        asked.weigh(units=5, v=20, m=m).plan(epsilon=1, noise="laplace").expected["m"]
+        for m in (5, 10, 20, 40, 80, 160, 320, 1000)
+    ]
+    assert errors == sorted(errors, reverse=True)
+
+
+def test_equal_weights_are_no_weights_where_groups_are_private():
+    """To be shown at all is one output more, which matters as much as the least."""
+    one = question(keys=None, groups=1, rows=3, n=sf.count("z"))
+    for noise in ("gaussian", "auto"):
+        plans = [one.weigh(n=n).plan(epsilon="0.01", delta=1e-6, noise=noise) for n in (1, 7)]
+        assert plans[0].expected == plans[1].expected and plans[0].scales == plans[1].scales
 
 
 @pytest.mark.long

@@ -22,7 +22,7 @@ Name = TypeVar("Name", str, str | None)
 # are spread evenly, like a bell and like waiting times: `test_expected.py`.
 OFF_BY_TREE = 2.4
 # What the mean of three places is off, of the deviation of one; where values are few it is that of one.
-OFF_OF_THREE = 0.6
+OFF_OF_THREE = 0.7
 
 
 def expected_errors(
@@ -71,12 +71,15 @@ def ratio(
 
     Args:
         one, other: errors by output.
-        weights: how much each output matters; 1 where it is not named.
+        weights: how much each output matters; where one is not named, as to be shown at all is not, as much
+            as the least.
 
     >>> one, other = {"n": 2.0, "mean": 4.0}, {"n": 4.0, "mean": 32.0}
-    >>> ratio(one, other), round(ratio(one, other, {"mean": Fraction(3)}), 9)
+    >>> ratio(one, other), round(ratio(one, other, {"n": Fraction(1), "mean": Fraction(3)}), 9)
     (0.25, 0.176776695)
     """
-    own = {name: float((weights or {}).get(name or "", 1)) for name in one}
+    known = weights or {}
+    least = min(known.values(), default=Fraction(1))
+    own = {name: float(known.get(name or "", least)) for name in one}
     logs = (weight * math.log(one[name] / other[name]) for name, weight in own.items())
     return math.exp(sum(logs) / sum(own.values()))

@@ -2,7 +2,7 @@
 
 In both cases the sum of two things is the least: over all numbers the log of the noise, and over all outputs
 the log of the expected error, times what its weight has above the least one, in units of that. The first sum
-alone leads to what is done with equal weights; so no output has a larger error for being given more weight.
+alone leads to what is done with equal weights; so more weight, beside the same least one, is a smaller error.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from itertools import product
 from math import log
 
 from sfumato.errors import ParameterError
+from sfumato.exact import root_up
 from sfumato.framework import Norm
 from sfumato.noise.k_norm import SeparateNoise, StretchedNoise
 from sfumato.noise.k_norm.marginals import marginals
@@ -24,6 +25,7 @@ from sfumato.transformations import Role
 
 # Shares are looked for until they change by less than this part.
 _CLOSE, _MOST_STEPS = 1e-9, 1000
+_ALMOST_NONE = Fraction(1 << 200)  # as noise: what has so much more costs nothing
 # Of the norm, what belongs to favoured numbers alone.
 PARTS = tuple(Fraction(i, 8) for i in range(1, 8)) + tuple(1 - Fraction(1, 1 << i) for i in range(4, 9))
 
@@ -66,8 +68,20 @@ def split(needed: Requirements, norm: Norm) -> tuple[Fraction, ...]:
     power = 1 if norm is Norm.L1 else 2
     shares = _balanced(own, outputs, 2 / power)
     wider = {name: (own[name] / share) ** (1 / power) for name, share in shares.items()}
-    wider |= {name: max(wider[paid] for paid in by) for name, by in beside.items()}
-    return tuple(scale * Fraction(f"{wider[name]:.6g}") for name, scale in scales.items())
+    found = {name: scale * Fraction(f"{wider.get(name, 1):.6g}") for name, scale in scales.items()}
+    for statistic in needed.statistics:
+        # A row without a value may cost as much as one with a value does, in all numbers of it together.
+        free = [name for name in statistic.names if name in beside]
+        without = [found[name] * (_ALMOST_NONE if name in free else 1) for name in statistic.names]
+        for name, most in zip(statistic.names, statistic.body.linf_sensitivities, strict=True):
+            if name in free:
+                found[name] = _least_scale(most, norm, statistic.body.size(norm, without))
+    return tuple(found.values())
+
+
+def _least_scale(most: Fraction, norm: Norm, size: Fraction) -> Fraction:
+    """Return the noise scale of a number up to `most`, with which it is as large as that."""
+    return most / size if norm is Norm.L1 else root_up(most**2 / size)
 
 
 def _above(needed: Requirements) -> dict[str, float]:

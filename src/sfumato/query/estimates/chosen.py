@@ -23,9 +23,10 @@ from sfumato.transformations import Lattice, Leaves, Margin
 EXPONENT = -14
 MOST_RANKS = 21
 # Three places around a rank are off by amounts that have nothing to do with each other, their mean by less
-# than the middle one. It is taken where at least so many times the rows that outer ones are aimed at are
-# on either side of the rank, so that values between them are about evenly spread.
-EVENLY = 7.0
+# than the middle one. It is taken where values between them are about evenly spread: at least so many times the
+# rows that outer ones are aimed at are on either side of the rank, and one of them is at most so many times as
+# far from the middle as the other.
+MANY, EVENLY = 7.0, 8.0
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class ChosenQuantile(Estimate):
         margin: the coordinate of rows by which the outer places are beyond the rank; empty where there is one
             place alone.
         finest: the smallest step of places.
+        apart: how far the rank is from the multiple of 2^-20 that margins are of, for each that is counted.
     """
 
     kind = "quantile"
@@ -44,6 +46,7 @@ class ChosenQuantile(Estimate):
     at: int = 0
     margin: str = ""
     finest: float = 0.0
+    apart: float = 0.0
 
     @property
     def coordinates(self) -> tuple[str, ...]:
@@ -63,9 +66,11 @@ class ChosenQuantile(Estimate):
             return middle
         assert self.total is not None
         aimed, beyond = numbers.chosen[self.total].aimed, numbers.values[self.margin]
-        many = self.counted(numbers) * min(self.rank, 1 - self.rank) >= EVENLY * aimed
+        many = self.counted(numbers) * min(self.rank, 1 - self.rank) >= MANY * aimed
         # Where many rows have the same value two places are often the same, and their mean is no row's value.
-        evenly = many & (beyond >= aimed / 2) & (first < middle) & (middle < last)
+        before, after = middle - first, last - middle
+        even = np.maximum(before, after) <= EVENLY * np.minimum(before, after)
+        evenly = many & even & (beyond >= aimed / 2) & (first < last)
         mean = first + ((middle - first) + (last - first)) / 3
         return np.clip(np.where(evenly, mean, middle), first, last)
 
@@ -74,15 +79,26 @@ class ChosenQuantile(Estimate):
         first, _, last = self._places(numbers)
         if not self.margin:
             return Interval(np.full_like(first, self.lower), np.full_like(last, self.upper))
-        # A law that is symmetric fails on one side half as often.
-        both = 2 * failure
-        tolerance = numbers.noises.tolerance({self.margin: np.ones(1)}, both) if both < 1 else np.zeros(1)
-        between = numbers.values[self.margin] - tolerance > 0
+        between = numbers.values[self.margin] - self._moved(numbers, failure) > 0
         low, high = np.where(between, first, self.lower), np.where(between, last, self.upper)
         # A value belongs to the nearest place, 2^-14 of its size away at most, or half of the finest step.
         return Interval(
             np.maximum(low - self._slack(low), self.lower), np.minimum(high + self._slack(high), self.upper)
         )
+
+    def _moved(self, numbers: NoisyNumbers, failure: float) -> Floats:
+        """Return what the margin may be too large by, but with probability `failure`."""
+
+        def tolerance(name: str, failure: float) -> Floats:
+            # A law that is symmetric fails on one side half as often.
+            both = 2 * failure
+            return numbers.noises.tolerance({name: np.ones(1)}, both) if both < 1 else np.zeros(1)
+
+        if not self.apart:
+            return tolerance(self.margin, failure)
+        assert self.count is not None
+        counted = self.counted(numbers) + tolerance(self.count, failure / 1024)
+        return tolerance(self.margin, failure * (1 - 1 / 1024)) + self.apart * np.maximum(counted, 0.0)
 
     def _slack(self, places: Floats) -> Floats:
         size = np.abs(places)
@@ -109,6 +125,7 @@ def chosen_quantiles(design: Design, name: str, aggregate: Quantiles) -> tuple[E
         if nearest not in ranks:
             ranks.append(nearest)
         margin = Margin(leaves, nearest)
+        most = 1 if design.base else design.rows
         if bars:
             design.add(margin)
         found.append(
@@ -124,6 +141,7 @@ def chosen_quantiles(design: Design, name: str, aggregate: Quantiles) -> tuple[E
                 at=ranks.index(nearest),
                 margin=margin.names[0] if bars else "",
                 finest=2.0**leaves.lattice.finest,
+                apart=round_up(abs(Fraction(rank) - nearest) * most),
             )
         )
     if len(ranks) > MOST_RANKS:

@@ -220,13 +220,15 @@ class MomentsBody(Body):
         if square_scale is None or self.square_bits is None:
             return end if norm is Norm.L1 else end**2
         # |coarsened square - its centre| is within half a step of a smooth function of x^2, whose
-        # largest values, alone and with |x|, are at x = 0, at the end, or (L1) where slopes cancel.
+        # largest values, alone and with |x|, are at x = 0, at the end, or (L1) where slopes cancel before it.
         centre = (self.square_centre + Fraction(1, 2)) / square_scale
         top = (abs(self.largest_square - self.square_centre) + 1) / square_scale
         if norm is Norm.L2:
             return max(centre**2, end**2 + top**2)
-        slope = Fraction(1 << self.square_bits) * square_scale / (4 * sum_scale**2)
-        return max(centre + slope, end + top)
+        vertex = Fraction(1 << self.square_bits) * square_scale / (2 * sum_scale)
+        if vertex > self.half_range:
+            return end + top
+        return max(centre + vertex / (2 * sum_scale), end + top)
 
     def _ordered(self, total: T, null_count: T, squares: T) -> tuple[T, ...]:
         return _asked(total, null_count, squares, self.null_count is not None, self.square_bits is not None)
