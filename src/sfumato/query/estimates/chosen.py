@@ -23,9 +23,9 @@ from sfumato.transformations import Lattice, Leaves, Margin
 EXPONENT = -14
 MOST_RANKS = 21
 # Three places around a rank are off by amounts that have nothing to do with each other, their mean by less
-# than the middle one. It is taken where values between them are about evenly spread: at least so many times the
-# rows that outer ones are aimed at are on either side of the rank, and one of them is at most so many times as
-# far from the middle as the other.
+# than the middle one. It is taken where values between them are about evenly spread: at least so many times
+# the rows that outer ones are aimed at are on either side of the rank, and one of them is at most so many
+# times as far from the middle as the other.
 MANY, EVENLY = 7.0, 8.0
 
 
