@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit import falsify
-from sfumato.errors import ParameterError, QueryError
+from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.query.centred import CentredPlan
 
 from .test_plan import of_numbers
@@ -55,6 +55,15 @@ def test_a_bad_choice_is_refused_before_rows_are_read():
         question(keys=None, beyond="scale")
     with pytest.raises(ParameterError, match="beyond"):
         question(beyond="scaling")
+
+
+@pytest.mark.parametrize("noise", ["laplace", "k_norm"])
+def test_noise_that_does_not_fit_says_what_to_write_instead(noise):
+    tiny = {"epsilon": "1e-12", "noise": noise}
+    with pytest.raises(BudgetError, match="larger epsilon .*, or bound.*beyond='sample'"):
+        question().plan(**tiny)
+    with pytest.raises(BudgetError, match="or weights that are nearer to each other"):
+        question().weigh(people=5).plan(**tiny)
 
 
 def test_the_explanation_says_it():

@@ -150,6 +150,16 @@ class Query:
         """Whether some of what is asked matters more than the rest."""
         return len({self.weight(name) for name, _ in self.aggregates}) > 1
 
+    @property
+    def remedies(self) -> str:
+        """What to write instead where noise would be too large, for errors."""
+        found = ["ask for a larger epsilon or set smaller limits or bounds"]
+        if self.weighed:
+            found.append("weights that are nearer to each other")
+        if self.scaled:
+            found.append("bound(..., beyond='sample'), which has coarser steps")
+        return ", or ".join(found)
+
     def weight(self, name: str) -> Fraction:
         """How much an aggregate matters."""
         return Fraction(dict(self.weights).get(name, 1))

@@ -107,7 +107,7 @@ class SeparatePlans:
         if most > 2**MOST_SCALE_BITS:
             raise BudgetError(
                 f"epsilon = {float(self.epsilon):g} asks for noise of {float(most):.3g} steps, "
-                "beyond what 64-bit integers hold; ask for a larger epsilon or set smaller limits or bounds"
+                f"beyond what 64-bit integers hold; {self.query.remedies}"
             )
         return plan
 

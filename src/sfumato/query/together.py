@@ -260,8 +260,7 @@ def _plan(
         drawn = noise_of(body, epsilon, count, most, shared, total)
     except ParameterError:
         raise BudgetError(
-            f"epsilon = {float(whole):g} asks for noise beyond what 64-bit integers hold; ask for a "
-            "larger epsilon or set smaller limits or bounds"
+            f"epsilon = {float(whole):g} asks for noise beyond what 64-bit integers hold; {query.remedies}"
         ) from None
     choices = choices_of(needed.chosen, needed.statistics, whole * share, query.groups)
     if isinstance(drawn, SeparateNoise) and not isinstance(drawn, SeparateParabolas):
