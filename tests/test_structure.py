@@ -65,7 +65,7 @@ BELOW = {
     "beam": {"engines"},
     "spark": {"engines"},
     "audit": {"errors", "exact", "files", "noise", "framework", "budget"},
-    "testing": {"errors", "exact", "noise", "budget", "transformations", "query", "audit"},
+    "testing": {"errors", "exact", "noise", "framework", "budget", "transformations", "query", "audit"},
     "cli": {"errors", "exact", "files", "query", "dialect", "engines", "audit"},
 }
 
