@@ -264,8 +264,12 @@ def in_order(batches: list[NoisyBatch], keys: Sequence[str]) -> NoisyBatch:
         )
         for name, tree in first.trees.items()
     }
+    chosen = {
+        name: replace(places, places=gathered(lambda n, name=name: n.chosen[name].places))
+        for name, places in first.chosen.items()
+    }
     (sorted_keys,) = table.take(order).combine_chunks().to_batches() or [batches[0].keys]
-    return NoisyBatch(batches[0].noising, sorted_keys, replace(first, values=values, trees=trees))
+    return NoisyBatch(batches[0].noising, sorted_keys, replace(first, values=values, trees=trees, chosen=chosen))
 
 
 def jobs_of_spark() -> set[int]:
