@@ -67,7 +67,7 @@ def question(case: str, rows=ROWS):
     table = sf.scan(rows, privacy_unit="id")
     grouped = table if keys == "none" else table.group_by("g", keys=keys)
     found = grouped.bound(groups=groups, rows=2).agg(**asked)
-    return found.weigh(m=100) if "by weight" in case else found
+    return found.weigh(n=100) if "by weight" in case else found
 
 
 def budget(case: str) -> dict:

@@ -48,7 +48,7 @@ def test_the_same_release_within_tolerances(engine):
     rows = Table(engine(table), "userId").with_columns(rated=YEAR)
     asked = rows.group_by("rated", keys=list(range(1995, 2017))).bound(groups=22, rows=2000)
     release = asked.agg(n=sf.count(), u=sf.count_units(), m=sf.mean("rating", lower=0, upper=5)).release(
-        epsilon=500, delta=1e-6
+        epsilon=500, delta=1e-6, noise="laplace"
     )
     frame = table.to_pandas()
     frame["rated"] = frame["timestamp"].astype("datetime64[s]").dt.year
