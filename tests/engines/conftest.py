@@ -269,7 +269,9 @@ def in_order(batches: list[NoisyBatch], keys: Sequence[str]) -> NoisyBatch:
         for name, places in first.chosen.items()
     }
     (sorted_keys,) = table.take(order).combine_chunks().to_batches() or [batches[0].keys]
-    return NoisyBatch(batches[0].noising, sorted_keys, replace(first, values=values, trees=trees, chosen=chosen))
+    return NoisyBatch(
+        batches[0].noising, sorted_keys, replace(first, values=values, trees=trees, chosen=chosen)
+    )
 
 
 def jobs_of_spark() -> set[int]:
