@@ -48,6 +48,8 @@ def test_scaling_is_what_public_groups_beyond_the_limit_have_unless_asked_otherw
         plan = other.plan(epsilon=1)
         assert {c.name: c.step for c in plan.requirements.coordinates}["units"] == 1
     assert not question(keys=None).query.scaled
+    median = {"n": sf.count(), "m": sf.quantiles("visits", 0.5, lower=0, upper=9)}
+    assert question(beyond="scale", **median).query.scaled and not question(**median).query.scaled
 
 
 def test_a_bad_choice_is_refused_before_rows_are_read():
@@ -99,7 +101,11 @@ def test_quantiles_are_those_of_parts():
     for noise in ("laplace", "k_norm"):
         median = sf.quantiles("x", 0.5, lower=0, upper=10)
         grouped = sf.scan(table, privacy_unit="id").group_by("group", keys=[0, 1])
-        found = grouped.bound(groups=1, rows=1).agg(m=median).release(epsilon=1_000_000, noise=noise)
+        found = (
+            grouped.bound(groups=1, rows=1, beyond="scale")
+            .agg(m=median)
+            .release(epsilon=1_000_000, noise=noise)
+        )
         values = found.to_arrow().column(1).to_pylist()
         assert values == pytest.approx([1, 9], abs=0.01)  # 100 against 60, and not against 120
 
@@ -133,7 +139,9 @@ def test_no_unit_moves_a_plan_farther_than_its_map(noise, asked):
 
 @pytest.mark.parametrize("noise", ["laplace", pytest.param("k_norm", marks=pytest.mark.long)])
 def test_quantiles_of_parts_are_charged_as_their_chain_says(noise):
-    plan = question(m=sf.quantiles("visits", 0.5, lower=0, upper=9)).plan(epsilon=1, noise=noise)
+    plan = question(beyond="scale", m=sf.quantiles("visits", 0.5, lower=0, upper=9)).plan(
+        epsilon=1, noise=noise
+    )
     assert plan.query.scaled and plan.loss == plan.chain.map(1) and plan.loss.epsilon(0) == 1
 
 

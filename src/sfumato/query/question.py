@@ -15,6 +15,7 @@ from sfumato.query.aggregates import (
     BoundedAggregate,
     CountPrivacyUnits,
     CountRows,
+    Quantiles,
     Sum,
     names_of,
 )
@@ -113,10 +114,13 @@ class Query:
     def scaled(self) -> bool:
         """Whether a unit that is in more public groups than the limit counts in part in each.
 
-        Wherever it can: what is released has the same mean as with a random choice, and no noise of one.
+        Unless asked otherwise, where no quantiles are asked: what is released has the same mean as with a
+        random choice, and no noise of one. Quantiles gain nothing, and their counts in all groups take long.
         """
         keys = self.public_keys
-        return self.beyond != "sample" and keys is not None and self.groups < keys.num_rows
+        if self.beyond == "sample" or keys is None or self.groups >= keys.num_rows:
+            return False
+        return self.beyond == "scale" or not any(isinstance(a, Quantiles) for _, a in self.aggregates)
 
     @property
     def public_groups(self) -> tuple[Hashable, ...]:
