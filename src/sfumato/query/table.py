@@ -118,7 +118,7 @@ class Table(Generic[Released]):
             rows: a unit counts as at most so many rows in a group; one with more is scaled down.
             beyond: how a unit counts that is in more groups. "sample": in some of them, chosen at random.
                 "scale": of public groups, in part in each: of j, as groups/j of a unit. "auto": "scale" for
-                public groups, else "sample".
+                public groups where no quantiles are asked, else "sample".
         Raises:
             ParameterError: a limit is not a whole number of at least 1, or `beyond` is something else.
         """

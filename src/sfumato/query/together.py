@@ -52,7 +52,7 @@ from sfumato.query.requirements import requirements
 from sfumato.query.weighing import stretched
 from sfumato.transformations import Statistic, body_of, cone_of
 
-# In one place, which holds all their exact numbers: some hundred MB.
+# In one place, which holds all their exact numbers, and their noise: beyond a gigabyte.
 MOST_TOGETHER = 1 << 22
 # With limits: beyond, draws and laws take their time, and gain for large limits alone.
 MOST_LIMITED = 1 << 10

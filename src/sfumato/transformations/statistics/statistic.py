@@ -26,6 +26,7 @@ from sfumato.framework import (
     Linear,
     Metric,
     Norm,
+    ParabolaBody,
     Part,
     PrivacyUnitDistance,
     Product,
@@ -161,8 +162,9 @@ def per_group(
         groups, in each by one contribution: L1 sensitivities add over statistics and groups,
         squares of L2 sensitivities do. Parts of units are means of such changes.
     Raises:
-        ParameterError: `together` is of other numbers, or of fewer groups; or a unit moves by more than 1; or
-            a statistic is not a sum over units; or a count has no steps for parts of a unit.
+        ParameterError: `together` is of other numbers, of fewer groups, or of a body that does not hold what
+            a unit adds, as far as its bounds tell; or a unit moves by more than 1; or a statistic is not a
+            sum over units; or a count has no steps for parts of a unit.
 
     >>> from sfumato.transformations import Row, bound_groups, Count
     >>> count = bound_groups(2) >> per_group([Count(rows=1)], Norm.L1, [Fraction(1)], groups=2)
@@ -183,11 +185,13 @@ def per_group(
             raise ParameterError("statistics", statistic, "in steps of 2^-20 of a unit or of a row, or less")
     metric: Metric
     if together is not None:
-        known = (
-            together.moved(body, groups) <= 1
-            if isinstance(together, CentredDistance)
-            else (together.groups or groups) >= groups
-        )
+        if isinstance(together, CentredDistance):
+            known = together.moved(body, groups) <= 1
+        else:
+            within = zip(body.linf_sensitivities, together.body.bounds, strict=False)
+            known = (together.groups or groups) >= groups and all(most <= bound for most, bound in within)
+            # What is cut of a part of a unit can leave a parabola.
+            known = known and not (scaled and isinstance(together.body, ParabolaBody))
         if together.body.names != body.names or not known:
             raise ParameterError("together", together, f"of {', '.join(body.names)} in {groups} groups")
         metric, d_out = together, Fraction(1)
