@@ -134,3 +134,19 @@ def test_workers_of_a_cluster_know_the_types_before_any_row():
     plan = question(Table(local, "id")).plan(epsilon=1, noise="laplace")
     stages = Stages.of(local, rows.schema, plan.exact, 2)
     assert [str(t) for t in Work.of(plan, stages, 0.95).schema.types[1:]] == ["double"] * 4
+
+
+def test_joining_nothing_is_one_row_of_the_only_shard_where_nothing_is_grouped():
+    rows = pa.table({"id": [1, 2], "x": [1, 2]})
+    local = DuckDBEngine.open(rows)
+    asked = Table(local, "id").bound(rows=1).agg(n=sf.count(), s=sf.sum("x", lower=0, upper=2))
+    plan = asked.plan(epsilon=1, noise="laplace")
+    stages = Stages.of(local, rows.schema, plan.exact, 2)
+    parts = [p.data for p in stages.partials(rows.to_batches())]
+    totals = [p.data for p in stages.totals(parts)]
+    nothing = stages.joined_totals([])
+    assert [row["shard"] for data in nothing for row in pa.ipc.open_stream(data).read_all().to_pylist()] == [
+        0
+    ]
+    expected = [batch.to_pylist() for batch in stages.merged(None, totals, 10)]
+    assert [batch.to_pylist() for batch in stages.merged(None, [*nothing, *totals], 10)] == expected

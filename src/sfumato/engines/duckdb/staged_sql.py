@@ -50,7 +50,8 @@ class StagedSql(ExactSql):
 
     def joined_totals(self) -> str:
         """Return totals of one shard of groups from several: in the second stage's columns."""
-        shard = f"(SELECT min(shard) FROM {TOTALS})"
+        # Without keys there is one row, of one shard, also of no parts at all.
+        shard = f"(SELECT min(shard) FROM {TOTALS})" if self.keys else "0"
         return self._gathered(self._joined_totals(), shard, "sums", self._match)
 
     def merged(self) -> str:
