@@ -125,6 +125,7 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "audit.md": (15, "alpha of the one audit with fresh noise"),
     "beam.md": (100, "noise of scale 4 or less against 2000 people in each group"),
     "framework.md": SHOWN,
+    "many_tables.md": SHOWN,
     "measurements.md": (18, "noise of scale 22 against 990, three times; a group of one person, at 1e-20"),
     "query.md": (100, "a Gaussian threshold of 80 with sigma 15 against 750 people"),
     "surveys.md": (20, "noise of scale 0.007 takes a share of 0.66 to 1"),

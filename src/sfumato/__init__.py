@@ -9,15 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sfumato.engines.scan import scan, sql
+    from sfumato.engines.scan import public, scan, sql
     from sfumato.measurements.stratified.survey import StratifiedProportion, stratified_proportion
     from sfumato.query.aggregates import count, count_units, mean, quantiles, stddev, sum, variance
     from sfumato.query.release import Release
-    from sfumato.query.table import Question, Table
+    from sfumato.query.table import PublicTable, Question, Table
 
 # Loaded when they are first used: DuckDB and Arrow take longer to import than `sfumato --help`
 # should take to answer.
 _HOMES = {
+    "PublicTable": "sfumato.query.table",
     "Question": "sfumato.query.table",
     "Release": "sfumato.query.release",
     "StratifiedProportion": "sfumato.measurements.stratified.survey",
@@ -25,6 +26,7 @@ _HOMES = {
     "count": "sfumato.query.aggregates",
     "count_units": "sfumato.query.aggregates",
     "mean": "sfumato.query.aggregates",
+    "public": "sfumato.engines.scan",
     "quantiles": "sfumato.query.aggregates",
     "scan": "sfumato.engines.scan",
     "sql": "sfumato.engines.scan",
@@ -35,6 +37,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "PublicTable",
     "Question",
     "Release",
     "StratifiedProportion",
@@ -42,6 +45,7 @@ __all__ = [
     "count",
     "count_units",
     "mean",
+    "public",
     "quantiles",
     "scan",
     "sql",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
-from sfumato.errors import ParameterError
+from sfumato.errors import ParameterError, QueryError
 from sfumato.noise import Words
+from sfumato.query.combining import Combination
 from sfumato.query.exact import ExactQuery
 from sfumato.query.schema import Schema, Step
 
@@ -38,6 +40,13 @@ class DistributedEngine:
     def public_keys(self, keys: Sequence[str], values: object, steps: Sequence[Step]) -> pa.Table:
         """Return public keys with the key columns' types, sorted."""
         return self._local.public_keys(keys, values, steps)
+
+    def combined(self, how: Combination) -> Any:
+        """Refuse: rows of several tables meet nowhere yet."""
+        raise QueryError(
+            f"{self.name} combines no tables here yet; do it in {self.name} before scan, so that each row of "
+            "the result follows from rows of its own privacy unit, or use DuckDB"
+        )
 
     def stages(self, query: ExactQuery, shards: int) -> Stages:
         """Prepare what workers compute; they are given the columns that are read, and no others."""

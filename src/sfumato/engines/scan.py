@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from sfumato.errors import QueryError, SqlError, nearest
 from sfumato.query.release import Release
-from sfumato.query.table import Table
+from sfumato.query.table import PublicTable, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -131,6 +131,39 @@ def scan(
 
     engine = DuckDBEngine.open(source, types=types, multiline=multiline, resources=checked_resources(*limits))
     return Table(engine, privacy_unit, notes=engine.notes)
+
+
+def public(
+    source: Any,
+    *,
+    types: Mapping[str, str] | None = None,
+    multiline: bool = True,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    temp_directory: str | PathLike[str] | None = None,
+) -> PublicTable:
+    """Open a public table: what everybody may know, such as regions or a calendar, to join with private ones.
+
+    Nothing in it is protected. Do not open a table of people here.
+
+    Args:
+        source, types, multiline, memory_limit, threads, temp_directory: as for `scan`; rows are read in this
+            process.
+    Raises:
+        EngineError, QueryError, ParameterError: as from `scan`.
+
+    >>> import pyarrow as pa
+    >>> public(pa.table({"town": ["A", "B"], "region": ["north", "south"]})).schema["region"].kind.value
+    'other'
+    """
+    from sfumato.engines.duckdb.engine import DuckDBEngine
+    from sfumato.engines.duckdb.resources import checked_resources
+
+    resources = checked_resources(memory_limit, threads, temp_directory)
+    engine = DuckDBEngine.open(source, types=types, multiline=multiline, resources=resources)
+    table = PublicTable(engine, notes=engine.notes)
+    table.schema  # noqa: B018  says what cannot be read
+    return table
 
 
 @overload

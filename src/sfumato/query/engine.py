@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from sfumato.noise import Words
+from sfumato.query.combining import Combination
 from sfumato.query.exact import Evaluator
 from sfumato.query.plan import Plan
 from sfumato.query.schema import Schema, Step
@@ -27,6 +28,14 @@ class Engine(Evaluator, Protocol[Released_co]):
 
     def public_keys(self, keys: Sequence[str], values: object, steps: Sequence[Step]) -> pa.Table:
         """Return public group keys as a table with the key columns' own types, in a fixed order."""
+        ...
+
+    def combined(self, how: Combination) -> Engine[Released_co]:
+        """Return an engine on the rows that are made of its tables, of which the first is this engine's.
+
+        Raises:
+            QueryError: it combines no tables.
+        """
         ...
 
     def release(

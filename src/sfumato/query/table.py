@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -13,6 +14,7 @@ from sfumato.exact import Number, one_of, positive_int
 from sfumato.noise import Words
 from sfumato.query.aggregates import Aggregate
 from sfumato.query.choices import BEYOND_CHOICES, Amount, BeyondChoice, NoiseChoice, SelectionChoice
+from sfumato.query.combining import MOST_ROWS, Combination, JoinKind, Part, join, per_unit, union
 from sfumato.query.engine import Engine
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
@@ -79,6 +81,81 @@ class Table(Generic[Released]):
             table = table._with_step(Derive(name, _text("with_columns", expression)))
         return table
 
+    def join(
+        self,
+        other: Table[Any] | PublicTable,
+        *,
+        on: str | Sequence[str] | Mapping[str, str],
+        how: JoinKind = "inner",
+        rows: int = MOST_ROWS,
+    ) -> Table[Released]:
+        """Put columns of another table beside these, where values are equal.
+
+        Args:
+            other: a public table (`sfumato.public`), or a private one of the same privacy units.
+            on: columns that are equal, of the same type: a name, several, or {"here": "there"}. With a
+                private table the two privacy units are among them. NULL equals nothing.
+            how: "left" also keeps rows that match none, with NULL in the other's columns; "inner" does not.
+            rows: of a private table, at most so many rows of a unit with the same values in `on` are matched,
+                on either side; at most 10,000. A public table has no such limit.
+        Returns:
+            The table with the other's columns; one whose name is here already is called `<name>_right`. Its
+            limits are counted after the join: a row that matches three is three rows.
+        Raises:
+            QueryError: types differ, the privacy units are not compared, or the engine joins no tables.
+        Source:
+            docs/many_tables.md.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "town": ["A", "B", "A"]}), privacy_unit="id")
+        >>> regions = sf.public(pa.table({"town": ["A", "B"], "region": ["north", "south"]}))
+        >>> list(visits.join(regions, on="town").schema)
+        ['id', 'town', 'region']
+        """
+        self._check_rows_alone("join")
+        if not isinstance(other, (Table, PublicTable)):
+            raise ParameterError("join", type(other).__name__, "a table that sf.scan or sf.public has opened")
+        if isinstance(other, Table):
+            other._check_rows_alone("join")
+        return self._combined(join(self._part, other._part, on, how, rows), *other.notes)
+
+    def union(self, other: Table[Any]) -> Table[Released]:
+        """Add the rows of another private table of the same units, with the same columns and types.
+
+        Raises:
+            QueryError: the columns differ, or the other table is public.
+        Source:
+            docs/many_tables.md.
+        """
+        self._check_rows_alone("union")
+        if not isinstance(other, (Table, PublicTable)):
+            raise ParameterError("union", type(other).__name__, "a table that sf.scan has opened")
+        if isinstance(other, Table):
+            other._check_rows_alone("union")
+        return self._combined(union(self._part, other._part), *other.notes)
+
+    def per_unit(self, /, *by: str, **aggregates: str) -> Table[Released]:
+        """Make one row of all rows of a privacy unit, or of those with the same values in some columns.
+
+        Args:
+            by: columns that stay, beside the unit.
+            aggregates: SQL of one aggregate each: count(*), count(x), count(DISTINCT x), sum, avg, min, max,
+                bool_and or bool_or of an expression of one row, perhaps with FILTER (WHERE ...).
+        Returns:
+            A table of the unit, `by`, and the aggregates.
+        Raises:
+            QueryError: an aggregate is none of these, or names an unknown column.
+        Source:
+            docs/many_tables.md.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> orders = sf.scan(pa.table({"id": [1, 1, 2], "price": [3, 4, 5]}), privacy_unit="id")
+        >>> list(orders.per_unit(orders="count(*)", spent="sum(price)").schema)
+        ['id', 'orders', 'spent']
+        """
+        self._check_rows_alone("per_unit")
+        return self._combined(per_unit(self._part, by, aggregates))
+
     def group_by(self, *columns: str, keys: Any = None) -> Table[Released]:
         """Ask for each group of one or more columns.
 
@@ -139,10 +216,59 @@ class Table(Generic[Released]):
             raise QueryError("agg: give each aggregate a name, such as agg(n=sf.count())")
         return Question(self, tuple(aggregates.items()))
 
+    @property
+    def _part(self) -> Part:
+        return Part(self.engine, self.steps, self.unit)
+
+    def _combined(self, how: Combination, *notes: str) -> Table[Released]:
+        notes = tuple(dict.fromkeys([*self.notes, *notes, *how.notes]))
+        return replace(self, engine=self.engine.combined(how), steps=(), notes=notes)
+
+    def _check_rows_alone(self, where: str) -> None:
+        if self.keys:
+            raise QueryError(f"{where}: comes before group_by")
+
     def _with_step(self, step: Step) -> Table[Released]:
         if self.keys:
             raise QueryError("filter and with_columns come before group_by")
         return replace(self, steps=(*self.steps, step))
+
+
+@dataclass(frozen=True)
+class PublicTable:
+    """A table that holds nothing about people: public knowledge, to be joined with private ones.
+
+    Made by `sfumato.public`. Every method gives a new one.
+    """
+
+    engine: Engine[Any]
+    steps: tuple[Step, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> Schema:
+        """The columns by name, with what is known of their types."""
+        return self.engine.schema(self.steps)
+
+    def filter(self, expression: str) -> PublicTable:
+        """Keep the rows where a SQL expression of one row's columns is true, as `Table.filter` does."""
+        return self._with_step(Filter(_text("filter", expression)))
+
+    def with_columns(self, /, **expressions: str) -> PublicTable:
+        """Add or replace columns by SQL expressions of one row's columns, as `Table.with_columns` does."""
+        table = self
+        for name, expression in expressions.items():
+            table = table._with_step(Derive(name, _text("with_columns", expression)))
+        return table
+
+    @property
+    def _part(self) -> Part:
+        return Part(self.engine, self.steps, None)
+
+    def _with_step(self, step: Step) -> PublicTable:
+        table = replace(self, steps=(*self.steps, step))
+        table.schema  # noqa: B018  checks the step
+        return table
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -12,15 +12,18 @@ import duckdb
 import pyarrow as pa
 
 from sfumato.engines.duckdb import spill
-from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql
+from sfumato.engines.duckdb.combined import Rows, joined, of_units, united
+from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
 from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.sources import NO_ARROW, check_names, open_source
 from sfumato.engines.duckdb.text import identifier, same_name, without_labels
+from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.noise import Words
 from sfumato.ownership import Owned
+from sfumato.query.combining import Combination, Join, Part, PerUnit, Union
 from sfumato.query.exact import ExactQuery
 from sfumato.query.plan import Plan
 from sfumato.query.release import Release
@@ -56,12 +59,19 @@ class DuckDBEngine(Owned):
     _called = "table"
     _elsewhere = "its database, and what that has spilled, would be shared; call sf.scan there"
 
-    def __init__(self, source: Source, resources: Resources = DEFAULTS) -> None:
-        self._opened, self._resources = source, resources
+    def __init__(
+        self,
+        source: Source,
+        resources: Resources = DEFAULTS,
+        sizes: Mapping[str, _Size] | None = None,
+        held: int = 0,
+        steps: int = 0,
+    ) -> None:
+        self._opened, self._resources, self._steps = source, resources, steps
         self._judged: dict[tuple[Step, ...], Judged] = {}
         self._schemas: dict[tuple[Step, ...], Schema] = {}
-        self._sizes: dict[tuple[Step, ...], dict[str, _Size]] = {(): {}}
-        self._held: dict[tuple[Step, ...], int] = {(): 0}
+        self._sizes: dict[tuple[Step, ...], dict[str, _Size]] = {(): dict(sizes or {})}
+        self._held: dict[tuple[Step, ...], int] = {(): held}
         self._running: duckdb.DuckDBPyConnection | None = None
 
     @classmethod
@@ -149,7 +159,7 @@ class DuckDBEngine(Owned):
         DuckDB's planner writes derived columns out in the conditions that use them; an expression over
         columns that stand twice in others doubles with each, beyond all limits of memory.
         """
-        if len(before) >= _MOST_STEPS:
+        if self._steps + len(before) >= _MOST_STEPS:
             raise QueryError(
                 f"{where}: the question has more than {_MOST_STEPS} filters and derived columns, each over "
                 "those before it; put several into one expression"
@@ -225,6 +235,56 @@ class DuckDBEngine(Owned):
             f"{self._opened.name}: DuckDB stopped while it read the rows. The file may have changed or be "
             "damaged, or memory or disk ran out"
         )
+
+    def combined(self, how: Combination) -> DuckDBEngine:
+        """Return an engine on the rows of a join, a union, or one row for each unit."""
+        match how:
+            case Join():
+                parts = self._part(how.left, "join"), self._part(how.right, "join")
+                source = joined(how, *parts, self._resources)
+            case Union():
+                parts = self._part(how.left, "union"), self._part(how.right, "union")
+                source = united(*parts, self._resources)
+            case PerUnit(part=part):
+                found = {name: unit_aggregate(name, text, part.schema) for name, text in how.aggregates}
+                columns = {name: (sql, _column(kind, True)) for name, (sql, kind) in found.items()}
+                source = of_units(self._part(part, "per_unit"), how.by, columns, self._resources)
+        return DuckDBEngine(source, self._resources, *self._limits(how))
+
+    def _limits(self, how: Combination) -> tuple[dict[str, _Size], int, int]:
+        """Return what a combination takes over of its parts' limits: columns' sizes, texts held, and steps.
+
+        A condition may be moved into a part, with its derived columns written out; not below an aggregate.
+        """
+        parts = [how.part] if isinstance(how, PerUnit) else [how.left, how.right]
+        sizes: dict[str, _Size] = {}
+        held = steps = 0
+        for i, part in enumerate(parts):
+            engine = part.engine
+            if not isinstance(engine, DuckDBEngine):
+                raise AssertionError("parts have been looked at")
+            names = how.brought if isinstance(how, Join) and i else {name: name for name in part.schema}
+            names = {n: n for n in how.by} if isinstance(how, PerUnit) else names
+            of_part = engine._sizes[part.steps]
+            sizes |= {
+                same_name(new): of_part[same_name(n)] for n, new in names.items() if same_name(n) in of_part
+            }
+            held += engine._held[part.steps]
+            steps += engine._steps + len(part.steps) + 1
+        return sizes, held, steps
+
+    def _part(self, part: Part, where: str) -> Rows:
+        engine = part.engine
+        if not isinstance(engine, DuckDBEngine):
+            raise QueryError(f"{where}: the other table is not read by DuckDB; open a file or a data frame")
+        return engine.rows(part)
+
+    def rows(self, part: Part) -> Rows:
+        """Return the rows of this engine after steps, for a combination."""
+        pairs = zip(part.steps, self._judgements(part.steps), strict=True)
+        steps = [replace(step, expression=one.text) for step, one in pairs]
+        columns = list(self.schema(()))
+        return Rows(self._source, lambda relation: stepped(relation, steps, columns), part.schema, part.unit)
 
     def release(
         self, plan: Plan, *, confidence: float | None = None, unsafe_words: Words | None = None

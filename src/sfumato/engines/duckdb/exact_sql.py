@@ -353,3 +353,8 @@ def canonical(column: str, schema: Mapping[str, Column]) -> str:
     if kind.startswith("TIME"):
         return f"CASE WHEN hour({name}) < 24 THEN {name} END"
     return name
+
+
+def key_type(column: Column) -> str:
+    """Return the type of a column's canonical values."""
+    return "VARCHAR" if column.type_name.startswith("ENUM") else column.declared or column.type_name

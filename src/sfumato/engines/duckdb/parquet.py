@@ -77,6 +77,7 @@ class ParquetFiles:
             complete,
             again=lambda columns: self._again(kinds, columns),
             rows=rows,
+            anywhere=True,
         )
 
     @property

@@ -31,6 +31,7 @@ class Source:
         notes: sentences for the explanation of a release.
         files: the paths and patterns that are read.
         rows: how many there are, where that is known without reading them; nothing of an answer follows.
+        anywhere: whether every session knows the relation, once it is loaded there.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Source:
     notes: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     rows: int | None = None
+    anywhere: bool = False
 
     def load(self, session: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
         """Bring the rows in, where that waits for a release."""

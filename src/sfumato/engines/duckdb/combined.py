@@ -1,0 +1,179 @@
+"""Sources that are made of others: joins, unions, and one row for each privacy unit.
+
+Each is one relation in SQL over the parts' own. Rows of Parquet are read where they are; all others are
+copied to a temporary table of the session that reads, which may spill.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import duckdb
+
+from sfumato.engines.duckdb import spill
+from sfumato.engines.duckdb.connection import lender
+from sfumato.engines.duckdb.exact_sql import canonical, key_type
+from sfumato.engines.duckdb.resources import Resources
+from sfumato.engines.duckdb.source import Source, arriving
+from sfumato.engines.duckdb.text import identifier
+from sfumato.errors import in_own_words
+from sfumato.query.combining import Join
+from sfumato.query.schema import Column, Schema
+
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a part, as they come into a combination.
+
+    Args:
+        source: where they come from.
+        after: gives a SELECT of them after their steps, of what stands behind FROM.
+        schema: the columns after the steps.
+        unit: the privacy unit's column; None of a public table.
+    """
+
+    source: Source
+    after: Callable[[str], str]
+    schema: Schema
+    unit: str | None
+
+
+def joined(how: Join, left: Rows, right: Rows, resources: Resources) -> Source:
+    """Return the rows of two tables side by side."""
+    brought, private = how.brought, right.unit is not None
+
+    def text(rows: Sequence[str]) -> str:
+        sides = [
+            _side(one, side, [pair[i] for pair in how.on], how.rows if private else None)
+            for i, (one, side) in enumerate(zip(rows, (left, right), strict=True))
+        ]
+        columns = [f"l.c{i} AS {identifier(name)}" for i, name in enumerate(left.schema)]
+        columns += [
+            f"r.c{i} AS {identifier(brought[name])}" for i, name in enumerate(right.schema) if name in brought
+        ]
+        equal = " AND ".join(f"l.k{i} = r.k{i}" for i in range(len(how.on)))
+        kind = "LEFT JOIN" if how.how == "left" else "JOIN"
+        return f"SELECT {', '.join(columns)} FROM ({sides[0]}) AS l {kind} ({sides[1]}) AS r ON ({equal})"
+
+    lost = how.how == "left"
+    schema = left.schema | {
+        name: replace(right.schema[old], missing=lost or right.schema[old].missing)
+        for old, name in brought.items()
+    }
+    return _source(text, [left, right], schema, resources)
+
+
+def _side(rows: str, side: Rows, keys: Sequence[str], most: int | None) -> str:
+    """Return a side with its columns and keys, of which each unit and key may have at most so many rows.
+
+    As few meet as many in a join. Which of them depends on the rows themselves, not on where they stand.
+    """
+    columns = [f"part.{identifier(name)} AS c{i}" for i, name in enumerate(side.schema)]
+    columns += [f"{canonical(name, side.schema)} AS k{i}" for i, name in enumerate(keys)]
+    text = f"SELECT {', '.join(columns)} FROM ({rows}) AS part"
+    if most is None:
+        return text
+    key = ", ".join(f"k{i}" for i in range(len(keys)))
+    order = ", ".join(f"c{i}" for i in range(len(side.schema)))
+    return (
+        f"WITH side AS ({text}), over AS (SELECT {key} FROM side GROUP BY {key} HAVING count(*) > {most}) "
+        f"SELECT * FROM side ANTI JOIN over USING ({key}) UNION ALL SELECT * FROM side SEMI JOIN over "
+        f"USING ({key}) QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY hash({order})) <= {most}"
+    )
+
+
+def united(left: Rows, right: Rows, resources: Resources) -> Source:
+    """Return the rows of two tables with the same columns."""
+    names = ", ".join(map(identifier, left.schema))
+    schema = {
+        name: replace(column, missing=column.missing or right.schema[name].missing)
+        for name, column in left.schema.items()
+    }
+    return _source(
+        lambda rows: " UNION ALL ".join(f"SELECT {names} FROM ({one})" for one in rows),
+        [left, right],
+        schema,
+        resources,
+    )
+
+
+def of_units(
+    part: Rows, by: Sequence[str], aggregates: Mapping[str, tuple[str, Column]], resources: Resources
+) -> Source:
+    """Return one row for each unit and values of `by`; `aggregates` by name, as SQL that cannot raise."""
+    schema: Schema = {}
+    outputs, unit = [], str(part.unit)
+    for name in (unit, *by):
+        column = part.schema[name]
+        outputs.append(f"{canonical(name, part.schema)} AS {identifier(name)}")
+        schema[name] = replace(column, type_name=key_type(column), declared=None)
+    keys = ", ".join(str(i + 1) for i in range(len(outputs)))
+    for name, (sql, column) in aggregates.items():
+        outputs.append(f"{sql} AS {identifier(name)}")
+        schema[name] = column
+
+    def text(rows: Sequence[str]) -> str:
+        whose = f"WHERE {identifier(unit)} IS NOT NULL GROUP BY {keys}"
+        return f"SELECT {', '.join(outputs)} FROM ({rows[0]}) {whose}"
+
+    return _source(text, [part], schema, resources)
+
+
+def _source(
+    text: Callable[[Sequence[str]], str],
+    parts: Sequence[Rows],
+    schema: Schema,
+    resources: Resources,
+) -> Source:
+    """Make a source of parts; `text` gives its SELECT, of the SELECT of each part."""
+    copies = [None if part.source.anywhere else f"combined_{next(_numbers)}" for part in parts]
+    relation = text(
+        [part.after(copy or part.source.relation) for part, copy in zip(parts, copies, strict=True)]
+    )
+
+    def load(session: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
+        for part, copy in zip(parts, copies, strict=True):
+            names = [name for name, _ in part.source.columns]
+            if copy is None:
+                part.source.load(session, names)
+            else:
+                _copy(part.source, session, copy, names)
+
+    def again(columns: Sequence[str]) -> Source:
+        return _source(text, [replace(part, source=_again(part.source)) for part in parts], schema, resources)
+
+    sources = [part.source for part in parts]
+    return Source(
+        " and ".join(dict.fromkeys(source.name for source in sources)),
+        f"({relation})",
+        [(name, column.declared or column.type_name) for name, column in schema.items()],
+        lender(resources=resources),
+        frozenset(name for name, column in schema.items() if not column.missing),
+        pending=load,
+        again=again if any(source.again for source in sources) else None,
+        files=tuple(dict.fromkeys(file for source in sources for file in source.files)),
+        anywhere=True,
+    )
+
+
+def _again(source: Source) -> Source:
+    return source if source.again is None else source.again([name for name, _ in source.columns])
+
+
+def _copy(source: Source, session: duckdb.DuckDBPyConnection, copy: str, columns: Sequence[str]) -> None:
+    """Copy the rows of a source, from where they are known, to a temporary table."""
+    with in_own_words(), source.session() as there:
+        # Types that Arrow lacks, such as HUGEINT, come as DuckDB's own.
+        there.execute("SET arrow_lossless_conversion = true")
+        source.load(there, columns)
+        named = ", ".join(map(identifier, columns))
+        batches = spill.keep(there.sql(f"SELECT {named} FROM {source.relation}").to_arrow_reader(1 << 16))
+        typed = ", ".join(
+            f"TRY_CAST({identifier(n)} AS {kind}) AS {identifier(n)}" for n, kind in source.columns
+        )
+        with arriving(session, batches.schema, batches):
+            session.execute(f"CREATE OR REPLACE TEMP TABLE {copy} AS SELECT {typed} FROM arriving")

@@ -1,0 +1,268 @@
+"""Tables made of tables, so that every row still belongs to one privacy unit: as plain data, and its checks.
+
+What is made here is *unit-local*: the rows that it holds for a unit follow from that unit's rows and from
+public tables alone. So to add or remove a unit adds or removes its rows, and changes no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from sfumato.errors import ColumnError, ParameterError, QueryError, shown
+from sfumato.exact import one_of, positive_int
+from sfumato.query.schema import Column, Filter, Schema, Step, check_flat
+
+JoinKind = Literal["inner", "left"]
+JOIN_KINDS = ("inner", "left")
+# Of a unit and join key, in each of two private tables: the rows that they make are at most its square.
+MOST_ROWS = 1000
+# Of a right table's column whose name the left one has too.
+SUFFIX = "_right"
+_WHOLE = (
+    "TINYINT",
+    "SMALLINT",
+    "INTEGER",
+    "BIGINT",
+    "HUGEINT",
+    "UTINYINT",
+    "USMALLINT",
+    "UINTEGER",
+    "UBIGINT",
+)
+
+
+class Reader(Protocol):
+    """What reads a table, as far as its columns go."""
+
+    def schema(self, steps: Sequence[Step] = ()) -> Schema:
+        """Return the columns after the steps."""
+        ...
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of a table after its steps.
+
+    Args:
+        engine: what reads them.
+        steps: filters and derived columns.
+        unit: the privacy unit's column; None of a public table.
+    """
+
+    engine: Reader
+    steps: tuple[Step, ...]
+    unit: str | None
+
+    @property
+    def schema(self) -> Schema:
+        """Its columns."""
+        return self.engine.schema(self.steps)
+
+    def told(self, name: str) -> list[str]:
+        """Return what the explanation of a release says of the steps."""
+        return [
+            f"Of {name}, rows are kept where {step.expression}."
+            if isinstance(step, Filter)
+            else f"In {name}, {step.name} = {step.expression}."
+            for step in self.steps
+        ]
+
+
+@dataclass(frozen=True)
+class Join:
+    """Rows of two tables side by side, where columns are equal; NULL equals nothing.
+
+    Args:
+        left, right: of which the left is private.
+        on: pairs of columns, left and right; both units are a pair, where both are private.
+        how: "left" also keeps rows of the left table that match none, with NULL in the right one's columns.
+        rows: where both are private, of each only so many rows of a unit and key are matched.
+    """
+
+    left: Part
+    right: Part
+    on: tuple[tuple[str, str], ...]
+    how: JoinKind
+    rows: int
+
+    @property
+    def notes(self) -> list[str]:
+        """What the explanation of a release says of it."""
+        kind = "a public table" if self.right.unit is None else "a private table of the same units"
+        equal = " and ".join(a if a == b else f"{a} = {b}" for a, b in self.on)
+        told = [*self.left.told("the left table"), *self.right.told("the right table")]
+        told.append(f"Rows are joined with {kind} on {equal} ({self.how} join).")
+        if self.right.unit is not None:
+            told.append(
+                f"Of a unit's rows with the same values, at most {self.rows:,} of each table are matched."
+            )
+        return told
+
+    @property
+    def brought(self) -> dict[str, str]:
+        """The right table's columns that are not compared, and their names beside the left one's."""
+        compared, taken = {other for _, other in self.on}, {name.casefold() for name in self.left.schema}
+        names = [name for name in self.right.schema if name not in compared]
+        return {name: f"{name}{SUFFIX}" if name.casefold() in taken else name for name in names}
+
+
+@dataclass(frozen=True)
+class Union:
+    """All rows of two private tables with the same columns."""
+
+    left: Part
+    right: Part
+
+    @property
+    def notes(self) -> list[str]:
+        """What the explanation of a release says of it."""
+        told = [*self.left.told("the first table"), *self.right.told("the second table")]
+        return [*told, "Rows of two private tables of the same units are put together."]
+
+
+@dataclass(frozen=True)
+class PerUnit:
+    """One row for each unit, or for each unit and values of some columns.
+
+    Args:
+        part: a private table.
+        by: columns that stay beside the unit.
+        aggregates: (name, SQL of one aggregate of rows).
+    """
+
+    part: Part
+    by: tuple[str, ...]
+    aggregates: tuple[tuple[str, str], ...]
+
+    @property
+    def notes(self) -> list[str]:
+        """What the explanation of a release says of it."""
+        made = ", ".join(f"{name} = {text}" for name, text in self.aggregates)
+        whose = " and ".join([str(self.part.unit), *self.by])
+        return [*self.part.told("the table"), f"All rows of one {whose} are made one row: {made}."]
+
+
+Combination = Join | Union | PerUnit
+
+
+def join(left: Part, right: Part, on: object, how: object, rows: object) -> Join:
+    """Return a join whose rows each belong to one unit.
+
+    Raises:
+        QueryError: it is none; the text says why and what to write.
+    """
+    kind: Any = one_of(how, "how", JOIN_KINDS)
+    pairs = _pairs(on)
+    for column, other in pairs:
+        for name, part, side in ((column, left, "left"), (other, right, "right")):
+            if name not in part.schema:
+                raise ColumnError.unknown(name, part.schema, f"join: on, {side} table")
+            check_flat("join", name, part.schema, "in with_columns first")
+        _check_equal_types(column, left.schema[column], other, right.schema[other])
+    if right.unit is not None and (left.unit, right.unit) not in pairs:
+        raise QueryError(
+            f"join: both tables are private, so rows of one unit may only meet rows of the same: add "
+            f"{left.unit!r}: {right.unit!r} to on"
+        )
+    found = Join(left, right, pairs, kind, _most(rows))
+    seen = {name.casefold() for name in left.schema}
+    for name in found.brought.values():
+        if name.casefold() in seen:
+            raise QueryError(f"join: both tables have a column {name!r}; rename it before scan")
+        seen.add(name.casefold())
+    return found
+
+
+def union(left: Part, right: Part) -> Union:
+    """Return all rows of two tables, which have the same columns with the same types.
+
+    Raises:
+        QueryError: they differ, or one is public.
+    """
+    if right.unit is None:
+        raise QueryError("union: the other table is public, so its rows belong to no unit; join it instead")
+    if left.unit != right.unit:
+        raise QueryError(
+            f"union: the privacy unit is {left.unit!r} here and {right.unit!r} in the other table; give both "
+            "the same name before scan"
+        )
+    for name in {**left.schema, **right.schema}:
+        here, there = left.schema.get(name), right.schema.get(name)
+        if here is None or there is None:
+            where = "the other table" if there is None else "this table"
+            raise QueryError(f"union: {where} has no column {name!r}; both need the same columns")
+        if (here.declared or here.type_name) != (there.declared or there.type_name):
+            raise QueryError(
+                f"union: {name!r} is {here.type_name} here and {there.type_name} in the other table; cast it "
+                "with with_columns"
+            )
+    return Union(left, right)
+
+
+def per_unit(part: Part, by: Sequence[object], aggregates: Mapping[str, object]) -> PerUnit:
+    """Return one row for each unit (and values of `by`).
+
+    Raises:
+        QueryError: a column is unknown, or a name is used twice.
+    """
+    names: list[str] = []
+    for name in by:
+        if not isinstance(name, str):
+            raise ParameterError("per_unit", name, "names of columns in by, as text")
+        if name not in part.schema:
+            raise ColumnError.unknown(name, part.schema, "per_unit: by")
+        check_flat("per_unit", name, part.schema, "in with_columns first")
+        if name != part.unit:  # which is there in any case
+            names.append(name)
+    if not aggregates:
+        raise QueryError("per_unit: nothing is asked; write per_unit(orders='count(*)', spent='sum(price)')")
+    texts = [(name, _aggregate(name, text)) for name, text in aggregates.items()]
+    seen: set[str] = set()
+    for name in [str(part.unit), *names, *aggregates]:
+        if name.casefold() in seen:
+            raise QueryError(f"per_unit: the name {name!r} is used twice; give each column its own")
+        seen.add(name.casefold())
+    return PerUnit(part, tuple(names), tuple(texts))
+
+
+def _aggregate(name: str, text: object) -> str:
+    if not isinstance(text, str) or not text.strip():
+        raise QueryError(
+            f"per_unit: {name} is {shown(text)}, but must be SQL of one aggregate, such as 'sum(price)'"
+        )
+    return text
+
+
+def _pairs(on: object) -> tuple[tuple[str, str], ...]:
+    if isinstance(on, str):
+        on = [on]
+    found = list(on.items()) if isinstance(on, Mapping) else [(name, name) for name in _listed(on)]
+    if not found or not all(isinstance(name, str) for pair in found for name in pair):
+        raise QueryError(
+            "join: on says which columns are equal: a name, a list of names, or {'left name': 'right name'}"
+        )
+    return tuple(found)
+
+
+def _listed(on: object) -> list[Any]:
+    return list(on) if isinstance(on, (list, tuple)) else []
+
+
+def _check_equal_types(column: str, left: Column, other: str, right: Column) -> None:
+    """Refuse to compare values of types that DuckDB would cast: that may fail, or make two values one."""
+    kinds = left.type_name, right.type_name
+    alike = kinds[0] == kinds[1] or all(kind in _WHOLE for kind in kinds)
+    if not alike and not all(kind == "VARCHAR" or kind.startswith("ENUM") for kind in kinds):
+        raise QueryError(
+            f"join: {column!r} is {kinds[0]} and {other!r} of the right table is {kinds[1]}; values of two "
+            "types may be equal where they are not the same, so cast one with with_columns"
+        )
+
+
+def _most(rows: object) -> int:
+    most = positive_int(rows, "rows")
+    if most > 10 * MOST_ROWS:
+        raise ParameterError("rows", rows, f"at most {10 * MOST_ROWS:,}: matched rows are up to its square")
+    return most

@@ -1,0 +1,290 @@
+"""Joins, unions and aggregates of units: each row follows from one unit's rows and from public tables."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from itertools import product
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sfumato as sf
+from sfumato.engines.duckdb import combined, unit_aggregates
+from sfumato.errors import ColumnError, ParameterError, QueryError
+
+NUMBERS = [0.0, -0.0, 1.5, 0.1, 0.2, 0.3, 1e300, -1e300, float("inf"), float("-inf"), float("nan"), None]
+TOWNS = ["A", "B", "C", "a", "", None]
+TYPES = {
+    "visits": pa.schema({"id": pa.float64(), "town": pa.string(), "cost": pa.float64(), "n": pa.int64()}),
+    "people": pa.schema({"id": pa.float64(), "age": pa.int32(), "town": pa.string()}),
+}
+REGIONS = pa.table({"town": ["A", "B", "B", None, "a"], "region": ["n", "s", "t", "x", "n"]})
+
+units = st.sampled_from([1.0, 2.0, 3.0, 4.0, 0.0, -0.0, float("nan"), None])
+visits = st.tuples(units, st.sampled_from(TOWNS), st.sampled_from(NUMBERS), st.integers(-(2**63), 2**63 - 1))
+people = st.tuples(units, st.integers(0, 99), st.sampled_from(TOWNS))
+
+
+def table(name: str, rows) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [() for _ in TYPES[name]]
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, TYPES[name], strict=True)], TYPES[name])
+
+
+def rows_of(asked: sf.Table) -> Counter:
+    """Return the rows after all steps, bit for bit, without those of no unit."""
+    engine = asked.engine
+    made = engine.rows(asked._part)
+    with made.source.session() as session:
+        made.source.load(session, [name for name, _ in made.source.columns])
+        kinds = session.execute(f"DESCRIBE SELECT * FROM {made.source.relation}").fetchall()
+        assert [(k[0], k[1]) for k in kinds] == list(made.source.columns)
+        found = session.execute(made.after(made.source.relation)).fetchall()
+    place = list(asked.schema).index(asked.unit)
+    return Counter(tuple(map(bits, row)) for row in found if row[place] is not None)
+
+
+def bits(value):
+    return struct.pack("d", value).hex() if isinstance(value, float) else value
+
+
+def unit_of(row) -> str:
+    return "none" if row[0] is None else "nan" if row[0] != row[0] else str(row[0] + 0.0)
+
+
+CHAINS = {
+    "join public": lambda v, p, r: v.join(r, on="town"),
+    "left join public": lambda v, p, r: v.join(r, on="town", how="left").with_columns(x="region IS NULL"),
+    "join private": lambda v, p, r: v.join(p, on="id"),
+    "join private on more": lambda v, p, r: v.join(p, on=["town", "id"], how="left"),
+    "join itself": lambda v, p, r: v.join(v.filter("cost > 0"), on=["id", "town"]),
+    "few rows": lambda v, p, r: v.join(p, on="id", rows=1),
+    "union": lambda v, p, r: v.union(v.filter("town = 'A'").with_columns(cost="cost / 3")),
+    "per unit": lambda v, p, r: v.per_unit(
+        rows="count(*)",
+        known="count(cost)",
+        towns="count(DISTINCT town)",
+        spent="sum(cost)",
+        mean="avg(cost)",
+        total="sum(n)",
+        mean_n="avg(n)",
+        low="min(cost) FILTER (WHERE n > 0)",
+        high="max(town)",
+        every="bool_and(cost > 0)",
+        some="bool_or(n % 2 = 0)",
+    ),
+    "per unit and town": lambda v, p, r: v.per_unit("town", spent="sum(cost * cost)"),
+    "everything": lambda v, p, r: (
+        v.join(r, on="town", how="left")
+        .with_columns(big="cost > 1")
+        .per_unit("region", spent="sum(cost)", big="count(*) FILTER (WHERE big)")
+        .join(p.per_unit(age="max(age)", towns="count(DISTINCT town)"), on="id")
+        .filter("age > 20 OR spent IS NULL")
+        .union(v.join(r, on="town").per_unit("region", spent="sum(cost)", big="count(*)").join(
+            p.per_unit(age="min(age)", towns="count(*)"), on="id"
+        ))
+    ),
+}  # fmt: skip
+
+
+def chain(name: str, v, p, as_file=lambda name, rows: rows) -> sf.Table:
+    tables = [
+        sf.scan(as_file(n, table(n, rows)), privacy_unit="id") for n, rows in (("visits", v), ("people", p))
+    ]
+    return CHAINS[name](*tables, sf.public(REGIONS))
+
+
+@pytest.mark.parametrize("name", CHAINS)
+@given(
+    st.lists(visits, max_size=25),
+    st.lists(people, max_size=12),
+    st.sets(st.sampled_from(["1.0", "2.0", "0.0", "nan"])),
+)
+@settings(max_examples=15, deadline=None)
+def test_rows_of_some_units_are_the_same_without_the_others(name, v, p, chosen):
+    whole = rows_of(chain(name, v, p))
+    halves = [
+        rows_of(
+            chain(
+                name,
+                [r for r in v if (unit_of(r) in chosen) == of],
+                [r for r in p if (unit_of(r) in chosen) == of],
+            )
+        )
+        for of in (True, False)
+    ]
+    assert whole == halves[0] + halves[1]
+
+
+@pytest.mark.parametrize("name", CHAINS)
+@given(st.lists(visits, max_size=25), st.lists(people, max_size=12), st.randoms(use_true_random=False))
+@settings(max_examples=8, deadline=None)
+def test_the_order_of_rows_changes_nothing(name, v, p, chance):
+    # Of an equal pair such as 0.0 and -0.0 a group keeps either; the statistics make them one.
+    v = [(abs(r[0]) if r[0] == 0 else r[0], *r[1:]) for r in v]
+    before = rows_of(chain(name, v, p))
+    chance.shuffle(v)
+    chance.shuffle(p)
+    assert rows_of(chain(name, v, p)) == before
+
+
+def test_a_sum_in_the_order_of_rows_would_be_found(monkeypatch):
+    def planted(where, function, value, kind, distinct):
+        return f"{function}({value})", "DOUBLE"
+
+    rows = [(1.0, "A", x, 0) for x in (0.1, 0.2, 0.3, 1e10, -1e10)]
+    for same in (True, False):
+        asked = [
+            sf.scan(table("visits", r), privacy_unit="id").per_unit(x="sum(cost)") for r in (rows, rows[::-1])
+        ]
+        assert (rows_of(asked[0]) == rows_of(asked[1])) is same
+        monkeypatch.setattr(unit_aggregates, "_of", planted)
+
+
+def test_a_join_that_forgets_the_unit_would_be_found(monkeypatch):
+    real = combined._side
+    monkeypatch.setattr(combined, "_side", lambda rows, side, keys, most: real(rows, side, keys[:1], most))
+    monkeypatch.setattr(combined, "range", lambda n: range(1), raising=False)
+    v, p = [(1.0, "A", 1.0, 1), (2.0, "A", 1.0, 1)], [(1.0, 20, "A"), (2.0, 30, "A")]
+    with pytest.raises((AssertionError, duckdb.Error)):
+        parts = [rows_of(chain("join private on more", v[i : i + 1], p[i : i + 1])) for i in (0, 1)]
+        assert rows_of(chain("join private on more", v, p)) == parts[0] + parts[1]
+
+
+def test_joins_are_those_of_sql():
+    v = [(u, t, 1.0, i) for i, (u, t) in enumerate(product([1.0, 2.0, 3.0], TOWNS))]
+    p = [(1.0, 30, "A"), (1.0, 31, "B"), (3.0, 33, "C"), (4.0, 20, "A")]
+    here = {"v": table("visits", v), "p": table("people", p), "r": REGIONS}
+    session = duckdb.connect()
+    for name, rows in here.items():
+        session.register(name, rows)
+    for name, sql in {
+        "join public": "SELECT v.*, region FROM v JOIN r ON v.town = r.town",
+        "left join public": "SELECT v.*, region, region IS NULL FROM v LEFT JOIN r ON v.town = r.town",
+        "join private": "SELECT v.*, age, p.town FROM v JOIN p ON v.id = p.id",
+        "join private on more": "SELECT v.*, age FROM v LEFT JOIN p ON v.id = p.id AND v.town = p.town",
+        "per unit and town": "SELECT id, town, sum(cost * cost) FROM v GROUP BY id, town",
+    }.items():
+        expected = Counter(tuple(map(bits, row)) for row in session.execute(sql).fetchall())
+        assert rows_of(chain(name, v, p)) == expected, name
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "database", "relation", "pandas"])
+def test_every_source_may_be_joined(kind, tmp_path):
+    v, p = [(1.0, "A", 0.5, 7), (1.0, "B", None, 8), (2.0, "A", 2.5, 9)], [(1.0, 30, "A"), (2.0, 31, "B")]
+    kept = []
+
+    def opened(name, rows):
+        path = tmp_path / f"{name}.{kind}"
+        if kind == "parquet":
+            pq.write_table(rows, path)
+            return path
+        if kind == "csv":
+            duckdb.from_arrow(rows).write_csv(str(path))
+            return path
+        if kind == "pandas":
+            return rows.to_pandas()
+        path = tmp_path / f"{name}.duckdb"
+        if kind == "database" and path.exists():
+            return f"{path}/t"
+        session = duckdb.connect(str(path) if kind == "database" else ":memory:")
+        session.register("given", rows)
+        session.execute("CREATE TABLE t AS FROM given")
+        if kind == "relation":
+            kept.append(session)
+            return session.table("t")
+        session.close()
+        return f"{path}/t"
+
+    asked = chain("join private on more", v, p, opened).with_columns(x="age + 1")
+    assert sorted(map(str, rows_of(asked))) == sorted(
+        map(str, rows_of(asked_of_arrow := chain("join private on more", v, p).with_columns(x="age + 1")))
+    )
+    assert {n: c.type_name for n, c in asked.schema.items()}.keys() == asked_of_arrow.schema.keys()
+    assert rows_of(chain("everything", v, p, opened)) == rows_of(chain("everything", v, p))
+    plan = asked.bound(rows=9).agg(n=sf.count()).plan(epsilon=1)
+    (batch,) = asked.engine.statistics(plan.exact, 100)
+    assert batch.num_rows == 1 and str(batch.column(0)[0]) == "3"
+
+
+def test_of_a_unit_and_key_only_so_many_rows_meet():
+    v = [(1.0, "A", float(i), i) for i in range(3000)] + [(2.0, "A", 1.0, i) for i in range(3)]
+    p = [(1.0, i % 90, "A") for i in range(50)] + [(2.0, 5, "A")]
+    found = rows_of(chain("join private", v, p))
+    whose = Counter(row[0] for row in found.elements())
+    assert whose == {bits(1.0): 1000 * 50, bits(2.0): 3}
+    assert rows_of(chain("join private", v[::-1], p)) == found
+    assert "at most 1,000 of each table" in str(chain("join private", v, p).notes)
+
+
+REFUSED = [
+    (lambda v, p, r: v.join(p, on="town"), "add 'id': 'id' to on"),
+    (lambda v, p, r: v.join(p, on={"id": "age"}), "BIGINT|add 'id': 'id'|values of two types"),
+    (lambda v, p, r: v.join(r, on="region"), "region"),
+    (lambda v, p, r: v.join(r, on={"n": "town"}), "values of two types"),
+    (lambda v, p, r: v.join(r, on=[]), "on says which columns"),
+    (lambda v, p, r: v.join(r, on=7), "on says which columns"),
+    (lambda v, p, r: v.join(r, on="town", how="full"), "how"),
+    (lambda v, p, r: v.join(REGIONS, on="town"), "join"),
+    (lambda v, p, r: v.join(p, on="id", rows=0), "rows"),
+    (lambda v, p, r: v.join(p, on="id", rows=10**6), "at most 10,000"),
+    (lambda v, p, r: v.group_by("town").join(p, on="id"), "comes before group_by"),
+    (lambda v, p, r: v.join(p.group_by("town"), on="id"), "comes before group_by"),
+    (lambda v, p, r: v.union(p), "union: "),
+    (lambda v, p, r: v.union(r), "belong to no unit"),
+    (lambda v, p, r: v.union(v.with_columns(n="n * 0.5")), "'n' is BIGINT here"),
+    (lambda v, p, r: v.per_unit(), "nothing is asked"),
+    (lambda v, p, r: v.per_unit("nothing", n="count(*)"), "nothing"),
+    (lambda v, p, r: v.per_unit(id="count(*)"), "used twice"),
+    (lambda v, p, r: v.per_unit("town", town="count(*)"), "used twice"),
+    (lambda v, p, r: v.per_unit(n="first(cost)"), "first is no aggregate"),
+    (lambda v, p, r: v.per_unit(n="list(cost)"), "list is no aggregate"),
+    (lambda v, p, r: v.per_unit(n="summ(cost)"), "did you mean sum"),
+    (lambda v, p, r: v.per_unit(n="sum(cost) + 1"), "is no aggregate|not one aggregate"),
+    (lambda v, p, r: v.per_unit(n="sum(cost) OVER ()"), "not one aggregate"),
+    (lambda v, p, r: v.per_unit(n="sum(cost ORDER BY n)"), "with an order"),
+    (lambda v, p, r: v.per_unit(n="sum(DISTINCT cost)"), "DISTINCT"),
+    (lambda v, p, r: v.per_unit(n="sum(town)"), "takes a number"),
+    (lambda v, p, r: v.per_unit(n="bool_or(n)"), "takes a condition"),
+    (lambda v, p, r: v.per_unit(n="count(*), sum(n)"), "row is no aggregate"),
+    (lambda v, p, r: v.per_unit(n="count(*)) FROM x --"), "SQL"),
+    (lambda v, p, r: v.per_unit(n="sum((SELECT 1))"), "subquery"),
+    (lambda v, p, r: v.per_unit(n="sum(sum(n))"), "not a function of one row"),
+    (lambda v, p, r: v.per_unit(n="sum(random())"), "random"),
+    (lambda v, p, r: v.per_unit(n="sum(n) FILTER (WHERE count(*) > 1)"), "count_star|count"),
+    (lambda v, p, r: v.per_unit(n="main.sum(n)"), "not one aggregate"),
+    (lambda v, p, r: v.per_unit(n="sum(oops)"), "oops"),
+    (lambda v, p, r: v.per_unit(n=7), "must be SQL of one aggregate"),
+    (lambda v, p, r: v.per_unit(7, n="count(*)"), "names of columns"),
+    (lambda v, p, r: r.filter("nothing > 1"), "nothing"),
+    (lambda v, p, r: r.with_columns(x="random()"), "random"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(REFUSED)))
+def test_what_is_not_unit_local_is_refused(number):
+    ask, says = REFUSED[number]
+    v, p = (sf.scan(table(n, []), privacy_unit="id") for n in ("visits", "people"))
+    with pytest.raises((QueryError, ColumnError, ParameterError), match=says):
+        ask(v, p, sf.public(REGIONS))
+
+
+def test_columns_that_are_written_out_again_and_again_are_refused_across_joins():
+    asked = sf.scan(table("visits", [(1.0, "A", 1.0, 1)]), privacy_unit="id")
+    towns = sf.public(REGIONS.select(["town"]))
+    with pytest.raises(QueryError, match="longer than|texts"):
+        for _ in range(40):
+            asked = asked.with_columns(town="concat(town, town)").join(towns, on="town")
+
+
+def test_engines_of_a_cluster_say_that_they_do_not():
+    later = sf.scan(TYPES["visits"], privacy_unit="id")
+    with pytest.raises(QueryError, match="Beam combines no tables here yet"):
+        later.join(sf.public(REGIONS), on="town")
+    here = sf.scan(table("visits", []), privacy_unit="id")
+    with pytest.raises(QueryError, match="not read by DuckDB"):
+        here.join(later, on="id")
