@@ -16,7 +16,7 @@ from sfumato.query.schema import Column, Filter, Schema, Step, check_flat
 
 JoinKind = Literal["inner", "left"]
 JOIN_KINDS = ("inner", "left")
-# Of a unit and join key, in each of two private tables: the rows that they make are at most its square.
+# Of a unit and join key, in the right one of two private tables: a row of the left one meets no more.
 MOST_ROWS = 1000
 # Of a right table's column whose name the left one has too.
 SUFFIX = "_right"
@@ -78,7 +78,7 @@ class Join:
         left, right: of which the left is private.
         on: pairs of columns, left and right; both units are a pair, where both are private.
         how: "left" also keeps rows of the left table that match none, with NULL in the right one's columns.
-        rows: where both are private, of each only so many rows of a unit and key are matched.
+        rows: where both are private, of the right table only so many rows of a unit and key are matched.
     """
 
     left: Part
@@ -96,7 +96,7 @@ class Join:
         told.append(f"Rows are joined with {kind} on {equal} ({self.how} join).")
         if self.right.unit is not None:
             told.append(
-                f"Of a unit's rows with the same values, at most {self.rows:,} of each table are matched."
+                f"Of a unit's rows with the same values, at most {self.rows:,} of the right table are matched."
             )
         return told
 
@@ -264,5 +264,7 @@ def _check_equal_types(column: str, left: Column, other: str, right: Column) -> 
 def _most(rows: object) -> int:
     most = positive_int(rows, "rows")
     if most > 10 * MOST_ROWS:
-        raise ParameterError("rows", rows, f"at most {10 * MOST_ROWS:,}: matched rows are up to its square")
+        raise ParameterError(
+            "rows", rows, f"at most {10 * MOST_ROWS:,}: each row of the left table makes up to as many"
+        )
     return most

@@ -96,8 +96,8 @@ class Table(Generic[Released]):
             on: columns that are equal, of the same type: a name, several, or {"here": "there"}. With a
                 private table the two privacy units are among them. NULL equals nothing.
             how: "left" also keeps rows that match none, with NULL in the other's columns; "inner" does not.
-            rows: of a private table, at most so many rows of a unit with the same values in `on` are matched,
-                on either side; at most 10,000. A public table has no such limit.
+            rows: of a private table, at most so many rows of a unit with the same values in `on` are matched;
+                at most 10,000. A public table has no such limit.
         Returns:
             The table with the other's columns; one whose name is here already is called `<name>_right`. Its
             limits are counted after the join: a row that matches three is three rows.

@@ -18,6 +18,7 @@ from sfumato.engines.duckdb.exact_sql import canonical, key_type
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source, arriving
 from sfumato.engines.duckdb.text import identifier
+from sfumato.engines.duckdb.unit_aggregates import UnitAggregate
 from sfumato.errors import in_own_words
 from sfumato.query.combining import Join
 from sfumato.query.schema import Column, Schema
@@ -34,21 +35,25 @@ class Rows:
         after: gives a SELECT of them after their steps, of what stands behind FROM.
         schema: the columns after the steps.
         unit: the privacy unit's column; None of a public table.
+        unique: columns in which no two of the rows have the same values; none where that is not known.
     """
 
     source: Source
     after: Callable[[str], str]
     schema: Schema
     unit: str | None
+    unique: tuple[str, ...] = ()
 
 
 def joined(how: Join, left: Rows, right: Rows, resources: Resources) -> Source:
     """Return the rows of two tables side by side."""
-    brought, private = how.brought, right.unit is not None
+    brought, compared = how.brought, {other for _, other in how.on}
+    alone = bool(right.unique) and set(right.unique) <= compared
+    most = None if right.unit is None or alone else how.rows
 
     def text(rows: Sequence[str]) -> str:
         sides = [
-            _side(one, side, [pair[i] for pair in how.on], how.rows if private else None)
+            _side(one, side, [pair[i] for pair in how.on], most if i else None)
             for i, (one, side) in enumerate(zip(rows, (left, right), strict=True))
         ]
         columns = [f"l.c{i} AS {identifier(name)}" for i, name in enumerate(left.schema)]
@@ -70,7 +75,8 @@ def joined(how: Join, left: Rows, right: Rows, resources: Resources) -> Source:
 def _side(rows: str, side: Rows, keys: Sequence[str], most: int | None) -> str:
     """Return a side with its columns and keys, of which each unit and key may have at most so many rows.
 
-    As few meet as many in a join. Which of them depends on the rows themselves, not on where they stand.
+    So a row of the other side meets no more, and a join makes at most so many rows of each. Which are kept
+    depends on the rows themselves, not on where they stand.
     """
     columns = [f"part.{identifier(name)} AS c{i}" for i, name in enumerate(side.schema)]
     columns += [f"{canonical(name, side.schema)} AS k{i}" for i, name in enumerate(keys)]
@@ -102,25 +108,30 @@ def united(left: Rows, right: Rows, resources: Resources) -> Source:
 
 
 def of_units(
-    part: Rows, by: Sequence[str], aggregates: Mapping[str, tuple[str, Column]], resources: Resources
+    part: Rows,
+    by: Sequence[str],
+    aggregates: Mapping[str, tuple[UnitAggregate, Column]],
+    resources: Resources,
 ) -> Source:
-    """Return one row for each unit and values of `by`; `aggregates` by name, as SQL that cannot raise."""
+    """Return one row for each unit and values of `by`."""
     schema: Schema = {}
-    outputs, unit = [], str(part.unit)
-    for name in (unit, *by):
+    values, outputs, unit = [], [], str(part.unit)
+    for i, name in enumerate((unit, *by)):
         column = part.schema[name]
-        outputs.append(f"{canonical(name, part.schema)} AS {identifier(name)}")
+        values.append(f"{canonical(name, part.schema)} AS k{i}")
+        outputs.append(f"k{i} AS {identifier(name)}")
         schema[name] = replace(column, type_name=key_type(column), declared=None)
-    keys = ", ".join(str(i + 1) for i in range(len(outputs)))
-    for name, (sql, column) in aggregates.items():
-        outputs.append(f"{sql} AS {identifier(name)}")
+    keys = ", ".join(f"k{i}" for i in range(len(outputs)))
+    for i, (name, (aggregate, column)) in enumerate(aggregates.items()):
+        values.append(f"({aggregate.value}) AS v{i}")
+        outputs.append(f"{aggregate.sql(f'v{i}')} AS {identifier(name)}")
         schema[name] = column
 
     def text(rows: Sequence[str]) -> str:
-        whose = f"WHERE {identifier(unit)} IS NOT NULL GROUP BY {keys}"
-        return f"SELECT {', '.join(outputs)} FROM ({rows[0]}) {whose}"
+        inner = f"SELECT {', '.join(values)} FROM ({rows[0]}) AS part WHERE {identifier(unit)} IS NOT NULL"
+        return f"SELECT {', '.join(outputs)} FROM ({inner}) GROUP BY {keys}"
 
-    return _source(text, [part], schema, resources)
+    return replace(_source(text, [part], schema, resources), unique=(unit, *by))
 
 
 def _source(

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import duckdb
@@ -247,7 +248,7 @@ class DuckDBEngine(Owned):
                 source = united(*parts, self._resources)
             case PerUnit(part=part):
                 found = {name: unit_aggregate(name, text, part.schema) for name, text in how.aggregates}
-                columns = {name: (sql, _column(kind, True)) for name, (sql, kind) in found.items()}
+                columns = {name: (one, _column(one.type_name, True)) for name, one in found.items()}
                 source = of_units(self._part(part, "per_unit"), how.by, columns, self._resources)
         return DuckDBEngine(source, self._resources, *self._limits(how))
 
@@ -283,8 +284,10 @@ class DuckDBEngine(Owned):
         """Return the rows of this engine after steps, for a combination."""
         pairs = zip(part.steps, self._judgements(part.steps), strict=True)
         steps = [replace(step, expression=one.text) for step, one in pairs]
-        columns = list(self.schema(()))
-        return Rows(self._source, lambda relation: stepped(relation, steps, columns), part.schema, part.unit)
+        columns, changed = list(self.schema(())), {s.name for s in steps if isinstance(s, Derive)}
+        unique = () if changed & set(self._source.unique) else self._source.unique
+        after = partial(stepped, steps=steps, columns=columns)
+        return Rows(self._source, after, part.schema, part.unit, unique)
 
     def release(
         self, plan: Plan, *, confidence: float | None = None, unsafe_words: Words | None = None

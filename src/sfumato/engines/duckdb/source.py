@@ -32,6 +32,7 @@ class Source:
         files: the paths and patterns that are read.
         rows: how many there are, where that is known without reading them; nothing of an answer follows.
         anywhere: whether every session knows the relation, once it is loaded there.
+        unique: columns in which no two rows have the same values; none where that is not known.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Source:
     files: tuple[str, ...] = ()
     rows: int | None = None
     anywhere: bool = False
+    unique: tuple[str, ...] = ()
 
     def load(self, session: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
         """Bring the rows in, where that waits for a release."""

@@ -1,18 +1,20 @@
 """Aggregates of one unit's rows: judged on DuckDB's syntax tree, in a form that cannot raise.
 
 What a group of rows gives must follow from which rows they are, not from their order, so that the rows of
-other units, which change how DuckDB divides its work, change nothing. Sums of doubles depend on the order of
-addition: they are added up from the smallest to the largest.
+other units, which change how DuckDB divides its work, change nothing.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from sfumato.dialect.tree import Node, NotSql
 from sfumato.engines.duckdb.expressions import judged
 from sfumato.engines.duckdb.expressions.binding import type_of
 from sfumato.engines.duckdb.expressions.syntax import parsed, written
+from sfumato.engines.duckdb.text import double
 from sfumato.errors import QueryError, nearest
 from sfumato.query.schema import Schema
 
@@ -21,8 +23,27 @@ _SMALL = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "
 _NUMBERS = ("HUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN", *_SMALL)
 
 
-def unit_aggregate(name: str, text: str, schema: Schema) -> tuple[str, str]:
-    """Return the total form of an aggregate, and DuckDB's name of its type.
+# From 2^lowest to below 2^highest; doubles there are multiples of 2^(lowest - 52).
+_RANGES = ((-47, -9), (-9, 29), (29, 67))
+
+
+@dataclass(frozen=True)
+class UnitAggregate:
+    """An aggregate of a unit's rows, that cannot raise.
+
+    Args:
+        value: SQL of what a row gives; NULL where it gives nothing.
+        sql: the aggregate, given the name of the column that holds it.
+        type_name: DuckDB's name of its type.
+    """
+
+    value: str
+    sql: Callable[[str], str]
+    type_name: str
+
+
+def unit_aggregate(name: str, text: str, schema: Schema) -> UnitAggregate:
+    """Judge the SQL of one aggregate.
 
     Raises:
         QueryError: it is no single aggregate of an expression of one row, or of a type that it does not take.
@@ -31,16 +52,17 @@ def unit_aggregate(name: str, text: str, schema: Schema) -> tuple[str, str]:
     node = _parsed(where, text)
     function, arguments = node["function_name"].lower(), node["arguments"]
     if function == "count_star" or (function == "count" and not arguments):
-        sql, kind = "count(*)", "BIGINT"
+        found = UnitAggregate("1", "count({})".format, "BIGINT")
     elif len(arguments) != 1:
         raise QueryError(f"{where}: {function} takes one expression of a row here")
     else:
         one = judged(where, written(arguments[0]["expression"]), schema)
-        sql, kind = _of(where, function, one.text, one.type_name, bool(node["distinct"]))
+        found = _of(where, function, one.text, one.type_name, bool(node["distinct"]))
     if node["filter"] is not None:
         condition = judged(where, written(node["filter"]), schema)
-        sql += f" FILTER (WHERE TRY_CAST(({condition.text}) AS BOOLEAN))"
-    return sql, kind
+        kept = f"CASE WHEN TRY_CAST(({condition.text}) AS BOOLEAN) THEN ({found.value}) END"
+        found = replace(found, value=kept)
+    return found
 
 
 def _parsed(where: str, text: str) -> Node:
@@ -66,20 +88,20 @@ def _parsed(where: str, text: str) -> Node:
     return node
 
 
-def _of(where: str, function: str, value: str, kind: str, distinct: bool) -> tuple[str, str]:
+def _of(where: str, function: str, value: str, kind: str, distinct: bool) -> UnitAggregate:
     if function == "count":
-        return f"count({'DISTINCT ' if distinct else ''}({value}))", "BIGINT"
+        return UnitAggregate(value, (f"count({'DISTINCT ' if distinct else ''}{{}})").format, "BIGINT")
     if function in ("min", "max"):
         # Of values that compare as equal, one would be taken as it comes.
         if kind in ("FLOAT", "DOUBLE"):
             value = f"({value}) + 0::{kind}"
         elif kind == "VARCHAR" or kind.startswith("ENUM"):
             value, kind = f'CAST(({value}) AS VARCHAR) COLLATE "binary"', "VARCHAR"
-        return f"{function}({value})", kind
+        return UnitAggregate(value, f"{function}({{}})".format, kind)
     if function in ("bool_and", "bool_or"):
         if kind != "BOOLEAN":
             raise QueryError(f"{where}: {function} takes a condition, but this is {kind}")
-        return f"{function}(({value}))", kind
+        return UnitAggregate(value, f"{function}({{}})".format, kind)
     if not kind.startswith(_NUMBERS):
         raise QueryError(
             f"{where}: {function} takes a number, but this is {kind}; cast it, as try_cast(x AS DOUBLE)"
@@ -88,7 +110,28 @@ def _of(where: str, function: str, value: str, kind: str, distinct: bool) -> tup
         value, kind = f"CAST(({value}) AS INTEGER)", "INTEGER"
     digits = re.fullmatch(r"DECIMAL\((\d+),\d+\)", kind)
     if kind in _SMALL or (digits and int(digits[1]) <= 18):  # integers inside, which no table's sum exceeds
-        sql = f"{function}(({value}))"
-        return sql, type_of(f"{function}(_0)", (kind,))
-    number = f"CAST(({value}) AS DOUBLE)"
-    return f"{function}({number} ORDER BY {number})", "DOUBLE"
+        return UnitAggregate(value, f"{function}({{}})".format, type_of(f"{function}(_0)", (kind,)))
+    value = f"CAST(({value}) AS DOUBLE)"
+    return UnitAggregate(value, _sum_of_doubles if function == "sum" else _mean_of_doubles, "DOUBLE")
+
+
+def _mean_of_doubles(x: str) -> str:
+    return f"{_sum_of_doubles(x)} / count({x})"
+
+
+def _sum_of_doubles(x: str) -> str:
+    """Return the sum of doubles, in which their order changes no bit; NULL where there is none.
+
+    Doubles of a range are multiples of one power of two, and 128 bits hold the exact sum of 2^36 of them. The
+    few in none are added up in order.
+    """
+    size, parts = f"abs({x})", []
+    for lowest, highest in _RANGES:
+        scale = double(2.0 ** (52 - lowest))
+        among = f"{size} >= {double(2.0**lowest)} AND {size} < {double(2.0**highest)}"
+        steps = f"sum(CASE WHEN {among} THEN CAST({x} * {scale} AS HUGEINT) END)"
+        parts.append(f"CAST(coalesce({steps}, 0) AS DOUBLE) / {scale}")
+    least, most = double(2.0 ** _RANGES[0][0]), double(2.0 ** _RANGES[-1][1])
+    rest = f"{size} >= {most} OR ({size} < {least} AND {x} <> 0)"
+    parts.append(f"coalesce(sum({x} ORDER BY {x}) FILTER (WHERE {rest}), 0)")
+    return f"CASE WHEN count({x}) > 0 THEN {' + '.join(parts)} END"
