@@ -95,9 +95,8 @@ class Join:
         told = [*self.left.told("the left table"), *self.right.told("the right table")]
         told.append(f"Rows are joined with {kind} on {equal} ({self.how} join).")
         if self.right.unit is not None:
-            told.append(
-                f"Of a unit's rows with the same values, at most {self.rows:,} of the right table are matched."
-            )
+            most = f"at most {self.rows:,} of the right table are matched"
+            told.append(f"Of a unit's rows with the same values, {most}.")
         return told
 
     @property
@@ -265,6 +264,6 @@ def _most(rows: object) -> int:
     most = positive_int(rows, "rows")
     if most > 10 * MOST_ROWS:
         raise ParameterError(
-            "rows", rows, f"at most {10 * MOST_ROWS:,}: each row of the left table makes up to as many"
+            "rows", rows, f"at most {10 * MOST_ROWS:,}, as a row of the left table makes so many"
         )
     return most
