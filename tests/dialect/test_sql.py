@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.dialect import SqlQuery, parse
+from sfumato.dialect.joins import From
 from sfumato.dialect.vocabulary import NOT_PRIVATE, PRIVATE
 from sfumato.dialect.words import tokenize
 from sfumato.errors import ColumnError, QueryError, SqlError
@@ -213,8 +214,8 @@ def test_whole_example() -> None:
         "group by p.year;"
     )
     assert query == SqlQuery(
-        source="d ir/file.parquet",
-        alias="p",
+        tables=From("d ir/file.parquet", "p"),
+        plain=frozenset({"city"}),
         where="age  >= 25 and city <> 'p.x'",
         derived=(),
         keys=("year",),
@@ -243,7 +244,7 @@ def test_whole_example() -> None:
     [
         ("'a b/*.parquet'", "a b/*.parquet", None),
         ("'it''s.csv' AS t", "it's.csv", "t"),
-        ('"file.parquet"', "file.parquet", "parquet"),
+        ('"file.parquet"', "file.parquet", None),
         ("visits", "visits", "visits"),
         ("visits v", "visits", "v"),
         ("main.visits", "main.visits", "visits"),
@@ -716,8 +717,16 @@ def test_refused_anonymization(select: str, says: str, marked: str) -> None:
         ("WHERE", "expression is missing", ""),
         ("WHERE age >", "not understood", ""),
         ("WHERE x OVER y", "window", "OVER"),
-        ("JOIN other USING (id)", "a join", "JOIN"),
-        ("AS p LEFT JOIN other USING (id)", "a join", "LEFT"),
+        ("AS p RIGHT JOIN other USING (id)", "RIGHT JOIN", "RIGHT"),
+        ("AS p FULL JOIN other USING (id)", "FULL JOIN", "FULL"),
+        ("NATURAL JOIN other", "write USING", "NATURAL"),
+        ("CROSS JOIN other", "a join of a kind", "CROSS"),
+        ("ASOF JOIN other USING (id, age)", "a join of a kind", "ASOF"),
+        ("POSITIONAL JOIN other", "a join of a kind", "POSITIONAL"),
+        ("SEMI JOIN other USING (id)", "a join of a kind", "SEMI"),
+        ("ANTI JOIN other USING (id)", "a join of a kind", "ANTI"),
+        ("JOIN (SELECT * FROM other) AS o USING (id)", "a subquery", "("),
+        ("JOIN range(7) AS o USING (id)", "table function", "("),
         (", other", "a second table", ","),
         ("TABLESAMPLE BERNOULLI (1 PERCENT)", "TABLESAMPLE", "TABLESAMPLE"),
     ],

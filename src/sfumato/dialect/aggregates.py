@@ -189,7 +189,7 @@ class Aggregates:
         if call.argument is None:
             return prefix
         column = self.statement.column(call.argument)
-        return f"{prefix}_{position if column is None else column}"
+        return f"{prefix}_{position if column is None else self.statement.bare(column)}"
 
     def _note(self, sentence: str) -> None:
         if sentence not in self.notes:

@@ -85,8 +85,9 @@ class _Reading:
                 options.selecting, "without GROUP BY no group is selected; leave this option out"
             )
         return SqlQuery(
-            source=statement.source,
-            alias=statement.alias,
+            tables=statement.tables,
+            named=statement.read[0],
+            plain=statement.read[1],
             where=None if statement.where is None else statement.spell(statement.where),
             derived=(*derived_keys, *self.aggregates.derived.values()),
             keys=tuple(keys),
@@ -162,7 +163,7 @@ class _Reading:
                 raise self._refuse(item.place, self._not_a_key(item.value))
             if column is not None and column.casefold() == self.options.unit.casefold():
                 raise self._refuse(item.place, "a group for each privacy unit is not private")
-            name = item.alias or column or f"key_{position}"
+            name = item.alias or (column and statement.bare(column)) or f"key_{position}"
             if name.casefold() == self.options.unit.casefold():
                 raise self._refuse(item.alias_place, f"{name} is the privacy unit; give the key another name")
             if column is None or name.casefold() != column.casefold():

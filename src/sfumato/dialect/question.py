@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from sfumato.dialect.joins import From, opened
 from sfumato.errors import ColumnError
 from sfumato.query.aggregates import Aggregate, BoundedAggregate, CountRows
 from sfumato.query.schema import Derive, Filter, Schema, Step
-from sfumato.query.table import Question, Released, Table
+from sfumato.query.table import PublicTable, Question, Released, Table
 
 
 @dataclass(frozen=True)
@@ -18,8 +19,9 @@ class SqlQuery:
     """What a SQL text asks, before any table is opened. Made by `parse`.
 
     Args:
-        source: the path of a file, or the name of a table, as written (its parts joined by dots).
-        alias: the name that columns may be qualified with, or None.
+        tables: the paths of files, or the names of tables, as written (their parts joined by dots), and how
+            they are joined.
+        named, plain: columns of joined tables that are read by qualified names, and others, in lower case.
         where: the WHERE expression, in DuckDB's SQL, or None.
         derived: (name, expression) of columns to be computed, each from source columns alone.
         keys: the names of the group keys, in the order of the SELECT list.
@@ -34,8 +36,7 @@ class SqlQuery:
         weights: how much outputs matter, by name.
     """
 
-    source: str
-    alias: str | None
+    tables: From
     where: str | None
     derived: tuple[tuple[str, str], ...]
     keys: tuple[str, ...]
@@ -52,6 +53,23 @@ class SqlQuery:
     types: dict[str, str] | None = None
     multiline: bool = True
     weights: tuple[tuple[str, Fraction], ...] = ()
+    named: frozenset[str] = frozenset()
+    plain: frozenset[str] = frozenset()
+
+    @property
+    def source(self) -> str:
+        """The first table behind FROM."""
+        return self.tables.source
+
+    @property
+    def alias(self) -> str | None:
+        """What columns of the first table may be qualified with."""
+        return self.tables.alias
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """All tables behind FROM, in order."""
+        return (self.source, *(one.source for one in self.tables.joined))
 
     @property
     def release_options(self) -> dict[str, Any]:
@@ -71,11 +89,11 @@ class SqlQuery:
         }
         return {name: value for name, value in given.items() if value is not None}
 
-    def question(self, open_table: Callable[[str, str], Table[Released]]) -> Question[Released]:
+    def question(self, open_table: Callable[[str, str], Table[Released] | PublicTable]) -> Question[Released]:
         """Ask this of a table.
 
         Args:
-            open_table: gives the table, from the source and the privacy unit's column.
+            open_table: gives a private or a public table, from its source and the privacy unit's column.
         Returns:
             The same question as the fluent calls would make, with the notes on its table.
         Raises:
@@ -83,7 +101,7 @@ class SqlQuery:
         Source:
             docs/sql.md, "Order": WHERE, derived columns and aggregates see source columns alone.
         """
-        table = open_table(self.source, self.privacy_unit_column)
+        table = opened(self.tables, self.privacy_unit_column, self.named, self.plain, open_table)
         schema = table.schema
         derived, keys, columns = _settle(self, schema)
         steps: list[Step] = [] if self.where is None else [Filter(self.where)]

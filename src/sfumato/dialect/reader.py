@@ -13,6 +13,7 @@ from sfumato.dialect.admitted import check_tree, check_words
 from sfumato.dialect.calls import CallForm, is_call, read_calls
 from sfumato.dialect.clause import read_clause
 from sfumato.dialect.cursor import Cursor
+from sfumato.dialect.joins import From, NotJoined, read_from
 from sfumato.dialect.plain import NotUnderstood, PlainSelect, is_query
 from sfumato.dialect.syntax import Expression, Item, Statement
 from sfumato.dialect.tree import Node
@@ -24,6 +25,7 @@ _NO_FROM = "FROM is missing: write FROM 'file.parquet' or FROM table after the c
 _NO_SOURCE = "name a file or a table here: FROM 'file.parquet' or FROM table"
 _END = "the question should end here"
 _NO_ALIAS = "a name is missing after AS"
+_BEFORE_BRACKETS = ("USING", "ON", "AND", "OR", "NOT")
 _MOST_KEYS = 2000  # DuckDB's parser compares each with each
 _ITEMS, _KEYS = "the SELECT list", "GROUP BY"
 
@@ -149,7 +151,13 @@ class _Reader:
             raise words.refuse("the file or table has no name", first)
         for i in self._outer(range(span.start + 1, span.stop)):
             token = words.tokens[i]
-            if token.word in REFUSED_SOURCES and words.tokens[i - 1].word != ".":
+            before = words.tokens[i - 1]
+            if token.word == "(" and before.word == "JOIN":
+                raise words.refuse("a subquery: join a table here, or make a view", token)
+            called = before.kind in ("name", "word", "text") and before.word not in _BEFORE_BRACKETS
+            if token.word == "SAMPLE" and before.word == "USING":
+                raise words.refuse(REFUSED_SOURCES["TABLESAMPLE"], before)
+            if token.word in REFUSED_SOURCES and before.word != "." and (token.word != "(" or called):
                 raise words.refuse(REFUSED_SOURCES[token.word], token)
 
     def _rows(self) -> tuple[range | None, list[range]]:
@@ -181,7 +189,7 @@ class _Reader:
             check_tree(words.text, self._expression(self.where).place, tree["where_clause"], "WHERE")
         for key in tree["group_expressions"]:
             check_tree(words.text, self._place(self.parts["GROUP"]), key, _KEYS)
-        source, alias = self._source(tree)
+        tables = self._tables(tree)
         clause, place, options = self.clause
         return Statement(
             text=words.text,
@@ -189,8 +197,7 @@ class _Reader:
             clause_place=place,
             options=options,
             items=tuple(items),
-            source=source,
-            alias=alias,
+            tables=tables,
             where=None if self.where is None else self._expression(self.where),
             group_by=tuple(map(self._expression, self.keys)),
             group_by_all="GROUP" in self.parts and not self.keys,
@@ -276,14 +283,16 @@ class _Reader:
             f"{name} inside a larger expression: ask for it alone, and compute with the result", token
         )
 
-    def _source(self, tree: Node) -> tuple[str, str | None]:
-        table, first = tree["from_table"], self.words.tokens[self.parts["FROM"].start]
-        odd = ("sample", "column_name_alias", "at_clause")
-        if table["type"] != "BASE_TABLE" or any(table.get(name) for name in odd) or tree["sample"]:
-            raise self.words.refuse(_NO_SOURCE, first)
-        source = ".".join(table["qualified_name"]["path"])
-        alias = None if first.kind == "text" else source.rsplit(".", 1)[-1]
-        return source, table["alias"] or alias
+    def _tables(self, tree: Node) -> From:
+        span = self.parts["FROM"]
+        if tree["sample"]:
+            raise self.words.refuse(_NO_SOURCE, self.words.tokens[span.start])
+        try:
+            return read_from(tree["from_table"])
+        except NotJoined as error:
+            joins = tree["from_table"]["type"] == "JOIN"
+            place = self._place(span) if joins else self.words.tokens[span.start].place
+            raise refusal(self.words.text, place, str(error)) from None
 
     def _expression(self, span: range) -> Expression:
         return Expression(tuple(self.words.tokens[span.start : span.stop]))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sfumato.dialect.tree import Node
+from sfumato.dialect.joins import From, qualified
+from sfumato.dialect.tree import Node, descendants
 from sfumato.dialect.words import Place, Token, refusal
 
 # Words that stand alone as an expression and name no column.
@@ -87,37 +88,69 @@ class Statement:
     clause_place: Place
     options: tuple[tuple[Literal, Literal], ...]
     items: tuple[Item, ...]
-    source: str
-    alias: str | None
+    tables: From
     where: Expression | None
     group_by: tuple[Expression, ...]
     group_by_all: bool
     tree: Node
 
     def spell(self, expression: Expression) -> str:
-        """Return an expression's own text, without the qualifiers that name the table."""
-        kept = {token.start for token in self.unqualified(expression)}
+        """Return an expression's own text, without the qualifiers that name the first table."""
+        kept = {token.start: token for token in self.unqualified(expression)}
         pieces: list[str] = []
         stop = expression.place.start
         for token in expression.tokens:
             if pieces:
                 pieces.append(self.text[stop : token.start])
             if token.start in kept:
-                pieces.append(self.text[token.start : token.stop])
+                same = kept[token.start] is token
+                written = self.text[token.start : token.stop] if same else _quoted(kept[token.start].text)
+                pieces.append(written)
             stop = token.stop
         return "".join(pieces)
 
+    @property
+    def read(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The columns of joined tables that are read by qualified names, and others, in lower case."""
+        aliases, named, plain = self.tables.aliases, set[str](), set[str]()
+        keys = ("select_list", "group_expressions")
+        trees = [*(node for key in keys for node in self.tree[key]), self.tree["where_clause"]]
+        for node in (one for tree in trees if tree is not None for one in descendants(tree)):
+            if node["class"] == "COLUMN_REF":
+                first, *rest = node["column_names"]
+                if rest and first.casefold() in aliases:
+                    named.add(qualified(aliases[first.casefold()], rest[0]))
+                elif not rest or first.casefold() != (self.tables.alias or "").casefold():
+                    plain.add(first.casefold())
+        return frozenset(named), frozenset(plain - {(i.alias or "").casefold() for i in self.items})
+
+    def bare(self, column: str) -> str:
+        """Return a column's name as its own table has it."""
+        for alias in self.tables.aliases.values():
+            if column.startswith(f"{alias}."):
+                return column[len(alias) + 1 :]
+        return column
+
     def unqualified(self, expression: Expression) -> list[Token]:
-        """Return an expression's words, without the qualifiers that name the table."""
-        tokens, alias = expression.tokens, (self.alias or "").casefold()
+        """Return an expression's words, without the qualifiers that name the first table.
+
+        A column of a table that is joined is one word with its qualifier, which is its name there.
+        """
+        tokens, alias = expression.tokens, (self.tables.alias or "").casefold()
+        aliases = self.tables.aliases
         kept: list[Token] = []
         i = 0
         while i < len(tokens):
             token = tokens[i]
-            names = bool(alias) and token.kind in ("word", "name") and token.text.casefold() == alias
             dotted = i + 1 < len(tokens) and tokens[i + 1].word == "."
-            if names and dotted and (i == 0 or tokens[i - 1].word != "."):
+            begins = token.kind in ("word", "name") and dotted and (i == 0 or tokens[i - 1].word != ".")
+            if begins and alias and token.text.casefold() == alias:
                 i += 2
+            elif begins and token.text.casefold() in aliases and i + 2 < len(tokens):
+                column = tokens[i + 2]
+                name = qualified(aliases[token.text.casefold()], column.text)
+                kept.append(Token("name", name, "", token.start, column.stop))
+                i += 3
             else:
                 kept.append(token)
                 i += 1
@@ -132,6 +165,10 @@ class Statement:
     def shape(self, expression: Expression) -> tuple[str, ...]:
         """Return what makes two spellings of one expression equal: case and space do not count."""
         return tuple(map(_shape, self.unqualified(expression)))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _shape(token: Token) -> str:

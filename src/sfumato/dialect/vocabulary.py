@@ -60,13 +60,14 @@ REFUSED_CLAUSES = {
     **dict.fromkeys(("UNION", "EXCEPT", "INTERSECT"), "{}: ask one SELECT at a time"),
     ";": "several statements: ask one at a time",
 }
-_JOINS = "JOIN INNER LEFT RIGHT FULL CROSS NATURAL OUTER ASOF POSITIONAL SEMI ANTI"
+_JOINS = "CROSS ASOF POSITIONAL SEMI ANTI"
 REFUSED_SOURCES = {
-    **dict.fromkeys(_JOINS.split(" "), "a join: join the tables beforehand, and name one here"),
-    ",": "a second table: join the tables beforehand, and name one here",
-    **dict.fromkeys(
-        ("TABLESAMPLE", "USING"), "TABLESAMPLE: leave it out; rows are bounded per privacy unit instead"
-    ),
+    **dict.fromkeys(_JOINS.split(" "), "a join of a kind that is not known here; write JOIN or LEFT JOIN"),
+    "RIGHT": "RIGHT JOIN: begin with the private table whose rows all stay, and write LEFT JOIN",
+    "FULL": "FULL JOIN: rows that match nothing would have no privacy unit; write JOIN or LEFT JOIN",
+    "NATURAL": "NATURAL JOIN: write USING (column, ...), which a new column does not change",
+    ",": "a second table: write JOIN ... ON, so that it is clear which rows meet",
+    "TABLESAMPLE": "TABLESAMPLE: leave it out; rows are bounded per privacy unit instead",
     "(": "a table function: write the file's path itself, FROM 'file.parquet'",
     "-": "a name with a dash is written in quotes: FROM `my-project.table`",
 }

@@ -203,7 +203,8 @@ def sql(
 
     Args:
         text: one SELECT in BigQuery's or ZetaSQL's differential-privacy dialect; see docs/sql.md.
-        tables: sources by the name that FROM uses, where that is not a path.
+        tables: sources by the name that FROM and JOIN use, where that is not a path; what `sfumato.public`
+            has opened is public, all others are private.
         types: of columns of a source that declares none, as for `scan`; in the text OPTIONS (types =
             'id BIGINT, amount DOUBLE').
         memory_limit, threads, temp_directory: as for `scan`.
@@ -231,23 +232,28 @@ def sql(
             f"sql: tables is a {kind}, but must give each table a name: tables={{'visits': ...}}"
         )
     sources = dict(tables or {})
-    if query.source not in sources and not is_path(query.source):
-        near = nearest(query.source, sources)
-        given = f"tables={{{query.source!r}: ...}}, on the command line --table {query.source}=PATH"
-        remedy = f"did you mean {near!r}?" if near else f"say what it is: {given}"
-        raise SqlError(f"FROM names {query.source!r}, which is no path of a file and no table; {remedy}")
+    for name in query.sources:
+        if name not in sources and not is_path(name):
+            near = nearest(name, sources)
+            given = f"tables={{{name!r}: ...}}, on the command line --table {name}=PATH"
+            remedy = f"did you mean {near!r}?" if near else f"say what it is: {given}"
+            raise SqlError(f"FROM names {name!r}, which is no path of a file and no table; {remedy}")
     if types is not None and query.types is not None:
         raise QueryError("sql: types are given twice, in OPTIONS (types = ...) and beside the text; keep one")
     declared = query.types if types is None else types
     question = query.question(
-        lambda name, unit: scan(
-            sources.get(name, name),
-            privacy_unit=unit,
-            types=declared,
-            multiline=query.multiline,
-            memory_limit=memory_limit,
-            threads=threads,
-            temp_directory=temp_directory,
+        lambda name, unit: (
+            sources[name]
+            if isinstance(sources.get(name), PublicTable)
+            else scan(
+                sources.get(name, name),
+                privacy_unit=unit,
+                types=declared,
+                multiline=query.multiline,
+                memory_limit=memory_limit,
+                threads=threads,
+                temp_directory=temp_directory,
+            )
         )
     )
     return question.release(**query.release_options)

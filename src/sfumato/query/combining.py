@@ -103,8 +103,14 @@ class Join:
     def brought(self) -> dict[str, str]:
         """The right table's columns that are not compared, and their names beside the left one's."""
         compared, taken = {other for _, other in self.on}, {name.casefold() for name in self.left.schema}
-        names = [name for name in self.right.schema if name not in compared]
-        return {name: f"{name}{SUFFIX}" if name.casefold() in taken else name for name in names}
+        names: dict[str, str] = {}
+        for name in self.right.schema:
+            if name not in compared:
+                names[name] = name
+                while names[name].casefold() in taken:
+                    names[name] += SUFFIX
+                taken.add(names[name].casefold())
+        return names
 
 
 @dataclass(frozen=True)
@@ -165,13 +171,7 @@ def join(left: Part, right: Part, on: object, how: object, rows: object) -> Join
             f"join: both tables are private, so rows of one unit may only meet rows of the same: add "
             f"{left.unit!r}: {right.unit!r} to on"
         )
-    found = Join(left, right, pairs, kind, _most(rows))
-    seen = {name.casefold() for name in left.schema}
-    for name in found.brought.values():
-        if name.casefold() in seen:
-            raise QueryError(f"join: both tables have a column {name!r}; rename it before scan")
-        seen.add(name.casefold())
-    return found
+    return Join(left, right, pairs, kind, _most(rows))
 
 
 def union(left: Part, right: Part) -> Union:
@@ -237,12 +237,16 @@ def _aggregate(name: str, text: object) -> str:
 def _pairs(on: object) -> tuple[tuple[str, str], ...]:
     if isinstance(on, str):
         on = [on]
-    found = list(on.items()) if isinstance(on, Mapping) else [(name, name) for name in _listed(on)]
+    found = list(on.items()) if isinstance(on, Mapping) else list(map(_pair, _listed(on)))
     if not found or not all(isinstance(name, str) for pair in found for name in pair):
         raise QueryError(
             "join: on says which columns are equal: a name, a list of names, or {'left name': 'right name'}"
         )
     return tuple(found)
+
+
+def _pair(name: Any) -> tuple[Any, Any]:
+    return name if isinstance(name, tuple) and len(name) == 2 else (name, name)
 
 
 def _listed(on: object) -> list[Any]:

@@ -85,7 +85,7 @@ class Table(Generic[Released]):
         self,
         other: Table[Any] | PublicTable,
         *,
-        on: str | Sequence[str] | Mapping[str, str],
+        on: str | Sequence[str] | Sequence[tuple[str, str]] | Mapping[str, str],
         how: JoinKind = "inner",
         rows: int = MOST_ROWS,
     ) -> Table[Released]:
@@ -93,8 +93,8 @@ class Table(Generic[Released]):
 
         Args:
             other: a public table (`sfumato.public`), or a private one of the same privacy units.
-            on: columns that are equal, of the same type: a name, several, or {"here": "there"}. With a
-                private table the two privacy units are among them. NULL equals nothing.
+            on: columns that are equal, of the same type: a name, several, or pairs, as {"here": "there"}.
+                With a private table the two privacy units are among them. NULL equals nothing.
             how: "left" also keeps rows that match none, with NULL in the other's columns; "inner" does not.
             rows: of a private table, at most so many rows of a unit with the same values in `on` are matched;
                 at most 10,000. A public table has no such limit.
