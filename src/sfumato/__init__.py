@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sfumato.engines.catalog import Catalog, catalog
     from sfumato.engines.scan import scan, sql
     from sfumato.measurements.stratified.survey import StratifiedProportion, stratified_proportion
     from sfumato.query.aggregates import count, count_units, mean, quantiles, stddev, sum, variance
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
 # Loaded when they are first used: DuckDB and Arrow take longer to import than `sfumato --help`
 # should take to answer.
 _HOMES = {
+    "Catalog": "sfumato.engines.catalog",
     "Question": "sfumato.query.table",
     "Release": "sfumato.query.release",
     "StratifiedProportion": "sfumato.measurements.stratified.survey",
     "Table": "sfumato.query.table",
+    "catalog": "sfumato.engines.catalog",
     "count": "sfumato.query.aggregates",
     "count_units": "sfumato.query.aggregates",
     "mean": "sfumato.query.aggregates",
@@ -35,10 +38,12 @@ _HOMES = {
 }
 
 __all__ = [
+    "Catalog",
     "Question",
     "Release",
     "StratifiedProportion",
     "Table",
+    "catalog",
     "count",
     "count_units",
     "mean",

@@ -190,6 +190,7 @@ class _Reader:
             options=options,
             items=tuple(items),
             source=source,
+            source_place=words.tokens[self.parts["FROM"].start].place,
             alias=alias,
             where=None if self.where is None else self._expression(self.where),
             group_by=tuple(map(self._expression, self.keys)),

@@ -88,6 +88,7 @@ class Statement:
     options: tuple[tuple[Literal, Literal], ...]
     items: tuple[Item, ...]
     source: str
+    source_place: Place
     alias: str | None
     where: Expression | None
     group_by: tuple[Expression, ...]

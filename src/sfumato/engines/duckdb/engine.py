@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -219,6 +219,26 @@ class DuckDBEngine(Owned):
             ended = True
         if given and not ended:
             raise self._stopped()
+
+    @contextmanager
+    def rows(
+        self, columns: Sequence[str], *, any_value: bool = False
+    ) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
+        """Open a session for exact looks at the rows, which are for their owner alone.
+
+        Args:
+            columns: those that are looked at.
+            any_value: read in the way, where there is another, that bears any value.
+        Returns:
+            The session, and what stands behind FROM in it.
+        """
+        source = self._source
+        if any_value and source.again is not None:
+            source = source.again(columns)
+        spill.ready(self._resources.temp_directory)
+        with source.session() as session:
+            source.load(session, columns)
+            yield session, source.relation
 
     def _stopped(self, error: Exception | None = None) -> EngineError:
         return EngineError(
