@@ -207,7 +207,8 @@ class _Given:
         if value.text.upper() == "PUBLIC_GROUPS":
             raise self._refuse(
                 value.place,
-                "public groups are not asked for in SQL; in Python, give them with group_by(..., keys=[...])",
+                "public groups are those of columns whose domains a catalog declares: leave this option out "
+                "then. In Python, give them with group_by(..., keys=[...])",
             )
         if value.text.upper() != "LAPLACE_THRESHOLD":
             raise self._refuse(

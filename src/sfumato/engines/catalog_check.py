@@ -112,8 +112,8 @@ def _of_rows(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding]
         if column.bounds is not None:
             number = f"TRY_CAST({identifier(name)} AS DOUBLE)"
             least, most = map(_literal, column.bounds)
-            ranges[name] = column.bounds
-            counts[f"outside {name}"] = (
+            ranges[column.name] = column.bounds
+            counts[f"outside {column.name}"] = (
                 f"count(*) FILTER (WHERE NOT isnan({number}) AND ({number} < {least} OR {number} > {most}))"
             )
     found = dict(zip(counts, _ask(engine, f"SELECT {', '.join(counts.values())} FROM {{}}")[0], strict=True))
@@ -132,7 +132,7 @@ def _of_rows(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding]
             name = spelled(engine, column.name, table.where)
             outside = _outside(engine, name, engine.public_keys([name], list(column.domain), ()))
             text = f"{_rows(outside)} outside the domain of {len(column.domain):,}"
-            yield Finding(f"{table.where}.columns.{name}", text, outside > 0)
+            yield Finding(f"{table.where}.columns.{column.name}", text, outside > 0)
 
 
 def _of_types(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding]:

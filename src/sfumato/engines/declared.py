@@ -4,33 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from os import PathLike
 from typing import Any
 
 from sfumato.catalogs.declarations import ColumnDeclaration, TableDeclaration
 from sfumato.catalogs.table import DeclaredTable
+from sfumato.engines.duckdb.resources import checked_resources
 from sfumato.engines.scan import scan
 from sfumato.errors import CatalogError, ColumnError, EngineError, QueryError
 from sfumato.query.engine import Engine
 from sfumato.query.schema import check_flat
 
 
-def opened(declared: TableDeclaration, **limits: Any) -> DeclaredTable[Any]:
+def opened(
+    declared: TableDeclaration,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    temp_directory: str | PathLike[str] | None = None,
+) -> DeclaredTable[Any]:
     """Open a private table that has a privacy unit; no row is read.
 
     Args:
         declared: what its owner declares.
-        limits: memory_limit, threads and temp_directory, as for `scan`.
+        memory_limit, threads, temp_directory: as for `scan`.
     Raises:
         CatalogError: what is declared does not fit the source's columns and their types.
         EngineError: the source is not there, or cannot be read.
+        ParameterError: a limit is none.
     """
+    checked_resources(memory_limit, threads, temp_directory)  # which is no fault of the catalog
     with said_where(declared):
         table = scan(
             declared.source,
             privacy_unit=declared.privacy_unit or "",
             types=declared.types,
             multiline=declared.multiline,
-            **limits,
+            memory_limit=memory_limit,
+            threads=threads,
+            temp_directory=temp_directory,
         )
     check_columns(table.engine, declared)
     return DeclaredTable(table.engine, table.unit, notes=table.notes, declared=declared)
