@@ -37,9 +37,11 @@ BELOW = {
         "transformations",
         "measurements",
     },
+    "catalogs": {"errors", "exact", "query"},
     "dialect": {
         "errors",
         "exact",
+        "catalogs",
         "ownership",
         "files",
         "noise",
@@ -52,6 +54,7 @@ BELOW = {
     "engines": {
         "errors",
         "exact",
+        "catalogs",
         "files",
         "ownership",
         "noise",

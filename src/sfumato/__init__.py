@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sfumato.engines.catalog import Catalog, catalog
     from sfumato.engines.scan import public, scan, sql
     from sfumato.measurements.stratified.survey import StratifiedProportion, stratified_proportion
     from sfumato.query.aggregates import count, count_units, mean, quantiles, stddev, sum, variance
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
 # should take to answer.
 _HOMES = {
     "PublicTable": "sfumato.query.table",
+    "Catalog": "sfumato.engines.catalog",
     "Question": "sfumato.query.table",
     "Release": "sfumato.query.release",
     "StratifiedProportion": "sfumato.measurements.stratified.survey",
     "Table": "sfumato.query.table",
+    "catalog": "sfumato.engines.catalog",
     "count": "sfumato.query.aggregates",
     "count_units": "sfumato.query.aggregates",
     "mean": "sfumato.query.aggregates",
@@ -37,11 +40,13 @@ _HOMES = {
 }
 
 __all__ = [
+    "Catalog",
     "PublicTable",
     "Question",
     "Release",
     "StratifiedProportion",
     "Table",
+    "catalog",
     "count",
     "count_units",
     "mean",

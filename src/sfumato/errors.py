@@ -4,7 +4,8 @@
     ├── QueryError (also ValueError)   the question must be fixed
     │   ├── ParameterError             a number or option is not admissible
     │   ├── ColumnError                a column is unknown or of the wrong type
-    │   └── SqlError                   the SQL text is not understood
+    │   ├── SqlError                   the SQL text is not understood
+    │   └── CatalogError               what a catalog declares is not admissible
     ├── BudgetError (also ValueError)  epsilon or delta cannot buy what is asked
     ├── EngineError                    a source cannot be read, or a part is not installed
     └── RefusalError                   there is no safe answer, as the question alone shows
@@ -66,6 +67,10 @@ class ColumnError(QueryError):
 
 class SqlError(QueryError):
     """The SQL text is not understood, or asks for something that is not private."""
+
+
+class CatalogError(QueryError):
+    """A catalog declares what is not admissible, or does not fit its source; its text says where."""
 
 
 class BudgetError(SfumatoError, ValueError):

@@ -143,3 +143,67 @@ def test_sql_takes_public_tables():
     assert release.to_arrow().column_names == ["n"]
     with pytest.raises(SqlError, match="'regions', which is no path"):
         sf.sql(HEAD + "COUNT(*) AS n FROM orders JOIN regions USING (town)", tables=names)
+
+
+CATALOG = {
+    "tables": {
+        "orders": {
+            "source": TABLES["orders"],
+            "privacy_unit": "id",
+            "max_rows": 5,
+            "max_groups": 3,
+            "columns": {"price": {"lower": 0, "upper": 10}},
+        },
+        "customers": {
+            "source": TABLES["customers"].rename_columns(["person", "age", "town", "o"]),
+            "privacy_unit": "person",
+            "max_rows": 2,
+            "columns": {"age": {"lower": 18, "upper": 99}},
+        },
+        "towns": {
+            "source": TABLES["towns"],
+            "public": True,
+            "columns": {"region": {"domain": ["n", "s", "t"]}},
+        },
+    }
+}
+
+
+@pytest.mark.noise_cannot_matter("groups and names alone are looked at")
+def test_joins_of_a_catalog_know_the_bounds_domains_and_limits_of_all_tables():
+    text = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) t.region, COUNT(*) AS n, AVG(c.age) AS age, "
+        "SUM(price) AS total FROM orders AS o JOIN customers AS c ON o.id = c.person "
+        "JOIN towns AS t ON o.town = t.town GROUP BY 1"
+    )
+    catalog = sf.catalog(CATALOG)
+    query = parse(text, catalog)
+    assert (query.rows, query.groups, query.domains) == (2, 3, (("n", "s", "t"),))
+    assert [(one.lower, one.upper) for _, one in query.aggregates[1:]] == [(18, 99), (0, 10)]
+    assert sf.sql(text, catalog=catalog).to_arrow()["region"].to_pylist() == ["n", "s", "t"]
+    with pytest.raises(SqlError, match="the table is public"):
+        parse(
+            text.replace("FROM orders AS o JOIN customers AS c ON o.id = c.person JOIN towns", "FROM towns"),
+            catalog,
+        )
+    with pytest.raises(SqlError, match="no table 'nothing'"):
+        parse(text.replace("JOIN customers", "JOIN nothing"), catalog)
+    with pytest.raises(SqlError, match="at most 2|limit|2"):
+        parse(text.replace("epsilon = 1", "epsilon = 1, max_rows_per_group = 4"), catalog)
+
+
+def test_what_is_declared_of_a_column_is_not_said_of_what_is_made_of_it():
+    catalog = sf.catalog(CATALOG)
+    orders, towns = catalog.table("orders"), catalog.public("towns")
+    assert orders.join(towns, on="town").bound(rows=1).agg(m=sf.mean("price"))
+    for made in (
+        orders.with_columns(price="price * 2").join(towns, on="town"),
+        orders.per_unit(price="sum(price)"),
+        orders.union(orders),
+    ):
+        with pytest.raises(QueryError, match="price"):
+            made.bound(rows=1).agg(m=sf.mean("price"))
+        with pytest.raises(QueryError, match="bound"):
+            made.bound(rows=6)
+    with pytest.raises(QueryError, match="the table is private"):
+        catalog.public("orders")

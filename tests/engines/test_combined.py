@@ -39,7 +39,7 @@ def table(name: str, rows) -> pa.Table:
 def rows_of(asked: sf.Table) -> Counter:
     """Return the rows after all steps, bit for bit, without those of no unit."""
     engine = asked.engine
-    made = engine.rows(asked._part)
+    made = engine.rows_after(asked._part)
     with made.source.session() as session:
         made.source.load(session, [name for name, _ in made.source.columns])
         kinds = session.execute(f"DESCRIBE SELECT * FROM {made.source.relation}").fetchall()

@@ -27,4 +27,11 @@ def analysis() -> tuple[pa.Table, tuple[float, float], str, int]:
     sf.scan("visits.parquet")  # mistake
     wrong: int = release.spent  # mistake
     sf.sql("SELECT 1").to_arow()  # mistake
+    catalog = sf.catalog("catalog.toml")
+    mean = catalog.table("visits").group_by("year").agg(mean=sf.mean("age"))
+    mean.plan(epsilon=1).explain()
+    sf.sql("SELECT 1", catalog=catalog).to_arrow()
+    catalog.table("visits").bound(group=3)  # mistake
+    catalog.tabel("visits")  # mistake
+    sf.sql("SELECT 1", catalog="catalog.toml")  # mistake
     return table, spent, text, wrong

@@ -14,6 +14,7 @@ import typer
 
 from sfumato import __version__
 from sfumato.cli.audit import audit
+from sfumato.cli.check import check
 from sfumato.cli.options import check_distinct, fail, flag, optional, outputs, tell_written
 from sfumato.errors import EngineError, ParameterError, QueryError, SfumatoError
 
@@ -62,6 +63,10 @@ app.command(
     epilog="Exit codes: 0 nothing found; 1 violated; 2 the command line must be fixed, or the mechanism "
     "cannot be judged."
 )(audit)
+app.command(
+    epilog="Exit codes: 0 the rows are as declared; 1 they are not; 2 the catalog or the command line must "
+    "be fixed."
+)(check)
 
 
 @app.command(
@@ -88,6 +93,15 @@ def sql(
             "-t",
             metavar="NAME=PATH",
             help="The file that a name in FROM stands for. May be repeated.",
+        ),
+    ] = None,
+    catalog: Annotated[
+        Path | None,
+        optional(
+            "--catalog",
+            "-c",
+            metavar="PATH",
+            help="A TOML file that declares the tables that FROM may name; see docs/catalog.md.",
         ),
     ] = None,
     types: Annotated[
@@ -167,8 +181,7 @@ def sql(
         sources = _sources(table or [])
         _Job(
             question,
-            sources,
-            _types(types),
+            {"tables": sources, "types": _types(types), **_catalog(catalog)},
             {"memory_limit": memory_limit, "threads": threads, "temp_directory": temp_directory},
             explain or dry_run,
             dry_run,
@@ -192,8 +205,7 @@ class _Job:
     def __init__(
         self,
         text: str,
-        sources: dict[str, str],
-        types: dict[str, str] | None,
+        tables: dict[str, Any],
         limits: dict[str, Any],
         explain: bool,
         dry_run: bool,
@@ -205,7 +217,7 @@ class _Job:
         show: int,
         quiet: bool,
     ) -> None:
-        self.text, self.sources, self.types, self.limits = text, sources, types, limits
+        self.text, self.tables, self.limits = text, tables, limits
         self.explain, self.dry_run = explain, dry_run
         self.outputs, self.errors, self.plot = outputs, errors, plot
         self.confidence, self.simultaneous = confidence, simultaneous
@@ -265,7 +277,8 @@ class _Job:
     def _plan(self) -> Release:
         import sfumato
 
-        return sfumato.sql(self.text, tables=self.sources, types=self.types, **self.limits)
+        release: Release = sfumato.sql(self.text, **self.tables, **self.limits)
+        return release
 
     def _write(self, release: Release) -> None:
         from sfumato.cli.progress import Watch
@@ -332,6 +345,15 @@ def _types(given: str | None) -> dict[str, str] | None:
     if types is None:
         raise ParameterError("--types", given, TYPES_FORM)
     return types
+
+
+def _catalog(path: Path | None) -> dict[str, Any]:
+    """Read the catalog, before the question."""
+    if path is None:
+        return {}
+    from sfumato.engines.catalog import catalog
+
+    return {"catalog": catalog(path)}
 
 
 def _sources(given: list[str]) -> dict[str, str]:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 
+from sfumato.catalogs.declarations import TableDeclaration
+from sfumato.catalogs.notes import beyond, bounds_note
 from sfumato.dialect.syntax import Call, Expression, Statement, positive
 from sfumato.dialect.words import Place, refusal
 from sfumato.errors import SqlError
@@ -22,10 +24,11 @@ class Aggregates:
     Args:
         statement: whose calls they are.
         unit: the column that tells whose a row is.
+        declared: what a catalog says of its table.
     """
 
-    def __init__(self, statement: Statement, unit: str) -> None:
-        self.statement, self.unit = statement, unit
+    def __init__(self, statement: Statement, unit: str, declared: TableDeclaration | None = None) -> None:
+        self.statement, self.unit, self.declared = statement, unit, declared
         self.anonymization = statement.clause == "ANONYMIZATION"
         self.rows: tuple[int, Place] | None = None
         self.derived: dict[tuple[str, ...], tuple[str, str]] = {}
@@ -113,20 +116,33 @@ class Aggregates:
                     bounds.upper.place,
                     f"another COUNT is bounded by {self.rows[0]}; one limit holds for all",
                 )
+            declared = self.declared
+            if declared is not None and declared.max_rows is not None and rows > declared.max_rows:
+                raise self._refuse(
+                    bounds.upper.place, beyond(declared, "the bound of a COUNT", rows, declared.max_rows)
+                )
             self.rows = self.rows or (rows, bounds.upper.place)
         return ask.count(None if call.argument is None else self._column(call.argument))
 
-    def _bounds(self, call: Call) -> tuple[str, str, Bounded]:
+    def _bounds(self, call: Call) -> tuple[str | Fraction, str | Fraction, Bounded]:
         function, bounds = call.function, call.bounds
         per_unit = "contribution_bounds_per_group"
         kind = f"contribution_bounds_per_{'group' if function == 'SUM' else 'row'}"
         if bounds is None:
+            column = None if call.argument is None else self.statement.column(call.argument)
+            if self.declared is not None and column is not None:
+                # An aggregate sees the columns of the source alone, whatever is derived beside it.
+                known = self.declared.bounds(column)
+                if known is not None:
+                    self._note(bounds_note(self.declared, column, known))
+                    return *known, "row"
             form = " CLAMPED BETWEEN lower AND upper" if self.anonymization else f", {kind} => (lower, upper)"
             more = ", rank" if FUNCTIONS[function] is ask.quantiles else ""
             raise self._refuse(
                 call.name_place,
                 f"{function} without bounds: without them no noise is enough, and they are never read "
-                f"from the data. Write {function}(x{more}{form}) with a range that is known beforehand",
+                f"from the data. Write {function}(x{more}{form}) with a range that is known beforehand"
+                + self._declaring(column),
             )
         if bounds.kind == per_unit and function != "SUM":
             average = " (BigQuery averages the averages of the units; here all rows are averaged)"
@@ -139,6 +155,12 @@ class Aggregates:
         if Fraction(low) >= Fraction(high):
             raise self._refuse(bounds.place, f"the lower bound {low} is not below the upper bound {high}")
         return low, high, "row" if bounds.kind == "contribution_bounds_per_row" else "unit"
+
+    def _declaring(self, column: str | None) -> str:
+        """Say where else bounds could stand."""
+        if self.declared is None or column is None:
+            return ""
+        return f", or declare lower and upper of {column} in {self.declared.where}"
 
     def _ranks(self, call: Call) -> list[float] | float:
         function, ranks = call.function, call.ranks

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from sfumato.catalogs.declarations import Declarations, TableDeclaration
 from sfumato.dialect.tree import Node
 from sfumato.errors import ColumnError, QueryError
 from sfumato.query.combining import JoinKind
@@ -149,6 +150,27 @@ def qualified(alias: str, column: str) -> str:
     'c.age'
     """
     return f"{alias}.{column}"
+
+
+def of_tables(source: From, catalog: Declarations) -> TableDeclaration:
+    """Return what a catalog says of the tables of FROM, as of one: the first, with the columns of all.
+
+    Raises:
+        QueryError: there is no such table, or the first has no privacy unit of its own.
+    """
+    found = catalog.private(source.source)
+    columns, groups, rows = list(found.columns), [found.max_groups], [found.max_rows]
+    for one in source.joined:
+        other = catalog.declaration(one.source)
+        if not other.public:
+            other = catalog.private(one.source)
+            groups.append(other.max_groups)
+            rows.append(other.max_rows)
+        columns += other.columns
+        if one.alias:
+            columns += [replace(column, name=qualified(one.alias, column.name)) for column in other.columns]
+    most = [min((limit for limit in limits if limit is not None), default=None) for limits in (groups, rows)]
+    return replace(found, columns=tuple(columns), max_groups=most[0], max_rows=most[1])
 
 
 def opened(

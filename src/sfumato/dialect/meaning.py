@@ -7,10 +7,14 @@ docs/sql.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from fractions import Fraction
 
+from sfumato.catalogs.declarations import Declarations, TableDeclaration
+from sfumato.catalogs.domains import check_size
+from sfumato.catalogs.notes import groups_note, limit_note
 from sfumato.dialect.aggregates import FUNCTIONS, Aggregates
+from sfumato.dialect.joins import of_tables
 from sfumato.dialect.options import read_options
 from sfumato.dialect.question import SqlQuery
 from sfumato.dialect.reader import read
@@ -21,16 +25,18 @@ from sfumato.query.aggregates import Aggregate, CountPrivacyUnits, Sum, names_of
 from sfumato.query.question import checked_weights
 
 
-def parse(text: str) -> SqlQuery:
+def parse(text: str, catalog: Declarations | None = None) -> SqlQuery:
     """Understand a differentially private SELECT.
 
     Args:
         text: SQL with BigQuery's DIFFERENTIAL_PRIVACY clause or ZetaSQL's ANONYMIZATION clause;
             expressions of one row are DuckDB's SQL.
+        catalog: the tables that FROM may name; what the text leaves out is taken from there.
     Returns:
         What is asked. No table is opened, and no column looked up.
     Raises:
-        SqlError: the text is not understood or not private; it shows the place and what to write.
+        SqlError: the text is not understood or not private, or FROM names no private table of the catalog; it
+            shows the place and what to write.
     Source:
         docs/sql.md.
 
@@ -48,16 +54,24 @@ def parse(text: str) -> SqlQuery:
     """
     if not isinstance(text, str):
         raise QueryError(f"sql: the question is {shown(text)}, but must be SQL text")
-    return _Reading(read(text)).query()
+    statement = read(text)
+    return _Reading(statement, None if catalog is None else _declared(statement, catalog)).query()
+
+
+def _declared(statement: Statement, catalog: Declarations) -> TableDeclaration:
+    try:
+        return of_tables(statement.tables, catalog)
+    except QueryError as error:
+        raise refusal(statement.text, statement.source_place, str(error)) from None
 
 
 class _Reading:
     """One pass over a statement, from its groups to its aggregates."""
 
-    def __init__(self, statement: Statement) -> None:
-        self.statement = statement
-        self.options = read_options(statement)
-        self.aggregates = Aggregates(statement, self.options.unit)
+    def __init__(self, statement: Statement, declared: TableDeclaration | None) -> None:
+        self.statement, self.declared = statement, declared
+        self.options = read_options(statement, declared)
+        self.aggregates = Aggregates(statement, self.options.unit, declared)
         self.notes = self.aggregates.notes
 
     def query(self) -> SqlQuery:
@@ -70,7 +84,8 @@ class _Reading:
                 statement.items[0].place, "nothing is asked of the groups; add an aggregate such as COUNT(*)"
             )
         self._check_names(keys, named)
-        if keys and not Fraction(options.delta or 0):
+        domains = self._domains(keys)
+        if keys and domains is None and not Fraction(options.delta or 0):
             raise self._refuse(
                 statement.clause_place,
                 "groups are chosen privately, which needs a delta: showing that a group exists is never "
@@ -102,6 +117,7 @@ class _Reading:
             pre_threshold=options.threshold,
             notes=tuple(self.notes),
             types=options.types,
+            domains=domains,
             multiline=options.multiline,
             weights=self._weights(aggregates),
         )
@@ -118,7 +134,10 @@ class _Reading:
         groups = self.options.groups
         if not grouped:
             return None
-        if groups is None:
+        if groups is None and self.declared is not None and self.declared.max_groups is not None:
+            groups = self.declared.max_groups
+            self.notes.append(limit_note(self.declared, "max_groups_contributed", groups))
+        elif groups is None:
             self.notes.append(
                 "max_groups_contributed was not given: a privacy unit counts in at most 1 group "
                 "(BigQuery's default)."
@@ -139,6 +158,9 @@ class _Reading:
             not isinstance(a, CountPrivacyUnits) and not (isinstance(a, Sum) and a.per == "unit")
             for a in asked
         )
+        if rows is None and needed and self.declared is not None and self.declared.max_rows is not None:
+            rows = self.declared.max_rows
+            self.notes.append(limit_note(self.declared, "max_rows_per_group", rows))
         if rows is None and needed:
             self.notes.append(
                 "max_rows_per_group was not given: a privacy unit counts as at most 1 row in a group."
@@ -175,6 +197,24 @@ class _Reading:
             taken.add(name.casefold())
             keys[name] = item
         return keys, derived
+
+    def _domains(self, keys: dict[str, Item]) -> tuple[tuple[Hashable, ...], ...] | None:
+        """Return the values of each key, where a catalog has all.
+
+        Whoever says how groups are chosen has them chosen.
+        """
+        if self.declared is None or self.options.selecting is not None:
+            return None
+        values = [item.value for item in keys.values() if isinstance(item.value, Expression)]
+        columns = [column for column in map(self.statement.column, values) if column is not None]
+        domains = self.declared.domains(columns) if len(columns) == len(keys) else None
+        if domains is not None:
+            try:
+                check_size(columns, domains)
+            except QueryError as error:
+                raise self._refuse(values[0].place, str(error)) from None
+            self.notes.append(groups_note(self.declared, columns, domains))
+        return domains
 
     def _grouped_items(self) -> list[Item]:
         statement, found = self.statement, dict[int, Item]()

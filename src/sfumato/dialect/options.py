@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
+from sfumato.catalogs.declarations import TableDeclaration
+from sfumato.catalogs.notes import beyond
 from sfumato.dialect.syntax import Literal, Statement, positive
 from sfumato.dialect.words import Place, refusal
 from sfumato.errors import SqlError, nearest
@@ -61,19 +63,24 @@ class Options:
     weighing: Place | None
 
 
-def read_options(statement: Statement) -> Options:
+def read_options(statement: Statement, declared: TableDeclaration | None = None) -> Options:
     """Read the options of a statement.
 
+    Args:
+        statement: whose they are.
+        declared: what a catalog says of its table.
     Raises:
-        SqlError: an option is unknown, given twice, missing or of no admissible value.
+        SqlError: an option is unknown, given twice, missing or of no admissible value, or contradicts the
+            catalog.
     """
-    given = _Given(statement)
+    given = _Given(statement, declared)
+    groups, rows = (declared.max_groups, declared.max_rows) if declared is not None else (None, None)
     return Options(
         unit=given.unit(),
         epsilon=given.epsilon(),
         delta=given.delta(),
-        groups=given.whole("max_groups_contributed"),
-        rows=given.whole("max_rows_per_group"),
+        groups=given.whole("max_groups_contributed", groups),
+        rows=given.whole("max_rows_per_group", rows),
         noise=given.choice("noise", NOISE_CHOICES),
         selection=given.selection(),
         threshold=given.whole("min_privacy_units_per_group"),
@@ -107,13 +114,13 @@ def types_of(text: str) -> dict[str, str] | None:
 class _Given:
     """Name and value of each option, as written, by its canonical name."""
 
-    def __init__(self, statement: Statement) -> None:
-        self.text = statement.text
+    def __init__(self, statement: Statement, declared: TableDeclaration | None) -> None:
+        self.text, self.declared = statement.text, declared
         self.pairs: dict[str, tuple[Literal, Literal]] = {}
         for name, value in statement.options:
             self._add(name, value)
         for key, example in (("epsilon", "1"), ("privacy_unit_column", "id")):
-            if key not in self.pairs:
+            if key not in self.pairs and (declared is None or key == "epsilon"):
                 message = f"{key} is missing: write OPTIONS ({key} = {example}, ...)"
                 raise self._refuse(statement.clause_place, message)
 
@@ -126,6 +133,8 @@ class _Given:
             hint = f"; did you mean {near}?" if near else "."
             raise self._refuse(name.place, f"there is no option {name.text}{hint} The options are: {listed}")
         key = _canonical.get(name.text, name.text)
+        if self.declared is not None and key in ("types", "multiline"):
+            raise self._refuse(name.place, f"{key} is what {self.declared.where} says; leave it out")
         if key in self.pairs:
             other = self.pairs[key][0].text
             also = "" if name.text == other else f" ({name.text} is the same as {other})"
@@ -136,7 +145,15 @@ class _Given:
         return self.pairs[key][0].place if key in self.pairs else None
 
     def unit(self) -> str:
+        declared = self.declared
+        if declared is not None and "privacy_unit_column" not in self.pairs:
+            return declared.privacy_unit or ""
         value = self.pairs["privacy_unit_column"][1]
+        if declared is not None and value.text != declared.privacy_unit:
+            raise self._refuse(
+                value.place,
+                f"privacy_unit_column is {declared.privacy_unit} in {declared.where}; leave it out",
+            )
         if value.kind == "number" or not value.text.strip():
             raise self._refuse(value.place, "privacy_unit_column names the column that tells whose a row is")
         return value.text
@@ -161,13 +178,16 @@ class _Given:
             raise self._refuse(value.place, f"{name.text} must be a number, written without quotes")
         return value
 
-    def whole(self, key: str) -> int | None:
+    def whole(self, key: str, most: int | None = None) -> int | None:
         if key not in self.pairs:
             return None
         name, value = self.pairs[key]
         if value.text.upper() == "NULL":
             raise self._refuse(value.place, f"{name.text} = NULL: without a limit no noise is enough")
-        return positive(self.text, value, name.text)
+        number = positive(self.text, value, name.text)
+        if self.declared is not None and most is not None and number > most:
+            raise self._refuse(value.place, beyond(self.declared, name.text, number, most))
+        return number
 
     def choice(self, key: str, choices: tuple[str, ...]) -> str | None:
         if key not in self.pairs:
@@ -187,7 +207,8 @@ class _Given:
         if value.text.upper() == "PUBLIC_GROUPS":
             raise self._refuse(
                 value.place,
-                "public groups are not asked for in SQL; in Python, give them with group_by(..., keys=[...])",
+                "public groups are those of columns whose domains a catalog declares: leave this option out "
+                "then. In Python, give them with group_by(..., keys=[...])",
             )
         if value.text.upper() != "LAPLACE_THRESHOLD":
             raise self._refuse(

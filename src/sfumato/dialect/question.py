@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from sfumato.catalogs.domains import product
 from sfumato.dialect.joins import From, opened
 from sfumato.errors import ColumnError
 from sfumato.query.aggregates import Aggregate, BoundedAggregate, CountRows
 from sfumato.query.schema import Derive, Filter, Schema, Step
-from sfumato.query.table import PublicTable, Question, Released, Table
+from sfumato.query.table import PRIVATE, PublicTable, Question, Released, Table
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class SqlQuery:
         types: of columns of a source that declares none, by name.
         multiline: whether a text in quotes may have several lines in CSV.
         weights: how much outputs matter, by name.
+        domains: the values of each key, where a catalog declares them; None for private groups.
     """
 
     tables: From
@@ -70,6 +72,8 @@ class SqlQuery:
     def sources(self) -> tuple[str, ...]:
         """All tables behind FROM, in order."""
         return (self.source, *(one.source for one in self.tables.joined))
+
+    domains: tuple[tuple[Hashable, ...], ...] | None = None
 
     @property
     def release_options(self) -> dict[str, Any]:
@@ -111,7 +115,8 @@ class SqlQuery:
             table, steps=(*table.steps, *steps), notes=tuple(dict.fromkeys((*table.notes, *self.notes)))
         )
         if self.keys:
-            table = table.group_by(*keys)
+            groups = PRIVATE if self.domains is None else product(keys, self.domains)
+            table = table.group_by(*keys, keys=groups)
         aggregates = tuple(
             (name, replace(aggregate, column=columns[aggregate.column]))
             if isinstance(aggregate, (CountRows, BoundedAggregate)) and aggregate.column is not None

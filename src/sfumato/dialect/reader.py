@@ -198,6 +198,7 @@ class _Reader:
             options=options,
             items=tuple(items),
             tables=tables,
+            source_place=words.tokens[self.parts["FROM"].start].place,
             where=None if self.where is None else self._expression(self.where),
             group_by=tuple(map(self._expression, self.keys)),
             group_by_all="GROUP" in self.parts and not self.keys,

@@ -89,6 +89,7 @@ class Statement:
     options: tuple[tuple[Literal, Literal], ...]
     items: tuple[Item, ...]
     tables: From
+    source_place: Place
     where: Expression | None
     group_by: tuple[Expression, ...]
     group_by_all: bool

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
-from sfumato.errors import QueryError, SqlError, nearest
+from sfumato.catalogs.declarations import Declarations
+from sfumato.errors import ParameterError, QueryError, SqlError, nearest
 from sfumato.query.release import Release
 from sfumato.query.table import PublicTable, Table
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from sfumato.engines.beam.release import PlannedRelease
+    from sfumato.engines.catalog import Catalog
 
 
 class SparkFrame(Protocol):
@@ -178,6 +180,15 @@ def sql(
 ) -> Release: ...
 @overload
 def sql(
+    text: str,
+    *,
+    catalog: Catalog,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    temp_directory: str | PathLike[str] | None = None,
+) -> Release: ...
+@overload
+def sql(
     text: str, *, tables: Mapping[str, SparkFrame], types: Mapping[str, str] | None = None
 ) -> DataFrame: ...
 @overload
@@ -194,6 +205,7 @@ def sql(
     text: str,
     *,
     tables: Mapping[str, Any] | None = None,
+    catalog: Catalog | None = None,
     types: Mapping[str, str] | None = None,
     memory_limit: str | None = None,
     threads: int | None = None,
@@ -205,6 +217,8 @@ def sql(
         text: one SELECT in BigQuery's or ZetaSQL's differential-privacy dialect; see docs/sql.md.
         tables: sources by the name that FROM and JOIN use, where that is not a path; what `sfumato.public`
             has opened is public, all others are private.
+        catalog: the tables that FROM and JOIN may name, as `sfumato.catalog` gives them; then bounds, limits
+            and the privacy unit may be left out where it declares them, and `tables` and `types` must be.
         types: of columns of a source that declares none, as for `scan`; in the text OPTIONS (types =
             'id BIGINT, amount DOUBLE').
         memory_limit, threads, temp_directory: as for `scan`.
@@ -225,6 +239,27 @@ def sql(
     from sfumato.dialect import parse
     from sfumato.engines.duckdb.sources import is_path
 
+    if catalog is not None:
+        if not isinstance(catalog, Declarations):
+            raise ParameterError("catalog", catalog, "what sf.catalog(...) gives")
+        if tables or types is not None:
+            raise QueryError(
+                "sql: catalog= says what tables there are, and their types; leave the others out"
+            )
+        limits: dict[str, Any] = {
+            "memory_limit": memory_limit,
+            "threads": threads,
+            "temp_directory": temp_directory,
+        }
+        asked = parse(text, catalog)
+        known = asked.question(
+            lambda name, _: (
+                catalog.public(name, **limits)
+                if catalog.declaration(name).public
+                else catalog.table(name, **limits)
+            )
+        )
+        return known.release(**asked.release_options)
     query = parse(text)
     if not isinstance(tables, Mapping | None) or not all(isinstance(name, str) for name in tables or ()):
         kind = type(tables).__name__  # its text would show rows

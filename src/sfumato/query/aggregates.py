@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import get_args
+from typing import Any, get_args
 
 from sfumato.errors import ParameterError, QueryError, shown
 from sfumato.exact import as_fraction, as_fractions, one_of, truth_value
@@ -71,6 +71,31 @@ class Quantiles(BoundedAggregate):
     error_bars: bool = True
 
 
+@dataclass(frozen=True)
+class Unbounded(Aggregate):
+    """An aggregate whose bounds are left to the catalog of its table; without one it cannot be asked.
+
+    Args:
+        function: its function in this module.
+        column: whose bounds are to be taken.
+        options: what else the function was given.
+    """
+
+    function: str
+    column: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def bounded(self, lower: Fraction, upper: Fraction) -> Aggregate:
+        """Return the aggregate with bounds of each row."""
+        options = dict(self.options) | ({"per": "row"} if self.function == "sum" else {})
+        made: Aggregate = globals()[self.function](self.column, lower=lower, upper=upper, **options)
+        return made
+
+    def refusal(self, remedy: str = "") -> QueryError:
+        """Say that bounds are missing."""
+        return _missing(self.function, self.column, "lower and upper", remedy)
+
+
 def names_of(name: str, aggregate: Aggregate) -> tuple[str, ...]:
     """Return the output columns of one aggregate."""
     if isinstance(aggregate, Quantiles) and not aggregate.scalar:
@@ -111,7 +136,8 @@ def sum(
     Args:
         column: a numeric column.
         lower, upper: bounds in the column's unit. They bound what each unit adds to a group (its
-            exact sum is clamped), or with per="row" each row.
+            exact sum is clamped), or with per="row" each row. Both may be left out, here and below, where
+            the table is one of a catalog that declares bounds of the column; these bound each row.
         per: "unit" or "row". When left out it is "unit"; but where a mean or variance of the same
             column and bounds is asked with rows=1, the sum shares their numbers and is per row.
     Raises:
@@ -120,24 +146,31 @@ def sum(
     >>> sum("docvis", lower=0, upper=30)
     Sum(column='docvis', lower=Fraction(0, 1), upper=Fraction(30, 1), per=None)
     """
-    low, high = _bounds("sum", column, lower, upper)
     if per is not None:
         one_of(per, "per", get_args(Bounded))
-    return Sum(_column("sum", column), low, high, per)
+    if lower is None and upper is None:
+        return Unbounded("sum", _column("sum", column), (("per", per),))
+    return Sum(_column("sum", column), *_bounds("sum", column, lower, upper), per)
 
 
 def mean(column: str, *, lower: Number | None = None, upper: Number | None = None) -> Aggregate:
     """Average a column whose rows are clamped to [lower, upper]."""
+    if lower is None and upper is None:
+        return Unbounded("mean", _column("mean", column))
     return Mean(_column("mean", column), *_bounds("mean", column, lower, upper))
 
 
 def variance(column: str, *, lower: Number | None = None, upper: Number | None = None) -> Aggregate:
     """Return the population variance of a column whose rows are clamped to [lower, upper]."""
+    if lower is None and upper is None:
+        return Unbounded("variance", _column("variance", column))
     return Variance(_column("variance", column), *_bounds("variance", column, lower, upper))
 
 
 def stddev(column: str, *, lower: Number | None = None, upper: Number | None = None) -> Aggregate:
     """Return the population standard deviation of a column whose rows are clamped to [lower, upper]."""
+    if lower is None and upper is None:
+        return Unbounded("stddev", _column("stddev", column))
     return StandardDeviation(_column("stddev", column), *_bounds("stddev", column, lower, upper))
 
 
@@ -161,7 +194,6 @@ def quantiles(
     Returns:
         An aggregate whose outputs are `name_25` for rank 0.25, and so on; `name` for one number.
     """
-    low, high = _bounds("quantiles", column, lower, upper)
     scalar = not isinstance(ranks, Iterable) or isinstance(ranks, str)
     given = as_fractions([ranks] if scalar else ranks, "ranks", "numbers in [0, 1]")
     for rank in given:
@@ -169,6 +201,14 @@ def quantiles(
             raise ParameterError("ranks", ranks, "numbers in [0, 1]")
     if not given or len(set(given)) < len(given):
         raise ParameterError("ranks", ranks, "at least one number in [0, 1], none of them twice")
+    if lower is None and upper is None:
+        each = tuple(map(float, given))
+        options = (
+            ("ranks", each[0] if scalar else each),
+            ("error_bars", truth_value(error_bars, "error_bars")),
+        )
+        return Unbounded("quantiles", _column("quantiles", column), options)
+    low, high = _bounds("quantiles", column, lower, upper)
     return Quantiles(
         _column("quantiles", column),
         low,
@@ -190,24 +230,33 @@ def _bounds(
 ) -> tuple[Fraction, Fraction]:
     if lower is None or upper is None:
         missing = " and ".join(n for n, v in (("lower", lower), ("upper", upper)) if v is None)
-        raise QueryError(
-            f"{function}({shown(column)}): {missing} missing. Without bounds no noise is enough; write "
-            f"{function}({shown(column)}, lower=..., upper=...) with a range that is known beforehand, "
-            "not read from the data"
-        )
-    low = as_fraction(lower, f"{function}({shown(column)}) lower")
-    high = as_fraction(upper, f"{function}({shown(column)}) upper")
+        raise _missing(function, column, missing)
+    return checked_bounds(f"{function}({shown(column)})", lower, upper)
+
+
+def _missing(function: str, column: str, missing: str, remedy: str = "") -> QueryError:
+    return QueryError(
+        f"{function}({shown(column)}): {missing} missing. Without bounds no noise is enough; write "
+        f"{function}({shown(column)}, lower=..., upper=...) with a range that is known beforehand, "
+        f"not read from the data{remedy}"
+    )
+
+
+def checked_bounds(what: str, lower: object, upper: object) -> tuple[Fraction, Fraction]:
+    """Return exact bounds.
+
+    Args:
+        what: whose they are, for the error.
+        lower, upper: numbers, as `as_fraction` takes them.
+    Raises:
+        ParameterError: one is no finite number, lower is not below upper, or float64 cannot tell them apart.
+    """
+    low, high = as_fraction(lower, f"{what} lower"), as_fraction(upper, f"{what} upper")
     if low >= high:
-        raise ParameterError(
-            f"{function}({shown(column)}) lower", lower, f"below upper, which is {shown(upper)}"
-        )
+        raise ParameterError(f"{what} lower", lower, f"below upper, which is {shown(upper)}")
     # What float64 can still square, and tell apart.
     if max(abs(low), abs(high)) > 10**100 or high - low < Fraction(1, 10**100):
-        raise ParameterError(
-            f"{function}({shown(column)}) bounds", (lower, upper), "between 1e-100 and 1e100 in size"
-        )
+        raise ParameterError(f"{what} bounds", (lower, upper), "between 1e-100 and 1e100 in size")
     if (high - low) * 2**45 < max(abs(low), abs(high)):
-        raise ParameterError(
-            f"{function}({shown(column)}) bounds", (lower, upper), "further apart, or nearer to zero"
-        )
+        raise ParameterError(f"{what} bounds", (lower, upper), "further apart, or nearer to zero")
     return low, high

@@ -17,6 +17,7 @@ from sfumato.query.aggregates import (
     CountRows,
     Quantiles,
     Sum,
+    Unbounded,
     names_of,
 )
 from sfumato.query.choices import BeyondChoice
@@ -73,6 +74,8 @@ class Query:
                     "count_units, sum, mean, variance, stddev and quantiles"
                 )
             _check_column(name, aggregate, self.schema)
+            if isinstance(aggregate, Unbounded):
+                raise aggregate.refusal()
         _check_names([*self.keys, *self.output_names])
         weights = checked_weights(self.weights, [name for name, _ in self.aggregates])
         object.__setattr__(self, "weights", weights)
@@ -86,7 +89,7 @@ class Query:
                 "bound: beyond='scale' is for public groups, in each of which a unit counts in part; give "
                 "them, group_by(..., keys=[...]), or leave beyond out: then groups are chosen at random"
             )
-        if self.max_rows is None and any(_needs_rows(a) for _, a in self.aggregates):
+        if self.max_rows is None and any(needs_rows(a) for _, a in self.aggregates):
             raise QueryError(
                 "rows is missing: as how many rows may one privacy unit count in a group at most? "
                 "Give rows=..., in a question as .bound(rows=...)"
@@ -175,7 +178,8 @@ class Query:
         )
 
 
-def _needs_rows(aggregate: Aggregate) -> bool:
+def needs_rows(aggregate: Aggregate) -> bool:
+    """Whether what an aggregate promises depends on a limit of rows per unit and group."""
     return not (
         isinstance(aggregate, CountPrivacyUnits) or (isinstance(aggregate, Sum) and aggregate.per != "row")
     )
@@ -213,7 +217,7 @@ def _check_column(name: str, aggregate: Aggregate, schema: Schema) -> None:
         return
     if column not in schema:
         raise ColumnError.unknown(column, schema, f"agg: {name}")
-    if not isinstance(aggregate, (BoundedAggregate, CountRows)):
+    if not isinstance(aggregate, (BoundedAggregate, CountRows, Unbounded)):
         raise ParameterError(name, aggregate, "an aggregate")
     if isinstance(aggregate, BoundedAggregate) and not schema[column].kind.numeric:
         raise ColumnError(

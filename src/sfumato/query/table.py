@@ -23,6 +23,7 @@ from sfumato.query.schema import IN_PLACE, Derive, Filter, Schema, Step, check_f
 
 Released = TypeVar("Released")
 LARGEST_LIMIT = 10**9
+PRIVATE = "private"  # in the place of public keys: groups are chosen privately
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,8 @@ class Table(Generic[Released]):
             columns: the columns to group by. None at all asks about the whole table.
             keys: the groups, where they are public knowledge: a list of values for one column, a
                 list of tuples for several, or an array or table of Arrow, NumPy, pandas or
-                Polars. Each is in the output, also without rows. Without it, groups are chosen privately.
+                Polars. Each is in the output, also without rows. Without it, or with "private", groups are
+                chosen privately.
         Raises:
             QueryError: unknown column, the privacy unit as a key, or keys that do not fit.
         """
@@ -182,7 +184,8 @@ class Table(Generic[Released]):
             raise QueryError(f"group_by: a column is named twice in {list(columns)}")
         if keys is not None and not columns:
             raise QueryError("group_by: public keys are given, but no column that they belong to")
-        table = None if keys is None else self.engine.public_keys(columns, keys, self.steps)
+        chosen = keys is None or (isinstance(keys, str) and keys == PRIVATE)
+        table = None if chosen else self.engine.public_keys(columns, keys, self.steps)
         return replace(self, keys=columns, public_keys=table)
 
     def bound(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -231,6 +231,26 @@ class DuckDBEngine(Owned):
         if given and not ended:
             raise self._stopped()
 
+    @contextmanager
+    def rows(
+        self, columns: Sequence[str], *, any_value: bool = False
+    ) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
+        """Open a session for exact looks at the rows, which are for their owner alone.
+
+        Args:
+            columns: those that are looked at.
+            any_value: read in the way, where there is another, that bears any value.
+        Returns:
+            The session, and what stands behind FROM in it.
+        """
+        source = self._source
+        if any_value and source.again is not None:
+            source = source.again(columns)
+        spill.ready(self._resources.temp_directory)
+        with source.session() as session:
+            source.load(session, columns)
+            yield session, source.relation
+
     def _stopped(self, error: Exception | None = None) -> EngineError:
         return EngineError(
             f"{self._opened.name}: DuckDB stopped while it read the rows. The file may have changed or be "
@@ -278,9 +298,9 @@ class DuckDBEngine(Owned):
         engine = part.engine
         if not isinstance(engine, DuckDBEngine):
             raise QueryError(f"{where}: the other table is not read by DuckDB; open a file or a data frame")
-        return engine.rows(part)
+        return engine.rows_after(part)
 
-    def rows(self, part: Part) -> Rows:
+    def rows_after(self, part: Part) -> Rows:
         """Return the rows of this engine after steps, for a combination."""
         pairs = zip(part.steps, self._judgements(part.steps), strict=True)
         steps = [replace(step, expression=one.text) for step, one in pairs]

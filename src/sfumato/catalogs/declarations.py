@@ -1,0 +1,146 @@
+"""What the owner of tables declares, as plain frozen data: no source is opened, and no row looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from sfumato.errors import QueryError, nearest, shown
+
+
+@dataclass(frozen=True)
+class ColumnDeclaration:
+    """What is publicly known of a column.
+
+    Args:
+        name: the column.
+        bounds: a range that its values are known to be in, lower and upper; None where none is declared.
+        domain: all values that it has, as public knowledge; None where they are not declared.
+    """
+
+    name: str
+    bounds: tuple[Fraction, Fraction] | None = None
+    domain: tuple[Hashable, ...] | None = None
+
+
+@dataclass(frozen=True)
+class ForeignKey:
+    """A column of one table that names a row of another one.
+
+    Args:
+        column: the column here.
+        table, key: the table there, and its column, whose values are unique.
+    """
+
+    column: str
+    table: str
+    key: str
+
+
+@dataclass(frozen=True)
+class TableDeclaration:
+    """A table of a catalog.
+
+    Args:
+        name: what FROM and `Catalog.table` call it.
+        catalog: the catalog's file, or "catalog" where it is a dict; for messages.
+        source: what `sfumato.scan` takes; a path of a file's catalog begins at the folder of that file.
+        public: whether anybody may see its rows.
+        privacy_unit: the column that tells whose a row is; None where the table is public, or reaches its
+            unit by the foreign key.
+        types, multiline: as for `sfumato.scan`.
+        foreign_key: how a private table without a privacy unit of its own reaches one.
+        max_groups, max_rows: the largest limits, of groups per unit and of rows per unit and group, that a
+            question may have, and those of a question that has none; None where not declared.
+        columns: what is known of columns, by their names as declared.
+    """
+
+    name: str
+    catalog: str
+    source: Any = field(repr=False, compare=False)
+    public: bool = False
+    privacy_unit: str | None = None
+    types: Mapping[str, str] | None = field(default=None, hash=False)
+    multiline: bool = True
+    foreign_key: ForeignKey | None = None
+    max_groups: int | None = None
+    max_rows: int | None = None
+    columns: tuple[ColumnDeclaration, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """Where it is declared, for messages."""
+        return f"{self.catalog}: tables.{self.name}"
+
+    def bounds(self, column: str) -> tuple[Fraction, Fraction] | None:
+        """Return the declared bounds of a column of the source, whatever its case."""
+        found = self._column(column)
+        return None if found is None else found.bounds
+
+    def domains(self, columns: Sequence[str]) -> tuple[tuple[Hashable, ...], ...] | None:
+        """Return the domains of some columns of the source; None where one has none, or none is named."""
+        declared = [self._column(column) for column in columns]
+        found = [column.domain for column in declared if column is not None and column.domain is not None]
+        return tuple(found) if found and len(found) == len(columns) else None
+
+    def _column(self, name: str) -> ColumnDeclaration | None:
+        return next((one for one in self.columns if one.name.casefold() == name.casefold()), None)
+
+
+@dataclass(frozen=True)
+class Declarations:
+    """The tables of a catalog, by name.
+
+    Args:
+        name: the catalog's file, or "catalog" where it is a dict; for messages.
+        tables: by name, in the order in which they are declared.
+    """
+
+    name: str
+    tables: Mapping[str, TableDeclaration] = field(hash=False)
+
+    def declaration(self, name: str) -> TableDeclaration:
+        """Return what is declared of a table.
+
+        Raises:
+            QueryError: there is no such table.
+        """
+        if not isinstance(name, str) or name not in self.tables:
+            near = nearest(name, self.tables) if isinstance(name, str) else None
+            hint = f"; did you mean {near!r}?" if near else "."
+            listed = ", ".join(self.tables)
+            raise QueryError(f"{self.name}: there is no table {shown(name)}{hint} The tables are: {listed}")
+        return self.tables[name]
+
+    def unit_path(self, name: str) -> tuple[ForeignKey, ...]:
+        """Return the foreign keys by which a private table reaches its unit: none where it has one."""
+        keys: list[ForeignKey] = []
+        while (key := self.declaration(name).foreign_key) is not None:
+            keys.append(key)
+            name = key.table
+        return tuple(keys)
+
+    def private(self, name: str) -> TableDeclaration:
+        """Return the declaration of a table that questions can be asked of.
+
+        Raises:
+            QueryError: there is no such table, or it is public, or it has no privacy unit of its own.
+        """
+        table = self.declaration(name)
+        if table.public:
+            raise QueryError(
+                f"{table.where}: the table is public, so it needs no noise: read it as it is. A question is "
+                "about a private table"
+            )
+        if table.foreign_key is not None:
+            path = self.unit_path(name)
+            owner = self.tables[path[-1].table]
+            steps = ", ".join(f"{key.column} -> {key.table}.{key.key}" for key in path)
+            raise QueryError(
+                f"{table.where}: the table has no privacy unit of its own; it reaches {owner.privacy_unit!r} "
+                f"of {owner.name} by {steps}. Joins are not asked here yet: join the tables beforehand, and "
+                f"declare the result with privacy_unit = {owner.privacy_unit!r}"
+            )
+        return table

@@ -1,0 +1,36 @@
+"""What an explanation says of what a question took from its catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from sfumato.catalogs.declarations import TableDeclaration
+from sfumato.catalogs.domains import size
+
+
+def bounds_note(table: TableDeclaration, column: str, bounds: tuple[Fraction, Fraction]) -> str:
+    """Say whose the bounds of a column are."""
+    lower, upper = (str(float(b)) if b.denominator > 1 else str(b) for b in bounds)
+    return (
+        f"{column} has no bounds in the question: each row is clamped to {lower} to {upper}, as "
+        f"{table.where} says."
+    )
+
+
+def groups_note(table: TableDeclaration, keys: Sequence[str], domains: Sequence[Sequence[object]]) -> str:
+    """Say why groups are public."""
+    return (
+        f"the {size(domains)} groups by {', '.join(keys)} are public, as {table.where} declares their "
+        "domains: each is shown, and rows with other values are in none."
+    )
+
+
+def limit_note(table: TableDeclaration, name: str, limit: int) -> str:
+    """Say where a limit comes from."""
+    return f"{name} was not given: {limit} is taken, the most that {table.where} allows."
+
+
+def beyond(table: TableDeclaration, name: str, given: int, limit: int) -> str:
+    """Say that a limit is larger than the owner allows."""
+    return f"{name} is {given}, but {table.where} allows at most {limit}"

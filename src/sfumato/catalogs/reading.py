@@ -1,0 +1,295 @@
+"""A TOML file, or a dict of the same form, to declarations; whatever is odd is refused, with its place."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from datetime import date, datetime, time
+from decimal import Decimal
+from fractions import Fraction
+from glob import escape, has_magic
+from pathlib import Path
+from typing import Any, cast
+
+from sfumato.catalogs.declarations import ColumnDeclaration, Declarations, ForeignKey, TableDeclaration
+from sfumato.errors import CatalogError, EngineError, ParameterError, in_own_words, nearest, shown
+from sfumato.exact import as_int
+from sfumato.query.aggregates import checked_bounds
+
+_TABLE = ("source", "public", "privacy_unit", "types", "multiline", "foreign_keys", "max_groups", "max_rows")
+_COLUMN = ("lower", "upper", "domain")
+_OF_UNITS = ("privacy_unit", "foreign_keys", "max_groups", "max_rows")
+_LARGEST_LIMIT = 10**9
+_DATABASE = re.compile(r"\.(duckdb|ddb|db)(/|$)")
+# Values of these kinds compare with each other, and with no others.
+_KINDS: tuple[tuple[str, tuple[type, ...]], ...] = (
+    ("truth values", (bool,)),
+    ("numbers", (int, float, Decimal)),
+    ("texts", (str,)),
+    ("times", (datetime,)),
+    ("dates", (date,)),
+    ("times of day", (time,)),
+)
+
+
+def read(source: str | os.PathLike[str] | Mapping[str, Any]) -> Declarations:
+    """Read a catalog.
+
+    Args:
+        source: the path of a TOML file, or a dict of the same form.
+    Raises:
+        CatalogError: something in it is unknown, missing, of another type, or does not fit the rest.
+        EngineError: there is no such file, or it cannot be read.
+    """
+    if isinstance(source, Mapping):
+        return _declarations("catalog", source, lambda table: table)
+    if not isinstance(source, (str, os.PathLike)):
+        raise ParameterError("catalog", source, "the path of a TOML file, or a dict of the same form")
+    path = str(os.fspath(source))
+    folder = os.path.dirname(path)
+    return _declarations(path, _toml(path), lambda table: _beside(folder, table))
+
+
+def _toml(path: str) -> dict[str, Any]:
+    def says(error: Exception) -> EngineError | CatalogError:
+        if isinstance(error, OSError):
+            return EngineError(f"catalog: {path!r} cannot be read: {error.strerror or type(error).__name__}")
+        # Its own text may quote the file, which may be another one than was meant.
+        place = re.search(r"at line \d+, column \d+|at end of document", str(error))
+        return CatalogError(f"{path}: this is no TOML{' ' + place[0] if place else ''}; see docs/catalog.md")
+
+    with in_own_words(says, OSError, ValueError, RecursionError):  # what is no UTF-8 is a ValueError, too
+        return tomllib.loads(Path(path).read_bytes().decode("utf-8-sig"), parse_float=Decimal)
+
+
+def _beside(folder: str, source: object) -> object:
+    """Let a path begin at a folder, whose own name is no pattern."""
+    if not isinstance(source, str) or not folder:
+        return source
+    plain = _DATABASE.search(source) or not has_magic(source + folder)
+    return os.path.join(folder if plain else escape(folder), source)
+
+
+def _declarations(name: str, given: Mapping[str, Any], placed: Callable[[object], object]) -> Declarations:
+    _known(name, given, ("tables",), "catalog")
+    entries = _mapping(f"{name}: tables", given.get("tables"), "[tables.visits]")
+    tables = {key: _table(name, key, entry, placed) for key, entry in entries.items()}
+    if not tables:
+        raise CatalogError(f"{name}: no table is declared; write [tables.visits] with its source")
+    folded: dict[str, str] = {}
+    for key in tables:
+        if (other := folded.setdefault(key.casefold(), key)) != key:
+            raise CatalogError(f"{name}: the tables {other!r} and {key!r} differ by case alone; rename one")
+    for table in tables.values():
+        _check_foreign_key(table, tables)
+    return Declarations(name, tables)
+
+
+def _table(catalog: str, name: object, entry: object, placed: Callable[[object], object]) -> TableDeclaration:
+    if not isinstance(name, str) or not name.strip():
+        raise CatalogError(f"{catalog}: tables: {shown(name)} is no name of a table")
+    where = f"{catalog}: tables.{name}"
+    given = _mapping(where, entry, f'[tables.{name}] source = "{name}.parquet"')
+    _known(where, given, (*_TABLE, "columns"), "table")
+    source = given.get("source")
+    if source is None or (isinstance(source, str) and not source.strip()):
+        raise CatalogError(f'{where}: source is missing; write source = "{name}.parquet"')
+    public = _truth(where, given, "public", False)
+    if public and (odd := [key for key in _OF_UNITS if key in given]):
+        raise CatalogError(f"{where}: {odd[0]} does not go with public = true: a public table has no units")
+    unit = _unit(where, given.get("privacy_unit"))
+    foreign = _foreign_key(where, given.get("foreign_keys"))
+    if not public and unit is None and foreign is None:
+        raise CatalogError(
+            f'{where}: privacy_unit is missing: the column that tells whose a row is, privacy_unit = "id"; '
+            "or write public = true where anybody may see the rows"
+        )
+    if unit is not None and foreign is not None:
+        raise CatalogError(
+            f"{where}: both privacy_unit and foreign_keys are given, but a row belongs to one unit by one "
+            "way: keep one"
+        )
+    columns = tuple(_columns(where, given.get("columns", {})))
+    for column in columns:
+        if unit is not None and column.name.casefold() == unit.casefold() and column.domain is not None:
+            raise CatalogError(
+                f"{where}.columns.{column.name}: the privacy unit has no domain: a group for each unit is "
+                "not private"
+            )
+    return TableDeclaration(
+        name=name,
+        catalog=catalog,
+        source=placed(source),
+        public=public,
+        privacy_unit=unit,
+        types=_types(where, given.get("types")),
+        multiline=_truth(where, given, "multiline", True),
+        foreign_key=foreign,
+        max_groups=_limit(where, given, "max_groups"),
+        max_rows=_limit(where, given, "max_rows"),
+        columns=columns,
+    )
+
+
+def _unit(where: str, given: object) -> str | None:
+    if given is None or (isinstance(given, str) and given.strip()):
+        return given
+    if isinstance(given, (list, tuple)):
+        raise CatalogError(
+            f"{where}: privacy_unit is a list, but must be one column for now; add a column to the source "
+            "that holds the several together"
+        )
+    raise CatalogError(f"{where}: privacy_unit is {shown(given)}, but must be the name of one column")
+
+
+def _types(where: str, given: object) -> dict[str, str] | None:
+    if given is None:
+        return None
+    types = dict(_mapping(f"{where}: types", given, 'types = {id = "BIGINT", day = "DATE"}'))
+    for name, kind in types.items():
+        if not isinstance(name, str) or not isinstance(kind, str):
+            raise CatalogError(f"{where}: types: {shown(name)} is declared {shown(kind)}, which is no type")
+    return types
+
+
+def _foreign_key(where: str, given: object) -> ForeignKey | None:
+    if given is None:
+        return None
+    form = 'foreign_keys = {customer = "customers.id"}'
+    keys = _mapping(f"{where}: foreign_keys", given, form)
+    if len(keys) != 1:
+        raise CatalogError(
+            f"{where}: foreign_keys has {len(keys)}, but a row belongs to one unit, which one key leads to; "
+            f"write {form}"
+        )
+    ((column, target),) = keys.items()
+    table, _, key = target.rpartition(".") if isinstance(target, str) else ("", "", "")
+    if not isinstance(column, str) or not table.strip() or not key.strip():
+        raise CatalogError(
+            f"{where}: foreign_keys: {shown(column)} is {shown(target)}, but must name a table and its "
+            f"column: {form}"
+        )
+    return ForeignKey(column, table, key)
+
+
+def _check_foreign_key(table: TableDeclaration, tables: Mapping[str, TableDeclaration]) -> None:
+    """Refuse a foreign key that leads to no private table, or round in a circle."""
+    seen, at = [table.name], table
+    while (key := at.foreign_key) is not None:
+        target = f"foreign_keys: {key.column} is '{key.table}.{key.key}'"
+        if key.table not in tables:
+            near = nearest(key.table, tables)
+            hint = f"; did you mean {near!r}?" if near else "."
+            raise CatalogError(
+                f"{at.where}: {target}, but there is no table {key.table!r}{hint} "
+                f"The tables are: {', '.join(tables)}"
+            )
+        if tables[key.table].public:
+            raise CatalogError(
+                f"{at.where}: {target}, but {key.table} is public, and no row of it belongs to a unit; a "
+                "foreign key names the private table by which a row reaches its unit"
+            )
+        if key.table in seen:
+            circle = " -> ".join([*seen[seen.index(key.table) :], key.table])
+            raise CatalogError(f"{at.where}: {target}, which leads in a circle: {circle}")
+        seen.append(key.table)
+        at = tables[key.table]
+
+
+def _limit(where: str, given: Mapping[str, Any], name: str) -> int | None:
+    if name not in given:
+        return None
+    number = as_int(given[name])
+    if number is None or not 1 <= number <= _LARGEST_LIMIT:
+        raise CatalogError(
+            f"{where}: {name} is {shown(given[name])}, but must be a whole number from 1 to a billion"
+        )
+    return number
+
+
+def _columns(where: str, given: object) -> Iterable[ColumnDeclaration]:
+    seen: set[str] = set()
+    columns = _mapping(f"{where}: columns", given, f"[{where.partition(': ')[2]}.columns.age]")
+    for name, entry in columns.items():
+        place = f"{where}.columns.{name}"
+        if not isinstance(name, str) or not name.strip() or name.casefold() in seen:
+            raise CatalogError(f"{place}: the column is named twice (names are equal whatever their case)")
+        seen.add(name.casefold())
+        column = _mapping(place, entry, f"[{place.partition(': ')[2]}] lower = 0, upper = 120")
+        _known(place, column, _COLUMN, "column")
+        yield ColumnDeclaration(name, _bounds(place, column), _domain(place, column.get("domain")))
+
+
+def _bounds(where: str, given: Mapping[str, Any]) -> tuple[Fraction, Fraction] | None:
+    ends = {name: given[name] for name in ("lower", "upper") if name in given}
+    if not ends:
+        return None
+    for name in ("lower", "upper"):
+        if name not in ends:
+            raise CatalogError(f"{where}: {name} is missing; bounds are both, lower and upper")
+        if not _is_number(ends[name], exact=True):
+            raise CatalogError(f"{where}: {name} is {shown(ends[name])}, but must be a number")
+    try:
+        return checked_bounds(where + ":", ends["lower"], ends["upper"])
+    except ParameterError as error:
+        text = str(error)
+    raise CatalogError(text)
+
+
+def _is_number(value: object, exact: bool = False) -> bool:
+    """Whether it is a finite number whose exact value takes no memory to speak of."""
+    if isinstance(value, Decimal):
+        return value.is_finite() and abs(value.adjusted()) < 1000
+    plain = isinstance(value, (int, float, Fraction)) if exact else isinstance(value, (int, float))
+    return plain and not isinstance(value, bool) and abs(cast("Fraction", value)) < 10**1000
+
+
+def _domain(where: str, given: object) -> tuple[Hashable, ...] | None:
+    if given is None:
+        return None
+    if not isinstance(given, (list, tuple, range)) or not given:
+        raise CatalogError(
+            f"{where}: domain is {shown(given)}, but must be a list of all values, domain = [2023, 2024]"
+        )
+    kinds = {_kind(where, value) for value in given}
+    if len(kinds) > 1:
+        raise CatalogError(f"{where}: domain holds {' and '.join(sorted(kinds))}; give all values one type")
+    if len(set(given)) < len(given):
+        twice = next(value for i, value in enumerate(given) if value in given[:i])
+        raise CatalogError(f"{where}: domain names {twice if _is_number(twice) else shown(twice)} twice")
+    return tuple(given)
+
+
+def _kind(where: str, value: object) -> str:
+    for name, types in _KINDS:
+        if isinstance(value, types) and (name != "numbers" or _is_number(value)):
+            return name
+    raise CatalogError(
+        f"{where}: domain holds {shown(value)}, but must hold numbers, texts, dates, times or truth values"
+    )
+
+
+def _truth(where: str, given: Mapping[str, Any], name: str, default: bool) -> bool:
+    value = given.get(name, default)
+    if not isinstance(value, bool):
+        raise CatalogError(f"{where}: {name} is {shown(value)}, but must be true or false")
+    return value
+
+
+def _mapping(where: str, given: object, example: str) -> Mapping[str, Any]:
+    if isinstance(given, Mapping):
+        return given
+    kind = "is missing" if given is None else f"is {shown(given)}, but must be a table"
+    raise CatalogError(f"{where} {kind}: write {example}")
+
+
+def _known(where: str, given: Mapping[str, Any], known: tuple[str, ...], of: str) -> None:
+    for key in given:
+        if key not in known:
+            near = nearest(key, known) if isinstance(key, str) else None
+            hint = f"; did you mean {near}?" if near else "."
+            raise CatalogError(
+                f"{where}: there is no key {shown(key)} of a {of}{hint} The keys are: {', '.join(known)}"
+            )

@@ -1,0 +1,123 @@
+"""A private table that knows what its owner declared of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from sfumato.catalogs.declarations import TableDeclaration
+from sfumato.catalogs.domains import product
+from sfumato.catalogs.notes import beyond, bounds_note, groups_note, limit_note
+from sfumato.errors import QueryError
+from sfumato.query.aggregates import Aggregate, Unbounded
+from sfumato.query.combining import Combination, Join
+from sfumato.query.question import needs_rows
+from sfumato.query.schema import Derive
+from sfumato.query.table import Question, Released, Table
+
+
+@dataclass(frozen=True)
+class DeclaredTable(Table[Released]):
+    """A table of a catalog. Made by `Catalog.table`; its methods are those of a table of `sfumato.scan`.
+
+    Declarations hold of the source's own columns: one that a step derives, or replaces, has none. What a
+    question leaves out comes from them when it is complete, by `agg`; nothing comes from rows.
+    """
+
+    declared: TableDeclaration = field(kw_only=True)
+    by_domains: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        limits = self.declared.max_groups, self.declared.max_rows
+        for name, given, limit in zip(("groups", "rows"), (self.groups, self.rows), limits, strict=True):
+            if given is not None and limit is not None and given > limit:
+                raise QueryError(f"bound: {beyond(self.declared, name, given, limit)}")
+
+    def group_by(self, *columns: str, keys: Any = None) -> DeclaredTable[Released]:
+        """Ask for each group of one or more columns; as of any table, but for columns with domains.
+
+        Args:
+            columns: the columns to group by. Where the catalog declares the domains of all of them, all
+                combinations of their values are the groups, as public knowledge.
+            keys: the groups, where they are other ones; "private" to have them chosen privately.
+        Raises:
+            QueryError: as from any table; or the domains have more than 1,000,000 groups together.
+        """
+        domains = self._domains(columns) if keys is None else None
+        given = keys if domains is None else product(columns, domains)
+        grouped = cast("DeclaredTable[Released]", super().group_by(*columns, keys=given))
+        return replace(grouped, by_domains=domains is not None)
+
+    def agg(self, /, *unnamed: Aggregate, **aggregates: Aggregate) -> Question[Released]:
+        """Say what is asked of each group; bounds and limits that are left out are those of the catalog.
+
+        Raises:
+            QueryError: as from any table.
+        """
+        bounded = {name: self._bounded(name, asked) for name, asked in aggregates.items()}
+        table = self._limited(bounded.values())
+        notes = dict.fromkeys([*table.notes, *self._notes(aggregates.values())])
+        return Table.agg(replace(table, notes=tuple(notes)), *unnamed, **bounded)
+
+    def _combined(self, how: Combination, *notes: str) -> DeclaredTable[Released]:
+        """Combine; what is declared of columns holds of those that a join leaves as they are."""
+        kept = [c for c in self.declared.columns if isinstance(how, Join) and self._own(c.name)]
+        combined = cast("DeclaredTable[Released]", super()._combined(how, *notes))
+        return replace(combined, declared=replace(self.declared, columns=tuple(kept)))
+
+    def _own(self, column: str) -> bool:
+        """Whether a column is the source's, as it was declared."""
+        derived = {step.name.casefold() for step in self.steps if isinstance(step, Derive)}
+        return column.casefold() not in derived
+
+    def _domains(self, columns: Sequence[str]) -> Any:
+        if not all(isinstance(c, str) and c in self.schema and self._own(c) for c in columns):
+            return None  # what is wrong with it is said where groups are made
+        return self.declared.domains(columns)
+
+    def _bounded(self, name: str, asked: Aggregate) -> Aggregate:
+        if not isinstance(asked, Unbounded):
+            return asked
+        column = asked.column
+        if column not in self.schema:
+            return asked  # which is said where the question is checked
+        bounds = self.declared.bounds(column) if self._own(column) else None
+        if bounds is None:
+            there = self.declared.bounds(column) is not None
+            raise asked.refusal(
+                f"; the bounds in {self.declared.where} are those of the source's {column}, not of what "
+                "with_columns makes of it"
+                if there
+                else f"; or declare lower and upper of {column} in {self.declared.where}"
+            )
+        if dict(asked.options).get("per") == "unit":
+            raise QueryError(
+                f"agg: {name} bounds what a unit adds to a group, but the bounds in {self.declared.where} "
+                f"are of each row. Write sum({column!r}, lower=..., upper=..., per='unit'), or leave per out"
+            )
+        return asked.bounded(*bounds)
+
+    def _limited(self, asked: Iterable[Aggregate]) -> DeclaredTable[Released]:
+        """Take the catalog's limits where the question needs one and has none."""
+        groups, rows, notes = self.groups, self.rows, list(self.notes)
+        if groups is None and self.keys and self.declared.max_groups is not None:
+            groups = self.declared.max_groups
+            notes.append(limit_note(self.declared, "groups", groups))
+        if rows is None and self.declared.max_rows is not None and any(map(needs_rows, asked)):
+            rows = self.declared.max_rows
+            notes.append(limit_note(self.declared, "rows", rows))
+        return replace(self, groups=groups, rows=rows, notes=tuple(notes))
+
+    def _notes(self, asked: Iterable[Aggregate]) -> list[str]:
+        """Say what else came from the catalog."""
+        found = []
+        domains = self.declared.domains(self.keys) if self.by_domains else None
+        if domains is not None:
+            found.append(groups_note(self.declared, self.keys, domains))
+        for one in asked:
+            bounds = self.declared.bounds(one.column) if isinstance(one, Unbounded) else None
+            if isinstance(one, Unbounded) and bounds is not None:
+                found.append(bounds_note(self.declared, one.column, bounds))
+        return found

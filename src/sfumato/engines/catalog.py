@@ -1,0 +1,117 @@
+"""`sf.catalog`: tables as their owner declares them, once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from sfumato.catalogs.declarations import Declarations
+from sfumato.catalogs.reading import read
+from sfumato.catalogs.table import DeclaredTable
+from sfumato.engines.declared import opened, opened_public, said_where
+from sfumato.errors import QueryError
+from sfumato.query.table import PublicTable
+
+if TYPE_CHECKING:
+    from sfumato.engines.catalog_check import CatalogCheck
+
+
+@dataclass(frozen=True)
+class Catalog(Declarations):
+    """Tables as their owner declares them. Made by `sfumato.catalog`."""
+
+    def table(
+        self,
+        name: str,
+        *,
+        memory_limit: str | None = None,
+        threads: int | None = None,
+        temp_directory: str | PathLike[str] | None = None,
+    ) -> DeclaredTable[Any]:
+        """Open a private table, for questions; no row is read yet.
+
+        Args:
+            name: as the catalog calls it.
+            memory_limit, threads, temp_directory: as for `sfumato.scan`.
+        Returns:
+            A table as of `sfumato.scan`, that knows its bounds, domains and limits.
+        Raises:
+            QueryError: there is no such table, or none that a question can be asked of.
+            CatalogError: what is declared does not fit the source's columns and their types.
+            EngineError: the source is not there, or cannot be read.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> ages = pa.table({"id": [1, 2], "age": [30, 40]})
+        >>> visits = {"source": ages, "privacy_unit": "id", "columns": {"age": {"lower": 0, "upper": 120}}}
+        >>> table = catalog({"tables": {"visits": visits}}).table("visits")
+        >>> table.bound(rows=1).agg(mean=sf.mean("age")).query.aggregates
+        (('mean', Mean(column='age', lower=Fraction(0, 1), upper=Fraction(120, 1))),)
+        """
+        declared = self.private(name)
+        return opened(declared, memory_limit=memory_limit, threads=threads, temp_directory=temp_directory)
+
+    def public(
+        self,
+        name: str,
+        *,
+        memory_limit: str | None = None,
+        threads: int | None = None,
+        temp_directory: str | PathLike[str] | None = None,
+    ) -> PublicTable:
+        """Open a public table, to be joined with private ones; no row is read yet.
+
+        Args:
+            name, memory_limit, threads, temp_directory: as for `table`.
+        Raises:
+            QueryError: there is no such table, or it is private.
+            CatalogError, EngineError: as from `table`.
+
+        >>> import pyarrow as pa
+        >>> regions = {"source": pa.table({"town": ["Ulm"], "region": ["south"]}), "public": True}
+        >>> list(catalog({"tables": {"regions": regions}}).public("regions").schema)
+        ['town', 'region']
+        """
+        declared = self.declaration(name)
+        if not declared.public:
+            raise QueryError(f"{declared.where}: the table is private; open it with catalog.table({name!r})")
+        return opened_public(
+            declared, memory_limit=memory_limit, threads=threads, temp_directory=temp_directory
+        )
+
+    def check(self) -> CatalogCheck:
+        """Compare what is declared with the rows, for the owner alone: what this returns is not private.
+
+        Raises:
+            EngineError: rows cannot be read.
+        """
+        from sfumato.engines.catalog_check import checked
+
+        return checked(self)
+
+
+def catalog(source: str | PathLike[str] | Mapping[str, Any]) -> Catalog:
+    """Read what the owner of tables declares: privacy units, types, bounds, domains, limits, foreign keys.
+
+    Args:
+        source: the path of a TOML file, or a dict of the same form, in which the `source` of a table may be
+            whatever `sfumato.scan` takes; see docs/catalog.md.
+    Returns:
+        A Catalog; no source is opened yet.
+    Raises:
+        CatalogError: something in it is unknown, missing or does not fit the rest; the text says where.
+        EngineError: there is no such file.
+
+    >>> catalog({"tables": {"visits": {"source": "visits.parquet", "privacy_unt": "id"}}})
+    Traceback (most recent call last):
+    sfumato.errors.CatalogError: catalog: tables.visits: there is no key 'privacy_unt' of a table; did you
+    mean privacy_unit? The keys are: ...
+    """
+    from sfumato.engines.duckdb.declared import checked_types
+
+    declared = read(source)
+    for table in declared.tables.values():
+        with said_where(table):
+            checked_types(table.types)
+    return Catalog(declared.name, declared.tables)

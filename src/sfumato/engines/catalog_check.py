@@ -1,0 +1,226 @@
+"""What a catalog declares beside what its rows are: exact counts, for the owner alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from sfumato.catalogs.declarations import Declarations, ForeignKey, TableDeclaration
+from sfumato.engines.declared import check_columns, opened, said_where, spelled
+from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.text import identifier
+from sfumato.errors import ColumnError, EngineError, SfumatoError, in_own_words
+
+NOT_PRIVATE = (
+    "NOT PRIVATE: these are exact counts of rows, for the owner of the tables alone. Do not publish them, "
+    "and choose no bound, domain or limit by them: declare what is known without the data."
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found.
+
+    Args:
+        where: the table, or column.
+        text: what was found; no value of a row is in it.
+        wrong: whether it contradicts the catalog.
+    """
+
+    where: str
+    text: str
+    wrong: bool
+
+
+@dataclass(frozen=True)
+class CatalogCheck:
+    """A catalog beside its rows. It is not private: for the owner alone.
+
+    Args:
+        catalog: its name.
+        findings: what was found, table by table.
+    """
+
+    catalog: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing contradicts the catalog."""
+        return not any(finding.wrong for finding in self.findings)
+
+    def __str__(self) -> str:
+        lines = [f"{'WRONG' if f.wrong else 'ok   '} {f.where}: {f.text}" for f in self.findings]
+        wrong = sum(finding.wrong for finding in self.findings)
+        told = "the rows are as it declares" if self.ok else f"{wrong} of these contradict it"
+        return "\n".join([NOT_PRIVATE, "", *lines, "", f"{self.catalog}: {told}"])
+
+
+def checked(catalog: Declarations) -> CatalogCheck:
+    """Check each table of a catalog.
+
+    Raises:
+        EngineError: rows cannot be read.
+    """
+    engines: dict[str, DuckDBEngine] = {}
+    findings: list[Finding] = []
+    for table in catalog.tables.values():
+        try:
+            engine = _opened(table)
+        except SfumatoError as error:
+            findings.append(Finding(table.where, str(error).removeprefix(f"{table.where}: "), True))
+            continue
+        if not isinstance(engine, DuckDBEngine):
+            text = f"rows of {engine.name} are not read here; check them where they are"
+            findings.append(Finding(table.where, text, False))
+            continue
+        engines[table.name] = engine
+        findings += _of_rows(table, engine)
+    for table in catalog.tables.values():
+        key = table.foreign_key
+        if key is not None and table.name in engines and key.table in engines:
+            findings += _of_foreign_key(table, key, engines[table.name], engines[key.table])
+    return CatalogCheck(catalog.name, tuple(findings))
+
+
+def _opened(table: TableDeclaration) -> Any:
+    """Open a source; its columns are checked as they are for a question."""
+    if table.privacy_unit is not None:
+        return opened(table).engine
+    with said_where(table):
+        engine = DuckDBEngine.open(table.source, types=table.types, multiline=table.multiline)
+        if table.foreign_key is not None:
+            spelled(engine, table.foreign_key.column, "foreign_keys")
+    check_columns(engine, table)
+    return engine
+
+
+def _of_rows(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding]:
+    """Count rows, and those that are not as declared."""
+    unit = table.privacy_unit
+    counts = {"rows": "count(*)"}
+    if unit is not None:
+        counts["of no unit"] = f"count(*) - count({identifier(unit)})"
+    ranges = {}
+    for column in table.columns:
+        name = spelled(engine, column.name, table.where)
+        if column.bounds is not None:
+            number = f"TRY_CAST({identifier(name)} AS DOUBLE)"
+            least, most = map(_literal, column.bounds)
+            ranges[column.name] = column.bounds
+            counts[f"outside {column.name}"] = (
+                f"count(*) FILTER (WHERE NOT isnan({number}) AND ({number} < {least} OR {number} > {most}))"
+            )
+    found = dict(zip(counts, _ask(engine, f"SELECT {', '.join(counts.values())} FROM {{}}")[0], strict=True))
+    kind = "public" if table.public else "private"
+    yield Finding(table.where, f"{kind}, {_rows(found['rows'])}", False)
+    if unit is not None and found["of no unit"]:
+        lost = f"{_rows(found['of no unit'])} without {unit}, in no answer"
+        yield Finding(table.where, lost, False)
+    yield from _of_types(table, engine)
+    for name, (lower, upper) in ranges.items():
+        outside = found[f"outside {name}"]
+        text = f"{_rows(outside)} outside {_plain(lower)} to {_plain(upper)}"
+        yield Finding(f"{table.where}.columns.{name}", text, outside > 0)
+    for column in table.columns:
+        if column.domain is not None:
+            name = spelled(engine, column.name, table.where)
+            outside = _outside(engine, name, engine.public_keys([name], list(column.domain), ()))
+            text = f"{_rows(outside)} outside the domain of {len(column.domain):,}"
+            yield Finding(f"{table.where}.columns.{column.name}", text, outside > 0)
+
+
+def _of_types(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding]:
+    """Count values that do not fit their declared type: those that are there as text, and not as the type."""
+    if table.types is None:
+        return
+    texts = dict.fromkeys(table.types, "VARCHAR")
+    with said_where(table):
+        raw = DuckDBEngine.open(table.source, types=texts, multiline=table.multiline)
+    names = [spelled(engine, name, table.where) for name in table.types]
+    asked = f"SELECT {', '.join(f'count({identifier(name)})' for name in names)} FROM {{}}"
+    for name, there, typed in zip(names, _ask(raw, asked)[0], _ask(engine, asked)[0], strict=True):
+        if lost := there - typed:
+            type_name = engine.schema()[name].type_name
+            yield Finding(
+                f"{table.where}: types: {name}", f"{_rows(lost)} with a value that is no {type_name}", True
+            )
+
+
+def _of_foreign_key(
+    table: TableDeclaration, key: ForeignKey, here: DuckDBEngine, there: DuckDBEngine
+) -> Iterator[Finding]:
+    """Check that the key there is unique, of the same type, and that the rows here have one."""
+    where = f"{table.where}: foreign_keys: {key.column}"
+    try:
+        name, column = spelled(there, key.key, key.table), spelled(here, key.column, table.name)
+    except ColumnError as error:
+        yield Finding(where, str(error), True)
+        return
+    kinds = here.schema()[column].type_name, there.schema()[name].type_name
+    if kinds[0] != kinds[1]:
+        text = f"{column} is {kinds[0]}, but {key.table}.{name} is {kinds[1]}; give both one type"
+        yield Finding(where, text, True)
+        return
+    quoted = identifier(name)
+    once = f"SELECT {quoted} AS k, count(*) AS n FROM {{}} WHERE {quoted} IS NOT NULL GROUP BY {quoted}"
+    ((twice,),) = _ask(there, f"SELECT count(*) FROM ({once}) WHERE n > 1")
+    text = f"{key.table}.{name} is not unique ({twice:,} values come again): a row here has several there"
+    yield Finding(where, text if twice else f"{key.table}.{name} is unique", twice > 0)
+    keys = _arrow(there, f"SELECT DISTINCT {quoted} AS k FROM {{}} WHERE {quoted} IS NOT NULL")
+    lost = _outside(here, column, keys.rename_columns([column]))
+    text = f"{_rows(lost)} with a value that {key.table}.{name} lacks: of no unit, in no answer"
+    yield Finding(where, text, lost > 0)
+
+
+def _outside(engine: DuckDBEngine, column: str, values: pa.Table) -> int:
+    """Count rows that have a value of a column that is none of these."""
+    name = identifier(column)
+
+    def asked(session: duckdb.DuckDBPyConnection, relation: str) -> int:
+        session.register("declared_values", values.rename_columns(["k"]))
+        where = f"{name} IS NOT NULL AND {name} NOT IN (FROM declared_values)"
+        ((count,),) = session.execute(f"SELECT count(*) FROM {relation} WHERE {where}").fetchall()
+        return int(count)
+
+    found: int = _looked(engine, asked)
+    return found
+
+
+def _ask(engine: DuckDBEngine, text: str) -> list[tuple[Any, ...]]:
+    """Run a query, in which {} stands for the rows."""
+    rows: list[tuple[Any, ...]] = _looked(engine, lambda s, r: s.execute(text.replace("{}", r)).fetchall())
+    return rows
+
+
+def _arrow(engine: DuckDBEngine, text: str) -> pa.Table:
+    return _looked(engine, lambda s, r: s.sql(text.replace("{}", r)).to_arrow_table())
+
+
+def _looked(engine: DuckDBEngine, look: Callable[[duckdb.DuckDBPyConnection, str], Any]) -> Any:
+    """Look at rows; a value that stops one way of reading them does not stop the other one."""
+    columns: Sequence[str] = list(engine.schema())
+    for any_value in (False, True):
+        try:
+            with in_own_words(), engine.rows(columns, any_value=any_value) as (session, relation):
+                return look(session, relation)
+        except (duckdb.Error, pa.ArrowException, OSError, UnicodeError):
+            continue  # its text may quote rows
+    raise EngineError("the rows cannot be read; the file may have changed or be damaged, or memory ran out")
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"
+
+
+def _literal(number: Fraction) -> str:
+    return f"CAST('{float(number)!r}' AS DOUBLE)"
+
+
+def _plain(number: Fraction) -> str:
+    return str(number) if number.denominator == 1 else str(float(number))

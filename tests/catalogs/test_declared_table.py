@@ -1,0 +1,251 @@
+"""A question that leaves out what the catalog has is the question that says it; nothing is taken from rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.catalogs.domains import product
+from sfumato.errors import CatalogError, ColumnError, EngineError, QueryError
+from sfumato.query.question import Query
+
+# Not a value of these is within the declared bounds or domains.
+ROWS = pa.table(
+    {"id": [1, 2, 3], "year": [1999, 1999, 1998], "City": ["a", "b", "c"], "age": [500.0, -3.0, 900.0]}
+)
+COLUMNS = {
+    "age": {"lower": 0, "upper": 120},
+    "year": {"domain": [2021, 2020]},
+    "city": {"domain": ["Ulm", "Bonn", "Ost"]},
+}
+YEARS = [2020, 2021]
+
+
+def table(**declared: Any) -> Any:
+    entry = {"source": ROWS, "privacy_unit": "id", "columns": COLUMNS, "max_groups": 3, "max_rows": 2}
+    entry = {name: value for name, value in (entry | declared).items() if value is not None}
+    return sf.catalog({"tables": {"visits": entry}}).table("visits")
+
+
+def plain() -> Any:
+    return sf.scan(ROWS, privacy_unit="id")
+
+
+def asked(question: Any) -> Query:
+    return dataclasses.replace(question.query, notes=())
+
+
+BOUNDS = {"lower": 0, "upper": 120}
+SAME: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "bounds of a mean": (
+        lambda t: t.bound(rows=1).agg(m=sf.mean("age")),
+        lambda t: t.bound(rows=1).agg(m=sf.mean("age", **BOUNDS)),
+    ),
+    "bounds of others": (
+        lambda t: t.bound(rows=1).agg(
+            v=sf.variance("age"), s=sf.stddev("age"), q=sf.quantiles("age", [0.1, 0.5], error_bars=False)
+        ),
+        lambda t: t.bound(rows=1).agg(
+            v=sf.variance("age", **BOUNDS),
+            s=sf.stddev("age", **BOUNDS),
+            q=sf.quantiles("age", [0.1, 0.5], error_bars=False, **BOUNDS),
+        ),
+    ),
+    "bounds of one quantile": (
+        lambda t: t.bound(rows=1).agg(q=sf.quantiles("age", 0.5)),
+        lambda t: t.bound(rows=1).agg(q=sf.quantiles("age", 0.5, **BOUNDS)),
+    ),
+    "a sum is of rows": (
+        lambda t: t.bound(rows=1).agg(s=sf.sum("age")),
+        lambda t: t.bound(rows=1).agg(s=sf.sum("age", per="row", **BOUNDS)),
+    ),
+    "own bounds go first": (
+        lambda t: t.bound(rows=1).agg(s=sf.sum("age", lower=5, upper=7)),
+        lambda t: t.bound(rows=1).agg(s=sf.sum("age", lower=5, upper=7)),
+    ),
+    "limits": (
+        lambda t: t.group_by("age").agg(n=sf.count()),
+        lambda t: t.group_by("age").bound(groups=3, rows=2).agg(n=sf.count()),
+    ),
+    "own limits go first": (
+        lambda t: t.group_by("age").bound(groups=2, rows=1).agg(n=sf.count()),
+        lambda t: t.group_by("age").bound(groups=2, rows=1).agg(n=sf.count()),
+    ),
+    "no limits where none matter": (
+        lambda t: t.agg(n=sf.count_units()),
+        lambda t: t.agg(n=sf.count_units()),
+    ),
+    "public groups": (
+        lambda t: t.group_by("year").bound(groups=1).agg(n=sf.count_units()),
+        lambda t: t.group_by("year", keys=YEARS).bound(groups=1).agg(n=sf.count_units()),
+    ),
+    "public groups of two columns": (
+        lambda t: t.group_by("City", "year").bound(groups=1).agg(n=sf.count_units()),
+        lambda t: (
+            t.group_by("City", "year", keys=[(c, y) for c in ("Ulm", "Bonn", "Ost") for y in YEARS])
+            .bound(groups=1)
+            .agg(n=sf.count_units())
+        ),
+    ),
+    "one column without a domain": (
+        lambda t: t.group_by("year", "age").bound(groups=1).agg(n=sf.count_units()),
+        lambda t: t.group_by("year", "age").bound(groups=1).agg(n=sf.count_units()),
+    ),
+    "private groups on demand": (
+        lambda t: t.group_by("year", keys="private").bound(groups=1).agg(n=sf.count_units()),
+        lambda t: t.group_by("year").bound(groups=1).agg(n=sf.count_units()),
+    ),
+    "own keys go first": (
+        lambda t: t.group_by("year", keys=[3]).bound(groups=1).agg(n=sf.count_units()),
+        lambda t: t.group_by("year", keys=[3]).bound(groups=1).agg(n=sf.count_units()),
+    ),
+    "a column that is replaced has no domain": (
+        lambda t: t.with_columns(YEAR="year + 1").group_by("YEAR").bound(groups=1).agg(n=sf.count_units()),
+        lambda t: t.with_columns(YEAR="year + 1").group_by("YEAR").bound(groups=1).agg(n=sf.count_units()),
+    ),
+    "no group at all": (
+        lambda t: t.group_by().agg(n=sf.count_units()),
+        lambda t: t.group_by().agg(n=sf.count_units()),
+    ),
+    "a filter changes nothing of that": (
+        lambda t: t.filter("year > 5").with_columns(x="age").bound(rows=1).agg(m=sf.mean("age")),
+        lambda t: t.filter("year > 5").with_columns(x="age").bound(rows=1).agg(m=sf.mean("age", **BOUNDS)),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", SAME)
+def test_the_same_question(what):
+    left_out, said = SAME[what]
+    assert asked(left_out(table())) == asked(said(plain()))
+
+
+def test_rows_have_no_part_in_it():
+    """Not a group, bound or limit comes from the rows, of which there may be none."""
+    question = SAME["public groups"][0]
+    assert asked(question(table())) == asked(question(table(source=ROWS.slice(0, 0))))
+
+
+def test_the_explanation_says_what_came_from_the_catalog():
+    question = table().group_by("year").agg(m=sf.mean("age"))
+    notes = [note for note in str(question.plan(epsilon=1).explain()).splitlines() if "tables.visits" in note]
+    assert notes == [
+        "Note: groups was not given: 3 is taken, the most that catalog: tables.visits allows.",
+        "Note: rows was not given: 2 is taken, the most that catalog: tables.visits allows.",
+        "Note: the 2 groups by year are public, as catalog: tables.visits declares their domains: each is "
+        "shown, and rows with other values are in none.",
+        "Note: age has no bounds in the question: each row is clamped to 0 to 120, as catalog: tables.visits "
+        "says.",
+    ]
+    said = table().group_by("year").group_by("year", keys=[2020]).bound(groups=1, rows=1)
+    assert said.agg(m=sf.mean("age", lower=0, upper=1)).query.notes == ()
+
+
+REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "groups beyond": (
+        lambda t: t.bound(groups=4),
+        "groups is 4, but catalog: tables.visits allows at most 3",
+    ),
+    "rows beyond": (lambda t: t.bound(rows=3), "rows is 3, but catalog: tables.visits allows at most 2"),
+    "derived": (
+        lambda t: t.with_columns(age="age * 2").agg(m=sf.mean("age")),
+        "of what with_columns makes of it",
+    ),
+    "derived in another case": (
+        lambda t: t.with_columns(AGE="age * 2").agg(m=sf.mean("AGE")),
+        "of what with_columns makes of it",
+    ),
+    "no bounds": (lambda t: t.agg(m=sf.mean("year")), "or declare lower and upper of year in catalog"),
+    "a new column": (lambda t: t.with_columns(x="age").agg(m=sf.mean("x")), "lower and upper missing"),
+    "one bound": (lambda t: t.agg(m=sf.mean("age", lower=0)), "upper missing"),
+    "a sum of units": (lambda t: t.agg(s=sf.sum("age", per="unit")), "are of each row"),
+    "no name": (lambda t: t.agg(sf.mean("age")), "give each aggregate a name"),
+    "the unit": (lambda t: t.group_by("id"), "is the privacy unit"),
+    "a word for keys": (lambda t: t.group_by("year", keys="privat"), "keys= must be a list"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_refused(what):
+    ask, words = REFUSED[what]
+    with pytest.raises(QueryError) as caught:
+        ask(table())
+    assert words in str(caught.value)
+
+
+def test_an_unknown_column_is_unknown():
+    with pytest.raises(ColumnError, match=r"no column 'agee'; did you mean 'age'\?"):
+        table().agg(m=sf.mean("agee"))
+
+
+def test_without_declarations_all_is_as_ever():
+    bare = table(columns=None, max_groups=None, max_rows=None)
+    with pytest.raises(QueryError, match="groups is missing"):
+        bare.group_by("year").agg(n=sf.count())
+    with pytest.raises(QueryError, match="rows is missing"):
+        bare.agg(n=sf.count())
+    with pytest.raises(QueryError, match="lower and upper missing"):
+        plain().bound(rows=1).agg(m=sf.mean("age"))
+
+
+def test_at_most_a_million_groups():
+    wide = {"year": {"domain": range(1000)}, "City": {"domain": [str(i) for i in range(1001)]}}
+    with pytest.raises(QueryError, match="1,000 times 1,001 = 1,001,000 groups"):
+        table(columns=wide).group_by("year", "City")
+    assert table(columns=wide).group_by("year", "City", keys="private").public_keys is None
+    assert product(["a", "b"], [range(1000), range(1000)]).num_rows == 1_000_000
+
+
+def test_product_holds_each_combination_once():
+    found = product(["a", "b", "c"], [(1, 2), ("x", "y", "z"), (True, False)])
+    rows = [tuple(row.values()) for row in found.to_pylist()]
+    assert rows == [(a, b, c) for a in (1, 2) for b in "xyz" for c in (True, False)]
+
+
+UNFIT = {
+    "column": (
+        {"agee": {"lower": 0, "upper": 1}},
+        "columns.agee: there is no column 'agee'; did you mean 'age'?",
+    ),
+    "bounds of text": ({"city": {"lower": 0, "upper": 1}}, "columns.city: bounds are of numbers, but"),
+    "domain": (
+        {"year": {"domain": ["x"]}},
+        "columns.year: domain holds 'x', which does not fit year (BIGINT)",
+    ),
+    "part of a number": ({"year": {"domain": [0.5]}}, "which does not fit year"),
+}
+
+
+@pytest.mark.parametrize("what", UNFIT)
+def test_declarations_that_do_not_fit_the_source(what):
+    columns, words = UNFIT[what]
+    with pytest.raises(CatalogError) as caught:
+        table(columns=columns)
+    assert str(caught.value).startswith("catalog: tables.visits: ") and words in str(caught.value)
+
+
+def test_a_source_that_is_not_there_or_has_no_such_unit():
+    with pytest.raises(EngineError, match=r"catalog: tables.visits: scan: there is no file 'none.parquet'"):
+        table(source="none.parquet")
+    with pytest.raises(CatalogError, match=r"catalog: tables.visits: privacy_unit: there is no column 'idd'"):
+        table(privacy_unit="idd")
+    with pytest.raises(CatalogError, match="declares its own types"):
+        table(types={"id": "BIGINT"})
+    with pytest.raises(CatalogError, match="multiline=False"):
+        table(multiline=False)
+
+
+def test_domains_of_numbers_fit_columns_of_floats():
+    halves = table(columns={"age": {"domain": [0, 0.5, 1]}}).group_by("age")
+    assert halves.public_keys["age"].to_pylist() == [0.0, 0.5, 1.0]
+
+
+def test_rows_that_a_pipeline_brings():
+    table_ = table(source=ROWS.schema)
+    question = table_.group_by("year").agg(m=sf.mean("age"))
+    assert question.query.engine == "Beam" and question.query.public_keys.num_rows == 2

@@ -1,0 +1,69 @@
+"""`sfumato check`, and `sfumato sql --catalog`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sfumato.cli.check import CheckCode
+
+CATALOG = """
+[tables.people]
+source = "visits.parquet"
+privacy_unit = "id"
+max_groups = 3
+max_rows = 1
+
+[tables.people.columns]
+visits = {lower = 0, upper = 6}
+year = {domain = [1984, 1985, 1986]}
+"""
+QUESTION = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1000) year, AVG(visits) AS mean FROM people GROUP BY 1"
+
+
+@pytest.fixture
+def catalog(visits: Path) -> Path:
+    path = visits.parent / "catalog.toml"
+    path.write_text(CATALOG)
+    return path
+
+
+@pytest.mark.flakiness(k=30, because="noise of scale below 1 against 900 people moves no mean by 0.003")
+def test_sql_on_a_catalog(catalog, run):
+    done = run("sql", "--catalog", "catalog.toml", QUESTION)
+    assert done.exit_code == 0, done.output
+    assert "1985   2.99" in done.stdout and "3 shown: all, as they are public" in done.stdout
+    assert "catalog.toml: tables.people" in done.stdout
+
+
+def test_a_question_or_catalog_that_must_be_fixed(catalog, run):
+    done = run("sql", "-c", "catalog.toml", QUESTION.replace("people", "peple"))
+    assert done.exit_code == 2 and "did you mean 'people'?" in done.stderr
+    done = run("sql", "-c", "catalog.toml", "-t", "people=visits.parquet", QUESTION)
+    assert done.exit_code == 2 and "catalog= says what tables there are" in done.stderr
+    done = run("sql", "-c", "none.toml", QUESTION)
+    assert done.exit_code == 1 and "'none.toml' cannot be read" in done.stderr
+    catalog.write_text("tables = 3")
+    done = run("sql", "-c", "catalog.toml", QUESTION)
+    assert done.exit_code == 2 and "catalog.toml: tables is 3" in done.stderr
+
+
+def test_rows_that_are_as_declared(catalog, run):
+    done = run("check", "catalog.toml")
+    assert done.exit_code == CheckCode.AS_DECLARED, done.output
+    assert done.stdout.startswith("NOT PRIVATE") and "people: private, 2,700 rows" in done.stdout
+
+
+def test_rows_that_are_not(catalog, run):
+    catalog.write_text(CATALOG.replace("upper = 6", "upper = 5.5"))
+    done = run("check", "catalog.toml")
+    assert done.exit_code == CheckCode.NOT_AS_DECLARED
+    assert "columns.visits: 384 rows outside 0 to 5.5" in done.stdout
+
+
+def test_a_catalog_that_must_be_fixed(catalog, run):
+    catalog.write_text(CATALOG.replace("lower", "lowr"))
+    done = run("check", "catalog.toml")
+    assert done.exit_code == CheckCode.CATALOG and "did you mean lower?" in done.stderr
+    assert run("check", "none.toml").exit_code == CheckCode.CATALOG

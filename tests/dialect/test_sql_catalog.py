@@ -1,0 +1,234 @@
+"""SQL on a catalog: what the text leaves out is the catalog's; without one nothing changes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.dialect import parse
+from sfumato.errors import ParameterError, QueryError, SqlError
+from sfumato.query.question import Query
+
+ROWS = pa.table({"id": [1, 2], "year": [1999, 1998], "City": ["a", "b"], "age": [500.0, -3.0]})
+VISITS = {
+    "source": ROWS,
+    "privacy_unit": "id",
+    "max_groups": 3,
+    "max_rows": 2,
+    "columns": {
+        "age": {"lower": 0, "upper": 120},
+        "year": {"domain": [2020, 2021]},
+        "city": {"domain": ["Ulm", "Bonn", "Ost"]},
+    },
+}
+CATALOG = sf.catalog(
+    {
+        "tables": {
+            "visits": VISITS,
+            "bare": {"source": ROWS, "privacy_unit": "id"},
+            "regions": {"source": ROWS, "public": True},
+            "orders": {"source": ROWS, "foreign_keys": {"id": "visits.id"}},
+        }
+    }
+)
+BOUNDS = "contribution_bounds_per_row => (0, 120)"
+
+
+def text(columns: str, options: str = "", rest: str = "", source: str = "visits", delta: str = "0") -> str:
+    given = f"epsilon = 1, delta = {delta}{', ' * bool(options)}{options}"
+    return f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({given}) {columns} FROM {source} {rest}"
+
+
+def asked(sql: str, catalog: Any = CATALOG) -> Query:
+    query = parse(sql, catalog)
+    if catalog is None:
+        question = query.question(lambda _, unit: sf.scan(ROWS, privacy_unit=unit))
+    else:
+        question = query.question(lambda name, _: catalog.table(name))
+    return dataclasses.replace(question.query, notes=())
+
+
+UNIT = "privacy_unit_column = id"
+SAME = {
+    "AVG": (text("AVG(age)"), text(f"AVG(age, {BOUNDS})", f"{UNIT}, max_rows_per_group = 2")),
+    "whatever the case": (text("AVG(AGE)"), text(f"AVG(AGE, {BOUNDS})", f"{UNIT}, max_rows_per_group = 2")),
+    "SUM is of rows": (text("SUM(age)"), text(f"SUM(age, {BOUNDS})", f"{UNIT}, max_rows_per_group = 2")),
+    "quantiles": (
+        text("QUANTILES(v.age, [0.1, 0.9]), PERCENTILE_CONT(age, 0.5), STDDEV(age)", rest="AS v"),
+        text(
+            f"QUANTILES(age, [0.1, 0.9], {BOUNDS}), PERCENTILE_CONT(age, 0.5, {BOUNDS}), STDDEV(age, {BOUNDS})",
+            f"{UNIT}, max_rows_per_group = 2",
+        ),
+    ),
+    "own bounds and limits": (
+        text(
+            "SUM(age, contribution_bounds_per_group => (0, 5)), COUNT(*) AS n",
+            f"{UNIT}, max_rows_per_group = 1",
+        ),
+        text(
+            "SUM(age, contribution_bounds_per_group => (0, 5)), COUNT(*) AS n",
+            f"{UNIT}, max_rows_per_group = 1",
+        ),
+    ),
+    "the source's column, not the key of its name": (
+        text("age // 10 AS age, AVG(age) AS m", delta="1e-6", rest="GROUP BY age"),
+        text(
+            f"age // 10 AS age, AVG(age, {BOUNDS}) AS m",
+            f"{UNIT}, max_groups_contributed = 3, max_rows_per_group = 2",
+            "GROUP BY age",
+            delta="1e-6",
+        ),
+    ),
+    "groups chosen on demand": (
+        text("year, COUNT(*)", "group_selection = auto", "GROUP BY year", delta="1e-6"),
+        text(
+            "year, COUNT(*)",
+            f"{UNIT}, max_groups_contributed = 3, max_rows_per_group = 2",
+            "GROUP BY year",
+            delta="1e-6",
+        ),
+    ),
+    "least sizes are of groups that are chosen": (
+        text("year, COUNT(*)", "min_privacy_units_per_group = 5", "GROUP BY year", delta="1e-6"),
+        text(
+            "year, COUNT(*)",
+            f"{UNIT}, max_groups_contributed = 3, max_rows_per_group = 2",
+            "GROUP BY year",
+            delta="1e-6",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", SAME)
+def test_the_same_question(what):
+    left_out, said = SAME[what]
+    assert asked(left_out) == asked(said, None)
+
+
+@pytest.mark.parametrize(
+    ("columns", "keys", "groups"),
+    [
+        ("year, COUNT(*) AS n", "year", [(2020,), (2021,)]),
+        ("year AS y, COUNT(*) AS n", "y", [(2020,), (2021,)]),
+        ("year AS city, COUNT(*) AS n", "1", [(2020,), (2021,)]),
+        ("v.CITY, COUNT(*) AS n", "ALL", [("Bonn",), ("Ost",), ("Ulm",)]),
+        ("year, city, COUNT(*) AS n", "1, 2", [(y, c) for y in (2020, 2021) for c in ("Bonn", "Ost", "Ulm")]),
+    ],
+)
+def test_public_groups_of_columns_with_domains(columns, keys, groups):
+    found = asked(text(columns, rest=f"v GROUP BY {keys}"))
+    assert list(found.public_groups) == groups
+
+
+@pytest.mark.parametrize("columns", ["year + 1 AS year", "year, age", "city || 'x'", "-year AS city"])
+def test_groups_of_anything_else_are_chosen(columns):
+    keys = f"{columns}, COUNT(*) AS n"
+    with pytest.raises(SqlError, match="groups are chosen privately, which needs a delta"):
+        asked(text(keys, rest="GROUP BY ALL"))
+    assert asked(text(keys, rest="GROUP BY ALL", delta="1e-6")).private_groups
+
+
+def test_notes_say_what_came_from_the_catalog():
+    notes = parse(text("year, AVG(age), SUM(age)", rest="GROUP BY 1"), CATALOG).notes
+    assert [note for note in notes if "visits" in note] == [
+        "age has no bounds in the question: each row is clamped to 0 to 120, as catalog: tables.visits says.",
+        "the 2 groups by year are public, as catalog: tables.visits declares their domains: each is shown, and "
+        "rows with other values are in none.",
+        "max_groups_contributed was not given: 3 is taken, the most that catalog: tables.visits allows.",
+        "max_rows_per_group was not given: 2 is taken, the most that catalog: tables.visits allows.",
+    ]
+    bare = parse(text("year, COUNT(*)", delta="1e-6", source="bare", rest="GROUP BY 1"), CATALOG)
+    assert (bare.groups, bare.rows, bare.privacy_unit_column) == (1, 1, "id")
+    assert "at most 1 group (BigQuery's default)" in " ".join(bare.notes)
+
+
+REFUSED = {
+    "no bounds": (text("AVG(year)"), "or declare lower and upper of year in catalog: tables.visits", "AVG"),
+    "bounds of an expression": (text("AVG(age + 1)"), "AVG without bounds", "AVG"),
+    "another unit": (text("AVG(age)", "privacy_unit_column = ID"), "is id in catalog: tables.visits", "ID"),
+    "groups beyond": (
+        text("COUNT(*)", "max_groups_contributed = 4"),
+        "max_groups_contributed is 4, but catalog: tables.visits allows at most 3",
+        "4",
+    ),
+    "groups beyond, by another name": (text("COUNT(*)", "kappa = 4"), "kappa is 4, but", "4"),
+    "rows beyond": (text("COUNT(*)", "max_rows_per_group = 3"), "allows at most 2", "3"),
+    "rows of a count": (
+        text("COUNT(*, contribution_bounds_per_group => (0, 3))"),
+        "the bound of a COUNT is 3, but catalog: tables.visits allows at most 2",
+        "3",
+    ),
+    "types": (text("COUNT(*)", "types = 'id BIGINT'"), "types is what catalog: tables.visits says", "types"),
+    "form": (text("COUNT(*)", "multiline = false"), "multiline is what catalog", "multiline"),
+    "unknown table": (text("COUNT(*)", source="visit"), "no table 'visit'; did you mean 'visits'?", "visit"),
+    "a path": (text("COUNT(*)", source="'x.csv'"), "there is no table 'x.csv'", "'x.csv'"),
+    "a public table": (text("COUNT(*)", source="regions"), "the table is public", "regions"),
+    "no unit of its own": (text("COUNT(*)", source="orders"), "id -> visits.id", "orders"),
+    "a group for each unit": (text("id, COUNT(*)", rest="GROUP BY 1"), "a group for each privacy unit", "id"),
+    "distinct of others": (text("COUNT(DISTINCT year)"), "COUNT(DISTINCT id)", "year"),
+    "no epsilon": (
+        text("COUNT(*)").replace("epsilon = 1, ", ""),
+        "epsilon is missing",
+        "DIFFERENTIAL_PRIVACY",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_refused_with_its_place(what):
+    sql, words, marked = REFUSED[what]
+    with pytest.raises(SqlError) as caught:
+        sf.sql(sql, catalog=CATALOG)
+    *message, line, marks = str(caught.value).split("\n")
+    assert words in " ".join(message)
+    start = marks.index("^")
+    assert line[start : start + marks.count("^")].startswith(marked)
+
+
+def test_too_many_groups_are_refused_with_their_place():
+    many = {"domain": list(range(1001))}
+    wide = {"source": ROWS, "privacy_unit": "id", "columns": {"year": many, "age": many}}
+    catalog = sf.catalog({"tables": {"visits": wide}})
+    sql = text("year, age, COUNT(*)", rest="GROUP BY 1, 2", delta="1e-6")
+    with pytest.raises(SqlError, match=r"(?s)1,002,001 groups.*line 1, column"):
+        parse(sql, catalog)
+    assert parse(
+        text("year, age, COUNT(*)", "group_selection = auto", "GROUP BY 1, 2", delta="1e-6"), catalog
+    )
+
+
+def test_without_a_catalog_all_is_as_ever():
+    """The refusal of missing bounds, its text and its place."""
+    with pytest.raises(SqlError) as caught:
+        parse(text("AVG(age)", UNIT))
+    assert str(caught.value).startswith(
+        "AVG without bounds: without them no noise is enough, and they are never read from the data. Write "
+        "AVG(x, contribution_bounds_per_row => (lower, upper)) with a range that is known beforehand\nline 1"
+    )
+    with pytest.raises(SqlError, match="privacy_unit_column is missing"):
+        parse(text("COUNT(*)"))
+
+
+@pytest.mark.noise_cannot_matter("it looks at columns, keys and notes, which are there before any noise")
+def test_sql_releases_from_a_catalog():
+    release = sf.sql(text("year, AVG(age) AS m", rest="GROUP BY year"), catalog=CATALOG)
+    assert release.to_arrow()["year"].to_pylist() == [2020, 2021]
+    assert release.spent == (1.0, 0.0)
+    assert "as catalog: tables.visits says" in str(release.explain())
+
+
+def test_a_catalog_stands_alone():
+    sql = text("COUNT(*)")
+    with pytest.raises(QueryError, match="catalog= says what tables there are"):
+        sf.sql(sql, catalog=CATALOG, tables={"x": ROWS})
+    with pytest.raises(QueryError, match="catalog= says what tables there are"):
+        sf.sql(sql, catalog=CATALOG, types={"id": "BIGINT"})
+    with pytest.raises(ParameterError, match=r"what sf.catalog\(...\) gives"):
+        sf.sql(sql, catalog={"tables": {}})
+    with pytest.raises(ParameterError, match="memory_limit"):
+        sf.sql(sql, catalog=CATALOG, memory_limit="1KB")
