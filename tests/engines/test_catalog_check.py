@@ -66,15 +66,22 @@ CHANGED = {
         ["customers.columns.CITY: 2 rows outside the domain of 2"],
     ),
     "a key that is not unique": (
-        {"id": [1, 2, 2, 2]},
+        {"id": [1, 2, 2, 3]},
         {},
         [
-            "orders: foreign_keys: CUSTOMER: customers.id is not unique (1 values come again): a row here has several there"
+            "orders: foreign_keys: CUSTOMER: customers.id is not unique (values that come again: 1): a row here has several there"
         ],
     ),
     "a key that is not there": (
         {},
         {"customer": [1, 9, 9]},
+        [
+            "orders: foreign_keys: CUSTOMER: 2 rows with a value that customers.id lacks: of no unit, in no answer"
+        ],
+    ),
+    "no key at all": (
+        {"id": pa.array([None] * 4, pa.int64())},
+        {},
         [
             "orders: foreign_keys: CUSTOMER: 2 rows with a value that customers.id lacks: of no unit, in no answer"
         ],

@@ -170,7 +170,9 @@ def _of_foreign_key(
     quoted = identifier(name)
     once = f"SELECT {quoted} AS k, count(*) AS n FROM {{}} WHERE {quoted} IS NOT NULL GROUP BY {quoted}"
     ((twice,),) = _ask(there, f"SELECT count(*) FROM ({once}) WHERE n > 1")
-    text = f"{key.table}.{name} is not unique ({twice:,} values come again): a row here has several there"
+    text = (
+        f"{key.table}.{name} is not unique (values that come again: {twice:,}): a row here has several there"
+    )
     yield Finding(where, text if twice else f"{key.table}.{name} is unique", twice > 0)
     keys = _arrow(there, f"SELECT DISTINCT {quoted} AS k FROM {{}} WHERE {quoted} IS NOT NULL")
     lost = _outside(here, column, keys.rename_columns([column]))
