@@ -441,7 +441,7 @@ def test_numbers_are_exactly_as_written(
         ("DELETE FROM t", "begins with SELECT WITH", "DELETE"),
         ("SELECT year FROM t", "privacy clause is missing", "year"),
         ("SELECT COUNT(*) FROM t", "privacy clause is missing", "COUNT"),
-        ("WITH a AS (SELECT 1) SELECT 2", "WITH before SELECT", "WITH"),
+        ("WITH a AS (SELECT 1) SELECT 2", "there is no private SELECT", "WITH"),
         (
             "SELECT WITH DIFERENTIAL_PRIVACY OPTIONS () 1",
             "did you mean DIFFERENTIAL_PRIVACY",
@@ -623,12 +623,7 @@ def test_refused_budgets(old: str, new: str, says: str, marked: str) -> None:
         ("QUANTILES(x, [0.5], error_bar => FALSE)", "did you mean error_bars", "error_bar"),
         ("ANON_COUNT(*)", "write COUNT", "ANON_COUNT"),
         ("ANON_QUANTILES(x, 4 CLAMPED BETWEEN 0 AND 1)", "write APPROX_QUANTILES", "ANON_QUANTILES"),
-        ("COUNT(*) * 2", "larger expression", "*"),
-        ("1 + COUNT(*)", "larger expression", "COUNT"),
-        ("COUNT(*) IS NULL", "larger expression", "IS"),
-        ("round(SUM(x, contribution_bounds_per_row => (0, 1)))", "larger expression", "SUM"),
         ("SUM(MAX(x), contribution_bounds_per_row => (0, 1))", "inside SUM(...)", "MAX"),
-        ("COUNT(*) OVER ()", "window", "OVER"),
         ("AVG(row_number() OVER (), contribution_bounds_per_row => (0, 1))", "inside AVG(...)", "row_number"),
         ("COUNT(*) FILTER (WHERE x)", "COUNT(CASE WHEN", "FILTER"),
         ("AVG((SELECT 1), contribution_bounds_per_row => (0, 1))", "subquery", "SELECT"),
@@ -684,9 +679,6 @@ def test_refused_anonymization(select: str, says: str, marked: str) -> None:
 @pytest.mark.parametrize(
     ("tail", "says", "marked"),
     [
-        ("GROUP BY year HAVING COUNT(*) > 3", "min_privacy_units_per_group", "HAVING"),
-        ("GROUP BY year ORDER BY year", "sorted by its group keys", "ORDER BY"),
-        ("GROUP BY year LIMIT 3", "LIMIT", "LIMIT"),
         ("GROUP BY year UNION ALL SELECT 1", "UNION", "UNION"),
         ("GROUP BY year; SELECT 1", "several statements", ";"),
         ("GROUP BY year WHERE x", "WHERE comes before", "WHERE"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from sfumato.dialect.outside import Outside
 from sfumato.errors import ColumnError
 from sfumato.query.aggregates import Aggregate, BoundedAggregate, CountRows
 from sfumato.query.schema import Derive, Filter, Schema, Step
@@ -32,6 +33,8 @@ class SqlQuery:
         types: of columns of a source that declares none, by name.
         multiline: whether a text in quotes may have several lines in CSV.
         weights: how much outputs matter, by name.
+        outside: what is computed with the released table, or None.
+        confidence: of the error bars that it names.
     """
 
     source: str
@@ -52,6 +55,8 @@ class SqlQuery:
     types: dict[str, str] | None = None
     multiline: bool = True
     weights: tuple[tuple[str, Fraction], ...] = ()
+    outside: Outside | None = None
+    confidence: float = 0.95
 
     @property
     def release_options(self) -> dict[str, Any]:

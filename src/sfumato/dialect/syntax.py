@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from sfumato.dialect.tree import Node
 from sfumato.dialect.words import Place, Token, refusal
@@ -65,10 +66,17 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Computed:
+    """What is computed with private aggregates and keys, as its words."""
+
+    expression: Expression
+
+
+@dataclass(frozen=True)
 class Item:
     """One entry of the SELECT list."""
 
-    value: Call | Expression
+    value: Call | Expression | Computed
     alias: str | None
     place: Place
     alias_place: Place
@@ -80,6 +88,9 @@ class Statement:
 
     Args:
         tree: what DuckDB reads once the privacy clause, bounds and ranks are cut out.
+        calls: all private aggregates: by where each begins, where it stops, its words and what it is.
+        having: the condition of groups.
+        after: what comes behind it: QUALIFY, WINDOW, ORDER BY, LIMIT and OFFSET, with these words.
     """
 
     text: str
@@ -93,6 +104,9 @@ class Statement:
     group_by: tuple[Expression, ...]
     group_by_all: bool
     tree: Node
+    calls: Mapping[int, tuple[int, Expression, Call]] = field(default_factory=dict)
+    having: Expression | None = None
+    after: Expression | None = None
 
     def spell(self, expression: Expression) -> str:
         """Return an expression's own text, without the qualifiers that name the table."""

@@ -13,7 +13,11 @@ from sfumato.query.table import Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sfumato.dialect import SqlQuery
     from sfumato.engines.beam.release import PlannedRelease
+    from sfumato.engines.duckdb.resources import Resources
+    from sfumato.query.processed import ProcessedRelease
+    from sfumato.query.table import Question
 
 
 class SparkFrame(Protocol):
@@ -174,6 +178,8 @@ def sql(
         types: of columns of a source that declares none, as for `scan`; in the text OPTIONS (types =
             'id BIGINT, amount DOUBLE').
         memory_limit, threads, temp_directory: as for `scan`.
+    Returns:
+        A Release; a `ProcessedRelease`, with the same face, where the text computes with the released table.
     Raises:
         SqlError: the text is not understood or asks for something that is not private.
         QueryError, BudgetError, EngineError: as from `scan` and `Question.release`.
@@ -189,6 +195,7 @@ def sql(
     (1.0, 0.0)
     """
     from sfumato.dialect import parse
+    from sfumato.engines.duckdb.resources import checked_resources
     from sfumato.engines.duckdb.sources import is_path
 
     query = parse(text)
@@ -217,4 +224,24 @@ def sql(
             temp_directory=temp_directory,
         )
     )
-    return question.release(**query.release_options)
+    if query.outside is None:
+        return question.release(**query.release_options)
+    return _processed(question, query, checked_resources(memory_limit, threads, temp_directory))
+
+
+def _processed(question: Question[Any], query: SqlQuery, resources: Resources) -> ProcessedRelease:
+    """Plan a release, and see that what is computed with it fits: nothing is read or spent before."""
+    from sfumato.engines.duckdb.engine import DuckDBEngine
+    from sfumato.engines.duckdb.outside import OutsideSql
+    from sfumato.query.processed import ProcessedRelease
+
+    outside, engine = query.outside, question.table.engine
+    assert outside is not None
+    if not isinstance(engine, DuckDBEngine):
+        raise SqlError(
+            "this text computes with the released table, which is done where rows are read in this process; "
+            "ask for keys and aggregates alone, and compute with what comes back, as spark.sql does"
+        )
+    plan = question.plan(**query.release_options)
+    computation = OutsideSql(outside, plan, question.table.schema, query.confidence, resources)
+    return ProcessedRelease(engine.release(plan), computation)
