@@ -7,7 +7,7 @@ from collections.abc import Collection
 from sfumato.dialect.calls import is_call, is_window
 from sfumato.dialect.cursor import Cursor
 from sfumato.dialect.tree import Node, aggregates, descendants
-from sfumato.dialect.vocabulary import NOT_PRIVATE, PRIVATE
+from sfumato.dialect.vocabulary import NO_FORM, NOT_PRIVATE, PRIVATE
 from sfumato.dialect.words import Place, refusal
 
 _WINDOW = "a window function: not private here"
@@ -43,6 +43,8 @@ def check_after(words: Cursor, span: range, calls: Collection[range], where: str
         if word in NOT_PRIVATE and is_call(words, i) and not is_window(words, i):
             message = f"{word} is not a private aggregate: {NOT_PRIVATE[word]}"
             raise words.refuse(message, words.tokens[i])
+        if word.lower() in aggregates() and is_call(words, i) and not is_window(words, i):
+            raise words.refuse(f"{word} is not a private aggregate: {NO_FORM}", words.tokens[i])
         i += 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 
 import duckdb
@@ -79,7 +80,9 @@ class OutsideSql:
             connection.execute("SET lock_configuration = true")
             connection.register(self.outside.table, table)
             if not table.num_rows:
-                connection.execute(self.outside.sql)  # which says where an error is; a relation does not
+                connection.execute(
+                    self.outside.sql
+                ).fetchall()  # which says where an error is; a relation does not
             return connection.sql(self.outside.sql).to_arrow_table()
 
     def _named(self, table: pa.Table) -> pa.Table:
@@ -95,12 +98,13 @@ class OutsideSql:
 
     def _refused(self, error: Exception) -> SqlError:
         told, at = _told(error)
-        if told.get("error_subtype") == "COLUMN_NOT_FOUND":
+        missing = re.match(r'Referenced column "?(.+?)"? not found', _first(told))
+        if missing:
             hidden = {self.outside.row, *(name for name, _, _ in self.outside.intervals)}
             listed = ", ".join(name for name in self._empty.schema.names if name not in hidden)
             return self.outside.refuse(
                 at,
-                f"{told.get('name')} is no column here. The released columns are: {listed}; a column of the "
+                f"{missing[1]} is no column here. The released columns are: {listed}; a column of the "
                 "private table stands in GROUP BY, or in a private aggregate",
             )
         return self.outside.refuse(at, f"computing with the released table: {_first(told)}")
