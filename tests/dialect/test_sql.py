@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 from collections.abc import Iterator, Sequence
@@ -813,6 +814,14 @@ SEEDS = [
         "kappa = 2",
         "ANONYMIZATION",
     ),
+    dp(
+        "year, (age // 10) * 10 AS d, SUM(x, contribution_bounds_per_row => (0, 1)) / COUNT(*) AS r, "
+        "DP_INTERVAL_LOW(count) AS low, rank() OVER (ORDER BY COUNT(*)) k, COUNT(*)",
+        "GROUP BY year, age // 10 HAVING COUNT(*) > 3 QUALIFY k < 3 ORDER BY 2 DESC NULLS LAST, r LIMIT 3 OFFSET 1",
+    ),
+    "WITH t AS ("
+    + dp("year, COUNT(*) AS n", "GROUP BY year")
+    + ") SELECT *, DP_INTERVAL_HIGH(t.n) FROM t JOIN (SELECT max(n) AS m FROM t) ON n < m WHERE year IN (1, 2)",
 ]
 ODD = (
     "( ) (( [ ] { } ' \" ` $$ $ -- /* */ ; ? @ @@ # \\ \0 :: -> := => |> e'\\ 0x 1e é 中 \u2028 😀 SELECT FROM JOIN "
@@ -841,6 +850,9 @@ def test_garbage_gives_sql_errors_alone(text: str) -> None:
     except QueryError:
         return
     assert isinstance(query, SqlQuery) and query.aggregates
+    if query.outside is not None:
+        with contextlib.suppress(SqlError):
+            query.outside.check([])
 
 
 @pytest.mark.long
