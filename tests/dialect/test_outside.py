@@ -194,3 +194,9 @@ def test_elsewhere_than_in_this_process_it_is_refused() -> None:
     text = written("@DP year, COUNT(*) AS n FROM visits GROUP BY year ORDER BY n")
     with pytest.raises(SqlError, match="where rows are read in this process"):
         sf.sql(text, tables={"visits": schema})
+
+
+@pytest.mark.noise_cannot_matter("two groups of other sizes by far")
+def test_without_an_order_rows_stay_sorted_by_their_keys() -> None:
+    release = ask("@DP city, rank() OVER (ORDER BY COUNT(*) DESC) AS place FROM visits GROUP BY city")
+    assert release.to_arrow().to_pylist() == [{"city": "Bonn", "place": 2}, {"city": "Ulm", "place": 1}]
