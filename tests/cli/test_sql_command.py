@@ -272,3 +272,29 @@ class TestErrors:
 
         monkeypatch.setattr("sfumato.sql", fails, raising=False)
         assert run("sql", COUNT).exit_code == code
+
+
+class TestComputing:
+    """SQL that computes with the released table."""
+
+    def test_bars_where_they_are_known(self, visits, run):
+        done = run("sql", question("year, COUNT(*) AS n, COUNT(*) / 2 AS half") + " ORDER BY n DESC LIMIT 1")
+        assert done.exit_code == 0, done.output
+        (row,) = [line for line in done.stdout.splitlines() if re.match(r"\s*19\d\d", line)]
+        assert row.count("±") == 1 and "error bar" in done.stdout
+
+    def test_around_there_are_none(self, visits, run):
+        text = f"SELECT sum(n) AS people FROM ({COUNT})"
+        done = run("sql", text, "-o", "out.csv", "--explain")
+        assert done.exit_code == 0, done.output
+        assert "±" not in done.stdout and "costs nothing" in " ".join(done.stdout.split())
+        assert Path("out.csv").read_text().startswith('"people"')
+        assert "DP_INTERVAL_LOW" in run("sql", text, "-o", "out.csv", "--errors").stderr
+        assert "--plot draws groups" in " ".join(run("sql", text, "--plot", "out.svg").stderr.split())
+
+    def test_a_failure_does_not_lose_the_noisy_table(self, visits, run):
+        text = "SELECT (SELECT n FROM t) AS x FROM t"
+        for more in ([], ["-q", "-o", "out.csv"]):
+            done = run("sql", f"WITH t AS ({COUNT}) {text}", *more)
+            assert done.exit_code == 2
+            assert "1984" in done.stdout and "computing with the noisy numbers failed" in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 from collections.abc import Iterator, Sequence
@@ -442,7 +443,7 @@ def test_numbers_are_exactly_as_written(
         ("DELETE FROM t", "begins with SELECT WITH", "DELETE"),
         ("SELECT year FROM t", "privacy clause is missing", "year"),
         ("SELECT COUNT(*) FROM t", "privacy clause is missing", "COUNT"),
-        ("WITH a AS (SELECT 1) SELECT 2", "WITH before SELECT", "WITH"),
+        ("WITH a AS (SELECT 1) SELECT 2", "there is no private SELECT", "WITH"),
         (
             "SELECT WITH DIFERENTIAL_PRIVACY OPTIONS () 1",
             "did you mean DIFFERENTIAL_PRIVACY",
@@ -624,12 +625,7 @@ def test_refused_budgets(old: str, new: str, says: str, marked: str) -> None:
         ("QUANTILES(x, [0.5], error_bar => FALSE)", "did you mean error_bars", "error_bar"),
         ("ANON_COUNT(*)", "write COUNT", "ANON_COUNT"),
         ("ANON_QUANTILES(x, 4 CLAMPED BETWEEN 0 AND 1)", "write APPROX_QUANTILES", "ANON_QUANTILES"),
-        ("COUNT(*) * 2", "larger expression", "*"),
-        ("1 + COUNT(*)", "larger expression", "COUNT"),
-        ("COUNT(*) IS NULL", "larger expression", "IS"),
-        ("round(SUM(x, contribution_bounds_per_row => (0, 1)))", "larger expression", "SUM"),
         ("SUM(MAX(x), contribution_bounds_per_row => (0, 1))", "inside SUM(...)", "MAX"),
-        ("COUNT(*) OVER ()", "window", "OVER"),
         ("AVG(row_number() OVER (), contribution_bounds_per_row => (0, 1))", "inside AVG(...)", "row_number"),
         ("COUNT(*) FILTER (WHERE x)", "COUNT(CASE WHEN", "FILTER"),
         ("AVG((SELECT 1), contribution_bounds_per_row => (0, 1))", "subquery", "SELECT"),
@@ -685,9 +681,6 @@ def test_refused_anonymization(select: str, says: str, marked: str) -> None:
 @pytest.mark.parametrize(
     ("tail", "says", "marked"),
     [
-        ("GROUP BY year HAVING COUNT(*) > 3", "min_privacy_units_per_group", "HAVING"),
-        ("GROUP BY year ORDER BY year", "sorted by its group keys", "ORDER BY"),
-        ("GROUP BY year LIMIT 3", "LIMIT", "LIMIT"),
         ("GROUP BY year UNION ALL SELECT 1", "UNION", "UNION"),
         ("GROUP BY year; SELECT 1", "several statements", ";"),
         ("GROUP BY year WHERE x", "WHERE comes before", "WHERE"),
@@ -830,6 +823,14 @@ SEEDS = [
         "kappa = 2",
         "ANONYMIZATION",
     ),
+    dp(
+        "year, (age // 10) * 10 AS d, SUM(x, contribution_bounds_per_row => (0, 1)) / COUNT(*) AS r, "
+        "DP_INTERVAL_LOW(count) AS low, rank() OVER (ORDER BY COUNT(*)) k, COUNT(*)",
+        "GROUP BY year, age // 10 HAVING COUNT(*) > 3 QUALIFY k < 3 ORDER BY 2 DESC NULLS LAST, r LIMIT 3 OFFSET 1",
+    ),
+    "WITH t AS ("
+    + dp("year, COUNT(*) AS n", "GROUP BY year")
+    + ") SELECT *, DP_INTERVAL_HIGH(t.n) FROM t JOIN (SELECT max(n) AS m FROM t) ON n < m WHERE year IN (1, 2)",
 ]
 ODD = (
     "( ) (( [ ] { } ' \" ` $$ $ -- /* */ ; ? @ @@ # \\ \0 :: -> := => |> e'\\ 0x 1e é 中 \u2028 😀 SELECT FROM JOIN "
@@ -858,6 +859,9 @@ def test_garbage_gives_sql_errors_alone(text: str) -> None:
     except QueryError:
         return
     assert isinstance(query, SqlQuery) and query.aggregates
+    if query.outside is not None:
+        with contextlib.suppress(SqlError):
+            query.outside.check([])
 
 
 @pytest.mark.long

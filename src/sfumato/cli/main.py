@@ -226,12 +226,13 @@ class _Job:
     def run(self, console: Console) -> None:
         """Plan, explain, draw, print, write, plot."""
         from sfumato.cli.explanation import print_explanation
+        from sfumato.cli.processed import answers, check_processed, is_processed, print_any
         from sfumato.cli.progress import Watch, fraction_of
-        from sfumato.cli.table import print_table
 
         self._check_paths()
         with Watch("Planning"):
             release = self._plan()
+        check_processed(release, self.plot is not None, self.errors)
         # Before anything is drawn, printed or written.
         for path in [*self.outputs, *filter(None, [self.plot])]:
             release.check_no_source(path, "--plot" if path is self.plot else "--output")
@@ -240,17 +241,16 @@ class _Job:
         if self.dry_run:
             console.print("\nDry run: no row was read, nothing was spent.")
             return
-        if self._streams:
+        if self._streams and not is_processed(release):
             with Watch(f"Writing {self.outputs[0]}", fraction_of(release)):
                 release.write(self.outputs[0], confidence=self.confidence if self.errors else None)
         else:
             with Watch("Reading rows, adding noise", fraction_of(release)):
-                widths = release.errors(self.confidence, simultaneous=self.simultaneous)
-                numbers = release.to_arrow()
+                numbers, widths = answers(release, console, self.confidence, self.simultaneous, self.show)
             # Neither a full disk nor a reader who has gone, as `head` has, costs the other answer.
             try:
                 if not self.quiet:
-                    print_table(
+                    print_any(
                         console, release, numbers, widths, self.confidence, self.simultaneous, self.show
                     )
             finally:

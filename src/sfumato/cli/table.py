@@ -66,7 +66,42 @@ def print_table(
             "--output PATH keeps all.\n",
             style="italic",
         )
-    console.print(_caption(release, numbers.num_rows, confidence, simultaneous))
+    console.print(caption(release, numbers.num_rows, confidence, simultaneous))
+
+
+def print_computed(
+    console: Console, numbers: pa.Table, widths: pa.Table | None, measured: Sequence[str], show: int
+) -> None:
+    """Print a table that was computed with a released one.
+
+    Args:
+        console: where to.
+        numbers: the table.
+        widths: half-widths of error bars, in the same places, or None.
+        measured: the columns that have some.
+        show: the most rows to print.
+    """
+    columns: dict[str, list[Text]] = {}
+    for i, name in enumerate(numbers.schema.names):
+        values = numbers.column(i).slice(0, show)
+        if widths is not None and name in measured:
+            columns[name] = _cells(values, widths.column(i).slice(0, show))
+        else:
+            columns[name] = [_plain(value) for value in values.to_pylist()]
+    console.print()
+    for part in _fold({}, columns, console.width):
+        console.print(_lying({}, part))
+        console.print()
+    if numbers.num_rows > show:
+        console.print(
+            f"The first {show:,} of {numbers.num_rows:,} rows; --show N prints more, "
+            "--output PATH keeps all.\n",
+            style="italic",
+        )
+
+
+def _plain(value: Any) -> Text:
+    return Text(f"{value:,.6g}") if isinstance(value, float) else _key(value)
 
 
 def _cells(values: pa.ChunkedArray, errors: pa.ChunkedArray) -> list[Text]:
@@ -133,7 +168,8 @@ def _width(name: str, cells: Sequence[Text]) -> int:
     return max([cell_len(visible(name)), *(c.cell_len for c in cells)])
 
 
-def _caption(release: Release, groups: int, confidence: float, simultaneous: bool) -> Table:
+def caption(release: Release, groups: int, confidence: float, simultaneous: bool, bars: bool = True) -> Table:
+    """Say what a release cost, how it was made, and what its error bars mean, if there are any."""
     plan = release.plan
     content = plan.explain().to_dict()
     epsilon, delta = release.spent
@@ -147,12 +183,14 @@ def _caption(release: Release, groups: int, confidence: float, simultaneous: boo
     lines.add_row("noise", f"{titled(plan.noise.name)}, exactly rounded, drawn once")
     if content["group_by"]:
         lines.add_row("groups", _groups(content, groups))
-    which = "for all numbers at once" if simultaneous else "for each number by itself"
-    lines.add_row(
-        "±",
-        f"{confidence * 100:g}% error bar, {which}: what the noise may have changed. What the limits changed "
-        "(values clamped to their bounds, rows and groups of a unit beyond its limits) is not in it.",
-    )
+    if bars:
+        which = "for all numbers at once" if simultaneous else "for each number by itself"
+        lines.add_row(
+            "±",
+            f"{confidence * 100:g}% error bar, {which}: what the noise may have changed. What the limits "
+            "changed (values clamped to their bounds, rows and groups of a unit beyond its limits) is not in "
+            "it.",
+        )
     for note in content["notes"]:
         lines.add_row("note", Text(visible(note)))
     return lines

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from sfumato.dialect.calls import is_call
+from collections.abc import Collection
+
+from sfumato.dialect.calls import is_call, is_window
 from sfumato.dialect.cursor import Cursor
 from sfumato.dialect.tree import Node, aggregates, descendants
-from sfumato.dialect.vocabulary import NOT_PRIVATE, PRIVATE
+from sfumato.dialect.vocabulary import NO_FORM, NOT_PRIVATE, PRIVATE
 from sfumato.dialect.words import Place, refusal
 
 _WINDOW = "a window function: not private here"
@@ -21,6 +23,29 @@ def check_words(words: Cursor, span: range, where: str) -> None:
             raise words.refuse(_WINDOW, words.tokens[i])
         if (word in PRIVATE or word in NOT_PRIVATE) and is_call(words, i):
             raise words.refuse(_misplaced(word, where), words.tokens[i])
+
+
+def check_after(words: Cursor, span: range, calls: Collection[range], where: str) -> None:
+    """Refuse what has no place beside private aggregates, but inside of them."""
+    starts = {call.start: call.stop for call in calls}
+    i = span.start
+    while i < span.stop:
+        word, before = words.tokens[i].word, words.tokens[i - 1].word
+        if i in starts:
+            i = starts[i]
+            if words.tokens[i].word == "FILTER":
+                message = "FILTER: write the condition in WHERE, or COUNT(CASE WHEN ... THEN 1 END)"
+                raise words.refuse(message, words.tokens[i])
+            continue
+        if (word == "SELECT" and before != ".") or (word == "WITH" and before == "("):
+            message = f"a subquery in {where}: write it around the private SELECT, in brackets"
+            raise words.refuse(message, words.tokens[i])
+        if word in NOT_PRIVATE and is_call(words, i) and not is_window(words, i):
+            message = f"{word} is not a private aggregate: {NOT_PRIVATE[word]}"
+            raise words.refuse(message, words.tokens[i])
+        if word.lower() in aggregates() and is_call(words, i) and not is_window(words, i):
+            raise words.refuse(f"{word} is not a private aggregate: {NO_FORM}", words.tokens[i])
+        i += 1
 
 
 def check_tree(text: str, place: Place, tree: Node, where: str) -> None:

@@ -28,12 +28,22 @@ def is_call(words: Cursor, i: int) -> bool:
     return words.tokens[i].kind == "word" and i + 1 in words.closing and words.tokens[i + 1].word == "("
 
 
+def is_window(words: Cursor, i: int) -> bool:
+    """Whether a call is a window function: over released groups, as an aggregate of rows has no OVER."""
+    tokens, after = words.tokens, words.closing[i + 1] + 1
+    if tokens[after].word == "FILTER" and after + 1 in words.closing:
+        after = words.closing[after + 1] + 1
+    while tokens[after].word in ("IGNORE", "RESPECT", "NULLS"):
+        after += 1
+    return tokens[after].word == "OVER"
+
+
 def read_calls(words: Cursor, span: range) -> list[CallForm]:
     """Return the private aggregates within some words; not those within others, where none may be."""
     found: list[CallForm] = []
     i = span.start
     while i < span.stop:
-        if is_call(words, i) and words.tokens[i].word in PRIVATE:
+        if is_call(words, i) and words.tokens[i].word in PRIVATE and not is_window(words, i):
             found.append(_call(words, i))
             i = words.closing[i + 1]
         i += 1

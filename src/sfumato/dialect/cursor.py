@@ -29,6 +29,15 @@ class Cursor:
         self.closing = brackets(text, self.tokens)
         self.at = 0
 
+    def part(self, start: int, stop: int) -> Cursor:
+        """Return some of the words, which keep their places, as a text of their own; the next is its end."""
+        part = object.__new__(Cursor)
+        end = self.tokens[stop]
+        part.text, part.at = self.text, 0
+        part.tokens = [*self.tokens[start:stop], Token("end", "", "", end.start, end.stop)]
+        part.closing = {i - start: self.closing[i] - start for i in range(start, stop) if i in self.closing}
+        return part
+
     @property
     def token(self) -> Token:
         """What is next; "end" where there is nothing more."""

@@ -14,8 +14,11 @@ from sfumato.catalogs.declarations import Declarations, TableDeclaration
 from sfumato.catalogs.domains import check_size
 from sfumato.catalogs.notes import groups_note, limit_note
 from sfumato.dialect.aggregates import FUNCTIONS, Aggregates
+from sfumato.dialect.around import private_part
+from sfumato.dialect.cursor import Cursor
 from sfumato.dialect.joins import of_tables
 from sfumato.dialect.options import read_options
+from sfumato.dialect.outside import Writer
 from sfumato.dialect.question import SqlQuery
 from sfumato.dialect.reader import read
 from sfumato.dialect.syntax import Call, Expression, Item, Statement
@@ -54,8 +57,11 @@ def parse(text: str, catalog: Declarations | None = None) -> SqlQuery:
     """
     if not isinstance(text, str):
         raise QueryError(f"sql: the question is {shown(text)}, but must be SQL text")
-    statement = read(text)
-    return _Reading(statement, None if catalog is None else _declared(statement, catalog)).query()
+    words = Cursor(text)
+    start, stop = private_part(words)
+    statement = read(words.part(start, stop))
+    reading = _Reading(statement, None if catalog is None else _declared(statement, catalog))
+    return reading.query(words, (start, stop))
 
 
 def _declared(statement: Statement, catalog: Declarations) -> TableDeclaration:
@@ -74,10 +80,17 @@ class _Reading:
         self.aggregates = Aggregates(statement, self.options.unit, declared)
         self.notes = self.aggregates.notes
 
-    def query(self) -> SqlQuery:
+    def query(self, words: Cursor, span: tuple[int, int]) -> SqlQuery:
         statement, options = self.statement, self.options
         keys, derived_keys = self._keys()
         named = self._aggregates()
+        writer = Writer(statement, words, span, keys, named, self._asked)
+        grouped = {id(item) for item in keys.values()}
+        for item in statement.items:
+            value = item.value
+            if isinstance(value, Expression) and id(item) not in grouped and not writer.computes(value):
+                raise self._refuse(item.place, self._not_a_key(value))
+        outside = writer.outside() if writer.needed else None
         aggregates = {name: aggregate for name, (_, aggregate) in named.items()}
         if not aggregates:
             raise self._refuse(
@@ -120,7 +133,13 @@ class _Reading:
             domains=domains,
             multiline=options.multiline,
             weights=self._weights(aggregates),
+            outside=outside,
+            confidence=options.confidence,
         )
+
+    def _asked(self, call: Call, position: int) -> tuple[Aggregate, str]:
+        aggregate = self.aggregates.of(call)
+        return aggregate, self.aggregates.default_name(call, aggregate, position)
 
     def _weights(self, names: Collection[str]) -> tuple[tuple[str, Fraction], ...]:
         try:
@@ -178,11 +197,9 @@ class _Reading:
         derived: list[tuple[str, str]] = []
         taken: set[str] = set()
         for position, item in enumerate(statement.items, 1):
-            if isinstance(item.value, Call):
-                continue
+            if not isinstance(item.value, Expression) or id(item) not in chosen:
+                continue  # what is computed with keys is judged when they are known
             column = statement.column(item.value)
-            if id(item) not in chosen:
-                raise self._refuse(item.place, self._not_a_key(item.value))
             if column is not None and column.casefold() == self.options.unit.casefold():
                 raise self._refuse(item.place, "a group for each privacy unit is not private")
             name = item.alias or (column and statement.bare(column)) or f"key_{position}"
@@ -223,7 +240,7 @@ class _Reading:
         known = self._known_items()
         for expression in statement.group_by:
             item = self._item_of(expression, known)
-            if isinstance(item.value, Call):
+            if not isinstance(item.value, Expression):
                 raise self._refuse(expression.place, "an aggregate is not a group key")
             if id(item) in found:
                 raise self._refuse(expression.place, "this group key is named twice")
@@ -239,7 +256,7 @@ class _Reading:
                 known.setdefault(self.statement.shape(item.value), item)
         for call in (False, True):
             for item in items:
-                if isinstance(item.value, Call) == call and item.alias is not None:
+                if (not isinstance(item.value, Expression)) == call and item.alias is not None:
                     known.setdefault((call, item.alias.casefold()), item)
         return known
 

@@ -21,7 +21,15 @@ _canonical = {
 }
 _known = (
     *("epsilon", "delta", "privacy_unit_column", "max_groups_contributed", "max_rows_per_group", "noise"),
-    *("group_selection", "min_privacy_units_per_group", "weights", "types", "multiline", *_canonical),
+    *(
+        "group_selection",
+        "min_privacy_units_per_group",
+        "weights",
+        "types",
+        "multiline",
+        "confidence",
+        *_canonical,
+    ),
 )
 TYPES_FORM = "'id BIGINT, amount DOUBLE, day DATE', each column once"
 _WEIGHTS_FORM = "'mean_age 4, \"the total\" 2', each output once"
@@ -46,6 +54,7 @@ class Options:
         types: of columns of a source that declares none, by name.
         multiline: whether a text in quotes may have several lines in CSV.
         weights: how much outputs matter, by name, as written; with their place.
+        confidence: of error bars that are named in SQL.
     """
 
     epsilon: str
@@ -61,6 +70,7 @@ class Options:
     multiline: bool
     weights: dict[str, str]
     weighing: Place | None
+    confidence: float
 
 
 def read_options(statement: Statement, declared: TableDeclaration | None = None) -> Options:
@@ -89,6 +99,7 @@ def read_options(statement: Statement, declared: TableDeclaration | None = None)
         multiline=given.choice("multiline", ("true", "false")) != "false",
         weights=given.by_name("weights", _WEIGHTS_FORM) or {},
         weighing=given.place("weights"),
+        confidence=given.confidence(),
     )
 
 
@@ -171,6 +182,14 @@ class _Given:
         if not 0 <= Fraction(value.text) < 1:
             raise self._refuse(value.place, "delta must be at least 0 and below 1")
         return value.text
+
+    def confidence(self) -> float:
+        if "confidence" not in self.pairs:
+            return 0.95
+        value = self._number("confidence")
+        if not 0 < float(value.text) < 1:
+            raise self._refuse(value.place, "confidence must be between 0 and 1, such as 0.95")
+        return float(value.text)
 
     def _number(self, key: str) -> Literal:
         name, value = self.pairs[key]

@@ -83,3 +83,9 @@ def is_query(text: str) -> bool:
         return len(statements(text)) == 1
     except (NotSql, RecursionError, duckdb.Error):
         return False
+
+
+def select_list(text: str) -> Node:
+    """Return DuckDB's tree of an expression that stands in a query that it took."""
+    ((node,),) = (tree["select_list"] for tree in statements(f"SELECT (\n{text}\n)"))
+    return node  # type: ignore[no-any-return]

@@ -9,6 +9,7 @@ from typing import Any
 
 from sfumato.catalogs.domains import product
 from sfumato.dialect.joins import From, opened
+from sfumato.dialect.outside import Outside
 from sfumato.errors import ColumnError
 from sfumato.query.aggregates import Aggregate, BoundedAggregate, CountRows
 from sfumato.query.schema import Derive, Filter, Schema, Step
@@ -36,6 +37,8 @@ class SqlQuery:
         multiline: whether a text in quotes may have several lines in CSV.
         weights: how much outputs matter, by name.
         domains: the values of each key, where a catalog declares them; None for private groups.
+        outside: what is computed with the released table, or None.
+        confidence: of the error bars that it names.
     """
 
     tables: From
@@ -55,8 +58,11 @@ class SqlQuery:
     types: dict[str, str] | None = None
     multiline: bool = True
     weights: tuple[tuple[str, Fraction], ...] = ()
+    domains: tuple[tuple[Hashable, ...], ...] | None = None
     named: frozenset[str] = frozenset()
     plain: frozenset[str] = frozenset()
+    outside: Outside | None = None
+    confidence: float = 0.95
 
     @property
     def source(self) -> str:
@@ -72,8 +78,6 @@ class SqlQuery:
     def sources(self) -> tuple[str, ...]:
         """All tables behind FROM, in order."""
         return (self.source, *(one.source for one in self.tables.joined))
-
-    domains: tuple[tuple[Hashable, ...], ...] | None = None
 
     @property
     def release_options(self) -> dict[str, Any]:

@@ -9,15 +9,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from sfumato.dialect.admitted import check_tree, check_words
-from sfumato.dialect.calls import CallForm, is_call, read_calls
+from sfumato.dialect.admitted import check_after, check_tree, check_words
+from sfumato.dialect.calls import CallForm, is_call, is_window, read_calls
 from sfumato.dialect.clause import read_clause
 from sfumato.dialect.cursor import Cursor
 from sfumato.dialect.joins import From, NotJoined, read_from
-from sfumato.dialect.plain import NotUnderstood, PlainSelect, is_query
-from sfumato.dialect.syntax import Expression, Item, Statement
+from sfumato.dialect.plain import NotUnderstood, PlainSelect, is_query, select_list
+from sfumato.dialect.syntax import Computed, Expression, Item, Statement
 from sfumato.dialect.tree import Node
-from sfumato.dialect.vocabulary import NOT_PRIVATE, REFUSED_CLAUSES, REFUSED_SOURCES
+from sfumato.dialect.vocabulary import AFTER, INTERVALS, NOT_PRIVATE, REFUSED_CLAUSES, REFUSED_SOURCES
 from sfumato.dialect.words import Place, refusal
 from sfumato.errors import SqlError
 
@@ -27,29 +27,27 @@ _END = "the question should end here"
 _NO_ALIAS = "a name is missing after AS"
 _BEFORE_BRACKETS = ("USING", "ON", "AND", "OR", "NOT")
 _MOST_KEYS = 2000  # DuckDB's parser compares each with each
-_ITEMS, _KEYS = "the SELECT list", "GROUP BY"
+_ITEMS, _KEYS, _BEHIND = "the SELECT list", "GROUP BY", "what comes behind the groups"
 
 
-def read(text: str) -> Statement:
+def read(words: Cursor) -> Statement:
     """Read one SELECT WITH DIFFERENTIAL_PRIVACY or WITH ANONYMIZATION.
 
     Args:
-        text: the SQL text.
+        words: of the SQL text.
     Returns:
         Its syntax tree.
     Raises:
         SqlError: it has another form; the text says where and what to write instead.
     """
-    return _Reader(text).statement()
+    return _Reader(words).statement()
 
 
 class _Reader:
     """What stands where, word by word; and then what it is, by DuckDB's tree."""
 
-    def __init__(self, text: str) -> None:
-        self.words = words = Cursor(text)
-        if words.token.word == "WITH":
-            raise words.refuse("WITH before SELECT: write the query on the table itself, or make a view")
+    def __init__(self, words: Cursor) -> None:
+        self.words = words
         if not words.take("SELECT"):
             raise words.refuse("a question begins with SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (...)")
         self.clause = read_clause(words)
@@ -63,6 +61,7 @@ class _Reader:
         self._check_items()
         self._check_source()
         self.where, self.keys = self._rows()
+        self._check_after()
 
     # By words: where the parts stand, in the order in which they are written.
 
@@ -80,14 +79,18 @@ class _Reader:
             if more and word in REFUSED_CLAUSES:
                 place = Place(words.tokens[i].start, words.tokens[i + more - 1].stop)
                 raise refusal(words.text, place, REFUSED_CLAUSES[word].format(word))
-            if more and word in ("FROM", "WHERE", "GROUP"):
+            if more and word in ("FROM", "WHERE", "GROUP", "HAVING"):
                 starts.append((word, i, i + more))
+            elif more and word in AFTER:
+                # DuckDB's parser knows their order, and their own forms.
+                starts.append(("AFTER", i, i))
+                break
         stops = [*(start for _, start, _ in starts[1:]), len(words.tokens) - 1]
         self._check_order(starts)
         return {name: range(first, stop) for (name, _, first), stop in zip(starts, stops, strict=True)}
 
     def _check_order(self, starts: list[tuple[str, int, int]]) -> None:
-        order = ["SELECT", "FROM", "WHERE", "GROUP"]
+        order = ["SELECT", "FROM", "WHERE", "GROUP", "HAVING", "AFTER"]
         for (name, _, _), (after, start, first) in zip(starts, [*starts[1:], ("", -1, 0)], strict=True):
             place = Place(self.words.tokens[start].start, self.words.tokens[first - 1].stop)
             if name == "SELECT" and after != "FROM":
@@ -123,7 +126,7 @@ class _Reader:
         words = self.words
         for item in self.items:
             first = words.tokens[item.start]
-            if first.word in NOT_PRIVATE and is_call(words, item.start):
+            if self._refused(item.start):
                 raise words.refuse(
                     f"{first.word} is not a private aggregate: {NOT_PRIVATE[first.word]}", first
                 )
@@ -133,12 +136,38 @@ class _Reader:
                 named = i + 1 < item.stop and words.tokens[i + 1].kind in ("word", "name")
                 if words.tokens[i].word == "AS" and not named:
                     raise words.refuse(_NO_ALIAS, words.tokens[i + 1])
-            found = read_calls(words, item)
-            self.calls |= {form.span.start: form for form in found}
-            for form in found:
-                check_words(words, form.argument, f"{form.call.function}(...)")
-            if item.start not in self.calls:
+            found = self._read_calls(item)
+            if not found and not any(self._outside(i) for i in item):
                 check_words(words, item, _ITEMS)
+            else:
+                check_after(words, item, [form.span for form in found], _ITEMS)
+
+    def _refused(self, i: int) -> bool:
+        """Whether a word calls an aggregate without a private form, of rows and not of released groups."""
+        called = self.words.tokens[i].word in NOT_PRIVATE and is_call(self.words, i)
+        return called and not is_window(self.words, i)
+
+    def _read_calls(self, span: range) -> list[CallForm]:
+        found = read_calls(self.words, span)
+        self.calls |= {form.span.start: form for form in found}
+        for form in found:
+            check_words(self.words, form.argument, f"{form.call.function}(...)")
+        return found
+
+    def _outside(self, i: int) -> bool:
+        """Whether a word calls what only released groups have."""
+        return is_call(self.words, i) and (self.words.tokens[i].word in INTERVALS or is_window(self.words, i))
+
+    def _check_after(self) -> None:
+        for name in ("HAVING", "AFTER"):
+            span = self.parts.get(name)
+            if span is not None:
+                if not span:
+                    raise self._missing(span, name)
+                found = self._read_calls(span)
+                where = name if name == "HAVING" else self.words.tokens[span.start].word
+                check_after(self.words, span, [form.span for form in found], where)
+                self._check_arguments(span)
 
     def _check_source(self) -> None:
         words, span = self.words, self.parts["FROM"]
@@ -203,7 +232,20 @@ class _Reader:
             group_by=tuple(map(self._expression, self.keys)),
             group_by_all="GROUP" in self.parts and not self.keys,
             tree=tree,
+            calls={
+                words.tokens[form.span.start].start: (
+                    words.tokens[form.span.stop - 1].stop,
+                    self._expression(form.span),
+                    form.call,
+                )
+                for form in self.calls.values()
+            },
+            having=self._part("HAVING"),
+            after=self._part("AFTER"),
         )
+
+    def _part(self, name: str) -> Expression | None:
+        return self._expression(self.parts[name]) if name in self.parts else None
 
     def _tree(self) -> Node:
         forms = self.calls.values()
@@ -239,7 +281,7 @@ class _Reader:
                 missing, inner = f"a comma or ) is missing in {where}", form.argument
                 break
         else:
-            where = {"SELECT": _ITEMS, "GROUP": _KEYS}.get(part, part)
+            where = {"SELECT": _ITEMS, "GROUP": _KEYS, "AFTER": _BEHIND}.get(part, part)
             more = " FROM t" if part == "SELECT" else ""
             missing, inner = ("a comma or FROM is missing" if more else _END), self.parts[part]
         if token.kind != "end" and at > inner.start and is_query(f"{before} {more}"):
@@ -260,29 +302,26 @@ class _Reader:
             stop -= 2 if tokens[stop - 2].word == "AS" else 1
             alias_place = last.place
         form = self.calls.get(span.start)
-        if form is None:
+        if form is None or form.span.stop < stop:
             value = self._expression(range(span.start, stop))
+            if any(i in self.calls or self._outside(i) for i in span):
+                self._check_arguments(span)
+                return Item(Computed(value), alias, value.place, alias_place)
             check_tree(words.text, value.place, node, _ITEMS)
             return Item(value, alias, value.place, alias_place)
-        if form.span.stop < stop:
-            raise self._after_call(form)
         for argument in node.get("arguments", ()):
             if form.call.argument is not None:
                 where = f"{form.call.function}(...)"
                 check_tree(words.text, form.call.argument.place, argument["expression"], where)
         return Item(form.call, alias, self._place(form.span), alias_place)
 
-    def _after_call(self, form: CallForm) -> SqlError:
-        token = self.words.tokens[form.span.stop]
-        if token.word == "OVER":
-            return self.words.refuse("a window function: not private here", token)
-        if token.word == "FILTER":
-            message = "FILTER: write the condition in WHERE, or COUNT(CASE WHEN ... THEN 1 END)"
-            return self.words.refuse(message, token)
-        name = form.call.function
-        return self.words.refuse(
-            f"{name} inside a larger expression: ask for it alone, and compute with the result", token
-        )
+    def _check_arguments(self, span: range) -> None:
+        """Judge the arguments of aggregates that DuckDB's tree has somewhere inside."""
+        for form in (self.calls[i] for i in span if i in self.calls):
+            if form.call.argument is not None:
+                place = form.call.argument.place
+                tree = select_list(self.words.text[place.start : place.stop])
+                check_tree(self.words.text, form.call.argument.place, tree, f"{form.call.function}(...)")
 
     def _tables(self, tree: Node) -> From:
         span = self.parts["FROM"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from sfumato.dialect.joins import From, qualified
 from sfumato.dialect.tree import Node, descendants
@@ -66,10 +67,17 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Computed:
+    """What is computed with private aggregates and keys, as its words."""
+
+    expression: Expression
+
+
+@dataclass(frozen=True)
 class Item:
     """One entry of the SELECT list."""
 
-    value: Call | Expression
+    value: Call | Expression | Computed
     alias: str | None
     place: Place
     alias_place: Place
@@ -81,6 +89,9 @@ class Statement:
 
     Args:
         tree: what DuckDB reads once the privacy clause, bounds and ranks are cut out.
+        calls: all private aggregates: by where each begins, where it stops, its words and what it is.
+        having: the condition of groups.
+        after: what comes behind it: QUALIFY, WINDOW, ORDER BY, LIMIT and OFFSET, with these words.
     """
 
     text: str
@@ -94,6 +105,9 @@ class Statement:
     group_by: tuple[Expression, ...]
     group_by_all: bool
     tree: Node
+    calls: Mapping[int, tuple[int, Expression, Call]] = field(default_factory=dict)
+    having: Expression | None = None
+    after: Expression | None = None
 
     def spell(self, expression: Expression) -> str:
         """Return an expression's own text, without the qualifiers that name the first table."""
@@ -123,6 +137,10 @@ class Statement:
                     named.add(qualified(aliases[first.casefold()], rest[0]))
                 elif not rest or first.casefold() != (self.tables.alias or "").casefold():
                     plain.add(first.casefold())
+        # Those of aggregates that stand behind the groups are not in the tree's list.
+        for _, expression, _ in self.calls.values():
+            own = {token.start: token for token in expression.tokens}
+            named |= {t.text for t in self.unqualified(expression) if own.get(t.start) is not t}
         return frozenset(named), frozenset(plain - {(i.alias or "").casefold() for i in self.items})
 
     def bare(self, column: str) -> str:

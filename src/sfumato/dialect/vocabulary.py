@@ -51,12 +51,10 @@ _OPERATORS = (
     "AND OR NOT IS IN LIKE ILIKE SIMILAR GLOB TO ESCAPE COLLATE BETWEEN CASE WHEN THEN ELSE DISTINCT FROM"
 )
 OPERATORS = frozenset(_OPERATORS.split(" "))
+# What stands behind GROUP BY and HAVING, and sees released groups alone.
+AFTER = ("QUALIFY", "WINDOW", "ORDER", "LIMIT", "OFFSET", "FETCH")
+INTERVALS = ("DP_INTERVAL_LOW", "DP_INTERVAL_HIGH")
 REFUSED_CLAUSES = {
-    "HAVING": "HAVING: write a row's condition in WHERE; small groups are left out by themselves, "
-    "and min_privacy_units_per_group = ... in OPTIONS sets a least size",
-    **dict.fromkeys(("QUALIFY", "WINDOW"), "{}: window functions are not private here"),
-    "ORDER": "ORDER BY: leave it out; the output is sorted by its group keys",
-    **dict.fromkeys(("LIMIT", "OFFSET", "FETCH"), "{}: leave it out, and cut the released table"),
     **dict.fromkeys(("UNION", "EXCEPT", "INTERSECT"), "{}: ask one SELECT at a time"),
     ";": "several statements: ask one at a time",
 }

@@ -14,8 +14,11 @@ from sfumato.query.table import PublicTable, Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sfumato.dialect import SqlQuery
     from sfumato.engines.beam.release import PlannedRelease
     from sfumato.engines.catalog import Catalog
+    from sfumato.engines.duckdb.resources import Resources
+    from sfumato.query.table import Question
 
 
 class SparkFrame(Protocol):
@@ -222,6 +225,8 @@ def sql(
         types: of columns of a source that declares none, as for `scan`; in the text OPTIONS (types =
             'id BIGINT, amount DOUBLE').
         memory_limit, threads, temp_directory: as for `scan`.
+    Returns:
+        A Release; a `ProcessedRelease`, with the same face, where the text computes with the released table.
     Raises:
         SqlError: the text is not understood or asks for something that is not private.
         QueryError, BudgetError, EngineError: as from `scan` and `Question.release`.
@@ -237,6 +242,7 @@ def sql(
     (1.0, 0.0)
     """
     from sfumato.dialect import parse
+    from sfumato.engines.duckdb.resources import checked_resources
     from sfumato.engines.duckdb.sources import is_path
 
     if catalog is not None:
@@ -251,15 +257,15 @@ def sql(
             "threads": threads,
             "temp_directory": temp_directory,
         }
-        asked = parse(text, catalog)
-        known = asked.question(
+        query = parse(text, catalog)
+        question = query.question(
             lambda name, _: (
                 catalog.public(name, **limits)
                 if catalog.declaration(name).public
                 else catalog.table(name, **limits)
             )
         )
-        return known.release(**asked.release_options)
+        return _released(question, query, checked_resources(memory_limit, threads, temp_directory))
     query = parse(text)
     if not isinstance(tables, Mapping | None) or not all(isinstance(name, str) for name in tables or ()):
         kind = type(tables).__name__  # its text would show rows
@@ -291,4 +297,23 @@ def sql(
             )
         )
     )
-    return question.release(**query.release_options)
+    return _released(question, query, checked_resources(memory_limit, threads, temp_directory))
+
+
+def _released(question: Question[Any], query: SqlQuery, resources: Resources) -> Any:
+    """Plan a release, and see that what is computed with it fits: nothing is read or spent before."""
+    if query.outside is None:
+        return question.release(**query.release_options)
+    from sfumato.engines.duckdb.engine import DuckDBEngine
+    from sfumato.engines.duckdb.outside import OutsideSql
+    from sfumato.query.processed import ProcessedRelease
+
+    outside, engine = query.outside, question.table.engine
+    if not isinstance(engine, DuckDBEngine):
+        raise SqlError(
+            "this text computes with the released table, which is done where rows are read in this process; "
+            "ask for keys and aggregates alone, and compute with what comes back, as spark.sql does"
+        )
+    plan = question.plan(**query.release_options)
+    computation = OutsideSql(outside, plan, question.table.schema, query.confidence, resources)
+    return ProcessedRelease(engine.release(plan), computation)

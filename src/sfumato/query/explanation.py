@@ -75,7 +75,10 @@ class Explanation:
             f"{f'; weights: {weights}' if weights else ''}:"
         )
         after = [selection["text"]] if selection else []
-        return before, [*after, "Compute the outputs from the noisy numbers alone, which costs nothing more."]
+        after.append("Compute the outputs from the noisy numbers alone, which costs nothing more.")
+        if "computed" in content:
+            after.append(f"Compute with the noisy table alone, which costs nothing: {content['computed']}")
+        return before, after
 
     @property
     def numbers(self) -> list[tuple[str, str, str, str, str]]:

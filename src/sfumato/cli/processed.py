@@ -1,0 +1,84 @@
+"""The command's answer where SQL computes with the released table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from sfumato.cli import table
+from sfumato.errors import QueryError, SqlError
+from sfumato.query.processed import ProcessedRelease
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sfumato.query.release import Release
+
+
+def is_processed(release: Release) -> bool:
+    """Whether something is computed with it, which may fail where a table that is streamed would be lost."""
+    return isinstance(release, ProcessedRelease)
+
+
+def check_processed(release: Release, plot: bool, errors: bool) -> None:
+    """Refuse what has no meaning for a table that was computed with a released one; before anything is drawn.
+
+    Raises:
+        QueryError: a chart, or error bars that are not known.
+    """
+    if not isinstance(release, ProcessedRelease):
+        return
+    if plot:
+        raise QueryError(
+            "--plot draws groups with their aggregates as they are released; leave out what is computed with "
+            "them, or write --output and draw that"
+        )
+    if errors and not release.followed:
+        raise QueryError(
+            "--errors: what is computed around the private SELECT has no error bars of its own; write "
+            "DP_INTERVAL_LOW(name) and DP_INTERVAL_HIGH(name) in the SQL"
+        )
+
+
+def answers(
+    release: Release, console: Console, confidence: float, simultaneous: bool, show: int
+) -> tuple[pa.Table, pa.Table | None]:
+    """Return the numbers and half-widths of their error bars, where there are any.
+
+    Where computing with noisy numbers fails, the noisy table itself is printed: it is paid for.
+
+    Raises:
+        SqlError: computing failed.
+    """
+    if not isinstance(release, ProcessedRelease):
+        widths = release.errors(confidence, simultaneous=simultaneous)
+        return release.to_arrow(), widths
+    try:
+        return release.to_arrow(), (
+            release.errors(confidence, simultaneous=simultaneous) if release.followed else None
+        )
+    except SqlError:
+        noisy = release.released
+        bars = noisy.errors(confidence, simultaneous=simultaneous)
+        table.print_table(console, noisy, noisy.to_arrow(), bars, confidence, simultaneous, show)
+        raise
+
+
+def print_any(
+    console: Console,
+    release: Release,
+    numbers: pa.Table,
+    widths: pa.Table | None,
+    confidence: float,
+    simultaneous: bool,
+    show: int,
+) -> None:
+    """Print a release, as `print_table` does, or what was computed with one."""
+    if not isinstance(release, ProcessedRelease):
+        assert widths is not None
+        table.print_table(console, release, numbers, widths, confidence, simultaneous, show)
+        return
+    table.print_computed(console, numbers, widths, release.measured, show)
+    groups = release.released.to_arrow().num_rows
+    console.print(table.caption(release, groups, confidence, simultaneous, bars=widths is not None))

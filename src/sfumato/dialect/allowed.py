@@ -1,0 +1,131 @@
+"""What may stand around a private SELECT: all that DuckDB computes with the released table, and nothing else.
+
+An allow-list over DuckDB's syntax tree: nodes, tables and functions that are not known are refused. Nothing
+private is within reach there; this keeps files, settings, the clock and other tables out too, so that the
+answer follows from the noisy numbers and the text alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from functools import cache
+from typing import Any
+
+from sfumato.dialect.tree import Node, ask
+from sfumato.errors import SqlError
+
+_EXPRESSIONS = (
+    "BETWEEN CASE CAST COLLATE COLUMN_REF COMPARISON CONJUNCTION CONSTANT FUNCTION LAMBDA OPERATOR "
+    "POSITIONAL_REFERENCE STAR SUBQUERY TYPE WINDOW"
+)
+_NODES = (
+    "SELECT_NODE SET_OPERATION_NODE BASE_TABLE SUBQUERY JOIN EMPTY EXPRESSION_LIST DISTINCT_MODIFIER "
+    "LIMIT_MODIFIER LIMIT_PERCENT_MODIFIER ORDER_MODIFIER ORDER_DEFAULT ASCENDING DESCENDING"
+)
+_SAID = {
+    "PARAMETER": "a parameter: write the value itself",
+    "TABLE_FUNCTION": "a table function: outside the private SELECT there is the released table alone",
+    "SHOW_REF": "DESCRIBE, SHOW and SUMMARIZE have no place here: write a SELECT",
+    "RECURSIVE_CTE_NODE": "WITH RECURSIVE: write it without",
+    "PIVOT": "PIVOT and UNPIVOT have no place here: write CASE for each column, or pivot the result",
+}
+# Macros of DuckDB's that are formulas, and what its parser makes of plain syntax.
+_FORMULAS = (
+    "array_append array_pop_back array_pop_front array_prepend array_push_back array_push_front "
+    "array_reverse array_to_string date_add days_in_month fdiv fmod geomean geometric_mean if list_append "
+    "list_avg list_count list_first list_last list_max list_median list_min list_mode list_prepend "
+    "list_reverse list_stddev_pop list_stddev_samp list_sum list_var_pop list_var_samp md5_number nullif "
+    "split_part wavg weighted_avg unnest columns count_star"
+)
+# They are consistent, as DuckDB has it, but read a clock, a version, or plan SQL.
+_OTHERS = ("current_", "json_serialize_", "json_deserialize_", "__internal", "add_", "parse_duckdb_log")
+_CLOCKS = frozenset({"age", "version", "ago", "get_type", "make_type"})
+_VALUES = (
+    "current_catalog current_date current_role current_schema current_time current_timestamp current_user "
+    "localtime localtimestamp session_user user"
+)
+_KNOWN_EXPRESSIONS, _KNOWN_NODES, _KNOWN_VALUES = (
+    frozenset(words.split(" ")) for words in (_EXPRESSIONS, _NODES, _VALUES)
+)
+
+
+@cache
+def functions() -> frozenset[str]:
+    """Return the names of functions whose results follow from their arguments alone."""
+    rows = ask(
+        "SELECT lower(function_name), bool_and(function_type = 'window' OR function_type = 'aggregate' OR "
+        "(function_type = 'scalar' AND stability = 'CONSISTENT')) FROM duckdb_functions() GROUP BY ALL"
+    )
+    plain = {name for name, consistent in rows if consistent}
+    return frozenset(n for n in plain if not n.startswith(_OTHERS)) - _CLOCKS | frozenset(
+        _FORMULAS.split(" ")
+    )
+
+
+def check_outside(
+    tree: Node, table: str, columns: Collection[str], refuse: Callable[[int, str], SqlError]
+) -> None:
+    """Refuse what is not known to compute with the released table alone.
+
+    Args:
+        tree: DuckDB's, of the whole text.
+        table: the released table's name.
+        columns: its columns, in lower case.
+        refuse: makes an error, of a byte in the text, or -1, and a message.
+    """
+    scope: Counter[str] = Counter()
+    waiting: list[tuple[str, Any]] = [("see", tree)]
+    while waiting:
+        what, one = waiting.pop()
+        if what == "name":
+            scope[one] += 1
+        elif what == "forget":
+            scope.subtract(one)
+        elif isinstance(one, list):
+            waiting.extend(("see", child) for child in reversed(one))
+        elif isinstance(one, dict):
+            message = _message(one, table, columns, scope)
+            if message:
+                at = one.get("query_location", -1)
+                raise refuse(at if 0 <= at < 1 << 62 else -1, message)
+            waiting.extend(_inside(one))
+
+
+def _inside(node: Node) -> Iterator[tuple[str, Any]]:
+    """Yield what is to be done with a node's parts, the first last: names of WITH are known behind it."""
+    ctes = node["cte_map"]["map"] if "cte_map" in node else []
+    names = [cte["key"].casefold() for cte in ctes]
+    yield "forget", names
+    yield "see", [value for key, value in node.items() if key != "cte_map" and isinstance(value, dict | list)]
+    for cte, name in zip(reversed(ctes), reversed(names), strict=True):
+        yield "name", name
+        yield "see", cte["value"]
+
+
+def _message(node: Node, table: str, columns: Collection[str], scope: Counter[str]) -> str:
+    kind, named = node.get("class"), node.get("type")
+    if kind is None and (not isinstance(named, str) or named.endswith("_TYPE_INFO")):
+        return ""
+    if (kind is None and named not in _KNOWN_NODES) or (kind is not None and kind not in _KNOWN_EXPRESSIONS):
+        return _SAID.get(str(kind or named), f"{kind or named} has no place outside the private SELECT")
+    if kind in ("FUNCTION", "WINDOW"):
+        name = node["function_name"].lower()
+        if node.get("schema") or node.get("catalog") or name not in functions():
+            return (
+                f"{node['function_name']} is not known outside the private SELECT: only functions are whose "
+                "results follow from the noisy numbers alone"
+            )
+    if kind == "COLUMN_REF" and len(node["column_names"]) == 1:
+        (name,) = node["column_names"]
+        if name.casefold() in _KNOWN_VALUES and name.casefold() not in columns:
+            return f"{name}: write the value itself"
+    if kind is None and named == "BASE_TABLE":
+        path = node["qualified_name"]["path"]
+        known = len(path) == 1 and (path[0] == table or scope[path[0].casefold()] > 0)
+        if not known or node.get("at_clause"):
+            return (
+                f"{'.'.join(path)} is another table: outside the private SELECT there is the released table "
+                "alone, which has a name for all of the text in WITH name AS (SELECT WITH ...) SELECT ..."
+            )
+    return ""

@@ -1,0 +1,202 @@
+"""SQL on released tables: what it means, what is refused, and that nothing exact is in reach."""
+
+from __future__ import annotations
+
+import copy
+import re
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sfumato as sf
+from sfumato.dialect import parse
+from sfumato.errors import RefusalError, SqlError
+from sfumato.query.processed import ProcessedRelease
+
+CORPUS = (Path(__file__).parent / "outside.txt").read_text()
+OPTIONS = "epsilon = 1000000, delta = 1e-6, privacy_unit_column = id, max_groups_contributed = 8, max_rows_per_group = 8"
+WORDS = {
+    "@DP": f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({OPTIONS})",
+    "@G": ", contribution_bounds_per_group => (0, 1000)",
+    "@R": ", contribution_bounds_per_row => (0, 100)",
+}
+PLAIN = {"@DP": "SELECT", "@G": "", "@R": ""}
+ROWS = 600
+VISITS = pa.table(
+    {
+        "id": [i // 3 for i in range(ROWS)],
+        "year": [2000 + (i * i) % 7 % 4 for i in range(ROWS)],
+        "v": [i * 37 % 20 for i in range(ROWS)],
+        "age": [20 + i % 61 for i in range(ROWS)],
+        "city": ["Ulm" if i % 3 else "Bonn" for i in range(ROWS)],
+    }
+)
+
+
+def corpus(kind: str) -> list[tuple[str, str]]:
+    """Return verdicts of one kind, and their texts."""
+    entries = re.findall(r"^== (.*)\n((?:(?!==|\n).*\n?)*)", CORPUS, re.MULTILINE)
+    return [(verdict, text) for verdict, text in entries if verdict.startswith(kind)]
+
+
+def written(text: str, words: dict[str, str] = WORDS) -> str:
+    for short, long in words.items():
+        text = text.replace(short, long)
+    return text
+
+
+def ask(text: str) -> sf.Release:
+    return sf.sql(written(text), tables={"visits": VISITS})
+
+
+def test_the_corpus_is_read() -> None:
+    assert len(corpus("")) == CORPUS.count("\n== ") >= 120
+    assert all(text.strip() for _, text in corpus(""))
+
+
+def rounded(table: pa.Table) -> list[tuple[object, ...]]:
+    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+    return [tuple(round(float(x), 1) if isinstance(x, (int, float)) else x for x in row) for row in rows]
+
+
+@pytest.mark.flakiness(k=40, because="epsilon is so large that noise moves no number by half a unit")
+@pytest.mark.parametrize(("verdict", "text"), corpus("same"))
+def test_answers_are_those_of_plain_sql(verdict: str, text: str) -> None:
+    release = ask(text)
+    with duckdb.connect() as connection:
+        connection.register("visits", VISITS)
+        expected = connection.sql(written(text, PLAIN)).to_arrow_table()
+    assert isinstance(release, ProcessedRelease)
+    assert release.to_arrow().schema.names == expected.schema.names
+    assert rounded(release.to_arrow()) == rounded(expected)
+
+
+@pytest.mark.noise_cannot_matter("only names of columns are compared")
+@pytest.mark.parametrize(("verdict", "text"), corpus("gives"))
+def test_columns(verdict: str, text: str) -> None:
+    assert ask(text).to_arrow().schema.names == verdict.removeprefix("gives ").split(", ")
+
+
+@pytest.mark.parametrize(("verdict", "text"), corpus("refused"))
+def test_refusals(verdict: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sf.Release, "_draw", None)  # nothing is read or drawn
+    with pytest.raises(SqlError) as caught:
+        ask(text)
+    marked, says = re.fullmatch(r"refused \((.*)\): (.*)", verdict).groups()  # type: ignore[union-attr]
+    message, _, shown, marks = str(caught.value).split("\n")
+    assert says in message
+    at = marks.index("^")
+    assert shown[at : at + marks.count("^")].startswith(written(marked)[: marks.count("^")])
+
+
+@pytest.mark.noise_cannot_matter("all groups are large enough to be shown, whatever is drawn")
+@pytest.mark.parametrize(("verdict", "text"), corpus("fails"))
+def test_failures_on_noisy_numbers_do_not_lose_them(verdict: str, text: str) -> None:
+    release = ask(text)
+    assert isinstance(release, ProcessedRelease)
+    with pytest.raises(SqlError, match=verdict.removeprefix("fails: ")) as caught:
+        release.to_arrow()
+    assert ".released" in str(caught.value) and caught.value.__context__ is None
+    assert release.released.to_arrow().num_rows in (2, 3)
+
+
+BY_YEAR = (
+    "@DP year, COUNT(*) AS n, 2 * COUNT(*) AS twice FROM visits GROUP BY year ORDER BY n DESC, year LIMIT 2"
+)
+AROUND = "SELECT sum(n) AS s FROM (@DP year, COUNT(*) AS n FROM visits GROUP BY year)"
+
+
+@pytest.mark.noise_cannot_matter("all numbers are of one draw")
+def test_one_draw_serves_all_looks(tmp_path: Path) -> None:
+    text = "WITH t AS (@DP year, COUNT(*) AS n FROM visits GROUP BY year) SELECT a.n - b.n AS d FROM t a JOIN t b USING (year)"
+    noisy = text.replace("@DP", WORDS["@DP"].replace("1000000", "0.1"))
+    assert set(sf.sql(noisy, tables={"visits": VISITS}).to_arrow()["d"].to_pylist()) <= {0}
+    release = ask(BY_YEAR)
+    release.write(tmp_path / "out.parquet", confidence=0.9)
+    kept = pq.read_table(tmp_path / "out.parquet")
+    assert kept.schema.names == ["year", "n", "twice", "n_error"]
+    assert kept.select(["year", "n", "twice"]) == release.to_arrow()
+    assert release.to_pandas()["n"].tolist() == release.to_polars()["n"].to_list() == kept["n"].to_pylist()
+    assert kept["n_error"] == release.errors(0.9)["n"]
+
+
+@pytest.mark.noise_cannot_matter("rows are found by their keys")
+def test_error_bars_follow_rows() -> None:
+    text = "@DP city, AVG(v@R) AS mean, DP_INTERVAL_LOW(mean) AS low, DP_INTERVAL_HIGH(mean) AS high, 1 + AVG(v@R) AS more"
+    text += " FROM visits GROUP BY city ORDER BY city DESC"
+    release = sf.sql(
+        written(text).replace("epsilon =", "confidence = 0.8, epsilon =").replace("1000000", "9"),
+        tables={"visits": VISITS},
+    )
+    assert isinstance(release, ProcessedRelease) and release.measured == ["mean"]
+    widths = dict(zip(*(release.released.errors(0.8)[c].to_pylist() for c in ("city", "mean")), strict=True))
+    errors, table = release.errors(0.8), release.to_arrow()
+    assert table["city"].to_pylist() == ["Ulm", "Bonn"] == errors["city"].to_pylist()
+    assert errors["mean"].to_pylist() == [widths["Ulm"], widths["Bonn"]]
+    assert errors["more"].null_count == 2
+    for row in table.to_pylist():
+        assert row["low"] == row["mean"] - widths[row["city"]]
+        assert row["high"] == row["mean"] + widths[row["city"]]
+
+
+@pytest.mark.noise_cannot_matter("nothing is drawn")
+def test_what_is_said_of_it() -> None:
+    release, around = ask(BY_YEAR), ask(AROUND)
+    assert repr(around) == "<ProcessedRelease of s; epsilon=1e+06, delta=1e-06>"
+    assert "Compute with the noisy table alone, which costs nothing: SELECT" in str(release.explain())
+    assert release.spent == around.spent == (1e6, 1e-6)
+    with pytest.raises(RefusalError, match="DP_INTERVAL_LOW"):
+        around.errors()
+    with pytest.raises(RefusalError, match="copied"):
+        copy.copy(around)
+
+
+def test_without_post_processing_nothing_changes() -> None:
+    query = parse(written("@DP COUNT(*) AS n, year FROM visits GROUP BY year"))
+    assert query.outside is None
+    assert type(ask("@DP COUNT(*) AS n, year FROM visits GROUP BY year")) is sf.Release
+
+
+def test_same_text_is_the_same_aggregate() -> None:
+    asked = "@DP year, COUNT(*) AS n, sum( v@G)/count(*) AS r FROM visits GROUP BY year ORDER BY SUM(v@G), COUNT(v)"
+    assert [name for name, _ in parse(written(asked)).aggregates] == ["n", "sum_v", "count_v"]
+
+
+@pytest.mark.parametrize(("confidence", "says"), [("1", "between 0 and 1"), ("'x'", "must be a number")])
+def test_confidence_is_checked(confidence: str, says: str) -> None:
+    with pytest.raises(SqlError, match=says):
+        parse(written(BY_YEAR).replace("epsilon =", f"confidence = {confidence}, epsilon ="))
+
+
+@pytest.mark.noise_cannot_matter("nothing is drawn")
+def test_names_of_tables_do_not_reach_the_released_one() -> None:
+    """Whatever the text calls things, the released table and its added columns have names of their own."""
+    taken = ask(
+        "@DP year AS released, COUNT(*) AS released_row, DP_INTERVAL_LOW(released_row) FROM visits GROUP BY 1"
+    )
+    assert isinstance(taken, ProcessedRelease)
+    assert taken.to_arrow().schema.names == ["released", "released_row", "released_row_low"]
+
+
+@pytest.mark.noise_cannot_matter("lists are lists")
+def test_what_csv_cannot_hold_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
+    release = ask("SELECT list(n) AS l FROM (@DP year, COUNT(*) AS n FROM visits GROUP BY year)")
+    with pytest.raises(sf.errors.ParameterError, match="a list or the like"):
+        release.write(tmp_path / "out.csv")
+    release.write(tmp_path / "out.json")
+
+
+def test_elsewhere_than_in_this_process_it_is_refused() -> None:
+    schema = pa.schema([("id", pa.int64()), ("year", pa.int64())])
+    text = written("@DP year, COUNT(*) AS n FROM visits GROUP BY year ORDER BY n")
+    with pytest.raises(SqlError, match="where rows are read in this process"):
+        sf.sql(text, tables={"visits": schema})
+
+
+@pytest.mark.noise_cannot_matter("two groups of other sizes by far")
+def test_without_an_order_rows_stay_sorted_by_their_keys() -> None:
+    release = ask("@DP city, rank() OVER (ORDER BY COUNT(*) DESC) AS place FROM visits GROUP BY city")
+    assert release.to_arrow().to_pylist() == [{"city": "Bonn", "place": 2}, {"city": "Ulm", "place": 1}]
