@@ -189,9 +189,10 @@ class Vectors(ABC):
 
 def as_uniform(words: Integers) -> list[Floats]:
     """Return numbers in [-1, 1): the middles of words are within 2^-53 of theirs and 2^-63 of the truth."""
-    found = words.astype(np.float64)
-    found *= 2.0**-63
-    return list(found)
+    found = [row.astype(np.float64) for row in words]  # each in memory of its own, as `block` says
+    for row in found:
+        np.multiply(row, 2.0**-63, out=row)
+    return found
 
 
 def _sure(distance: Floats, margin: Floats | float) -> Flags:
