@@ -50,8 +50,8 @@ class Approximation:
 
     def at(self, places: NDArray[np.intp]) -> Approximation:
         """Return some of the vectors."""
-        numbers = [x[places] for x in self.numbers]
-        known = None if self.known is None else self.known[places]
+        numbers = [x.take(places) for x in self.numbers]
+        known = None if self.known is None else self.known.take(places)
         return replace(self, numbers=numbers, room=None, known=known)
 
 
