@@ -107,6 +107,8 @@ def k_norm(n: int, repetitions: int) -> None:
         "n, 3 s": Cone(3),
         "u, n, s": Cone(1, True),
         "u, n, 2 s": Cone(2, True),
+        "n, 6 s": Cone(6),
+        "u, n, 5 s": Cone(5, True),
     }
     grids = {"1": (1, 1), "1000": (1000, 1000), "plan": (Fraction(2**30, n), Fraction(2**30))}
     for label, cone in cones.items():

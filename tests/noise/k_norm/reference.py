@@ -136,29 +136,45 @@ def vectors(width: int, count: int, u: Uniforms, make: Callable[[list], list | N
     return np.array(found, np.int64).T
 
 
+def within(signed, units, lam, mu, uniform):
+    """A uniform point of one group's λC - μC, or None where it is drawn again."""
+
+    def edge(power, place):
+        left, right = (lam + mu) ** power - mu**power, (lam + mu) ** power - lam**power
+        y = place * (left + right)
+        if y < left:
+            v = mpmath.root(mu**power + y, power)
+            return v - 2 * mu, v
+        v = mpmath.root(lam**power + (left + right - y), power)
+        return 2 * lam - v, v
+
+    first, v = edge(1 + signed + units, uniform[0])
+    if not units:
+        return [first, *((2 * t - 1) * v for t in uniform[1:])]
+    # What is left of λ and μ for the others; v is now both of that together.
+    left, right = min(lam, mu + first), min(mu, lam - first)
+    if not signed:
+        return [first, uniform[1] * v - right]
+    v *= mpmath.root(abs(2 * uniform[1] - 1), signed + 1)
+    if v < (right if uniform[1] < 0.5 else left):
+        return None
+    n = v - 2 * right if uniform[1] < 0.5 else 2 * left - v
+    return [first, n, *((2 * t - 1) * v for t in uniform[2:])]
+
+
 def joint(signed, units, scales, groups, words, squares=False):
     with mpmath.workdps(digits):
         u = Uniforms(words)
         r = gamma(groups * (1 + signed + units) + 2, u, 0)
         share = theta(signed, units, groups, u, squares)
-        lam, mu, power = share * r, (1 - share) * r, signed + 1
+        lam, mu = share * r, (1 - share) * r
 
         def make(uniform):
-            left, right = r**power - mu**power, r**power - lam**power
-            y = uniform[0] * (left + right)
-            if y < left:
-                n = mpmath.root(mu**power + y, power) - 2 * mu
-            else:
-                n = 2 * lam - mpmath.root(lam**power + (left + right - y), power)
-            v = min(2 * lam - n, 2 * mu + n)
-            numbers = [n, *((2 * t - 1) * v for t in uniform[1:power])]
-            left, right = lam, mu
+            numbers = within(signed, units, lam, mu, uniform)
+            if numbers is None:
+                return None
+            n, left, right = numbers[units], lam, mu
             if units:
-                size = max(map(abs, numbers))
-                above = uniform[-1] * r
-                if above > r - size:
-                    return None
-                numbers.insert(0, (size + n) / 2 - mu + above)
                 left, right = min(lam, mu + numbers[0]), min(mu, lam - numbers[0])
             if squares and not inside(min(left, n + right), min(right, left - n), *numbers[-2:]):
                 return None
@@ -264,8 +280,8 @@ def tilted_volume(signed, units, tilt, lam, mu):
     return total
 
 
-def limited(signed, units, scales, groups, most, shared, hat, within, words):
-    """`hat` and `within` are those of the package, and part of the contract."""
+def limited(signed, units, scales, groups, most, shared, hat, uniform_in_body, words):
+    """`hat` and `uniform_in_body` are those of the package, and part of the contract."""
     with mpmath.workdps(digits):
         u = Uniforms(words)
         w = mpmath.mpf(shared.numerator) / shared.denominator
@@ -294,7 +310,6 @@ def limited(signed, units, scales, groups, most, shared, hat, within, words):
                 taken = mpmath.log(chance) < height - top - hat_height
             if taken:
                 break
-        power = signed + 1
 
         def size_of(numbers):
             rest = numbers[units:]
@@ -308,19 +323,9 @@ def limited(signed, units, scales, groups, most, shared, hat, within, words):
             ]
 
         def from_within(uniform):
-            first, last = r**power - mu**power, r**power - lam**power
-            y = uniform[0] * (first + last)
-            if y < first:
-                n = mpmath.root(mu**power + y, power) - 2 * mu
-            else:
-                n = 2 * lam - mpmath.root(lam**power + (first + last - y), power)
-            v = min(2 * lam - n, 2 * mu + n)
-            numbers = [n, *((2 * t - 1) * v for t in uniform[1:power])]
-            if units:
-                size, above = max(map(abs, numbers)), uniform[-2] * r
-                if above > r - size:
-                    return None
-                numbers.insert(0, (size + n) / 2 - mu + above)
+            numbers = within(signed, units, lam, mu, uniform[:-1])
+            if numbers is None:
+                return None
             if -mpmath.log(abs(2 * uniform[-1] - 1)) < tilt * size_of(numbers):
                 return None
             return scaled(numbers, 1)
@@ -332,7 +337,7 @@ def limited(signed, units, scales, groups, most, shared, hat, within, words):
                 return None
             return scaled(numbers, 1 / tilt)
 
-        if within:
+        if uniform_in_body:
             return vectors(2 + signed + units, groups, u, from_within)
         return vectors(2 * signed + 1 + units, groups, u, from_anywhere)
 

@@ -50,8 +50,8 @@ class Approximation:
 
     def at(self, places: NDArray[np.intp]) -> Approximation:
         """Return some of the vectors."""
-        numbers = [x[places] for x in self.numbers]
-        known = None if self.known is None else self.known[places]
+        numbers = [x.take(places) for x in self.numbers]
+        known = None if self.known is None else self.known.take(places)
         return replace(self, numbers=numbers, room=None, known=known)
 
 
@@ -189,9 +189,10 @@ class Vectors(ABC):
 
 def as_uniform(words: Integers) -> list[Floats]:
     """Return numbers in [-1, 1): the middles of words are within 2^-53 of theirs and 2^-63 of the truth."""
-    found = words.astype(np.float64)
-    found *= 2.0**-63
-    return list(found)
+    found = [row.astype(np.float64) for row in words]  # each in memory of its own, as `block` says
+    for row in found:
+        np.multiply(row, 2.0**-63, out=row)
+    return found
 
 
 def _sure(distance: Floats, margin: Floats | float) -> Flags:

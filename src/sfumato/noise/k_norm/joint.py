@@ -63,9 +63,9 @@ class JointVectors(Vectors):
     def closely(self, numbers: Sequence[Floats]) -> list[Floats]:
         """Return closer bounds of the errors of vectors in grid steps."""
         theta, tau, _ = self.shared.floats
-        factors, first = self._factors, self.cone.units
-        margin = self.cone.closer_margin(theta, tau, numbers[first] / factors[first])
-        return [1.001 * factor * margin for factor in factors]
+        each = [x / factor for x, factor in zip(numbers, self._factors, strict=True)]
+        margins = self.cone.closer_margins(theta, tau, each)
+        return [1.001 * factor * margin for factor, margin in zip(self._factors, margins, strict=True)]
 
     @cached_property
     def _factors(self) -> list[float]:

@@ -106,7 +106,7 @@ class SeparateNoise(Vectors):
         """Bounds of the errors in floats, at scale 1; the terms are those of docs/proofs/k_norm.md."""
         power, largest = self.cone.signed + 1, Fraction(self._table.largest)
         sums = power * Fraction(self._table.error) + power**2 * largest * Fraction(unit_roundoff)
-        spread = power * largest * (4 * power + 8) * Fraction(unit_roundoff)
+        spread = power * largest * 2 * Fraction(unit_roundoff)
         other = Fraction(self._table.error) + (power + 1) * largest * 2 * Fraction(unit_roundoff)
         scaled = (power + 1) * largest * 3 * Fraction(unit_roundoff)
         own = sums + spread + scaled
@@ -119,14 +119,16 @@ class SeparateNoise(Vectors):
 
     def closely(self, numbers: Sequence[Floats]) -> list[Floats]:
         """Return closer bounds of the errors of vectors in grid steps."""
-        power, scales = self.cone.signed + 1, [float(scale) for scale in self.scales]
+        power, scales, growth = self.cone.signed + 1, [float(s) for s in self.scales], self._table.growth
         at_1 = [np.abs(x) / scale for x, scale in zip(numbers, scales, strict=True)]
-        size = np.max(at_1[self.cone.units :], axis=0)
-        own = self._table.growth * (power + size) + size * (5 * power + 12) * unit_roundoff
-        margins = [own] * power
+        rows = at_1[self.cone.units :]
+        size = np.max(rows, axis=0)
+        # What the size is off by, of itself, and each number's own share of that.
+        spread = growth * (power / size + 1) + (power + 4) * unit_roundoff
+        margins = [x * spread + size * unit_roundoff for x in rows]
         if self.cone.units:
             step = at_1[0] + at_1[1]  # at least |u - n|
-            margins.insert(0, own + self._table.growth * (1 + step) + (size + step) * 4 * unit_roundoff)
+            margins.insert(0, margins[0] + growth * (1 + step) + (size + step) * 4 * unit_roundoff)
         return [1.001 * scale * margin for scale, margin in zip(scales, margins, strict=True)]
 
     def reals(self, words: Integers) -> tuple[list[Floats], Floats, Flags | None]:
@@ -135,7 +137,7 @@ class SeparateNoise(Vectors):
         size = self._magnitudes(words[0]).copy()
         for row in words[1:power]:
             size += self._magnitudes(row)
-        numbers, known = on_cube(size, words[0], as_uniform(words[power : 2 * power - 1]))
+        numbers, known = on_cube(size, words[0], words[power : 2 * power - 1])
         if self.cone.units:
             more = np.copysign(self._magnitudes(words[-1]), words[-1])
             numbers.insert(0, more + numbers[0])
@@ -150,12 +152,10 @@ class SeparateNoise(Vectors):
         return self.scaled(numbers, known)
 
     def scaled(self, numbers: Sequence[Floats], known: Flags | None) -> Approximation:
-        """Return vectors at scale 1 in grid steps, with their margins."""
-        return Approximation(
-            [x * float(scale) for x, scale in zip(numbers, self.scales, strict=True)],
-            self.margins,
-            known=known,
-        )
+        """Turn vectors at scale 1 into grid steps, where they are, and return them with their margins."""
+        for x, scale in zip(numbers, self.scales, strict=True):
+            np.multiply(x, float(scale), out=x)
+        return Approximation(numbers, self.margins, known=known)
 
     def enclose_reals(self, uniform: Sequence[Enclosure]) -> tuple[list[Enclosure], Enclosure] | None:
         """Return one vector at scale 1 and its size; None where its face or a sign are not known."""
@@ -183,27 +183,42 @@ class SeparateNoise(Vectors):
         return Enclosed([n.times(scale) for n, scale in zip(found[0], self.scales, strict=True)])
 
 
-def on_cube(size: Floats, signs: Integers, uniform: Sequence[Floats]) -> tuple[list[Floats], Flags | None]:
+def on_cube(size: Floats, signs: Integers, words: Integers) -> tuple[list[Floats], Flags | None]:
     """Return numbers of which the largest has this size, and where it is known which one that is.
 
     Args:
         size: an array.
         signs: words of which the sign is that of the largest number.
-        uniform: in [-1, 1), one array less than there are numbers; the first one chooses the largest, too.
+        words: an array less than there are numbers; the first one chooses the largest, too.
     """
-    signed, known = np.copysign(size, signs), None
-    numbers = [signed]
-    if uniform:
-        y = (uniform[0] + 1.0) * ((len(uniform) + 1) / 2)
-        face = np.floor(y)
-        known = np.abs(y - np.rint(y)) > between_faces
-        first = signed
-        for j, share in enumerate([(y - face) * 2.0 - 1.0, *uniform[1:]], 1):
-            place, here = share * size, face == j
-            numbers.append(np.where(here, signed, place))
-            first = np.where(here, place, first)
-        numbers[0] = first
-    return numbers, known
+    largest = np.copysign(size, signs)
+    if not len(words):
+        return [largest], None
+    count, vectors = len(words) + 1, len(size)
+    numbers = np.empty((count, vectors))
+    # Of U times the numbers the whole part is the place of the largest. The fraction has no rounding: it is
+    # what products of words keep. (A word is 2^63 less than U's first bits, and so should the fraction be.)
+    (chosen,) = as_uniform(words[:1])
+    chosen += 1.0
+    chosen *= count / 2
+    # The very last words round up to beyond the last number; which one it is, is not known there.
+    place = np.minimum(chosen, count - 1).astype(np.int64)
+    fraction = words[:1] * np.int64(count)
+    if count % 2 == 0:
+        fraction ^= np.int64(-(2**63))
+    shares = [*as_uniform(fraction), *as_uniform(words[1:])]
+    known = np.abs(shares[0]) <= 1.0 - 2 * between_faces
+    for number, share in zip(numbers[1:], shares, strict=True):
+        np.multiply(share, size, out=number)
+    # The largest changes places with the first.
+    numbers[0] = largest
+    place *= vectors
+    place += np.arange(vectors)
+    flat = numbers.reshape(-1)
+    first = flat.take(place)
+    flat[place] = largest
+    numbers[0] = first
+    return list(numbers), known
 
 
 def on_cube_exactly(size: Enclosure, positive: bool, uniform: Sequence[Enclosure]) -> list[Enclosure] | None:

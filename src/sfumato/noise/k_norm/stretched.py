@@ -125,7 +125,7 @@ class StretchedNoise(SeparateNoise):
             row, near = self._magnitudes(words[i]), i + j < m
             np.add(size, row, out=size, where=near)
             np.add(rest, row, out=rest, where=~near)
-        core, face = on_cube(size, words[0], uniform[1:p])
+        core, face = on_cube(size, words[0], words[m + 2 : m + 1 + p])
         far = size + rest * float(self.stretch)
         numbers = self._ordered(core, [share * far for share in uniform[p:]])
         if self.cone.units:
