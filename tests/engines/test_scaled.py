@@ -12,7 +12,7 @@ from sfumato.framework import WHOLE
 from sfumato.transformations.grid import scaled_down, scaled_down_upwards
 
 EDGES = [(1 << 62) // rows + by for rows in (1, 3, 1000) for by in (-1, 0, 1)]
-TOTALS = sorted({0, 1, 7, (1 << 31) - 1, 1 << 63, *EDGES, 1 << 90})
+TOTALS = sorted({0, 1, 7, (1 << 31) - 1, 1 << 54, 1 << 63, *EDGES, 1 << 90})
 
 
 def computed(expression: str, cases: list[tuple[int, int, int]]) -> list[int]:
@@ -36,7 +36,15 @@ def test_counts_are_scaled_upwards_as_defined(rows):
     exponent = -20
     cases = [
         (count << -exponent, n, WHOLE)
-        for count in (0, 1, rows, rows + 1, *(((1 << 62) // rows >> -exponent) + by for by in (-1, 0, 1)))
+        for count in (
+            0,
+            1,
+            rows,
+            rows + 1,
+            1 << 34,
+            1 << 44,
+            *(((1 << 62) // rows >> -exponent) + by for by in (-1, 0, 1)),
+        )
         for n in (1, rows, rows + 1, 5 * rows + 2)
         if count <= rows or n > rows
     ]
