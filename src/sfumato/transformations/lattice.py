@@ -107,14 +107,13 @@ class Lattice:
     def places(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the places of values that `nearest` gave."""
         size = np.abs(values)
-        fraction, exponent = np.frexp(size)
-        # In an octave 2^e <= size < 2^(e+1) there are 2^(BITS-1) places; `exponent` is e + 1.
-        within = np.ldexp(fraction, BITS).astype(np.int64) + (exponent - 1 - self.finest - BITS + 1) * (
-            1 << (BITS - 1)
-        )
-        small = np.ldexp(np.minimum(size, self.near), -self.finest).astype(np.int64)
-        beyond = np.ldexp(np.maximum(size, self.far) - self.far, -self.coarsest).astype(np.int64)
-        found = np.where(size < self.near, small, np.where(size < self.far, within, self._far + beyond))
+        # In an octave 2^e <= size < 2^(e+1) there are 2^(BITS-1) places. The bits of a float64 count them
+        # too: those of e, and below them the significant bits, of which `nearest` left the first ones.
+        octaves = 1021 + self.finest + BITS
+        found = (size.view(np.int64) >> (53 - BITS)) - octaves * (1 << (BITS - 1))
+        near, far = size < self.near, size >= self.far
+        found[near] = size[near] * 2.0**-self.finest
+        found[far] = (size[far] - self.far) * 2.0**-self.coarsest + self._far
         return np.where(values < 0, -found, found)
 
     @cached_property

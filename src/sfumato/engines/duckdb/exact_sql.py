@@ -224,9 +224,10 @@ class ExactSql:
         }
 
     def _listed(self, tree: QuantileTree | Leaves, leaves: str) -> str:
+        """Sort leaves, which differ in a group: faster than an aggregate that orders what comes in."""
         grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
         return (
-            f"SELECT {self._columns}list({{'leaf': leaf, 'weight': weight}} ORDER BY leaf) "
+            f"SELECT {self._columns}list_sort(list({{'leaf': leaf, 'weight': weight}})) "
             f"AS {identifier(tree.names[0])} FROM {leaves}{grouping}"
         )
 

@@ -1,5 +1,7 @@
 """The SQL of what a unit counts for, that has more rows than the limit, or is in more groups.
 
+HUGEINTs take several times as long to divide as BIGINTs, so what a BIGINT holds is divided as one.
+
 A pair of a unit and a group has a number of rows `n`; where units count in part, a weight `w` of `WHOLE` too.
 """
 
@@ -9,6 +11,7 @@ from fractions import Fraction
 
 from sfumato.framework import WEIGHT_BITS, WHOLE
 
+# With room for what is added before a division.
 _BIGINT = 1 << 62
 
 
@@ -34,26 +37,40 @@ def scaled(total: str, rows: int | None, most: Fraction | None) -> str:
         rows: the limit of rows, or None for what has none.
         most: where units count in part: the largest |number| within the limit of rows.
     """
-    limited = (
-        total if rows is None else f"CASE WHEN n <= {rows} THEN {total} ELSE ({total} * {rows}) // n END"
-    )
+    if rows is not None:
+        limit = _BIGINT // rows
+        total = (
+            f"CASE WHEN n <= {rows} THEN {total} "
+            f"WHEN {total} BETWEEN {-limit} AND {limit} THEN (CAST({total} AS BIGINT) * {rows}) // n "
+            f"ELSE ({total} * {rows}) // n END"
+        )
     if most is None:
-        return limited
-    whole = _narrow(limited, most)
-    return f"CASE WHEN w = {WHOLE} THEN {whole} ELSE ({whole} * w) // {WHOLE} END"
+        return total
+    if _narrow(most):
+        return f"(CAST({total} AS BIGINT) * w) // {WHOLE}"
+    return f"CASE WHEN w = {WHOLE} THEN {total} ELSE (({total}) * w) // {WHOLE} END"
 
 
 def scaled_upwards(total: str, rows: int, limit: int, most: Fraction | None) -> str:
     """Write `grid.scaled_down_upwards`.
 
     Args:
-        total: a HUGEINT, in steps.
+        total: a HUGEINT, in steps, not negative.
         rows, limit: the limit of rows, and the same in steps.
         most: as of `scaled`.
     """
-    cut = f"least(({total} * {rows} + n - 1) // n + 1, {limit})"
-    limited = f"CASE WHEN n <= {rows} OR {total} = 0 THEN {total} ELSE {cut} END"
-    return limited if most is None else f"({_narrow(limited, most)} * w + {WHOLE - 1}) // {WHOLE}"
+
+    def cut(number: str) -> str:
+        return f"least(({number} * {rows} + n - 1) // n + 1, {limit})"
+
+    limited = (
+        f"CASE WHEN n <= {rows} OR {total} = 0 THEN {total} "
+        f"WHEN {total} <= {_BIGINT // rows} THEN {cut(f'CAST({total} AS BIGINT)')} ELSE {cut(total)} END"
+    )
+    if most is None:
+        return limited
+    limited = f"CAST({limited} AS BIGINT)" if _narrow(most) else f"({limited})"
+    return f"({limited} * w + {WHOLE - 1}) // {WHOLE}"
 
 
 def whole_number(count: str, exponent: int, in_part: bool) -> str:
@@ -63,6 +80,6 @@ def whole_number(count: str, exponent: int, in_part: bool) -> str:
     return f"({count})::HUGEINT * {1 << -exponent}" if exponent else count
 
 
-def _narrow(number: str, most: Fraction) -> str:
-    """Write the number as a BIGINT where that holds `WHOLE` times it too: HUGEINTs take long to divide."""
-    return f"CAST({number} AS BIGINT)" if most * WHOLE < _BIGINT else f"({number})"
+def _narrow(most: Fraction) -> bool:
+    """Whether a BIGINT holds `WHOLE` times such a number."""
+    return most * WHOLE < _BIGINT
