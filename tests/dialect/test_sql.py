@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import re
 from collections.abc import Iterator, Sequence
@@ -824,9 +823,9 @@ SEEDS = [
         "ANONYMIZATION",
     ),
     dp(
-        "year, (age // 10) * 10 AS d, SUM(x, contribution_bounds_per_row => (0, 1)) / COUNT(*) AS r, "
+        "year, age % 10 AS e, (age % 10) * 10 AS d, SUM(x, contribution_bounds_per_row => (0, 1)) / COUNT(*) AS r, "
         "DP_INTERVAL_LOW(count) AS low, rank() OVER (ORDER BY COUNT(*)) k, COUNT(*)",
-        "GROUP BY year, age // 10 HAVING COUNT(*) > 3 QUALIFY k < 3 ORDER BY 2 DESC NULLS LAST, r LIMIT 3 OFFSET 1",
+        "GROUP BY year, age % 10 HAVING COUNT(*) > 3 QUALIFY k < 3 ORDER BY 2 DESC NULLS LAST, r LIMIT 3 OFFSET 1",
     ),
     "WITH t AS ("
     + dp("year, COUNT(*) AS n", "GROUP BY year")
@@ -859,9 +858,6 @@ def test_garbage_gives_sql_errors_alone(text: str) -> None:
     except QueryError:
         return
     assert isinstance(query, SqlQuery) and query.aggregates
-    if query.outside is not None:
-        with contextlib.suppress(SqlError):
-            query.outside.check([])
 
 
 @pytest.mark.long
@@ -909,7 +905,10 @@ def bare(query: SqlQuery) -> SqlQuery:
         return " ".join(token.text.casefold() for token in tokenize(text))
 
     derived = tuple((name, words(text)) for name, text in query.derived)
-    return dataclasses.replace(query, where=words(query.where or ""), derived=derived)
+    outside = query.outside and dataclasses.replace(
+        query.outside, sql=words(query.outside.sql), text="", places=((), ())
+    )
+    return dataclasses.replace(query, where=words(query.where or ""), derived=derived, outside=outside)
 
 
 @pytest.mark.long

@@ -91,6 +91,10 @@ class _Reading:
             if isinstance(value, Expression) and id(item) not in grouped and not writer.computes(value):
                 raise self._refuse(item.place, self._not_a_key(value))
         outside = writer.outside() if writer.needed else None
+        if outside is not None:
+            outside.check(
+                [*keys, *(output for name, (_, a) in named.items() for output in names_of(name, a))]
+            )
         aggregates = {name: aggregate for name, (_, aggregate) in named.items()}
         if not aggregates:
             raise self._refuse(

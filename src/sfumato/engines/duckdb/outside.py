@@ -30,7 +30,7 @@ class OutsideSql:
         confidence: of error bars that the SQL names.
         resources: what DuckDB may take of the machine.
     Raises:
-        SqlError: it is no SQL, reads something else, or does not fit the types of what is released.
+        SqlError: it does not fit the types of what is released.
     """
 
     def __init__(
@@ -39,7 +39,6 @@ class OutsideSql:
         self.outside, self.confidence, self.resources = outside, confidence, resources
         self.columns = outside.columns
         keys = {name: columns[name].declared or columns[name].type_name for name in plan.query.keys}
-        outside.check([*keys, *plan.query.output_names])
         self._empty = _empty(plan, keys, outside)
         self.text = " ".join(outside.sql.split())
         with in_own_words(self._refused, duckdb.Error):
