@@ -311,3 +311,53 @@ def test_engines_of_a_cluster_say_that_they_do_not():
     here = sf.scan(table("visits", []), privacy_unit="id")
     with pytest.raises(QueryError, match="not read by DuckDB"):
         here.join(later, on="id")
+
+
+def test_no_question_is_larger_than_its_limits():
+    asked = sf.scan(table("visits", [(1.0, "A", 1.0, 1)]), privacy_unit="id")
+    with pytest.raises(QueryError, match="more than 60 joins, unions and per_unit"):
+        for _ in range(30):
+            asked = asked.union(asked)
+    towns, asked = sf.public(REGIONS.select(["town"])), sf.scan(table("visits", []), privacy_unit="id")
+    with pytest.raises(QueryError, match="more than 60 joins, unions and per_unit"):
+        for _ in range(300):
+            asked = asked.join(towns, on="town")
+
+
+def test_a_question_after_a_combination_is_as_before():
+    plain = sf.scan(table("visits", [(1.0, "A", 1.0, 1)]), privacy_unit="id").bound(rows=1).agg(n=sf.count())
+    query = plain.plan(epsilon=1, noise="laplace").exact
+    before = [batch.to_pylist() for batch in plain.table.engine.statistics(query, 10)]
+    rows_of(chain("everything", [(1.0, "A", 1.0, 1)], [(1.0, 20, "A")]))
+    assert [batch.to_pylist() for batch in plain.table.engine.statistics(query, 10)] == before
+
+
+def test_equal_values_that_are_not_the_same_are_no_matter_of_order():
+    days = duckdb.sql("SELECT 1 AS id, CASE WHEN i % 2 = 0 THEN INTERVAL 30 DAY ELSE INTERVAL 1 MONTH END AS x "
+                      "FROM range(40) t(i)").to_arrow_table()  # fmt: skip
+    found = []
+    for rows in (days, days.take(list(range(39, -1, -1)))):
+        asked = sf.scan(rows, privacy_unit="id")
+        with pytest.raises(QueryError, match="two may be equal and not the same"):
+            asked.per_unit(m="max(x)")
+        found.append(
+            rows_of(asked.per_unit(n="count(*)").join(asked, on="id", rows=7).with_columns(t="x::VARCHAR"))
+        )
+    assert found[0] == found[1]
+    nans = [struct.unpack("d", struct.pack("Q", bits))[0] for bits in (0x7FF8 << 48, (0xFFF8 << 48) + 1)]
+    made = [sf.scan(table("visits", [(1.0, "A", x, 0) for x in order]), privacy_unit="id").per_unit(
+        s="sum(cost)", m="max(cost)", a="avg(cost)", l="min(cost)") for order in (nans, nans[::-1])]  # fmt: skip
+    assert rows_of(made[0]) == rows_of(made[1])
+
+
+def test_units_are_those_of_a_single_table(tmp_path):
+    session = duckdb.connect(str(tmp_path / "t.duckdb"))
+    session.execute(
+        "CREATE TABLE t AS SELECT (10::HUGEINT ** 38)::HUGEINT + i AS id, 'infinity'::DATE AS d FROM range(3) t(i)"
+    )
+    session.close()
+    asked = sf.scan(f"{tmp_path}/t.duckdb/t", privacy_unit="id")
+    days = sf.public(pa.table({"d": pa.array([2**31 - 1], pa.int32()).cast(pa.date32())}))
+    assert sum(rows_of(asked.per_unit("d", n="count(*)")).values()) == 3
+    assert sum(rows_of(asked.join(asked, on="id")).values()) == 3
+    assert list(days.schema) == ["d"]

@@ -164,7 +164,8 @@ def join(left: Part, right: Part, on: object, how: object, rows: object) -> Join
         for name, part, side in ((column, left, "left"), (other, right, "right")):
             if name not in part.schema:
                 raise ColumnError.unknown(name, part.schema, f"join: on, {side} table")
-            check_flat("join", name, part.schema, "in with_columns first")
+            if name != part.unit:  # which is compared as in a table of its own
+                check_flat("join", name, part.schema, "in with_columns first")
         _check_equal_types(column, left.schema[column], other, right.schema[other])
     if right.unit is not None and (left.unit, right.unit) not in pairs:
         raise QueryError(
@@ -195,7 +196,7 @@ def union(left: Part, right: Part) -> Union:
         if (here.declared or here.type_name) != (there.declared or there.type_name):
             raise QueryError(
                 f"union: {name!r} is {here.type_name} here and {there.type_name} in the other table; cast it "
-                "with with_columns"
+                "with with_columns, or before scan if it is the privacy unit"
             )
     return Union(left, right)
 
@@ -220,6 +221,8 @@ def per_unit(part: Part, by: Sequence[object], aggregates: Mapping[str, object])
     texts = [(name, _aggregate(name, text)) for name, text in aggregates.items()]
     seen: set[str] = set()
     for name in [str(part.unit), *names, *aggregates]:
+        if not name.strip() or not name.isprintable():
+            raise QueryError(f"per_unit: {name!r} is no name of a column; give it letters")
         if name.casefold() in seen:
             raise QueryError(f"per_unit: the name {name!r} is used twice; give each column its own")
         seen.add(name.casefold())
@@ -260,7 +263,8 @@ def _check_equal_types(column: str, left: Column, other: str, right: Column) -> 
     if not alike and not all(kind == "VARCHAR" or kind.startswith("ENUM") for kind in kinds):
         raise QueryError(
             f"join: {column!r} is {kinds[0]} and {other!r} of the right table is {kinds[1]}; values of two "
-            "types may be equal where they are not the same, so cast one with with_columns"
+            "types may be equal where they are not the same, so cast one with with_columns (before scan, if "
+            "it is the privacy unit)"
         )
 
 

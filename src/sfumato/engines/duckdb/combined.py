@@ -21,7 +21,7 @@ from sfumato.engines.duckdb.text import identifier
 from sfumato.engines.duckdb.unit_aggregates import UnitAggregate
 from sfumato.errors import in_own_words
 from sfumato.query.combining import Join
-from sfumato.query.schema import Column, Schema
+from sfumato.query.schema import Column, Kind, Schema
 
 _numbers = itertools.count()
 # Arrow has no such types; a setting that keeps them is one of all sessions of a database.
@@ -74,6 +74,13 @@ def joined(how: Join, left: Rows, right: Rows, resources: Resources) -> Source:
     return _source(text, [left, right], schema, resources)
 
 
+def _compared(name: str, schema: Schema) -> str:
+    """Return a column such that values that are equal are the same, as units of a single table are."""
+    kind = schema[name].type_name
+    plain = kind in ("FLOAT", "DOUBLE", "VARCHAR") or kind.startswith("ENUM")
+    return canonical(name, schema) if plain else identifier(name)
+
+
 def _side(rows: str, side: Rows, keys: Sequence[str], most: int | None) -> str:
     """Return a side with its columns and keys, of which each unit and key may have at most so many rows.
 
@@ -81,12 +88,16 @@ def _side(rows: str, side: Rows, keys: Sequence[str], most: int | None) -> str:
     depends on the rows themselves, not on where they stand.
     """
     columns = [f"part.{identifier(name)} AS c{i}" for i, name in enumerate(side.schema)]
-    columns += [f"{canonical(name, side.schema)} AS k{i}" for i, name in enumerate(keys)]
+    columns += [f"{_compared(name, side.schema)} AS k{i}" for i, name in enumerate(keys)]
     text = f"SELECT {', '.join(columns)} FROM ({rows}) AS part"
     if most is None:
         return text
     key = ", ".join(f"k{i}" for i in range(len(keys)))
-    order = ", ".join(f"c{i}" for i in range(len(side.schema)))
+    # As texts, where values that are not the same may be equal.
+    order = ", ".join(
+        f"CAST(c{i} AS VARCHAR)" if column.kind is Kind.OPAQUE else f"c{i}"
+        for i, column in enumerate(side.schema.values())
+    )
     return (
         f"WITH side AS ({text}), over AS (SELECT {key} FROM side GROUP BY {key} HAVING count(*) > {most}) "
         f"SELECT * FROM side ANTI JOIN over USING ({key}) UNION ALL SELECT * FROM side SEMI JOIN over "
@@ -120,7 +131,7 @@ def of_units(
     values, outputs, unit = [], [], str(part.unit)
     for i, name in enumerate((unit, *by)):
         column = part.schema[name]
-        values.append(f"{canonical(name, part.schema)} AS k{i}")
+        values.append(f"{_compared(name, part.schema)} AS k{i}")
         outputs.append(f"k{i} AS {identifier(name)}")
         schema[name] = replace(column, type_name=key_type(column), declared=None)
     keys = ", ".join(f"k{i}" for i in range(len(outputs)))

@@ -44,6 +44,7 @@ _PROGRESS = "SET enable_progress_bar_print = false; SET enable_progress_bar = tr
 
 # DuckDB plans queries in queries to a depth of 1,000; a filter is two, and the statistics are over them.
 _MOST_STEPS = 300
+_COMBINED = 5  # steps that a join, a union or per_unit counts for
 
 
 class _Size(NamedTuple):
@@ -259,6 +260,7 @@ class DuckDBEngine(Owned):
 
     def combined(self, how: Combination) -> DuckDBEngine:
         """Return an engine on the rows of a join, a union, or one row for each unit."""
+        limits = self._limits(how)
         match how:
             case Join():
                 parts = self._part(how.left, "join"), self._part(how.right, "join")
@@ -270,7 +272,7 @@ class DuckDBEngine(Owned):
                 found = {name: unit_aggregate(name, text, part.schema) for name, text in how.aggregates}
                 columns = {name: (one, _column(one.type_name, True)) for name, one in found.items()}
                 source = of_units(self._part(part, "per_unit"), how.by, columns, self._resources)
-        return DuckDBEngine(source, self._resources, *self._limits(how))
+        return DuckDBEngine(source, self._resources, *limits)
 
     def _limits(self, how: Combination) -> tuple[dict[str, _Size], int, int]:
         """Return what a combination takes over of its parts' limits: columns' sizes, texts held, and steps.
@@ -283,7 +285,7 @@ class DuckDBEngine(Owned):
         for i, part in enumerate(parts):
             engine = part.engine
             if not isinstance(engine, DuckDBEngine):
-                raise AssertionError("parts have been looked at")
+                continue  # which is refused where rows are asked of it
             names = how.brought if isinstance(how, Join) and i else {name: name for name in part.schema}
             names = {n: n for n in how.by} if isinstance(how, PerUnit) else names
             of_part = engine._sizes[part.steps]
@@ -291,7 +293,12 @@ class DuckDBEngine(Owned):
                 same_name(new): of_part[same_name(n)] for n, new in names.items() if same_name(n) in of_part
             }
             held += engine._held[part.steps]
-            steps += engine._steps + len(part.steps) + 1
+            steps += engine._steps + len(part.steps) + (0 if i else _COMBINED)
+        if steps > _MOST_STEPS or held > MOST_HELD:
+            raise QueryError(
+                f"the question has more than {_MOST_STEPS // _COMBINED} joins, unions and per_unit, or as "
+                "much in filters and derived columns; save a part of it to a file first"
+            )
         return sizes, held, steps
 
     def _part(self, part: Part, where: str) -> Rows:

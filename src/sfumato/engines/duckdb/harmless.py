@@ -29,12 +29,16 @@ from sfumato.engines.duckdb.text import identifier
 JSON_BYTES = 1 << 18
 _TEXTS = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
 _COARSE = "s", "ms"
+# Types at some values of which DuckDB's reader of Parquet stops.
+_STOPPING = "VARCHAR", "TIME"
 _DAYS = "DATE '0001-01-01' AND DATE '9999-12-31'"
 _TIMES = "TIMESTAMP '0001-01-01 00:00:00' AND TIMESTAMP '9999-12-31 23:59:59.999999'"
 _INSTANTS = "TIMESTAMPTZ '0001-01-01 00:00:00+00' AND TIMESTAMPTZ '9999-12-31 23:59:59.999999+00'"
 
 
-def within_types(relation: str, described: Iterable[tuple[str, str]], *, check_text: bool = False) -> str:
+def within_types(
+    relation: str, described: Iterable[tuple[str, str]], *, check_text: bool = False, decoded: bool = True
+) -> str:
     """Return what stands behind FROM such that each value is one that its type has.
 
     Dates and times are those of the years 1 to 9999, or infinite; times of day those of one day; decimals
@@ -45,13 +49,22 @@ def within_types(relation: str, described: Iterable[tuple[str, str]], *, check_t
         relation: what stands behind FROM now.
         described: names and DuckDB types of its columns.
         check_text: whether nobody has checked yet that texts are UTF-8.
+        decoded: whether a value is there once its column is read. Where it is not, DuckDB answers `x IS NULL`
+            from what a file says of itself, also for values at which it would stop: then it is made to look.
     """
     columns, changed = [], False
     for name, kind in described:
         value = _within(identifier(name), kind, check_text)
+        if not decoded and kind.startswith(_STOPPING) and not is_nested(kind):
+            value = f"CASE WHEN {_looked_at(identifier(name), kind)} THEN {value or identifier(name)} END"
         changed |= value is not None
         columns.append(identifier(name) if value is None else f"{value} AS {identifier(name)}")
     return f"(SELECT {', '.join(columns)} FROM {relation})" if changed else relation
+
+
+def _looked_at(name: str, kind: str) -> str:
+    """Return what is true of each value, and of none before it is decoded."""
+    return f"{'strlen' if kind == 'VARCHAR' else 'hash'}({name}) >= 0"
 
 
 def may_become_null(kind: str) -> bool:
@@ -98,9 +111,10 @@ def within(
     kinds: Sequence[tuple[str, str]],
     *,
     check_text: bool = False,
+    decoded: bool = True,
 ) -> tuple[str, list[tuple[str, str]]]:
     """Return what stands behind FROM as `within_types` has it, and its columns' names and types."""
-    inside = within_types(relation, kinds, check_text=check_text)
+    inside = within_types(relation, kinds, check_text=check_text, decoded=decoded)
     return inside, list(kinds) if inside == relation else described(connection, inside)
 
 

@@ -67,7 +67,7 @@ class ParquetFiles:
                 )
             if len(self.files) > 1:
                 self._check_alike(connection)
-            inside = within(connection, self.relation, kinds)
+            inside = within(connection, self.relation, kinds, decoded=False)
         required, rows = told
         complete = required & {name for name, kind in kinds if not may_become_null(kind)}
         return Source(

@@ -23,6 +23,8 @@ _SMALL = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "
 _NUMBERS = ("HUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN", *_SMALL)
 
 
+# Two of these may compare as equal and differ: 30 days and 1 month, 0.0 and -0.0 in a list.
+_SEVERAL = ("INTERVAL", "STRUCT", "MAP", "UNION", "TIME WITH TIME ZONE", "BIT", "JSON", "VARIANT")
 # From 2^lowest to below 2^highest; doubles there are multiples of 2^(lowest - 52).
 _RANGES = ((-47, -9), (-9, 29), (29, 67))
 
@@ -93,8 +95,13 @@ def _of(where: str, function: str, value: str, kind: str, distinct: bool) -> Uni
         return UnitAggregate(value, (f"count({'DISTINCT ' if distinct else ''}{{}})").format, "BIGINT")
     if function in ("min", "max"):
         # Of values that compare as equal, one would be taken as it comes.
+        if kind.endswith("]") or kind.startswith(_SEVERAL):
+            raise QueryError(
+                f"{where}: {function} of {kind}, of which two may be equal and not the same; cast it, as "
+                "CAST(x AS VARCHAR)"
+            )
         if kind in ("FLOAT", "DOUBLE"):
-            value = f"({value}) + 0::{kind}"
+            value = _one_nan(f"({value}) + 0::{kind}", kind)
         elif kind == "VARCHAR" or kind.startswith("ENUM"):
             value, kind = f'CAST(({value}) AS VARCHAR) COLLATE "binary"', "VARCHAR"
         return UnitAggregate(value, f"{function}({{}})".format, kind)
@@ -102,17 +109,29 @@ def _of(where: str, function: str, value: str, kind: str, distinct: bool) -> Uni
         if kind != "BOOLEAN":
             raise QueryError(f"{where}: {function} takes a condition, but this is {kind}")
         return UnitAggregate(value, f"{function}({{}})".format, kind)
-    if not kind.startswith(_NUMBERS):
+    if kind.endswith("]") or not kind.startswith(_NUMBERS):
         raise QueryError(
             f"{where}: {function} takes a number, but this is {kind}; cast it, as try_cast(x AS DOUBLE)"
         )
     if kind == "BOOLEAN":
         value, kind = f"CAST(({value}) AS INTEGER)", "INTEGER"
     digits = re.fullmatch(r"DECIMAL\((\d+),\d+\)", kind)
-    if kind in _SMALL or (digits and int(digits[1]) <= 18):  # integers inside, which no table's sum exceeds
-        return UnitAggregate(value, f"{function}({{}})".format, type_of(f"{function}(_0)", (kind,)))
-    value = f"CAST(({value}) AS DOUBLE)"
+    whole = kind in _SMALL
+    if function == "avg" and whole:  # by itself it is another double where rows are in other places
+        return UnitAggregate(f"CAST(({value}) AS HUGEINT)", _mean_of_integers, "DOUBLE")
+    if function == "sum" and (whole or (digits and int(digits[1]) <= 18)):  # what no table's sum exceeds
+        return UnitAggregate(value, "sum({})".format, type_of("sum(_0)", (kind,)))
+    value = _one_nan(f"CAST(({value}) AS DOUBLE)", "DOUBLE")
     return UnitAggregate(value, _sum_of_doubles if function == "sum" else _mean_of_doubles, "DOUBLE")
+
+
+def _mean_of_integers(x: str) -> str:
+    return f"CASE WHEN count({x}) > 0 THEN CAST(sum({x}) AS DOUBLE) / count({x}) END"
+
+
+def _one_nan(value: str, kind: str) -> str:
+    """Make all NaN the same: whose sign and bits a result has would be a matter of order."""
+    return f"CASE WHEN isnan({value}) THEN 'nan'::{kind} ELSE {value} END"
 
 
 def _mean_of_doubles(x: str) -> str:
@@ -133,5 +152,5 @@ def _sum_of_doubles(x: str) -> str:
         parts.append(f"CAST(coalesce({steps}, 0) AS DOUBLE) / {scale}")
     least, most = double(2.0 ** _RANGES[0][0]), double(2.0 ** _RANGES[-1][1])
     rest = f"{size} >= {most} OR ({size} < {least} AND {x} <> 0)"
-    parts.append(f"coalesce(sum({x} ORDER BY {x}) FILTER (WHERE {rest}), 0)")
+    parts.append(_one_nan(f"coalesce(sum({x} ORDER BY {x}) FILTER (WHERE {rest}), 0)", "DOUBLE"))
     return f"CASE WHEN count({x}) > 0 THEN {' + '.join(parts)} END"

@@ -1,0 +1,70 @@
+"""Values at which DuckDB's reader of Parquet stops count as NULL, whatever else is in the file."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sfumato as sf
+from sfumato.engines.duckdb import harmless
+
+SIZE = 100
+
+
+def column(kind: str, broken: int, nulls: int, good: int) -> pa.Array:
+    """Return values that are broken, then NULLs, then good ones."""
+    many = broken + nulls + good
+    valid = pa.array([not broken <= i < broken + nulls for i in range(many)]).buffers()[1]
+    if kind == "text":
+        sizes = [1 if i < broken or i >= broken + nulls else 0 for i in range(many)]
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+        data = b"\xff" * broken + b"a" * good
+        return pa.Array.from_buffers(pa.string(), many, [valid, pa.py_buffer(offsets), pa.py_buffer(data)])
+    whole, beyond = {"time": (np.int32, 2**31 - 1), "timestamp": (np.int64, 2**63 - 1)}[kind]
+    values = np.array([beyond] * broken + [0] * nulls + [7] * good, whole)
+    typed = pa.time32("ms") if kind == "time" else pa.timestamp("ms")
+    return pa.Array.from_buffers(typed, many, [valid, pa.py_buffer(values)])
+
+
+def counted(path, broken: int, nulls: int, good: int, kind: str, question) -> int:
+    rows = pa.table({"id": range(broken + nulls + good), "x": column(kind, broken, nulls, good)})
+    pq.write_table(rows, path, row_group_size=SIZE)
+    asked = question(sf.scan(path, privacy_unit="id").bound(rows=1))
+    query = asked.plan(epsilon=1, noise="laplace").exact
+    (batch,) = asked.table.engine.statistics(query, 10)
+    return int(batch.column(0)[0].as_py()) >> -query.statistics[0].exponent
+
+
+COUNT_NULL = ("IS NULL", "derived", "per unit", "by unit and x")
+QUESTIONS = {
+    "IS NULL": lambda t: t.filter("x IS NULL").agg(n=sf.count()),
+    "IS NOT NULL": lambda t: t.filter("x IS NOT NULL").agg(n=sf.count()),
+    "not IS NULL": lambda t: t.filter("NOT (x IS NULL)").agg(n=sf.count()),
+    "is itself": lambda t: t.filter("x = x").agg(n=sf.count()),
+    "in CASE": lambda t: t.filter("CASE WHEN x IS NULL THEN FALSE ELSE TRUE END").agg(n=sf.count()),
+    "derived": lambda t: t.with_columns(y="x IS NULL").filter("y").agg(n=sf.count()),
+    "count": lambda t: t.agg(n=sf.count("x")),
+    "per unit": lambda t: t.per_unit(n="count(x)").filter("n = 0").bound(rows=1).agg(n=sf.count()),
+    "by unit and x": lambda t: t.per_unit("x", n="count(*)").filter("x IS NULL").bound(rows=1).agg(n=sf.count()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["text", "time", "timestamp"])
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_one_more_unit_changes_one(name, kind, tmp_path):
+    question, path = QUESTIONS[name], tmp_path / "rows.parquet"
+    before = counted(path, 3 * SIZE, 0, 0, kind, question)
+    for nulls, good in ((1, 0), (0, 1)):
+        after = counted(path, 3 * SIZE, nulls, good, kind, question)
+        assert abs(after - before) <= 1, (before, after)
+    if kind != "timestamp":  # which are infinite there
+        assert before == (3 * SIZE if name in COUNT_NULL else 0)
+
+
+def test_what_files_say_of_themselves_would_be_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(harmless, "_STOPPING", ())
+    question, path = QUESTIONS["IS NULL"], tmp_path / "rows.parquet"
+    before, after = (counted(path, 3 * SIZE, nulls, 0, "text", question) for nulls in (0, 1))
+    assert after - before > 1
