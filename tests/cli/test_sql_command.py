@@ -182,6 +182,13 @@ class TestInput:
         text = COUNT.replace("'visits.parquet'", "v")
         assert run("sql", text, "--table", "v=visits.parquet").exit_code == 0
 
+    def test_public_tables_are_joined(self, visits, run):
+        Path("eras.csv").write_text("year,era\n" + "\n".join(f"{year},old" for year in range(1980, 2030)))
+        text = COUNT.replace("'visits.parquet'", "v JOIN eras AS e USING (year) WHERE e.era = 'old'")
+        done = run("sql", text, "-t", "v=visits.parquet", "--public", "eras=eras.csv", "--explain")
+        assert done.exit_code == 0 and "joined with a public table on year" in " ".join(done.stdout.split())
+        assert run("sql", text, "-t", "v=visits.parquet", "--public", "eras").exit_code == 2
+
 
 class TestErrors:
     @pytest.mark.long

@@ -95,6 +95,14 @@ def sql(
             help="The file that a name in FROM stands for. May be repeated.",
         ),
     ] = None,
+    public: Annotated[
+        list[str] | None,
+        optional(
+            "--public",
+            metavar="NAME=PATH",
+            help="A file of public knowledge, to JOIN with; nothing in it is protected. May be repeated.",
+        ),
+    ] = None,
     catalog: Annotated[
         Path | None,
         optional(
@@ -178,7 +186,7 @@ def sql(
     try:
         _check(confidence, show, quiet, bool(output or plot or explain or dry_run))
         question = _question(text, file)
-        sources = _sources(table or [])
+        sources = _sources(table or [], public or [])
         _Job(
             question,
             {"tables": sources, "types": _types(types), **_catalog(catalog)},
@@ -356,14 +364,16 @@ def _catalog(path: Path | None) -> dict[str, Any]:
     return {"catalog": catalog(path)}
 
 
-def _sources(given: list[str]) -> dict[str, str]:
+def _sources(private: list[str], public: list[str]) -> dict[str, Any]:
     """Read NAME=PATH."""
-    sources: dict[str, str] = {}
-    for entry in given:
+    import sfumato
+
+    sources: dict[str, Any] = {}
+    for option, entry in [*(("--table", one) for one in private), *(("--public", one) for one in public)]:
         name, equals, path = entry.partition("=")
         if not (name and equals and path):
-            raise ParameterError("--table", entry, "NAME=PATH, such as visits=data/visits.parquet")
+            raise ParameterError(option, entry, "NAME=PATH, such as visits=data/visits.parquet")
         if name in sources:
-            raise QueryError(f"--table: {name!r} is given twice; keep one")
-        sources[name] = path
+            raise QueryError(f"{option}: {name!r} is given twice; keep one")
+        sources[name] = path if option == "--table" else sfumato.public(path)
     return sources
