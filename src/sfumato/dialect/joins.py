@@ -170,7 +170,8 @@ def of_tables(source: From, catalog: Declarations) -> TableDeclaration:
         if one.alias:
             columns += [replace(column, name=qualified(one.alias, column.name)) for column in other.columns]
     most = [min((limit for limit in limits if limit is not None), default=None) for limits in (groups, rows)]
-    return replace(found, columns=tuple(columns), max_groups=most[0], max_rows=most[1])
+    names = ", ".join([found.name, *(one.source for one in source.joined)])  # as messages say where
+    return replace(found, name=names, columns=tuple(columns), max_groups=most[0], max_rows=most[1])
 
 
 def opened(
