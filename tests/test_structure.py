@@ -68,7 +68,17 @@ BELOW = {
     "beam": {"engines"},
     "spark": {"engines"},
     "audit": {"errors", "exact", "files", "noise", "framework", "budget"},
-    "testing": {"errors", "exact", "noise", "framework", "budget", "transformations", "query", "audit"},
+    "testing": {
+        "errors",
+        "exact",
+        "noise",
+        "framework",
+        "budget",
+        "transformations",
+        "query",
+        "engines",
+        "audit",
+    },
     "cli": {"errors", "exact", "files", "query", "dialect", "engines", "audit"},
 }
 

@@ -76,7 +76,7 @@ class Work:
         """Yield all groups of one shard with their noise; at least one batch."""
         with in_own_words(_stopped, Exception):
             for batch in self._exact(shard, payloads):
-                yield self.noising.draw(batch, self._words(batch))
+                yield self._draw(batch)
 
     @property
     def places(self) -> int:
@@ -99,12 +99,15 @@ class Work:
             # The draw goes by the shards' public numbers, and then by keys.
             parts = [batch for _, data in sorted(gathered) for batch in pa.ipc.open_stream(data)]
             (batch,) = pa.Table.from_batches(parts).combine_chunks().to_batches()
-            yield self.noising.draw(batch, self._words(batch)).outputs(self.confidence)
+            yield self._draw(batch).outputs(self.confidence)
 
     def _exact(self, shard: int, payloads: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
         """Yield exact statistics in the batches that noise goes by, whoever computed them."""
         rows = BATCH_TREES if self.stages.has_trees else BATCH_GROUPS
         return regular(self.stages.merged(shard, payloads, rows), rows)
+
+    def _draw(self, batch: pa.RecordBatch) -> NoisyBatch:
+        return self.noising.draw(batch, self._words(batch))
 
     def _words(self, batch: pa.RecordBatch) -> KeyedWords:
         """Return the words of what is drawn for a batch."""

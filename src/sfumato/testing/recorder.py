@@ -7,8 +7,10 @@ and put back afterwards.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,8 +26,10 @@ if TYPE_CHECKING:
     from sfumato.measurements.k_norm import KNormNoise
     from sfumato.noise.centred_gaussian import CentredGaussian
     from sfumato.noise.words import Words64
+    from sfumato.query.noising import Noising
     from sfumato.query.plan import Plan
     from sfumato.query.release import Release
+    from sfumato.testing.workers import WatchedWork
 
 # The sign bit clear and all others set: the median of each coin, and of |noise| the smallest value.
 _MIDDLE = (1 << 63) - 1
@@ -55,6 +59,10 @@ def _still(noise: KNormNoise | CentredGaussian) -> Any:
             return np.zeros_like(super().rounded(*given[: isinstance(self, SeparateNoise)], SeededWords(0)))
 
     return Still(**{f.name: getattr(noise, f.name) for f in fields(noise)})
+
+
+def _silent(noising: Noising) -> Noising:
+    return replace(noising, together=noising.together and _still(noising.together))
 
 
 def seeded_words(seed: int | str | None = None) -> SeededWords:
@@ -91,9 +99,11 @@ def noise_free() -> Iterator[None]:
     [{'n': 3, 'mean': 4.333333333...}]
     """
     require_test("releases without noise")
+    from sfumato.engines.work import Work
     from sfumato.query.centred import CentredPlan
     from sfumato.query.release import Release
     from sfumato.query.together import TogetherPlan
+    from sfumato.testing.workers import watched
 
     words, original = NoiselessWords(), Release.__init__
 
@@ -102,7 +112,10 @@ def noise_free() -> Iterator[None]:
             plan = replace(plan, drawn=_still(plan.drawn))
         original(self, plan, *given, **(options | {"unsafe_words": words}))
 
-    with _replaced(Release, "__init__", without_noise):
+    def still(work: WatchedWork) -> WatchedWork:
+        return replace(work, words=words, noising=_silent(work.noising))
+
+    with _replaced(Release, "__init__", without_noise), _replaced(Work, "of", watched(still)):
         yield
 
 
@@ -111,7 +124,7 @@ class Recorded:
     """One release with its truth.
 
     Args:
-        release: as the code under test made it.
+        release: as the code under test made it; of one that workers of Spark or Beam drew, the same numbers.
     """
 
     release: Release
@@ -146,6 +159,17 @@ class Recorded:
             self.release.to_arrow()
         return pa.Table.from_batches(batches).combine_chunks()
 
+    def _add(self, batch: pa.RecordBatch) -> None:
+        """Add a batch of exact statistics."""
+        noising = self.release.plan.noising
+        truth = replace(_silent(noising), selection=None).draw(batch, NoiselessWords()).outputs()
+        exact = noising.columns(batch)
+        for e in self.release.plan.requirements.estimates:
+            if e.kind == "quantile" and e.total is not None:
+                place = truth.schema.names.index(e.name)
+                truth = truth.set_column(place, e.name, exact[e.total])
+        self._batches.append(truth)
+
 
 class Recorder:
     """All releases of which noise was drawn since recording began, with the true statistics.
@@ -156,31 +180,81 @@ class Recorder:
 
     def __init__(self) -> None:
         self.releases: list[Recorded] = []
+        # What workers draw: the plan, the engine, and the folder of each, beside what the release gave.
+        self._watched: list[_Watched] = []
 
-    def __getitem__(self, release: Release | int) -> Recorded:
+    def __getitem__(self, release: Release | int | Any) -> Recorded:
         """Return what was recorded of a release, or of the n-th one.
 
+        Args:
+            release: a release; on Spark its data frame, on Beam its transform, once the pipeline ran.
         Raises:
             ParameterError: its noise was not drawn while recording.
         """
+        for watched in self._watched:
+            watched.collect(self.releases)
         if isinstance(release, int):
             if -len(self.releases) <= release < len(self.releases):
                 return self.releases[release]
             raise ParameterError(
                 "release", release, f"below {len(self.releases)}, the number of recorded ones"
             )
-        release.to_arrow()
+        for watched in self._watched:
+            if watched.result is release and watched.recorded is not None:
+                return watched.recorded
+        if isinstance(release, _release_type()):
+            release.to_arrow()
         for recorded in self.releases:
             if recorded.release is release:
                 return recorded
         raise ParameterError("release", release, "one that was first looked at while recording")
 
 
+@dataclass
+class _Watched:
+    """A release that workers draw.
+
+    Args:
+        plan, engine: of the release.
+        folder: where workers keep what they see.
+        result: what the release gave: a data frame, or a transform.
+        recorded: what was kept, once they are done.
+    """
+
+    plan: Plan
+    engine: Any
+    folder: Path
+    result: Any = None
+    recorded: Recorded | None = None
+
+    def collect(self, releases: list[Recorded]) -> None:
+        """Read what workers kept, where they are done and it was not read before."""
+        from sfumato.query.release import joined
+        from sfumato.testing.workers import exact_batches, noisy_batches
+
+        if self.recorded is not None or not (noisy := noisy_batches(self.folder, self.plan.noising)):
+            return
+        release = _release_type()(self.plan, self.engine)
+        release._started, release._batches = True, noisy
+        self.recorded = Recorded(release)
+        exact = exact_batches(self.folder)
+        for batch in joined(iter(exact)) if self.plan.noising.at_once else exact:
+            self.recorded._add(batch)
+        releases.append(self.recorded)
+
+
+def _release_type() -> type[Release]:
+    from sfumato.query.release import Release
+
+    return Release
+
+
 @contextmanager
 def recording() -> Iterator[Recorder]:
     """Keep the true statistics of releases, until the end of the `with` block.
 
-    A release is recorded when its noise is drawn, which is when it is first looked at.
+    A release is recorded when its noise is drawn, which is when it is first looked at. Of one that workers
+    draw, on Spark or Beam, those of this machine keep what they see in a temporary folder.
 
     Raises:
         RefusalError: no pytest test is running.
@@ -193,28 +267,47 @@ def recording() -> Iterator[Recorder]:
     [{'n': 3}]
     """
     require_test("a record of true statistics")
-    from sfumato.query.release import Release
+    from sfumato.engines.beam.engine import BeamEngine
+    from sfumato.engines.spark.engine import SparkEngine
+    from sfumato.engines.work import Work
+    from sfumato.testing.workers import watched
 
-    recorder, original = Recorder(), Release._noisy
+    recorder, original = Recorder(), _release_type()._noisy
 
     def recorded(self: Release, batch: pa.RecordBatch) -> Any:
         entry = next((r for r in recorder.releases if r.release is self), None)
         if entry is None:
             entry = Recorded(self)
             recorder.releases.append(entry)
-        noising = self.plan.noising
-        silent = replace(noising, selection=None, together=noising.together and _still(noising.together))
-        truth = silent.draw(batch, NoiselessWords()).outputs()
-        exact = noising.columns(batch)
-        for e in self.plan.requirements.estimates:
-            if e.kind == "quantile" and e.total is not None:
-                place = truth.schema.names.index(e.name)
-                truth = truth.set_column(place, e.name, exact[e.total])
-        entry._batches.append(truth)
+        entry._add(batch)
         return original(self, batch)
 
-    with _replaced(Release, "_noisy", recorded):
+    with ExitStack() as undone:
+        parent = Path(undone.enter_context(TemporaryDirectory()))
+
+        def releases(engine: type) -> Any:
+            before = engine.__dict__["release"]
+
+            def release(self: Any, plan: Plan, **options: Any) -> Any:
+                made = _Watched(plan, self, parent / str(len(recorder._watched)))
+                made.folder.mkdir()
+                recorder._watched.append(made)
+
+                def here(work: WatchedWork) -> WatchedWork:
+                    return replace(work, folder=str(made.folder))
+
+                with _replaced(Work, "of", watched(here)):
+                    made.result = before(self, plan, **options)
+                return made.result
+
+            return release
+
+        undone.enter_context(_replaced(_release_type(), "_noisy", recorded))
+        for engine in (SparkEngine, BeamEngine):
+            undone.enter_context(_replaced(engine, "release", releases(engine)))
         yield recorder
+        for one in recorder._watched:
+            one.collect(recorder.releases)
 
 
 @contextmanager
