@@ -277,10 +277,17 @@ def test_tables_that_no_question_is_about():
     found = read(SAME)
     with pytest.raises(QueryError, match="the table is public"):
         found.private("regions")
-    with pytest.raises(
-        QueryError, match=r"reaches 'id' of visits by order -> orders.number, visitor -> visits.id"
-    ):
-        found.private("lines")
     with pytest.raises(QueryError, match=r"no table 'visit'; did you mean 'visits'\?"):
         found.private("visit")
     assert found.private("visits").name == "visits"
+
+
+def test_the_unit_that_a_foreign_key_leads_to():
+    found = read(SAME)
+    assert [found.unit_name(name) for name in ("visits", "orders", "lines")] == ["id", "visitor", "visitor"]
+    assert (
+        found.private("lines").privacy_unit == "visitor" and found.declaration("lines").privacy_unit is None
+    )
+    other = copy.deepcopy(SAME)
+    other["tables"]["orders"]["foreign_keys"] = {"visitor": "visits.number"}
+    assert [read(other).unit_name(name) for name in ("orders", "lines")] == ["id", "id"]

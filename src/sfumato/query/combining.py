@@ -159,7 +159,7 @@ def join(left: Part, right: Part, on: object, how: object, rows: object) -> Join
         QueryError: it is none; the text says why and what to write.
     """
     kind: Any = one_of(how, "how", JOIN_KINDS)
-    pairs = _pairs(on)
+    pairs = pairs_of(on)
     for column, other in pairs:
         for name, part, side in ((column, left, "left"), (other, right, "right")):
             if name not in part.schema:
@@ -237,7 +237,12 @@ def _aggregate(name: str, text: object) -> str:
     return text
 
 
-def _pairs(on: object) -> tuple[tuple[str, str], ...]:
+def pairs_of(on: object) -> tuple[tuple[str, str], ...]:
+    """Return the columns that `on` says are equal, left and right.
+
+    Raises:
+        QueryError: it says nothing, or something else.
+    """
     if isinstance(on, str):
         on = [on]
     found = list(on.items()) if isinstance(on, Mapping) else list(map(_pair, _listed(on)))
@@ -256,11 +261,18 @@ def _listed(on: object) -> list[Any]:
     return list(on) if isinstance(on, (list, tuple)) else []
 
 
+def alike(left: Column, right: Column) -> bool:
+    """Whether values of two columns are equal only where they are the same: no cast makes two values one."""
+    kinds = left.type_name, right.type_name
+    if kinds[0] == kinds[1] or all(kind in _WHOLE for kind in kinds):
+        return True
+    return all(kind == "VARCHAR" or kind.startswith("ENUM") for kind in kinds)
+
+
 def _check_equal_types(column: str, left: Column, other: str, right: Column) -> None:
     """Refuse to compare values of types that DuckDB would cast: that may fail, or make two values one."""
     kinds = left.type_name, right.type_name
-    alike = kinds[0] == kinds[1] or all(kind in _WHOLE for kind in kinds)
-    if not alike and not all(kind == "VARCHAR" or kind.startswith("ENUM") for kind in kinds):
+    if not alike(left, right):
         raise QueryError(
             f"join: {column!r} is {kinds[0]} and {other!r} of the right table is {kinds[1]}; values of two "
             "types may be equal where they are not the same, so cast one with with_columns (before scan, if "

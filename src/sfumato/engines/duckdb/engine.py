@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from sfumato.engines.duckdb import spill
-from sfumato.engines.duckdb.combined import Rows, joined, of_units, united
+from sfumato.engines.duckdb.combined import Rows, joined, of_units, owned, united
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
 from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
@@ -273,6 +273,19 @@ class DuckDBEngine(Owned):
                 columns = {name: (one, _column(one.type_name, True)) for name, one in found.items()}
                 source = of_units(self._part(part, "per_unit"), how.by, columns, self._resources)
         return DuckDBEngine(source, self._resources, *limits)
+
+    def owned(self, column: str, owners: Part, key: str, unit: str) -> DuckDBEngine:
+        """Return an engine on these rows with the units that they reach by a foreign key.
+
+        Args:
+            column: the foreign key, which may be where these rows have no unit.
+            owners, key: a private table, and what the foreign key names in it.
+            unit: the name of the new column, which may be that of the foreign key.
+        """
+        here = self.rows_after(Part(self, (), None))
+        source = owned(here, column, self._part(owners, "foreign_keys"), key, unit, self._resources)
+        steps = self._steps + getattr(owners.engine, "_steps", 0) + _COMBINED
+        return DuckDBEngine(source, self._resources, steps=steps)
 
     def _limits(self, how: Combination) -> tuple[dict[str, _Size], int, int]:
         """Return what a combination takes over of its parts' limits: columns' sizes, texts held, and steps.
