@@ -50,6 +50,8 @@ class TableDeclaration:
         public: whether anybody may see its rows.
         privacy_unit: the column that tells whose a row is; None where the table is public, or reaches its
             unit by the foreign key, until `Declarations.private` follows that.
+        unit_parts: the columns and expressions that make a unit together; none where it is one column.
+        unit_timezone: in which these expressions read times with a zone.
         types, multiline: as for `sfumato.scan`.
         foreign_key: how a private table without a privacy unit of its own reaches one.
         max_groups, max_rows: the largest limits, of groups per unit and of rows per unit and group, that a
@@ -62,6 +64,8 @@ class TableDeclaration:
     source: Any = field(repr=False, compare=False)
     public: bool = False
     privacy_unit: str | None = None
+    unit_parts: tuple[str, ...] = ()
+    unit_timezone: str = "UTC"
     types: Mapping[str, str] | None = field(default=None, hash=False)
     multiline: bool = True
     foreign_key: ForeignKey | None = None

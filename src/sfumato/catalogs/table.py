@@ -12,7 +12,7 @@ from sfumato.catalogs.domains import product
 from sfumato.catalogs.notes import beyond, bounds_note, groups_note, limit_note
 from sfumato.errors import QueryError
 from sfumato.query.aggregates import Aggregate, Unbounded
-from sfumato.query.combining import MOST_ROWS, Combination, Join, JoinKind, pairs_of
+from sfumato.query.combining import MOST_ROWS, Combination, Join, JoinKind, pairs_of, with_units
 from sfumato.query.question import needs_rows
 from sfumato.query.schema import Derive
 from sfumato.query.table import PublicTable, Question, Released, Table
@@ -85,7 +85,7 @@ class DeclaredTable(Table[Released]):
         """
         if not isinstance(other, DeclaredTable):
             return cast("DeclaredTable[Released]", super().join(other, on=on, how=how, rows=rows))
-        pairs, units = pairs_of(on), (self.unit, other.unit)
+        pairs, units = with_units(pairs_of(on), self._part, other._part), (self.unit, other.unit)
         if any(_names(self._origin(here), other._origin(there)) for here, there in pairs):
             pairs = pairs if units in pairs else (*pairs, units)
         joined = cast("DeclaredTable[Released]", super().join(other, on=pairs, how=how, rows=rows))

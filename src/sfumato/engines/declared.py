@@ -55,13 +55,16 @@ def opened(
     with said_where(declared):
         table = scan(
             declared.source,
-            privacy_unit=declared.privacy_unit or "",
+            privacy_unit=declared.unit_parts or declared.privacy_unit or "",
+            unit_timezone=declared.unit_timezone,
             types=declared.types,
             multiline=declared.multiline,
             **limits,
         )
     check_columns(table.engine, declared)
-    return DeclaredTable(table.engine, table.unit, notes=table.notes, declared=declared)
+    return DeclaredTable(
+        table.engine, table.unit, notes=table.notes, unit_parts=table.unit_parts, declared=declared
+    )
 
 
 def without_unit(declared: TableDeclaration, resources: Resources = DEFAULTS) -> DuckDBEngine:
@@ -125,7 +128,7 @@ def _owned(
             raise CatalogError(f"foreign_keys: {text}")
     notes = dict.fromkeys([*engine.notes, *owners.notes, *owner_notes(declared, key, owners.unit)])
     made = engine.owned(column, owners._part, name, unit)
-    return DeclaredTable(made, unit, notes=tuple(notes), declared=declared)
+    return DeclaredTable(made, unit, notes=tuple(notes), unit_parts=owners.unit_parts, declared=declared)
 
 
 def opened_public(

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.combined import Rows, joined, of_units, owned, united
+from sfumato.engines.duckdb.composite import composite
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
 from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
@@ -29,6 +30,7 @@ from sfumato.query.exact import ExactQuery
 from sfumato.query.plan import Plan
 from sfumato.query.release import Release
 from sfumato.query.schema import Column, Derive, Filter, Kind, Schema, Step
+from sfumato.query.units import UnitPart, unit_name
 
 _INTEGERS = {
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT",
@@ -286,6 +288,18 @@ class DuckDBEngine(Owned):
         source = owned(here, column, self._part(owners, "foreign_keys"), key, unit, self._resources)
         steps = self._steps + getattr(owners.engine, "_steps", 0) + _COMBINED
         return DuckDBEngine(source, self._resources, steps=steps)
+
+    def composite(self, parts: Sequence[str], timezone: str) -> tuple[DuckDBEngine, tuple[UnitPart, ...]]:
+        """Return an engine on these rows with a column more, a privacy unit of several parts, and the parts.
+
+        Args:
+            parts: columns, and expressions of one row's columns.
+            timezone: in which expressions read times with a zone.
+        """
+        source, units, expressions = composite(self._source, self.schema(), parts, timezone)
+        size = _Size(len(source.relation), sum(one.held for one in expressions))
+        sizes = {same_name(unit_name(parts)): size}
+        return DuckDBEngine(source, self._resources, sizes, size.held, self._steps + _COMBINED), units
 
     def _limits(self, how: Combination) -> tuple[dict[str, _Size], int, int]:
         """Return what a combination takes over of its parts' limits: columns' sizes, texts held, and steps.
