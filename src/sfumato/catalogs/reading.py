@@ -26,7 +26,8 @@ _TABLE = (
 _COLUMN = ("lower", "upper", "domain")
 _OF_UNITS = ("privacy_unit", "unit_timezone", "foreign_keys", "max_groups", "max_rows")
 _LARGEST_LIMIT = 10**9
-_DATABASE = re.compile(r"\.(duckdb|ddb|db)(/|$)")
+_DATABASE = re.compile(r"\.(duckdb|ddb|db|sqlite|sqlite3|db3)(/|$)")
+_URL = re.compile(r"[a-z]+://")
 # Values of these kinds compare with each other, and with no others.
 _KINDS: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("truth values", (bool,)),
@@ -71,6 +72,11 @@ def _toml(path: str) -> dict[str, Any]:
 def _beside(folder: str, source: object) -> object:
     """Let a path begin at a folder, whose own name is no pattern."""
     if not isinstance(source, str) or not folder:
+        return source
+    scheme, found, path = source.partition(":///")
+    if scheme == "sqlite" and found:
+        return f"{scheme}{found}{os.path.join(folder, path)}"
+    if _URL.match(source):
         return source
     plain = _DATABASE.search(source) or not has_magic(source + folder)
     return os.path.join(folder if plain else escape(folder), source)

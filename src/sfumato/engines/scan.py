@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, overload
@@ -89,9 +90,9 @@ def scan(
 
     Args:
         source: a path to Parquet, CSV or JSON of one object a line (globs too, of files with the same
-            columns); "file.duckdb/table" for a table or view in a DuckDB file; a DuckDB relation; an Arrow
-            table, a Polars, pandas or Spark data frame; an Arrow schema, for rows that a Beam pipeline
-            brings later.
+            columns); "file.duckdb/table" for a table or view in a DuckDB file, "file.sqlite/table" in one of
+            SQLite, "postgresql://user@host/database/table" in PostgreSQL; a DuckDB relation; an Arrow table,
+            a Polars, pandas or Spark data frame; an Arrow schema, for rows that a Beam pipeline brings later.
         privacy_unit: the column that tells whose row it is. Rows where it is NULL are dropped. Or a list of
             columns, and of SQL expressions of a row's columns, whose values tell it together, as in
             ["id", "date_trunc('week', day)"]: then a unit is one person in one week, and a person with
@@ -269,6 +270,11 @@ def sql(
     from sfumato.engines.duckdb.resources import checked_resources
     from sfumato.engines.duckdb.sources import is_path
 
+    if isinstance(text, str) and re.search(r"://[^\s'\"]*@", text):
+        raise SqlError(
+            "the text has the address of a database with its user in it, which errors and explanations would "
+            "show: give it a name, tables={'orders': 'postgresql://...'}, or a catalog"
+        )
     if catalog is not None:
         if not isinstance(catalog, Declarations):
             raise ParameterError("catalog", catalog, "what sf.catalog(...) gives")

@@ -15,6 +15,7 @@ import pyarrow as pa
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.combined import Rows, joined, of_units, owned, united
 from sfumato.engines.duckdb.composite import composite
+from sfumato.engines.duckdb.databases import one_snapshot
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
 from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
@@ -226,7 +227,8 @@ class DuckDBEngine(Owned):
             if query.public_keys is not None:
                 aliases = [f"k{i}" for i in range(len(query.keys))]
                 session.register(PUBLIC_KEYS, query.public_keys.rename_columns(aliases))
-            source.load(session, columns)
+            with one_snapshot():
+                source.load(session, columns)
             for batch in batches(session, text, batch_rows):
                 given = True
                 yield batch
@@ -251,7 +253,8 @@ class DuckDBEngine(Owned):
             source = source.again(columns)
         spill.ready(self._resources.temp_directory)
         with source.session() as session:
-            source.load(session, columns)
+            with one_snapshot():
+                source.load(session, columns)
             yield session, source.relation
 
     def _stopped(self, error: Exception | None = None) -> EngineError:
