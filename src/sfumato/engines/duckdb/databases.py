@@ -35,14 +35,12 @@ class Stored:
         value: SQL of the database that has its values; NULL for what does not fit.
         arrow: the type in which they come.
         kind: DuckDB's type to which they are cast; what does not fit is NULL.
-        complete: whether no value can be missing.
     """
 
     name: str
     value: str
     arrow: pa.DataType
     kind: str
-    complete: bool = False
 
 
 class Reader(Protocol):
@@ -181,10 +179,7 @@ def open_table(
             with arriving(session, schema, typed):
                 session.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS SELECT {text} FROM {inside}")
 
-    complete = frozenset(one.name for one in stored if one.complete)
-    return Source(
-        address.name, table, columns, session, complete, pending=load, files=address.files, anywhere=True
-    )
+    return Source(address.name, table, columns, session, pending=load, files=address.files, anywhere=True)
 
 
 def _schema(stored: Sequence[Stored]) -> pa.Schema:

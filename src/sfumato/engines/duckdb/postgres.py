@@ -44,7 +44,6 @@ _KINDS: dict[str, tuple[str, pa.DataType, str]] = {
     "time without time zone": ("{0}::text", pa.string(), "TIME"),
     "bytea": ("{0}", pa.binary(), "BLOB"),
 }
-_COMPLETE = ("smallint", "integer", "bigint", "boolean")
 # Of what the driver says, what has nothing of the address in it.
 _REASONS = (
     ("authentication failed", "the user or the password is refused"),
@@ -139,11 +138,14 @@ class PostgresReader:
         return [name if schema == "public" else f"{schema}.{name}" for schema, name in found]
 
     def columns(self, table: str) -> list[Stored]:
-        """Return the columns of a table; what has no type of DuckDB is text."""
+        """Return the columns of a table; what has no type of DuckDB is text.
+
+        NOT NULL is not believed: of foreign tables, which others may inherit from, nobody enforces it.
+        """
         schema, name = _parted(table)
         found = self._rows(
-            "SELECT column_name::text, data_type::text, numeric_precision::int8, numeric_scale::int8, "
-            "(is_nullable = 'NO') FROM information_schema.columns "
+            "SELECT column_name::text, data_type::text, numeric_precision::int8, numeric_scale::int8 "
+            "FROM information_schema.columns "
             f"WHERE table_schema = {literal(schema)} AND table_name = {literal(name)} "
             "ORDER BY ordinal_position"
         )
@@ -179,11 +181,11 @@ def _parted(table: str) -> tuple[str, str]:
     return (schema, name) if dot else ("public", table)
 
 
-def _stored(name: str, kind: str, digits: int | None, places: int | None, never_null: bool) -> Stored:
+def _stored(name: str, kind: str, digits: int | None, places: int | None) -> Stored:
     column = identifier(name)
     if kind in _KINDS:
         value, arrow, of = _KINDS[kind]
-        return Stored(name, value.replace("{0}", column), arrow, of, never_null and kind in _COMPLETE)
+        return Stored(name, value.replace("{0}", column), arrow, of)
     of = "VARCHAR"
     if kind == "numeric":  # which holds NaN, infinity and any number of digits
         fits = digits is not None and places is not None and 0 < digits <= 38 and 0 <= places <= digits

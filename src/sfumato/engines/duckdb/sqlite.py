@@ -59,6 +59,8 @@ def address(path: str) -> Address | None:
     for ending in (*ENDINGS, ".db"):
         head, found, table = plain.partition(f"{ending}/")
         file = head + ending if found else plain
+        if Path(file).is_dir() and plain == path:
+            continue
         if not (found or plain.endswith(ending)) or (
             ending == ".db" and plain == path and not _is_sqlite(file)
         ):
