@@ -143,7 +143,11 @@ ODD = {
     "no source": (["tables", "visits", "source"], ABSENT, ["tables.visits: source is missing"]),
     "empty source": (["tables", "visits", "source"], " ", ["source is missing"]),
     "no unit": (["tables", "visits", "privacy_unit"], ABSENT, ["privacy_unit is missing", "public = true"]),
-    "several units": (["tables", "visits", "privacy_unit"], ["id", "month"], ["one column for now"]),
+    "a unit twice": (["tables", "visits", "privacy_unit"], ["id", "ID"], ["'ID' is there twice"]),
+    "no unit in a list": (["tables", "visits", "privacy_unit"], [], ["the list is empty"]),
+    "a number among units": (["tables", "visits", "privacy_unit"], ["id", 3], ["privacy_unit is 3"]),
+    "a time zone of one column": (["tables", "visits", "unit_timezone"], "UTC", ["of several columns"]),
+    "a time zone of no kind": (["tables", "visits", "unit_timezone"], 3, ["unit_timezone is 3"]),
     "unit of no kind": (["tables", "visits", "privacy_unit"], 3, ["privacy_unit is 3"]),
     "unit of a public table": (["tables", "regions", "privacy_unit"], "id", ["does not go with public"]),
     "limit of a public table": (["tables", "regions", "max_rows"], 1, ["max_rows does not go with public"]),
@@ -277,10 +281,17 @@ def test_tables_that_no_question_is_about():
     found = read(SAME)
     with pytest.raises(QueryError, match="the table is public"):
         found.private("regions")
-    with pytest.raises(
-        QueryError, match=r"reaches 'id' of visits by order -> orders.number, visitor -> visits.id"
-    ):
-        found.private("lines")
     with pytest.raises(QueryError, match=r"no table 'visit'; did you mean 'visits'\?"):
         found.private("visit")
     assert found.private("visits").name == "visits"
+
+
+def test_the_unit_that_a_foreign_key_leads_to():
+    found = read(SAME)
+    assert [found.unit_name(name) for name in ("visits", "orders", "lines")] == ["id", "visitor", "visitor"]
+    assert (
+        found.private("lines").privacy_unit == "visitor" and found.declaration("lines").privacy_unit is None
+    )
+    other = copy.deepcopy(SAME)
+    other["tables"]["orders"]["foreign_keys"] = {"visitor": "visits.number"}
+    assert [read(other).unit_name(name) for name in ("orders", "lines")] == ["id", "id"]

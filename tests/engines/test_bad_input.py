@@ -254,7 +254,7 @@ def test_a_frame_that_cannot_be_read_says_why(frame, named):
         sf.scan(frame, privacy_unit="id")
 
 
-@pytest.mark.parametrize("unit", [None, 3, "", ["id"]])
+@pytest.mark.parametrize("unit", [None, 3, "", [], ["nothing"], [3]])
 def test_the_unit_is_a_column_of_the_table(unit):
     with pytest.raises(QueryError, match="privacy_unit"):
         sf.scan(ROWS, privacy_unit=unit)

@@ -154,3 +154,21 @@ def test_relative_files_and_patterns(tmp_path):
         pq.write_table(pa.table(CUSTOMERS), tmp_path / f"{name}.parquet")
     Path(tmp_path / "catalog.toml").write_text('[tables.c]\nsource = "*.parquet"\nprivacy_unit = "id"\n')
     assert "tables.c: private, 8 rows" in str(sf.catalog(tmp_path / "catalog.toml").check())
+
+
+def test_keys_of_several_units_and_rows_without_one():
+    customers = CUSTOMERS | {"id": ["a", "b", "b", "c"], "number": [1, 1, 1, None]}
+    customers |= {"age": [1.0] * 4}
+    found = sf.catalog(
+        {
+            "tables": {
+                "customers": {"source": pa.table(customers), "privacy_unit": "id"},
+                "orders": {"source": pa.table(ORDERS), "foreign_keys": {"customer": "customers.number"}},
+            }
+        }
+    ).check()
+    assert wrong(found) == [
+        "orders: foreign_keys: customer: customers.number is not unique (values that come again: 1): a row here has several there",
+        "orders: foreign_keys: customer: 1 of these values are of several id, up to 2: rows that have them count for each, and are protected so many times less",
+    ]
+    assert "orders: foreign_keys: customer: 1 row without customer, of no unit, in no answer" in str(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -49,7 +49,9 @@ class TableDeclaration:
         source: what `sfumato.scan` takes; a path of a file's catalog begins at the folder of that file.
         public: whether anybody may see its rows.
         privacy_unit: the column that tells whose a row is; None where the table is public, or reaches its
-            unit by the foreign key.
+            unit by the foreign key, until `Declarations.private` follows that.
+        unit_parts: the columns and expressions that make a unit together; none where it is one column.
+        unit_timezone: in which these expressions read times with a zone.
         types, multiline: as for `sfumato.scan`.
         foreign_key: how a private table without a privacy unit of its own reaches one.
         max_groups, max_rows: the largest limits, of groups per unit and of rows per unit and group, that a
@@ -62,6 +64,8 @@ class TableDeclaration:
     source: Any = field(repr=False, compare=False)
     public: bool = False
     privacy_unit: str | None = None
+    unit_parts: tuple[str, ...] = ()
+    unit_timezone: str = "UTC"
     types: Mapping[str, str] | None = field(default=None, hash=False)
     multiline: bool = True
     foreign_key: ForeignKey | None = None
@@ -122,11 +126,21 @@ class Declarations:
             name = key.table
         return tuple(keys)
 
+    def unit_name(self, name: str) -> str:
+        """Return the column that tells whose a row of a private table is; a foreign key may bring it."""
+        table = self.declaration(name)
+        key = table.foreign_key
+        if key is None:
+            return table.privacy_unit or ""
+        there = self.unit_name(key.table)
+        # A column that names units is one itself, and keeps its name.
+        return key.column if key.key.casefold() == there.casefold() else there
+
     def private(self, name: str) -> TableDeclaration:
-        """Return the declaration of a table that questions can be asked of.
+        """Return the declaration of a table that questions can be asked of, with its privacy unit's column.
 
         Raises:
-            QueryError: there is no such table, or it is public, or it has no privacy unit of its own.
+            QueryError: there is no such table, or it is public.
         """
         table = self.declaration(name)
         if table.public:
@@ -134,13 +148,4 @@ class Declarations:
                 f"{table.where}: the table is public, so it needs no noise: read it as it is. A question is "
                 "about a private table"
             )
-        if table.foreign_key is not None:
-            path = self.unit_path(name)
-            owner = self.tables[path[-1].table]
-            steps = ", ".join(f"{key.column} -> {key.table}.{key.key}" for key in path)
-            raise QueryError(
-                f"{table.where}: the table has no privacy unit of its own; it reaches {owner.privacy_unit!r} "
-                f"of {owner.name} by {steps}. Joins are not asked here yet: join the tables beforehand, and "
-                f"declare the result with privacy_unit = {owner.privacy_unit!r}"
-            )
-        return table
+        return replace(table, privacy_unit=self.unit_name(name))

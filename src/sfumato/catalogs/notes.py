@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from sfumato.catalogs.declarations import TableDeclaration
+from sfumato.catalogs.declarations import ForeignKey, TableDeclaration
 from sfumato.catalogs.domains import size
 
 
@@ -34,3 +34,18 @@ def limit_note(table: TableDeclaration, name: str, limit: int) -> str:
 def beyond(table: TableDeclaration, name: str, given: int, limit: int) -> str:
     """Say that a limit is larger than the owner allows."""
     return f"{name} is {given}, but {table.where} allows at most {limit}"
+
+
+def owner_notes(table: TableDeclaration, key: ForeignKey, unit: str) -> list[str]:
+    """Say whose rows are that reach their unit by a foreign key, and on what that rests."""
+    told = [
+        f"a row of {table.name} belongs to the {unit} whose row of {key.table} has its {key.column} as "
+        f"{key.key}, as {table.where} says; one that finds none is dropped."
+    ]
+    if key.key.casefold() != unit.casefold():
+        told.append(
+            f"{key.table}.{key.key} is declared unique, which no release checks, as that would tell of "
+            f"rows: a row of {table.name} whose {key.column} several {unit} have counts for each of them, "
+            "and is protected so many times less."
+        )
+    return told

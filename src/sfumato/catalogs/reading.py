@@ -14,15 +14,20 @@ from pathlib import Path
 from typing import Any, cast
 
 from sfumato.catalogs.declarations import ColumnDeclaration, Declarations, ForeignKey, TableDeclaration
-from sfumato.errors import CatalogError, EngineError, ParameterError, in_own_words, nearest, shown
+from sfumato.errors import CatalogError, EngineError, ParameterError, QueryError, in_own_words, nearest, shown
 from sfumato.exact import as_int
 from sfumato.query.aggregates import checked_bounds
+from sfumato.query.units import checked_parts, unit_name
 
-_TABLE = ("source", "public", "privacy_unit", "types", "multiline", "foreign_keys", "max_groups", "max_rows")
+_TABLE = (
+    *("source", "public", "privacy_unit", "unit_timezone", "types", "multiline", "foreign_keys"),
+    *("max_groups", "max_rows"),
+)
 _COLUMN = ("lower", "upper", "domain")
-_OF_UNITS = ("privacy_unit", "foreign_keys", "max_groups", "max_rows")
+_OF_UNITS = ("privacy_unit", "unit_timezone", "foreign_keys", "max_groups", "max_rows")
 _LARGEST_LIMIT = 10**9
-_DATABASE = re.compile(r"\.(duckdb|ddb|db)(/|$)")
+_DATABASE = re.compile(r"\.(duckdb|ddb|db|sqlite|sqlite3|db3)(/|$)")
+_URL = re.compile(r"[a-z]+://")
 # Values of these kinds compare with each other, and with no others.
 _KINDS: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("truth values", (bool,)),
@@ -68,6 +73,11 @@ def _beside(folder: str, source: object) -> object:
     """Let a path begin at a folder, whose own name is no pattern."""
     if not isinstance(source, str) or not folder:
         return source
+    scheme, found, path = source.partition(":///")
+    if scheme == "sqlite" and found:
+        return f"{scheme}{found}{os.path.join(folder, path)}"
+    if _URL.match(source):
+        return source
     plain = _DATABASE.search(source) or not has_magic(source + folder)
     return os.path.join(folder if plain else escape(folder), source)
 
@@ -99,7 +109,14 @@ def _table(catalog: str, name: object, entry: object, placed: Callable[[object],
     public = _truth(where, given, "public", False)
     if public and (odd := [key for key in _OF_UNITS if key in given]):
         raise CatalogError(f"{where}: {odd[0]} does not go with public = true: a public table has no units")
-    unit = _unit(where, given.get("privacy_unit"))
+    parts = _unit(where, given.get("privacy_unit"))
+    unit = unit_name(parts) or None
+    timezone = given.get("unit_timezone", "UTC")
+    if not isinstance(timezone, str) or ("unit_timezone" in given and len(parts) < 2):
+        raise CatalogError(
+            f"{where}: unit_timezone is {shown(timezone)}, but must be the name of a time zone, in which "
+            "expressions of a privacy_unit of several columns read times"
+        )
     foreign = _foreign_key(where, given.get("foreign_keys"))
     if not public and unit is None and foreign is None:
         raise CatalogError(
@@ -124,6 +141,8 @@ def _table(catalog: str, name: object, entry: object, placed: Callable[[object],
         source=placed(source),
         public=public,
         privacy_unit=unit,
+        unit_parts=parts if len(parts) > 1 else (),
+        unit_timezone=timezone,
         types=_types(where, given.get("types")),
         multiline=_truth(where, given, "multiline", True),
         foreign_key=foreign,
@@ -133,15 +152,19 @@ def _table(catalog: str, name: object, entry: object, placed: Callable[[object],
     )
 
 
-def _unit(where: str, given: object) -> str | None:
+def _unit(where: str, given: object) -> tuple[str, ...]:
+    """Return the column that tells whose a row is, or the several ones; none where none is declared."""
     if given is None or (isinstance(given, str) and given.strip()):
-        return given
-    if isinstance(given, (list, tuple)):
+        return () if given is None else (given,)
+    if not isinstance(given, (list, tuple)):
         raise CatalogError(
-            f"{where}: privacy_unit is a list, but must be one column for now; add a column to the source "
-            "that holds the several together"
+            f"{where}: privacy_unit is {shown(given)}, but must be the name of a column, or a list of several"
         )
-    raise CatalogError(f"{where}: privacy_unit is {shown(given)}, but must be the name of one column")
+    try:
+        return checked_parts(given)
+    except (ParameterError, QueryError) as error:
+        text = str(error)
+    raise CatalogError(f"{where}: {text}")
 
 
 def _types(where: str, given: object) -> dict[str, str] | None:

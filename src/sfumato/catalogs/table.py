@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -11,10 +12,12 @@ from sfumato.catalogs.domains import product
 from sfumato.catalogs.notes import beyond, bounds_note, groups_note, limit_note
 from sfumato.errors import QueryError
 from sfumato.query.aggregates import Aggregate, Unbounded
-from sfumato.query.combining import Combination, Join
+from sfumato.query.combining import MOST_ROWS, Combination, Join, JoinKind, pairs_of, with_units
 from sfumato.query.question import needs_rows
 from sfumato.query.schema import Derive
-from sfumato.query.table import Question, Released, Table
+from sfumato.query.table import PublicTable, Question, Released, Table
+
+Origin = tuple[TableDeclaration, str]
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class DeclaredTable(Table[Released]):
 
     declared: TableDeclaration = field(kw_only=True)
     by_domains: bool = False
+    # Of columns that a join left as they are: the table they are of, and their name there.
+    origins: Mapping[str, Origin] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -61,11 +66,51 @@ class DeclaredTable(Table[Released]):
         notes = dict.fromkeys([*table.notes, *self._notes(aggregates.values())])
         return Table.agg(replace(table, notes=tuple(notes)), *unnamed, **bounded)
 
+    def join(
+        self,
+        other: Table[Any] | PublicTable,
+        *,
+        on: str | Sequence[str] | Sequence[tuple[str, str]] | Mapping[str, str],
+        how: JoinKind = "inner",
+        rows: int = MOST_ROWS,
+    ) -> DeclaredTable[Released]:
+        """Put columns of another table beside these, where values are equal; as of any table.
+
+        Args:
+            other, how, rows: as for any table.
+            on: as for any table; where it has a foreign key that the catalog declares, and what that names,
+                the privacy units are compared as well, unasked.
+        Raises:
+            QueryError: as from any table.
+        """
+        if not isinstance(other, DeclaredTable):
+            return cast("DeclaredTable[Released]", super().join(other, on=on, how=how, rows=rows))
+        pairs, units = with_units(pairs_of(on), self._part, other._part), (self.unit, other.unit)
+        if any(_names(self._origin(here), other._origin(there)) for here, there in pairs):
+            pairs = pairs if units in pairs else (*pairs, units)
+        joined = cast("DeclaredTable[Released]", super().join(other, on=pairs, how=how, rows=rows))
+        old = [name for name in other.schema if name not in {there for _, there in pairs}]
+        new = list(joined.schema)[len(self.schema) :]
+        found = {name: self._origin(name) for name in self.schema}
+        found |= {name: other._origin(was) for name, was in zip(new, old, strict=True)}
+        origins = {name: origin for name, origin in found.items() if origin is not None}
+        return replace(joined, origins=origins)
+
+    def _origin(self, column: str) -> Origin | None:
+        """Return the declared table that a column is of, and its name there; None where a step made it."""
+        for step in reversed(self.steps):
+            if isinstance(step, Derive) and step.name.casefold() == column.casefold():
+                quoted = re.fullmatch('"((?:[^"]|"")*)"', step.expression)  # as SQL qualifies columns
+                if quoted is None:
+                    return None
+                column = quoted[1].replace('""', '"')
+        return (self.declared, column) if self.origins is None else self.origins.get(column)
+
     def _combined(self, how: Combination, *notes: str) -> DeclaredTable[Released]:
         """Combine; what is declared of columns holds of those that a join leaves as they are."""
         kept = [c for c in self.declared.columns if isinstance(how, Join) and self._own(c.name)]
         combined = cast("DeclaredTable[Released]", super()._combined(how, *notes))
-        return replace(combined, declared=replace(self.declared, columns=tuple(kept)))
+        return replace(combined, declared=replace(self.declared, columns=tuple(kept)), origins={})
 
     def _own(self, column: str) -> bool:
         """Whether a column is the source's, as it was declared."""
@@ -121,3 +166,18 @@ class DeclaredTable(Table[Released]):
             if isinstance(one, Unbounded) and bounds is not None:
                 found.append(bounds_note(self.declared, one.column, bounds))
         return found
+
+
+def _names(one: Origin | None, other: Origin | None) -> bool:
+    """Whether one of two columns is a declared foreign key that names the other."""
+    if one is None or other is None:
+        return False
+    for (table, column), (there, name) in ((one, other), (other, one)):
+        key = table.foreign_key
+        if key is not None and (key.column.casefold(), key.table, key.key.casefold()) == (
+            column.casefold(),
+            there.name,
+            name.casefold(),
+        ):
+            return True
+    return False

@@ -371,8 +371,10 @@ def _sources(private: list[str], public: list[str]) -> dict[str, Any]:
     sources: dict[str, Any] = {}
     for option, entry in [*(("--table", one) for one in private), *(("--public", one) for one in public)]:
         name, equals, path = entry.partition("=")
-        if not (name and equals and path):
-            raise ParameterError(option, entry, "NAME=PATH, such as visits=data/visits.parquet")
+        if not (name and equals and path) or "://" in name:
+            # The address of a database may hold a password.
+            hidden = entry if "://" not in entry else entry.partition("://")[0] + "://..."
+            raise ParameterError(option, hidden, "NAME=PATH, such as visits=data/visits.parquet")
         if name in sources:
             raise QueryError(f"{option}: {name!r} is given twice; keep one")
         sources[name] = path if option == "--table" else sfumato.public(path)

@@ -49,8 +49,7 @@ class Catalog(Declarations):
         >>> table.bound(rows=1).agg(mean=sf.mean("age")).query.aggregates
         (('mean', Mean(column='age', lower=Fraction(0, 1), upper=Fraction(120, 1))),)
         """
-        declared = self.private(name)
-        return opened(declared, memory_limit=memory_limit, threads=threads, temp_directory=temp_directory)
+        return opened(self, name, memory_limit=memory_limit, threads=threads, temp_directory=temp_directory)
 
     def public(
         self,

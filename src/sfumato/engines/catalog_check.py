@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from sfumato.catalogs.declarations import Declarations, ForeignKey, TableDeclaration
-from sfumato.engines.declared import check_columns, opened, said_where, spelled
+from sfumato.engines.declared import opened, said_where, spelled, unlike, without_unit
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import ColumnError, EngineError, SfumatoError, in_own_words
@@ -71,7 +71,9 @@ def checked(catalog: Declarations) -> CatalogCheck:
     findings: list[Finding] = []
     for table in catalog.tables.values():
         try:
-            engine = _opened(table)
+            engine: Any = (
+                without_unit(table) if table.privacy_unit is None else opened(catalog, table.name).engine
+            )
         except SfumatoError as error:
             findings.append(Finding(table.where, str(error).removeprefix(f"{table.where}: "), True))
             continue
@@ -84,20 +86,8 @@ def checked(catalog: Declarations) -> CatalogCheck:
     for table in catalog.tables.values():
         key = table.foreign_key
         if key is not None and table.name in engines and key.table in engines:
-            findings += _of_foreign_key(table, key, engines[table.name], engines[key.table])
+            findings += _of_foreign_key(catalog, table, key, engines[table.name], engines[key.table])
     return CatalogCheck(catalog.name, tuple(findings))
-
-
-def _opened(table: TableDeclaration) -> Any:
-    """Open a source; its columns are checked as they are for a question."""
-    if table.privacy_unit is not None:
-        return opened(table).engine
-    with said_where(table):
-        engine = DuckDBEngine.open(table.source, types=table.types, multiline=table.multiline)
-        if table.foreign_key is not None:
-            spelled(engine, table.foreign_key.column, "foreign_keys")
-    check_columns(engine, table)
-    return engine
 
 
 def _of_rows(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding]:
@@ -153,18 +143,16 @@ def _of_types(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding
 
 
 def _of_foreign_key(
-    table: TableDeclaration, key: ForeignKey, here: DuckDBEngine, there: DuckDBEngine
+    catalog: Declarations, table: TableDeclaration, key: ForeignKey, here: DuckDBEngine, there: DuckDBEngine
 ) -> Iterator[Finding]:
-    """Check that the key there is unique, of the same type, and that the rows here have one."""
+    """Check that the key there is unique, of the same type, and that the rows here reach one unit."""
     where = f"{table.where}: foreign_keys: {key.column}"
     try:
         name, column = spelled(there, key.key, key.table), spelled(here, key.column, table.name)
     except ColumnError as error:
         yield Finding(where, str(error), True)
         return
-    kinds = here.schema()[column].type_name, there.schema()[name].type_name
-    if kinds[0] != kinds[1]:
-        text = f"{column} is {kinds[0]}, but {key.table}.{name} is {kinds[1]}; give both one type"
+    if text := unlike(here.schema()[column], there.schema()[name], column, f"{key.table}.{name}"):
         yield Finding(where, text, True)
         return
     quoted = identifier(name)
@@ -178,6 +166,35 @@ def _of_foreign_key(
     lost = _outside(here, column, keys.rename_columns([column]))
     text = f"{_rows(lost)} with a value that {key.table}.{name} lacks: of no unit, in no answer"
     yield Finding(where, text, lost > 0)
+    quoted = identifier(column)
+    ((empty,),) = _ask(here, f"SELECT count(*) FROM {{}} WHERE {quoted} IS NULL")
+    if empty:
+        yield Finding(where, f"{_rows(empty)} without {column}, of no unit, in no answer", False)
+    yield from _of_owners(catalog, table, key, name)
+
+
+def _of_owners(
+    catalog: Declarations, table: TableDeclaration, key: ForeignKey, name: str
+) -> Iterator[Finding]:
+    """Count keys that several units have: of their rows a release protects less than it says."""
+    where = f"{table.where}: foreign_keys: {key.column}"
+    try:
+        owners = opened(catalog, key.table)
+        opened(catalog, table.name)  # says what is wrong with names
+    except SfumatoError as error:
+        yield Finding(where, str(error), True)
+        return
+    if name == owners.unit or not isinstance(owners.engine, DuckDBEngine):
+        return
+    quoted, unit = identifier(name), identifier(owners.unit)
+    units = f"SELECT count(DISTINCT {unit}) AS n FROM {{}} WHERE {quoted} IS NOT NULL GROUP BY {quoted}"
+    ((several, most),) = _ask(owners.engine, f"SELECT count(*) FILTER (WHERE n > 1), max(n) FROM ({units})")
+    if several:
+        text = (
+            f"{several:,} of these values are of several {owners.unit}, up to {most:,}: rows that have them "
+            "count for each, and are protected so many times less"
+        )
+        yield Finding(where, text, True)
 
 
 def _outside(engine: DuckDBEngine, column: str, values: pa.Table) -> int:

@@ -7,45 +7,128 @@ from contextlib import contextmanager
 from os import PathLike
 from typing import Any
 
-from sfumato.catalogs.declarations import ColumnDeclaration, TableDeclaration
+import pyarrow as pa
+
+from sfumato.catalogs.declarations import ColumnDeclaration, Declarations, ForeignKey, TableDeclaration
+from sfumato.catalogs.notes import owner_notes
 from sfumato.catalogs.table import DeclaredTable
-from sfumato.engines.duckdb.resources import checked_resources
+from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.resources import DEFAULTS, Resources, checked_resources
 from sfumato.engines.scan import public, scan
 from sfumato.errors import CatalogError, ColumnError, EngineError, QueryError
+from sfumato.query.combining import alike
 from sfumato.query.engine import Engine
-from sfumato.query.schema import check_flat
+from sfumato.query.schema import Column, check_flat
 from sfumato.query.table import PublicTable
 
 
 def opened(
-    declared: TableDeclaration,
+    catalog: Declarations,
+    name: str,
     memory_limit: str | None = None,
     threads: int | None = None,
     temp_directory: str | PathLike[str] | None = None,
 ) -> DeclaredTable[Any]:
-    """Open a private table that has a privacy unit; no row is read.
+    """Open a private table, and those by which it reaches its privacy unit; no row is read.
 
     Args:
-        declared: what its owner declares.
+        catalog: what its owner declares.
+        name: the table's.
         memory_limit, threads, temp_directory: as for `scan`.
     Raises:
+        QueryError: there is no such table, or it is public.
         CatalogError: what is declared does not fit the source's columns and their types.
         EngineError: the source is not there, or cannot be read.
         ParameterError: a limit is none.
     """
-    checked_resources(memory_limit, threads, temp_directory)  # which is no fault of the catalog
+    declared = catalog.private(name)
+    limits: dict[str, Any] = {
+        "memory_limit": memory_limit,
+        "threads": threads,
+        "temp_directory": temp_directory,
+    }
+    resources = checked_resources(memory_limit, threads, temp_directory)  # which is no fault of the catalog
+    if declared.foreign_key is not None:
+        return _owned(
+            declared, declared.foreign_key, opened(catalog, declared.foreign_key.table, **limits), resources
+        )
     with said_where(declared):
         table = scan(
             declared.source,
-            privacy_unit=declared.privacy_unit or "",
+            privacy_unit=declared.unit_parts or declared.privacy_unit or "",
+            unit_timezone=declared.unit_timezone,
             types=declared.types,
             multiline=declared.multiline,
-            memory_limit=memory_limit,
-            threads=threads,
-            temp_directory=temp_directory,
+            **limits,
         )
     check_columns(table.engine, declared)
-    return DeclaredTable(table.engine, table.unit, notes=table.notes, declared=declared)
+    return DeclaredTable(
+        table.engine, table.unit, notes=table.notes, unit_parts=table.unit_parts, declared=declared
+    )
+
+
+def without_unit(declared: TableDeclaration, resources: Resources = DEFAULTS) -> DuckDBEngine:
+    """Open the source of a table that has no privacy unit of its own; no row is read.
+
+    Raises:
+        CatalogError: its rows are not read in this process, or columns are not as declared.
+        EngineError: the source is not there, or cannot be read.
+    """
+    with said_where(declared):
+        if is_elsewhere(declared.source) and not declared.public:
+            raise CatalogError(
+                "foreign_keys are followed where rows are read in this process; on Spark and Beam join the "
+                "tables beforehand, and declare the result with its privacy_unit"
+            )
+        engine = DuckDBEngine.open(
+            declared.source, types=declared.types, multiline=declared.multiline, resources=resources
+        )
+        if declared.foreign_key is not None:
+            spelled(engine, declared.foreign_key.column, "foreign_keys")
+    check_columns(engine, declared)
+    return engine
+
+
+def is_elsewhere(source: object) -> bool:
+    """Whether rows of a source are read by workers, of Spark or of Beam."""
+    return type(source).__module__.startswith("pyspark.") or isinstance(source, pa.Schema)
+
+
+def unlike(here: Column, there: Column, column: str, name: str) -> str | None:
+    """Say what is wrong with a foreign key whose type is another one than that of the key; else None."""
+    if alike(here, there):
+        return None
+    return f"{column} is {here.type_name}, but {name} is {there.type_name}; give both one type"
+
+
+def _owned(
+    declared: TableDeclaration, key: ForeignKey, owners: DeclaredTable[Any], resources: Resources
+) -> DeclaredTable[Any]:
+    """Give a table the units of the one that its foreign key names."""
+    engine, unit = without_unit(declared, resources), declared.privacy_unit or ""
+    with said_where(declared):
+        if not isinstance(owners.engine, DuckDBEngine):
+            raise CatalogError(
+                f"foreign_keys: rows of {key.table} are not read in this process, as these are"
+            )
+        column = spelled(engine, key.column, "foreign_keys")
+        name = spelled(owners.engine, key.key, f"foreign_keys: {key.table}")
+        taken = {known.casefold() for known in engine.schema()}
+        if key.key.casefold() == owners.unit.casefold():
+            taken.discard(column.casefold())  # whose place the unit takes, with the same values
+        if unit.casefold() in taken:
+            raise CatalogError(
+                f"foreign_keys: the privacy unit of {key.table} comes as a column {unit!r}, but one here has "
+                "that name; rename it in the source, or in a view"
+            )
+        for one, schema in ((column, engine.schema()), (name, owners.schema)):
+            if one != owners.unit:
+                check_flat("foreign_keys", one, schema, "in the source")
+        if text := unlike(engine.schema()[column], owners.schema[name], column, f"{key.table}.{name}"):
+            raise CatalogError(f"foreign_keys: {text}")
+    notes = dict.fromkeys([*engine.notes, *owners.notes, *owner_notes(declared, key, owners.unit)])
+    made = engine.owned(column, owners._part, name, unit)
+    return DeclaredTable(made, unit, notes=tuple(notes), unit_parts=owners.unit_parts, declared=declared)
 
 
 def opened_public(

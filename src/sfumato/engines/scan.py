@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
@@ -10,6 +11,7 @@ from sfumato.catalogs.declarations import Declarations
 from sfumato.errors import ParameterError, QueryError, SqlError, nearest
 from sfumato.query.release import Release
 from sfumato.query.table import PublicTable, Table
+from sfumato.query.units import checked_parts, unit_name, unit_note
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -46,27 +48,29 @@ class ArrowSchema(Protocol):
 def scan(
     source: str | PathLike[str],
     *,
-    privacy_unit: str,
+    privacy_unit: str | Sequence[str],
     types: Mapping[str, str] | None = None,
     multiline: bool = True,
+    unit_timezone: str = "UTC",
     memory_limit: str | None = None,
     threads: int | None = None,
     temp_directory: str | PathLike[str] | None = None,
 ) -> Table[Release]: ...
 @overload
 def scan(
-    source: SparkFrame, *, privacy_unit: str, types: Mapping[str, str] | None = None
+    source: SparkFrame, *, privacy_unit: str | Sequence[str], types: Mapping[str, str] | None = None
 ) -> Table[DataFrame]: ...
 @overload
 def scan(
-    source: ArrowSchema, *, privacy_unit: str, types: Mapping[str, str] | None = None
+    source: ArrowSchema, *, privacy_unit: str | Sequence[str], types: Mapping[str, str] | None = None
 ) -> Table[PlannedRelease]: ...
 @overload
 def scan(
     source: object,
     *,
-    privacy_unit: str,
+    privacy_unit: str | Sequence[str],
     types: Mapping[str, str] | None = None,
+    unit_timezone: str = "UTC",
     memory_limit: str | None = None,
     threads: int | None = None,
     temp_directory: str | PathLike[str] | None = None,
@@ -74,9 +78,10 @@ def scan(
 def scan(
     source: Any,
     *,
-    privacy_unit: str,
+    privacy_unit: str | Sequence[str],
     types: Mapping[str, str] | None = None,
     multiline: bool = True,
+    unit_timezone: str = "UTC",
     memory_limit: str | None = None,
     threads: int | None = None,
     temp_directory: str | PathLike[str] | None = None,
@@ -85,15 +90,19 @@ def scan(
 
     Args:
         source: a path to Parquet, CSV or JSON of one object a line (globs too, of files with the same
-            columns); "file.duckdb/table" for a table or view in a DuckDB file; a DuckDB relation; an Arrow
-            table, a Polars, pandas or Spark data frame; an Arrow schema, for rows that a Beam pipeline
-            brings later.
-        privacy_unit: the column that tells whose row it is. Rows where it is NULL are dropped.
+            columns); "file.duckdb/table" for a table or view in a DuckDB file, "file.sqlite/table" in one of
+            SQLite, "postgresql://user@host/database/table" in PostgreSQL; a DuckDB relation; an Arrow table,
+            a Polars, pandas or Spark data frame; an Arrow schema, for rows that a Beam pipeline brings later.
+        privacy_unit: the column that tells whose row it is. Rows where it is NULL are dropped. Or a list of
+            columns, and of SQL expressions of a row's columns, whose values tell it together, as in
+            ["id", "date_trunc('week', day)"]: then a unit is one person in one week, and a person with
+            rows in m weeks is protected as m people together are.
         types: DuckDB's types of columns that declare none, by name: of CSV and JSON, where else they are
             guessed from the first rows and a note says so, and of a pandas frame's columns of objects, which
             else are text. What does not fit its type is NULL. Columns of CSV that are not named are text.
         multiline: whether a text in quotes may have several lines in CSV. False where none has: then each
             line is a row, and no quote that somebody left open takes the lines behind it along.
+        unit_timezone: in which expressions of `privacy_unit` read times with a zone.
         memory_limit: what DuckDB may take before it spills rows to disk, as '4GB' or '50%' of the machine's
             memory, or of the container's; 80% where it is left out.
         threads: at most so many at once; one for each core where it is left out.
@@ -118,24 +127,40 @@ def scan(
     from sfumato.engines.duckdb.resources import checked_resources, refuse_resources
 
     limits = memory_limit, threads, temp_directory
+    parts = checked_parts(privacy_unit) if isinstance(privacy_unit, (list, tuple)) else ()
+    unit: Any = parts[0] if len(parts) == 1 else privacy_unit
+    if len(parts) > 1 and (type(source).__module__.startswith("pyspark.") or is_arrow_schema(source)):
+        raise QueryError(
+            "privacy_unit: units of several columns are made where rows are read in this process; on Spark "
+            "and Beam make one column of them before scan"
+        )
     if multiline and type(source).__module__.startswith("pyspark."):
         from sfumato.engines.spark.engine import SparkEngine
 
         refuse_types(types, "a Spark data frame")
         refuse_resources(*limits, "a Spark data frame")
-        return Table(SparkEngine(source), privacy_unit)
-    import pyarrow as pa
-
-    if multiline and isinstance(source, pa.Schema):
+        return Table(SparkEngine(source), unit)
+    if multiline and is_arrow_schema(source):
         from sfumato.engines.beam.engine import BeamEngine
 
         refuse_types(types, "an Arrow schema")
         refuse_resources(*limits, "a Beam pipeline")
-        return Table(BeamEngine(source), privacy_unit)
+        return Table(BeamEngine(source), unit)
     from sfumato.engines.duckdb.engine import DuckDBEngine
 
     engine = DuckDBEngine.open(source, types=types, multiline=multiline, resources=checked_resources(*limits))
-    return Table(engine, privacy_unit, notes=engine.notes)
+    if len(parts) > 1:
+        made, units = engine.composite(parts, unit_timezone)
+        notes = *engine.notes, unit_note(units)
+        return Table(made, unit_name(parts), notes=notes, unit_parts=units)
+    return Table(engine, unit, notes=engine.notes)
+
+
+def is_arrow_schema(source: object) -> bool:
+    """Whether it is the schema of rows that a Beam pipeline brings."""
+    import pyarrow as pa
+
+    return isinstance(source, pa.Schema)
 
 
 def public(
@@ -245,6 +270,11 @@ def sql(
     from sfumato.engines.duckdb.resources import checked_resources
     from sfumato.engines.duckdb.sources import is_path
 
+    if isinstance(text, str) and re.search(r"://[^\s'\"]*@", text):
+        raise SqlError(
+            "the text has the address of a database with its user in it, which errors and explanations would "
+            "show: give it a name, tables={'orders': 'postgresql://...'}, or a catalog"
+        )
     if catalog is not None:
         if not isinstance(catalog, Declarations):
             raise ParameterError("catalog", catalog, "what sf.catalog(...) gives")

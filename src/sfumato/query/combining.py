@@ -13,7 +13,9 @@ from typing import Any, Literal, Protocol
 from sfumato.errors import ColumnError, ParameterError, QueryError, shown
 from sfumato.exact import one_of, positive_int
 from sfumato.query.schema import Column, Filter, Schema, Step, check_flat
+from sfumato.query.units import UnitPart
 
+Pairs = tuple[tuple[str, str], ...]
 JoinKind = Literal["inner", "left"]
 JOIN_KINDS = ("inner", "left")
 # Of a unit and join key, in the right one of two private tables: a row of the left one meets no more.
@@ -49,11 +51,13 @@ class Part:
         engine: what reads them.
         steps: filters and derived columns.
         unit: the privacy unit's column; None of a public table.
+        parts: what makes the unit together, where that is more than a column.
     """
 
     engine: Reader
     steps: tuple[Step, ...]
     unit: str | None
+    parts: tuple[UnitPart, ...] = ()
 
     @property
     def schema(self) -> Schema:
@@ -159,7 +163,9 @@ def join(left: Part, right: Part, on: object, how: object, rows: object) -> Join
         QueryError: it is none; the text says why and what to write.
     """
     kind: Any = one_of(how, "how", JOIN_KINDS)
-    pairs = _pairs(on)
+    pairs = with_units(pairs_of(on), left, right)
+    if right.unit is not None:
+        _check_same_units("join", left, right)
     for column, other in pairs:
         for name, part, side in ((column, left, "left"), (other, right, "right")):
             if name not in part.schema:
@@ -168,11 +174,49 @@ def join(left: Part, right: Part, on: object, how: object, rows: object) -> Join
                 check_flat("join", name, part.schema, "in with_columns first")
         _check_equal_types(column, left.schema[column], other, right.schema[other])
     if right.unit is not None and (left.unit, right.unit) not in pairs:
+        parts = [(part.text, other.text) for part, other in zip(left.parts, right.parts, strict=True)]
+        named = ", ".join(f"{one!r}: {other!r}" for one, other in parts or [(str(left.unit), right.unit)])
         raise QueryError(
             f"join: both tables are private, so rows of one unit may only meet rows of the same: add "
-            f"{left.unit!r}: {right.unit!r} to on"
+            f"{named} to on"
         )
     return Join(left, right, pairs, kind, _most(rows))
+
+
+def with_units(pairs: Pairs, left: Part, right: Part) -> Pairs:
+    """Return the pairs with the units of two private tables, where all parts of these are compared."""
+    parts = [tuple(part.text.casefold() for part in side.parts) for side in (left, right)]
+    folded = [(one.casefold(), other.casefold()) for one, other in pairs]
+    if not parts[0] or len(parts[0]) != len(parts[1]):
+        return pairs
+    compared = list(zip(*parts, strict=True))
+    if not all(pair in folded for pair in compared):
+        return pairs
+    # What is no column, but an expression, is compared in the unit alone.
+    columns = [
+        pair
+        for pair, plain in zip(pairs, folded, strict=True)
+        if plain not in compared or (pair[0] in left.schema and pair[1] in right.schema)
+    ]
+    units = (str(left.unit), str(right.unit))
+    return tuple(dict.fromkeys([*columns, units]))
+
+
+def _check_same_units(where: str, left: Part, right: Part) -> None:
+    """Refuse two private tables, one of which has units of several parts, where these are not the same."""
+    parts = [[part.kind for part in side.parts] for side in (left, right)]
+    if (bool(left.parts), len(parts[0])) != (bool(right.parts), len(parts[1])):
+        raise QueryError(
+            f"{where}: a row belongs to one {left.unit} here, and to one {right.unit} in the other table; a "
+            "row of one of them belongs to none of the others, or to several. Scan both tables with the same "
+            "privacy_unit"
+        )
+    for one, other in zip(left.parts, right.parts, strict=True):
+        if one.kind != other.kind:
+            raise QueryError(
+                f"{where}: of the privacy units {one.text} is {one.kind} here, and {other.text} is "
+                f"{other.kind} in the other table; give both one type before scan, and one unit_timezone"
+            )
 
 
 def union(left: Part, right: Part) -> Union:
@@ -183,6 +227,7 @@ def union(left: Part, right: Part) -> Union:
     """
     if right.unit is None:
         raise QueryError("union: the other table is public, so its rows belong to no unit; join it instead")
+    _check_same_units("union", left, right)
     if left.unit != right.unit:
         raise QueryError(
             f"union: the privacy unit is {left.unit!r} here and {right.unit!r} in the other table; give both "
@@ -237,7 +282,12 @@ def _aggregate(name: str, text: object) -> str:
     return text
 
 
-def _pairs(on: object) -> tuple[tuple[str, str], ...]:
+def pairs_of(on: object) -> tuple[tuple[str, str], ...]:
+    """Return the columns that `on` says are equal, left and right.
+
+    Raises:
+        QueryError: it says nothing, or something else.
+    """
     if isinstance(on, str):
         on = [on]
     found = list(on.items()) if isinstance(on, Mapping) else list(map(_pair, _listed(on)))
@@ -256,11 +306,18 @@ def _listed(on: object) -> list[Any]:
     return list(on) if isinstance(on, (list, tuple)) else []
 
 
+def alike(left: Column, right: Column) -> bool:
+    """Whether values of two columns are equal only where they are the same: no cast makes two values one."""
+    kinds = left.type_name, right.type_name
+    if kinds[0] == kinds[1] or all(kind in _WHOLE for kind in kinds):
+        return True
+    return all(kind == "VARCHAR" or kind.startswith("ENUM") for kind in kinds)
+
+
 def _check_equal_types(column: str, left: Column, other: str, right: Column) -> None:
     """Refuse to compare values of types that DuckDB would cast: that may fail, or make two values one."""
     kinds = left.type_name, right.type_name
-    alike = kinds[0] == kinds[1] or all(kind in _WHOLE for kind in kinds)
-    if not alike and not all(kind == "VARCHAR" or kind.startswith("ENUM") for kind in kinds):
+    if not alike(left, right):
         raise QueryError(
             f"join: {column!r} is {kinds[0]} and {other!r} of the right table is {kinds[1]}; values of two "
             "types may be equal where they are not the same, so cast one with with_columns (before scan, if "

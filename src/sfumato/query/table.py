@@ -20,6 +20,7 @@ from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
 from sfumato.query.question import Query
 from sfumato.query.schema import IN_PLACE, Derive, Filter, Schema, Step, check_flat
+from sfumato.query.units import UnitPart
 
 Released = TypeVar("Released")
 LARGEST_LIMIT = 10**9
@@ -43,6 +44,7 @@ class Table(Generic[Released]):
     rows: int | None = None
     notes: tuple[str, ...] = ()
     beyond: BeyondChoice = "auto"
+    unit_parts: tuple[UnitPart, ...] = ()
 
     def __post_init__(self) -> None:
         schema = self.schema
@@ -95,7 +97,8 @@ class Table(Generic[Released]):
         Args:
             other: a public table (`sfumato.public`), or a private one of the same privacy units.
             on: columns that are equal, of the same type: a name, several, or pairs, as {"here": "there"}.
-                With a private table the two privacy units are among them. NULL equals nothing.
+                With a private table the two privacy units are among them, or all parts of composite ones.
+                NULL equals nothing.
             how: "left" also keeps rows that match none, with NULL in the other's columns; "inner" does not.
             rows: of a private table, at most so many rows of a unit with the same values in `on` are matched;
                 at most 10,000. A public table has no such limit.
@@ -175,11 +178,11 @@ class Table(Generic[Released]):
                 raise ParameterError("group_by", key, "names of columns, as text")
             if key not in schema:
                 raise ColumnError.unknown(key, schema, "group_by")
-            check_flat("group_by", key, schema, IN_PLACE)
             if key == self.unit:
                 raise QueryError(
                     f"group_by: {key!r} is the privacy unit; a group for each unit is not private"
                 )
+            check_flat("group_by", key, schema, IN_PLACE)
         if len(set(columns)) < len(columns):
             raise QueryError(f"group_by: a column is named twice in {list(columns)}")
         if keys is not None and not columns:
@@ -221,7 +224,7 @@ class Table(Generic[Released]):
 
     @property
     def _part(self) -> Part:
-        return Part(self.engine, self.steps, self.unit)
+        return Part(self.engine, self.steps, self.unit, self.unit_parts)
 
     def _combined(self, how: Combination, *notes: str) -> Table[Released]:
         notes = tuple(dict.fromkeys([*self.notes, *notes, *how.notes]))

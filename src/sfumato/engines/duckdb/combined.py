@@ -105,6 +105,41 @@ def _side(rows: str, side: Rows, keys: Sequence[str], most: int | None) -> str:
     )
 
 
+def owned(here: Rows, column: str, there: Rows, key: str, unit: str, resources: Resources) -> Source:
+    """Return rows with the units that they reach by a foreign key; those that reach none are left out.
+
+    A unit has the rows here that its own rows there have keys of. So what it has depends on no row there of
+    another unit, be the key unique or not: a row here whose key two units have is one row of each of them.
+
+    Args:
+        here: rows without a unit.
+        column: the foreign key in them.
+        there: rows of a private table.
+        key: what it names in them.
+        unit: the name of the new column; that of the foreign key, where it takes its place.
+        resources: what reading them may take.
+    """
+    names = [name for name in here.schema if name.casefold() != unit.casefold()]
+
+    def text(rows: Sequence[str]) -> str:
+        columns = [f"part.{identifier(name)} AS c{i}" for i, name in enumerate(names)]
+        columns.append(f"{_compared(column, here.schema)} AS k")
+        mine = f"SELECT {', '.join(columns)} FROM ({rows[0]}) AS part"
+        whose = _compared(str(there.unit), there.schema)
+        # A unit that has a key twice has the rows here once.
+        keys = (
+            f"SELECT DISTINCT {_compared(key, there.schema)} AS k, {whose} AS u FROM ({rows[1]}) AS part "
+            f"WHERE {identifier(str(there.unit))} IS NOT NULL"
+        )
+        kept = [f"l.c{i} AS {identifier(name)}" for i, name in enumerate(names)]
+        kept.append(f"r.u AS {identifier(unit)}")
+        return f"SELECT {', '.join(kept)} FROM ({mine}) AS l JOIN ({keys}) AS r ON (l.k = r.k)"
+
+    whose = there.schema[str(there.unit)]
+    of_unit = replace(whose, type_name=key_type(whose), declared=None, missing=False)
+    return _source(text, [here, there], {n: here.schema[n] for n in names} | {unit: of_unit}, resources)
+
+
 def united(left: Rows, right: Rows, resources: Resources) -> Source:
     """Return the rows of two tables with the same columns."""
     names = ", ".join(map(identifier, left.schema))

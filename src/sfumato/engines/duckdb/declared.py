@@ -120,3 +120,9 @@ def no_guess(name: str, example: str) -> EngineError:
         f"scan: the types of {name!r} cannot be guessed: it is empty, damaged, or another kind of file. "
         f"Declare them: types={{{example}}}"
     )
+
+
+def declared_names(types: Types, names: Sequence[str]) -> set[str]:
+    """Return the columns' own spelling of the names that have a type."""
+    folded = {name.casefold() for name in types}
+    return {name for name in names if name.casefold() in folded}

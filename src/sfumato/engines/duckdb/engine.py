@@ -13,7 +13,9 @@ import duckdb
 import pyarrow as pa
 
 from sfumato.engines.duckdb import spill
-from sfumato.engines.duckdb.combined import Rows, joined, of_units, united
+from sfumato.engines.duckdb.combined import Rows, joined, of_units, owned, united
+from sfumato.engines.duckdb.composite import composite
+from sfumato.engines.duckdb.databases import one_snapshot
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
 from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
@@ -29,6 +31,7 @@ from sfumato.query.exact import ExactQuery
 from sfumato.query.plan import Plan
 from sfumato.query.release import Release
 from sfumato.query.schema import Column, Derive, Filter, Kind, Schema, Step
+from sfumato.query.units import UnitPart, unit_name
 
 _INTEGERS = {
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT",
@@ -224,7 +227,8 @@ class DuckDBEngine(Owned):
             if query.public_keys is not None:
                 aliases = [f"k{i}" for i in range(len(query.keys))]
                 session.register(PUBLIC_KEYS, query.public_keys.rename_columns(aliases))
-            source.load(session, columns)
+            with one_snapshot():
+                source.load(session, columns)
             for batch in batches(session, text, batch_rows):
                 given = True
                 yield batch
@@ -249,7 +253,8 @@ class DuckDBEngine(Owned):
             source = source.again(columns)
         spill.ready(self._resources.temp_directory)
         with source.session() as session:
-            source.load(session, columns)
+            with one_snapshot():
+                source.load(session, columns)
             yield session, source.relation
 
     def _stopped(self, error: Exception | None = None) -> EngineError:
@@ -273,6 +278,31 @@ class DuckDBEngine(Owned):
                 columns = {name: (one, _column(one.type_name, True)) for name, one in found.items()}
                 source = of_units(self._part(part, "per_unit"), how.by, columns, self._resources)
         return DuckDBEngine(source, self._resources, *limits)
+
+    def owned(self, column: str, owners: Part, key: str, unit: str) -> DuckDBEngine:
+        """Return an engine on these rows with the units that they reach by a foreign key.
+
+        Args:
+            column: the foreign key, which may be where these rows have no unit.
+            owners, key: a private table, and what the foreign key names in it.
+            unit: the name of the new column, which may be that of the foreign key.
+        """
+        here = self.rows_after(Part(self, (), None))
+        source = owned(here, column, self._part(owners, "foreign_keys"), key, unit, self._resources)
+        steps = self._steps + getattr(owners.engine, "_steps", 0) + _COMBINED
+        return DuckDBEngine(source, self._resources, steps=steps)
+
+    def composite(self, parts: Sequence[str], timezone: str) -> tuple[DuckDBEngine, tuple[UnitPart, ...]]:
+        """Return an engine on these rows with a column more, a privacy unit of several parts, and the parts.
+
+        Args:
+            parts: columns, and expressions of one row's columns.
+            timezone: in which expressions read times with a zone.
+        """
+        source, units, expressions = composite(self._source, self.schema(), parts, timezone)
+        size = _Size(len(source.relation), sum(one.held for one in expressions))
+        sizes = {same_name(unit_name(parts)): size}
+        return DuckDBEngine(source, self._resources, sizes, size.held, self._steps + _COMBINED), units
 
     def _limits(self, how: Combination) -> tuple[dict[str, _Size], int, int]:
         """Return what a combination takes over of its parts' limits: columns' sizes, texts held, and steps.

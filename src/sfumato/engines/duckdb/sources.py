@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,9 +15,10 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from sfumato.engines.duckdb import behind, declared, spill
+from sfumato.engines.duckdb import behind, declared, postgres, spill, sqlite
 from sfumato.engines.duckdb.arrow import Fields, of_fields
 from sfumato.engines.duckdb.connection import connect, lender
+from sfumato.engines.duckdb.databases import open_table
 from sfumato.engines.duckdb.frames import of_pandas
 from sfumato.engines.duckdb.harmless import (
     described,
@@ -99,7 +101,7 @@ def open_source(
 def is_path(text: str) -> bool:
     """Whether a text reads as the path of a file, there or not, rather than as the name of a table."""
     stem = text.lower().removesuffix(".gz").removesuffix(".zst")
-    return "/" in text or stem.endswith((*READERS, *DATABASES))
+    return "/" in text or stem.endswith((*READERS, *DATABASES, *sqlite.ENDINGS))
 
 
 def _is_csv(source: object) -> bool:
@@ -150,15 +152,9 @@ def _open_pandas(frame: Any, types: object, resources: Resources) -> Source:
         )
     kinds = declared.columns_of(names, wanted or {}, "the pandas frame")
     casts = {name: kinds[name] for name in texts}
-    untyped = [name for name in texts if wanted is None or name not in declared_names(wanted, names)]
+    untyped = [name for name in texts if wanted is None or name not in declared.declared_names(wanted, names)]
     notes = (_object_note(untyped),) if untyped else ()
     return replace(_open_arrow("pandas frame", table, casts=casts, resources=resources), notes=notes)
-
-
-def declared_names(types: declared.Types, names: Sequence[str]) -> set[str]:
-    """Return the columns' own spelling of the names that have a type."""
-    folded = {name.casefold() for name in types}
-    return {name for name in names if name.casefold() in folded}
 
 
 def _object_note(columns: Sequence[str]) -> str:
@@ -245,6 +241,16 @@ def _schema_of(relation: duckdb.DuckDBPyRelation) -> pa.Schema:
 
 
 def _open_path(path: str, types: object, multiline: bool, resources: Resources) -> Source:
+    if found := postgres.address(path):
+        declared.refuse_types(types, "PostgreSQL")
+        return open_table(found, resources, list)
+    if found := sqlite.address(path):
+        return open_table(found, resources, lambda stored: sqlite.typed(stored, types, found.database))
+    if scheme := re.match(r"[A-Za-z][\w+.-]*://", path):  # the rest may hold a password
+        raise EngineError(
+            f"scan: no source begins with {scheme[0]!r}; there are postgresql://USER@HOST/DATABASE/TABLE, "
+            "sqlite:///FILE/TABLE, and paths of files"
+        )
     file, _, table = _database(path)
     if file:
         declared.refuse_types(types, "a DuckDB database")
@@ -258,7 +264,7 @@ def _open_path(path: str, types: object, multiline: bool, resources: Resources) 
     if not files or not all(Path(f).is_file() for f in files):
         raise EngineError(f"scan: there is no file {shown(path)} (looked in {os.getcwd()!r})")
     if suffix not in READERS:
-        known = ", ".join([*READERS, *(f"{d}/table" for d in DATABASES)])
+        known = ", ".join([*READERS, *(f"{d}/table" for d in (*DATABASES, *sqlite.ENDINGS))])
         raise EngineError(f"scan: {path!r} ends in {suffix!r}, which is none of {known}")
     if suffix in PARQUET:
         declared.refuse_types(types, "Parquet")

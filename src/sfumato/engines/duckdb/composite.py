@@ -1,0 +1,172 @@
+"""Privacy units of several columns: one column more, of bytes that are equal where all parts are.
+
+Each part is written as its kind, the length of its text, and the text: no two lists of parts are written
+alike, whatever stands in them. NULL in a part is NULL in all, as in the unit of a single column.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import duckdb
+
+from sfumato.engines.duckdb.expressions import Judged, judged
+from sfumato.engines.duckdb.source import Source
+from sfumato.engines.duckdb.text import identifier, literal, same_name
+from sfumato.errors import ParameterError, QueryError
+from sfumato.query.schema import Column, Schema, check_flat
+from sfumato.query.units import UnitPart, unit_name
+
+_WHOLE = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?")
+_LENGTH = "strlen({}) || ':' || "
+_ZONED = "TIMESTAMP WITH TIME ZONE"
+# What reads a text or a number as a time in the zone of this machine.
+_LOCAL = re.compile(r"TIMESTAMPTZ|WITH TIME ZONE|to_timestamp", re.IGNORECASE)
+_NESTED = re.compile(r".*\]|(STRUCT|MAP|UNION|JSON|INTERVAL|VARIANT|BIGNUM|TIME WITH|GEOMETRY).*")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of the unit: SQL of its value, and of the canonical text of that, which stands as {}."""
+
+    unit: UnitPart
+    value: str
+    text: str
+    expression: Judged | None = None
+
+
+def composite(
+    source: Source, schema: Schema, texts: Sequence[str], timezone: str
+) -> tuple[Source, tuple[UnitPart, ...], list[Judged]]:
+    """Return a source with a column more, the composite unit.
+
+    Args:
+        source: rows.
+        schema: their columns.
+        texts: columns, and expressions of one row's columns.
+        timezone: in which expressions read times with a zone.
+    Returns:
+        The source, the unit's parts, and the expressions among them.
+    Raises:
+        QueryError: a part is no column and no expression of one row, or cannot be compared.
+        ParameterError: there is no such time zone.
+    """
+    _check_zone(source, timezone)
+    name = unit_name(texts)
+    if name.casefold() in {column.casefold() for column in schema}:
+        raise QueryError(f"privacy_unit: there is a column {name!r} already; rename it in the source")
+    parts = [_part(text, schema, timezone) for text in texts]
+    expressions = [part.expression for part in parts if part.expression is not None]
+    reads = {column for one in expressions for column in one.columns}
+    reads |= {same_name(text) for part, text in zip(parts, texts, strict=True) if part.expression is None}
+    needed = [column for column in schema if same_name(column) in reads]
+    made = _with_unit(source, schema, parts, name, needed, timezone)
+    return made, tuple(part.unit for part in parts), expressions
+
+
+def _part(text: str, schema: Schema, timezone: str) -> _Part:
+    for i, (name, column) in enumerate(schema.items()):
+        if same_name(name) == same_name(text):
+            if column.type_name not in ("BLOB", "BIT"):  # those compare well, but print badly
+                check_flat("privacy_unit", name, schema, "in the source, before scan")
+            kind, written = _canonical(column.type_name)
+            return _Part(UnitPart(text, kind), identifier(f"column {i}"), written)
+    local = {n: replace(c, type_name="TIMESTAMP") if _zoned(c) else c for n, c in schema.items()}
+    one = judged("privacy_unit", text, local)
+    if _LOCAL.search(one.text) or one.type_name == _ZONED:
+        raise QueryError(
+            f"privacy_unit: {text!r} makes a time with a zone, whose days are those of this machine; columns "
+            "of such times are read in unit_timezone, so leave the cast out"
+        )
+    if _NESTED.fullmatch(one.type_name):
+        raise QueryError(
+            f"privacy_unit: {text!r} is {one.type_name}, whose values do not compare alike "
+            "everywhere; cast it"
+        )
+    kind, written = _canonical(one.type_name)
+    if any(_zoned(column) for name, column in schema.items() if same_name(name) in one.columns):
+        kind = f"{kind} in {timezone}"
+    return _Part(UnitPart(text, kind), f"TRY((\n{one.text}\n))", written, one)
+
+
+def _zoned(column: Column) -> bool:
+    return column.type_name == _ZONED
+
+
+def _canonical(type_name: str) -> tuple[str, str]:
+    """Return the kind of a type's values, and SQL of a text for each that equal ones alone share."""
+    plain = "CAST({0} AS VARCHAR)"
+    if _WHOLE.fullmatch(type_name):
+        return "a whole number", plain
+    if type_name in ("FLOAT", "DOUBLE"):
+        zero = f"{{0}} + 0::{type_name}"  # of which there are two
+        return type_name, f"CASE WHEN isnan({{0}}) THEN 'nan' ELSE CAST({zero} AS VARCHAR) END"
+    if type_name.startswith("ENUM"):
+        return "VARCHAR", plain
+    if type_name == "BLOB":
+        return type_name, "hex({0})"
+    if type_name == _ZONED:
+        return type_name, "CAST({0} AT TIME ZONE 'UTC' AS VARCHAR)"
+    return type_name, plain
+
+
+def _with_unit(
+    source: Source, schema: Schema, parts: Sequence[_Part], name: str, needed: Sequence[str], timezone: str
+) -> Source:
+    """Write the unit beside the columns: these are kept under other names while expressions read them."""
+    kept = [identifier(f"column {i}") for i in range(len(schema))]
+    there = ", ".join(f"part.{identifier(old)} AS {new}" for old, new in zip(schema, kept, strict=True))
+    local = "".join(
+        f", part.{identifier(n)}{f' AT TIME ZONE {literal(timezone)}' if _zoned(schema[n]) else ''} "
+        f"AS {identifier(n)}"
+        for n in needed
+    )
+    values = "".join(f", {part.value} AS {identifier(f'part {i}')}" for i, part in enumerate(parts))
+    texts = "".join(
+        f", TRY({part.text.format(identifier(f'part {i}'))}) AS {identifier(f'text {i}')}"
+        for i, part in enumerate(parts)
+    )
+    written = " || ".join(
+        f"{literal(part.unit.kind + ' ')} || {_LENGTH.format(t)}{t}"  # NULL where one of them is
+        for part, t in zip(parts, (identifier(f"text {i}") for i in range(len(parts))), strict=True)
+    )
+    back = ", ".join(f"{new} AS {identifier(old)}" for old, new in zip(schema, kept, strict=True))
+    columns = ", ".join(kept)
+
+    def around(one: Source) -> Source:
+        text = f"SELECT {there}{local} FROM {one.relation} AS part"
+        text = f"SELECT {columns}{values} FROM ({text})"
+        text = f"SELECT {columns}{texts} FROM ({text})"
+        text = f"SELECT {back}, encode({written}) AS {identifier(name)} FROM ({text})"
+
+        def load(session: duckdb.DuckDBPyConnection, asked: Sequence[str]) -> None:
+            one.load(session, read(asked))
+
+        def again(asked: Sequence[str]) -> Source:
+            return around(one.again(read(asked)) if one.again is not None else one)
+
+        return replace(
+            one,
+            relation=f"({text})",
+            columns=[*one.columns, (name, "BLOB")],
+            pending=load,
+            again=None if one.again is None else again,
+        )
+
+    def read(asked: Sequence[str]) -> list[str]:
+        return [column for column in schema if column in asked or (column in needed and name in asked)]
+
+    return around(source)
+
+
+def _check_zone(source: Source, timezone: object) -> None:
+    if isinstance(timezone, str):
+        with suppress(duckdb.Error), source.session() as session:
+            session.execute(f"SELECT TIMESTAMPTZ '2024-01-01 00:00:00+00' AT TIME ZONE {literal(timezone)}")
+            return
+    raise ParameterError(
+        "unit_timezone", timezone, "the name of a time zone, such as 'UTC' or 'Europe/Berlin'"
+    )

@@ -1,0 +1,454 @@
+"""Tables of SQLite and PostgreSQL: whatever a row holds it is its own affair, and all are of one moment."""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+from collections import Counter
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sfumato as sf
+from sfumato.catalogs.reading import read
+from sfumato.engines.duckdb import databases, engine, sqlite
+from sfumato.errors import EngineError, QueryError, SfumatoError, SqlError
+
+SECRET = "hunter2%"
+DDL = (
+    "CREATE TABLE t (id INTEGER, name VARCHAR(20), price DOUBLE PRECISION, day DATE, at DATETIME, ok BOOLEAN, "
+    "raw BLOB, amount DECIMAL(9, 2), anything)"
+)
+GOOD = (1, "a", 0.5, "2024-01-31", "2024-01-31 01:02:03", 1, b"\0\xff", 1.25, "x")
+KINDS = ["BIGINT", "VARCHAR", "DOUBLE", "DATE", "TIMESTAMP", "BOOLEAN", "BLOB", "DOUBLE", "VARCHAR"]
+
+odd = (
+    st.none() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=True) | st.text(max_size=4) | st.binary(max_size=4)
+    | st.sampled_from(["2024-01-31", "infinity", "99999-01-01", "2024-02-30", "1e400", "NaN", "true", b"2024-01-31"])
+)  # fmt: skip
+rows = st.lists(st.tuples(*[odd] * len(GOOD)), min_size=1, max_size=8)
+
+
+def stored(path: Any, values: Any, ddl: str = DDL) -> str:
+    with sqlite3.connect(path) as connection:
+        connection.execute(ddl)
+        connection.executemany(f"INSERT INTO t VALUES ({', '.join('?' * len(GOOD))})", values)
+        # Text that is no UTF-8, which Python would not write.
+        connection.execute(
+            "UPDATE t SET name = CAST(raw AS TEXT) WHERE typeof(raw) = 'blob' AND typeof(name) = 'blob'"
+        )
+    connection.close()
+    return f"{path}/t"
+
+
+def rows_of(asked: Any) -> Counter:
+    made = asked.engine.rows_after(asked._part)
+    with made.source.session() as session:
+        made.source.load(session, [name for name, _ in made.source.columns])
+        return Counter(map(str, session.execute(made.after(made.source.relation)).fetchall()))
+
+
+def test_columns_have_their_declared_types(tmp_path):
+    asked = sf.scan(stored(tmp_path / "t.sqlite", [GOOD]), privacy_unit="id")
+    assert [column.type_name for column in asked.schema.values()] == KINDS
+    (row,) = rows_of(asked)
+    assert row == (
+        "(1, 'a', 0.5, datetime.date(2024, 1, 31), datetime.datetime(2024, 1, 31, 1, 2, 3), True, "
+        "b'\\x00\\xff', 1.25, 'x')"
+    )
+    assert asked.engine.files == (str(tmp_path / "t.sqlite"),)
+
+
+@given(rows, rows)
+@settings(max_examples=40, deadline=None)
+def test_no_value_changes_another_row_or_stops_it(first, second):
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for i, values in enumerate((first, second, [*first, *second])):
+            found.append(rows_of(sf.scan(stored(f"{folder}/{i}.sqlite", values), privacy_unit="id")))
+    assert found[0] + found[1] == found[2]
+
+
+def test_a_value_of_another_type_would_be_found(tmp_path, monkeypatch):
+    path = stored(tmp_path / "t.sqlite", [GOOD, ("text", *GOOD[1:])])
+    assert sum(rows_of(sf.scan(path, privacy_unit="name")).values()) == 2
+    monkeypatch.setitem(sqlite._VALUES, "BIGINT", (pa.int64(), "{0}"))
+    with pytest.raises((duckdb.Error, pa.ArrowException, TypeError)):
+        rows_of(sf.scan(path, privacy_unit="name"))
+
+
+@pytest.mark.flakiness(k=100, because="noise of 0.01 or less rounds to 0 in counts")
+def test_a_release_reads_what_it_needs(tmp_path):
+    path = stored(tmp_path / "t.sqlite", [GOOD, (2, *GOOD[1:]), ("no number", *GOOD[1:])])
+    asked = (
+        sf.scan(path, privacy_unit="id").bound(rows=1).agg(n=sf.count(), s=sf.sum("amount", lower=0, upper=9))
+    )
+    (row,) = asked.release(epsilon=1_000_000).to_arrow().to_pylist()
+    assert (row["n"], round(row["s"], 1)) == (2, 2.5)
+    release = sf.sql(
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1000000, privacy_unit_column = id) COUNT(*) AS n "
+        f"FROM '{path}' WHERE ok"
+    )
+    assert release.to_arrow().to_pylist() == [{"n": 2}]
+    units = sf.scan(path, privacy_unit=["id", "date_trunc('month', day)"]).bound(rows=1).agg(n=sf.count())
+    assert units.release(epsilon=1_000_000).to_arrow().to_pylist() == [{"n": 2}]
+
+
+def test_types_may_be_declared(tmp_path):
+    path = stored(tmp_path / "t.sqlite", [(1, "7", *GOOD[2:]), (2, "x", *GOOD[2:])])
+    asked = sf.scan(path, privacy_unit="id", types={"NAME": "INTEGER", "amount": "DECIMAL(9, 2)"})
+    assert asked.schema["name"].type_name == "INTEGER" and asked.schema["amount"].type_name == "DECIMAL(9,2)"
+    assert sorted("7, 0.5" in row for row in rows_of(asked)) == [False, True]
+    with pytest.raises(SfumatoError, match="there is no column 'nam'"):
+        sf.scan(path, privacy_unit="id", types={"nam": "INTEGER"})
+
+
+def test_names_of_files_and_tables(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    stored("shop.db", [GOOD])
+    with sqlite3.connect("shop.sqlite") as connection:
+        connection.executescript(
+            'CREATE TABLE t (id INTEGER, "odd \'"" name" TEXT); INSERT INTO t VALUES (1, \'x\')'
+        )
+    connection.close()
+    with duckdb.connect("duck.db") as connection:
+        connection.execute("CREATE TABLE t AS SELECT 1 AS id")
+    for path in (
+        "shop.db/t",
+        "sqlite:///shop.db/t",
+        f"sqlite:///{tmp_path}/shop.db/t",
+        "duck.db/t",
+        "shop.sqlite/t",
+    ):
+        assert sum(rows_of(sf.scan(path, privacy_unit="id")).values()) == 1
+    for path, says in {
+        "shop.sqlite": "has no table ''; write 'shop.sqlite/NAME' with one of: t",
+        "shop.sqlite/u": "has no table 'u'",
+        "none.sqlite/t": "there is no file 'none.sqlite'",
+        "sqlite:///none.db/t": "there is no file 'none.db'",
+        "duck.sqlite/t": "no file of SQLite",
+    }.items():
+        shutil.copy("duck.db", "duck.sqlite")
+        with pytest.raises(EngineError, match=says):
+            sf.scan(path, privacy_unit="id")
+
+
+def test_a_folder_may_have_such_a_name(tmp_path):
+    (tmp_path / "old.sqlite").mkdir()
+    (tmp_path / "old.sqlite" / "t.csv").write_text("id,x\n1,2\n")
+    assert list(sf.scan(f"{tmp_path}/old.sqlite/t.csv", privacy_unit="id").schema) == ["id", "x"]
+
+
+def test_a_catalog_reads_them_beside_its_file(tmp_path):
+    with sqlite3.connect(tmp_path / "shop.sqlite") as connection:
+        connection.executescript(
+            "CREATE TABLE customers (id INTEGER, person TEXT); CREATE TABLE orders (customer INTEGER, price REAL);"
+            "INSERT INTO customers VALUES (1, 'a'), (2, 'b'); INSERT INTO orders VALUES (1, 2.5), (1, 3.5), (9, 1)"
+        )
+    connection.close()
+    (tmp_path / "catalog.toml").write_text(
+        '[tables.customers]\nsource = "shop.sqlite/customers"\nprivacy_unit = "person"\n'
+        '[tables.orders]\nsource = "sqlite:///shop.sqlite/orders"\nforeign_keys = {customer = "customers.id"}\n'
+    )
+    catalog = sf.catalog(tmp_path / "catalog.toml")
+    assert rows_of(catalog.table("orders")) == Counter(["(1, 2.5, 'a')", "(1, 3.5, 'a')"])
+    assert "1 row with a value that customers.id lacks" in str(catalog.check())
+    read({"tables": {"t": {"source": "postgresql://a:b@c/d/e", "privacy_unit": "id"}}})
+    (tmp_path / "catalog.toml").write_text(
+        '[tables.t]\nsource = "postgresql://a@c/d/e"\nprivacy_unit = "id"\n'
+    )
+    assert read(tmp_path / "catalog.toml").tables["t"].source == "postgresql://a@c/d/e"
+
+
+def moved(monkeypatch: Any, reader: Any, change: Any) -> None:
+    """Let somebody change the tables after the first of them is read."""
+    real, seen = reader.batches, []
+
+    def batches(self: Any, table: str, columns: Any) -> Any:
+        yield from real(self, table, columns)
+        if not seen:
+            seen.append(table)
+            change()
+
+    monkeypatch.setattr(reader, "batches", batches)
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_all_tables_of_a_question_are_of_one_moment(tmp_path, monkeypatch, planted):
+    path = str(tmp_path / "shop.sqlite")
+    with sqlite3.connect(path) as connection:
+        connection.executescript(
+            "PRAGMA journal_mode = WAL; CREATE TABLE a (id INTEGER); CREATE TABLE b (id INTEGER);"
+            "INSERT INTO a VALUES (1), (2); INSERT INTO b VALUES (1), (2)"
+        )
+
+    def change() -> None:
+        with sqlite3.connect(path) as writer:
+            writer.executescript("DELETE FROM a; DELETE FROM b; INSERT INTO b VALUES (3)")
+        writer.close()
+
+    a, b = (sf.scan(f"{path}/{name}", privacy_unit="id") for name in "ab")
+    plan = a.join(b, on="id").bound(rows=1).agg(n=sf.count()).plan(epsilon=1)
+    moved(monkeypatch, sqlite.SqliteReader, change)
+    if planted:
+        monkeypatch.setattr(engine, "one_snapshot", nullcontext)
+    (batch,) = a.join(b, on="id").engine.statistics(plan.exact, 10)
+    assert (str(batch.column(0)[0]) == "2") is not planted
+    connection.close()
+
+
+ADDRESSES = [
+    f"postgresql://ann:{SECRET}@127.0.0.1:1/shop/orders",
+    "postgresql://ann:hunter2%25@127.0.0.1:1/shop/orders?connect_timeout=2",
+    "postgresql://ann:hunter2%25@127.0.0.1:1/shop/orders/lines",
+    "postgresql://ann:hunter2%25@/",
+    "postgres://ann:hunter2 %25@127.0.0.1:1/shop/orders",
+    "postgre://ann:hunter2%25@127.0.0.1:1/shop/orders",
+    "mysql://ann:hunter2%25@127.0.0.1:1/shop/orders.parquet",
+]
+
+
+@pytest.mark.parametrize("path", ADDRESSES)
+def test_no_error_has_the_password(path):
+    pytest.importorskip("adbc_driver_postgresql")
+    catalog = sf.catalog({"tables": {"orders": {"source": path, "privacy_unit": "id"}}})
+    asks = [
+        lambda: sf.scan(path, privacy_unit="id"),
+        lambda: sf.public(path),
+        lambda: catalog.table("orders"),
+        lambda: sf.sql("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) AS n FROM orders", catalog=catalog),
+        lambda: sf.sql(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id) COUNT(*) AS n FROM '{path}'"),
+    ]  # fmt: skip
+    for ask in asks:
+        with pytest.raises((EngineError, SqlError)) as caught:
+            ask()
+        error: BaseException | None = caught.value
+        while error is not None:  # what is behind it is ours, too
+            assert isinstance(error, SfumatoError) and "hunter2" not in str(error) + repr(error)
+            error = error.__context__
+    assert "hunter2" not in repr(catalog) + str(catalog.check())
+
+
+def test_a_driver_that_is_missing_is_named(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "adbc_driver_postgresql", None)
+    with pytest.raises(EngineError, match=r"pip install 'sfumato\[postgresql\]'"):
+        sf.scan("postgresql://ann@localhost/shop/orders", privacy_unit="id")
+    with pytest.raises(QueryError, match="PostgreSQL declares its own types"):
+        sf.scan("postgresql://ann@localhost/shop/orders", privacy_unit="id", types={"id": "BIGINT"})
+
+
+def _binaries() -> str | None:
+    found = shutil.which("initdb") or next(
+        iter(sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"))[::-1]), None
+    )
+    return os.path.dirname(found) if found else None
+
+
+@contextmanager
+def _server() -> Any:
+    folder, binaries = tempfile.mkdtemp(prefix="sfumato-test-"), _binaries()
+    user = "nobody" if os.getuid() == 0 else None  # PostgreSQL does not run for root
+    if user:
+        shutil.chown(folder, user)
+
+    def run(name: str, *options: str) -> None:
+        command = [f"{binaries}/{name}", *options]
+        subprocess.run(command, user=user, cwd=folder, check=True, capture_output=name == "initdb",
+                       stdout=None if name == "initdb" else subprocess.DEVNULL)  # fmt: skip
+
+    try:
+        run(
+            "initdb",
+            "-D",
+            f"{folder}/data",
+            "-A",
+            "trust",
+            "-U",
+            "ann",
+            "--no-sync",
+            "-E",
+            "UTF8",
+            "--locale=C",
+        )
+        options = f"-c listen_addresses='' -c unix_socket_directories='{folder}' -c fsync=off"
+        run("pg_ctl", "-D", f"{folder}/data", "-w", "-l", f"{folder}/log", "-o", options, "start")
+        yield folder
+    finally:
+        run("pg_ctl", "-D", f"{folder}/data", "-m", "immediate", "-w", "stop")
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def server() -> Any:
+    """A server of its own for these tests: the folder of its socket."""
+    pytest.importorskip("adbc_driver_postgresql", reason="needs the extra postgresql")
+    if _binaries() is None:
+        pytest.skip("needs a PostgreSQL server: initdb in PATH, or Debian's package postgresql")
+    with _server() as folder:
+        yield folder
+
+
+def told(server: str, *statements: str, database: str = "postgres") -> None:
+    """Run statements, of which the driver takes one at a time."""
+    from adbc_driver_postgresql import dbapi
+
+    with dbapi.connect(f"postgresql://ann@/{database}?host={server}", autocommit=True) as connection:
+        for statement in statements:
+            with connection.cursor() as cursor:
+                cursor.execute(statement)
+
+
+def at(server: str, table: str) -> str:
+    return f"postgresql://ann:hunter2%25@/postgres/{table}?host={server}"
+
+
+EVERYTHING = {
+    "i2": ("smallint", ["1", "-32768"], "BIGINT"),
+    "i4": ("integer", ["1", "-2147483648"], "BIGINT"),
+    "i8": ("bigint", ["1", "-9223372036854775808"], "BIGINT"),
+    "f4": ("real", ["0.5", "'NaN'", "'-infinity'"], "DOUBLE"),
+    "f8": ("double precision", ["0.1", "'NaN'", "'infinity'"], "DOUBLE"),
+    "b": ("boolean", ["true"], "BOOLEAN"),
+    "d": ("date", ["'2024-01-31'", "'infinity'", "'4713-01-01 BC'", "'5874897-12-31'"], "DATE"),
+    "ts": ("timestamp", ["'2024-01-31 01:02:03'", "'infinity'", "'4713-01-01 BC'", "'294276-12-31'"], "TIMESTAMP"),
+    "tz": ("timestamptz", ["'2024-01-31 01:02:03+01'", "'-infinity'", "'294276-12-31'"], "TIMESTAMP WITH TIME ZONE"),
+    "t": ("time", ["'01:02:03'", "'24:00'"], "TIME"),
+    "n": ("numeric", ["1.25", "'NaN'", "'infinity'", "1e400", "1e-400", "10::numeric ^ 2000"], "DOUBLE"),
+    "n9": ("numeric(9, 2)", ["1.25", "'NaN'"], "DECIMAL(9,2)"),
+    "n99": ("numeric(99, 2)", ["1.25", "1e90"], "DOUBLE"),
+    "v": ("varchar(9)", ["'a'", "''", "'ä'"], "VARCHAR"),
+    "c": ("char(3)", ["'a'"], "VARCHAR"),
+    "u": ("uuid", ["gen_random_uuid()"], "VARCHAR"),
+    "j": ("jsonb", ["'{\"a\": 1}'", "'null'"], "VARCHAR"),
+    "y": ("bytea", ["'\\x00ff'", "''"], "BLOB"),
+    "l": ("integer[]", ["'{1,2}'", "'{}'"], "VARCHAR"),
+    "iv": ("interval", ["'1 month -30 days'"], "VARCHAR"),
+    "m": ("money", ["'1.25'"], "VARCHAR"),
+    "r": ("int4range", ["'[1,)'"], "VARCHAR"),
+}  # fmt: skip
+
+
+@pytest.mark.long
+def test_postgresql_has_every_type_and_no_value_stops_it(server):
+    columns = ", ".join(f"{name} {kind}" for name, (kind, _, _) in EVERYTHING.items())
+    insert = [
+        f"INSERT INTO everything (id, {name}) VALUES ({i}, {value})"
+        for name, (_, values, _) in EVERYTHING.items() for i, value in enumerate([*values, "NULL"])
+    ]  # fmt: skip
+    told(server, f"CREATE TABLE everything (id bigint NOT NULL, {columns})", *insert)
+    asked = sf.scan(at(server, "everything"), privacy_unit="id")
+    assert {n: c.type_name for n, c in asked.schema.items()} == {
+        "id": "BIGINT", **{name: kind for name, (_, _, kind) in EVERYTHING.items()}}  # fmt: skip
+    assert all(column.missing for column in asked.schema.values())
+    found = rows_of(asked)
+    assert sum(found.values()) == len(insert)
+    for name, value in {
+        "d": "2024, 1, 31",
+        "n9": "Decimal('1.25')",
+        "t": "time(1, 2, 3)",
+        "y": "b'\\x00\\xff'",
+    }.items():
+        assert any(value in row for row in found), name
+    told(server, "CREATE TABLE one AS SELECT * FROM everything WHERE id = 0",
+         "CREATE TABLE rest AS SELECT * FROM everything WHERE id > 0")  # fmt: skip
+    halves = [rows_of(sf.scan(at(server, name), privacy_unit="id")) for name in ("one", "rest")]
+    assert found == halves[0] + halves[1]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("encoding, expected", [("LATIN1", "'ä'"), ("SQL_ASCII", "None"), ("EUC_JP", "")])
+def test_texts_of_every_encoding_are_read_or_none(server, encoding, expected):
+    name = encoding.lower()
+    told(server, f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
+    path = at(server, "t").replace("/postgres/", f"/{name}/")
+    if not expected:
+        with pytest.raises(EngineError, match="its encoding is EUC_JP, of which some texts may not be sent"):
+            sf.scan(path, privacy_unit="id")
+        return
+    text = r"convert_from('\xe4', 'LATIN1')" if encoding == "LATIN1" else r"convert_from('\xe4', 'SQL_ASCII')"
+    told(
+        server,
+        "CREATE TABLE t (id bigint, x text)",
+        f"INSERT INTO t VALUES (1, 'a'), (2, {text})",
+        database=name,
+    )
+    assert rows_of(sf.scan(path, privacy_unit="id")) == Counter(["(1, 'a')", f"(2, {expected})"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("planted", [False, True])
+def test_postgresql_is_read_at_one_moment(server, monkeypatch, planted):
+    from sfumato.engines.duckdb.postgres import PostgresReader
+
+    told(server, "DROP TABLE IF EXISTS a, b", "CREATE TABLE a AS SELECT generate_series(1, 2)::bigint AS id",
+         "CREATE TABLE b AS SELECT generate_series(1, 2)::bigint AS id")  # fmt: skip
+    a, b = (sf.scan(at(server, name), privacy_unit="id") for name in "ab")
+    plan = a.join(b, on="id").bound(rows=1).agg(n=sf.count()).plan(epsilon=1)
+    moved(monkeypatch, PostgresReader, lambda: told(server, "DELETE FROM a", "DELETE FROM b"))
+    if planted:
+        monkeypatch.setattr(engine, "one_snapshot", nullcontext)
+    (batch,) = a.join(b, on="id").engine.statistics(plan.exact, 10)
+    assert (str(batch.column(0)[0]) == "2") is not planted
+
+
+@pytest.mark.long
+@pytest.mark.flakiness(k=100, because="noise of 0.01 or less rounds to 0 in counts")
+def test_postgresql_is_asked_through_a_catalog(server):
+    told(server, "CREATE SCHEMA shop", "CREATE TABLE shop.customers (id bigint, person text)",
+         'CREATE TABLE shop."Odd "" name" (customer integer, "Price \'" numeric(9, 2))',
+         "INSERT INTO shop.customers VALUES (1, 'a'), (2, 'b')",
+         'INSERT INTO shop."Odd "" name" VALUES (1, 2.5), (1, \'NaN\'), (9, 1)')  # fmt: skip
+    catalog = sf.catalog({"tables": {
+        "customers": {"source": at(server, "shop.customers"), "privacy_unit": "person"},
+        "orders": {"source": at(server, "shop.Odd%20%22%20name"), "foreign_keys": {"customer": "customers.id"}},
+    }})  # fmt: skip
+    asked = catalog.table("orders").bound(rows=9).agg(n=sf.count(), p=sf.count("Price '"))
+    release = asked.release(epsilon=1_000_000)
+    assert release.to_arrow().to_pylist() == [{"n": 2, "p": 1}]
+    assert "hunter2" not in str(release.explain()) + repr(asked) + repr(catalog) + str(
+        catalog.check()
+    ) + repr(release)
+
+
+@pytest.mark.long
+def test_postgresql_says_what_is_wrong(server):
+    told(server, "CREATE TABLE alone (id bigint)")
+    for path, says in {
+        at(server, "alon"): "has no table 'alon'; did you mean 'alone'",
+        at(server, ""): "one of: .*alone",
+        at(server, "alone").replace("/postgres/", "/nothing/"): "no such database",
+        "postgresql://ann:hunter2@127.0.0.1:1/shop/orders": "no server answers",
+    }.items():
+        with pytest.raises(EngineError, match=says) as caught:
+            sf.scan(path, privacy_unit="id")
+        assert "hunter2" not in str(caught.value)
+    asked = sf.scan(at(server, "alone"), privacy_unit="id").bound(rows=1).agg(n=sf.count())
+    told(server, "DROP TABLE alone")
+    with pytest.raises(EngineError) as caught:
+        asked.release(epsilon=1).to_arrow()
+    assert "hunter2" not in str(caught.value) and caught.value.__context__ is None
+    assert databases._open.get() is None
+
+
+@pytest.mark.parametrize(
+    "entry", [ADDRESSES[1], f"orders={ADDRESSES[1]}", ADDRESSES[1].replace("?", "?a=b&")]
+)
+def test_the_command_line_shows_no_password(entry):
+    pytest.importorskip("adbc_driver_postgresql")
+    from typer.testing import CliRunner
+
+    from sfumato.cli.main import app
+
+    text = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id) COUNT(*) AS n FROM orders"
+    for option in ("--table", "--public"):
+        found = CliRunner().invoke(app, ["sql", option, entry, text])
+        assert found.exit_code != 0 and "hunter2" not in found.output + repr(found.exception)
