@@ -349,6 +349,21 @@ def test_equal_values_that_are_not_the_same_are_no_matter_of_order():
     assert rows_of(made[0]) == rows_of(made[1])
 
 
+@pytest.mark.parametrize("rows", [1, 3, 5])
+def test_which_rows_meet_is_no_matter_of_order_where_values_are_equal_and_not_the_same(rows):
+    left = sf.scan(table("visits", [(1.0, "A", 1.0, 1)]), privacy_unit="id")
+    values = [0.0, -0.0, 0.0, -0.0, float("nan"), -float("nan"), 1.0]
+    found = []
+    for turn in range(len(values)):
+        right = sf.scan(
+            table("visits", [(1.0, "A", x, 0) for x in [*values[turn:], *values[:turn]]]), privacy_unit="id"
+        )
+        found.append(
+            rows_of(left.join(right, on="id", rows=rows).with_columns(t="CAST(cost_right AS VARCHAR)"))
+        )
+    assert all(one == found[0] for one in found)
+
+
 def test_units_are_those_of_a_single_table(tmp_path):
     session = duckdb.connect(str(tmp_path / "t.duckdb"))
     session.execute(
