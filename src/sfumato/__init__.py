@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sfumato.engines.catalog import Catalog, catalog
+    from sfumato.engines.check import check
     from sfumato.engines.scan import public, scan, sql
     from sfumato.measurements.stratified.survey import StratifiedProportion, stratified_proportion
     from sfumato.query.aggregates import count, count_units, mean, quantiles, stddev, sum, variance
@@ -26,6 +27,7 @@ _HOMES = {
     "StratifiedProportion": "sfumato.measurements.stratified.survey",
     "Table": "sfumato.query.table",
     "catalog": "sfumato.engines.catalog",
+    "check": "sfumato.engines.check",
     "count": "sfumato.query.aggregates",
     "count_units": "sfumato.query.aggregates",
     "mean": "sfumato.query.aggregates",
@@ -47,6 +49,7 @@ __all__ = [
     "StratifiedProportion",
     "Table",
     "catalog",
+    "check",
     "count",
     "count_units",
     "mean",

@@ -67,3 +67,46 @@ def test_a_catalog_that_must_be_fixed(catalog, run):
     done = run("check", "catalog.toml")
     assert done.exit_code == CheckCode.CATALOG and "did you mean lower?" in done.stderr
     assert run("check", "none.toml").exit_code == CheckCode.CATALOG
+
+
+ASKED = """SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, privacy_unit_column = id, max_groups_contributed = 5)
+year, COUNT(*) AS n, AVG(visits, contribution_bounds_per_row => (0, 6)) AS mean FROM people GROUP BY year"""
+
+
+@pytest.fixture
+def query(visits: Path) -> Path:
+    path = visits.parent / "query.sql"
+    path.write_text(ASKED)
+    return path
+
+
+def test_a_question_that_keeps_units_apart(query, run):
+    done = run("check", "query.sql", "--table", "people=visits.parquet", "--splits", "2", "--removed", "3")
+    assert done.exit_code == CheckCode.AS_DECLARED, done.output
+    assert done.stdout.startswith("NOT PRIVATE") and "split 2: " in done.stdout
+    assert "for 3 units, one at a time, exact numbers move by at most 1 of" in done.stdout
+
+
+def test_a_question_on_a_catalog(query, catalog, run):
+    query.write_text(ASKED.replace("_contributed = 5", "_contributed = 3"))
+    done = run("check", "query.sql", "--catalog", "catalog.toml", "--splits", "1", "--removed", "1")
+    assert done.exit_code == CheckCode.AS_DECLARED, done.output
+
+
+def test_a_question_that_does_not(query, run, monkeypatch):
+    from sfumato.engines import question_check
+
+    monkeypatch.setattr(question_check, "_moved", lambda *_: 7)
+    done = run("check", "query.sql", "-t", "people=visits.parquet", "--splits", "1", "--removed", "1")
+    assert done.exit_code == CheckCode.NOT_AS_DECLARED and "WRONG one unit less" in done.stdout
+
+
+def test_a_question_that_must_be_fixed(query, catalog, run):
+    done = run("check", "query.sql")
+    assert done.exit_code == CheckCode.CATALOG and "--table people=PATH" in done.stderr
+    done = run("check", "catalog.toml", "--splits", "3")
+    assert done.exit_code == CheckCode.CATALOG and "options are of a question" in done.stderr
+    done = run("check", "query.sql", "-t", "people=visits.parquet", "--splits", "0")
+    assert done.exit_code == CheckCode.CATALOG and "splits is 0" in done.stderr
+    done = run("check", "none.sql")
+    assert done.exit_code == CheckCode.CATALOG and "'none.sql' cannot be read" in done.stderr

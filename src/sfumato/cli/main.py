@@ -15,6 +15,7 @@ import typer
 from sfumato import __version__
 from sfumato.cli.audit import audit
 from sfumato.cli.check import check
+from sfumato.cli.given import sources, text_of
 from sfumato.cli.options import check_distinct, fail, flag, optional, outputs, tell_written
 from sfumato.errors import EngineError, ParameterError, QueryError, SfumatoError
 
@@ -64,8 +65,8 @@ app.command(
     "cannot be judged."
 )(audit)
 app.command(
-    epilog="Exit codes: 0 the rows are as declared; 1 they are not; 2 the catalog or the command line must "
-    "be fixed."
+    epilog="Exit codes: 0 the rows are as declared, or units are kept apart; 1 they are not; 2 the catalog, "
+    "the question or the command line must be fixed."
 )(check)
 
 
@@ -186,10 +187,10 @@ def sql(
     try:
         _check(confidence, show, quiet, bool(output or plot or explain or dry_run))
         question = _question(text, file)
-        sources = _sources(table or [], public or [])
+        tables = sources(table or [], public or [])
         _Job(
             question,
-            {"tables": sources, "types": _types(types), **_catalog(catalog)},
+            {"tables": tables, "types": _types(types), **_catalog(catalog)},
             {"memory_limit": memory_limit, "threads": threads, "temp_directory": temp_directory},
             explain or dry_run,
             dry_run,
@@ -326,12 +327,7 @@ def _question(text: str | None, file: Path | None) -> str:
         )
         raise QueryError(f"The SQL is given {both}{remedy}")
     if file is not None:
-        try:
-            found = file.read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError:
-            raise QueryError(f"--file: {str(file)!r} is not text in UTF-8") from None
-        except OSError as error:
-            raise QueryError(f"--file: {str(file)!r} cannot be read: {error.strerror}") from None
+        found = text_of(file, "--file")
     elif text == "-":
         found = typer.get_text_stream("stdin").read()
     else:
@@ -362,20 +358,3 @@ def _catalog(path: Path | None) -> dict[str, Any]:
     from sfumato.engines.catalog import catalog
 
     return {"catalog": catalog(path)}
-
-
-def _sources(private: list[str], public: list[str]) -> dict[str, Any]:
-    """Read NAME=PATH."""
-    import sfumato
-
-    sources: dict[str, Any] = {}
-    for option, entry in [*(("--table", one) for one in private), *(("--public", one) for one in public)]:
-        name, equals, path = entry.partition("=")
-        if not (name and equals and path) or "://" in name:
-            # The address of a database may hold a password.
-            hidden = entry if "://" not in entry else entry.partition("://")[0] + "://..."
-            raise ParameterError(option, hidden, "NAME=PATH, such as visits=data/visits.parquet")
-        if name in sources:
-            raise QueryError(f"{option}: {name!r} is given twice; keep one")
-        sources[name] = path if option == "--table" else sfumato.public(path)
-    return sources

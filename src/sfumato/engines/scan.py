@@ -266,8 +266,23 @@ def sql(
     >>> release.spent
     (1.0, 0.0)
     """
-    from sfumato.dialect import parse
     from sfumato.engines.duckdb.resources import checked_resources
+
+    question, query = asked(text, tables, catalog, types, memory_limit, threads, temp_directory)
+    return _released(question, query, checked_resources(memory_limit, threads, temp_directory))
+
+
+def asked(
+    text: str,
+    tables: Mapping[str, Any] | None = None,
+    catalog: Declarations | None = None,
+    types: Mapping[str, str] | None = None,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    temp_directory: str | PathLike[str] | None = None,
+) -> tuple[Question[Any], SqlQuery]:
+    """Return the question that a text asks of tables, and the text as it was understood; as for `sql`."""
+    from sfumato.dialect import parse
     from sfumato.engines.duckdb.sources import is_path
 
     if isinstance(text, str) and re.search(r"://[^\s'\"]*@", text):
@@ -275,6 +290,11 @@ def sql(
             "the text has the address of a database with its user in it, which errors and explanations would "
             "show: give it a name, tables={'orders': 'postgresql://...'}, or a catalog"
         )
+    limits: dict[str, Any] = {
+        "memory_limit": memory_limit,
+        "threads": threads,
+        "temp_directory": temp_directory,
+    }
     if catalog is not None:
         if not isinstance(catalog, Declarations):
             raise ParameterError("catalog", catalog, "what sf.catalog(...) gives")
@@ -282,20 +302,16 @@ def sql(
             raise QueryError(
                 "sql: catalog= says what tables there are, and their types; leave the others out"
             )
-        limits: dict[str, Any] = {
-            "memory_limit": memory_limit,
-            "threads": threads,
-            "temp_directory": temp_directory,
-        }
+        known: Any = catalog
         query = parse(text, catalog)
         question = query.question(
             lambda name, _: (
-                catalog.public(name, **limits)
+                known.public(name, **limits)
                 if catalog.declaration(name).public
-                else catalog.table(name, **limits)
+                else known.table(name, **limits)
             )
         )
-        return _released(question, query, checked_resources(memory_limit, threads, temp_directory))
+        return question, query
     query = parse(text)
     if not isinstance(tables, Mapping | None) or not all(isinstance(name, str) for name in tables or ()):
         kind = type(tables).__name__  # its text would show rows
@@ -321,13 +337,11 @@ def sql(
                 privacy_unit=unit,
                 types=declared,
                 multiline=query.multiline,
-                memory_limit=memory_limit,
-                threads=threads,
-                temp_directory=temp_directory,
+                **limits,
             )
         )
     )
-    return _released(question, query, checked_resources(memory_limit, threads, temp_directory))
+    return question, query
 
 
 def _released(question: Question[Any], query: SqlQuery, resources: Resources) -> Any:

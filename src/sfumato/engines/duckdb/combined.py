@@ -24,6 +24,7 @@ from sfumato.query.combining import Join
 from sfumato.query.schema import Column, Kind, Schema
 
 _numbers = itertools.count()
+_FLOATS = ("FLOAT", "DOUBLE")
 # Arrow has no such types; a setting that keeps them is one of all sessions of a database.
 _AS_TEXT = ("HUGEINT", "UHUGEINT", "BIT", "TIME WITH TIME ZONE")
 
@@ -93,15 +94,25 @@ def _side(rows: str, side: Rows, keys: Sequence[str], most: int | None) -> str:
     if most is None:
         return text
     key = ", ".join(f"k{i}" for i in range(len(keys)))
-    # As texts, where values that are not the same may be equal.
+    # As texts, where values that are not the same may be equal, as 0.0 and -0.0 are.
     order = ", ".join(
-        f"CAST(c{i} AS VARCHAR)" if column.kind is Kind.OPAQUE else f"c{i}"
+        f"CAST(c{i} AS VARCHAR)" if column.kind is Kind.OPAQUE or column.type_name in _FLOATS else f"c{i}"
         for i, column in enumerate(side.schema.values())
     )
+    # Not materialized: of most columns nothing is read then, but of units with too many rows, who are few.
+    # They are looked for by unit first, as there are fewer units than keys.
+    whose = f"k{keys.index(str(side.unit))}"
+    many = f"SELECT {whose} FROM side GROUP BY {whose} HAVING count(*) > {most}"
+    over = f"SELECT {key} FROM side SEMI JOIN many USING ({whose}) GROUP BY {key} HAVING count(*) > {most}"
+    same = " AND ".join(f"side.k{i} = over.k{i}" for i in range(len(keys)))
+    # They lose their key, so that they match nothing: of rows left out DuckDB would expect so many that it
+    # joined in a bad order.
+    kept = "* REPLACE (CASE WHEN over.k0 IS NULL THEN side.k0 END AS k0)"
     return (
-        f"WITH side AS ({text}), over AS (SELECT {key} FROM side GROUP BY {key} HAVING count(*) > {most}) "
-        f"SELECT * FROM side ANTI JOIN over USING ({key}) UNION ALL SELECT * FROM side SEMI JOIN over "
-        f"USING ({key}) QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY hash({order})) <= {most}"
+        f"WITH side AS NOT MATERIALIZED ({text}), many AS ({many}), over AS ({over}) "
+        f"SELECT side.{kept} FROM side LEFT JOIN over ON ({same}) "
+        f"UNION ALL SELECT * FROM side SEMI JOIN over USING ({key}) "
+        f"QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY hash({order}), {order}) <= {most}"
     )
 
 

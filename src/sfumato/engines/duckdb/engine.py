@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -33,7 +33,7 @@ from sfumato.query.release import Release
 from sfumato.query.schema import Column, Derive, Filter, Kind, Schema, Step
 from sfumato.query.units import UnitPart, unit_name
 
-_INTEGERS = {
+INTEGERS = {
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT",
     "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
 }  # fmt: skip
@@ -78,6 +78,7 @@ class DuckDBEngine(Owned):
         self._sizes: dict[tuple[Step, ...], dict[str, _Size]] = {(): dict(sizes or {})}
         self._held: dict[tuple[Step, ...], int] = {(): held}
         self._running: duckdb.DuckDBPyConnection | None = None
+        self.how: Combination | None = None  # of which tables its rows are made, if they are
 
     @classmethod
     def open(
@@ -100,6 +101,11 @@ class DuckDBEngine(Owned):
     def _source(self) -> Source:
         self._check_home()
         return self._opened
+
+    @property
+    def resources(self) -> Resources:
+        """What it may take of the machine."""
+        return self._resources
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -196,14 +202,16 @@ class DuckDBEngine(Owned):
         with self._source.session() as session:
             return _typed_keys(session, keys, table, schema)
 
-    def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield exact statistics, sorted by key."""
-        columns = self.reads(query)
-        rows = self._rows(query, self._source, columns, batch_rows)
+    def statistics(
+        self, query: ExactQuery, batch_rows: int, salt: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield exact statistics, sorted by key; of one salt with the same choice of groups."""
+        columns, salt = self.reads(query), secrets.randbits(64) if salt is None else salt
+        rows = self._rows(query, self._source, columns, batch_rows, salt)
         # No group comes before all rows are read: nothing was given yet where a row stopped the reading.
         first = next(rows, None)
         if first is None and self._source.again is not None:
-            rows = self._rows(query, self._source.again(columns), columns, batch_rows)
+            rows = self._rows(query, self._source.again(columns), columns, batch_rows, salt)
             first = next(rows, None)
         if first is None:
             raise self._stopped()
@@ -211,10 +219,10 @@ class DuckDBEngine(Owned):
         yield from rows
 
     def _rows(
-        self, query: ExactQuery, source: Source, columns: Sequence[str], batch_rows: int
+        self, query: ExactQuery, source: Source, columns: Sequence[str], batch_rows: int, salt: int
     ) -> Iterator[pa.RecordBatch]:
         """Yield exact statistics of a source; nothing at all where reading it stops."""
-        schema, salt = self.schema(query.steps), secrets.randbits(64)
+        schema = self.schema(query.steps)
         names = list(self.schema(()))
         text = ExactSql(self.total(query), source.relation, names, schema, salt, source.rows).text()
         given = ended = False
@@ -277,7 +285,13 @@ class DuckDBEngine(Owned):
                 found = {name: unit_aggregate(name, text, part.schema) for name, text in how.aggregates}
                 columns = {name: (one, _column(one.type_name, True)) for name, one in found.items()}
                 source = of_units(self._part(part, "per_unit"), how.by, columns, self._resources)
-        return DuckDBEngine(source, self._resources, *limits)
+        made = DuckDBEngine(source, self._resources, *limits)
+        made.how = how
+        return made
+
+    def on(self, other: Callable[[Source], Source]) -> DuckDBEngine:
+        """Return an engine on another source with the same columns, made of this one's."""
+        return DuckDBEngine(other(self._source), self._resources)
 
     def owned(self, column: str, owners: Part, key: str, unit: str) -> DuckDBEngine:
         """Return an engine on these rows with the units that they reach by a foreign key.
@@ -411,7 +425,7 @@ def _column(declared: str, missing: bool) -> Column:
     type_name = without_labels(declared)
     if type_name.endswith("]") or type_name.startswith(_OPAQUE):  # also DECIMAL(9,2)[]
         kind = Kind.OPAQUE
-    elif type_name in _INTEGERS:
+    elif type_name in INTEGERS:
         kind = Kind.INTEGER
     elif type_name in ("FLOAT", "DOUBLE") or type_name.startswith("DECIMAL"):
         kind = Kind.REAL

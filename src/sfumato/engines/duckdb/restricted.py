@@ -1,0 +1,70 @@
+"""The same question on the rows of some units: what is made of tables is made again, of fewer rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from sfumato.engines.duckdb.engine import INTEGERS, DuckDBEngine
+from sfumato.engines.duckdb.exact_sql import canonical
+from sfumato.engines.duckdb.source import Source
+from sfumato.engines.duckdb.text import identifier
+from sfumato.errors import QueryError
+from sfumato.query.combining import Part
+from sfumato.query.schema import Schema
+
+
+@dataclass(frozen=True)
+class Units:
+    """Some of all privacy units, told by a salted hash of theirs: no value of one is looked at.
+
+    Args:
+        salt: 64 random bits.
+        condition: of SQL on a UBIGINT, with {} in its place.
+    """
+
+    salt: int
+    condition: str
+
+    def hash(self, unit: str, schema: Schema) -> str:
+        """Return the SQL of a unit's hash; of units that are equal it is the same, whatever their types."""
+        kind, value = schema[unit].type_name, identifier(unit)
+        if kind in INTEGERS:
+            value = f"CAST({value} AS HUGEINT)"
+        elif kind in ("FLOAT", "DOUBLE", "VARCHAR") or kind.startswith("ENUM"):
+            value = canonical(unit, schema)
+        return f"hash(hash({self.salt}::UBIGINT, {value}))"
+
+    def hold(self, unit: str, schema: Schema) -> str:
+        """Return the SQL condition that a row is of one of them. Rows of no unit are of none."""
+        return f"{identifier(unit)} IS NOT NULL AND ({self.condition.replace('{}', self.hash(unit, schema))})"
+
+
+def restricted(part: Part, units: Units) -> Part:
+    """Return the same part, of tables in which only these units have rows; public tables stay as they are.
+
+    Raises:
+        QueryError: rows are not read by DuckDB.
+    """
+    engine = part.engine
+    if part.unit is None:
+        return part
+    if not isinstance(engine, DuckDBEngine):
+        raise QueryError("check: rows are read by DuckDB in this process; ask on a file or a data frame")
+    how = engine.how
+    if how is None:
+        holds = units.hold(part.unit, engine.schema())
+        return replace(part, engine=engine.on(lambda source: _filtered(source, holds)))
+    made: Any = how
+    named = ((field.name, getattr(how, field.name)) for field in fields(made))
+    parts = {name: restricted(value, units) for name, value in named if isinstance(value, Part)}
+    return replace(part, engine=engine.combined(replace(made, **parts)))
+
+
+def _filtered(source: Source, condition: str) -> Source:
+    again: Callable[..., Source] | None = None
+    if (other := source.again) is not None:
+        again = lambda columns: _filtered(other(columns), condition)  # noqa: E731
+    relation = f"(SELECT * FROM {source.relation} AS every WHERE {condition})"
+    return replace(source, relation=relation, again=again, rows=None)

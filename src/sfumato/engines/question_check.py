@@ -1,0 +1,297 @@
+"""Whether a question keeps privacy units apart, on the rows themselves: for their owner alone."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from sfumato.engines.duckdb import spill
+from sfumato.engines.duckdb.connection import lent
+from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.restricted import Units, restricted
+from sfumato.engines.duckdb.source import arriving
+from sfumato.engines.duckdb.text import identifier
+from sfumato.errors import EngineError, QueryError, in_own_words
+from sfumato.exact import positive_int
+from sfumato.framework.records import group_key
+from sfumato.query.combining import Part
+from sfumato.query.plan import Plan
+from sfumato.query.schema import Schema
+from sfumato.query.table import Question
+from sfumato.transformations import Leaves, QuantileTree, per_group
+from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT, LEAVES
+
+NOT_PRIVATE = (
+    "NOT PRIVATE: this was computed from exact rows, for the owner of the tables alone. Do not publish it, "
+    "and choose no bound or limit by it."
+)
+SPLITS, REMOVED = 3, 10
+Progress = Callable[[float], None]
+Numbers = dict[Hashable, dict[Hashable, int]]
+
+
+@dataclass(frozen=True)
+class Split:
+    """What a split of all units into two halves showed.
+
+    Args:
+        units: how many are in each half, of those that have rows in the end.
+        differing_rows, differing_units: rows that are not the same with the other half and without it, and
+            whose they are.
+    """
+
+    units: tuple[int, int]
+    differing_rows: int
+    differing_units: int
+
+    def __str__(self) -> str:
+        halves = f"{self.units[0]:,} and {_many(self.units[1], 'unit')}"
+        if not self.differing_rows:
+            return f"{halves}, each by itself, have the same rows, bit for bit"
+        differ = f"{_many(self.differing_rows, 'row')} of {_many(self.differing_units, 'unit')}"
+        return f"{halves}: {differ} differ from those that are made of all rows"
+
+
+@dataclass(frozen=True)
+class QuestionCheck:
+    """A question on its rows. It is not private: for the owner alone.
+
+    Args:
+        rows, units: how many rows the unit-local part makes, of how many units.
+        without_unit: rows of no unit, which are in no answer.
+        splits: what each split showed.
+        moved: for each unit that was removed, how far exact numbers moved, as a part of what is claimed; at
+            most 1.
+    """
+
+    rows: int
+    units: int
+    without_unit: int
+    splits: tuple[Split, ...]
+    moved: tuple[Fraction, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing contradicts what a release claims."""
+        return not any(s.differing_rows for s in self.splits) and all(by <= 1 for by in self.moved)
+
+    def __str__(self) -> str:
+        lines = [NOT_PRIVATE, "", f"ok    rows: {self._told_rows()}"]
+        lines += [f"{_verdict(not s.differing_rows)} split {n}: {s}" for n, s in enumerate(self.splits, 1)]
+        if self.moved:
+            lines.append(f"{_verdict(max(self.moved) <= 1)} one unit less: {self._told_moved()}")
+        if not self.units:
+            told = "no row has a privacy unit, so there is nothing to check"
+        elif self.ok:
+            told = "every unit's rows follow from its own rows and public tables, wherever this looked"
+        else:
+            told = "this question does NOT keep privacy units apart: release nothing, and report it"
+        return "\n".join([*lines, "", told])
+
+    def _told_rows(self) -> str:
+        lost = f"; {_many(self.without_unit, 'row')} of no unit, in no answer" if self.without_unit else ""
+        whose = f"{_many(self.rows, 'row')} of {_many(self.units, 'privacy unit')}"
+        return f"the unit-local part makes {whose}{lost}"
+
+    def _told_moved(self) -> str:
+        most, wrong = f"{float(max(self.moved)):.3g}", sum(by > 1 for by in self.moved)
+        if wrong:
+            of = f"for {wrong} of {_many(len(self.moved), 'unit')}"
+            return f"{of}, exact numbers move by up to {most} times what the noise is made for"
+        of = f"for {_many(len(self.moved), 'unit')}, one at a time"
+        return f"{of}, exact numbers move by at most {most} of what the noise is made for"
+
+
+def checked(
+    question: Question[Any], plan: Plan, splits: int, removed: int, progress: Progress | None = None
+) -> QuestionCheck:
+    """Check a question on its rows.
+
+    Args:
+        question: what is asked.
+        plan: what a release of it would do.
+        splits: into two halves of all units, at random.
+        removed: how many units are removed, one at a time.
+        progress: called with the share that is done.
+    Raises:
+        EngineError: rows cannot be read.
+        QueryError: they are not read by DuckDB.
+    """
+    splits, removed = positive_int(splits, "splits"), positive_int(removed, "removed")
+    engine = question.table.engine
+    if not isinstance(engine, DuckDBEngine):
+        raise QueryError("check: rows are read by DuckDB in this process; ask on a file or a data frame")
+    steps = _Steps(2 + 2 * splits + removed, progress)
+    part, salt = Part(engine, question.table.steps, question.table.unit), secrets.randbits(64)
+    everybody = Units(salt, "true")
+    with in_own_words(), lent(resources=engine.resources) as session:
+        rows = _Rows(session, part.schema, question.table.unit)
+        rows.keep("every", part, everybody)
+        steps.done()
+        counted, found = rows.counted(), []
+        for _ in range(splits):
+            other = secrets.randbits(64)
+            for place in (0, 1):
+                half = restricted(part, Units(other, f"{{}} % 2 = {place}"))
+                rows.keep(f"half{place}", half, everybody)
+                steps.done()
+            found.append(rows.compared())
+        chosen = rows.chosen(removed)
+    before, moved = _numbers(part, plan, salt), []
+    steps.done()
+    for unit in chosen:
+        without = restricted(part, Units(salt, f"{{}} <> {unit}::UBIGINT"))
+        moved.append(_moved(plan, before, _numbers(without, plan, salt)))
+        steps.done()
+    steps.last()
+    return QuestionCheck(*counted, tuple(found), tuple(moved))
+
+
+class _Steps:
+    """Tells how much is done."""
+
+    def __init__(self, all_steps: int, progress: Progress | None) -> None:
+        self._all, self._progress, self._done = all_steps, progress, 0
+
+    def done(self) -> None:
+        """Count one step."""
+        self._done += 1
+        if self._progress is not None:
+            self._progress(self._done / self._all)
+
+    def last(self) -> None:
+        """Count all, also those that nothing was to be done for."""
+        self._done = self._all - 1
+        self.done()
+
+
+class _Rows:
+    """Rows of some units, after all steps, as texts that are equal where the rows are, bit for bit."""
+
+    def __init__(self, session: duckdb.DuckDBPyConnection, schema: Schema, unit: str) -> None:
+        self._session, self._schema, self._unit = session, schema, unit
+        self._columns = ", ".join(f"c{i}" for i in range(len(schema)))
+
+    def keep(self, name: str, part: Part, units: Units) -> None:
+        """Copy the rows of a part to a table; with them a hash of their unit, NULL where they have none."""
+        texts = [f"CAST({identifier(column)} AS VARCHAR) AS c{i}" for i, column in enumerate(self._schema)]
+        unit = identifier(self._unit)
+        whose = f"CASE WHEN {unit} IS NOT NULL THEN {units.hash(self._unit, self._schema)} END AS unit"
+        query = f"SELECT {', '.join([*texts, whose])} FROM"
+        _read(part, query, lambda batches: self._copied(name, batches))
+
+    def _copied(self, name: str, batches: pa.RecordBatchReader) -> None:
+        with arriving(self._session, batches.schema, batches):
+            self._session.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS FROM arriving")
+
+    def counted(self) -> tuple[int, int, int]:
+        """Count rows that have a unit, units, and other rows."""
+        query = "SELECT count(unit), count(DISTINCT unit), count(*) - count(unit) FROM every"
+        ((rows, units, without),) = self._session.execute(query).fetchall()
+        return rows, units, without
+
+    def compared(self) -> Split:
+        """Compare the rows of both halves together with all rows, as multisets."""
+        signed = [("every", 1), ("half0", -1), ("half1", -1)]
+        both = " UNION ALL ".join(
+            f"SELECT unit, {self._columns}, {n} AS n FROM {name} WHERE unit IS NOT NULL" for name, n in signed
+        )
+        rows = f"SELECT unit, abs(sum(n)) AS rows FROM ({both}) GROUP BY unit, {self._columns}"
+        differing = f"{rows} HAVING sum(n) <> 0"
+        halves = [f"(SELECT count(DISTINCT unit) FROM half{place})" for place in (0, 1)]
+        query = f"SELECT {', '.join(halves)}, coalesce(sum(rows), 0), count(DISTINCT unit) FROM ({differing})"
+        ((first, second, many, units),) = self._session.execute(query).fetchall()
+        return Split((first, second), int(many), units)
+
+    def chosen(self, count: int) -> list[int]:
+        """Return hashes of units: of those with the most rows, and as many others at random."""
+        of_units = "SELECT unit, count(*) AS n FROM every WHERE unit IS NOT NULL GROUP BY unit"
+        largest = f"SELECT unit FROM ({of_units}) ORDER BY n DESC, unit LIMIT {(count + 1) // 2}"
+        others = f"SELECT DISTINCT unit FROM every WHERE unit IS NOT NULL AND unit NOT IN ({largest})"
+        some = f"({largest}) UNION ALL (FROM ({others}) ORDER BY hash(unit) LIMIT {count // 2})"
+        return [unit for (unit,) in self._session.execute(some).fetchall()]
+
+
+def _read(part: Part, query: str, use: Callable[[pa.RecordBatchReader], None]) -> None:
+    """Read rows; a value that stops one way of reading them does not stop the other one."""
+    engine = part.engine
+    assert isinstance(engine, DuckDBEngine)
+    made = engine.rows_after(part)
+    again = made.source.again
+    names = [name for name, _ in made.source.columns]
+    for source in [made.source, *([] if again is None else [again(names)])]:
+        try:
+            with in_own_words(), source.session() as session:
+                source.load(session, names)
+                reader = session.sql(f"{query} ({made.after(source.relation)})").to_arrow_reader(1 << 16)
+                use(spill.keep(reader))
+                return
+        except (duckdb.Error, pa.ArrowException, OSError, UnicodeError):
+            continue  # its text may quote rows
+    raise EngineError("the rows cannot be read; the file may have changed or be damaged, or memory ran out")
+
+
+def _numbers(part: Part, plan: Plan, salt: int) -> Numbers:
+    """Return exact numbers by group, with one choice of groups; of a tree, the nodes of all levels."""
+    engine, exact = part.engine, plan.exact
+    assert isinstance(engine, DuckDBEngine)
+    keys, found = len(exact.keys), dict[Hashable, dict[Hashable, int]]()
+    for batch in engine.statistics(exact, 1 << 16, salt):
+        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            values, of = iter(row[keys:]), Counter[Hashable]()
+            for statistic in sorted(exact.statistics, key=_is_tree):  # trees last
+                for name in statistic.names:
+                    _add(of, statistic, name, next(values))
+            found[group_key(row[:keys])] = of
+    return found
+
+
+def _is_tree(statistic: object) -> bool:
+    return isinstance(statistic, (QuantileTree, Leaves))
+
+
+def _add(of: Counter[Hashable], statistic: object, name: str, value: Any) -> None:
+    if not _is_tree(statistic):
+        of[name] += int(value)
+        return
+    for entry in value or []:
+        leaf, weight = entry["leaf"], entry["weight"]
+        if isinstance(statistic, Leaves):
+            of[name, leaf] += weight
+        else:
+            for level in range(1, HEIGHT + 1):
+                of[name, level, leaf // (LEAVES // BRANCHING**level)] += weight
+
+
+def _moved(plan: Plan, before: Numbers, after: Numbers) -> Fraction:
+    """Return how far numbers moved, as a part of what one unit may move them by."""
+    nothing: dict[Hashable, int] = {}
+    keys = [key for key in {**before, **after} if before.get(key, nothing) != after.get(key, nothing)]
+    query, exact = plan.query, plan.exact
+    claims = [per_group(exact.statistics, groups=query.groups, scaled=query.scaled), plan.exact_chain]
+    moved = []
+    for claim in claims:
+        names = set(claim.output_domain.coordinates)  # type: ignore[attr-defined]
+        pair = [{key: _of(numbers.get(key, nothing), names) for key in keys} for numbers in (before, after)]
+        moved.append(Fraction(claim.output_metric.distance(*pair)) / Fraction(claim.map(1)))
+    return max(moved)
+
+
+def _of(numbers: Mapping[Hashable, int], names: set[str]) -> dict[Hashable, int]:
+    """Return the numbers of some coordinates; selection counts units besides."""
+    return {key: n for key, n in numbers.items() if (key[0] if isinstance(key, tuple) else key) in names}
+
+
+def _verdict(right: bool) -> str:
+    return "ok   " if right else "WRONG"
+
+
+def _many(count: int, what: str) -> str:
+    return f"1 {what}" if count == 1 else f"{count:,} {what}s"

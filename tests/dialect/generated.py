@@ -1,0 +1,458 @@
+"""Generated databases, and unit-local questions about them in three forms: a chain, SQL with the clause, and plain SQL.
+
+Each operator is a function that makes a new `Made` of others; what is added to `OPERATORS` is generated from then on,
+in all depths. `Made.sql` is the whole meaning in plain SQL. Where SQL with the clause has subqueries in FROM, that text is
+what stands there; until then it has the form of `Flat`, where all operators have one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+import sfumato as sf
+from sfumato.dialect import parse
+from sfumato.errors import QueryError
+
+TYPES = {
+    "VARCHAR": pa.string(),
+    "BIGINT": pa.int64(),
+    "INTEGER": pa.int32(),
+    "DOUBLE": pa.float64(),
+    "BOOLEAN": pa.bool_(),
+    "DATE": pa.date32(),
+}
+# Of each type the values of columns: all are told apart by DuckDB, and their sums are exact in any order.
+TAME: dict[str, list[Any]] = {
+    "VARCHAR": ["A", "B", "C", "a", "", "A ", None],
+    "BIGINT": [-3, 0, 1, 2, 5, 9, None],
+    "DOUBLE": [0.0, 0.5, 1.25, -3.0, 8.0, None],
+    "BOOLEAN": [True, False, None],
+    "DATE": [0, 1, 40, 19000, None],
+}
+WILD: dict[str, list[Any]] = {
+    **TAME,
+    "BIGINT": [*TAME["BIGINT"], 2**63 - 1, -(2**63), 2**53 + 1],
+    "DOUBLE": [
+        *TAME["DOUBLE"],
+        -0.0,
+        0.1,
+        0.2,
+        0.3,
+        1e300,
+        -1e300,
+        1e17,
+        float("inf"),
+        float("-inf"),
+        float("nan"),
+    ],
+    "DATE": [*TAME["DATE"], -719162, 2932896],
+}
+UNITS: dict[str, tuple[list[Any], list[Any]]] = {
+    "BIGINT": ([1, 2, 3, 4, 5, 6], [None, 2**53, 2**53 + 1]),
+    "INTEGER": ([1, 2, 3, 4, 5, 6], [None, -(2**31)]),
+    "VARCHAR": (["1", "01", "a", "A", "b", ""], [None, "A ", "\x00", "é"]),
+    "DOUBLE": ([1.0, 2.0, 3.0, 4.0, 5.0], [None, 0.0, -0.0, float("nan"), float("inf"), 2.0**53]),
+}
+COLUMNS = {"town": "VARCHAR", "n": "BIGINT", "x": "DOUBLE", "f": "BOOLEAN", "d": "DATE"}
+PUBLIC = {"town": "VARCHAR", "region": "VARCHAR", "w": "BIGINT", "d": "DATE"}
+
+
+@dataclass(frozen=True)
+class Database:
+    """Tables by name; those that begin with p are private, by `id`.
+
+    Args:
+        tables: all of them.
+        types: the columns of each.
+        tame: whether plain SQL gives the same: no NaN, no unit that is NULL, and sums that are exact.
+    """
+
+    tables: Mapping[str, pa.Table]
+    types: Mapping[str, Mapping[str, str]]
+    tame: bool
+
+    @property
+    def private(self) -> list[str]:
+        """Names of the private tables."""
+        return [name for name in self.tables if name.startswith("p")]
+
+    def of(self, holds: Callable[[Any], bool]) -> Database:
+        """Return the database in which only some units have rows; public tables stay."""
+        return replace(
+            self,
+            tables={
+                name: rows.filter(pa.array([holds(same(u)) for u in rows["id"].to_pylist()], pa.bool_()))
+                if name in self.private
+                else rows
+                for name, rows in self.tables.items()
+            },
+        )
+
+    @property
+    def units(self) -> list[Any]:
+        """All units that have a row."""
+        found = {same(u): None for name in self.private for u in self.tables[name]["id"].to_pylist()}
+        return [unit for unit in found if unit is not None]
+
+    def opened(self) -> dict[str, Any]:
+        """Return all tables, as `sf.scan` and `sf.public` open them."""
+        return {
+            name: sf.scan(rows, privacy_unit="id") if name in self.private else sf.public(rows)
+            for name, rows in self.tables.items()
+        }
+
+
+def same(unit: Any) -> Any:
+    """Return what is equal for equal units: NaN is one, and 0.0 is -0.0."""
+    return "nan" if unit != unit else unit + 0.0 if isinstance(unit, float) else unit
+
+
+def database(chance: random.Random) -> Database:
+    """Make a schema of two to five tables, and rows."""
+    tame = chance.random() < 0.5
+    values, kind = TAME if tame else WILD, chance.choice(list(UNITS))
+    known, odd = UNITS[kind]
+    tables, types = {}, {}
+    for i in range(chance.randint(1, 3)):
+        own = (
+            {"INTEGER": "BIGINT"}.get(kind, kind) if chance.random() < 0.3 else kind
+        )  # whole numbers are alike
+        columns = {"id": own} | {name: COLUMNS[name] for name in COLUMNS if chance.random() < 0.7}
+        units = known if tame else [*known, *odd]
+        tables[f"p{i}"] = rows_of(chance, columns, values, chance.choice([0, 3, 12, 25]), units)
+        types[f"p{i}"] = columns
+    for i in range(chance.randint(1, 2)):
+        columns = {name: PUBLIC[name] for name in PUBLIC if name == "town" or chance.random() < 0.7}
+        tables[f"r{i}"] = rows_of(chance, columns, values, chance.choice([0, 2, 5, 8]))
+        types[f"r{i}"] = columns
+    return Database(tables, types, tame)
+
+
+def rows_of(
+    chance: random.Random,
+    columns: Mapping[str, str],
+    values: Mapping[str, list[Any]],
+    size: int,
+    units: Any = (),
+) -> pa.Table:
+    """Make rows, with a unit each where there are some."""
+    return pa.table(
+        {
+            name: pa.array(
+                [chance.choice(units if name == "id" else values[kind]) for _ in range(size)], TYPES[kind]
+            )
+            for name, kind in columns.items()
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Flat:
+    """A question's FROM and WHERE, as SQL with the clause has them today: how columns are written there."""
+
+    tables: str
+    names: Mapping[str, str]
+    where: tuple[str, ...] = ()
+    joined: int = 1
+
+
+@dataclass(frozen=True)
+class Made:
+    """Rows that are made of tables.
+
+    Args:
+        columns: their types, by name; `id` is the unit's.
+        sql: the same rows in plain SQL.
+        chain: makes the same of opened tables.
+        flat: what stands in FROM and WHERE, if it can.
+        told: how it was made.
+    """
+
+    columns: Mapping[str, str]
+    sql: str
+    chain: Callable[[Mapping[str, Any]], Any]
+    flat: Flat | None
+    told: tuple[str, ...] = field(default=())
+
+    def columns_of(self, *kinds: str) -> list[str]:
+        """Return the columns of some types, but for the unit."""
+        return [name for name, kind in self.columns.items() if kind in kinds and name != "id"]
+
+
+Operator = Callable[[random.Random, Made, Database, Callable[[], Made]], "Made | None"]
+
+
+def scanned(name: str, database: Database) -> Made:
+    """Return the rows of a private table."""
+    columns = database.types[name]
+    flat = Flat(f"{name} AS {name}", {column: f"{name}.{column}" for column in columns})
+    return Made(columns, f"SELECT * FROM {name}", lambda opened: opened[name], flat, (name,))
+
+
+CONDITIONS = {
+    "VARCHAR": [
+        "{c} = 'A'",
+        "{c} IS NULL",
+        "{c} IN ('A', 'B')",
+        "{c} LIKE 'A%'",
+        "lower({c}) = 'a'",
+        "length({c}) > 0",
+    ],
+    "BIGINT": ["{c} > 1", "{c} BETWEEN 0 AND 5", "{c} IS NOT NULL", "{c} % 2 = 1", "coalesce({c}, 0) < 2"],
+    "DOUBLE": ["{c} > 1", "{c} <= 0.5 OR {c} IS NULL", "NOT ({c} > 2)"],
+    "BOOLEAN": ["{c}", "NOT {c}", "{c} IS DISTINCT FROM true"],
+    "DATE": ["year({c}) = 1970", "{c} >= DATE '1970-01-02'"],
+}
+DERIVED = {
+    "VARCHAR": [("upper({c})", "VARCHAR"), ("coalesce({c}, 'none')", "VARCHAR"), ("length({c})", "BIGINT")],
+    "BIGINT": [
+        ("{c} % 3", "BIGINT"),
+        ("CASE WHEN {c} > 1 THEN 1 ELSE 0 END", "BIGINT"),
+        ("{c} > 1", "BOOLEAN"),
+    ],
+    "DOUBLE": [("{c} / 2", "DOUBLE"), ("greatest({c}, 0.5)", "DOUBLE"), ("{c} IS NULL", "BOOLEAN")],
+    "BOOLEAN": [("NOT {c}", "BOOLEAN")],
+    "DATE": [("year({c})", "BIGINT"), ("{c} IS NULL", "BOOLEAN")],
+}
+AGGREGATES = {
+    "VARCHAR": [("count({c})", "BIGINT"), ("count(DISTINCT {c})", "BIGINT"), ("max({c})", "VARCHAR")],
+    "BIGINT": [("min({c})", "BIGINT"), ("max({c}) FILTER (WHERE {c} > 0)", "BIGINT"), ("avg({c})", "DOUBLE")],
+    "DOUBLE": [("sum({c})", "DOUBLE"), ("avg({c})", "DOUBLE"), ("max({c})", "DOUBLE")],
+    "BOOLEAN": [("bool_and({c})", "BOOLEAN"), ("bool_or({c})", "BOOLEAN")],
+    "DATE": [("min({c})", "DATE")],
+}
+Q = '"{}"'.format
+
+
+def filtered(chance: random.Random, made: Made, _: Database, other: Callable[[], Made]) -> Made | None:
+    """Keep the rows where a condition is true."""
+    name = chance.choice(list(made.columns)[1:] or ["id"])
+    if name == "id":
+        return None
+    text = chance.choice(CONDITIONS[made.columns[name]])
+    mine = text.replace("{c}", Q(name))
+    flat = made.flat
+    if flat is not None:
+        flat = replace(flat, where=(*flat.where, text.replace("{c}", flat.names[name])))
+    return Made(
+        made.columns,
+        f"SELECT * FROM ({made.sql}) WHERE {mine}",
+        lambda opened: made.chain(opened).filter(mine),
+        flat,
+        (*made.told, f"filter {mine}"),
+    )
+
+
+def derived(chance: random.Random, made: Made, _: Database, other: Callable[[], Made]) -> Made | None:
+    """Add a column."""
+    name = chance.choice(list(made.columns)[1:] or ["id"])
+    new = f"e{len(made.columns)}"
+    if name == "id" or new in made.columns:
+        return None
+    text, kind = chance.choice(DERIVED[made.columns[name]])
+    mine, flat = text.replace("{c}", Q(name)), made.flat
+    if flat is not None:
+        flat = replace(flat, names={**flat.names, new: f"({text.replace('{c}', flat.names[name])})"})
+    return Made(
+        {**made.columns, new: kind},
+        f"SELECT *, {mine} AS {new} FROM ({made.sql})",
+        lambda opened: made.chain(opened).with_columns(**{new: mine}),
+        flat,
+        (*made.told, f"{new} = {mine}"),
+    )
+
+
+def _joined(
+    chance: random.Random, made: Made, right: Made, pairs: list[str], table: str | None, rows: int = 1000
+) -> Made:
+    """Join on columns of equal names."""
+    how, brought, taken = chance.choice(["inner", "left"]), {}, {c.casefold() for c in made.columns}
+    for name in right.columns:
+        if name not in pairs:
+            new = name
+            while new in taken:
+                new += "_right"
+            brought[name] = new
+            taken.add(new)
+    kind = {"inner": "JOIN", "left": "LEFT JOIN"}[how]
+    columns = ["l.*", *(f"r.{Q(old)} AS {Q(new)}" for old, new in brought.items())]
+    on = " AND ".join(f"l.{Q(name)} = r.{Q(name)}" for name in pairs)
+    flat = made.flat
+    if flat is not None and table is not None and all("(" not in flat.names[name] for name in pairs):
+        alias = f"{table}_{flat.joined}"
+        equal = " AND ".join(f"{flat.names[name]} = {alias}.{name}" for name in pairs)
+        names = {**flat.names, **{new: f"{alias}.{old}" for old, new in brought.items()}}
+        # A WHERE before a left join is one after it, as rows of the left table stay.
+        flat = Flat(f"{flat.tables} {kind} {table} AS {alias} ON {equal}", names, flat.where, flat.joined + 1)
+    else:
+        flat = None
+    return Made(
+        {**made.columns, **{new: right.columns[old] for old, new in brought.items()}},
+        f"SELECT {', '.join(columns)} FROM ({made.sql}) AS l {kind} ({right.sql}) AS r ON {on}",
+        lambda opened: made.chain(opened).join(right.chain(opened), on=pairs, how=how, rows=rows),
+        flat,
+        (*made.told, f"{how} join on {', '.join(pairs)} with ({'; '.join(right.told)})"),
+    )
+
+
+def with_public(
+    chance: random.Random, made: Made, database: Database, other: Callable[[], Made]
+) -> Made | None:
+    """Join a public table on columns that both have."""
+    name = chance.choice([n for n in database.tables if n.startswith("r")])
+    columns = database.types[name]
+    shared = [c for c in columns if made.columns.get(c) == columns[c]]
+    if not shared:
+        return None
+    pairs = shared if chance.random() < 0.2 else [chance.choice(shared)]
+    public = Made(columns, f"SELECT * FROM {name}", lambda opened: opened[name], None, (name,))
+    return _joined(chance, made, public, pairs, name)
+
+
+def with_private(
+    chance: random.Random, made: Made, database: Database, other: Callable[[], Made]
+) -> Made | None:
+    """Join rows of the same units, of a table or of what is made of tables."""
+    right = other()
+    shared = [c for c in right.columns if made.columns.get(c) == right.columns[c] and c != "id"]
+    pairs = ["id", *(c for c in shared if chance.random() < 0.2)]
+    kinds = made.columns["id"], right.columns["id"]
+    if kinds[0] != kinds[1] and not set(kinds) <= {"BIGINT", "INTEGER"}:
+        return None
+    table = right.told[0] if len(right.told) == 1 else None
+    # Plain SQL matches all rows.
+    rows = 1000 if database.tame else chance.choice([1, 2, 1000])
+    return _joined(chance, made, right, pairs, table, rows)
+
+
+def together(chance: random.Random, made: Made, database: Database, other: Callable[[], Made]) -> Made | None:
+    """Put the rows of two tables under each other: of one and the same, with other filters and columns."""
+    right = other()
+    if dict(right.columns) != dict(made.columns):
+        right = filtered(chance, made, database, other) or made
+    names = ", ".join(map(Q, made.columns))
+    return Made(
+        made.columns,
+        f"SELECT {names} FROM ({made.sql}) UNION ALL SELECT {names} FROM ({right.sql})",
+        lambda opened: made.chain(opened).union(right.chain(opened)),
+        None,
+        (*made.told, f"union with ({'; '.join(right.told)})"),
+    )
+
+
+def per_unit(chance: random.Random, made: Made, _: Database, other: Callable[[], Made]) -> Made | None:
+    """Make one row for each unit, or unit and value of a column."""
+    flat_columns = list(made.columns)[1:]
+    by = [
+        c
+        for c in flat_columns
+        if made.columns[c] in ("VARCHAR", "BIGINT", "BOOLEAN") and chance.random() < 0.2
+    ][:2]
+    asked: dict[str, tuple[str, str]] = {"a0": ("count(*)", "BIGINT")}
+    for i, name in enumerate(chance.sample(flat_columns, min(2, len(flat_columns))), 1):
+        text, kind = chance.choice(AGGREGATES[made.columns[name]])
+        asked[f"a{i}"] = text.replace("{c}", Q(name)), kind
+    if set(by) & set(asked):
+        return None
+    keys, texts = ", ".join(map(Q, ["id", *by])), {new: text for new, (text, _) in asked.items()}
+    return Made(
+        {c: made.columns[c] for c in ["id", *by]} | {new: kind for new, (_, kind) in asked.items()},
+        f"SELECT {keys}, {', '.join(f'{text} AS {new}' for new, text in texts.items())} "
+        f"FROM ({made.sql}) WHERE id IS NOT NULL GROUP BY {keys}",
+        lambda opened: made.chain(opened).per_unit(*by, **texts),
+        None,
+        (*made.told, f"per unit {by} {texts}"),
+    )
+
+
+OPERATORS: dict[str, Operator] = {
+    "filter": filtered,
+    "derive": derived,
+    "join public": with_public,
+    "join private": with_private,
+    "union": together,
+    "per unit": per_unit,
+}
+
+
+def rows_made(chance: random.Random, database: Database, depth: int) -> Made:
+    """Make rows by some operators, one over the other."""
+    made = scanned(chance.choice(database.private), database)
+    for _ in range(chance.randint(0, depth)):
+        operator = OPERATORS[chance.choice(list(OPERATORS))]
+        found = operator(chance, made, database, lambda: rows_made(chance, database, depth // 2))
+        made = made if found is None or len(found.columns) > 16 or len(found.sql) > 6000 else found
+    return made
+
+
+def subqueries() -> bool:
+    """Whether SQL with the clause has subqueries in FROM."""
+    clause = "WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id)"
+    try:
+        parse(f"SELECT {clause} COUNT(*) FROM (SELECT * FROM t WHERE id > 1) AS s")
+    except QueryError:
+        return False
+    return True
+
+
+SUBQUERIES = subqueries()
+CLAUSE = "WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1000000, delta = 1e-6, privacy_unit_column = id, noise = laplace"
+LEAST, MOST = -3, 9  # in sums
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question in SQL.
+
+    Args:
+        clause: with the clause, of which {} stands for the limits.
+        plain: as DuckDB has it, of groups of two units or more.
+        limits: plain SQL of the most groups of a unit, and the most rows of one in a group.
+        key: whether there are groups.
+        summed: whether there is a sum.
+    """
+
+    clause: str
+    plain: str
+    limits: str
+    key: bool
+    summed: bool
+
+
+def asked(chance: random.Random, made: Made) -> Asked | None:
+    """Ask for counts and a sum by a column; None where SQL with the clause cannot say where rows come from."""
+    keys = made.columns_of("VARCHAR", "BIGINT", "BOOLEAN")
+    key = chance.choice([None, *keys])
+    number = chance.choice([None, *made.columns_of("BIGINT")])
+    if SUBQUERIES:
+        names = {name: f"s.{Q(name)}" for name in made.columns}
+        source = f"FROM ({made.sql}) AS s"
+    elif made.flat is not None:
+        names = made.flat.names
+        where = f" WHERE {' AND '.join(f'({w})' for w in made.flat.where)}" if made.flat.where else ""
+        source = f"FROM {made.flat.tables}{where}"
+    else:
+        return None
+    shown = "" if key is None else f"{names[key]} AS key, "
+    unit, value = (
+        names["id"],
+        None if number is None else f"greatest(least(coalesce({names[number]}, 0), {MOST}), {LEAST})",
+    )
+    bounds = f", contribution_bounds_per_row => ({LEAST}, {MOST})"
+    texts = ["COUNT(*) AS n", f"COUNT(DISTINCT {unit}) AS units"]
+    grouped = "" if key is None else f" GROUP BY {names[key]}"
+    many = "" if key is None else f" HAVING COUNT(DISTINCT {unit}) > 1"
+    added = [[], []] if value is None else [[f"SUM({value}{bounds}) AS s"], [f"SUM({value}) AS s"]]
+    pairs = f"SELECT {unit} AS u, count(*) AS m {source} GROUP BY {', '.join([unit, *([names[key]] if key else [])])}"
+    return Asked(
+        f"SELECT {CLAUSE}{{}}) {shown}{', '.join([*texts, *added[0]])} {source}{grouped}",
+        f"SELECT {shown}{', '.join([*texts, *added[1]])} {source}{grouped}{many}",
+        f"SELECT max(g), max(m) FROM (SELECT count(*) AS g, max(m) AS m FROM ({pairs}) GROUP BY u)",
+        key is not None,
+        value is not None,
+    )

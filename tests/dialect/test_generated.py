@@ -1,0 +1,210 @@
+"""Generated databases and questions: a unit's rows follow from its own, and answers are those of plain SQL."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import sfumato as sf
+from sfumato.engines.duckdb import combined
+from sfumato.engines.question_check import _moved, _numbers
+
+from .generated import MOST, Database, Made, asked, database, rows_made
+
+MANY = int(os.environ.get("SFUMATO_GENERATED", "400"))
+SALT = 0x9E3779B97F4A7C15
+CHANCE = st.randoms(use_true_random=False)
+SETTINGS: dict[str, Any] = {"deadline": None, "suppress_health_check": list(HealthCheck)}
+
+
+def rows_of(made: Made, of: Database) -> Counter:
+    """Return the rows of units, bit for bit."""
+    table = made.chain(of.opened())
+    found = table.engine.rows_after(table._part)
+    with found.source.session() as session:
+        found.source.load(session, [name for name, _ in found.source.columns])
+        rows = session.execute(found.after(found.source.relation)).fetchall()
+    place = list(table.schema).index("id")
+    return Counter(tuple(map(bits, row)) for row in rows if row[place] is not None)
+
+
+def bits(value: Any) -> Any:
+    return struct.pack("d", value).hex() if isinstance(value, float) else value
+
+
+def about(value: Any) -> Any:
+    return f"{value + 0.0:.9g}" if isinstance(value, float) else value
+
+
+def check_rows(made: Made, of: Database, chance: random.Random) -> None:
+    """Units whose rows are there alone have the rows that they have among all."""
+    units = of.units
+    some = set(chance.sample(units, chance.randint(0, len(units))))
+    whole = rows_of(made, of)
+    halves = [
+        rows_of(made, of.of(lambda u, mine=mine: u is not None and (u in some) == mine))
+        for mine in (True, False)
+    ]
+    assert whole == halves[0] + halves[1], made.told
+
+
+def check_numbers(made: Made, of: Database, chance: random.Random) -> None:
+    """A unit more or less moves the exact numbers by no more than is claimed."""
+    keys = made.columns_of("VARCHAR", "BIGINT", "BOOLEAN")
+    key, rows, groups = chance.choice([None, *keys]), chance.randint(1, 3), chance.randint(1, 2)
+    numbers = made.columns_of("BIGINT", "DOUBLE")
+    wanted: dict[str, Any] = {"total": sf.count(), "people": sf.count_units()}
+    if numbers:
+        wanted["the mean"] = sf.mean(chance.choice(numbers), lower=-1, upper=4)
+        wanted["the sum"] = sf.sum(chance.choice(numbers), lower=0, upper=8)
+
+    def question(tables: Database) -> Any:
+        table = made.chain(tables.opened())
+        return (table.group_by(key) if key else table).bound(groups=groups, rows=rows).agg(**wanted)
+
+    asked_of_all = question(of)
+    plan = asked_of_all.plan(epsilon=1, delta=1e-6, noise=chance.choice(["laplace", "gaussian"]))
+    before = _numbers(asked_of_all.table._part, plan, SALT)
+    for gone in chance.sample(of.units, min(2, len(of.units))):
+        without = question(of.of(lambda u, gone=gone: u != gone)).table
+        after = _numbers(without._part, plan, SALT)
+        assert _moved(plan, before, after) <= 1, (made.told, key, gone)
+
+
+def plain(sql: str, of: Database) -> list[tuple[Any, ...]] | None:
+    """Return what DuckDB gives; None where a sum or a product of wild values has no answer there."""
+    with duckdb.connect() as connection:
+        for name, rows in of.tables.items():
+            connection.register(name, rows)
+        try:
+            return connection.execute(sql).fetchall()
+        except (duckdb.OutOfRangeException, duckdb.ConversionException):
+            return None
+
+
+def check_meaning(made: Made, of: Database) -> None:
+    """The rows are those of plain SQL."""
+    expected = plain(made.sql, of)
+    assert expected is not None
+    columns = ", ".join(f'"{name}"' for name in made.columns)
+    table = made.chain(of.opened())
+    found = table.engine.rows_after(table._part)
+    with found.source.session() as session:
+        found.source.load(session, [name for name, _ in found.source.columns])
+        rows = session.execute(f"SELECT {columns} FROM ({found.after(found.source.relation)})").fetchall()
+    assert Counter(tuple(map(about, r)) for r in rows) == Counter(tuple(map(about, r)) for r in expected), (
+        made.told
+    )
+
+
+def check_answer(made: Made, of: Database, chance: random.Random) -> bool:
+    """With hardly any noise, and limits that bind nobody, the answer is that of plain SQL."""
+    question = asked(chance, made)
+    if question is None:
+        return False
+    tables = {name: rows if name in of.private else sf.public(rows) for name, rows in of.tables.items()}
+    expected, limits = plain(question.plain, of), plain(question.limits, of)
+    assert expected is not None and limits is not None
+    groups, most = (limit or 1 for limit in limits[0])
+    if groups * most * (MOST if question.summed else 1) > 2500:
+        return False  # noise of these limits would be seen
+    options = f", max_groups_contributed = {groups}" * question.key + f", max_rows_per_group = {most}"
+    found = sf.sql(question.clause.replace("{}", options), tables=tables).to_arrow()
+    rows = zip(*(column.to_pylist() for column in found.columns), strict=True)
+    whole = [tuple(v if isinstance(v, (str, type(None))) else round(v) for v in row) for row in rows]
+    # Of no rows SUM is NULL in SQL, and 0 here.
+    wanted = [tuple(0 if v is None and i > question.key else v for i, v in enumerate(r)) for r in expected]
+    assert Counter(whole) == Counter(wanted), (question.clause, made.told)
+    return True
+
+
+def judge(chance: random.Random) -> None:
+    of = database(chance)
+    made = rows_made(chance, of, 6)
+    check_rows(made, of, chance)
+    check_numbers(made, of, chance)
+    if of.tame:
+        check_meaning(made, of)
+        check_answer(made, of, chance)
+
+
+NEGLIGIBLE = "epsilon is so large that noise of scale 1/120 or less moves no number by a half"
+
+
+@pytest.mark.flakiness(k=20, because=NEGLIGIBLE)
+@given(CHANCE)
+@settings(max_examples=12, **SETTINGS)
+def test_generated_questions(chance: random.Random) -> None:
+    judge(chance)
+
+
+@pytest.mark.long
+@pytest.mark.flakiness(k=20, because=NEGLIGIBLE)
+@given(CHANCE)
+@settings(max_examples=MANY, **SETTINGS)
+def test_many_generated_questions(chance: random.Random) -> None:
+    """SFUMATO_GENERATED says how many."""
+    judge(chance)
+
+
+def first_failure(examples: int = 60) -> str:
+    """Return what the first example that fails says."""
+    for seed in range(examples):
+        try:
+            judge(random.Random(seed))
+        except AssertionError as error:
+            return str(error)
+    return ""
+
+
+def no_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Private tables are joined on all that is compared but the unit."""
+    real = combined._side
+
+    def side(rows: Any, part: Any, keys: Any, most: Any) -> str:
+        return (
+            real(rows, part, keys, most).replace("AS k0", "IS NOT NULL AS k0")
+            if most
+            else real(rows, part, keys, most)
+        )
+
+    monkeypatch.setattr(combined, "_side", side)
+
+
+def of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row for each unit says how many rows all units have."""
+    real = combined.of_units
+
+    def made(part: Any, by: Any, aggregates: Any, resources: Any) -> Any:
+        found = real(part, by, aggregates, resources)
+        text = found.relation.replace("count(v0) AS", "sum(count(v0)) OVER () AS")
+        return replace(found, relation=text)
+
+    monkeypatch.setattr("sfumato.engines.duckdb.engine.of_units", made)
+
+
+def once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A union keeps one of equal rows: still unit-local, and not what SQL means."""
+    real = combined.united
+
+    def made(left: Any, right: Any, resources: Any) -> Any:
+        found = real(left, right, resources)
+        return replace(found, relation=found.relation.replace(" UNION ALL ", " UNION "))
+
+    monkeypatch.setattr("sfumato.engines.duckdb.engine.united", made)
+
+
+@pytest.mark.noise_cannot_matter("it is about examples that fail before noise is drawn, or far beyond it")
+@pytest.mark.parametrize("plant", [no_unit, of_all, once])
+def test_planted_defects_are_found(monkeypatch: pytest.MonkeyPatch, plant: Any) -> None:
+    plant(monkeypatch)
+    assert first_failure()

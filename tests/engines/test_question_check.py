@@ -1,0 +1,231 @@
+"""`sf.check`: what keeps units apart passes, and planted defects do not."""
+
+from __future__ import annotations
+
+import struct
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sfumato as sf
+from sfumato.engines.duckdb import combined, exact_sql
+from sfumato.engines.duckdb.restricted import Units, restricted
+from sfumato.engines.question_check import checked
+from sfumato.errors import EngineError, ParameterError, QueryError
+
+ORDERS = pa.table(
+    {
+        "id": [i for i in range(60) for _ in range(i % 7)] + [None, None],
+        "town": [["A", "B", None][(i + k) % 3] for i in range(60) for k in range(i % 7)] + ["A", "A"],
+        "price": [0.1 * (i * k % 11) for i in range(60) for k in range(i % 7)] + [1e300, float("nan")],
+    }
+)
+PEOPLE = pa.table({"id": list(range(50)), "age": [20 + i for i in range(50)]})
+REGIONS = pa.table({"town": ["A", "B", "B"], "region": ["n", "s", "t"]})
+SQL = """SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, privacy_unit_column = id, max_groups_contributed = 2)
+  r.region, COUNT(*) AS n, AVG(o.price, contribution_bounds_per_row => (0, 1)) AS m
+  FROM orders AS o JOIN people AS p ON o.id = p.id LEFT JOIN regions AS r ON o.town = r.town GROUP BY 1"""
+
+
+def tables():
+    return {"orders": ORDERS, "people": PEOPLE, "regions": sf.public(REGIONS)}
+
+
+def opened():
+    return [sf.scan(rows, privacy_unit="id") for rows in (ORDERS, PEOPLE)]
+
+
+def everything(limit=2):
+    orders, people = opened()
+    made = orders.join(sf.public(REGIONS), on="town", how="left").per_unit("region", spent="sum(price)")
+    made = made.join(people, on="id").filter("age > 20").with_columns(old="age > 40")
+    grouped = made.group_by("region", "old").bound(groups=limit, rows=1)
+    return grouped.agg(
+        n=sf.count(), s=sf.sum("spent", lower=0, upper=2), q=sf.quantiles("age", 0.5, lower=0, upper=99)
+    )
+
+
+def test_sql_that_keeps_units_apart():
+    found = sf.check(SQL, tables=tables())
+    assert found.ok and found.units == 42 and len(found.splits) == 3 and len(found.moved) == 10
+    assert all(sum(split.units) == 42 for split in found.splits)
+    assert 0 < max(found.moved) <= 1
+    told = str(found)
+    assert told.startswith("NOT PRIVATE") and "WRONG" not in told and "wherever this looked" in told
+
+
+@pytest.mark.parametrize(
+    ("noise", "keys"),
+    [
+        ("laplace", None),
+        ("k_norm", ["n", "s"]),
+        pytest.param("gaussian", ["n", "s", "t", None], marks=pytest.mark.long),
+        pytest.param("gaussian", None, marks=pytest.mark.long),
+        pytest.param("k_norm", ["n", "s", "t", None], marks=pytest.mark.long),
+    ],
+)
+def test_every_kind_of_plan(noise, keys):
+    made = opened()[0].join(sf.public(REGIONS), on="town", how="left")
+    asked = made.group_by("region", keys=keys).bound(groups=2, rows=2).agg(
+        n=sf.count(), m=sf.mean("price", lower=0, upper=1), v=sf.variance("price", lower=0, upper=1)
+    )  # fmt: skip
+    found = checked(asked, asked.plan(epsilon=1, delta=1e-6, noise=noise), 1, 60)
+    assert found.ok and len(found.moved) == found.units and max(found.moved) > 0
+
+
+def test_a_chain():
+    found = sf.check(everything(), splits=2, removed=60)
+    assert found.ok and len(found.moved) == found.units and max(found.moved) == 1
+    seen = []
+    sf.check(everything(), splits=1, removed=1, progress=seen.append)
+    assert seen == sorted(seen) and seen[-1] == 1
+
+
+def test_rows_of_no_unit_are_of_neither_half():
+    found = sf.check(opened()[0].bound(rows=9).agg(n=sf.count()))
+    assert found.ok and found.without_unit == 2
+    assert "2 rows of no unit, in no answer" in str(found)
+
+
+def test_nobody():
+    found = sf.check(sf.scan(ORDERS.slice(0, 0), privacy_unit="id").bound(rows=9).agg(n=sf.count()))
+    assert found.ok and not found.moved and "nothing to check" in str(found)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "database", "pandas", "relation"])
+def test_every_source(kind, tmp_path):
+    path, types = tmp_path / f"orders.{'duckdb' if kind == 'database' else kind}", None
+    if kind == "parquet":
+        pq.write_table(ORDERS, path)
+    elif kind == "csv":
+        duckdb.from_arrow(ORDERS).write_csv(str(path))
+        types = {"id": "BIGINT", "town": "VARCHAR", "price": "DOUBLE"}
+    session = duckdb.connect(str(path) if kind == "database" else ":memory:")
+    session.register("given", ORDERS)
+    session.execute("CREATE TABLE t AS FROM given")
+    source = {"pandas": ORDERS.to_pandas(), "relation": session.table("t"), "database": f"{path}/t"}.get(
+        kind, path
+    )
+    if kind == "database":
+        session.close()
+    orders = sf.scan(source, privacy_unit="id", types=types)
+    for table in (orders, orders.join(orders, on="id", rows=3)):
+        found = sf.check(
+            table.bound(rows=9).agg(s=sf.sum("price", lower=0, upper=9, per="row")), splits=2, removed=4
+        )
+        assert found.ok and found.units == 51
+
+
+def over_everybody(monkeypatch):
+    """A planted defect: a number of all rows beside each."""
+    real = combined._side
+
+    def side(rows, part, keys, most):
+        return (
+            real(f"SELECT * REPLACE (age + count(*) OVER () AS age) FROM ({rows})", part, keys, most)
+            if "age" in part.schema
+            else real(rows, part, keys, most)
+        )
+
+    monkeypatch.setattr(combined, "_side", side)
+
+
+def of_everybody(monkeypatch):
+    """A planted defect: a unit is joined with the rows of others too."""
+    real = combined._side
+    monkeypatch.setattr(combined, "_side", lambda rows, part, keys, most: real(rows, part, keys, most).replace(
+        'AS k0', '// 2 AS k0'))  # fmt: skip
+
+
+@pytest.mark.parametrize("plant", [over_everybody, of_everybody])
+def test_a_defect_in_a_join_is_found(monkeypatch, plant):
+    plant(monkeypatch)
+    orders, people = opened()
+    asked = orders.join(people, on="id").bound(rows=9).agg(a=sf.mean("age", lower=0, upper=99))
+    found = checked(asked, asked.plan(epsilon=1), 3, 10)
+    assert not found.ok and all(split.differing_rows for split in found.splits)
+    assert "WRONG split 1" in str(found) and "does NOT keep privacy units apart" in str(found)
+
+
+def test_a_defect_in_bounding_is_found(monkeypatch):
+    """No limit of rows: the rows are apart, and a unit moves numbers by more than is claimed."""
+    real = exact_sql.whole_number
+    monkeypatch.setattr(
+        exact_sql, "whole_number", lambda count, *rest: real(count.replace("least(n, 2)", "n"), *rest)
+    )
+    asked = opened()[0].bound(rows=2).agg(n=sf.count())
+    found = checked(asked, asked.plan(epsilon=1), 1, 60)
+    assert not found.ok and not found.splits[0].differing_rows and max(found.moved) == 3
+    assert "WRONG one unit less: for 33 of 51 units, exact numbers move by up to 3 times" in str(found)
+
+
+def test_groups_beyond_the_limit_are_found(monkeypatch):
+    loose = everything(limit=4)
+    plan = everything(limit=1).plan(epsilon=1, delta=1e-6)
+    wide = plan.exact.__class__(**{**vars(plan.exact), "groups": 4})
+    monkeypatch.setattr(type(plan), "exact", property(lambda _: wide))
+    found = checked(loose, plan, 1, 60)
+    assert not found.ok and max(found.moved) > 1
+
+
+@given(st.lists(st.floats(width=64) | st.just(-0.0), min_size=2, max_size=2))
+@settings(max_examples=300, deadline=None)
+def test_texts_of_numbers_tell_all_bits(pair):
+    """What rows are compared by; all NaN are one."""
+    (texts,) = duckdb.execute(
+        "SELECT CAST(? AS DOUBLE)::VARCHAR, CAST(? AS DOUBLE)::VARCHAR", pair
+    ).fetchall()
+    bits = ["nan" if x != x else struct.pack("d", x) for x in pair]
+    assert (texts[0] == texts[1]) is (bits[0] == bits[1])
+
+
+def test_halves_are_of_units_that_are_equal():
+    """0.0 and -0.0, all NaN, and whole numbers of several types are one unit."""
+    numbers = pa.table({"id": [0.0, -0.0, float("nan"), -float("nan")], "x": [1, 1, 1, 1]})
+    whole = [pa.table({"id": pa.array([1, 2, 3], kind), "x": [1, 2, 3]}) for kind in (pa.int32(), pa.int64())]
+    for salt in range(4):
+        units = Units(salt, "{} % 2 = 0")
+        part = restricted(sf.scan(numbers, privacy_unit="id")._part, units)
+        found = rows_of(part)
+        assert len([r for r in found if r[0] == 0]) in (0, 2) and len([r for r in found if r[0] != r[0]]) in (
+            0,
+            2,
+        )
+        one, other = (rows_of(restricted(sf.scan(rows, privacy_unit="id")._part, units)) for rows in whole)
+        assert one == other
+
+
+def rows_of(part):
+    made = part.engine.rows_after(part)
+    with made.source.session() as session:
+        made.source.load(session, [name for name, _ in made.source.columns])
+        return session.execute(made.after(made.source.relation)).fetchall()
+
+
+def test_what_is_not_asked_rightly():
+    asked = opened()[0].bound(rows=9).agg(n=sf.count())
+    with pytest.raises(QueryError, match="has its tables already"):
+        sf.check(asked, tables={})
+    with pytest.raises(ParameterError, match="SQL text, or a question"):
+        sf.check(opened()[0])
+    with pytest.raises(ParameterError, match="splits"):
+        sf.check(asked, splits=0)
+    with pytest.raises(ParameterError, match="removed"):
+        sf.check(asked, removed=0)
+    later = sf.scan(ORDERS.schema, privacy_unit="id").bound(rows=9).agg(n=sf.count())
+    with pytest.raises(QueryError, match="read by DuckDB in this process"):
+        sf.check(later)
+
+
+def test_rows_that_cannot_be_read_tell_nothing(tmp_path):
+    path = tmp_path / "orders.parquet"
+    pq.write_table(ORDERS, path)
+    asked = sf.scan(path, privacy_unit="id").bound(rows=9).agg(n=sf.count())
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(EngineError, match="cannot be read") as error:
+        sf.check(asked)
+    assert error.value.__cause__ is None
