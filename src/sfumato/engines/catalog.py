@@ -15,6 +15,8 @@ from sfumato.errors import QueryError
 from sfumato.query.table import PublicTable
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from sfumato.engines.catalog_check import CatalogCheck
 
 
@@ -91,17 +93,19 @@ class Catalog(Declarations):
         return checked(self)
 
 
-def catalog(source: str | PathLike[str] | Mapping[str, Any]) -> Catalog:
+def catalog(source: str | PathLike[str] | Mapping[str, Any], *, spark: SparkSession | None = None) -> Catalog:
     """Read what the owner of tables declares: privacy units, types, bounds, domains, limits, foreign keys.
 
     Args:
         source: the path of a TOML file, or a dict of the same form, in which the `source` of a table may be
             whatever `sfumato.scan` takes; see docs/catalog.md.
+        spark: a session of Spark, where each `source` is the name of a table or view of it.
     Returns:
         A Catalog; no source is opened yet.
     Raises:
         CatalogError: something in it is unknown, missing or does not fit the rest; the text says where.
         EngineError: there is no such file.
+        ParameterError: spark is no session.
 
     >>> catalog({"tables": {"visits": {"source": "visits.parquet", "privacy_unt": "id"}}})
     Traceback (most recent call last):
@@ -109,8 +113,9 @@ def catalog(source: str | PathLike[str] | Mapping[str, Any]) -> Catalog:
     mean privacy_unit? The keys are: ...
     """
     from sfumato.engines.duckdb.declared import checked_types
+    from sfumato.engines.spark.named import spark_tables
 
-    declared = read(source)
+    declared = read(source) if spark is None else read(source, spark_tables(spark))
     for table in declared.tables.values():
         with said_where(table):
             checked_types(table.types)

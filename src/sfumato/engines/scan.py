@@ -161,9 +161,16 @@ def public(
     >>> public(pa.table({"town": ["A", "B"], "region": ["north", "south"]})).schema["region"].kind.value
     'other'
     """
+    from sfumato.engines.duckdb.declared import refuse_types
     from sfumato.engines.duckdb.engine import DuckDBEngine
-    from sfumato.engines.duckdb.resources import checked_resources
+    from sfumato.engines.duckdb.resources import checked_resources, refuse_resources
 
+    if multiline and type(source).__module__.startswith("pyspark."):
+        from sfumato.engines.spark.engine import SparkEngine
+
+        refuse_types(types, "a Spark data frame")
+        refuse_resources(memory_limit, threads, temp_directory, "a Spark data frame")
+        return PublicTable(SparkEngine(source, public=True))
     resources = checked_resources(memory_limit, threads, temp_directory)
     engine = DuckDBEngine.open(source, types=types, multiline=multiline, resources=resources)
     table = PublicTable(engine, notes=engine.notes)

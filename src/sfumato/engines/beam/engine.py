@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
 from sfumato.engines.distributed import DistributedEngine
 from sfumato.engines.work import Work
-from sfumato.errors import RefusalError
+from sfumato.errors import QueryError, RefusalError
 from sfumato.exact import positive_int
+from sfumato.query.combining import Combination
 from sfumato.query.exact import ExactQuery
 
 if TYPE_CHECKING:
@@ -38,6 +39,13 @@ class BeamEngine(DistributedEngine):
         from sfumato.engines.beam.rows import declared
 
         super().__init__(declared(rows))
+
+    def combined(self, how: Combination) -> Self:
+        """Refuse: collections meet nowhere yet."""
+        raise QueryError(
+            "Beam combines no tables here yet; do it in Beam before scan, so that each row of the result "
+            "follows from rows of its own privacy unit, or use DuckDB"
+        )
 
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Refuse: there are no rows here."""
