@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+import sfumato.beam
 from sfumato.engines.distributed import DistributedEngine
 from sfumato.engines.duckdb import combined_stages
 from sfumato.engines.duckdb.combined_stages import CombinedStages
@@ -195,7 +196,7 @@ def test_tables_of_several_engines_do_not_meet():
     here, there = (Table(LocalEngine(table("visits", [])), "id"), sf.scan(TYPES["visits"], privacy_unit="id"))
     file = sf.scan(table("visits", []), privacy_unit="id")
     for one, other in ((here, there), (there, here), (here, file)):
-        with pytest.raises(QueryError, match="private tables are all stages's|Beam combines no tables"):
+        with pytest.raises(QueryError, match="private tables are all (stages|Beam)'s"):
             one.join(other, on="id")
     with pytest.raises(QueryError, match="not read by DuckDB"):
         file.join(here, on="id")
@@ -303,6 +304,129 @@ def test_frames_that_are_read_in_two_time_zones_do_not_meet(spark, frame_of):
     other = there.createDataFrame([(1, "A")], "id long, town string")
     with pytest.raises(QueryError, match="several time zones, Europe/Berlin and UTC"):
         sf.scan(here, privacy_unit="id").join(sf.scan(other, privacy_unit="id"), on="id")
+
+
+@every_chain("everything")
+def test_beam_computes_what_one_machine_does(name, openers, fixed_salt):
+    v, p = rows_by_chance(7)
+    opened, regions = openers("beam"), None
+    if name in ("everything", "join public"):
+        engine = type(opened(REGIONS))
+        regions = PublicTable(engine(REGIONS, public=True))
+    found = statistics(chain(name, v, p, opened, regions))
+    assert found == statistics(on_one_machine(name, v, p))
+
+
+def by_name(tables: dict[str, pa.Table]):
+    """Return what brings rows to a pipeline, in rows and in batches."""
+    import apache_beam as beam
+
+    def brought(pipeline):
+        return {
+            name: pipeline
+            | f"Create {name}"
+            >> beam.Create(rows.to_pylist() if name == "orders" else [rows], reshuffle=False)
+            for name, rows in tables.items()
+        }
+
+    return brought
+
+
+@near
+@pytest.mark.parametrize("public", ["a collection", "here"])
+def test_sql_joins_collections(run, public):
+    rows = {"orders": ORDERS, "people": PEOPLE, "towns": LIES}
+    tables = {name: table.schema for name, table in rows.items()}
+    tables["towns"] = sf.public(LIES.schema if public == "a collection" else LIES)
+    release = sf.sql(JOINED, tables=tables)
+    if public == "here":
+        del rows["towns"]
+    brought = by_name(rows)
+    assert close(run(lambda pipeline: brought(pipeline) | release))
+
+
+@near
+def test_public_rows_beside_private_ones_need_no_shuffle_of_rows(run):
+    import apache_beam as beam
+
+    people, towns = (sfumato.beam.named(n, t.schema) for n, t in (("people", PEOPLE), ("towns", LIES)))
+    joined = sf.scan(people, privacy_unit="id").join(sf.public(towns), on="town")
+    asked = joined.group_by("region", keys=["south", "west"]).bound(groups=1, rows=1).agg(n=sf.count())
+    release = asked.release(epsilon=10**5)
+    brought = by_name({"people": PEOPLE, "towns": LIES})
+    labels = []
+
+    def build(pipeline):
+        made = brought(pipeline) | release
+
+        class Steps(beam.pipeline.PipelineVisitor):
+            def visit_transform(self, node):
+                labels.append(type(node.transform).__name__)
+
+            def enter_composite_transform(self, node):
+                labels.append(type(node.transform).__name__)
+
+        pipeline.visit(Steps())
+        return made
+
+    found = run(build)
+    assert [(r["region"], r["n"]) for r in found] == [("south", 150), ("west", 150)]
+    assert labels.count("CombinePerKey") == 2 and labels.count("Flatten") == 2
+
+
+def test_collections_are_told_apart_by_name():
+    columns = ORDERS.schema
+    one, other = (sf.scan(sfumato.beam.named(n, columns), privacy_unit="id") for n in "ab")
+    nameless = sf.scan(columns, privacy_unit="id")
+    with pytest.raises(QueryError, match=r'need names.*sfumato\.beam\.named\("orders", schema\)'):
+        one.join(nameless, on="id")
+    again = sf.scan(sfumato.beam.named("a", columns), privacy_unit="id")
+    with pytest.raises(QueryError, match="two tables are named 'a'"):
+        one.join(again, on="id")
+    one.join(one.filter("price > 3"), on="id")  # which is the same table
+    for name, rows in (("", columns), (7, columns), ("a", ORDERS)):
+        with pytest.raises(ParameterError):
+            sfumato.beam.named(name, rows)
+    asked = one.union(other).bound(rows=1).agg(n=sf.count())
+    import apache_beam as beam
+
+    rows = beam.Pipeline(runner="FnApiRunner") | beam.Create([])
+    for given, says in (
+        (rows, "not to a PCollection"),
+        ({"a": rows}, r"\{'a': \.\.\., 'b': \.\.\.\} | release, not to 'a'"),
+        ({"a": rows, "c": rows}, "not to 'a', 'c'"),
+    ):
+        with pytest.raises(QueryError, match=says):
+            given | says >> asked.release(epsilon=1)
+
+
+@pytest.mark.flakiness(k=100, because="noise of scale 0.00001 rounds to 0")
+def test_private_collections_are_put_together(run):
+    import apache_beam as beam
+
+    from sfumato.beam import Budget, Count, CountUnits, MakePrivate
+
+    budget = Budget(epsilon=10**6)
+
+    def private(pipeline, name, rows, budget=budget):
+        made = pipeline | f"Create {name}" >> beam.Create(rows)
+        return made | f"Private {name}" >> MakePrivate(budget=budget, unit=lambda row: row[0])
+
+    def build(pipeline):
+        one = private(pipeline, "one", [(i, "a") for i in range(30)])
+        other = private(pipeline, "other", [(i, "b") for i in range(20, 40)])
+        both = one.union(other.filter(lambda row: row[0] < 35))
+        units = both | CountUnits(epsilon=10**5)
+        rows = both | Count(rows=2, epsilon=10**5)
+        return (units, rows) | beam.Flatten()
+
+    assert run(build) == [35, 45]
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    one = private(pipeline, "one", [(1, "a")])
+    with pytest.raises(QueryError, match="the same Budget"):
+        one.union(private(pipeline, "other", [(1, "a")], Budget(epsilon=1)))
+    with pytest.raises(ParameterError, match="what MakePrivate gives"):
+        one.union([(1, "a")])
 
 
 UNITS = {

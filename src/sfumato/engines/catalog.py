@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from sfumato.catalogs.declarations import Declarations
 from sfumato.catalogs.reading import read
 from sfumato.catalogs.table import DeclaredTable
 from sfumato.engines.declared import opened, opened_public, said_where
+from sfumato.engines.scan import as_collection
 from sfumato.errors import QueryError
 from sfumato.query.table import PublicTable
 
@@ -119,4 +120,5 @@ def catalog(source: str | PathLike[str] | Mapping[str, Any], *, spark: SparkSess
     for table in declared.tables.values():
         with said_where(table):
             checked_types(table.types)
-    return Catalog(declared.name, declared.tables)
+    tables = {n: replace(t, source=as_collection(n, t.source)) for n, t in declared.tables.items()}
+    return Catalog(declared.name, tables)

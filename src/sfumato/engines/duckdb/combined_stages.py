@@ -89,13 +89,11 @@ class CombinedStages(Stages):
         relation: the combination, in SQL over its tables' names.
         columns: its columns, before the query's steps.
         tables: of which a part says, by its number, whose rows it has.
-        by_rows: whether each private row may be combined by itself.
     """
 
     relation: str = ""
     columns: tuple[str, ...] = ()
     tables: tuple[Sent, ...] = ()
-    by_rows: bool = False
 
     @classmethod
     def of_tables(
@@ -107,7 +105,7 @@ class CombinedStages(Stages):
             engine: on the combination of tables without rows.
             tables: all of them, with all their columns.
             query, shards: as for `Stages.of`.
-            by_rows: as of the class.
+            by_rows: whether each private row may be combined by itself.
         """
         schema, salt = engine.schema(query.steps), secrets.randbits(64)
         bare = cls(
@@ -123,21 +121,25 @@ class CombinedStages(Stages):
         """The columns that workers are given of each private table, by its number."""
         return {i: table.rows for i, table in enumerate(self.tables) if table.unit is not None}
 
+    def columns_of(self, table: int) -> pa.Schema:
+        """The columns of the table with a number that are read."""
+        return self.tables[table].rows
+
     @property
     def last(self) -> Stages:
         """The stages without public tables, which the last one does not read."""
         return self.with_public({i: () for i, table in enumerate(self.tables) if table.unit is None})
 
     def with_public(self, data: Mapping[int, Sequence[bytes]]) -> Self:
-        """Return the stages with the rows of public tables, by their numbers, as `published` gives them."""
+        """Return the stages with rows of public tables, by number: as `published`, or `partials`, gives them.
+
+        Raises:
+            QueryError: they are too many to be sent to every worker.
+        """
+        if sum(len(stream) for streams in data.values() for stream in streams) > PUBLIC_BYTES:
+            raise too_large()
         held = {i: replace(self.tables[i], data=tuple(streams)) for i, streams in data.items()}
         return replace(self, tables=tuple(held.get(i, table) for i, table in enumerate(self.tables)))
-
-    def published(self, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-        """Yield rows of a public table as streams for `with_public`."""
-        with self._connection() as connection, in_own_words():
-            for part in self._as_they_are(connection, number, batches, "0"):
-                yield part.data
 
     @property
     def _sql(self) -> StagedSql:
@@ -146,13 +148,12 @@ class CombinedStages(Stages):
     def _partials(
         self, connection: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBatch], table: int
     ) -> Iterator[Payload]:
-        shards = self.unit_shards or self.shards
-        if not self.by_rows:
-            shard = f"CAST(hash({self.tables[table].unit_text}) % {shards} AS INTEGER)"
+        shards, sent = self.unit_shards or self.shards, self.tables[table]
+        if not self.by_rows or sent.unit is None:
+            shard = f"CAST(hash({sent.unit_text}) % {shards} AS INTEGER)" if sent.unit else "0"
             yield from self._as_they_are(connection, table, batches, shard)
             return
         self._make(connection)
-        sent = self.tables[table]
         with declared_rows(connection, sent.rows, batches):
             within = within_types("arriving", described(connection, "arriving"))
             connection.execute(f"INSERT INTO {sent.held} SELECT {_named(sent.rows.names)} FROM {within}")

@@ -66,6 +66,7 @@ class Stages:
         timezone: in which times with a zone are read, on every worker.
         version: of DuckDB, whose hash divides units among workers.
         unit_shards: of units; chosen by what rows there are, as nothing of the answer follows.
+        by_rows: whether each private row is summed where it is, and not moved before.
     """
 
     query: ExactQuery
@@ -78,6 +79,7 @@ class Stages:
     timezone: str
     version: str = duckdb.__version__
     unit_shards: int | None = None
+    by_rows: bool = True
 
     @classmethod
     def of(cls, engine: DuckDBEngine, rows: pa.Schema, query: ExactQuery, shards: int) -> Stages:
@@ -107,6 +109,10 @@ class Stages:
     def arriving(self) -> dict[int, pa.Schema]:
         """The columns that workers are given of each table, by its number."""
         return {0: self.rows}
+
+    def columns_of(self, table: int) -> pa.Schema:
+        """The columns of the table with a number that are read."""
+        return self.rows
 
     @property
     def last(self) -> Stages:
