@@ -50,7 +50,7 @@ class LocalEngine(DistributedEngine):
         for part in parts:
             shards.setdefault(part.shard, []).append(part.data)
         totals = [p.data for of_shard in shards.values() for p in stages.totals(of_shard)]
-        return stages.last.merged(None, totals, batch_rows)
+        return stages.bare.merged(None, totals, batch_rows)
 
 
 def questions(asked: Table) -> list[sf.Question]:

@@ -82,7 +82,7 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
         make, kind = made_by(self, self._names)
         self._once.take()
         parts = exact_parts(tables, self._work.stages, self._names_of)
-        work = replace(self._work, stages=self._work.stages.last)
+        work = replace(self._work, stages=self._work.stages.bare)
         if work.noising.at_once:
             sent = beam.MapTuple(lambda shard, parts: (0, (shard, work.gathered(shard, parts))))
             gathered = parts | "Gather" >> sent.with_output_types(Drawn) | beam.GroupByKey()
@@ -145,10 +145,11 @@ def exact_parts(
         stages: what workers do.
         names: of the collections, for the names of steps.
     """
+    first, second = (stages, stages.bare) if stages.by_rows else (stages.bare, stages)
     label = {number: f" of {name}" for number, name in (names or {}).items()}
     public = [
         rows
-        | f"Public rows{label[number]}" >> beam.ParDo(SumRows(stages, number))
+        | f"Public rows{label[number]}" >> beam.ParDo(SumRows(stages.bare, number))
         | f"Number {number}" >> beam.MapTuple(lambda _, data, number=number: (number, data))
         for number, rows in tables.items()
         if number not in stages.arriving
@@ -157,7 +158,7 @@ def exact_parts(
     kind = SumRowsBeside if brought and stages.by_rows else SumRows
     beside = brought if stages.by_rows else []
     parts = [
-        tables[number] | f"Sum rows{label.get(number, '')}" >> beam.ParDo(kind(stages, number), *beside)
+        tables[number] | f"Sum rows{label.get(number, '')}" >> beam.ParDo(kind(first, number), *beside)
         for number in stages.arriving
     ]
     # Rows themselves are not added up: a worker is given those of a shard one part at a time.
@@ -166,7 +167,7 @@ def exact_parts(
     beside = [] if stages.by_rows else brought
     # A list, as what is done with parts may need a database while this one is in use.
     bound = beam.FlatMapTuple(
-        lambda _, parts, public=(): [*_parts(_with(stages, public).totals(parts))], *beside
+        lambda _, parts, public=(): [*_parts(_with(second, public).totals(parts))], *beside
     )
     totals = units | "Bound units" >> bound.with_output_types(Part)
     empty = beam.Map(lambda shard: (shard, b"")).with_output_types(Part)

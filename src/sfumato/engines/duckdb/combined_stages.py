@@ -126,8 +126,8 @@ class CombinedStages(Stages):
         return self.tables[table].rows
 
     @property
-    def last(self) -> Stages:
-        """The stages without public tables, which the last one does not read."""
+    def bare(self) -> Self:
+        """The stages without public tables, for all but the one that combines rows."""
         return self.with_public({i: () for i, table in enumerate(self.tables) if table.unit is None})
 
     def with_public(self, data: Mapping[int, Sequence[bytes]]) -> Self:

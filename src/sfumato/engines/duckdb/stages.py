@@ -115,8 +115,8 @@ class Stages:
         return self.rows
 
     @property
-    def last(self) -> Stages:
-        """The stages, for who does no more than the last one."""
+    def bare(self) -> Self:
+        """The stages, for who has no need of public tables: all but the one that combines rows."""
         return self
 
     @property

@@ -113,7 +113,7 @@ class SparkEngine(DistributedEngine):
         changed: so nobody is given it but `pinned`.
         """
         columns, groups = spark_outputs(work, work.stages.schema), self._groups(work.stages)
-        work = replace(work, stages=work.stages.last)
+        work = replace(work, stages=work.stages.bare)
         with unlogged():
             if not work.noising.at_once:
                 return groups.mapInArrow(shipped(Merge(work)), columns)
@@ -150,16 +150,17 @@ class SparkEngine(DistributedEngine):
     def _totals(self, stages: Stages) -> DataFrame:
         """Return totals of groups, in parts, wherever their units were bounded."""
         tables = self.tables
+        first, second = (stages, stages.bare) if stages.by_rows else (stages.bare, stages)
         parts = [
             _selected(tables[number].engine._frame, rows.names).mapInArrow(  # type: ignore[union-attr]
-                shipped(Partials(stages, number)), PARTS
+                shipped(Partials(first, number)), PARTS
             )
             for number, rows in stages.arriving.items()
         ]
         units = reduce(lambda some, more: some.union(more), parts).repartitionById(
             stages.unit_shards or stages.shards, "shard"
         )
-        return units.mapInArrow(shipped(Totals(stages)), PARTS)
+        return units.mapInArrow(shipped(Totals(second)), PARTS)
 
     @property
     def _frames(self) -> list[DataFrame]:
