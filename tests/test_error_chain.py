@@ -360,7 +360,7 @@ def test_a_worker_that_fails(monkeypatch):
     def payloads(*_: Any) -> None:
         raise duckdb.ConversionException(MARK)
 
-    monkeypatch.setattr(staged, "_payloads", payloads)
+    monkeypatch.setattr(staged, "parts_of", payloads)
     refused(lambda: stages.joined_totals([]))
     refused(lambda: list(stages.partials([])))
 

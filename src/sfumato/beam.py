@@ -5,6 +5,7 @@ Needs the extra: `pip install 'sfumato[beam]'`.
 
 from sfumato.engines.beam.aggregations import Count, CountUnits, Mean, Quantiles, SelectGroups, Sum, Variance
 from sfumato.engines.beam.budget import Budget
+from sfumato.engines.beam.engine import named
 from sfumato.engines.beam.private import MakePrivate, PrivateCollection
 from sfumato.engines.beam.question import Release
 from sfumato.engines.secret import CallableSecret, EnvironmentSecret, FileSecret
@@ -24,4 +25,5 @@ __all__ = [
     "SelectGroups",
     "Sum",
     "Variance",
+    "named",
 ]

@@ -376,9 +376,10 @@ def on_beam(folder: str) -> Opener:
     class Engine(BeamEngine):
         """Keeps rows in a file: Beam would compress them into the pipeline's description."""
 
-        def __init__(self, rows: pa.Table) -> None:
-            super().__init__(rows.schema)
-            self.path = f"{folder}/{next(numbers)}.arrow"
+        def __init__(self, rows: pa.Table, public: bool = False) -> None:
+            super().__init__(rows.schema, public)
+            number = next(numbers)
+            self.path, self.collection = f"{folder}/{number}.arrow", f"rows {number}"
             with pa.OSFile(self.path, "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
                 writer.write_table(rows, max_chunksize=max(1, rows.num_rows // 2))
 
@@ -390,7 +391,14 @@ def on_beam(folder: str) -> Opener:
 
             from sfumato.engines.beam.release import exact_parts
 
-            return exact_parts(pipeline | beam.Create([self.path]) | beam.FlatMap(batches_of), stages)
+            paths = {
+                n: table.engine.path for n, table in enumerate(self.tables) if hasattr(table.engine, "path")
+            }
+            rows = {
+                n: pipeline | f"Path {n}" >> beam.Create([path]) | f"Read {n}" >> beam.FlatMap(batches_of)
+                for n, path in paths.items()
+            }
+            return exact_parts(rows, stages, self.collections)
 
         def statistics(self, query, batch_rows: int) -> Iterator[pa.RecordBatch]:
             stages = self.stages(query)

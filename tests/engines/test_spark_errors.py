@@ -57,7 +57,9 @@ def test_what_stops_at_a_row_is_not_quoted(spark, what):
 def test_what_a_worker_says_before_it_has_seen_a_row(spark, monkeypatch):
     rows = spark.range(3).selectExpr("id", "1D AS x")
     asked = sf.scan(rows, privacy_unit="id").bound(rows=1).agg(s=sf.sum("x", lower=0, upper=5))
-    monkeypatch.setattr(engine, "Partials", lambda stages: Partials(replace(stages, version="0.1")))
+    monkeypatch.setattr(
+        engine, "Partials", lambda stages, table: Partials(replace(stages, version="0.1"), table)
+    )
     with pytest.raises(
         EngineError, match="failed: a worker has DuckDB .*, but the release was made with 0.1 "
     ):

@@ -39,22 +39,26 @@ _KINDS: tuple[tuple[str, tuple[type, ...]], ...] = (
 )
 
 
-def read(source: str | os.PathLike[str] | Mapping[str, Any]) -> Declarations:
+def read(
+    source: str | os.PathLike[str] | Mapping[str, Any], placed: Callable[[object], object] | None = None
+) -> Declarations:
     """Read a catalog.
 
     Args:
         source: the path of a TOML file, or a dict of the same form.
+        placed: gives what `sfumato.scan` takes of each table's source; without it a text is a path, which
+            begins at the folder of the file.
     Raises:
         CatalogError: something in it is unknown, missing, of another type, or does not fit the rest.
         EngineError: there is no such file, or it cannot be read.
     """
     if isinstance(source, Mapping):
-        return _declarations("catalog", source, lambda table: table)
+        return _declarations("catalog", source, placed or (lambda table: table))
     if not isinstance(source, (str, os.PathLike)):
         raise ParameterError("catalog", source, "the path of a TOML file, or a dict of the same form")
     path = str(os.fspath(source))
     folder = os.path.dirname(path)
-    return _declarations(path, _toml(path), lambda table: _beside(folder, table))
+    return _declarations(path, _toml(path), placed or (lambda table: _beside(folder, table)))
 
 
 def _toml(path: str) -> dict[str, Any]:
@@ -135,10 +139,14 @@ def _table(catalog: str, name: object, entry: object, placed: Callable[[object],
                 f"{where}.columns.{column.name}: the privacy unit has no domain: a group for each unit is "
                 "not private"
             )
+    try:
+        found = placed(source)
+    except EngineError as error:
+        raise CatalogError(f"{where}: {error}") from None
     return TableDeclaration(
         name=name,
         catalog=catalog,
-        source=placed(source),
+        source=found,
         public=public,
         privacy_unit=unit,
         unit_parts=parts if len(parts) > 1 else (),

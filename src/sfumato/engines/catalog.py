@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +11,13 @@ from sfumato.catalogs.declarations import Declarations
 from sfumato.catalogs.reading import read
 from sfumato.catalogs.table import DeclaredTable
 from sfumato.engines.declared import opened, opened_public, said_where
+from sfumato.engines.scan import as_collection
 from sfumato.errors import QueryError
 from sfumato.query.table import PublicTable
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from sfumato.engines.catalog_check import CatalogCheck
 
 
@@ -90,17 +93,19 @@ class Catalog(Declarations):
         return checked(self)
 
 
-def catalog(source: str | PathLike[str] | Mapping[str, Any]) -> Catalog:
+def catalog(source: str | PathLike[str] | Mapping[str, Any], *, spark: SparkSession | None = None) -> Catalog:
     """Read what the owner of tables declares: privacy units, types, bounds, domains, limits, foreign keys.
 
     Args:
         source: the path of a TOML file, or a dict of the same form, in which the `source` of a table may be
             whatever `sfumato.scan` takes; see docs/catalog.md.
+        spark: a session of Spark, where each `source` is the name of a table or view of it.
     Returns:
         A Catalog; no source is opened yet.
     Raises:
         CatalogError: something in it is unknown, missing or does not fit the rest; the text says where.
         EngineError: there is no such file.
+        ParameterError: spark is no session.
 
     >>> catalog({"tables": {"visits": {"source": "visits.parquet", "privacy_unt": "id"}}})
     Traceback (most recent call last):
@@ -108,9 +113,11 @@ def catalog(source: str | PathLike[str] | Mapping[str, Any]) -> Catalog:
     mean privacy_unit? The keys are: ...
     """
     from sfumato.engines.duckdb.declared import checked_types
+    from sfumato.engines.spark.named import spark_tables
 
-    declared = read(source)
+    declared = read(source) if spark is None else read(source, spark_tables(spark))
     for table in declared.tables.values():
         with said_where(table):
             checked_types(table.types)
-    return Catalog(declared.name, declared.tables)
+    tables = {n: replace(t, source=as_collection(n, t.source)) for n, t in declared.tables.items()}
+    return Catalog(declared.name, tables)

@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Self
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
+from sfumato.engines.duckdb.combined_stages import CombinedStages, published, sent
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.errors import ParameterError, QueryError
 from sfumato.noise import Words
-from sfumato.query.combining import Combination
+from sfumato.query.combining import Combination, Part, over_parts
 from sfumato.query.exact import ExactQuery
 from sfumato.query.schema import Schema, Step
+
+_numbers = itertools.count()
+# By what reads a table, so that one that stands in a question twice is sent once.
+_relations: WeakKeyDictionary[object, dict[str | None, str]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A table that stands in a combination, and is itself none.
+
+    Args:
+        engine: what reads it.
+        relation: its name in the combination's SQL.
+        unit: the privacy unit's column; None of a public table.
+    """
+
+    engine: DistributedEngine | DuckDBEngine
+    relation: str
+    unit: str | None
 
 
 class DistributedEngine:
@@ -22,6 +46,7 @@ class DistributedEngine:
     Args:
         rows: the columns, with their Arrow types.
         timezone: in which times with a zone are read; this machine's without it.
+        public: whether the rows are public knowledge.
     Raises:
         EngineError: a column cannot be read, or the time zone is not known.
     """
@@ -29,9 +54,11 @@ class DistributedEngine:
     name: str
     files: tuple[str, ...] = ()  # which workers read, wherever they are
 
-    def __init__(self, rows: pa.Schema, timezone: str | None = None) -> None:
-        self._rows = rows
+    def __init__(self, rows: pa.Schema, timezone: str | None = None, public: bool = False) -> None:
+        self._rows, self._public = rows, public
         self._local = DuckDBEngine.open(rows, timezone)
+        self._leaves: tuple[Leaf, ...] = ()
+        self._by_rows = True
 
     def schema(self, steps: Sequence[Step] = ()) -> Schema:
         """Return the columns after the steps."""
@@ -41,20 +68,93 @@ class DistributedEngine:
         """Return public keys with the key columns' types, sorted."""
         return self._local.public_keys(keys, values, steps)
 
-    def combined(self, how: Combination) -> Any:
-        """Refuse: rows of several tables meet nowhere yet."""
-        raise QueryError(
-            f"{self.name} combines no tables here yet; do it in {self.name} before scan, so that each row of "
-            "the result follows from rows of its own privacy unit, or use DuckDB"
-        )
+    def combined(self, how: Combination) -> Self:
+        """Return an engine on the rows of a combination, whose private tables are all this engine's kind.
+
+        Raises:
+            QueryError: they are not; or as DuckDB does, which judges the combination on tables without rows.
+        """
+        leaves: dict[str, Leaf] = {}
+        by_rows = [getattr(how, "by_rows", False)]
+
+        def local(part: Part) -> Part:
+            engine, found, alone = self._of_part(part)
+            leaves.update((leaf.relation, leaf) for leaf in found)
+            by_rows.append(alone)
+            return replace(part, engine=engine)
+
+        made = copy.copy(self)
+        made._local = self._local.combined(over_parts(how, local)).in_sessions_of(self._local)
+        made._leaves, made._by_rows = tuple(leaves.values()), all(by_rows)
+        made._public = all(leaf.unit is None for leaf in made._leaves)
+        made.files = tuple(dict.fromkeys(file for leaf in made._leaves for file in leaf.engine.files))
+        zones = {t.engine._local.timezone for t in made._leaves if isinstance(t.engine, DistributedEngine)}
+        if len(zones) > 1:
+            raise QueryError(
+                f"the tables are read in several time zones, {' and '.join(sorted(zones))}; use one"
+            )
+        return made
 
     def stages(self, query: ExactQuery, shards: int) -> Stages:
         """Prepare what workers compute; they are given the columns that are read, and no others."""
-        read = pa.schema([self._rows.field(name) for name in self._local.reads(query)])
-        return Stages.of(self._local, read, query, shards)
+        if not self._leaves:
+            read = pa.schema([self._rows.field(name) for name in self._local.reads(query)])
+            return Stages.of(self._local, read, query, shards)
+        tables = [
+            sent(leaf.relation, leaf.engine.schema(), _arrow(leaf.engine), leaf.unit) for leaf in self._leaves
+        ]
+        stages = CombinedStages.of_tables(self._local, tables, query, shards, self._by_rows)
+        data = {
+            number: published(here, number, stages.tables[number].rows.names)
+            for number, leaf in enumerate(self._leaves)
+            if leaf.unit is None and (here := _public_rows(leaf.engine, stages.tables[number].rows.names))
+        }
+        return stages.with_public(data)
+
+    @property
+    def tables(self) -> tuple[Leaf, ...]:
+        """The tables whose rows workers are given, by the numbers that the stages have for them."""
+        return self._leaves or (Leaf(self, "", ""),)
+
+    def public_rows(self, names: Sequence[str]) -> DuckDBEngine | None:
+        """Return some columns of a public table, here; None where workers read them later."""
+        return None
+
+    def _of_part(self, part: Part) -> tuple[DuckDBEngine, tuple[Leaf, ...], bool]:
+        """Return a part's columns as tables without rows, its tables, and whether it goes row by row."""
+        engine = part.engine
+        if isinstance(engine, DistributedEngine) and (engine.name, engine._public) == (
+            self.name,
+            part.unit is None,
+        ):
+            local = engine._local
+            if engine._leaves:
+                return local, engine._leaves, engine._by_rows
+        elif isinstance(engine, DuckDBEngine) and part.unit is None:
+            local = engine
+        else:
+            other = getattr(engine, "name", type(engine).__name__)
+            raise QueryError(
+                f"a table that {other} reads cannot be combined with a private one of {self.name}: private "
+                f"tables are all {self.name}'s, each with its privacy unit; open public ones with sf.public"
+            )
+        named = _relations.setdefault(engine, {})
+        relation = named.setdefault(part.unit, f"sent_{next(_numbers)}")
+        return local.named(relation), (Leaf(engine, relation, part.unit),), True
 
     def _refuse(self, unsafe_words: Words | None) -> None:
         """Refuse words for noise: that of a batch follows from a secret of the release."""
         if unsafe_words is not None:
             expected = f"left out on {self.name}, whose workers draw the noise"
             raise ParameterError("unsafe_words", unsafe_words, expected)
+
+
+def _arrow(engine: DistributedEngine | DuckDBEngine) -> pa.Schema:
+    """Return the columns of a table with Arrow types; which, of one that is read here, is no matter."""
+    if isinstance(engine, DistributedEngine):
+        return engine._rows
+    return pa.schema([(name, pa.null()) for name in engine.schema()])
+
+
+def _public_rows(engine: DistributedEngine | DuckDBEngine, names: Sequence[str]) -> DuckDBEngine | None:
+    return engine if isinstance(engine, DuckDBEngine) else engine.public_rows(names)

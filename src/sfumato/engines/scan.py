@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
@@ -177,8 +178,9 @@ def public(
     Nothing in it is protected. Do not open a table of people here.
 
     Args:
-        source, types, multiline, memory_limit, threads, temp_directory: as for `scan`; rows are read in this
-            process.
+        source, types, multiline, memory_limit, threads, temp_directory: as for `scan`. Rows are read in this
+            process when a release is made; those of a Spark data frame are collected, and those of an Arrow
+            schema come when a Beam pipeline runs.
     Raises:
         EngineError, QueryError, ParameterError: as from `scan`.
 
@@ -186,9 +188,24 @@ def public(
     >>> public(pa.table({"town": ["A", "B"], "region": ["north", "south"]})).schema["region"].kind.value
     'other'
     """
+    from sfumato.engines.duckdb.declared import refuse_types
     from sfumato.engines.duckdb.engine import DuckDBEngine
-    from sfumato.engines.duckdb.resources import checked_resources
+    from sfumato.engines.duckdb.resources import checked_resources, refuse_resources
 
+    if multiline and type(source).__module__.startswith("pyspark."):
+        from sfumato.engines.spark.engine import SparkEngine
+
+        refuse_types(types, "a Spark data frame")
+        refuse_resources(memory_limit, threads, temp_directory, "a Spark data frame")
+        return PublicTable(SparkEngine(source, public=True))
+    import pyarrow as pa
+
+    if multiline and isinstance(source, pa.Schema):
+        from sfumato.engines.beam.engine import BeamEngine
+
+        refuse_types(types, "an Arrow schema")
+        refuse_resources(memory_limit, threads, temp_directory, "a Beam pipeline")
+        return PublicTable(BeamEngine(source, public=True))
     resources = checked_resources(memory_limit, threads, temp_directory)
     engine = DuckDBEngine.open(source, types=types, multiline=multiline, resources=resources)
     table = PublicTable(engine, notes=engine.notes)
@@ -318,7 +335,7 @@ def asked(
         raise QueryError(
             f"sql: tables is a {kind}, but must give each table a name: tables={{'visits': ...}}"
         )
-    sources = dict(tables or {})
+    sources = {name: as_collection(name, source) for name, source in (tables or {}).items()}
     for name in query.sources:
         if name not in sources and not is_path(name):
             near = nearest(name, sources)
@@ -342,6 +359,20 @@ def asked(
         )
     )
     return question, query
+
+
+def as_collection(name: str, source: Any) -> Any:
+    """Return a source, with its name where a Beam pipeline brings it, so that it may be joined."""
+    import pyarrow as pa
+
+    if isinstance(source, PublicTable):
+        called = getattr(source.engine, "called", None)
+        return source if called is None else replace(source, engine=called(name))
+    if not isinstance(source, pa.Schema):
+        return source
+    from sfumato.engines.beam.engine import named
+
+    return named(name, source)
 
 
 def _released(question: Question[Any], query: SqlQuery, resources: Resources) -> Any:

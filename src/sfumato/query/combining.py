@@ -6,9 +6,9 @@ public tables alone. So to add or remove a unit adds or removes its rows, and ch
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, Protocol, TypeVar
 
 from sfumato.errors import ColumnError, ParameterError, QueryError, shown
 from sfumato.exact import one_of, positive_int
@@ -92,6 +92,11 @@ class Join:
     rows: int
 
     @property
+    def by_rows(self) -> bool:
+        """Whether each of its rows follows from one private row, so that these may be read in any parts."""
+        return self.right.unit is None
+
+    @property
     def notes(self) -> list[str]:
         """What the explanation of a release says of it."""
         kind = "a public table" if self.right.unit is None else "a private table of the same units"
@@ -123,6 +128,7 @@ class Union:
 
     left: Part
     right: Part
+    by_rows = True
 
     @property
     def notes(self) -> list[str]:
@@ -154,6 +160,19 @@ class PerUnit:
 
 
 Combination = Join | Union | PerUnit
+Combined = TypeVar("Combined")
+
+
+def over_parts(how: Combined, change: Callable[[Part], Part]) -> Combined:
+    """Return a combination, of whatever kind, with its parts changed."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(changed, value))
+        return change(value) if isinstance(value, Part) else value
+
+    given = {field.name: getattr(how, field.name) for field in fields(how)}  # type: ignore[arg-type]
+    return replace(how, **{name: changed(value) for name, value in given.items()})  # type: ignore[type-var]
 
 
 def join(left: Part, right: Part, on: object, how: object, rows: object) -> Join:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
 from sfumato.engines.distributed import DistributedEngine
 from sfumato.engines.work import Work
-from sfumato.errors import RefusalError
+from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import positive_int
+from sfumato.query.combining import Combination
 from sfumato.query.exact import ExactQuery
 
 if TYPE_CHECKING:
@@ -21,6 +23,29 @@ if TYPE_CHECKING:
 
 
 SHARDS = 16
+# Of what is said of a schema.
+_NAME = b"sfumato.collection"
+
+
+def named(name: str, rows: pa.Schema) -> pa.Schema:
+    """Return a schema of rows that a pipeline brings under a name, to be combined with those of others.
+
+    Args:
+        name: of the collection, in the dictionary that the release is applied to.
+        rows: the columns that are looked for in each row, with their Arrow types.
+
+    >>> import sfumato as sf
+    >>> order_columns = pa.schema({"id": pa.int64(), "town": pa.string()})
+    >>> orders = sf.scan(named("orders", order_columns), privacy_unit="id")
+    >>> towns = sf.public(named("towns", pa.schema({"town": pa.string(), "region": pa.string()})))
+    >>> list(orders.join(towns, on="town").schema)
+    ['id', 'town', 'region']
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise ParameterError("name", name, "the name of a collection, as text")
+    if not isinstance(rows, pa.Schema):
+        raise ParameterError("rows", type(rows).__name__, "an Arrow schema")
+    return rows.with_metadata({**(rows.metadata or {}), _NAME: name.encode()})
 
 
 class BeamEngine(DistributedEngine):
@@ -28,16 +53,50 @@ class BeamEngine(DistributedEngine):
 
     Args:
         rows: the columns that are looked for in each row, with their Arrow types.
+        public: whether they are public knowledge.
     Raises:
         EngineError: a column is of a type that cannot be read.
     """
 
     name = "Beam"
 
-    def __init__(self, rows: pa.Schema) -> None:
+    def __init__(self, rows: pa.Schema, public: bool = False) -> None:
         from sfumato.engines.beam.rows import declared
 
-        super().__init__(declared(rows))
+        super().__init__(declared(rows), public=public)
+        name = (rows.metadata or {}).get(_NAME)
+        self.collection = None if name is None else name.decode()
+
+    def called(self, name: str) -> Self:
+        """Return the engine with a name for its collection."""
+        made = copy.copy(self)
+        made.collection = name
+        return made
+
+    @property
+    def collections(self) -> dict[int, str] | None:
+        """The names of the collections that the pipeline brings, by number; None where it is one alone."""
+        if not self._leaves:
+            return None
+        found = ((number, leaf.engine) for number, leaf in enumerate(self.tables))
+        return {number: str(one.collection) for number, one in found if isinstance(one, BeamEngine)}
+
+    def combined(self, how: Combination) -> Self:
+        """Return an engine on the rows of a combination of collections, which have names.
+
+        Raises:
+            QueryError: one has none, or two have the same; or as of every engine.
+        """
+        made = super().combined(how)
+        names = [leaf.engine.collection for leaf in made.tables if isinstance(leaf.engine, BeamEngine)]
+        if None in names:
+            raise QueryError(
+                "Beam: tables that are combined need names, by which the pipeline brings their rows; write "
+                'sf.scan(sfumato.beam.named("orders", schema), ...)'
+            )
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise QueryError(f"Beam: two tables are named {min(map(str, twice))!r}; give each its own name")
+        return made
 
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Refuse: there are no rows here."""
@@ -67,7 +126,7 @@ class BeamEngine(DistributedEngine):
         from sfumato.engines.beam.release import PlannedRelease
 
         work = self.work(plan, confidence, positive_int(shards, "shards"), sealed_apart(secret))
-        return PlannedRelease(plan, work)
+        return PlannedRelease(plan, work, self.collections)
 
     def work(
         self,

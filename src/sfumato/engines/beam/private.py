@@ -75,6 +75,22 @@ class PrivateCollection:
         checked("flat_map", function)
         return self._each(function, label or _label("FlatMap", function))
 
+    def union(self, other: PrivateCollection, label: str = "Union") -> PrivateCollection:
+        """Add the rows of another private collection, whose equal units are the same units.
+
+        Raises:
+            QueryError: the two draw on two budgets, or find the secret of their noise in two places.
+        """
+        if not isinstance(other, PrivateCollection):
+            raise ParameterError("union", type(other).__name__, "what MakePrivate gives")
+        if other._budget is not self._budget or other._secret != self._secret:
+            raise QueryError(
+                "union: rows of both are in one answer, which one budget pays for; give both the same "
+                "Budget, and the same secret: MakePrivate(budget=budget, unit=...)"
+            )
+        rows = (self._owned, other._owned) | label >> beam.Flatten().with_output_types(PrivateRow)
+        return PrivateCollection(rows, self._budget, self._secret)
+
     def __or__(self, aggregation: Aggregation) -> beam.PCollection:
         """Apply an aggregation; a label may be given as `private | "label" >> Count(...)`."""
         label = getattr(aggregation, "label", None)

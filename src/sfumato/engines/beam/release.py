@@ -9,7 +9,8 @@ rows; so noisy groups are given out anew, shard by shard in the order of their p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import apache_beam as beam
@@ -22,6 +23,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from sfumato.engines.beam.once import Once, Stays
 from sfumato.engines.beam.outputs import made_by
 from sfumato.engines.beam.rows import Columns
+from sfumato.engines.duckdb.combined_stages import CombinedStages
 from sfumato.engines.duckdb.stages import Payload, Stages, as_stream
 from sfumato.engines.work import Work
 from sfumato.errors import QueryError
@@ -54,11 +56,12 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
     Args:
         plan: what to do.
         work: what the workers do for it.
+        collections: the names of those that it is applied to, by the numbers of their tables; None for one.
     """
 
-    def __init__(self, plan: Plan, work: Work) -> None:
+    def __init__(self, plan: Plan, work: Work, collections: Mapping[int, str] | None = None) -> None:
         super().__init__()
-        self.plan, self._work, self._once = plan, work, Once()
+        self.plan, self._work, self._once, self._names_of = plan, work, Once(), collections
 
     def default_label(self) -> str:
         """Return the name in a pipeline; a second release there needs another: `"name" >> release`."""
@@ -73,13 +76,13 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
         """Return each step with its bounds, noise scale and share of the budget."""
         return self.plan.explain()
 
-    def expand(self, rows: beam.PCollection) -> beam.PCollection:
+    def expand(self, rows: beam.PCollection | Mapping[str, beam.PCollection]) -> beam.PCollection:
         """Give a collection of dictionaries, one for each released group."""
-        check_collection(rows)
+        tables = self._tables(rows)
         make, kind = made_by(self, self._names)
         self._once.take()
-        work = self._work
-        parts = exact_parts(rows, work.stages)
+        parts = exact_parts(tables, self._work.stages, self._names_of)
+        work = replace(self._work, stages=self._work.stages.bare)
         if work.noising.at_once:
             sent = beam.MapTuple(lambda shard, parts: (0, (shard, work.gathered(shard, parts))))
             gathered = parts | "Gather" >> sent.with_output_types(Drawn) | beam.GroupByKey()
@@ -88,13 +91,29 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
         else:
             noise = beam.FlatMapTuple(lambda shard, parts: _drawn(work, shard, parts))
             drawn = parts | "Noise" >> noise.with_output_types(Drawn)
-        shards = rows.pipeline | "Shards of groups" >> beam.Create(range(work.places))
+        shards = _pipeline(tables) | "Shards of groups" >> beam.Create(range(work.places))
         # A generator: Beam's runtime_type_check uses other iterators up.
         given = beam.FlatMap(
             lambda shard, ready: (make(row) for row in _rows(ready[shard])),
             ready=beam.pvalue.AsMultiMap(drawn),
         )
         return shards | "Release" >> given.with_output_types(kind)
+
+    def _tables(self, rows: object) -> dict[int, beam.PCollection]:
+        """Return the collections by the numbers of their tables."""
+        if self._names_of is None:
+            check_collection(rows)
+            return {0: rows}
+        wanted = ", ".join(f"{name!r}: ..." for name in self._names_of.values())
+        if not isinstance(rows, Mapping) or set(rows) != set(self._names_of.values()):
+            given = ", ".join(map(repr, rows)) if isinstance(rows, Mapping) else f"a {type(rows).__name__}"
+            raise QueryError(
+                f"Beam: the release is of several tables; apply it to their collections, {{{wanted}}} | "
+                f"release, not to {given}"
+            )
+        for collection in rows.values():
+            check_collection(collection)
+        return {number: rows[name] for number, name in self._names_of.items()}
 
     @property
     def _names(self) -> list[str]:
@@ -116,27 +135,66 @@ def check_collection(rows: object) -> None:
         )
 
 
-def exact_parts(rows: beam.PCollection, stages: Stages) -> beam.PCollection:
-    """Return (shard of groups, its parts), for every shard, also where nothing arrives."""
-    empty = beam.Map(lambda shard: (shard, b"")).with_output_types(Part)
-    # A list, as what is done with parts may need a database while this one is in use.
-    bound = beam.FlatMapTuple(lambda _, parts: [*_parts(stages.totals(parts))]).with_output_types(Part)
-    seeds = rows.pipeline | "Shards" >> beam.Create(range(stages.group_shards)) | "Empty parts" >> empty
-    totals = (
+def exact_parts(
+    tables: Mapping[int, beam.PCollection], stages: Stages, names: Mapping[int, str] | None = None
+) -> beam.PCollection:
+    """Return (shard of groups, its parts), for every shard, also where nothing arrives.
+
+    Args:
+        tables: the collections by the numbers that the stages have for their tables.
+        stages: what workers do.
+        names: of the collections, for the names of steps.
+    """
+    first, second = (stages, stages.bare) if stages.by_rows else (stages.bare, stages)
+    label = {number: f" of {name}" for number, name in (names or {}).items()}
+    public = [
         rows
-        | "Sum rows" >> beam.ParDo(SumRows(stages))
-        | "Join units" >> beam.CombinePerKey(Joined(stages.joined_partials))
-        | "Bound units" >> bound
+        | f"Public rows{label[number]}" >> beam.ParDo(SumRows(stages.bare, number))
+        | f"Number {number}" >> beam.MapTuple(lambda _, data, number=number: (number, data))
+        for number, rows in tables.items()
+        if number not in stages.arriving
+    ]
+    brought = [beam.pvalue.AsList(public | "Public rows" >> beam.Flatten())] if public else []
+    kind = SumRowsBeside if brought and stages.by_rows else SumRows
+    beside = brought if stages.by_rows else []
+    parts = [
+        tables[number] | f"Sum rows{label.get(number, '')}" >> beam.ParDo(kind(first, number), *beside)
+        for number in stages.arriving
+    ]
+    # Rows themselves are not added up: a worker is given those of a shard one part at a time.
+    joined = beam.CombinePerKey(Joined(stages.joined_partials)) if stages.by_rows else beam.GroupByKey()
+    units = (parts[0] if len(parts) == 1 else parts | "Rows" >> beam.Flatten()) | "Join units" >> joined
+    beside = [] if stages.by_rows else brought
+    # A list, as what is done with parts may need a database while this one is in use.
+    bound = beam.FlatMapTuple(
+        lambda _, parts, public=(): [*_parts(_with(second, public).totals(parts))], *beside
     )
-    parts = (totals, seeds) | beam.Flatten()
-    return parts | "Join groups" >> beam.CombinePerKey(Joined(stages.joined_totals))
+    totals = units | "Bound units" >> bound.with_output_types(Part)
+    empty = beam.Map(lambda shard: (shard, b"")).with_output_types(Part)
+    seeds = _pipeline(tables) | "Shards" >> beam.Create(range(stages.group_shards)) | "Empty parts" >> empty
+    groups = (totals, seeds) | beam.Flatten()
+    return groups | "Join groups" >> beam.CombinePerKey(Joined(stages.joined_totals))
+
+
+def _pipeline(tables: Mapping[int, beam.PCollection]) -> beam.Pipeline:
+    return next(iter(tables.values())).pipeline
+
+
+def _with(stages: Stages, public: Iterable[Part]) -> Stages:
+    """Return the stages with the rows of public collections, by the numbers of their tables."""
+    if not isinstance(stages, CombinedStages):
+        return stages
+    data: dict[int, list[bytes]] = {}
+    for number, streams in public:
+        data.setdefault(number, []).append(streams)
+    return stages.with_public(data)
 
 
 class SumRows(beam.DoFn):  # type: ignore[misc]
-    """Gathers the rows of a bundle, by column, and sums them by unit and group."""
+    """Gathers the rows of a bundle, by column, and does what the first stage does with those of a table."""
 
-    def __init__(self, stages: Stages) -> None:
-        self._stages, self._columns = stages, Columns(stages.rows)
+    def __init__(self, stages: Stages, table: int = 0) -> None:
+        self._stages, self._table, self._columns = stages, table, Columns(stages.columns_of(table))
 
     def start_bundle(self) -> None:
         """Begin with nothing."""
@@ -186,7 +244,19 @@ class SumRows(beam.DoFn):  # type: ignore[misc]
 
     def _summed(self) -> list[Part]:
         batches, self._batches, self._waiting = self._batches, [], 0
-        return list(_parts(self._stages.partials(batches))) if batches else []
+        return list(_parts(self._stages.partials(batches, self._table))) if batches else []
+
+
+class SumRowsBeside(SumRows):
+    """As `SumRows`, beside public collections."""
+
+    def process(self, element: Any, public: Sequence[Part] = ()) -> Iterable[WindowedValue]:
+        """Take a row, or a batch of them, and the rows of public tables."""
+        if self._given is not public:
+            self._given, self._stages = public, _with(self._stages, public)
+        return super().process(element)
+
+    _given: Sequence[Part] | None = None
 
 
 class Joined(beam.CombineFn):  # type: ignore[misc]

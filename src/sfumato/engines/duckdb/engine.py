@@ -118,6 +118,22 @@ class DuckDBEngine(Owned):
         with self._source.session() as session:
             return str(session.execute("SELECT current_setting('TimeZone')").fetchall()[0][0])
 
+    @property
+    def relation(self) -> str:
+        """What stands behind FROM, once the rows are there."""
+        return self._source.relation
+
+    def named(self, relation: str) -> DuckDBEngine:
+        """Return an engine on rows of this one's columns that a session will have under a name."""
+        source = replace(self._source, relation=relation, pending=None, again=None, rows=None, anywhere=True)
+        return DuckDBEngine(source, self._resources)
+
+    def in_sessions_of(self, other: DuckDBEngine) -> DuckDBEngine:
+        """Return this engine with another one's sessions, and so with its time zone."""
+        source = replace(self._source, session=other._source.session)
+        held = self._sizes[()], self._held[()], self._steps
+        return DuckDBEngine(source, self._resources, *held)
+
     def reads(self, query: ExactQuery) -> list[str]:
         """Return the source's columns that a query may read, in the source's order."""
         values = [getattr(s, "column", None) for s in query.statistics]

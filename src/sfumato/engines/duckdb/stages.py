@@ -14,11 +14,11 @@ groups where it counts in part in each; not by its rows.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 import duckdb
 import numpy as np
@@ -66,6 +66,7 @@ class Stages:
         timezone: in which times with a zone are read, on every worker.
         version: of DuckDB, whose hash divides units among workers.
         unit_shards: of units; chosen by what rows there are, as nothing of the answer follows.
+        by_rows: whether each private row is summed where it is, and not moved before.
     """
 
     query: ExactQuery
@@ -78,6 +79,7 @@ class Stages:
     timezone: str
     version: str = duckdb.__version__
     unit_shards: int | None = None
+    by_rows: bool = True
 
     @classmethod
     def of(cls, engine: DuckDBEngine, rows: pa.Schema, query: ExactQuery, shards: int) -> Stages:
@@ -90,14 +92,32 @@ class Stages:
             shards: at least 1; more shards, smaller ones.
         """
         schema, salt = engine.schema(query.steps), secrets.randbits(64)
-        bare = cls(engine.total(query), rows, schema, salt, shards, (), (), engine.timezone)
-        partial_types = bare._types(bare._sql.partials(shards), ())
-        half = replace(bare, partial_types=partial_types)
-        return replace(half, total_types=half._types(half._sql.totals(shards), ((PARTIALS, partial_types),)))
+        return cls(engine.total(query), rows, schema, salt, shards, (), (), engine.timezone).typed()
+
+    def typed(self) -> Self:
+        """Return the stages with the types of what the first two give, as DuckDB says them."""
+        partial_types = self._types(self._sql.partials(self.shards), ())
+        half = replace(self, partial_types=partial_types)
+        totals = half._sql.totals(self.shards)
+        return replace(half, total_types=half._types(totals, ((PARTIALS, partial_types),)))
 
     @property
     def _sql(self) -> StagedSql:
         return StagedSql(self.query, ROWS, self.rows.names, self.schema, self.salt)
+
+    @property
+    def arriving(self) -> dict[int, pa.Schema]:
+        """The columns that workers are given of each table, by its number."""
+        return {0: self.rows}
+
+    def columns_of(self, table: int) -> pa.Schema:
+        """The columns of the table with a number that are read."""
+        return self.rows
+
+    @property
+    def bare(self) -> Self:
+        """The stages, for who has no need of public tables: all but the one that combines rows."""
+        return self
 
     @property
     def has_trees(self) -> bool:
@@ -109,19 +129,17 @@ class Stages:
         """How many shards of groups there are: one where nothing is grouped by."""
         return self.shards if self.query.keys else 1
 
-    def partials(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Payload]:
-        """Sum any part of the rows by unit and group."""
+    def partials(self, batches: Iterable[pa.RecordBatch], table: int = 0) -> Iterator[Payload]:
+        """Sum any part of the rows, of the table with this number, by unit and group."""
         with self._connection() as connection:
-            yield from _guarded(self._partials(connection, batches))
+            yield from _guarded(self._partials(connection, batches, table))
 
     def _partials(
-        self, connection: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBatch]
+        self, connection: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBatch], table: int
     ) -> Iterator[Payload]:
-        schema = harmless_schema(self.rows)
-        typed = (_as_declared(batch, schema) for batch in batches)
-        with arriving(connection, schema, typed):
+        with declared_rows(connection, self.rows, batches):
             _take(connection)
-        yield from _payloads(connection, self._sql.partials(self.unit_shards or self.shards))
+        yield from parts_of(connection, self._sql.partials(self.unit_shards or self.shards))
 
     def totals(self, payloads: Iterable[bytes]) -> Iterator[Payload]:
         """Bound whole units, of one shard or several, and sum them by group."""
@@ -130,19 +148,19 @@ class Stages:
 
     def _totals(self, connection: duckdb.DuckDBPyConnection, payloads: Iterable[bytes]) -> Iterator[Payload]:
         _load(connection, PARTIALS, self.partial_types, payloads)
-        yield from _payloads(connection, self._sql.totals(self.group_shards))
+        yield from parts_of(connection, self._sql.totals(self.group_shards))
 
     def joined_partials(self, payloads: Iterable[bytes]) -> list[bytes]:
         """Add up partial sums of one shard that came in several parts."""
         with in_own_words(_stopped, Exception), self._connection() as connection:
             _load(connection, PARTIALS, self.partial_types, payloads)
-            return [p.data for p in _payloads(connection, self._sql.joined_partials())]
+            return [p.data for p in parts_of(connection, self._sql.joined_partials())]
 
     def joined_totals(self, payloads: Iterable[bytes]) -> list[bytes]:
         """Add up totals of one shard of groups that came in several parts."""
         with in_own_words(_stopped, Exception), self._connection() as connection:
             _load(connection, TOTALS, self.total_types, payloads)
-            return [p.data for p in _payloads(connection, self._sql.joined_totals())]
+            return [p.data for p in parts_of(connection, self._sql.joined_totals())]
 
     def merged(
         self, shard: int | None, payloads: Iterable[bytes], batch_rows: int
@@ -185,13 +203,27 @@ class Stages:
 
     def _types(self, text: str, tables: tuple[tuple[str, Types], ...]) -> Types:
         with self._connection() as connection:
-            connection.register("arriving", no_rows(self.rows))
-            _take(connection)
-            connection.unregister("arriving")
+            self._take_none(connection)
             for name, types in tables:
                 _load(connection, name, types, ())
             described = connection.execute(f"DESCRIBE {text}").fetchall()
         return tuple((row[0], row[1]) for row in described)
+
+    def _take_none(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Make what the first stage reads, without a row."""
+        connection.register("arriving", no_rows(self.rows))
+        _take(connection)
+        connection.unregister("arriving")
+
+
+@contextmanager
+def declared_rows(
+    connection: duckdb.DuckDBPyConnection, rows: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> Iterator[None]:
+    """Let queries read batches of declared columns as the table `arriving`, none of which raises."""
+    schema = harmless_schema(rows)
+    with arriving(connection, schema, (_as_declared(batch, schema) for batch in batches)):
+        yield
 
 
 def _take(connection: duckdb.DuckDBPyConnection) -> None:
@@ -221,8 +253,10 @@ def _load(connection: duckdb.DuckDBPyConnection, table: str, types: Types, paylo
             connection.execute(f"INSERT INTO {table} FROM arriving")
 
 
-def _payloads(connection: duckdb.DuckDBPyConnection, text: str) -> Iterator[Payload]:
-    """Run a query whose first column is the shard, and cut its rows by shard."""
+def parts_of(
+    connection: duckdb.DuckDBPyConnection, text: str, said: Mapping[str, str] | None = None
+) -> Iterator[Payload]:
+    """Run a query whose first column is the shard, and cut its rows by shard; each part has what is said."""
     # In order of shards, as a stream has a head of its own: many shards would be many small parts.
     waiting: list[pa.RecordBatch] = []
     of = size = 0
@@ -233,12 +267,12 @@ def _payloads(connection: duckdb.DuckDBPyConnection, text: str) -> Iterator[Payl
             for piece in _pieces(batch.slice(start, end - start)):
                 full = sum(map(len, waiting)) >= BATCH_ROWS or size + piece.nbytes > PAYLOAD_BYTES
                 if waiting and (shard[start] != of or full):
-                    yield Payload(of, as_stream(waiting))
+                    yield Payload(of, as_stream(waiting, said))
                     waiting, size = [], 0
                 of, size = int(shard[start]), size + piece.nbytes
                 waiting.append(piece)
     if waiting:
-        yield Payload(of, as_stream(waiting))
+        yield Payload(of, as_stream(waiting, said))
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -251,10 +285,10 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield from _pieces(batch.slice(half))
 
 
-def as_stream(batches: Sequence[pa.RecordBatch]) -> bytes:
-    """Return batches of one schema as an Arrow stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+def as_stream(batches: Sequence[pa.RecordBatch], said: Mapping[str, str] | None = None) -> bytes:
+    """Return batches of one schema as an Arrow stream, perhaps with something said of them."""
+    sink, schema = pa.BufferOutputStream(), batches[0].schema
+    with pa.ipc.new_stream(sink, schema if said is None else schema.with_metadata(said)) as writer:
         for batch in batches:
             writer.write_batch(batch)
     return bytes(sink.getvalue())

@@ -2,26 +2,30 @@
 
 Spark reads the rows, moves parts of shards between machines and keeps what is waiting; it never looks
 inside a part. What a row expression, a key or a limit means is settled once, in `engines.duckdb.stages`.
-Nothing is collected to the driver.
+Nothing is collected to the driver but public tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import reduce
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from sfumato.engines.distributed import DistributedEngine
+from sfumato.engines.duckdb.combined_stages import too_large
+from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.spark.columns import arrow_rows, spark_outputs
 from sfumato.engines.spark.failures import failed
 from sfumato.engines.spark.pinned import pinned
 from sfumato.engines.spark.tasks import PARTS, Gather, Merge, Partials, Together, Totals, shipped, unlogged
 from sfumato.engines.work import Work
-from sfumato.errors import EngineError, ParameterError, in_own_words
+from sfumato.errors import EngineError, ParameterError, QueryError, in_own_words
 from sfumato.query.exact import ExactQuery
+from sfumato.query.schema import Step
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +37,8 @@ if TYPE_CHECKING:
 SHARD_BYTES = 32 << 20
 # Shards of groups: a setting for releases alone, and what holds without it.
 SHARDS, GROUP_SHARDS = "spark.sfumato.shards", 16
+# Of a public frame, or of public keys in one: they come to the driver.
+PUBLIC_ROWS = 5_000_000
 # The first whose shuffle takes a shard's number for the partition's, and whose Arrow types name a time zone.
 _OLDEST = "4.2"
 # Where a part is computed again, Spark compares it with what came of it before, unless it is told not to.
@@ -50,17 +56,31 @@ class SparkEngine(DistributedEngine):
 
     Args:
         frame: the rows; lazily, as everything here.
+        public: whether they are public knowledge.
     Raises:
         EngineError: it is no classic batch frame, or has columns that cannot be told apart or passed on.
     """
 
     name = "Spark"
 
-    def __init__(self, frame: DataFrame) -> None:
+    def __init__(self, frame: DataFrame, public: bool = False) -> None:
         _check_frame(frame)
         self._frame = frame
         rows, zone = arrow_rows(frame), str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
-        super().__init__(rows, zone)
+        super().__init__(rows, zone, public)
+
+    @in_own_words(failed, Exception)
+    def public_rows(self, names: Sequence[str]) -> DuckDBEngine:
+        """Collect some columns of a public frame to the driver."""
+        rows = _selected(self._frame, names).limit(PUBLIC_ROWS + 1).toArrow()
+        if rows.num_rows > PUBLIC_ROWS:
+            raise too_large()
+        schema = pa.schema([self._rows.field(name) for name in names])
+        return DuckDBEngine.open(rows.rename_columns(names).cast(schema), self._local.timezone)
+
+    def public_keys(self, keys: Sequence[str], values: object, steps: Sequence[Step]) -> pa.Table:
+        """Return public keys with the key columns' types, sorted; those of a frame are collected."""
+        return super().public_keys(keys, _collected(values) if is_frame(values) else values, steps)
 
     @in_own_words(failed, Exception)
     def release(
@@ -77,7 +97,8 @@ class SparkEngine(DistributedEngine):
                 change, or Spark's job failed; in words of ours alone, as those of Spark quote rows.
         """
         self._refuse(unsafe_words)
-        _check_session(self._frame)
+        for frame in self._frames:
+            _check_session(frame)
         _check_comparing(self._frame.sparkSession)
         return pinned(self.released(self.work(plan, confidence)))
 
@@ -92,6 +113,7 @@ class SparkEngine(DistributedEngine):
         changed: so nobody is given it but `pinned`.
         """
         columns, groups = spark_outputs(work, work.stages.schema), self._groups(work.stages)
+        work = replace(work, stages=work.stages.bare)
         with unlogged():
             if not work.noising.at_once:
                 return groups.mapInArrow(shipped(Merge(work)), columns)
@@ -110,7 +132,8 @@ class SparkEngine(DistributedEngine):
     def _unit_shards(self) -> int:
         """Return a number that grows with cluster and data, as nothing of the output follows from it."""
         session = self._frame.sparkSession
-        size = int(str(self._frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
+        plans = [frame._jdf.queryExecution().optimizedPlan() for frame in self._frames]
+        size = sum(int(str(plan.stats().sizeInBytes())) for plan in plans)
         parts = min(-(-size // SHARD_BYTES), _shuffle_partitions(session))
         return max(int(session.sparkContext.defaultParallelism), parts)
 
@@ -126,13 +149,23 @@ class SparkEngine(DistributedEngine):
 
     def _totals(self, stages: Stages) -> DataFrame:
         """Return totals of groups, in parts, wherever their units were bounded."""
-        # Under plain names: Spark takes the dots of a name for a path, in its own mapInArrow too.
-        columns = [self._frame[_quoted(name)].alias(f"c{i}") for i, name in enumerate(stages.rows.names)]
-        used = self._frame.select(columns)
-        units = used.mapInArrow(shipped(Partials(stages)), PARTS).repartitionById(
+        tables = self.tables
+        first, second = (stages, stages.bare) if stages.by_rows else (stages.bare, stages)
+        parts = [
+            _selected(tables[number].engine._frame, rows.names).mapInArrow(  # type: ignore[union-attr]
+                shipped(Partials(first, number)), PARTS
+            )
+            for number, rows in stages.arriving.items()
+        ]
+        units = reduce(lambda some, more: some.union(more), parts).repartitionById(
             stages.unit_shards or stages.shards, "shard"
         )
-        return units.mapInArrow(shipped(Totals(stages)), PARTS)
+        return units.mapInArrow(shipped(Totals(second)), PARTS)
+
+    @property
+    def _frames(self) -> list[DataFrame]:
+        """The frames of all private tables."""
+        return [t.engine._frame for t in self.tables if t.unit is not None]  # type: ignore[union-attr]
 
     def _groups(self, stages: Stages) -> DataFrame:
         """Return parts of shards of groups, each shard in a partition of its own."""
@@ -140,6 +173,26 @@ class SparkEngine(DistributedEngine):
         seeds = self._frame.sparkSession.range(stages.group_shards)
         empty = seeds.selectExpr("CAST(id AS INT) AS shard", "CAST('' AS BINARY) AS data")
         return self._totals(stages).union(empty).repartitionById(stages.group_shards, "shard")
+
+
+def is_frame(value: object) -> bool:
+    """Whether something is a data frame of Spark."""
+    return type(value).__module__.startswith("pyspark.sql") and type(value).__name__ == "DataFrame"
+
+
+def _collected(keys: Any) -> pa.Table:
+    """Bring public keys to the driver, where they are planned with."""
+    _check_frame(keys)
+    with in_own_words(failed, Exception):
+        rows = keys.limit(PUBLIC_ROWS + 1).toArrow()
+    if rows.num_rows > PUBLIC_ROWS:
+        raise QueryError(f"group_by: keys= has more than {PUBLIC_ROWS:,} rows, which travel with every task")
+    return rows
+
+
+def _selected(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Return some columns under plain names: Spark takes the dots of one for a path, in mapInArrow too."""
+    return frame.select([frame[_quoted(name)].alias(f"c{i}") for i, name in enumerate(names)])
 
 
 def _check_frame(frame: DataFrame) -> None:

@@ -34,14 +34,15 @@ def spill_beside_blocks() -> None:
 
 @dataclass(frozen=True)
 class Partials:
-    """Rows of any partition to parts of shards of units."""
+    """Rows of any partition of the table with a number to parts of shards of units."""
 
     stages: Stages
+    table: int = 0
 
     def __call__(self, batches: Batches) -> Batches:
         """Run on one partition."""
         spill_beside_blocks()
-        return _emitted(self.stages.partials(batches))
+        return _emitted(self.stages.partials(batches, self.table))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,302 @@
+"""The stages of a question about tables that are made of tables, where rows are on many machines.
+
+    rows --partials--> (shard of the unit, rows as they are)
+         --totals----> the combination of whole units, in DuckDB; then as for a single table
+
+A combination is unit-local: its rows for some units follow from the rows of these units, and from public
+tables. So each shard of units is combined by itself, by the SQL that DuckDB runs on one machine, and all
+shards together give the same rows. Where even a single private row is combined by itself (public tables
+alone are joined), rows stay where they are: the first stage combines and sums them.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any, Self
+
+import duckdb
+import pyarrow as pa
+
+from sfumato.engines.duckdb import spill
+from sfumato.engines.duckdb.connection import NO_OPTIMIZERS, connect
+from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.exact_sql import canonical
+from sfumato.engines.duckdb.harmless import described, within_types
+from sfumato.engines.duckdb.source import arriving
+from sfumato.engines.duckdb.staged_sql import PARTIALS, StagedSql
+from sfumato.engines.duckdb.stages import Payload, Stages, Types, as_stream, declared_rows, parts_of
+from sfumato.engines.duckdb.text import identifier
+from sfumato.errors import QueryError, in_own_words
+from sfumato.query.exact import ExactQuery
+from sfumato.query.schema import Schema
+
+# Of all public tables of a question, as Arrow: they are sent to every worker.
+PUBLIC_BYTES = 1 << 27
+# What a part says of itself: the number of the table whose rows it has.
+_TABLE = "sfumato.table"
+# With these, what a scan says that it reads may be fewer columns than a worker reads, or none at all.
+_MOVING = "filter_pushdown,filter_pullup,statistics_propagation,join_order,late_materialization"
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A table that workers are given for a combination.
+
+    Args:
+        relation: its name in the combination's SQL.
+        types: all its columns, with DuckDB's types.
+        rows: the columns that are read, with their Arrow types.
+        unit: the privacy unit's column; None of a public table.
+        unit_text: the unit as SQL, equal texts where two are one unit, of whatever tables.
+        data: a public table, as Arrow streams.
+    """
+
+    relation: str
+    types: Types
+    rows: pa.Schema
+    unit: str | None
+    unit_text: str = ""
+    data: tuple[bytes, ...] = field(default=(), repr=False)
+
+    @property
+    def held(self) -> str:
+        """The table of a session in which the columns that are read are."""
+        return f"{self.relation}_rows"
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The columns that are read, with DuckDB's types, in the order of the Arrow ones."""
+        types = dict(self.types)
+        return {name: types[name] for name in self.rows.names}
+
+
+def sent(relation: str, schema: Schema, rows: pa.Schema, unit: str | None) -> Sent:
+    """Return a table of a combination: its name there, its columns in both forms, and its privacy unit."""
+    types = tuple((name, column.declared or column.type_name) for name, column in schema.items())
+    text = "" if unit is None else f"CAST({canonical(unit, schema)} AS VARCHAR)"
+    return Sent(relation, types, rows, unit, text)
+
+
+@dataclass(frozen=True)
+class CombinedStages(Stages):
+    """The stages of one release from several tables. Made by `CombinedStages.of_tables`.
+
+    Args:
+        relation: the combination, in SQL over its tables' names.
+        columns: its columns, before the query's steps.
+        tables: of which a part says, by its number, whose rows it has.
+    """
+
+    relation: str = ""
+    columns: tuple[str, ...] = ()
+    tables: tuple[Sent, ...] = ()
+
+    @classmethod
+    def of_tables(
+        cls, engine: DuckDBEngine, tables: Sequence[Sent], query: ExactQuery, shards: int, by_rows: bool
+    ) -> Self:
+        """Prepare the stages; of each table only the columns that are read are kept.
+
+        Args:
+            engine: on the combination of tables without rows.
+            tables: all of them, with all their columns.
+            query, shards: as for `Stages.of`.
+            by_rows: whether each private row may be combined by itself.
+        """
+        schema, salt = engine.schema(query.steps), secrets.randbits(64)
+        bare = cls(
+            engine.total(query), pa.schema([]), schema, salt, shards, (), (), engine.timezone,
+            relation=engine.relation, columns=tuple(engine.schema()), tables=tuple(tables), by_rows=by_rows,
+        )  # fmt: skip
+        read = bare._read()
+        needed = [replace(t, rows=_only(t.rows, read[t.held])) for t in tables]
+        return replace(bare, tables=tuple(needed)).typed()
+
+    @property
+    def arriving(self) -> dict[int, pa.Schema]:
+        """The columns that workers are given of each private table, by its number."""
+        return {i: table.rows for i, table in enumerate(self.tables) if table.unit is not None}
+
+    def columns_of(self, table: int) -> pa.Schema:
+        """The columns of the table with a number that are read."""
+        return self.tables[table].rows
+
+    @property
+    def bare(self) -> Self:
+        """The stages without public tables, for all but the one that combines rows."""
+        return self.with_public({i: () for i, table in enumerate(self.tables) if table.unit is None})
+
+    def with_public(self, data: Mapping[int, Sequence[bytes]]) -> Self:
+        """Return the stages with rows of public tables, by number: as `published`, or `partials`, gives them.
+
+        Raises:
+            QueryError: they are too many to be sent to every worker.
+        """
+        if sum(len(stream) for streams in data.values() for stream in streams) > PUBLIC_BYTES:
+            raise too_large()
+        held = {i: replace(self.tables[i], data=tuple(streams)) for i, streams in data.items()}
+        return replace(self, tables=tuple(held.get(i, table) for i, table in enumerate(self.tables)))
+
+    @property
+    def _sql(self) -> StagedSql:
+        return StagedSql(self.query, self.relation, self.columns, self.schema, self.salt)
+
+    def _partials(
+        self, connection: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBatch], table: int
+    ) -> Iterator[Payload]:
+        shards, sent = self.unit_shards or self.shards, self.tables[table]
+        if not self.by_rows or sent.unit is None:
+            shard = f"CAST(hash({sent.unit_text}) % {shards} AS INTEGER)" if sent.unit else "0"
+            yield from self._as_they_are(connection, table, batches, shard)
+            return
+        self._make(connection)
+        with declared_rows(connection, sent.rows, batches):
+            within = within_types("arriving", described(connection, "arriving"))
+            connection.execute(f"INSERT INTO {sent.held} SELECT {_named(sent.rows.names)} FROM {within}")
+        yield from parts_of(connection, self._sql.partials(shards))
+
+    def _as_they_are(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        number: int,
+        batches: Iterable[pa.RecordBatch],
+        shard: str,
+    ) -> Iterator[Payload]:
+        """Yield rows in parts, of units where they are private."""
+        sent = self.tables[number]
+        values = [f"{identifier(name)} AS c{i}" for i, name in enumerate(sent.rows.names)]
+        with declared_rows(connection, sent.rows, batches):
+            within = within_types("arriving", described(connection, "arriving"))
+            text = f"SELECT {', '.join([f'{shard} AS shard', *values])} FROM {within}"
+            # Rows of nobody are in no statistics, and meet nobody's.
+            text += "" if sent.unit is None else f" WHERE {identifier(sent.unit)} IS NOT NULL"
+            yield from parts_of(connection, text, {_TABLE: str(number)})
+
+    def _totals(self, connection: duckdb.DuckDBPyConnection, payloads: Iterable[bytes]) -> Iterator[Payload]:
+        if self.by_rows:
+            yield from super()._totals(connection, payloads)
+            return
+        self._make(connection)
+        self._fill(connection, payloads)
+        connection.execute(f"CREATE TEMP TABLE {PARTIALS} AS {self._sql.partials(1)}")
+        for sent in self.tables:
+            connection.execute(f"TRUNCATE {sent.held}")
+        yield from parts_of(connection, self._sql.totals(self.group_shards))
+
+    def _take_none(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._make(connection)
+
+    def _make(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Make all tables: public ones with their rows, private ones without."""
+        for sent in self.tables:
+            columns = ", ".join(f"{identifier(name)} {kind}" for name, kind in sent.kinds.items())
+            connection.execute(f"CREATE TEMP TABLE {sent.held} ({columns})")
+            # Whoever reads a column that was not sent stops, rather than take it for NULL.
+            values = [
+                identifier(name)
+                if name in sent.kinds
+                else f"CAST(error('not sent') AS {kind}) AS {identifier(name)}"
+                for name, kind in sent.types
+            ]
+            connection.execute(
+                f"CREATE TEMP VIEW {sent.relation} AS SELECT {', '.join(values)} FROM {sent.held}"
+            )
+            self._fill(connection, sent.data)
+
+    def _fill(self, connection: duckdb.DuckDBPyConnection, streams: Iterable[bytes]) -> None:
+        """Put rows that come in into the tables whose they are."""
+        batches = (batch for data in streams if data for batch in pa.ipc.open_stream(data))
+        for schema, alike in groupby(batches, key=lambda batch: _Said(batch.schema)):
+            sent = self.tables[schema.table]
+            values = [f"TRY_CAST(c{i} AS {kind})" for i, kind in enumerate(sent.kinds.values())]
+            with arriving(connection, schema.columns, alike):
+                connection.execute(f"INSERT INTO {sent.held} SELECT {', '.join(values)} FROM arriving")
+
+    def _read(self) -> dict[str, set[str]]:
+        """Return the columns of each table that the first two stages read, as DuckDB's plan has them."""
+        connection = connect(self.timezone)
+        connection.execute(f"SET disabled_optimizers = '{NO_OPTIMIZERS},{_MOVING}'")
+        try:
+            self._make(connection)
+            self._add_public_keys(connection, None)
+            found = connection.execute(f"EXPLAIN (FORMAT json) {self._sql.partials(1)}").fetchall()
+        finally:
+            connection.close()
+        # A table is read by its unit, or else by any column.
+        read = {sent.held: {sent.unit or sent.rows.names[0]} for sent in self.tables}
+        names = {sent.held: sent.rows.names for sent in self.tables}
+        for table, columns in _scans(json.loads(found[0][1])):
+            for column in columns if table in read else ():
+                # Of a struct perhaps a part of it, written behind a dot.
+                whole = [n for n in names[table] if column == n or column.startswith(f"{n}.")]
+                read[table].update(whole or names[table])
+        return read
+
+
+class _Said:
+    """A part's schema: equal where the rows are of the same table and types."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.table = int((schema.metadata or {})[_TABLE.encode()])
+        self.columns = schema
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Said) and self.columns.equals(other.columns, check_metadata=True)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def published(engine: DuckDBEngine, number: int, names: Sequence[str]) -> list[bytes]:
+    """Read some columns of a public table, here, as streams for `CombinedStages.with_public`.
+
+    Raises:
+        QueryError: they are too many to be sent to every worker.
+    """
+    types = {name: column.type_name for name, column in engine.schema().items()}
+    # Arrow has no such types.
+    as_text = ("HUGEINT", "UHUGEINT", "BIT", "TIME WITH TIME ZONE")
+    values = [
+        f"CAST({identifier(n)} AS VARCHAR) AS c{i}" if types[n] in as_text else f"{identifier(n)} AS c{i}"
+        for i, n in enumerate(names)
+    ]
+    streams: list[bytes] = []
+    size = 0
+    with in_own_words(), engine.rows(names, any_value=True) as (session, relation):
+        text = f"SELECT 0 AS shard, {', '.join(values)} FROM {relation}"
+        for batch in spill.keep(session.sql(text).to_arrow_reader(1 << 16)):
+            size += batch.nbytes
+            if size > PUBLIC_BYTES:
+                raise too_large()
+            streams.append(as_stream([batch], {_TABLE: str(number)}))
+    return streams
+
+
+def too_large() -> QueryError:
+    """Return what is said of a public table that cannot be sent to every worker."""
+    return QueryError(
+        f"join: a public table is larger than {PUBLIC_BYTES >> 20} MB in the columns that are read, which is "
+        "too much to send to every worker; filter it before sf.public, or open it with sf.scan if its rows "
+        "belong to privacy units"
+    )
+
+
+def _only(rows: pa.Schema, read: set[str]) -> pa.Schema:
+    return pa.schema([field for field in rows if field.name in read])
+
+
+def _named(names: Iterable[str]) -> str:
+    return ", ".join(map(identifier, names))
+
+
+def _scans(plan: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the name of each table that a plan reads, and the columns."""
+    for node in plan:
+        told = node["extra_info"]
+        if "Table" in told:
+            columns = told.get("Projections", [])
+            yield told["Table"].rpartition(".")[2], [columns] if isinstance(columns, str) else columns
+        yield from _scans(node["children"])
