@@ -285,3 +285,21 @@ def test_a_foreign_key_leads_to_them():
     assert asked.unit == "id and month"
     assert sorted(row[1] for row in rows_of(asked.per_unit(n="count(*)"))) == [1, 2]
     assert sum(rows_of(asked.join(cat.table("visits"), on={"visit": "number"})).values()) == 3
+
+
+@pytest.mark.parametrize("limit", [2, 5, 600])
+def test_limits_are_those_of_one_column_that_holds_the_same(limit, tmp_path):
+    path = str(tmp_path / "t.parquet")
+    duckdb.sql(
+        "SELECT i % 50 AS id, i % 4 AS month, (i % 50) * 4 + i % 4 AS both, (i * 7) % 5 AS g, i % 3 AS x "
+        "FROM range(4000) t(i) UNION ALL SELECT NULL, 1, NULL, 1, 1 UNION ALL SELECT 1, NULL, NULL, 1, 1"
+    ).write_parquet(path)
+    found = []
+    for unit in (["id", "month"], "both"):
+        asked = sf.scan(path, privacy_unit=unit).group_by("g").bound(groups=limit, rows=3)
+        question = asked.agg(u=sf.count_units(), n=sf.count(), m=sf.sum("x", lower=0, upper=1, per="unit"))
+        plan = question.plan(epsilon=1, delta=1e-6)
+        (batch,) = asked.engine.statistics(plan.exact, 1000)
+        totals = [sum(int(v) for v in column.to_pylist()) for column in batch.columns[1:3]]
+        found.append(totals if limit < 5 else [column.to_pylist() for column in batch.columns])
+    assert found[0] == found[1]
