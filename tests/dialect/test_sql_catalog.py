@@ -170,7 +170,6 @@ REFUSED = {
     "unknown table": (text("COUNT(*)", source="visit"), "no table 'visit'; did you mean 'visits'?", "visit"),
     "a path": (text("COUNT(*)", source="'x.csv'"), "there is no table 'x.csv'", "'x.csv'"),
     "a public table": (text("COUNT(*)", source="regions"), "the table is public", "regions"),
-    "no unit of its own": (text("COUNT(*)", source="orders"), "id -> visits.id", "orders"),
     "a group for each unit": (text("id, COUNT(*)", rest="GROUP BY 1"), "a group for each privacy unit", "id"),
     "distinct of others": (text("COUNT(DISTINCT year)"), "COUNT(DISTINCT id)", "year"),
     "no epsilon": (

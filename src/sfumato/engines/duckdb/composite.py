@@ -1,7 +1,7 @@
-"""Privacy units of several columns: one column more, of bytes that are equal where all parts are.
+"""Privacy units of several columns: one column more, a struct of their canonical values.
 
-Each part is written as its kind, the length of its text, and the text: no two lists of parts are written
-alike, whatever stands in them. NULL in a part is NULL in all, as in the unit of a single column.
+Its fields are of types in which values that are equal are the same bits, texts being bytes, so that it
+compares alike everywhere. NULL in a part is NULL in all, as in the unit of a single column.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sfumato.query.schema import Column, Schema, check_flat
 from sfumato.query.units import UnitPart, unit_name
 
 _WHOLE = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?")
-_LENGTH = "strlen({}) || ':' || "
+_SMALL = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 _ZONED = "TIMESTAMP WITH TIME ZONE"
 # What reads a text or a number as a time in the zone of this machine.
 _LOCAL = re.compile(r"TIMESTAMPTZ|WITH TIME ZONE|to_timestamp", re.IGNORECASE)
@@ -30,11 +30,12 @@ _NESTED = re.compile(r".*\]|(STRUCT|MAP|UNION|JSON|INTERVAL|VARIANT|BIGNUM|TIME 
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of the unit: SQL of its value, and of the canonical text of that, which stands as {}."""
+    """A part of the unit: SQL of its value, of the canonical form of that, as {}, and the form's type."""
 
     unit: UnitPart
     value: str
-    text: str
+    form: str
+    type_name: str
     expression: Judged | None = None
 
 
@@ -72,8 +73,8 @@ def _part(text: str, schema: Schema, timezone: str) -> _Part:
         if same_name(name) == same_name(text):
             if column.type_name not in ("BLOB", "BIT"):  # those compare well, but print badly
                 check_flat("privacy_unit", name, schema, "in the source, before scan")
-            kind, written = _canonical(column.type_name)
-            return _Part(UnitPart(text, kind), identifier(f"column {i}"), written)
+            kind, form, of = _canonical(column.type_name)
+            return _Part(UnitPart(text, kind), identifier(f"{_kept(schema)}{i}"), form, of)
     local = {n: replace(c, type_name="TIMESTAMP") if _zoned(c) else c for n, c in schema.items()}
     one = judged("privacy_unit", text, local)
     if _LOCAL.search(one.text) or one.type_name == _ZONED:
@@ -86,38 +87,48 @@ def _part(text: str, schema: Schema, timezone: str) -> _Part:
             f"privacy_unit: {text!r} is {one.type_name}, whose values do not compare alike "
             "everywhere; cast it"
         )
-    kind, written = _canonical(one.type_name)
+    kind, form, of = _canonical(one.type_name)
     if any(_zoned(column) for name, column in schema.items() if same_name(name) in one.columns):
         kind = f"{kind} in {timezone}"
-    return _Part(UnitPart(text, kind), f"TRY((\n{one.text}\n))", written, one)
+    return _Part(UnitPart(text, kind), f"TRY((\n{one.text}\n))", form, of, one)
+
+
+def _kept(schema: Schema) -> str:
+    """Return what begins the names that columns are kept under: no name of theirs begins so."""
+    prefix = "kept "
+    while any(name.casefold().startswith(prefix) for name in schema):
+        prefix = f"_{prefix}"
+    return prefix
 
 
 def _zoned(column: Column) -> bool:
     return column.type_name == _ZONED
 
 
-def _canonical(type_name: str) -> tuple[str, str]:
-    """Return the kind of a type's values, and SQL of a text for each that equal ones alone share."""
-    plain = "CAST({0} AS VARCHAR)"
-    if _WHOLE.fullmatch(type_name):
-        return "a whole number", plain
-    if type_name in ("FLOAT", "DOUBLE"):
-        zero = f"{{0}} + 0::{type_name}"  # of which there are two
-        return type_name, f"CASE WHEN isnan({{0}}) THEN 'nan' ELSE CAST({zero} AS VARCHAR) END"
+def _canonical(type_name: str) -> tuple[str, str, str]:
+    """Return the kind of a type's values, SQL of a form that equal ones alone share, and its type."""
+    text = "encode(CAST({0} AS VARCHAR))"  # bytes have no collation
+    if type_name in _SMALL:
+        return "a whole number", "CAST({0} AS BIGINT)", "BIGINT"
+    if _WHOLE.fullmatch(type_name):  # not all of them have a place in Arrow
+        return "a large whole number", text, "BLOB"
+    if type_name in ("FLOAT", "DOUBLE"):  # there are two zeros, and many NaN
+        nan, zero = f"CAST('nan' AS {type_name})", f"{{0}} + CAST(0 AS {type_name})"
+        return type_name, f"CASE WHEN isnan({{0}}) THEN {nan} ELSE {zero} END", type_name
     if type_name.startswith("ENUM"):
-        return "VARCHAR", plain
-    if type_name == "BLOB":
-        return type_name, "hex({0})"
+        return "VARCHAR", text, "BLOB"
+    if type_name in ("DATE", "TIMESTAMP", "BLOB"):
+        return type_name, "{0}", type_name
     if type_name == _ZONED:
-        return type_name, "CAST({0} AT TIME ZONE 'UTC' AS VARCHAR)"
-    return type_name, plain
+        return type_name, "{0} AT TIME ZONE 'UTC'", "TIMESTAMP"
+    return type_name, text, "BLOB"
 
 
 def _with_unit(
     source: Source, schema: Schema, parts: Sequence[_Part], name: str, needed: Sequence[str], timezone: str
 ) -> Source:
     """Write the unit beside the columns: these are kept under other names while expressions read them."""
-    kept = [identifier(f"column {i}") for i in range(len(schema))]
+    kept = [identifier(f"{_kept(schema)}{i}") for i in range(len(schema))]
     there = ", ".join(f"part.{identifier(old)} AS {new}" for old, new in zip(schema, kept, strict=True))
     local = "".join(
         f", part.{identifier(n)}{f' AT TIME ZONE {literal(timezone)}' if _zoned(schema[n]) else ''} "
@@ -125,22 +136,23 @@ def _with_unit(
         for n in needed
     )
     values = "".join(f", {part.value} AS {identifier(f'part {i}')}" for i, part in enumerate(parts))
-    texts = "".join(
-        f", TRY({part.text.format(identifier(f'part {i}'))}) AS {identifier(f'text {i}')}"
-        for i, part in enumerate(parts)
+    places = [identifier(f"form {i}") for i in range(len(parts))]
+    forms = "".join(
+        f", TRY({part.form.format(identifier(f'part {i}'))}) AS {place}"
+        for i, (part, place) in enumerate(zip(parts, places, strict=True))
     )
-    written = " || ".join(
-        f"{literal(part.unit.kind + ' ')} || {_LENGTH.format(t)}{t}"  # NULL where one of them is
-        for part, t in zip(parts, (identifier(f"text {i}") for i in range(len(parts))), strict=True)
-    )
+    whole = " AND ".join(f"{place} IS NOT NULL" for place in places)
+    fields = ", ".join(f"p{i} := {place}" for i, place in enumerate(places))
+    unit = f"CASE WHEN {whole} THEN struct_pack({fields}) END"
+    type_name = f"STRUCT({', '.join(f'p{i} {part.type_name}' for i, part in enumerate(parts))})"
     back = ", ".join(f"{new} AS {identifier(old)}" for old, new in zip(schema, kept, strict=True))
     columns = ", ".join(kept)
 
     def around(one: Source) -> Source:
         text = f"SELECT {there}{local} FROM {one.relation} AS part"
         text = f"SELECT {columns}{values} FROM ({text})"
-        text = f"SELECT {columns}{texts} FROM ({text})"
-        text = f"SELECT {back}, encode({written}) AS {identifier(name)} FROM ({text})"
+        text = f"SELECT {columns}{forms} FROM ({text})"
+        text = f"SELECT {back}, {unit} AS {identifier(name)} FROM ({text})"
 
         def load(session: duckdb.DuckDBPyConnection, asked: Sequence[str]) -> None:
             one.load(session, read(asked))
@@ -151,7 +163,7 @@ def _with_unit(
         return replace(
             one,
             relation=f"({text})",
-            columns=[*one.columns, (name, "BLOB")],
+            columns=[*one.columns, (name, type_name)],
             pending=load,
             again=None if one.again is None else again,
         )
