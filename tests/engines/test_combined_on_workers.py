@@ -212,7 +212,7 @@ def test_public_tables_beyond_what_every_worker_can_be_sent_are_refused(monkeypa
     v, p = rows_by_chance(0)
     (question,) = questions(chain("join public", v, p, LocalEngine))[:1]
     monkeypatch.setattr(combined_stages, "PUBLIC_BYTES", 10)
-    with pytest.raises(QueryError, match="a public table is larger than 0 MB"):
+    with pytest.raises(QueryError, match="public tables are larger than 0 MB"):
         question.table.engine.stages(question.plan(epsilon=1).exact, 2)
 
 

@@ -139,7 +139,7 @@ class DistributedEngine:
                 f"tables are all {self.name}'s, each with its privacy unit; open public ones with sf.public"
             )
         named = _relations.setdefault(engine, {})
-        relation = named.setdefault(part.unit, f"sent_{next(_numbers)}")
+        relation = named.setdefault(part.unit, f"sfumato_sent_{next(_numbers)}")
         return local.named(relation), (Leaf(engine, relation, part.unit),), True
 
     def _refuse(self, unsafe_words: Words | None) -> None:

@@ -226,15 +226,16 @@ class CombinedStages(Stages):
             found = connection.execute(f"EXPLAIN (FORMAT json) {self._sql.partials(1)}").fetchall()
         finally:
             connection.close()
-        # A table is read by its unit, or else by any column.
-        read = {sent.held: {sent.unit or sent.rows.names[0]} for sent in self.tables}
+        read: dict[str, set[str]] = {}
         names = {sent.held: sent.rows.names for sent in self.tables}
         for table, columns in _scans(json.loads(found[0][1])):
-            for column in columns if table in read else ():
-                # Of a struct perhaps a part of it, written behind a dot.
+            for column in columns if table in names else ():
+                # Of a struct perhaps a part of it, written behind a dot. What is not understood is all.
                 whole = [n for n in names[table] if column == n or column.startswith(f"{n}.")]
-                read[table].update(whole or names[table])
-        return read
+                read.setdefault(table, set()).update(whole or names[table])
+        return {
+            t.held: read.get(t.held, {*t.rows.names}) | ({t.unit} if t.unit else set()) for t in self.tables
+        }
 
 
 class _Said:
@@ -278,9 +279,8 @@ def published(engine: DuckDBEngine, number: int, names: Sequence[str]) -> list[b
 def too_large() -> QueryError:
     """Return what is said of a public table that cannot be sent to every worker."""
     return QueryError(
-        f"join: a public table is larger than {PUBLIC_BYTES >> 20} MB in the columns that are read, which is "
-        "too much to send to every worker; filter it before sf.public, or open it with sf.scan if its rows "
-        "belong to privacy units"
+        f"join: public tables are larger than {PUBLIC_BYTES >> 20} MB in the columns that are read, which is "
+        "too much to send to every worker; leave out before sf.public what no private row is joined with"
     )
 
 
@@ -297,6 +297,6 @@ def _scans(plan: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[str]]]
     for node in plan:
         told = node["extra_info"]
         if "Table" in told:
-            columns = told.get("Projections", [])
+            columns = told.get("Projections", "")  # which is the name of no column
             yield told["Table"].rpartition(".")[2], [columns] if isinstance(columns, str) else columns
         yield from _scans(node["children"])
