@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from sfumato.engines.beam.release import PlannedRelease
     from sfumato.engines.catalog import Catalog
     from sfumato.engines.duckdb.resources import Resources
-    from sfumato.query.table import Question
 
 
 class SparkFrame(Protocol):
@@ -258,62 +258,85 @@ def sql(
             "temp_directory": temp_directory,
         }
         query = parse(text, catalog)
-        question = query.question(
-            lambda name, _: (
-                catalog.public(name, **limits)
-                if catalog.declaration(name).public
-                else catalog.table(name, **limits)
-            )
-        )
-        return _released(question, query, checked_resources(memory_limit, threads, temp_directory))
-    query = parse(text)
+
+        def declared(_: SqlQuery, name: str, __: str) -> Any:
+            public = catalog.declaration(name).public
+            return catalog.public(name, **limits) if public else catalog.table(name, **limits)
+
+        return _released(query, declared, checked_resources(memory_limit, threads, temp_directory))
     if not isinstance(tables, Mapping | None) or not all(isinstance(name, str) for name in tables or ()):
         kind = type(tables).__name__  # its text would show rows
         raise QueryError(
             f"sql: tables is a {kind}, but must give each table a name: tables={{'visits': ...}}"
         )
     sources = dict(tables or {})
-    for name in query.sources:
+    public = [name for name, source in sources.items() if isinstance(source, PublicTable)]
+    query = parse(text, public=public, private=sources.keys() - public)
+    queries = (query, *query.beside)
+    for name in (name for one in queries for name in one.sources):
         if name not in sources and not is_path(name):
             near = nearest(name, sources)
             given = f"tables={{{name!r}: ...}}, on the command line --table {name}=PATH"
             remedy = f"did you mean {near!r}?" if near else f"say what it is: {given}"
             raise SqlError(f"FROM names {name!r}, which is no path of a file and no table; {remedy}")
-    if types is not None and query.types is not None:
+    if types is not None and any(one.types is not None for one in queries):
         raise QueryError("sql: types are given twice, in OPTIONS (types = ...) and beside the text; keep one")
-    declared = query.types if types is None else types
-    question = query.question(
-        lambda name, unit: (
-            sources[name]
-            if isinstance(sources.get(name), PublicTable)
-            else scan(
-                sources.get(name, name),
-                privacy_unit=unit,
-                types=declared,
-                multiline=query.multiline,
-                memory_limit=memory_limit,
-                threads=threads,
-                temp_directory=temp_directory,
-            )
+
+    def opened(one: SqlQuery, name: str, unit: str) -> Any:
+        if isinstance(sources.get(name), PublicTable):
+            return sources[name]
+        return scan(
+            sources.get(name, name),
+            privacy_unit=unit,
+            types=one.types if types is None else types,
+            multiline=one.multiline,
+            memory_limit=memory_limit,
+            threads=threads,
+            temp_directory=temp_directory,
         )
-    )
-    return _released(question, query, checked_resources(memory_limit, threads, temp_directory))
+
+    return _released(query, opened, checked_resources(memory_limit, threads, temp_directory))
 
 
-def _released(question: Question[Any], query: SqlQuery, resources: Resources) -> Any:
-    """Plan a release, and see that what is computed with it fits: nothing is read or spent before."""
-    if query.outside is None:
-        return question.release(**query.release_options)
+def _released(query: SqlQuery, open_table: Callable[[SqlQuery, str, str], Any], resources: Resources) -> Any:
+    """Plan all releases, and see that what is computed with them fits: nothing is read or spent before.
+
+    Args:
+        query: what the text asks.
+        open_table: gives a table of one of its private SELECTs, from its name and the privacy unit's column.
+        resources: what DuckDB may take of the machine.
+    """
     from sfumato.engines.duckdb.engine import DuckDBEngine
-    from sfumato.engines.duckdb.outside import OutsideSql
+    from sfumato.engines.duckdb.outside import OutsideSql, groups_of
     from sfumato.query.processed import ProcessedRelease
 
-    outside, engine = query.outside, question.table.engine
-    if not isinstance(engine, DuckDBEngine):
+    queries, public = (query, *query.beside), dict[str, PublicTable]()
+    for name in (name for one in queries for name in _public_names(one)):
+        public[name] = public[name] if name in public else open_table(query, name, "")
+    questions = [
+        one.question(partial(open_table, one), lambda groups: groups_of(groups, public, resources))
+        for one in queries
+    ]
+    if query.outside is None:
+        return questions[0].release(**query.release_options)
+    engines = [question.table.engine for question in questions]
+    if not all(isinstance(engine, DuckDBEngine) for engine in engines):
         raise SqlError(
-            "this text computes with the released table, which is done where rows are read in this process; "
+            "this text computes with released tables, which is done where rows are read in this process; "
             "ask for keys and aggregates alone, and compute with what comes back, as spark.sql does"
         )
-    plan = question.plan(**query.release_options)
-    computation = OutsideSql(outside, plan, question.table.schema, query.confidence, resources)
-    return ProcessedRelease(engine.release(plan), computation)
+    plans = [question.plan(**one.release_options) for question, one in zip(questions, queries, strict=True)]
+    planned = [
+        (plan, question.table.schema, one.confidence)
+        for plan, question, one in zip(plans, questions, queries, strict=True)
+    ]
+    read = {name: public[name] for name in query.outside.public}
+    computation = OutsideSql(query.outside, planned, read, resources)
+    releases = [engine.release(plan) for engine, plan in zip(engines, plans, strict=True)]
+    return ProcessedRelease(releases, computation)
+
+
+def _public_names(query: SqlQuery) -> list[str]:
+    """Return the public tables that are read as they are, and not joined."""
+    found = list(query.public_groups.public) if query.public_groups is not None else []
+    return found + list(query.outside.public if query.outside is not None else ())
