@@ -21,7 +21,6 @@ from sfumato.dialect.words import Place, Token, refusal
 from sfumato.dialect.writer import NO_INTERVAL, Writer, no_output
 from sfumato.errors import SqlError
 
-
 _NO_SELECT = "a text is one SELECT, with private SELECTs in it: other statements have no place here"
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Protocol
@@ -83,29 +82,27 @@ class ProcessedRelease(Release):
             SqlError: computing with these noisy numbers failed; `released` has them.
             EngineError: rows of one release could not be read; `released` has those that were drawn before.
         """
-        with self._turn():
-            if self._table is None:
-                with self._told_what_is_left():
-                    self._table, self._rows = self.computation.run(self.releases)
-            return self._table
-
-    @contextmanager
-    def _told_what_is_left(self) -> Iterator[None]:
-        """Say of a release that fails behind others that these are not lost."""
         failed: EngineError | None = None
-        try:
-            yield
-        except EngineError as error:
-            drawn = sum(release.drawn for release in self.releases)
-            if not drawn:
-                raise
-            failed = EngineError(
-                f"{error}. {drawn} of the {len(self.releases)} tables that the text releases "
-                f"{'was' if drawn == 1 else 'were'} drawn before: `.released` of this release has them, and "
-                "the budget of all is spent"
-            )
-        if failed is not None:
-            raise failed
+        with self._turn():
+            try:
+                if self._table is None:
+                    self._table, self._rows = self.computation.run(self.releases)
+            except EngineError as error:
+                failed = self._with_what_is_left(error)
+            if failed is None:
+                return self._table
+        raise failed
+
+    def _with_what_is_left(self, error: EngineError) -> EngineError:
+        """Say of a release that fails behind others that these are not lost."""
+        drawn = sum(release.drawn for release in self.releases)
+        if not drawn:
+            return error
+        return EngineError(
+            f"{error}. {drawn} of the {len(self.releases)} tables that the text releases "
+            f"{'was' if drawn == 1 else 'were'} drawn before: `.released` of this release has them, and "
+            "the budget of all is spent"
+        )
 
     def errors(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pa.Table:
         """Return half-widths of error bars, row by row: NULL for what is computed.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -20,6 +20,7 @@ from sfumato.query.combining import Part
 from sfumato.query.schema import Schema
 from sfumato.query.table import PublicTable
 
+_TEXTS = (*NOT_ARROW, "UUID", "JSON")
 _CONFIG = {
     "allow_community_extensions": False,
     "autoinstall_known_extensions": False,
@@ -38,7 +39,7 @@ class Given:
 
     Args:
         rows: as Arrow has them.
-        texts: types of columns that come as texts, as Arrow has no such type.
+        texts: types of columns that come as texts, as they are not Arrow's.
     """
 
     rows: pa.Table
@@ -121,15 +122,11 @@ def _kinds(schema: Schema) -> dict[str, str]:
 
 
 def _texts(schema: Schema) -> dict[str, str]:
-    return {name: kind for name, kind in _kinds(schema).items() if kind in NOT_ARROW}
+    found = _kinds(schema).items()
+    return {name: kind for name, kind in found if kind in _TEXTS or kind.startswith("ENUM")}
 
 
 def _engine(table: PublicTable) -> DuckDBEngine:
     if not isinstance(table.engine, DuckDBEngine):
         raise QueryError("a public table is one that sf.public has opened")
     return table.engine
-
-
-def files_of(tables: Iterable[PublicTable]) -> tuple[str, ...]:
-    """Return the files that public tables are read from."""
-    return tuple(file for table in tables for file in table.engine.files)
