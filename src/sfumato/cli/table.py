@@ -205,6 +205,7 @@ def caption_of_many(releases: Sequence[Release], spent: tuple[float, float]) -> 
     lines.add_row(
         "spent", f"epsilon {epsilon:g}, delta {delta:g}: the sums of those of {len(releases)} releases"
     )
+    notes = dict[str, None]()
     for i, release in enumerate(releases, 1):
         content = release.explain().to_dict()
         (own_epsilon, own_delta), unit = release.spent, visible(content["privacy_unit"])
@@ -213,8 +214,9 @@ def caption_of_many(releases: Sequence[Release], spent: tuple[float, float]) -> 
         if content["group_by"]:
             said.append(f"groups: {_groups(content, release.to_arrow().num_rows)}")
         lines.add_row(f"release {i}", "; ".join(said))
-        for note in content["notes"]:
-            lines.add_row("note", Text(visible(note)))
+        notes |= dict.fromkeys(content["notes"])
+    for note in notes:
+        lines.add_row("note", Text(visible(note)))
     return lines
 
 

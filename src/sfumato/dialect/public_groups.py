@@ -121,7 +121,7 @@ class PublicGroups:
         order = [self._column(item) for item in keys.values()]
         missing = [column for column in self.columns if column not in order]
         if missing:
-            listed = ", ".join(f"{self.alias}.{c}" if self.alias else c for c in missing)
+            listed = ", ".join(f"{self.alias}.{c}" if self.alias else c for c in missing[:5])
             message = f"GROUP BY lacks {listed}: with {STRATEGY} it has all columns of the public table"
             raise refusal(self.text, self.place, message)
         (tree,) = statements(self.sql)
@@ -262,7 +262,7 @@ class _Reader:
         try:
             (tree,) = statements(f"SELECT 1 FROM a JOIN b {written}")
             read = read_from(tree["from_table"])
-            if len(read.joined) != 1:
+            if len(read.joined) != 1 or tree["sample"]:
                 raise NotJoined("the public table of the groups comes last in FROM")
         except NotSql:
             raise self._refuse(f"this is not understood in {opens.word}", opens) from None

@@ -152,6 +152,11 @@ def _in_public_groups(
     for key, column in zip(keys, groups.columns, strict=True):
         if column.null_count:
             table = table.filter(f"{_quoted(key)} IS NOT NULL")
+    note = (
+        f"the {groups.num_rows:,} groups by {', '.join(keys)} are public, as "
+        f"{' and '.join(asked.public) or 'the text'} has them: each is shown, and rows of others are in none."
+    )
+    table = replace(table, notes=(*table.notes, note))
     try:
         return table.group_by(*keys, keys=groups.rename_columns(list(keys)))
     except ColumnError:
