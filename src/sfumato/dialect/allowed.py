@@ -35,6 +35,10 @@ _WITHIN = (
     "outside the private SELECT there are released tables, by the names that they have in WITH name AS "
     "(SELECT WITH ...) SELECT ..., and public ones"
 )
+_HIDDEN = (
+    "{0} is a name of WITH where this private SELECT reads {0}, and hides the table, as SQL has it; give "
+    "that name of WITH another one"
+)
 _DECLARED = (
     "Those are declared: public = true in a catalog, tables={...: sf.public(...)}, or --public NAME=PATH"
 )
@@ -75,7 +79,7 @@ def functions() -> frozenset[str]:
 class _Known:
     """What a text may name: released tables, their columns, and public tables; private ones it may not."""
 
-    released: Collection[str]
+    released: Mapping[str, Collection[str]]
     columns: Collection[str]
     public: Mapping[str, Sequence[str]]
     private: Collection[str]
@@ -83,7 +87,7 @@ class _Known:
 
 def check_outside(
     tree: Node,
-    released: Collection[str],
+    released: Mapping[str, Collection[str]],
     columns: Collection[str],
     public: Iterable[str],
     private: Iterable[str],
@@ -93,7 +97,7 @@ def check_outside(
 
     Args:
         tree: DuckDB's, of the whole text.
-        released: the names of released tables.
+        released: of each released table the names of what its private SELECT reads.
         columns: their columns, in lower case.
         public, private: names of other tables.
         refuse: makes an error, of a byte in the text, or -1, and a message.
@@ -137,6 +141,10 @@ def _inside(node: Node) -> Iterator[tuple[str, Any]]:
 
 def _message(node: Node, known: _Known, scope: Counter[str], read: dict[str, None]) -> str:
     kind, named = node.get("class"), node.get("type")
+    if node.get("sample"):
+        return (
+            "TABLESAMPLE and USING SAMPLE have no place here: what they take does not follow from the numbers"
+        )
     if kind is None and (not isinstance(named, str) or named.endswith("_TYPE_INFO")):
         return ""
     if (kind is None and named not in _KNOWN_NODES) or (kind is not None and kind not in _KNOWN_EXPRESSIONS):
@@ -162,9 +170,12 @@ def _of_table(node: Node, known: _Known, scope: Counter[str], read: dict[str, No
     path = node["qualified_name"]["path"]
     name = ".".join(path)
     folded = name.casefold()
-    if node.get("at_clause") or node.get("sample"):
-        return f"{name}: AT and TABLESAMPLE have no place here"
-    if len(path) == 1 and (name in known.released or scope[folded] > 0):
+    if node.get("at_clause"):
+        return f"{name}: AT has no place here"
+    if len(path) == 1 and name in known.released:
+        hidden = [one for one in known.released[name] if scope[one.casefold()] > 0]
+        return _HIDDEN.format(hidden[0]) if hidden else ""
+    if len(path) == 1 and scope[folded] > 0:
         return ""
     if folded in known.private or (len(path) > 1 and path[-1].casefold() in known.private):
         return f"{name} is a private table: {_WITHIN}"

@@ -84,11 +84,11 @@ def parse(
         private = [name for name, table in catalog.tables.items() if not table.public]
     hidden = {*private, *(name for reading in readings for name in reading.sources)} - {*public}
     public = list(public)
+    queries = [reading.query(public, hidden) for reading in readings]
     if outside is not None:
         released = (name for reading in readings for name in reading.released)
-        outside = outside.checked(released, public, hidden)
-    first, *others = (reading.query(public, hidden) for reading in readings)
-    return replace(first, outside=outside, beside=tuple(others))
+        outside = outside.checked(released, [query.read for query in queries], public, hidden)
+    return replace(queries[0], outside=outside, beside=tuple(queries[1:]))
 
 
 def _declared(statement: Statement, catalog: Declarations) -> TableDeclaration:

@@ -63,11 +63,18 @@ class Outside:
         """Make an error that marks what a byte of the SQL comes from; the first word where it is below 0."""
         return refusal(self.text, place_of(self.places, max(byte, 0)), message)
 
-    def checked(self, released: Iterable[str], public: Collection[str], private: Collection[str]) -> Outside:
+    def checked(
+        self,
+        released: Iterable[str],
+        reads: Sequence[Collection[str]],
+        public: Collection[str],
+        private: Collection[str],
+    ) -> Outside:
         """Return it with the public tables that it reads, if nothing else is within its reach.
 
         Args:
             released: the columns of the released tables.
+            reads: of each private SELECT the names of the tables that it reads.
             public, private: names of tables.
         Raises:
             SqlError: it is no SQL, or reads something else.
@@ -83,7 +90,7 @@ class Outside:
             raise self.refuse(-1, "it is nested too deeply") from None
         if len(found) != 1:
             raise self.refuse(-1, "several statements: ask one at a time")
-        tables = {table.name for table in self.released}
+        tables = {table.name: names for table, names in zip(self.released, reads, strict=True)}
         read = check_outside(found[0], tables, columns, public, private, self.refuse)
         return replace(self, public=tuple(read))
 

@@ -125,7 +125,7 @@ class PublicGroups:
             message = f"GROUP BY lacks {listed}: with {STRATEGY} it has all columns of the public table"
             raise refusal(self.text, self.place, message)
         (tree,) = statements(self.sql)
-        read = check_outside(tree, (), (), public, private, lambda byte, text: self.refuse(text, byte))
+        read = check_outside(tree, {}, (), public, private, lambda byte, text: self.refuse(text, byte))
         return replace(self, columns=tuple(order), public=tuple(read))
 
     def _column(self, item: Item) -> str:

@@ -87,6 +87,11 @@ class SqlQuery:
         return (self.source, *(one.source for one in self.tables.joined))
 
     @property
+    def read(self) -> tuple[str, ...]:
+        """All tables that it reads: those behind FROM, and those that have public groups."""
+        return (*self.sources, *(self.public_groups.public if self.public_groups is not None else ()))
+
+    @property
     def release_options(self) -> dict[str, Any]:
         """The options of `Question.release` that the text gives; numbers as they are written.
 
