@@ -332,3 +332,12 @@ def test_long_and_deep_texts_are_refused(text: str, says: str, reading: list[str
     with pytest.raises(SqlError, match=says):
         ask(text)
     assert not reading
+
+
+def test_public_groups_are_for_rows_that_come_later_too() -> None:
+    """A Beam pipeline brings the rows; the groups are read here, when the question is planned."""
+    tables = {"visits": ROWS.schema, "towns": sf.public(TOWNS)}
+    planned = sf.sql(GROUPS, tables=tables)
+    assert planned.plan.query.public_keys["year"].to_pylist() == [2020, 2021, 2023]
+    with pytest.raises(SqlError, match="where rows are read in this process"):
+        sf.sql(f"{dp(BY_YEAR)} UNION ALL {dp(BY_YEAR)}", tables=tables)
