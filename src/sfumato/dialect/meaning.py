@@ -82,9 +82,10 @@ def parse(
     if catalog is not None:
         public = [name for name, table in catalog.tables.items() if table.public]
         private = [name for name, table in catalog.tables.items() if not table.public]
-    hidden = {*private, *(name for reading in readings for name in reading.sources)} - {*public}
+    queries = [reading.query() for reading in readings]
     public = list(public)
-    queries = [reading.query(public, hidden) for reading in readings]
+    hidden = {*private, *(name for query in queries for name in query.sources)} - {*public}
+    queries = [query.within(public, hidden) for query in queries]
     if outside is not None:
         released = (name for reading in readings for name in reading.released)
         outside = outside.checked(released, [query.read for query in queries], public, hidden)
@@ -124,22 +125,12 @@ class _Reading:
                 raise self._refuse(item.place, self._not_a_key(value))
 
     @property
-    def sources(self) -> Iterable[str]:
-        """The tables behind FROM."""
-        return (self.statement.tables.source, *(one.source for one in self.statement.tables.joined))
-
-    @property
     def released(self) -> list[str]:
         """The columns that are released."""
         outputs = (output for name, (_, a) in self.named.items() for output in names_of(name, a))
         return [*self.keys, *outputs]
 
-    def query(self, public: Collection[str], private: Collection[str]) -> SqlQuery:
-        """Return what is asked.
-
-        Args:
-            public, private: names of tables.
-        """
+    def query(self) -> SqlQuery:
         statement, options, keys, named = self.statement, self.options, self.keys, self.named
         aggregates = {name: aggregate for name, (_, aggregate) in named.items()}
         if not aggregates:
@@ -183,7 +174,7 @@ class _Reading:
             domains=domains,
             multiline=options.multiline,
             weights=self._weights(aggregates),
-            public_groups=None if self.public is None else self.public.checked(public, private, keys),
+            public_groups=None if self.public is None else self.public.ordered(keys),
             confidence=options.confidence,
         )
 

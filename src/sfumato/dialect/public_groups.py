@@ -110,13 +110,11 @@ class PublicGroups:
             "table, or choose groups privately",
         )
 
-    def checked(
-        self, public: Collection[str], private: Collection[str], keys: Mapping[str, Item]
-    ) -> PublicGroups:
-        """Return them in the order of the keys, if they are read from public tables alone.
+    def ordered(self, keys: Mapping[str, Item]) -> PublicGroups:
+        """Return them in the order of the group keys.
 
         Raises:
-            SqlError: they are not, or the keys are not all of their columns.
+            SqlError: the keys are not all of their columns.
         """
         order = [self._column(item) for item in keys.values()]
         missing = [column for column in self.columns if column not in order]
@@ -124,9 +122,17 @@ class PublicGroups:
             listed = ", ".join(f"{self.alias}.{c}" if self.alias else c for c in missing[:5])
             message = f"GROUP BY lacks {listed}: with {STRATEGY} it has all columns of the public table"
             raise refusal(self.text, self.place, message)
+        return replace(self, columns=tuple(order))
+
+    def checked(self, public: Collection[str], private: Collection[str]) -> PublicGroups:
+        """Return them with the public tables that they are read from.
+
+        Raises:
+            SqlError: something else is read.
+        """
         (tree,) = statements(self.sql)
         read = check_outside(tree, {}, (), public, private, lambda byte, text: self.refuse(text, byte))
-        return replace(self, columns=tuple(order), public=tuple(read))
+        return replace(self, public=tuple(read))
 
     def _column(self, item: Item) -> str:
         assert isinstance(item.value, Expression)

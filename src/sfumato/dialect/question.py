@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -90,6 +90,16 @@ class SqlQuery:
     def read(self) -> tuple[str, ...]:
         """All tables that it reads: those behind FROM, and those that have public groups."""
         return (*self.sources, *(self.public_groups.public if self.public_groups is not None else ()))
+
+    def within(self, public: Collection[str], private: Collection[str]) -> SqlQuery:
+        """Return it with its public groups held against the names of tables that there are.
+
+        Raises:
+            SqlError: they are not read from public tables alone.
+        """
+        if self.public_groups is None:
+            return self
+        return replace(self, public_groups=self.public_groups.checked(public, private))
 
     @property
     def release_options(self) -> dict[str, Any]:
