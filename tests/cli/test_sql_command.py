@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sfumato import errors
+from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.query.release import Release
 
 from .conftest import question
@@ -305,3 +306,34 @@ class TestComputing:
             done = run("sql", f"WITH t AS ({COUNT}) {text}", *more)
             assert done.exit_code == 2
             assert "1984" in done.stdout and "computing with the noisy numbers failed" in done.stderr
+
+    def test_several_private_selects_cost_their_sum(self, visits, run):
+        Path("eras.csv").write_text("year,era\n1984,old\n1985,new\n1990,none\n")
+        ours = COUNT.replace("'visits.parquet'", "v")
+        text = f"WITH a AS ({ours}), b AS ({ours}) SELECT era, a.n + b.n AS s FROM a JOIN b USING (year) JOIN eras USING (year)"
+        files = ["--types", "id BIGINT, year BIGINT", "--table", "v=visits.csv", "--public", "eras=eras.csv"]
+        Path("visits.csv").write_text("id,year\n" + "\n".join(f"{i},{1984 + i % 2}" for i in range(900)))
+        done = run("sql", text, *files, "-o", "out.csv", "--explain")
+        assert done.exit_code == 0, done.output
+        said = " ".join(done.stdout.split())
+        assert "Release 2 of 2" in said
+        assert "epsilon 1000 + 1000 = 2000 and delta 1e-06 + 1e-06 = 2e-06, by basic composition" in said
+        assert "spent epsilon 2000, delta 2e-06: the sums of those of 2 releases" in said
+        assert sorted(Path("out.csv").read_text().split()) == ['"era","s"', '"new",900', '"old",900']
+        assert run("sql", text, *files, "--dry-run").stdout.endswith("nothing was spent.\n")
+        private = run("sql", text.replace("JOIN eras", "JOIN v"), *files)
+        assert private.exit_code == 2 and "v is a private table" in private.stderr
+
+    def test_what_was_drawn_before_a_failure_is_printed(self, visits, run, monkeypatch):
+        honest, calls = DuckDBEngine.statistics, []
+
+        def statistics(*arguments):
+            calls.append(arguments)
+            if len(calls) == 2:
+                raise errors.EngineError("the disk is gone")
+            return honest(*arguments)
+
+        monkeypatch.setattr(DuckDBEngine, "statistics", statistics)
+        done = run("sql", f"SELECT a.n FROM ({COUNT}) AS a, ({COUNT}) AS b")
+        assert done.exit_code == 1 and "1984" in done.stdout
+        assert "1 of the 2 tables" in " ".join(done.stderr.split()) and len(calls) == 2

@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 
 def print_explanation(console: Console, explanation: Explanation) -> None:
     """Print each step in order, then the noisy numbers with bounds, noise and share of the budget."""
+    if explanation.together:
+        for i, one in enumerate(explanation.releases, 1):
+            console.print(Text(f"Release {i} of {len(explanation.releases)}", style="bold"))
+            print_explanation(console, one)
+            console.print()
+        for sentence in explanation.together:
+            console.print(Text(visible(sentence)))
+        return
     before, after = explanation.steps
     console.print(Text("How the answer is made", style="bold"))
     console.print(_numbered(before, 1))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from sfumato.cli import table
-from sfumato.errors import QueryError, SqlError
+from sfumato.errors import EngineError, QueryError, SqlError
 from sfumato.query.processed import ProcessedRelease
 
 if TYPE_CHECKING:
@@ -46,10 +46,11 @@ def answers(
 ) -> tuple[pa.Table, pa.Table | None]:
     """Return the numbers and half-widths of their error bars, where there are any.
 
-    Where computing with noisy numbers fails, the noisy table itself is printed: it is paid for.
+    Where computing with noisy numbers fails, or a later release, the noisy tables are printed: they are paid
+    for.
 
     Raises:
-        SqlError: computing failed.
+        SqlError, EngineError: computing failed, or a release.
     """
     if not isinstance(release, ProcessedRelease):
         widths = release.errors(confidence, simultaneous=simultaneous)
@@ -58,10 +59,10 @@ def answers(
         return release.to_arrow(), (
             release.errors(confidence, simultaneous=simultaneous) if release.followed else None
         )
-    except SqlError:
-        noisy = release.released
-        bars = noisy.errors(confidence, simultaneous=simultaneous)
-        table.print_table(console, noisy, noisy.to_arrow(), bars, confidence, simultaneous, show)
+    except (SqlError, EngineError):
+        for noisy in (one for one in release.releases if one.drawn):
+            bars = noisy.errors(confidence, simultaneous=simultaneous)
+            table.print_table(console, noisy, noisy.to_arrow(), bars, confidence, simultaneous, show)
         raise
 
 
@@ -80,5 +81,8 @@ def print_any(
         table.print_table(console, release, numbers, widths, confidence, simultaneous, show)
         return
     table.print_computed(console, numbers, widths, release.measured, show)
-    groups = release.released.to_arrow().num_rows
+    if len(release.releases) > 1:
+        console.print(table.caption_of_many(release.releases, release.spent))
+        return
+    groups = release.releases[0].to_arrow().num_rows
     console.print(table.caption(release, groups, confidence, simultaneous, bars=widths is not None))

@@ -196,6 +196,30 @@ def caption(release: Release, groups: int, confidence: float, simultaneous: bool
     return lines
 
 
+def caption_of_many(releases: Sequence[Release], spent: tuple[float, float]) -> Table:
+    """Say what several releases cost, each and together, and how each was made."""
+    epsilon, delta = spent
+    lines = Table.grid(padding=(0, 2))
+    lines.add_column(style="cyan", no_wrap=True)
+    lines.add_column()
+    lines.add_row(
+        "spent", f"epsilon {epsilon:g}, delta {delta:g}: the sums of those of {len(releases)} releases"
+    )
+    notes = dict[str, None]()
+    for i, release in enumerate(releases, 1):
+        content = release.explain().to_dict()
+        (own_epsilon, own_delta), unit = release.spent, visible(content["privacy_unit"])
+        said = [f"epsilon {own_epsilon:g}, delta {own_delta:g}, for each {unit} (the privacy unit)"]
+        said.append(f"{titled(release.plan.noise.name)} noise")
+        if content["group_by"]:
+            said.append(f"groups: {_groups(content, release.to_arrow().num_rows)}")
+        lines.add_row(f"release {i}", "; ".join(said))
+        notes |= dict.fromkeys(content["notes"])
+    for note in notes:
+        lines.add_row("note", Text(visible(note)))
+    return lines
+
+
 def _groups(content: dict[str, Any], groups: int) -> str:
     selection = content["selection"]
     if selection is None:

@@ -1,19 +1,20 @@
-"""What may stand around a private SELECT: all that DuckDB computes with the released table, and nothing else.
+"""What may stand around private SELECTs: all that DuckDB computes with released and public tables, no more.
 
 An allow-list over DuckDB's syntax tree: nodes, tables and functions that are not known are refused. Nothing
 private is within reach there; this keeps files, settings, the clock and other tables out too, so that the
-answer follows from the noisy numbers and the text alone.
+answer follows from the noisy numbers, public tables and the text alone.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from sfumato.dialect.tree import Node, ask
-from sfumato.errors import SqlError
+from sfumato.errors import SqlError, nearest
 
 _EXPRESSIONS = (
     "BETWEEN CASE CAST COLLATE COLUMN_REF COMPARISON CONJUNCTION CONSTANT FUNCTION LAMBDA OPERATOR "
@@ -25,11 +26,22 @@ _NODES = (
 )
 _SAID = {
     "PARAMETER": "a parameter: write the value itself",
-    "TABLE_FUNCTION": "a table function: outside the private SELECT there is the released table alone",
+    "TABLE_FUNCTION": "a table function: outside the private SELECT there are released and public tables",
     "SHOW_REF": "DESCRIBE, SHOW and SUMMARIZE have no place here: write a SELECT",
     "RECURSIVE_CTE_NODE": "WITH RECURSIVE: write it without",
     "PIVOT": "PIVOT and UNPIVOT have no place here: write CASE for each column, or pivot the result",
 }
+_WITHIN = (
+    "outside the private SELECT there are released tables, by the names that they have in WITH name AS "
+    "(SELECT WITH ...) SELECT ..., and public ones"
+)
+_HIDDEN = (
+    "{0} is a name of WITH where this private SELECT reads {0}, and hides the table, as SQL has it; give "
+    "that name of WITH another one"
+)
+_DECLARED = (
+    "Those are declared: public = true in a catalog, tables={...: sf.public(...)}, or --public NAME=PATH"
+)
 # Macros of DuckDB's that are formulas, and what its parser makes of plain syntax.
 _FORMULAS = (
     "array_append array_pop_back array_pop_front array_prepend array_push_back array_push_front "
@@ -63,18 +75,41 @@ def functions() -> frozenset[str]:
     )
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What a text may name: released tables, their columns, and public tables; private ones it may not."""
+
+    released: Mapping[str, Collection[str]]
+    columns: Collection[str]
+    public: Mapping[str, Sequence[str]]
+    private: Collection[str]
+
+
 def check_outside(
-    tree: Node, table: str, columns: Collection[str], refuse: Callable[[int, str], SqlError]
-) -> None:
-    """Refuse what is not known to compute with the released table alone.
+    tree: Node,
+    released: Mapping[str, Collection[str]],
+    columns: Collection[str],
+    public: Iterable[str],
+    private: Iterable[str],
+    refuse: Callable[[int, str], SqlError],
+) -> list[str]:
+    """Refuse what is not known to compute with released and public tables alone.
 
     Args:
         tree: DuckDB's, of the whole text.
-        table: the released table's name.
-        columns: its columns, in lower case.
+        released: of each released table the names of what its private SELECT reads.
+        columns: their columns, in lower case.
+        public, private: names of other tables.
         refuse: makes an error, of a byte in the text, or -1, and a message.
+    Returns:
+        The public tables that it reads.
     """
+    by_name: dict[str, list[str]] = {}
+    for name in public:
+        by_name.setdefault(name.casefold(), []).append(name)
+    known = _Known(released, columns, by_name, {name.casefold() for name in private})
     scope: Counter[str] = Counter()
+    read: dict[str, None] = {}
     waiting: list[tuple[str, Any]] = [("see", tree)]
     while waiting:
         what, one = waiting.pop()
@@ -85,11 +120,12 @@ def check_outside(
         elif isinstance(one, list):
             waiting.extend(("see", child) for child in reversed(one))
         elif isinstance(one, dict):
-            message = _message(one, table, columns, scope)
+            message = _message(one, known, scope, read)
             if message:
                 at = one.get("query_location", -1)
                 raise refuse(at if 0 <= at < 1 << 62 else -1, message)
             waiting.extend(_inside(one))
+    return list(read)
 
 
 def _inside(node: Node) -> Iterator[tuple[str, Any]]:
@@ -103,8 +139,12 @@ def _inside(node: Node) -> Iterator[tuple[str, Any]]:
         yield "see", cte["value"]
 
 
-def _message(node: Node, table: str, columns: Collection[str], scope: Counter[str]) -> str:
+def _message(node: Node, known: _Known, scope: Counter[str], read: dict[str, None]) -> str:
     kind, named = node.get("class"), node.get("type")
+    if node.get("sample"):
+        return (
+            "TABLESAMPLE and USING SAMPLE have no place here: what they take does not follow from the numbers"
+        )
     if kind is None and (not isinstance(named, str) or named.endswith("_TYPE_INFO")):
         return ""
     if (kind is None and named not in _KNOWN_NODES) or (kind is not None and kind not in _KNOWN_EXPRESSIONS):
@@ -118,14 +158,33 @@ def _message(node: Node, table: str, columns: Collection[str], scope: Counter[st
             )
     if kind == "COLUMN_REF" and len(node["column_names"]) == 1:
         (name,) = node["column_names"]
-        if name.casefold() in _KNOWN_VALUES and name.casefold() not in columns:
+        if name.casefold() in _KNOWN_VALUES and name.casefold() not in known.columns:
             return f"{name}: write the value itself"
     if kind is None and named == "BASE_TABLE":
-        path = node["qualified_name"]["path"]
-        known = len(path) == 1 and (path[0] == table or scope[path[0].casefold()] > 0)
-        if not known or node.get("at_clause"):
-            return (
-                f"{'.'.join(path)} is another table: outside the private SELECT there is the released table "
-                "alone, which has a name for all of the text in WITH name AS (SELECT WITH ...) SELECT ..."
-            )
+        return _of_table(node, known, scope, read)
     return ""
+
+
+def _of_table(node: Node, known: _Known, scope: Counter[str], read: dict[str, None]) -> str:
+    """Say what is wrong with a table, or note that a public one is read. A name of WITH hides all others."""
+    path = node["qualified_name"]["path"]
+    name = ".".join(path)
+    folded = name.casefold()
+    if node.get("at_clause"):
+        return f"{name}: AT has no place here"
+    if len(path) == 1 and name in known.released:
+        hidden = [one for one in known.released[name] if scope[one.casefold()] > 0]
+        return _HIDDEN.format(hidden[0]) if hidden else ""
+    if len(path) == 1 and scope[folded] > 0:
+        return ""
+    if folded in known.private or (len(path) > 1 and path[-1].casefold() in known.private):
+        return f"{name} is a private table: {_WITHIN}"
+    if len(path) == 1 and name in known.public.get(folded, ()):
+        if len(known.public[folded]) > 1:
+            return f"{name}: two public tables have names that differ by case alone; rename one"
+        read[name] = None
+        return ""
+    if name in known.public.get(folded, ()):
+        return f'{name}: write the name of a public table in quotes, "{name}"'
+    near = nearest(name, [one for names in known.public.values() for one in names])
+    return f"{name} is another table: {_WITHIN}. {f'Did you mean {near}?' if near else _DECLARED}"

@@ -1,17 +1,44 @@
-"""The one private SELECT in a text, and the words around it, which see the released table alone."""
+"""The private SELECTs in a text, and the words around them, which see released and public tables alone."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sfumato.dialect.cursor import Cursor
 
+SET_OPERATORS = ("UNION", "EXCEPT", "INTERSECT")
+_SET_WORDS = (*SET_OPERATORS, "ALL", "DISTINCT", "BY", "NAME")
+_CUTS = ("LIMIT", "OFFSET", "FETCH")
+_MOST = 50
+_ALONE = (
+    "a private SELECT stands alone, in brackets of its own, or beside UNION: ... FROM (SELECT WITH ...), "
+    "or WITH t AS (SELECT WITH ...) SELECT ... FROM t"
+)
 
-def private_part(words: Cursor) -> tuple[int, int]:
-    """Return where the private SELECT begins, and the word behind it.
+
+@dataclass(frozen=True)
+class Part:
+    """Where a private SELECT stands among the words of a text.
+
+    Args:
+        start, stop: its first word, and the word behind it.
+        bare: whether it stands beside UNION, EXCEPT or INTERSECT without brackets of its own.
+        shown: whether a SELECT around it sees its columns, and no set operator comes between.
+    """
+
+    start: int
+    stop: int
+    bare: bool = False
+    shown: bool = False
+
+
+def private_parts(words: Cursor) -> list[Part]:
+    """Return where the private SELECTs of a text stand, in order; each is a release of its own.
 
     A text without one is all of it: its reader says what is missing.
 
     Raises:
-        SqlError: there are two, or it stands where no table can.
+        SqlError: one stands where no table can, or inside another; or there are too many.
     """
     tokens = words.tokens
     found = [
@@ -28,20 +55,62 @@ def private_part(words: Cursor) -> tuple[int, int]:
                 "OPTIONS (...) ...) SELECT ... FROM t",
                 tokens[0],
             )
-        return 0, len(tokens) - 1
-    if len(found) > 1:
-        raise words.refuse(
-            "a second private SELECT: a text has one, which may be named and used many times, as in "
-            "WITH t AS (SELECT WITH ...) SELECT ... FROM t",
-            tokens[found[1]],
-        )
-    (start,) = found
-    if not start:
-        return 0, len(tokens) - 1
-    if tokens[start - 1].word != "(":
-        raise words.refuse(
-            "a private SELECT stands alone, or in brackets of its own: ... FROM (SELECT WITH ...), or "
-            "WITH t AS (SELECT WITH ...) SELECT ... FROM t",
-            tokens[start],
-        )
-    return start, words.closing[start - 1]
+        return [Part(0, len(tokens) - 1)]
+    if len(found) > _MOST:
+        raise words.refuse(f"at most {_MOST} private SELECTs in a text", tokens[found[_MOST]])
+    parts: list[Part] = []
+    for start in found:
+        if parts and start < parts[-1].stop:
+            raise words.refuse(
+                "a private SELECT inside another one, which reads rows of privacy units, and no released "
+                "table; compute with it around: SELECT ... FROM (SELECT WITH ...)",
+                tokens[start],
+            )
+        parts.append(_part(words, start))
+    return parts
+
+
+def _part(words: Cursor, start: int) -> Part:
+    tokens, before = words.tokens, words.tokens[start - 1].word if start else ""
+    behind = before in _SET_WORDS
+    if start and before != "(" and not behind and not _follows_released(words, start):
+        raise words.refuse(_ALONE, tokens[start])
+    stop = start
+    while stop < len(tokens) - 1 and tokens[stop].word not in (")", "]", "}", *SET_OPERATORS):
+        stop = words.closing.get(stop, stop) + 1
+        while tokens[stop].word in SET_OPERATORS and tokens[stop - 1].word in (".", "AS"):
+            stop += 1  # a name
+    bare = behind or tokens[stop].word in SET_OPERATORS
+    if bare:
+        # What comes behind the last of several is about all of them.
+        return Part(start, _before_order(words, start, stop), bare=True)
+    united = start >= 2 and tokens[start - 2].word in _SET_WORDS
+    united |= tokens[min(stop + 1, len(tokens) - 1)].word in SET_OPERATORS
+    return Part(start, stop, shown=before == "(" and not united)
+
+
+def _before_order(words: Cursor, start: int, stop: int) -> int:
+    tokens, i = words.tokens, start
+    while i < stop:
+        if tokens[i].word == "ORDER" and tokens[i + 1].word == "BY":
+            return i
+        if tokens[i].word in _CUTS and tokens[i - 1].word not in (".", "AS"):
+            return i
+        i = words.closing.get(i, i) + 1
+    return stop
+
+
+def _follows_released(words: Cursor, start: int) -> bool:
+    """Whether a private SELECT follows WITH ..., each of whose tables is made of a private SELECT."""
+    tokens, opening = words.tokens, {stop: at for at, stop in words.closing.items()}
+    i = start - 1
+    if tokens[0].word != "WITH" or i not in opening:
+        return False
+    i = 1
+    while i < start:
+        if tokens[i].word == "(" and tokens[i - 1].word in ("AS", "MATERIALIZED"):
+            inside = range(i + 1, words.closing[i])
+            if not any(tokens[j].word == "SELECT" and tokens[j + 1].word == "WITH" for j in inside):
+                return False
+        i = words.closing.get(i, i) + 1
+    return i == start

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from fractions import Fraction
 
 from sfumato.dialect.syntax import Literal
@@ -14,6 +15,8 @@ from sfumato.errors import SqlError
 class Cursor:
     """The words of a text, and which of them is next.
 
+    `written` is the text, blank where words were cut out.
+
     Args:
         text: SQL.
     Raises:
@@ -21,7 +24,7 @@ class Cursor:
     """
 
     def __init__(self, text: str) -> None:
-        self.text, self.tokens = text, tokenize(text)
+        self.text, self.written, self.tokens = text, text, tokenize(text)
         while len(self.tokens) > 1 and self.tokens[-2].word == ";":
             del self.tokens[-2]
             stop = self.tokens[-2].stop if len(self.tokens) > 1 else 0
@@ -33,9 +36,21 @@ class Cursor:
         """Return some of the words, which keep their places, as a text of their own; the next is its end."""
         part = object.__new__(Cursor)
         end = self.tokens[stop]
-        part.text, part.at = self.text, 0
+        part.text, part.written, part.at = self.text, self.written, 0
         part.tokens = [*self.tokens[start:stop], Token("end", "", "", end.start, end.stop)]
         part.closing = {i - start: self.closing[i] - start for i in range(start, stop) if i in self.closing}
+        return part
+
+    def without(self, spans: Iterable[range]) -> Cursor:
+        """Return the words without some: the others keep their places, and `written` is blank between."""
+        cut, written = {i for span in spans for i in span}, list(self.written)
+        for i in cut:
+            start, stop = self.tokens[i].place
+            written[start:stop] = " " * (stop - start)
+        part = object.__new__(Cursor)
+        part.text, part.written, part.at = self.text, "".join(written), 0
+        part.tokens = [token for i, token in enumerate(self.tokens) if i not in cut]
+        part.closing = brackets(self.text, part.tokens)
         return part
 
     @property

@@ -8,35 +8,48 @@ docs/sql.md.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable
+from dataclasses import replace
 from fractions import Fraction
 
 from sfumato.catalogs.declarations import Declarations, TableDeclaration
 from sfumato.catalogs.domains import check_size
 from sfumato.catalogs.notes import groups_note, limit_note
 from sfumato.dialect.aggregates import FUNCTIONS, Aggregates
-from sfumato.dialect.around import private_part
+from sfumato.dialect.around import private_parts
 from sfumato.dialect.cursor import Cursor
 from sfumato.dialect.joins import of_tables
 from sfumato.dialect.options import read_options
-from sfumato.dialect.outside import Writer
+from sfumato.dialect.outside import names_in, put_together
+from sfumato.dialect.pieces import Names
+from sfumato.dialect.public_groups import PublicGroups, public_groups
 from sfumato.dialect.question import SqlQuery
 from sfumato.dialect.reader import read
 from sfumato.dialect.syntax import Call, Expression, Item, Statement
 from sfumato.dialect.words import Place, refusal
+from sfumato.dialect.writer import Writer
 from sfumato.errors import ParameterError, QueryError, SqlError, nearest, shown
 from sfumato.query.aggregates import Aggregate, CountPrivacyUnits, Sum, names_of
 from sfumato.query.question import checked_weights
 
 
-def parse(text: str, catalog: Declarations | None = None) -> SqlQuery:
-    """Understand a differentially private SELECT.
+def parse(
+    text: str,
+    catalog: Declarations | None = None,
+    *,
+    public: Iterable[str] = (),
+    private: Iterable[str] = (),
+) -> SqlQuery:
+    """Understand a differentially private SELECT, or several with what is computed with them.
 
     Args:
         text: SQL with BigQuery's DIFFERENTIAL_PRIVACY clause or ZetaSQL's ANONYMIZATION clause;
             expressions of one row are DuckDB's SQL.
         catalog: the tables that FROM may name; what the text leaves out is taken from there.
+        public, private: names of tables, where there is no catalog; what is computed with released numbers
+            may read public ones.
     Returns:
-        What is asked. No table is opened, and no column looked up.
+        What is asked; of several private SELECTs the first, with the others `beside` it. No table is opened,
+        and no column looked up.
     Raises:
         SqlError: the text is not understood or not private, or FROM names no private table of the catalog; it
             shows the place and what to write.
@@ -58,10 +71,25 @@ def parse(text: str, catalog: Declarations | None = None) -> SqlQuery:
     if not isinstance(text, str):
         raise QueryError(f"sql: the question is {shown(text)}, but must be SQL text")
     words = Cursor(text)
-    start, stop = private_part(words)
-    statement = read(words.part(start, stop))
-    reading = _Reading(statement, None if catalog is None else _declared(statement, catalog))
-    return reading.query(words, (start, stop))
+    free, parts = names_in(words), private_parts(words)
+    readings = []
+    for part in parts:
+        own, groups = public_groups(words.part(part.start, part.stop))
+        statement = read(own)
+        declared = None if catalog is None else _declared(statement, catalog)
+        readings.append(_Reading(statement, declared, groups, free))
+    outside = put_together(words, parts, [reading.writer for reading in readings])
+    if catalog is not None:
+        public = [name for name, table in catalog.tables.items() if table.public]
+        private = [name for name, table in catalog.tables.items() if not table.public]
+    queries = [reading.query() for reading in readings]
+    public = list(public)
+    hidden = {*private, *(name for query in queries for name in query.sources)} - {*public}
+    queries = [query.within(public, hidden) for query in queries]
+    if outside is not None:
+        released = (name for reading in readings for name in reading.released)
+        outside = outside.checked(released, [query.read for query in queries], public, hidden)
+    return replace(queries[0], outside=outside, beside=tuple(queries[1:]))
 
 
 def _declared(statement: Statement, catalog: Declarations) -> TableDeclaration:
@@ -74,27 +102,36 @@ def _declared(statement: Statement, catalog: Declarations) -> TableDeclaration:
 class _Reading:
     """One pass over a statement, from its groups to its aggregates."""
 
-    def __init__(self, statement: Statement, declared: TableDeclaration | None) -> None:
-        self.statement, self.declared = statement, declared
+    def __init__(
+        self,
+        statement: Statement,
+        declared: TableDeclaration | None,
+        groups: PublicGroups | None,
+        free: Names,
+    ) -> None:
+        self.public = None if groups is None else groups.of(statement)
+        self.statement = statement if self.public is None else self.public.read_by(statement)
+        self.declared = declared
         self.options = read_options(statement, declared)
-        self.aggregates = Aggregates(statement, self.options.unit, declared)
+        self.aggregates = Aggregates(self.statement, self.options.unit, declared)
         self.notes = self.aggregates.notes
-
-    def query(self, words: Cursor, span: tuple[int, int]) -> SqlQuery:
-        statement, options = self.statement, self.options
-        keys, derived_keys = self._keys()
-        named = self._aggregates()
-        writer = Writer(statement, words, span, keys, named, self._asked)
-        grouped = {id(item) for item in keys.values()}
+        self.keys, self.derived_keys = self._keys()
+        self.named = self._aggregates()
+        self.writer = Writer(self.statement, self.keys, self.named, self._asked, free)
+        grouped = {id(item) for item in self.keys.values()}
         for item in statement.items:
             value = item.value
-            if isinstance(value, Expression) and id(item) not in grouped and not writer.computes(value):
+            if isinstance(value, Expression) and id(item) not in grouped and not self.writer.computes(value):
                 raise self._refuse(item.place, self._not_a_key(value))
-        outside = writer.outside() if writer.needed else None
-        if outside is not None:
-            outside.check(
-                [*keys, *(output for name, (_, a) in named.items() for output in names_of(name, a))]
-            )
+
+    @property
+    def released(self) -> list[str]:
+        """The columns that are released."""
+        outputs = (output for name, (_, a) in self.named.items() for output in names_of(name, a))
+        return [*self.keys, *outputs]
+
+    def query(self) -> SqlQuery:
+        statement, options, keys, named = self.statement, self.options, self.keys, self.named
         aggregates = {name: aggregate for name, (_, aggregate) in named.items()}
         if not aggregates:
             raise self._refuse(
@@ -102,7 +139,7 @@ class _Reading:
             )
         self._check_names(keys, named)
         domains = self._domains(keys)
-        if keys and domains is None and not Fraction(options.delta or 0):
+        if keys and domains is None and self.public is None and not Fraction(options.delta or 0):
             raise self._refuse(
                 statement.clause_place,
                 "groups are chosen privately, which needs a delta: showing that a group exists is never "
@@ -112,7 +149,7 @@ class _Reading:
         rows = self._rows(aggregates.values())
         if options.delta is None:
             self.notes.append("delta was not given: 0 is taken.")
-        if options.selecting is not None and not keys:
+        if options.selecting is not None and not keys and self.public is None:
             raise self._refuse(
                 options.selecting, "without GROUP BY no group is selected; leave this option out"
             )
@@ -121,7 +158,7 @@ class _Reading:
             named=statement.read[0],
             plain=statement.read[1],
             where=None if statement.where is None else statement.spell(statement.where),
-            derived=(*derived_keys, *self.aggregates.derived.values()),
+            derived=(*self.derived_keys, *self.aggregates.derived.values()),
             keys=tuple(keys),
             aggregates=tuple(aggregates.items()),
             epsilon=options.epsilon,
@@ -137,7 +174,7 @@ class _Reading:
             domains=domains,
             multiline=options.multiline,
             weights=self._weights(aggregates),
-            outside=outside,
+            public_groups=None if self.public is None else self.public.ordered(keys),
             confidence=options.confidence,
         )
 
@@ -207,6 +244,8 @@ class _Reading:
             if column is not None and column.casefold() == self.options.unit.casefold():
                 raise self._refuse(item.place, "a group for each privacy unit is not private")
             name = item.alias or (column and statement.bare(column)) or f"key_{position}"
+            if self.public is not None:
+                name = self.public.key(statement, item)
             if name.casefold() == self.options.unit.casefold():
                 raise self._refuse(item.alias_place, f"{name} is the privacy unit; give the key another name")
             if column is None or name.casefold() != column.casefold():
@@ -224,7 +263,7 @@ class _Reading:
 
         Whoever says how groups are chosen has them chosen.
         """
-        if self.declared is None or self.options.selecting is not None:
+        if self.declared is None or self.options.selecting is not None or self.public is not None:
             return None
         values = [item.value for item in keys.values() if isinstance(item.value, Expression)]
         columns = [column for column in map(self.statement.column, values) if column is not None]

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from sfumato.catalogs.declarations import TableDeclaration
 from sfumato.catalogs.notes import beyond
+from sfumato.dialect.public_groups import STRATEGY
 from sfumato.dialect.syntax import Literal, Statement, positive
 from sfumato.dialect.words import Place, refusal
 from sfumato.errors import SqlError, nearest
@@ -35,7 +36,8 @@ TYPES_FORM = "'id BIGINT, amount DOUBLE, day DATE', each column once"
 _WEIGHTS_FORM = "'mean_age 4, \"the total\" 2', each output once"
 _refused = {
     "k_threshold": "set delta instead, or min_privacy_units_per_group for a least size of groups",
-    "max_rows_contributed": "set max_groups_contributed and max_rows_per_group instead",
+    "max_rows_contributed": "the rows of a unit over all groups have no limit of their own; limit its groups "
+    "and its rows in each of them: max_groups_contributed = 3, max_rows_per_group = 2",
     "group_selection_epsilon": "the budget is divided by itself; leave it out",
     "anonymization_userid_column": "write privacy_unit_column = column",
 }
@@ -223,17 +225,16 @@ class _Given:
         name, value = self.pairs.get("group_selection", (None, None))
         if name is None or value is None or name.text != "group_selection_strategy":
             return self.choice("group_selection", SELECTION_CHOICES)
-        if value.text.upper() == "PUBLIC_GROUPS":
-            raise self._refuse(
-                value.place,
-                "public groups are those of columns whose domains a catalog declares: leave this option out "
-                "then. In Python, give them with group_by(..., keys=[...])",
-            )
+        if value.text.upper() == STRATEGY:
+            least = self.place("min_privacy_units_per_group")
+            if least is not None:
+                raise self._refuse(least, f"with {STRATEGY} all groups are shown; leave this option out")
+            return None
         if value.text.upper() != "LAPLACE_THRESHOLD":
             raise self._refuse(
                 value.place,
-                "group_selection_strategy must be LAPLACE_THRESHOLD; or write group_selection = "
-                + " | ".join(SELECTION_CHOICES),
+                f"group_selection_strategy must be LAPLACE_THRESHOLD or {STRATEGY}; or write group_selection "
+                "= " + " | ".join(SELECTION_CHOICES),
             )
         return "laplace"
 

@@ -1,392 +1,196 @@
-"""What is computed with released numbers: SQL on the noisy table alone, which costs nothing.
+"""What is computed with released numbers: SQL on noisy and public tables alone, which costs nothing.
 
-A private SELECT is released as keys and aggregates. What else it holds (arithmetic with aggregates, HAVING,
-ORDER BY, ...), and what stands around it, becomes one plain SELECT from the released table: an aggregate
-becomes the column that it is released in, and the private SELECT itself a SELECT from that table.
+Each private SELECT of a text is released as keys and aggregates, and becomes a SELECT from its released table
+(`writer`); here what stands around them is put together with that into one plain text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from sfumato.dialect.allowed import check_outside
+from sfumato.dialect.around import Part
 from sfumato.dialect.calls import is_call
 from sfumato.dialect.cursor import Cursor
-from sfumato.dialect.matching import Keys
-from sfumato.dialect.pieces import Pieces, place_of, quoted
-from sfumato.dialect.syntax import Call, Computed, Expression, Item, Statement
+from sfumato.dialect.pieces import Names, Pieces, place_of, quoted
 from sfumato.dialect.tree import NotSql, statements
 from sfumato.dialect.vocabulary import INTERVALS
 from sfumato.dialect.words import Place, Token, refusal
-from sfumato.errors import SqlError, nearest
-from sfumato.query.aggregates import Aggregate, names_of
+from sfumato.dialect.writer import NO_INTERVAL, Writer, no_output
+from sfumato.errors import SqlError
 
-Named = dict[str, tuple[Item, Aggregate]]
-_BY, _CUTS, _DIGITS = ("ASC", "DESC", "NULLS"), ("LIMIT", "OFFSET", "FETCH"), 8
+_NO_SELECT = "a text is one SELECT, with private SELECTs in it: other statements have no place here"
+
+
+@dataclass(frozen=True)
+class ReleasedTable:
+    """A table that SQL computes with, in the place of a private SELECT.
+
+    Args:
+        name: what the SQL calls it.
+        row: what it calls the number of a row, from 0.
+        intervals: ends of error bars that it names: their columns, of which output, whether the upper end.
+    """
+
+    name: str
+    row: str
+    intervals: tuple[tuple[str, str, bool], ...]
 
 
 @dataclass(frozen=True)
 class Outside:
-    """SQL on the released table.
+    """SQL on released tables, and on public ones.
 
     Args:
-        sql: one SELECT from `table`, as DuckDB has it.
+        sql: one SELECT, as DuckDB has it.
         text: what it was made of.
         places: where in `text` its bytes come from.
-        table: what it calls the released table.
-        row: what it calls the number of a row of that table, from 0.
-        intervals: ends of error bars that it names: their columns, of which output, whether the upper end.
+        released: the tables of the private SELECTs, in the order of the text.
         columns: what it gives, and which released column each is as it is; None where that is not followed.
+        public: names of public tables that it reads.
     """
 
     sql: str
     text: str
     places: tuple[tuple[int, ...], tuple[Place, ...]]
-    table: str
-    row: str
-    intervals: tuple[tuple[str, str, bool], ...]
+    released: tuple[ReleasedTable, ...]
     columns: tuple[tuple[str, str | None], ...] | None
+    public: tuple[str, ...] = ()
 
     def refuse(self, byte: int, message: str) -> SqlError:
         """Make an error that marks what a byte of the SQL comes from; the first word where it is below 0."""
         return refusal(self.text, place_of(self.places, max(byte, 0)), message)
 
-    def check(self, released: Iterable[str]) -> None:
-        """Refuse what is not known to compute with the released table alone.
+    def checked(
+        self,
+        released: Iterable[str],
+        reads: Sequence[Collection[str]],
+        public: Collection[str],
+        private: Collection[str],
+    ) -> Outside:
+        """Return it with the public tables that it reads, if nothing else is within its reach.
 
         Args:
-            released: its columns.
+            released: the columns of the released tables.
+            reads: of each private SELECT the names of the tables that it reads.
+            public, private: names of tables.
         Raises:
             SqlError: it is no SQL, or reads something else.
         """
-        columns = {name.casefold() for name in released} | {name for name, _, _ in self.intervals}
+        columns = {name.casefold() for name in released}
+        columns |= {name for table in self.released for name, _, _ in table.intervals}
         try:
             found = statements(self.sql)
         except NotSql as error:
-            raise self.refuse(error.at, f"this is not understood: {error.why}") from None
+            why = _NO_SELECT if "Only SELECT" in error.why else f"this is not understood: {error.why}"
+            raise self.refuse(error.at, why) from None
         except RecursionError:
             raise self.refuse(-1, "it is nested too deeply") from None
         if len(found) != 1:
             raise self.refuse(-1, "several statements: ask one at a time")
-        check_outside(found[0], self.table, columns, self.refuse)
+        tables = {table.name: names for table, names in zip(self.released, reads, strict=True)}
+        read = check_outside(found[0], tables, columns, public, private, self.refuse)
+        return replace(self, public=tuple(read))
 
 
-class Writer:
-    """Writes the SQL on the released table.
+def names_in(words: Cursor) -> Names:
+    """Return names that a text does not use."""
+    return Names(
+        token.text.casefold()
+        for i, token in enumerate(words.tokens)
+        if token.kind not in ("sign", "number") and not is_call(words, i)
+    )
+
+
+def put_together(words: Cursor, parts: Sequence[Part], writers: Sequence[Writer]) -> Outside | None:
+    """Return the SQL on the released tables; None where a text is a private SELECT that computes nothing.
 
     Args:
-        statement: the private SELECT.
         words: the whole text.
-        span: where in it the private SELECT begins, and the word behind it.
-        keys: the released keys, with their items.
-        named: aggregates by the name that they are released under; those that are not selected are added.
-        ask: makes the aggregate of a call, and its name, at a position of the SELECT list.
+        parts: where its private SELECTs stand.
+        writers: what writes each.
+    Raises:
+        SqlError: an output's name is not clear, or there is no such interval.
     """
+    alone = [(part.start, part.stop) for part in parts] == [(0, len(words.tokens) - 1)]
+    if alone and not writers[0].computing:
+        return None
+    around = _Around(words, parts, writers)
+    whole = Pieces()
+    stops = [0, *(part.stop for part in parts)]
+    columns = None
+    for i, (part, writer) in enumerate(zip(parts, writers, strict=True)):
+        around.write(range(stops[i], part.start), whole)
+        hidden = [writer.row] if alone else around.hidden(writer)
+        given = writer.write(hidden, whole, part.bare)
+        columns = given if alone else None
+    around.write(range(stops[-1], len(words.tokens) - 1), whole)
+    released = [
+        ReleasedTable(w.table, w.row, tuple((name, *known) for name, known in w.intervals.items()))
+        for w in writers
+    ]
+    return Outside(whole.text, words.text, whole.places(), tuple(released), columns)
 
-    def __init__(
-        self,
-        statement: Statement,
-        words: Cursor,
-        span: tuple[int, int],
-        keys: dict[str, Item],
-        named: Named,
-        ask: Callable[[Call, int], tuple[Aggregate, str]],
-    ) -> None:
-        self.statement, self.words, self.span, self.named, self.ask = statement, words, span, named, ask
-        self.around = span != (0, len(words.tokens) - 1)
-        self.names = {id(item): name for name, item in keys.items()}
-        self.keys = Keys(statement, {name: item.value for name, item in keys.items()})  # type: ignore[misc]
-        self.taken = {
-            token.text.casefold()
-            for i, token in enumerate(words.tokens)
-            if token.kind not in ("sign", "number") and not is_call(words, i)
-        } | {name.casefold() for name in keys}
-        self.bare = dict[str, str]()  # the released name of each output, in lower case
-        self.by_shape: dict[tuple[str, ...], str] = {}
-        for name, (item, aggregate) in named.items():
-            self.names[id(item)] = name
-            self.taken |= {output.casefold() for output in names_of(name, aggregate)}
-            self.bare |= {output.casefold(): output for output in names_of(name, aggregate)}
-            written = statement.calls[item.place.start][1]
-            self.by_shape.setdefault(statement.shape(written), name)
-        self.intervals: dict[tuple[str, bool], str] = {}
-        self.position, self.counts = 0, dict[str, int]()
-        self.table, self.row = self._fresh("released"), self._fresh("released_row")
 
-    @property
-    def needed(self) -> bool:
-        """Whether anything is computed at all."""
-        statement = self.statement
-        plain = all(id(item) in self.names for item in statement.items)
-        return self.around or not plain or bool(statement.having or statement.after)
+class _Around:
+    """The words around private SELECTs. Error bars that they name are columns of what these give."""
 
-    def computes(self, value: Expression) -> bool:
-        """Whether an expression without aggregates is made of what is released."""
-        outputs = self.bare.keys() | {name.casefold() for name in self.names.values()}
-        tokens = self.statement.unqualified(value)
-        named = any(t.kind in ("word", "name") and t.text.casefold() in outputs for t in tokens)
-        return named or bool(self.keys.within(tokens))
+    def __init__(self, words: Cursor, parts: Sequence[Part], writers: Sequence[Writer]) -> None:
+        self.words = words
+        self.shown = [writer for part, writer in zip(parts, writers, strict=True) if part.shown]
+        self.outputs = {name: output for writer in self.shown for name, output in writer.bare.items()}
+        self.columns: dict[tuple[str, bool], str] = {}
+        self.found: dict[int, tuple[int, str, str]] = {}  # by the word: the word behind, qualifier, column
+        starts = [0, *(part.stop for part in parts)]
+        for start, stop in zip(starts, [*(p.start for p in parts), len(words.tokens) - 1], strict=True):
+            for i in range(start, stop):
+                if words.tokens[i].word in INTERVALS and is_call(words, i):
+                    self.found[i] = self._interval(words.tokens, i)
 
-    def outside(self) -> Outside:
-        """Return the SQL on the released table.
+    def hidden(self, writer: Writer) -> list[str]:
+        """Return what a private SELECT gives beside its own columns."""
+        return [name for name in self.columns.values() if writer in self.shown and name in writer.intervals]
 
-        Raises:
-            SqlError: an output's name is not clear, or there is no such interval.
-        """
-        body, columns = self._private()
-        before, behind, hidden = Pieces(), Pieces(), [self.row]
-        if self.around:
-            # What error bars are named around the private SELECT must be in what it gives.
-            named = [self._around_interval(self.words.tokens, i) for i in self._outer_words()]
-            hidden = list(self.intervals.values()) if any(named) else []
-            self._around(range(self.span[0]), before, hidden)
-            self._around(range(self.span[1], len(self.words.tokens) - 1), behind, hidden)
-        whole = Pieces()
-        whole.extend(before)
-        place = self.statement.clause_place
-        whole.add("SELECT", place)
-        whole.extend(self._list(columns, body, hidden))
-        whole.add(f"FROM {quoted(self.table)}", place)
-        if self.statement.having is not None:
-            whole.add("WHERE (", place)
-            self._write(self.statement.having.tokens, whole)
-            whole.add(")", place)
-        self._after(whole, columns)
-        whole.extend(behind)
-        return Outside(
-            sql=whole.text,
-            text=self.words.text,
-            places=whole.places(),
-            table=self.table,
-            row=self.row,
-            intervals=tuple((name, output, high) for (output, high), name in self.intervals.items()),
-            columns=None if self.around else tuple((name, released) for name, released, _ in columns),
-        )
-
-    # The private SELECT itself.
-
-    def _private(self) -> tuple[list[Pieces], list[tuple[str, str | None, int]]]:
-        """Return the SELECT list's expressions, and of each its name, what it is, and its position."""
-        body: list[Pieces] = []
-        columns: list[tuple[str, str | None, int]] = []
-        seen: set[str] = set()
-        for position, item in enumerate(self.statement.items, 1):
-            self.position = position
-            for name, released, pieces in self._columns_of(item, position):
-                if name.casefold() in seen:
-                    message = f"the output name {name} is used twice; give each column its own: ... AS name"
-                    raise self._refuse(item.alias_place, message)
-                seen.add(name.casefold())
-                body.append(pieces)
-                columns.append((name, released, position))
-        return body, columns
-
-    def _columns_of(self, item: Item, position: int) -> list[tuple[str, str | None, Pieces]]:
-        if id(item) in self.names:
-            name = self.names[id(item)]
-            asked = self.named.get(name)
-            outputs = names_of(name, asked[1]) if asked is not None and asked[0] is item else (name,)
-            found: list[tuple[str, str | None, Pieces]] = []
-            for output in outputs:
-                pieces = Pieces()
-                pieces.add(quoted(output), item.place)
-                found.append((output, output, pieces))
-            return found
-        value = item.value.expression if isinstance(item.value, Computed) else item.value
-        assert isinstance(value, Expression)
-        pieces = Pieces()
-        self._write(value.tokens, pieces)
-        return [(item.alias or self._default(value, position), None, pieces)]
-
-    def _default(self, value: Expression, position: int) -> str:
-        """Return the name of what is computed and has none."""
-        tokens = value.tokens
-        if tokens[0].word in INTERVALS and len(tokens) == 4:
-            return f"{tokens[2].text}_{'high' if tokens[0].word == INTERVALS[1] else 'low'}"
-        return f"column_{position}"
-
-    def _list(
-        self, columns: list[tuple[str, str | None, int]], body: list[Pieces], hidden: list[str]
-    ) -> Pieces:
-        place = self.statement.clause_place
-        whole = Pieces()
-        for i, ((name, _, _), pieces) in enumerate(zip(columns, body, strict=True)):
-            if i:
-                whole.add(",", place, gap=False)
-            whole.extend(pieces)
-            whole.add(f"AS {quoted(name)}", place)
-        for name in hidden:
-            whole.add(f", {quoted(name)}", place, gap=False)
-        return whole
-
-    def _after(self, whole: Pieces, columns: list[tuple[str, str | None, int]]) -> None:
-        """Write QUALIFY, ORDER BY, LIMIT; without an order the rows stay sorted by their keys."""
-        after = self.statement.after
-        tokens = [] if after is None else self.statement.unqualified(after)
-        depth, order, cut = 0, None, len(tokens)
-        for i, token in enumerate(tokens):
-            depth += (token.word in ("(", "[")) - (token.word in (")", "]"))
-            if not depth and token.word == "ORDER" and tokens[i + 1].word == "BY":
-                order = i
-            if not depth and token.word in _CUTS and cut == len(tokens):
-                cut = i
-        place = self.statement.clause_place
-        self._write(tokens[: cut if order is None else order], whole)
-        if order is None:
-            whole.add(f"ORDER BY {quoted(self.row)}", place)
-        else:
-            whole.add("ORDER BY", tokens[order].place)
-            self._terms(tokens[order + 2 : cut], whole, columns)
-            if [token.word for token in tokens[order + 2 : order + 3]] != ["ALL"]:
-                whole.add(f", {quoted(self.row)}", place)
-        self._write(tokens[cut:], whole)
-
-    def _terms(self, tokens: list[Token], whole: Pieces, columns: list[tuple[str, str | None, int]]) -> None:
-        """Write what stands between commas: positions and names are those of the list as it is written."""
-        depth, start = 0, 0
-        names = {name.casefold(): name for name, _, _ in columns}
-        positions: dict[int, str] = {}
-        for name, _, position in columns:
-            positions.setdefault(position, name)
-        for i in range(len(tokens) + 1):
-            token = tokens[i] if i < len(tokens) else None
-            if token is not None:
-                depth += (token.word in ("(", "[")) - (token.word in (")", "]"))
-            if token is not None and (depth or token.word != ","):
-                continue
-            term = tokens[start:i]
-            alone = len(term) == 1 or (len(term) > 1 and term[1].word in _BY)
-            if alone and term[0].kind == "number" and term[0].text.isdigit():
-                at = int(term[0].text) if len(term[0].text) < _DIGITS else 0
-                if at not in positions:
-                    many = len(self.statement.items)
-                    message = f"ORDER BY {term[0].text}: the SELECT list has {many} entries"
-                    raise self._refuse(term[0].place, message)
-                whole.add(quoted(positions[at]), term[0].place)
-                term = term[1:]
-            elif alone and term[0].kind in ("word", "name") and term[0].text.casefold() in names:
-                whole.add(quoted(names[term[0].text.casefold()]), term[0].place)
-                term = term[1:]
-            self._write(term, whole)
-            if token is not None:
-                whole.add(",", token.place, gap=False)
-            start = i + 1
-
-    def _write(self, words: Iterable[Token], whole: Pieces) -> None:
-        """Write words of the private SELECT: keys and aggregates become released columns."""
-        text, tokens = self.statement.text, self.statement.unqualified(Expression(tuple(words)))
-        keys = self.keys.within(tokens)
-        i = 0
-        while i < len(tokens):
-            token = tokens[i]
-            gap = not i or tokens[i - 1].stop != token.start
-            interval = self._interval(tokens, i)
-            if token.start in self.statement.calls:
-                stop, written, call = self.statement.calls[token.start]
-                whole.add(quoted(self._released(written, call)), Place(token.start, stop), gap)
-                while i < len(tokens) and tokens[i].start < stop:
-                    i += 1
-            elif interval is not None:
-                whole.add(quoted(interval[1]), Place(token.start, tokens[interval[0] - 1].stop), gap)
-                i = interval[0]
-            elif i in keys:
-                stop, name = keys[i]
-                whole.add(quoted(name), Place(token.start, tokens[stop - 1].stop), gap)
-                i = stop
-            else:
-                whole.word(text, tokens, i)
-                i += 1
-
-    def _released(self, written: Expression, call: Call) -> str:
-        """Return the column of an aggregate; the same text is the same aggregate, released once."""
-        shape = self.statement.shape(written)
-        if shape not in self.by_shape:
-            aggregate, stem = self.ask(call, self.position)
-            name = self._fresh(stem)
-            item = Item(call, None, written.place, written.place)
-            self.named[name] = (item, aggregate)
-            self.by_shape[shape] = name
-        name = self.by_shape[shape]
-        outputs = names_of(name, self.named[name][1])
-        if len(outputs) > 1:
-            message = (
-                f"{call.function} gives {len(outputs)} columns, and no number to compute with; write "
-                "PERCENTILE_CONT(x, 0.5, contribution_bounds_per_row => (lower, upper))"
-            )
-            raise self._refuse(written.place, message)
-        return outputs[0]
-
-    # Error bars.
-
-    def _interval(self, tokens: list[Token], i: int) -> tuple[int, str] | None:
-        """Return the word behind DP_INTERVAL_LOW(name) or DP_INTERVAL_HIGH(name), and its column."""
-        token = tokens[i]
-        if token.word not in INTERVALS or i + 1 >= len(tokens) or tokens[i + 1].word != "(":
-            return None
-        at, end = i + 2, len(tokens)
-        if at < end and tokens[at].start in self.statement.calls:
-            stop, written, call = self.statement.calls[tokens[at].start]
-            output = self._released(written, call)
-            while at < end and tokens[at].start < stop:
-                at += 1
-        else:
-            name = tokens[at] if at < end else token
-            output = self.bare.get(name.text.casefold(), "") if name.kind in ("word", "name") else ""
-            if not output:
-                near = nearest(name.text.casefold(), self.bare)
-                listed = ", ".join(self.bare.values()) or "none here"
-                known = f"did you mean {self.bare[near]}?" if near else f"they are: {listed}"
-                message = f"{token.text} takes the name of an output that is an aggregate as it is released; "
-                raise self._refuse(name.place, message + known)
-            at += 1
-        if at >= end or tokens[at].word != ")":
-            raise self._refuse(token.place, f"write {token.word}(name), with the name of an aggregate")
-        high = token.word == INTERVALS[1]
-        if (output, high) not in self.intervals:
-            self.intervals[output, high] = self._fresh(f"{token.text.lower()}_{output}")
-        return at + 1, self.intervals[output, high]
-
-    # Around it.
-
-    def _outer_words(self) -> list[int]:
-        start, stop = self.span
-        return [*range(start), *range(stop, len(self.words.tokens) - 1)]
-
-    def _around(self, span: range, whole: Pieces, intervals: list[str]) -> None:
-        """Write words around the private SELECT; a star there does not show what was added for error bars."""
+    def write(self, span: range, whole: Pieces) -> None:
+        """Write words; a star there does not show what was added for error bars."""
         tokens, i = self.words.tokens, span.start
-        hidden = ", ".join("'" + name.replace("'", "''") + "'" for name in intervals)
+        names = [name.replace("'", "''") for name in self.columns.values()]
+        hidden, pattern = ", ".join(f"'{name}'" for name in names), "|".join(map(re.escape, names))
         while i < span.stop:
-            found = self._around_interval(tokens, i)
-            if found is not None:
-                stop, qualifier, name = found
+            if i in self.found:
+                stop, qualifier, name = self.found[i]
                 whole.add(qualifier + quoted(name), Place(tokens[i].start, tokens[stop - 1].stop))
                 i = stop
                 continue
             before = tokens[i - 1].word if i else ""
-            if intervals and tokens[i].word == "*" and before in ("SELECT", "DISTINCT", "ALL", ",", "."):
-                whole.add(f"COLUMNS(lambda c: c NOT IN ({hidden}))", tokens[i].place, before != ".")
+            if hidden and tokens[i].word == "*" and before in ("SELECT", "DISTINCT", "ALL", ","):
+                whole.add(f"COLUMNS(lambda c: c NOT IN ({hidden}))", tokens[i].place)
+            elif hidden and tokens[i].word == "*" and before == ".":
+                whole.add(f"* NOT SIMILAR TO '{pattern}'", tokens[i].place, gap=False)
             else:
                 whole.word(self.words.text, tokens, i)
             i += 1
 
-    def _around_interval(self, tokens: list[Token], i: int) -> tuple[int, str, str] | None:
-        dotted = tokens[i].word in INTERVALS and [t.word for t in tokens[i + 1 : i + 4 : 2]] == ["(", "."]
-        if not dotted:
-            found = self._interval(tokens, i)
-            return None if found is None else (found[0], "", found[1])
-        # The name behind the dot, as if it stood alone.
-        stop, name = self._interval([tokens[i], tokens[i + 1], *tokens[i + 4 : i + 6]], 0) or (0, "")
-        return i + stop + 2, f"{quoted(tokens[i + 2].text)}.", name
+    def _interval(self, tokens: Sequence[Token], i: int) -> tuple[int, str, str]:
+        """Read DP_INTERVAL_LOW(name) or DP_INTERVAL_HIGH(table.name): of all private SELECTs that have it."""
+        token, dotted = tokens[i], tokens[i + 3].word == "."
+        at = i + 4 if dotted else i + 2
+        asked = tokens[at]
+        name = asked.text.casefold()
+        if asked.kind not in ("word", "name") or name not in self.outputs:
+            united = "" if self.shown else "; beside UNION, name error bars in each private SELECT"
+            raise self._refuse(asked, no_output(token, asked, self.outputs) + united)
+        if tokens[at + 1].word != ")":
+            raise self._refuse(token, NO_INTERVAL.format(token.word))
+        key = name, token.word == INTERVALS[1]
+        having = [writer for writer in self.shown if name in writer.bare]
+        if key not in self.columns:
+            self.columns[key] = having[0].free.fresh(f"{token.text.lower()}_{self.outputs[name]}")
+        for writer in having:
+            writer.intervals[self.columns[key]] = writer.bare[name], key[1]
+        return at + 2, f"{quoted(tokens[i + 2].text)}." if dotted else "", self.columns[key]
 
-    def _fresh(self, stem: str) -> str:
-        name = stem
-        while name.casefold() in self.taken:
-            self.counts[stem] = self.counts.get(stem, 1) + 1
-            name = f"{stem}_{self.counts[stem]}"
-        self.taken.add(name.casefold())
-        return name
-
-    def _refuse(self, place: Place, message: str) -> SqlError:
-        return refusal(self.words.text, place, message)
+    def _refuse(self, token: Token, message: str) -> SqlError:
+        return refusal(self.words.text, token.place, message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sfumato.dialect.words import Place, Token
 
@@ -55,3 +55,24 @@ def place_of(places: tuple[tuple[int, ...], tuple[Place, ...]], byte: int) -> Pl
     """Return where in the source stands what makes a byte."""
     starts, found = places
     return found[max(0, bisect_right(starts, byte) - 1)]
+
+
+class Names:
+    """Names that a text does not use.
+
+    Args:
+        taken: those that it does, in lower case.
+    """
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self.taken = set(taken)
+        self._counts: dict[str, int] = {}
+
+    def fresh(self, stem: str) -> str:
+        """Return a name that nothing has, and take it."""
+        name = stem
+        while name.casefold() in self.taken:
+            self._counts[stem] = self._counts.get(stem, 1) + 1
+            name = f"{stem}_{self._counts[stem]}"
+        self.taken.add(name.casefold())
+        return name

@@ -43,7 +43,7 @@ class PlainSelect:
             if i in out:
                 continue
             # DuckDB moves what is behind a space that is not ASCII.
-            gap = " " if i != last + 1 or not i else words.text[words.tokens[last].stop : token.start]
+            gap = " " if i != last + 1 or not i else words.written[words.tokens[last].stop : token.start]
             gap = _NOT_ASCII.sub(" ", gap) + "(" * (i in opening)
             written = words.text[token.start : token.stop]
             self._starts.append(at + len(gap))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+import pyarrow as pa
+
 from sfumato.catalogs.domains import product
 from sfumato.dialect.joins import From, opened
 from sfumato.dialect.outside import Outside
-from sfumato.errors import ColumnError
+from sfumato.dialect.public_groups import PublicGroups
+from sfumato.errors import ColumnError, QueryError
 from sfumato.query.aggregates import Aggregate, BoundedAggregate, CountRows
 from sfumato.query.schema import Derive, Filter, Schema, Step
 from sfumato.query.table import PRIVATE, PublicTable, Question, Released, Table
@@ -37,8 +40,10 @@ class SqlQuery:
         multiline: whether a text in quotes may have several lines in CSV.
         weights: how much outputs matter, by name.
         domains: the values of each key, where a catalog declares them; None for private groups.
-        outside: what is computed with the released table, or None.
-        confidence: of the error bars that it names.
+        public_groups: where a public table has the groups; None where they come from elsewhere.
+        outside: what is computed with the released tables, or None.
+        beside: further private SELECTs of the same text, each of which is a release of its own.
+        confidence: of the error bars that are named in SQL.
     """
 
     tables: From
@@ -61,7 +66,9 @@ class SqlQuery:
     domains: tuple[tuple[Hashable, ...], ...] | None = None
     named: frozenset[str] = frozenset()
     plain: frozenset[str] = frozenset()
+    public_groups: PublicGroups | None = None
     outside: Outside | None = None
+    beside: tuple[SqlQuery, ...] = ()
     confidence: float = 0.95
 
     @property
@@ -78,6 +85,21 @@ class SqlQuery:
     def sources(self) -> tuple[str, ...]:
         """All tables behind FROM, in order."""
         return (self.source, *(one.source for one in self.tables.joined))
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """All tables that it reads: those behind FROM, and those that have public groups."""
+        return (*self.sources, *(self.public_groups.public if self.public_groups is not None else ()))
+
+    def within(self, public: Collection[str], private: Collection[str]) -> SqlQuery:
+        """Return it with its public groups held against the names of tables that there are.
+
+        Raises:
+            SqlError: they are not read from public tables alone.
+        """
+        if self.public_groups is None:
+            return self
+        return replace(self, public_groups=self.public_groups.checked(public, private))
 
     @property
     def release_options(self) -> dict[str, Any]:
@@ -97,11 +119,16 @@ class SqlQuery:
         }
         return {name: value for name, value in given.items() if value is not None}
 
-    def question(self, open_table: Callable[[str, str], Table[Released] | PublicTable]) -> Question[Released]:
+    def question(
+        self,
+        open_table: Callable[[str, str], Table[Released] | PublicTable],
+        groups_of: Callable[[PublicGroups], pa.Table] | None = None,
+    ) -> Question[Released]:
         """Ask this of a table.
 
         Args:
             open_table: gives a private or a public table, from its source and the privacy unit's column.
+            groups_of: gives the groups that a public table has.
         Returns:
             The same question as the fluent calls would make, with the notes on its table.
         Raises:
@@ -118,7 +145,10 @@ class SqlQuery:
         table = replace(
             table, steps=(*table.steps, *steps), notes=tuple(dict.fromkeys((*table.notes, *self.notes)))
         )
-        if self.keys:
+        if self.public_groups is not None:
+            assert groups_of is not None
+            table = _in_public_groups(table, keys, self.public_groups, groups_of(self.public_groups))
+        elif self.keys:
             groups = PRIVATE if self.domains is None else product(keys, self.domains)
             table = table.group_by(*keys, keys=groups)
         aggregates = tuple(
@@ -128,6 +158,26 @@ class SqlQuery:
             for name, aggregate in self.aggregates
         )
         return Question(table.bound(groups=self.groups, rows=self.rows), aggregates, self.weights)
+
+
+def _in_public_groups(
+    table: Table[Released], keys: Sequence[str], asked: PublicGroups, groups: pa.Table
+) -> Table[Released]:
+    """Group by what a public table has. NULL equals nothing in a join: that group is there, and empty."""
+    for key, column in zip(keys, groups.columns, strict=True):
+        if column.null_count:
+            table = table.filter(f"{_quoted(key)} IS NOT NULL")
+    note = (
+        f"the {groups.num_rows:,} groups by {', '.join(keys)} are public, as "
+        f"{' and '.join(asked.public) or 'the text'} has them: each is shown, and rows of others are in none."
+    )
+    table = replace(table, notes=(*table.notes, note))
+    try:
+        return table.group_by(*keys, keys=groups.rename_columns(list(keys)))
+    except ColumnError:
+        raise
+    except QueryError as error:
+        raise asked.refuse(str(error).replace("group_by: keys=", "the public table of the groups")) from None
 
 
 def _settle(query: SqlQuery, schema: Schema) -> tuple[list[tuple[str, str]], list[str], dict[str, str]]:

@@ -92,6 +92,8 @@ class Statement:
         calls: all private aggregates: by where each begins, where it stops, its words and what it is.
         having: the condition of groups.
         after: what comes behind it: QUALIFY, WINDOW, ORDER BY, LIMIT and OFFSET, with these words.
+        public: the name of a public table of groups, and the columns that each of its own stands for, by its
+            name in lower case; see `public_groups`.
     """
 
     text: str
@@ -108,6 +110,7 @@ class Statement:
     calls: Mapping[int, tuple[int, Expression, Call]] = field(default_factory=dict)
     having: Expression | None = None
     after: Expression | None = None
+    public: tuple[str, Mapping[str, str]] = field(default_factory=lambda: ("", {}))
 
     def spell(self, expression: Expression) -> str:
         """Return an expression's own text, without the qualifiers that name the first table."""
@@ -133,7 +136,12 @@ class Statement:
         for node in (one for tree in trees if tree is not None for one in descendants(tree)):
             if node["class"] == "COLUMN_REF":
                 first, *rest = node["column_names"]
-                if rest and first.casefold() in aliases:
+                public = self._stands_for(first, rest[0]) if rest else ""
+                if public and self.bare(public) != public:
+                    named.add(public)
+                elif public:
+                    plain.add(public.casefold())
+                elif rest and first.casefold() in aliases:
                     named.add(qualified(aliases[first.casefold()], rest[0]))
                 elif not rest or first.casefold() != (self.tables.alias or "").casefold():
                     plain.add(first.casefold())
@@ -142,6 +150,11 @@ class Statement:
             own = {token.start: token for token in expression.tokens}
             named |= {t.text for t in self.unqualified(expression) if own.get(t.start) is not t}
         return frozenset(named), frozenset(plain - {(i.alias or "").casefold() for i in self.items})
+
+    def _stands_for(self, table: str, column: str) -> str:
+        """Return what a column of the public table of groups stands for, or nothing."""
+        alias, columns = self.public
+        return columns.get(column.casefold(), "") if alias and table.casefold() == alias else ""
 
     def bare(self, column: str) -> str:
         """Return a column's name as its own table has it."""
@@ -163,7 +176,11 @@ class Statement:
             token = tokens[i]
             dotted = i + 1 < len(tokens) and tokens[i + 1].word == "."
             begins = token.kind in ("word", "name") and dotted and (i == 0 or tokens[i - 1].word != ".")
-            if begins and alias and token.text.casefold() == alias:
+            if begins and i + 2 < len(tokens) and self._stands_for(token.text, tokens[i + 2].text):
+                name = self._stands_for(token.text, tokens[i + 2].text)
+                kept.append(Token("name", name, "", token.start, tokens[i + 2].stop))
+                i += 3
+            elif begins and alias and token.text.casefold() == alias:
                 i += 2
             elif begins and token.text.casefold() in aliases and i + 2 < len(tokens):
                 column = tokens[i + 2]

@@ -54,14 +54,12 @@ OPERATORS = frozenset(_OPERATORS.split(" "))
 # What stands behind GROUP BY and HAVING, and sees released groups alone.
 AFTER = ("QUALIFY", "WINDOW", "ORDER", "LIMIT", "OFFSET", "FETCH")
 INTERVALS = ("DP_INTERVAL_LOW", "DP_INTERVAL_HIGH")
-REFUSED_CLAUSES = {
-    **dict.fromkeys(("UNION", "EXCEPT", "INTERSECT"), "{}: ask one SELECT at a time"),
-    ";": "several statements: ask one at a time",
-}
+REFUSED_CLAUSES = {";": "several statements: ask one at a time"}
 _JOINS = "CROSS ASOF POSITIONAL SEMI ANTI"
 REFUSED_SOURCES = {
     **dict.fromkeys(_JOINS.split(" "), "a join of a kind that is not known here; write JOIN or LEFT JOIN"),
-    "RIGHT": "RIGHT JOIN: begin with the private table whose rows all stay, and write LEFT JOIN",
+    "RIGHT": "RIGHT JOIN: begin with the private table whose rows all stay, and write LEFT JOIN; groups of a "
+    "public table are asked for with group_selection_strategy = PUBLIC_GROUPS",
     "FULL": "FULL JOIN: rows that match nothing would have no privacy unit; write JOIN or LEFT JOIN",
     "NATURAL": "NATURAL JOIN: write USING (column, ...), which a new column does not change",
     ",": "a second table: write JOIN ... ON, so that it is clear which rows meet",

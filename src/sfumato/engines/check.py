@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from sfumato.engines.scan import asked as asked_of
+from sfumato.engines.asked import ask
 from sfumato.errors import ParameterError, QueryError
 from sfumato.query.table import Question
 
@@ -65,5 +65,12 @@ def check(
         return checked(asked, asked.plan(**options), splits, removed, progress)
     if not isinstance(asked, str):
         raise ParameterError("asked", type(asked).__name__, "SQL text, or a question that agg(...) gives")
-    question, query = asked_of(asked, tables, catalog, types, memory_limit, threads, temp_directory)
-    return checked(question, question.plan(**query.release_options), splits, removed, progress)
+    limits = {"memory_limit": memory_limit, "threads": threads, "temp_directory": temp_directory}
+    found = ask(asked, tables, catalog, types, limits)
+    if found.query.beside:
+        raise QueryError(
+            f"check: the text has {len(found.queries)} private SELECTs, each of which is a question of its "
+            "own; check them one by one"
+        )
+    (question,) = found.questions
+    return checked(question, question.plan(**found.query.release_options), splits, removed, progress)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
-from sfumato.catalogs.declarations import Declarations
-from sfumato.errors import ParameterError, QueryError, SqlError, nearest
+from sfumato.errors import QueryError
 from sfumato.query.release import Release
 from sfumato.query.table import PublicTable, Table
 from sfumato.query.units import checked_parts, unit_name, unit_note
@@ -17,11 +14,8 @@ from sfumato.query.units import checked_parts, unit_name, unit_note
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sfumato.dialect import SqlQuery
     from sfumato.engines.beam.release import PlannedRelease
     from sfumato.engines.catalog import Catalog
-    from sfumato.engines.duckdb.resources import Resources
-    from sfumato.query.table import Question
 
 
 class SparkFrame(Protocol):
@@ -283,112 +277,7 @@ def sql(
     >>> release.spent
     (1.0, 0.0)
     """
-    from sfumato.engines.duckdb.resources import checked_resources
+    from sfumato.engines.asked import ask
 
-    question, query = asked(text, tables, catalog, types, memory_limit, threads, temp_directory)
-    return _released(question, query, checked_resources(memory_limit, threads, temp_directory))
-
-
-def asked(
-    text: str,
-    tables: Mapping[str, Any] | None = None,
-    catalog: Declarations | None = None,
-    types: Mapping[str, str] | None = None,
-    memory_limit: str | None = None,
-    threads: int | None = None,
-    temp_directory: str | PathLike[str] | None = None,
-) -> tuple[Question[Any], SqlQuery]:
-    """Return the question that a text asks of tables, and the text as it was understood; as for `sql`."""
-    from sfumato.dialect import parse
-    from sfumato.engines.duckdb.sources import is_path
-
-    if isinstance(text, str) and re.search(r"://[^\s'\"]*@", text):
-        raise SqlError(
-            "the text has the address of a database with its user in it, which errors and explanations would "
-            "show: give it a name, tables={'orders': 'postgresql://...'}, or a catalog"
-        )
-    limits: dict[str, Any] = {
-        "memory_limit": memory_limit,
-        "threads": threads,
-        "temp_directory": temp_directory,
-    }
-    if catalog is not None:
-        if not isinstance(catalog, Declarations):
-            raise ParameterError("catalog", catalog, "what sf.catalog(...) gives")
-        if tables or types is not None:
-            raise QueryError(
-                "sql: catalog= says what tables there are, and their types; leave the others out"
-            )
-        known: Any = catalog
-        query = parse(text, catalog)
-        question = query.question(
-            lambda name, _: (
-                known.public(name, **limits)
-                if catalog.declaration(name).public
-                else known.table(name, **limits)
-            )
-        )
-        return question, query
-    query = parse(text)
-    if not isinstance(tables, Mapping | None) or not all(isinstance(name, str) for name in tables or ()):
-        kind = type(tables).__name__  # its text would show rows
-        raise QueryError(
-            f"sql: tables is a {kind}, but must give each table a name: tables={{'visits': ...}}"
-        )
-    sources = {name: as_collection(name, source) for name, source in (tables or {}).items()}
-    for name in query.sources:
-        if name not in sources and not is_path(name):
-            near = nearest(name, sources)
-            given = f"tables={{{name!r}: ...}}, on the command line --table {name}=PATH"
-            remedy = f"did you mean {near!r}?" if near else f"say what it is: {given}"
-            raise SqlError(f"FROM names {name!r}, which is no path of a file and no table; {remedy}")
-    if types is not None and query.types is not None:
-        raise QueryError("sql: types are given twice, in OPTIONS (types = ...) and beside the text; keep one")
-    declared = query.types if types is None else types
-    question = query.question(
-        lambda name, unit: (
-            sources[name]
-            if isinstance(sources.get(name), PublicTable)
-            else scan(
-                sources.get(name, name),
-                privacy_unit=unit,
-                types=declared,
-                multiline=query.multiline,
-                **limits,
-            )
-        )
-    )
-    return question, query
-
-
-def as_collection(name: str, source: Any) -> Any:
-    """Return a source, with its name where a Beam pipeline brings it, so that it may be joined."""
-    import pyarrow as pa
-
-    if isinstance(source, PublicTable):
-        called = getattr(source.engine, "called", None)
-        return source if called is None else replace(source, engine=called(name))
-    if not isinstance(source, pa.Schema):
-        return source
-    from sfumato.engines.beam.engine import named
-
-    return named(name, source)
-
-
-def _released(question: Question[Any], query: SqlQuery, resources: Resources) -> Any:
-    """Plan a release, and see that what is computed with it fits: nothing is read or spent before."""
-    if query.outside is None:
-        return question.release(**query.release_options)
-    from sfumato.engines.duckdb.engine import DuckDBEngine
-    from sfumato.engines.duckdb.outside import OutsideSql
-    from sfumato.query.processed import ProcessedRelease
-
-    outside, engine = query.outside, question.table.engine
-    if not isinstance(engine, DuckDBEngine):
-        raise SqlError(
-            "this text computes with the released table, which is done where rows are read in this process; "
-            "ask for keys and aggregates alone, and compute with what comes back, as spark.sql does"
-        )
-    plan = question.plan(**query.release_options)
-    computation = OutsideSql(outside, plan, question.table.schema, query.confidence, resources)
-    return ProcessedRelease(engine.release(plan), computation)
+    limits = {"memory_limit": memory_limit, "threads": threads, "temp_directory": temp_directory}
+    return ask(text, tables, catalog, types, limits).release()

@@ -43,8 +43,28 @@ class Explanation:
         return json.dumps(self.content, indent=indent, ensure_ascii=False)
 
     @property
+    def releases(self) -> tuple[Explanation, ...]:
+        """The explanation of each release, where there are several; else this one."""
+        return tuple(map(Explanation, self.content["releases"])) if "releases" in self.content else (self,)
+
+    @property
+    def together(self) -> list[str]:
+        """What several releases cost, and what is computed with them; nothing of a single one."""
+        if "releases" not in self.content:
+            return []
+        spent = [tuple(_shown(one.content["budget"][n]) for n in _BUDGET) for one in self.releases]
+        epsilon, delta = (_shown(self.content["budget"][name]) for name in _BUDGET)
+        epsilons, deltas = (" + ".join(parts) for parts in zip(*spent, strict=True))
+        computed = f"Compute with the noisy tables alone, which costs nothing: {self.content['computed']}"
+        return [
+            f"Together the {len(spent)} releases cost at most epsilon {epsilons} = {epsilon} and delta "
+            f"{deltas} = {delta}, by basic composition.",
+            computed,
+        ]
+
+    @property
     def steps(self) -> tuple[list[str], list[str]]:
-        """What happens up to the noise, and after it: a sentence for each step."""
+        """What happens up to the noise of one release, and after it: a sentence for each step."""
         content = self.content
         unit, limits, selection = content["privacy_unit"], content["limits"], content["selection"]
         before = [f"Read with {content['engine']}; drop rows without {unit}, the privacy unit."]
@@ -82,7 +102,7 @@ class Explanation:
 
     @property
     def numbers(self) -> list[tuple[str, str, str, str, str]]:
-        """The noisy numbers: what each is, its bounds, its noise's deviation, its share, and its uses."""
+        """The noisy numbers of one release: what each is, bounds, deviation of the noise, share, uses."""
         content, found = self.content, []
         threshold = content["selection"] is not None and content["selection"]["rule"].endswith("_threshold")
         for s in content["statistics"]:
@@ -95,6 +115,10 @@ class Explanation:
         return found
 
     def __str__(self) -> str:
+        if "releases" in self.content:
+            many = len(self.releases)
+            texts = [f"Release {i} of {many}:\n{one}" for i, one in enumerate(self.releases, 1)]
+            return "\n".join([*texts, *self.together])
         before, after = self.steps
         lines = [f"{i}. {step}" for i, step in enumerate(before, 1)]
         for what, bounds, deviation, share, used in self.numbers:
@@ -103,6 +127,13 @@ class Explanation:
             lines.append(f"     {what}{within}; noise σ {deviation}; {price}; for {used}")
         lines += [f"{i}. {step}" for i, step in enumerate(after, len(before) + 1)]
         return "\n".join([*lines, *(f"Note: {note}" for note in self.content["notes"])])
+
+
+_BUDGET = "epsilon", "delta"
+
+
+def _shown(number: str) -> str:
+    return f"{float(Fraction(number)):g}"
 
 
 def question_content(query: Query) -> dict[str, Any]:

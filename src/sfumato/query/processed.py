@@ -1,14 +1,17 @@
-"""A release that something was computed with: only with its noisy numbers, so that it costs nothing more."""
+"""Releases that something was computed with: only with their noisy numbers, so that it costs nothing more."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from sfumato.errors import ParameterError, QueryError, RefusalError
+from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
+from sfumato.files import check_no_source
 from sfumato.query import output
 from sfumato.query.explanation import Explanation
 from sfumato.query.release import Release
@@ -20,32 +23,52 @@ _NOT_FOLLOWED = (
 
 
 class Computation(Protocol):
-    """What is computed with a released table, and with nothing else."""
+    """What is computed with released tables, and perhaps public ones; with nothing else."""
 
     text: str
+    files: tuple[str, ...]
     schema: pa.Schema
     columns: tuple[tuple[str, str | None], ...] | None
 
-    def run(self, released: Release) -> tuple[pa.Table, pa.Array | None]:
+    def run(self, released: Sequence[Release]) -> tuple[pa.Table, pa.Array | None]:
         """Return what it gives, and which row of the released table each row is, where that is followed."""
         ...
 
 
 class ProcessedRelease(Release):
-    """A released table after SQL.
+    """Released tables after SQL.
 
-    Nothing but the noisy table goes into it, so its cost is that of the release. It is computed when it is
-    first looked at, and once. If that fails, as a cast of a noisy number may, `released` still has the table.
+    Nothing but noisy tables and public ones go into it, so its cost is that of the releases. They are drawn,
+    one after the other, and computed with when it is first looked at, and once. If that fails, as a cast of a
+    noisy number may, `released` still has what was drawn.
 
     Args:
-        released: the noisy table before it.
-        computation: what is computed with it.
+        releases: the noisy tables before it, in the order of the text.
+        computation: what is computed with them.
     """
 
-    def __init__(self, released: Release, computation: Computation) -> None:
-        super().__init__(released.plan, released.engine)
-        self.released, self.computation = released, computation
+    def __init__(self, releases: Sequence[Release], computation: Computation) -> None:
+        super().__init__(releases[0].plan, releases[0].engine)
+        self.releases, self.computation = tuple(releases), computation
         self._rows: pa.Array | None = None
+
+    @property
+    def released(self) -> Release | tuple[Release, ...]:
+        """The noisy table before it; all of them, in the order of the text, where it has several."""
+        return self.releases if len(self.releases) > 1 else self.releases[0]
+
+    @property
+    def spent(self) -> tuple[float, float]:
+        """The budget (epsilon, delta) that all releases together stay within: the sums of theirs."""
+        epsilon, delta = self._budget
+        return float(epsilon), float(delta)
+
+    @property
+    def _budget(self) -> tuple[Fraction, Fraction]:
+        """The sums of all budgets, exactly: basic composition."""
+        plans = [release.plan for release in self.releases]
+        zero = Fraction(0)
+        return sum((plan.epsilon for plan in plans), zero), sum((plan.delta for plan in plans), zero)
 
     @property
     def followed(self) -> bool:
@@ -57,11 +80,29 @@ class ProcessedRelease(Release):
 
         Raises:
             SqlError: computing with these noisy numbers failed; `released` has them.
+            EngineError: rows of one release could not be read; `released` has those that were drawn before.
         """
+        failed: EngineError | None = None
         with self._turn():
-            if self._table is None:
-                self._table, self._rows = self.computation.run(self.released)
-            return self._table
+            try:
+                if self._table is None:
+                    self._table, self._rows = self.computation.run(self.releases)
+            except EngineError as error:
+                failed = self._with_what_is_left(error)
+            if failed is None:
+                return self._table
+        raise failed
+
+    def _with_what_is_left(self, error: EngineError) -> EngineError:
+        """Say of a release that fails behind others that these are not lost."""
+        drawn = sum(release.drawn for release in self.releases)
+        if not drawn:
+            return error
+        return EngineError(
+            f"{error}. {drawn} of the {len(self.releases)} tables that the text releases "
+            f"{'was' if drawn == 1 else 'were'} drawn before: `.released` of this release has them, and "
+            "the budget of all is spent"
+        )
 
     def errors(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pa.Table:
         """Return half-widths of error bars, row by row: NULL for what is computed.
@@ -76,7 +117,7 @@ class ProcessedRelease(Release):
         if columns is None:
             raise RefusalError(_NOT_FOLLOWED)
         table = self.to_arrow()
-        widths = self.released.errors(confidence, simultaneous=simultaneous).take(self._rows)
+        widths = self.releases[0].errors(confidence, simultaneous=simultaneous).take(self._rows)
         given = [pa.nulls(len(table), pa.float64()) if name is None else widths[name] for _, name in columns]
         return pa.table(given, names=table.schema.names)
 
@@ -110,7 +151,18 @@ class ProcessedRelease(Release):
 
     def explain(self) -> Explanation:
         """Return each step with its bounds, noise scale and share of the budget; computing comes last."""
-        return Explanation(self.released.explain().to_dict() | {"computed": self.computation.text})
+        explained = [release.explain().to_dict() for release in self.releases]
+        computed = {"computed": self.computation.text}
+        if len(explained) == 1:
+            return Explanation(explained[0] | computed)
+        epsilon, delta = map(str, self._budget)
+        return Explanation({"releases": explained, "budget": {"epsilon": epsilon, "delta": delta}} | computed)
+
+    def check_no_source(self, path: Path, name: str = "output path") -> None:
+        """Refuse to write where rows come from, those of public tables too; raises as any release does."""
+        for release in self.releases:
+            release.check_no_source(path, name)
+        check_no_source(path, self.computation.files, name)
 
     @property
     def measured(self) -> list[str]:

@@ -85,6 +85,11 @@ class Release(Owned):
         """The budget (epsilon, delta) that the release stays within."""
         return float(self.plan.epsilon), float(self.plan.delta)
 
+    @property
+    def drawn(self) -> bool:
+        """Whether its noise was drawn, and is kept."""
+        return self._batches is not None or self._written is not None
+
     def to_arrow(self) -> pa.Table:
         """Return the released table: key columns, then the outputs, sorted by key."""
         with self._turn():

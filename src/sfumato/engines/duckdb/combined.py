@@ -26,7 +26,7 @@ from sfumato.query.schema import Column, Kind, Schema
 _numbers = itertools.count()
 _FLOATS = ("FLOAT", "DOUBLE")
 # Arrow has no such types; a setting that keeps them is one of all sessions of a database.
-_AS_TEXT = ("HUGEINT", "UHUGEINT", "BIT", "TIME WITH TIME ZONE")
+NOT_ARROW = ("HUGEINT", "UHUGEINT", "BIT", "TIME WITH TIME ZONE")
 
 
 @dataclass(frozen=True)
@@ -234,16 +234,17 @@ def _again(source: Source) -> Source:
     return source if source.again is None else source.again([name for name, _ in source.columns])
 
 
-def _sent(name: str, kind: str) -> str:
+def sent(name: str, kind: str) -> str:
+    """Write a column, as a text where Arrow has no such type."""
     column = identifier(name)
-    return f"CAST({column} AS VARCHAR) AS {column}" if kind in _AS_TEXT else column
+    return f"CAST({column} AS VARCHAR) AS {column}" if kind in NOT_ARROW else column
 
 
 def _copy(source: Source, session: duckdb.DuckDBPyConnection, copy: str, columns: Sequence[str]) -> None:
     """Copy the rows of a source, from where they are known, to a temporary table."""
     with in_own_words(), source.session() as there:
         source.load(there, columns)
-        named = ", ".join(_sent(name, kind) for name, kind in source.columns)
+        named = ", ".join(sent(name, kind) for name, kind in source.columns)
         batches = spill.keep(there.sql(f"SELECT {named} FROM {source.relation}").to_arrow_reader(1 << 16))
         typed = ", ".join(
             f"TRY_CAST({identifier(n)} AS {kind}) AS {identifier(n)}" for n, kind in source.columns

@@ -1,106 +1,107 @@
-"""SQL on a released table, run on a database of its own: no file, no setting, nothing but that table."""
+"""SQL on released and public tables, run on a database of its own: no file, no setting, nothing else."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import duckdb
 import pyarrow as pa
 
-from sfumato.dialect.outside import Outside
-from sfumato.engines.duckdb.connection import lent
+from sfumato.dialect.outside import Outside, ReleasedTable
+from sfumato.dialect.public_groups import PublicGroups
+from sfumato.engines.duckdb.closed import Given, computed, empty, no_rows_of, rows_of
 from sfumato.engines.duckdb.resources import Resources
-from sfumato.engines.duckdb.text import literal
+from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import SqlError, in_own_words
 from sfumato.query.plan import Plan
 from sfumato.query.processed import with_intervals
 from sfumato.query.release import Release
 from sfumato.query.schema import Schema
+from sfumato.query.table import PublicTable
+
+_MOST_GROUPS = 1_000_000
 
 
 class OutsideSql:
-    """What a text computes with the released table.
+    """What a text computes with released tables.
 
     Args:
         outside: the SQL.
-        plan: what is released.
-        columns: the columns of the private table, after the steps of the plan.
-        confidence: of error bars that the SQL names.
+        planned: of each released table the plan, the columns of the private table, after the steps of the
+            plan, and the confidence of error bars that the SQL names.
+        public: the public tables that it reads, by name.
         resources: what DuckDB may take of the machine.
     Raises:
         SqlError: it does not fit the types of what is released.
     """
 
     def __init__(
-        self, outside: Outside, plan: Plan, columns: Schema, confidence: float, resources: Resources
+        self,
+        outside: Outside,
+        planned: Sequence[tuple[Plan, Schema, float]],
+        public: Mapping[str, PublicTable],
+        resources: Resources,
     ) -> None:
-        self.outside, self.confidence, self.resources = outside, confidence, resources
+        self.outside, self.public, self.resources = outside, public, resources
+        self.confidences = [confidence for _, _, confidence in planned]
         self.columns = outside.columns
-        keys = {name: columns[name].declared or columns[name].type_name for name in plan.query.keys}
-        self._empty = _empty(plan, keys, outside)
+        self.files = tuple(file for table in public.values() for file in table.engine.files)
+        self._empty = {
+            table.name: _empty(plan, columns, table)
+            for table, (plan, columns, _) in zip(outside.released, planned, strict=True)
+        }
         self.text = " ".join(outside.sql.split())
+        tables = {name: Given(table, {}) for name, table in self._empty.items()}
+        tables |= {name: no_rows_of(table) for name, table in public.items()}
         with in_own_words(self._refused, duckdb.Error):
-            self.schema = self._named(self._computed(self._empty)).schema
-        seen = set[str]()
+            self.schema = self._named(computed(outside.sql, tables, resources)).schema
+        rows, seen = {table.row for table in outside.released}, set[str]()
         for name in self.schema.names:
-            if name.casefold() in seen and name != outside.row:
+            if name.casefold() in seen and name not in rows:
                 raise outside.refuse(
                     -1, f"the output name {name} is used twice; give each column its own: ... AS name"
                 )
             seen.add(name.casefold())
 
-    def run(self, released: Release) -> tuple[pa.Table, pa.Array | None]:
-        """Return what it gives, and which row of the released table each row is, where that is followed."""
-        outside = self.outside
-        table = with_intervals(released, outside.intervals, self.confidence, outside.row)
-        with in_own_words(self._failed, duckdb.Error):
-            found = self._computed(table)
-        rows = found[outside.row].combine_chunks() if self.columns is not None else None
-        return self._named(found), rows
+    def run(self, released: Sequence[Release]) -> tuple[pa.Table, pa.Array | None]:
+        """Return what it gives, and which row of the released table each row is, where that is followed.
 
-    def _computed(self, table: pa.Table) -> pa.Table:
-        config = {
-            "allow_community_extensions": False,
-            "autoinstall_known_extensions": False,
-            "autoload_known_extensions": False,
-            "enable_external_access": False,
-            "errors_as_json": True,
-            "python_enable_replacements": False,
-            "temp_directory": "",
-            "threads": 1,  # the order of rows follows from the text, and sums have the same bits
-        }
-        limits = {name: value for name, value in self.resources.settings.items() if name == "memory_limit"}
-        with duckdb.connect(config={**config, **limits}) as connection:
-            zones = [f.type.tz for f in table.schema if pa.types.is_timestamp(f.type) and f.type.tz]
-            if zones:
-                connection.execute(f"SET TimeZone = {literal(zones[0])}")
-            connection.execute("SET lock_configuration = true")
-            connection.register(self.outside.table, table)
-            if not table.num_rows:
-                connection.execute(
-                    self.outside.sql
-                ).fetchall()  # which says where an error is; a relation does not
-            return connection.sql(self.outside.sql).to_arrow_table()
+        Public tables are read first, so that no budget is spent where they cannot be.
+        """
+        tables = {name: rows_of(table) for name, table in self.public.items()}
+        named = zip(self.outside.released, released, self.confidences, strict=True)
+        for table, release, confidence in named:
+            rows = with_intervals(release, table.intervals, confidence, table.row)
+            tables[table.name] = Given(rows, {})
+        with in_own_words(self._failed, duckdb.Error):
+            found = computed(self.outside.sql, tables, self.resources)
+        followed = self.columns is not None
+        rows = found[self.outside.released[0].row].combine_chunks() if followed else None
+        return self._named(found), rows
 
     def _named(self, table: pa.Table) -> pa.Table:
         """Leave out what was added, and name error bars that have no name as their output."""
         if self.columns is not None:
-            table = table.drop_columns([self.outside.row])
+            table = table.drop_columns([self.outside.released[0].row])
         names = {
             name: f"{of}_{'high' if high else 'low'}"
-            for name, of, high in self.outside.intervals
+            for name, of, high in self._intervals()
             if f"{of}_{'high' if high else 'low'}" not in table.schema.names
         }
         return table.rename_columns([names.get(name, name) for name in table.schema.names])
+
+    def _intervals(self) -> Iterable[tuple[str, str, bool]]:
+        return (interval for table in self.outside.released for interval in table.intervals)
 
     def _refused(self, error: Exception) -> SqlError:
         told, at = _told(error)
         missing = re.match(r'Referenced column "?(.+?)"? not found', _first(told))
         if missing:
-            hidden = {self.outside.row, *(name for name, _, _ in self.outside.intervals)}
-            listed = ", ".join(name for name in self._empty.schema.names if name not in hidden)
+            hidden = {*(t.row for t in self.outside.released), *(name for name, _, _ in self._intervals())}
+            names = (name for table in self._empty.values() for name in table.schema.names)
+            listed = ", ".join(dict.fromkeys(name for name in names if name not in hidden))
             return self.outside.refuse(
                 at,
                 f"{missing[1]} is no column here. The released columns are: {listed}; a column of the "
@@ -113,21 +114,47 @@ class OutsideSql:
         return self.outside.refuse(
             at,
             f"computing with the noisy numbers failed: {_first(told)}. They are not lost, and need not be "
-            "paid for again: `.released` of this release has the noisy table; TRY_CAST and TRY(...) "
+            "paid for again: `.released` of this release has what was drawn; TRY_CAST and TRY(...) "
             "give NULL instead",
         )
 
 
-def _empty(plan: Plan, keys: Mapping[str, str], outside: Outside) -> pa.Table:
+def groups_of(asked: PublicGroups, tables: Mapping[str, PublicTable], resources: Resources) -> pa.Table:
+    """Read the groups that a public table has.
+
+    Args:
+        asked: what they are.
+        tables: public tables by name.
+        resources: what DuckDB may take of the machine.
+    Raises:
+        SqlError: their SQL does not fit the public tables, or they are more than 1,000,000.
+        EngineError: a public table cannot be read.
+    """
+
+    before = f"SELECT {', '.join(map(identifier, asked.columns))} FROM ("
+
+    def refused(error: Exception) -> SqlError:
+        told, at = _told(error)
+        return asked.refuse(f"the groups of the public table: {_first(told)}", at - len(before.encode()))
+
+    text = f"{before}{asked.sql}) AS groups LIMIT {_MOST_GROUPS + 1}"
+    with in_own_words(refused, duckdb.Error):
+        computed(text, {name: no_rows_of(tables[name]) for name in asked.public}, resources)
+    rows = {name: rows_of(tables[name]) for name in asked.public}
+    with in_own_words(refused, duckdb.Error):
+        found = computed(text, rows, resources)
+    if found.num_rows > _MOST_GROUPS:
+        raise asked.refuse(f"the public table has more than {_MOST_GROUPS:,} groups, which are all shown")
+    return found
+
+
+def _empty(plan: Plan, columns: Schema, table: ReleasedTable) -> pa.Table:
     """Return a table with the types of the released one, and no row."""
-    types: dict[str, pa.DataType] = {}
-    if keys:
-        listed = ", ".join(f"CAST(NULL AS {kind})" for kind in keys.values())
-        with lent() as connection:
-            schema = connection.sql(f"SELECT {listed} WHERE false").to_arrow_table().schema
-        types = dict(zip(keys, schema.types, strict=True))
+    keys = {name: columns[name].declared or columns[name].type_name for name in plan.query.keys}
+    schema = empty(keys).schema
+    types = dict(zip(keys, schema.types, strict=True))
     types |= {e.name: pa.int64() if e.integer else pa.float64() for e in plan.requirements.estimates}
-    types |= {name: pa.float64() for name, _, _ in outside.intervals} | {outside.row: pa.int64()}
+    types |= {name: pa.float64() for name, _, _ in table.intervals} | {table.row: pa.int64()}
     return pa.schema(types.items()).empty_table()
 
 

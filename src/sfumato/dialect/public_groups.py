@@ -1,0 +1,337 @@
+"""PUBLIC_GROUPS: the groups are those of a public table, written as an outer join and read by its form.
+
+    FROM visits RIGHT OUTER JOIN (SELECT DISTINCT item FROM items) AS p ON visits.item = p.item
+    GROUP BY p.item
+
+No such join is computed, whose rows without a match would belong to no privacy unit: the words of the public
+side are cut out, its rows become the groups of the question, and its columns stand for the private ones that
+they are compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from sfumato.dialect.allowed import check_outside
+from sfumato.dialect.clause import read_clause
+from sfumato.dialect.cursor import Cursor
+from sfumato.dialect.joins import From, NotJoined, Reference, read_from
+from sfumato.dialect.pieces import Pieces, place_of
+from sfumato.dialect.syntax import Expression, Item, Statement
+from sfumato.dialect.tree import Node, NotSql, statements
+from sfumato.dialect.vocabulary import AFTER
+from sfumato.dialect.words import Place, Token, refusal
+from sfumato.errors import QueryError, SqlError
+
+STRATEGY = "PUBLIC_GROUPS"
+_FORM = (
+    "FROM visits RIGHT OUTER JOIN (SELECT DISTINCT item FROM items) AS p ON visits.item = p.item GROUP BY "
+    "p.item, where items is a public table"
+)
+_KINDS = ("RIGHT", "LEFT", "FULL", "INNER", "CROSS", "OUTER", "JOIN", "ON", "USING", "WHERE", "GROUP")
+_ENDS = ("WHERE", "GROUP", "HAVING", *AFTER)
+
+
+@dataclass(frozen=True)
+class PublicGroups:
+    """Groups that a public table has.
+
+    Args:
+        sql: a SELECT of them from public tables.
+        text: the whole text.
+        places: where in it the SQL's bytes come from.
+        alias: what their columns may be qualified with.
+        columns: their names.
+        pairs: of each column the one of the private tables that it equals: a reference, and then its name.
+        using: whether the two have one name.
+        place: of the option that asks for them.
+        public: the public tables that are read.
+    """
+
+    sql: str
+    text: str
+    places: tuple[tuple[int, ...], tuple[Place, ...]]
+    alias: str
+    columns: tuple[str, ...]
+    pairs: tuple[tuple[Reference, str], ...]
+    using: bool
+    place: Place
+    public: tuple[str, ...] = ()
+
+    def refuse(self, message: str, byte: int = -1) -> SqlError:
+        """Make an error that marks what a byte of the SQL comes from, or the first word."""
+        return refusal(self.text, place_of(self.places, max(byte, 0)), message)
+
+    def of(self, statement: Statement) -> PublicGroups:
+        """Return them with the names that the private columns have once private tables are joined."""
+        try:
+            named = [(Reference(None, statement.tables.name(one)), column) for one, column in self.pairs]
+        except QueryError as error:
+            raise self.refuse(str(error)) from None
+        return replace(self, pairs=tuple(named))
+
+    def read_by(self, statement: Statement) -> Statement:
+        """Return a statement whose references to these columns are to the private ones."""
+        stands_for = {column.casefold(): one.column for one, column in self.pairs}
+        where = () if statement.where is None else statement.where.tokens
+        for i, token in enumerate(where):
+            dotted = i + 2 < len(where) and where[i + 1].word == "."
+            of_alias = self.alias and dotted and token.text.casefold() == self.alias.casefold()
+            shared = self.using and not dotted and token.text.casefold() in stands_for
+            behind = i > 0 and where[i - 1].word == "."
+            if token.kind in ("word", "name") and not behind and (of_alias or shared):
+                raise refusal(
+                    statement.text,
+                    token.place,
+                    f"{STRATEGY}: all groups of the public table are shown; write a condition on them in the "
+                    "SELECT DISTINCT",
+                )
+        return replace(statement, public=(self.alias.casefold(), stands_for))
+
+    def key(self, statement: Statement, item: Item) -> str:
+        """Return the name of a group key.
+
+        Raises:
+            SqlError: it is none of the public columns as it is.
+        """
+        assert isinstance(item.value, Expression)
+        words = [token.text.casefold() for token in item.value.tokens]
+        for column in self.columns:
+            written = [self.alias.casefold(), ".", column.casefold()]
+            if (words == written and self.alias) or (self.using and words == written[2:]):
+                return item.alias or column
+        example = f"{self.alias}.{self.columns[0]}" if self.alias else self.columns[0]
+        raise refusal(
+            statement.text,
+            item.place,
+            f"with {STRATEGY} the group keys are the columns of the public table, as they are: write "
+            f"{example}; for groups of an expression, compute it in the SELECT DISTINCT and in ON's private "
+            "table, or choose groups privately",
+        )
+
+    def ordered(self, keys: Mapping[str, Item]) -> PublicGroups:
+        """Return them in the order of the group keys.
+
+        Raises:
+            SqlError: the keys are not all of their columns.
+        """
+        order = [self._column(item) for item in keys.values()]
+        missing = [column for column in self.columns if column not in order]
+        if missing:
+            listed = ", ".join(f"{self.alias}.{c}" if self.alias else c for c in missing[:5])
+            message = f"GROUP BY lacks {listed}: with {STRATEGY} it has all columns of the public table"
+            raise refusal(self.text, self.place, message)
+        return replace(self, columns=tuple(order))
+
+    def checked(self, public: Collection[str], private: Collection[str]) -> PublicGroups:
+        """Return them with the public tables that they are read from.
+
+        Raises:
+            SqlError: something else is read.
+        """
+        (tree,) = statements(self.sql)
+        read = check_outside(tree, {}, (), public, private, lambda byte, text: self.refuse(text, byte))
+        return replace(self, public=tuple(read))
+
+    def _column(self, item: Item) -> str:
+        assert isinstance(item.value, Expression)
+        last = item.value.tokens[-1].text.casefold()
+        return next(column for column in self.columns if column.casefold() == last)
+
+
+def public_groups(words: Cursor) -> tuple[Cursor, PublicGroups | None]:
+    """Return the words of a private SELECT without the public groups that it has, and these.
+
+    Raises:
+        SqlError: the strategy is asked for, and the FROM has another form.
+    """
+    asked = _asked(words)
+    if asked is None:
+        return words, None
+    return _Reader(words, asked).cut()
+
+
+def _asked(words: Cursor) -> Place | None:
+    """Return where the options ask for public groups."""
+    words.at = 0
+    if not words.take("SELECT"):
+        return None
+    try:
+        _, _, options = read_clause(words)
+    finally:
+        words.at = 0
+    for name, value in options:
+        if name.text == "group_selection_strategy" and value.text.upper() == STRATEGY:
+            return value.place
+    return None
+
+
+class _Reader:
+    def __init__(self, words: Cursor, asked: Place) -> None:
+        self.words, self.asked = words, asked
+        self.span = self._from()
+
+    def cut(self) -> tuple[Cursor, PublicGroups]:
+        tokens, span = self.words.tokens, self.span
+        first = tokens[span.start]
+        joins = [i for i in self._outer(span) if tokens[i].word == "JOIN" and tokens[i + 1].word == "("]
+        if first.word == "(" and tokens[span.start + 1].word == "SELECT":
+            return self._left(span)
+        if not joins:
+            raise self._refuse(f"{STRATEGY}: write the public table that has the groups, {_FORM}. Where a "
+                               "catalog declares the domains of the keys, leave this option out")  # fmt: skip
+        at = joins[-1]
+        start = at - 1 - (tokens[at - 1].word == "OUTER")
+        if tokens[start].word != "RIGHT":
+            named = tokens[start].word in ("INNER", "FULL", "LEFT")
+            raise self._refuse(
+                f"{STRATEGY}: the public table is joined with RIGHT OUTER JOIN, so that all its groups are "
+                "shown, and rows of others are not",
+                tokens[start if named else at],
+            )
+        alias, condition = self._alias(self.words.closing[at + 1] + 1)
+        subquery = range(at + 2, self.words.closing[at + 1])
+        return self._read(subquery, alias, range(condition, span.stop), [range(start, span.stop)])
+
+    def _left(self, span: range) -> tuple[Cursor, PublicGroups]:
+        """Read the same join from its other side."""
+        tokens, closing = self.words.tokens, self.words.closing
+        subquery = range(span.start + 1, closing[span.start])
+        alias, at = self._alias(subquery.stop + 1)
+        behind = at + 1 + (tokens[at + 1].word == "OUTER")
+        if tokens[at].word != "LEFT" or tokens[behind].word != "JOIN":
+            raise self._refuse(f"{STRATEGY}: write LEFT OUTER JOIN behind the public table", tokens[at])
+        ends = [i for i in self._outer(range(behind + 1, span.stop)) if tokens[i].word in ("ON", "USING")]
+        if len(ends) != 1:
+            raise self._refuse(
+                f"{STRATEGY}: one private table is joined here; join others before, and write RIGHT OUTER "
+                "JOIN (SELECT DISTINCT ...) behind them",
+                tokens[behind],
+            )
+        cut = [range(span.start, behind + 1), range(ends[0], span.stop)]
+        return self._read(subquery, alias, range(ends[0], span.stop), cut)
+
+    def _read(
+        self, subquery: range, alias: str, condition: range, cut: list[range]
+    ) -> tuple[Cursor, PublicGroups]:
+        words, tokens = self.words, self.words.tokens
+        pieces = Pieces()
+        for i in subquery:
+            pieces.word(words.text, tokens, i)
+        columns = self._columns(subquery, pieces)
+        using, pairs = self._pairs(condition, alias, columns)
+        found = PublicGroups(
+            pieces.text, words.text, pieces.places(), alias, tuple(columns), tuple(pairs), using, self.asked
+        )
+        return words.without(cut), found
+
+    def _columns(self, subquery: range, pieces: Pieces) -> list[str]:
+        """Return the names of a subquery's columns."""
+        tokens = self.words.tokens
+        first, second = tokens[subquery.start], tokens[min(subquery.start + 1, subquery.stop)]
+        if first.word != "SELECT" or second.word != "DISTINCT" or tokens[subquery.start + 2].word == "ON":
+            raise self._refuse(f"{STRATEGY}: the public table is read with SELECT DISTINCT: {_FORM}", first)
+        try:
+            (tree,) = statements(pieces.text)
+        except NotSql as error:
+            place = place_of(pieces.places(), max(error.at, 0))
+            raise refusal(self.words.text, place, f"this is not understood: {error.why}") from None
+        except (RecursionError, ValueError):
+            raise self._refuse(f"{STRATEGY}: this is no SELECT DISTINCT of one level", first) from None
+        if tree["type"] != "SELECT_NODE":
+            raise self._refuse(
+                f"{STRATEGY}: write one SELECT DISTINCT, and what is united inside of it: SELECT DISTINCT "
+                "item FROM (... UNION ALL ...)",
+                first,
+            )
+        columns = [self._name(node, first) for node in tree["select_list"]]
+        if len({column.casefold() for column in columns}) < len(columns):
+            raise self._refuse(f"{STRATEGY}: two columns of the public table have one name", first)
+        return columns
+
+    def _name(self, node: Node, first: Token) -> str:
+        name = node["alias"] or (node["column_names"][-1] if node["class"] == "COLUMN_REF" else "")
+        if not name:
+            raise self._refuse(f"{STRATEGY}: give each column of the public table a name: ... AS item", first)
+        return str(name)
+
+    def _pairs(
+        self, condition: range, alias: str, columns: list[str]
+    ) -> tuple[bool, list[tuple[Reference, str]]]:
+        """Read ON or USING: of each column of the public table the one that it equals."""
+        words, tokens = self.words, self.words.tokens
+        opens = tokens[condition.start]
+        if opens.word not in ("ON", "USING"):
+            raise self._refuse(f"{STRATEGY}: ON or USING is missing: {_FORM}", opens)
+        written = words.text[opens.start : tokens[condition.stop - 1].stop]
+        try:
+            (tree,) = statements(f"SELECT 1 FROM a JOIN b {written}")
+            read = read_from(tree["from_table"])
+            if len(read.joined) != 1 or tree["sample"]:
+                raise NotJoined("the public table of the groups comes last in FROM")
+        except NotSql:
+            raise self._refuse(f"this is not understood in {opens.word}", opens) from None
+        except (NotJoined, RecursionError, ValueError) as error:
+            raise self._refuse(f"{STRATEGY}: {error}", opens) from None
+        pairs = list(self._compared(read, alias, opens))
+        by_name = {column.casefold(): column for column in columns}
+        named = [theirs.casefold() for _, theirs in pairs]
+        if sorted(named) != sorted(by_name):
+            listed = ", ".join(columns)
+            raise self._refuse(f"{STRATEGY}: {opens.word} compares each of {listed} with one column", opens)
+        return opens.word == "USING", [(ours, by_name[theirs.casefold()]) for ours, theirs in pairs]
+
+    def _compared(self, read: From, alias: str, opens: Token) -> Iterator[tuple[Reference, str]]:
+        (joined,) = read.joined
+        for name in joined.using:
+            yield Reference(None, name), name
+        for pair in joined.on:
+            mine = [one for one in pair if alias and (one.table or "").casefold() == alias.casefold()]
+            rest = [one for one in pair if one not in mine]
+            if len(mine) != 1 or rest[0].table is None:
+                raise self._refuse(
+                    f"{STRATEGY}: ON compares a column of a private table with one of the public table, each "
+                    "by its table's name: visits.item = p.item",
+                    opens,
+                )
+            yield rest[0], mine[0].column
+
+    # Where things stand.
+
+    def _from(self) -> range:
+        words = self.words
+        start = 0
+        for i in self._outer(range(1, len(words.tokens) - 1)):
+            word, before = words.tokens[i].word, words.tokens[i - 1].word
+            if before in (".", "AS") or (word == "FROM" and before == "DISTINCT"):
+                continue
+            if word == "FROM" and not start:
+                start = i + 1
+            elif (
+                start
+                and word in _ENDS
+                and (word not in ("GROUP", "ORDER") or words.tokens[i + 1].word == "BY")
+            ):
+                return range(start, i)
+        if not start:
+            raise self._refuse(f"{STRATEGY}: FROM is missing: {_FORM}")
+        return range(start, len(words.tokens) - 1)
+
+    def _outer(self, span: range) -> Iterator[int]:
+        i = span.start
+        while i < span.stop:
+            yield i
+            i = self.words.closing.get(i, i) + 1
+
+    def _alias(self, at: int) -> tuple[str, int]:
+        """Return the name of what ends before a word, if it has one, and where the rest begins."""
+        tokens = self.words.tokens
+        at += tokens[at].word == "AS"
+        token = tokens[at]
+        if token.kind in ("word", "name") and token.word not in _KINDS:
+            return token.text, at + 1
+        return "", at
+
+    def _refuse(self, message: str, token: Token | None = None) -> SqlError:
+        return refusal(self.words.text, self.asked if token is None else token.place, message)

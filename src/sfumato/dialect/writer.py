@@ -1,0 +1,288 @@
+"""A private SELECT as plain SQL on the table that is released for it.
+
+It is released as keys and aggregates. What else it holds (arithmetic with aggregates, HAVING, ORDER BY, ...)
+is computed from that table: an aggregate becomes the column that it is released in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from sfumato.dialect.matching import Keys
+from sfumato.dialect.pieces import Names, Pieces, quoted
+from sfumato.dialect.syntax import Call, Computed, Expression, Item, Statement
+from sfumato.dialect.vocabulary import INTERVALS
+from sfumato.dialect.words import Place, Token, refusal
+from sfumato.errors import SqlError, nearest
+from sfumato.query.aggregates import Aggregate, names_of
+
+NO_INTERVAL = "write {}(name), with the name of an aggregate"
+Named = dict[str, tuple[Item, Aggregate]]
+_BY, _CUTS, _DIGITS = ("ASC", "DESC", "NULLS"), ("LIMIT", "OFFSET", "FETCH"), 8
+
+
+class Writer:
+    """Writes one private SELECT.
+
+    Args:
+        statement: the private SELECT.
+        keys: the released keys, with their items.
+        named: aggregates by the name that they are released under; those that are not selected are added.
+        ask: makes the aggregate of a call, and its name, at a position of the SELECT list.
+        free: names that the text does not use.
+    """
+
+    def __init__(
+        self,
+        statement: Statement,
+        keys: dict[str, Item],
+        named: Named,
+        ask: Callable[[Call, int], tuple[Aggregate, str]],
+        free: Names,
+    ) -> None:
+        self.statement, self.named, self.ask, self.free = statement, named, ask, free
+        self.names = {id(item): name for name, item in keys.items()}
+        self.keys = Keys(statement, {name: item.value for name, item in keys.items()})  # type: ignore[misc]
+        free.taken.update(name.casefold() for name in keys)
+        self.bare = dict[str, str]()  # the released name of each output, in lower case
+        self.by_shape: dict[tuple[str, ...], str] = {}
+        for name, (item, aggregate) in named.items():
+            self.names[id(item)] = name
+            free.taken.update(output.casefold() for output in names_of(name, aggregate))
+            self.bare |= {output.casefold(): output for output in names_of(name, aggregate)}
+            written = statement.calls[item.place.start][1]
+            self.by_shape.setdefault(statement.shape(written), name)
+        self.intervals: dict[str, tuple[str, bool]] = {}
+        self.position = 0
+        self.table, self.row = free.fresh("released"), free.fresh("released_row")
+
+    @property
+    def computing(self) -> bool:
+        """Whether the private SELECT itself computes with what is released."""
+        statement = self.statement
+        plain = all(id(item) in self.names for item in statement.items)
+        return not plain or bool(statement.having or statement.after)
+
+    def computes(self, value: Expression) -> bool:
+        """Whether an expression without aggregates is made of what is released."""
+        outputs = self.bare.keys() | {name.casefold() for name in self.names.values()}
+        tokens = self.statement.unqualified(value)
+        named = any(t.kind in ("word", "name") and t.text.casefold() in outputs for t in tokens)
+        return named or bool(self.keys.within(tokens))
+
+    def write(
+        self, hidden: Iterable[str], whole: Pieces, bare: bool = False
+    ) -> tuple[tuple[str, str | None], ...]:
+        """Write the private SELECT, and say what it gives: which released column each is as it is, or None.
+
+        Args:
+            hidden: columns of the released table that it gives too.
+            whole: what it is added to.
+            bare: whether it needs brackets.
+        Raises:
+            SqlError: an output's name is used twice, or is that of no interval.
+        """
+        body, columns = self._private()
+        place = self.statement.clause_place
+        whole.add("(SELECT" if bare else "SELECT", place)
+        whole.extend(self._list(columns, body, hidden))
+        whole.add(f"FROM {quoted(self.table)}", place)
+        if self.statement.having is not None:
+            whole.add("WHERE (", place)
+            self._write(self.statement.having.tokens, whole)
+            whole.add(")", place)
+        self._after(whole, columns)
+        if bare:
+            whole.add(")", place, gap=False)
+        return tuple((name, released) for name, released, _ in columns)
+
+    def _private(self) -> tuple[list[Pieces], list[tuple[str, str | None, int]]]:
+        """Return the SELECT list's expressions, and of each its name, what it is, and its position."""
+        body: list[Pieces] = []
+        columns: list[tuple[str, str | None, int]] = []
+        seen: set[str] = set()
+        for position, item in enumerate(self.statement.items, 1):
+            self.position = position
+            for name, released, pieces in self._columns_of(item, position):
+                if name.casefold() in seen:
+                    message = f"the output name {name} is used twice; give each column its own: ... AS name"
+                    raise self._refuse(item.alias_place, message)
+                seen.add(name.casefold())
+                body.append(pieces)
+                columns.append((name, released, position))
+        return body, columns
+
+    def _columns_of(self, item: Item, position: int) -> list[tuple[str, str | None, Pieces]]:
+        if id(item) in self.names:
+            name = self.names[id(item)]
+            asked = self.named.get(name)
+            outputs = names_of(name, asked[1]) if asked is not None and asked[0] is item else (name,)
+            found: list[tuple[str, str | None, Pieces]] = []
+            for output in outputs:
+                pieces = Pieces()
+                pieces.add(quoted(output), item.place)
+                found.append((output, output, pieces))
+            return found
+        value = item.value.expression if isinstance(item.value, Computed) else item.value
+        assert isinstance(value, Expression)
+        pieces = Pieces()
+        self._write(value.tokens, pieces)
+        return [(item.alias or self._default(value, position), None, pieces)]
+
+    def _default(self, value: Expression, position: int) -> str:
+        """Return the name of what is computed and has none."""
+        tokens = value.tokens
+        if tokens[0].word in INTERVALS and len(tokens) == 4:
+            return f"{tokens[2].text}_{'high' if tokens[0].word == INTERVALS[1] else 'low'}"
+        return f"column_{position}"
+
+    def _list(
+        self, columns: list[tuple[str, str | None, int]], body: list[Pieces], hidden: Iterable[str]
+    ) -> Pieces:
+        place = self.statement.clause_place
+        whole = Pieces()
+        for i, ((name, _, _), pieces) in enumerate(zip(columns, body, strict=True)):
+            if i:
+                whole.add(",", place, gap=False)
+            whole.extend(pieces)
+            whole.add(f"AS {quoted(name)}", place)
+        for name in hidden:
+            whole.add(f", {quoted(name)}", place, gap=False)
+        return whole
+
+    def _after(self, whole: Pieces, columns: list[tuple[str, str | None, int]]) -> None:
+        """Write QUALIFY, ORDER BY, LIMIT; without an order the rows stay sorted by their keys."""
+        after = self.statement.after
+        tokens = [] if after is None else self.statement.unqualified(after)
+        depth, order, cut = 0, None, len(tokens)
+        for i, token in enumerate(tokens):
+            depth += (token.word in ("(", "[")) - (token.word in (")", "]"))
+            if not depth and token.word == "ORDER" and tokens[i + 1].word == "BY":
+                order = i
+            if not depth and token.word in _CUTS and cut == len(tokens):
+                cut = i
+        place = self.statement.clause_place
+        self._write(tokens[: cut if order is None else order], whole)
+        if order is None:
+            whole.add(f"ORDER BY {quoted(self.row)}", place)
+        else:
+            whole.add("ORDER BY", tokens[order].place)
+            self._terms(tokens[order + 2 : cut], whole, columns)
+            if [token.word for token in tokens[order + 2 : order + 3]] != ["ALL"]:
+                whole.add(f", {quoted(self.row)}", place)
+        self._write(tokens[cut:], whole)
+
+    def _terms(self, tokens: list[Token], whole: Pieces, columns: list[tuple[str, str | None, int]]) -> None:
+        """Write what stands between commas: positions and names are those of the list as it is written."""
+        depth, start = 0, 0
+        names = {name.casefold(): name for name, _, _ in columns}
+        positions: dict[int, str] = {}
+        for name, _, position in columns:
+            positions.setdefault(position, name)
+        for i in range(len(tokens) + 1):
+            token = tokens[i] if i < len(tokens) else None
+            if token is not None:
+                depth += (token.word in ("(", "[")) - (token.word in (")", "]"))
+            if token is not None and (depth or token.word != ","):
+                continue
+            term = tokens[start:i]
+            alone = len(term) == 1 or (len(term) > 1 and term[1].word in _BY)
+            if alone and term[0].kind == "number" and term[0].text.isdigit():
+                at = int(term[0].text) if len(term[0].text) < _DIGITS else 0
+                if at not in positions:
+                    many = len(self.statement.items)
+                    message = f"ORDER BY {term[0].text}: the SELECT list has {many} entries"
+                    raise self._refuse(term[0].place, message)
+                whole.add(quoted(positions[at]), term[0].place)
+                term = term[1:]
+            elif alone and term[0].kind in ("word", "name") and term[0].text.casefold() in names:
+                whole.add(quoted(names[term[0].text.casefold()]), term[0].place)
+                term = term[1:]
+            self._write(term, whole)
+            if token is not None:
+                whole.add(",", token.place, gap=False)
+            start = i + 1
+
+    def _write(self, words: Iterable[Token], whole: Pieces) -> None:
+        """Write words of the private SELECT: keys and aggregates become released columns."""
+        text, tokens = self.statement.text, self.statement.unqualified(Expression(tuple(words)))
+        keys = self.keys.within(tokens)
+        i = 0
+        while i < len(tokens):
+            token = tokens[i]
+            gap = not i or tokens[i - 1].stop != token.start
+            interval = self.interval(tokens, i)
+            if token.start in self.statement.calls:
+                stop, written, call = self.statement.calls[token.start]
+                whole.add(quoted(self._released(written, call)), Place(token.start, stop), gap)
+                while i < len(tokens) and tokens[i].start < stop:
+                    i += 1
+            elif interval is not None:
+                whole.add(quoted(interval[1]), Place(token.start, tokens[interval[0] - 1].stop), gap)
+                i = interval[0]
+            elif i in keys:
+                stop, name = keys[i]
+                whole.add(quoted(name), Place(token.start, tokens[stop - 1].stop), gap)
+                i = stop
+            else:
+                whole.word(text, tokens, i)
+                i += 1
+
+    def _released(self, written: Expression, call: Call) -> str:
+        """Return the column of an aggregate; the same text is the same aggregate, released once."""
+        shape = self.statement.shape(written)
+        if shape not in self.by_shape:
+            aggregate, stem = self.ask(call, self.position)
+            name = self.free.fresh(stem)
+            item = Item(call, None, written.place, written.place)
+            self.named[name] = (item, aggregate)
+            self.by_shape[shape] = name
+        name = self.by_shape[shape]
+        outputs = names_of(name, self.named[name][1])
+        if len(outputs) > 1:
+            message = (
+                f"{call.function} gives {len(outputs)} columns, and no number to compute with; write "
+                "PERCENTILE_CONT(x, 0.5, contribution_bounds_per_row => (lower, upper))"
+            )
+            raise self._refuse(written.place, message)
+        return outputs[0]
+
+    # Error bars.
+
+    def interval(self, tokens: list[Token], i: int) -> tuple[int, str] | None:
+        """Return the word behind DP_INTERVAL_LOW(name) or DP_INTERVAL_HIGH(name), and its column."""
+        token = tokens[i]
+        if token.word not in INTERVALS or i + 1 >= len(tokens) or tokens[i + 1].word != "(":
+            return None
+        at, end = i + 2, len(tokens)
+        if at < end and tokens[at].start in self.statement.calls:
+            stop, written, call = self.statement.calls[tokens[at].start]
+            output = self._released(written, call)
+            while at < end and tokens[at].start < stop:
+                at += 1
+        else:
+            asked = tokens[at] if at < end else token
+            output = self.bare.get(asked.text.casefold(), "") if asked.kind in ("word", "name") else ""
+            if not output:
+                raise self._refuse(asked.place, no_output(token, asked, self.bare))
+            at += 1
+        if at >= end or tokens[at].word != ")":
+            raise self._refuse(token.place, NO_INTERVAL.format(token.word))
+        high = token.word == INTERVALS[1]
+        for name, known in self.intervals.items():
+            if known == (output, high):
+                return at + 1, name
+        name = self.free.fresh(f"{token.text.lower()}_{output}")
+        self.intervals[name] = output, high
+        return at + 1, name
+
+    def _refuse(self, place: Place, message: str) -> SqlError:
+        return refusal(self.statement.text, place, message)
+
+
+def no_output(interval: Token, name: Token, outputs: Mapping[str, str]) -> str:
+    """Say that DP_INTERVAL_LOW or DP_INTERVAL_HIGH takes the name of one of the outputs."""
+    near = nearest(name.text.casefold(), outputs)
+    listed = ", ".join(outputs.values()) or "none here"
+    known = f"did you mean {outputs[near]}?" if near else f"they are: {listed}"
+    return f"{interval.text} takes the name of an output that is an aggregate as it is released; {known}"

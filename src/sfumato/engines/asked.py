@@ -1,0 +1,173 @@
+"""From a SQL text and tables to the questions that it asks, and their release."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sfumato.catalogs.declarations import Declarations
+from sfumato.errors import ParameterError, QueryError, SqlError, nearest
+from sfumato.query.table import PublicTable, Question
+
+if TYPE_CHECKING:
+    from sfumato.dialect import SqlQuery
+    from sfumato.engines.duckdb.resources import Resources
+
+# Gives a table of a private SELECT, from its name and the privacy unit's column.
+OpenTable = Callable[["SqlQuery", str, str], Any]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The questions of a text, each of one private SELECT; nothing is read or spent yet.
+
+    Args:
+        query: the first, with the others beside it.
+        questions: in the same order.
+        public: tables that are read as they are, and not joined.
+        resources: what DuckDB may take of the machine.
+    """
+
+    query: SqlQuery
+    questions: tuple[Question[Any], ...]
+    public: Mapping[str, PublicTable]
+    resources: Resources
+
+    @property
+    def queries(self) -> tuple[SqlQuery, ...]:
+        """Each private SELECT as it was understood."""
+        return (self.query, *self.query.beside)
+
+    def release(self) -> Any:
+        """Plan all releases, see that what is computed with them fits, and only then read and spend."""
+        from sfumato.engines.duckdb.engine import DuckDBEngine
+        from sfumato.engines.duckdb.outside import OutsideSql
+        from sfumato.query.processed import ProcessedRelease
+
+        query, questions = self.query, self.questions
+        if query.outside is None:
+            return questions[0].release(**query.release_options)
+        engines = [question.table.engine for question in questions]
+        if not all(isinstance(engine, DuckDBEngine) for engine in engines):
+            raise SqlError(
+                "this text computes with released tables, which is done where rows are read in this process; "
+                "ask for keys and aggregates alone, and compute with what comes back, as spark.sql does"
+            )
+        pairs = list(zip(questions, self.queries, strict=True))
+        plans = [question.plan(**one.release_options) for question, one in pairs]
+        planned = [
+            (plan, question.table.schema, one.confidence)
+            for plan, (question, one) in zip(plans, pairs, strict=True)
+        ]
+        read = {name: self.public[name] for name in query.outside.public}
+        computation = OutsideSql(query.outside, planned, read, self.resources)
+        releases = [engine.release(plan) for engine, plan in zip(engines, plans, strict=True)]
+        return ProcessedRelease(releases, computation)
+
+
+def ask(
+    text: str,
+    tables: Mapping[str, Any] | None,
+    catalog: Declarations | None,
+    types: Mapping[str, str] | None,
+    limits: Mapping[str, Any],
+) -> Asked:
+    """Return the questions that a text asks of tables; arguments and errors are those of `sql`.
+
+    Args:
+        limits: `memory_limit`, `threads` and `temp_directory`.
+    """
+    from sfumato.dialect import parse
+    from sfumato.engines.duckdb.resources import checked_resources
+
+    if isinstance(text, str) and re.search(r"://[^\s'\"]*@", text):
+        raise SqlError(
+            "the text has the address of a database with its user in it, which errors and explanations would "
+            "show: give it a name, tables={'orders': 'postgresql://...'}, or a catalog"
+        )
+    resources = checked_resources(**limits)
+    if catalog is None:
+        return _asked(*_of_tables(text, tables, types, limits), resources)
+    if not isinstance(catalog, Declarations):
+        raise ParameterError("catalog", catalog, "what sf.catalog(...) gives")
+    if tables or types is not None:
+        raise QueryError("sql: catalog= says what tables there are, and their types; leave the others out")
+    known: Any = catalog
+
+    def declared(_: SqlQuery, name: str, __: str) -> Any:
+        public = catalog.declaration(name).public
+        return known.public(name, **limits) if public else known.table(name, **limits)
+
+    return _asked(parse(text, catalog), declared, resources)
+
+
+def as_collection(name: str, source: Any) -> Any:
+    """Return a source, with its name where a Beam pipeline brings it, so that it may be joined."""
+    import pyarrow as pa
+
+    if isinstance(source, PublicTable):
+        called = getattr(source.engine, "called", None)
+        return source if called is None else replace(source, engine=called(name))
+    if not isinstance(source, pa.Schema):
+        return source
+    from sfumato.engines.beam.engine import named
+
+    return named(name, source)
+
+
+def _of_tables(
+    text: str, tables: Mapping[str, Any] | None, types: Mapping[str, str] | None, limits: Mapping[str, Any]
+) -> tuple[SqlQuery, OpenTable]:
+    from sfumato.dialect import parse
+    from sfumato.engines.duckdb.sources import is_path
+    from sfumato.engines.scan import scan
+
+    if not isinstance(tables, Mapping | None) or not all(isinstance(name, str) for name in tables or ()):
+        kind = type(tables).__name__  # its text would show rows
+        raise QueryError(
+            f"sql: tables is a {kind}, but must give each table a name: tables={{'visits': ...}}"
+        )
+    sources = {name: as_collection(name, source) for name, source in (tables or {}).items()}
+    public = [name for name, source in sources.items() if isinstance(source, PublicTable)]
+    query = parse(text, public=public, private=sources.keys() - public)
+    queries = (query, *query.beside)
+    for name in (name for one in queries for name in one.sources):
+        if name not in sources and not is_path(name):
+            near = nearest(name, sources)
+            given = f"tables={{{name!r}: ...}}, on the command line --table {name}=PATH"
+            remedy = f"did you mean {near!r}?" if near else f"say what it is: {given}"
+            raise SqlError(f"FROM names {name!r}, which is no path of a file and no table; {remedy}")
+    if types is not None and any(one.types is not None for one in queries):
+        raise QueryError("sql: types are given twice, in OPTIONS (types = ...) and beside the text; keep one")
+
+    def opened(one: SqlQuery, name: str, unit: str) -> Any:
+        if isinstance(sources.get(name), PublicTable):
+            return sources[name]
+        declared = one.types if types is None else types
+        return scan(
+            sources.get(name, name), privacy_unit=unit, types=declared, multiline=one.multiline, **limits
+        )
+
+    return query, opened
+
+
+def _asked(query: SqlQuery, open_table: OpenTable, resources: Resources) -> Asked:
+    from sfumato.engines.duckdb.outside import groups_of
+
+    queries, public = (query, *query.beside), dict[str, PublicTable]()
+    for name in (name for one in queries for name in _public_names(one)):
+        public[name] = public[name] if name in public else open_table(query, name, "")
+    questions = [
+        one.question(partial(open_table, one), lambda groups: groups_of(groups, public, resources))
+        for one in queries
+    ]
+    return Asked(query, tuple(questions), public, resources)
+
+
+def _public_names(query: SqlQuery) -> list[str]:
+    """Return the public tables that are read as they are, and not joined."""
+    found = list(query.public_groups.public) if query.public_groups is not None else []
+    return found + list(query.outside.public if query.outside is not None else ())
