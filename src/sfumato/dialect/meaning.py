@@ -15,7 +15,8 @@ from sfumato.dialect.aggregates import Aggregates
 from sfumato.dialect.around import private_part
 from sfumato.dialect.cursor import Cursor
 from sfumato.dialect.groups import Groups
-from sfumato.dialect.joins import of_tables
+from sfumato.dialect.inside.declared import of_tables
+from sfumato.dialect.inside.named import inner_tables
 from sfumato.dialect.limits import Limits
 from sfumato.dialect.options import read_options
 from sfumato.dialect.outside import Writer
@@ -57,9 +58,9 @@ def parse(text: str, catalog: Declarations | None = None) -> SqlQuery:
     """
     if not isinstance(text, str):
         raise QueryError(f"sql: the question is {shown(text)}, but must be SQL text")
-    words = Cursor(text)
+    words, names = inner_tables(Cursor(text))
     start, stop = private_part(words)
-    statement = read(words.part(start, stop))
+    statement = read(words.part(start, stop), names)
     reading = _Reading(statement, None if catalog is None else _declared(statement, catalog))
     return reading.query(words, (start, stop))
 
@@ -122,7 +123,9 @@ class _Reading:
             tables=statement.tables,
             named=statement.read[0],
             plain=statement.read[1],
-            where=None if statement.where is None else statement.spell(statement.where),
+            where=None if statement.where is None or statement.looks_up else statement.spell(statement.where),
+            looked_up=statement.tree["where_clause"] if statement.looks_up else None,
+            names=statement.names if statement.looks_up else None,
             derived=(*derived_keys, *self.aggregates.derived.values()),
             keys=tuple(keys),
             aggregates=tuple(aggregates.items()),

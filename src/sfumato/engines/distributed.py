@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from sfumato.dialect.inside.text import table_of
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.errors import ParameterError, QueryError
@@ -47,6 +48,10 @@ class DistributedEngine:
             f"{self.name} combines no tables here yet; do it in {self.name} before scan, so that each row of "
             "the result follows from rows of its own privacy unit, or use DuckDB"
         )
+
+    def unit_local(self, text: object, tables: Mapping[str, Any]) -> Any:
+        """Return the private table that unit-local SQL makes of tables, by name."""
+        return table_of(text, tables)
 
     def stages(self, query: ExactQuery, shards: int) -> Stages:
         """Prepare what workers compute; they are given the columns that are read, and no others."""
