@@ -115,7 +115,9 @@ class Scope:
         taken = {name.casefold() for name in (*table.schema, *other.schema)}
         for left, right in pairs:
             here, there = table.schema[left], other.schema[right]
-            same = here.type_name == there.type_name and here.type_name not in ("FLOAT", "DOUBLE")
+            same = here.type_name == there.type_name
+            # 0.0 and -0.0 are equal, and one unit.
+            same = same and (left == table.unit or here.type_name not in ("FLOAT", "DOUBLE"))
             if one.how == "inner" and same and here.declared == there.declared:
                 columns[right.casefold()] = left
             elif self.mentioned is None or right.casefold() in self.mentioned:
