@@ -157,6 +157,14 @@ NOT_ASKED = [
         "WITH p AS (SELECT id, town FROM orders) SELECT n, (SELECT count(*) FROM p) FROM (@DP COUNT(*) AS n FROM p)",
         "orders is another table",
     ),
+    (
+        "@DP COUNT(*) AS n FROM (SELECT id FROM orders) a JOIN (SELECT n AS id FROM orders) b USING (id)",
+        "belongs to one",
+    ),
+    (
+        "@DP COUNT(*) AS n FROM orders a JOIN (SELECT b.id FROM orders b JOIN customers c ON b.n = c.age) d USING (id)",
+        "customer",
+    ),
     ("WITH p AS (SELECT id FROM) @DP COUNT(*) AS n FROM p", "not understood"),
     ("WITH p AS (SELECT id FROM orders; SELECT 1) @DP COUNT(*) AS n FROM p", "not understood|several"),
     ("WITH RECURSIVE p AS (SELECT id FROM orders) @DP COUNT(*) AS n FROM p", "stands alone"),

@@ -6,7 +6,7 @@ public tables alone. So to add or remove a unit adds or removes its rows, and ch
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -211,16 +211,16 @@ def per_unit(part: Part, by: Sequence[object], aggregates: Mapping[str, object])
     return PerUnit(part, tuple(names), tuple(texts))
 
 
-def distinct(part: Part) -> PerUnit:
-    """Return each row of a private table once.
+def distinct(part: Part, by: Iterable[str], where: str = "DISTINCT") -> PerUnit:
+    """Return one row for each unit and values of some columns; `where` is for the error.
 
     Raises:
         QueryError: a column has values that do not compare alike everywhere.
     """
-    for name in part.schema:
-        if name != part.unit:
-            check_flat("DISTINCT", name, part.schema, "in its place")
-    return PerUnit(part, tuple(name for name in part.schema if name != part.unit), ())
+    others = tuple(name for name in by if name != part.unit)
+    for name in others:
+        check_flat(where, name, part.schema, "in its place")
+    return PerUnit(part, others, ())
 
 
 def is_in(part: Part, column: str, other: Part, name: str) -> IsIn:

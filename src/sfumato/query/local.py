@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sfumato.query.combining import PerUnit, distinct, is_in
+from sfumato.query.combining import distinct, is_in
 from sfumato.query.engine import Engine
 from sfumato.query.shaping import Computed, Names, Select, Window, WindowCall
 from sfumato.query.table import PublicTable, Released, Table
@@ -18,12 +18,12 @@ def chosen(table: Table[Released], columns: Names, unit: str) -> Table[Released]
 
 def without_doubles(table: Table[Released]) -> Table[Released]:
     """Return each row of a table once."""
-    return table._combined(distinct(table._part))
+    return table._combined(distinct(table._part, table.schema))
 
 
 def keys_alone(table: Table[Released], by: Sequence[str]) -> Table[Released]:
     """Return one row for each unit and values of some columns."""
-    return table._combined(PerUnit(table._part, tuple(by), ()))
+    return table._combined(distinct(table._part, by, "GROUP BY"))
 
 
 def looked_up(table: Table[Released], column: str, other: PublicTable, name: str) -> Table[Released]:

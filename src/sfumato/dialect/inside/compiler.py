@@ -28,6 +28,7 @@ class Inside:
         self._open = open_table
         self._opened: dict[tuple[Source, str], Table[Any] | PublicTable] = {}
         self._public: dict[Source, bool] = {}
+        self._units: dict[str, str] = {}
         self._engine: Engine[Any] | None = None
         self._depth = 0
 
@@ -43,8 +44,14 @@ class Inside:
         key = source, unit
         if key not in self._opened:
             if isinstance(source, str):
-                self._opened[key] = self._open(source, unit)
+                self._opened[key] = self._base(source, unit)
             elif self.is_public(source, unit):
+                if self._engine is None:
+                    raise source.refuse(
+                        source.first,
+                        "FROM begins with a SELECT of public tables alone: a public table; begin with a private "
+                        "one, and JOIN this",
+                    )
                 self._opened[key] = self.public(source, unit)
             else:
                 with self._deeper(source):
@@ -58,7 +65,7 @@ class Inside:
         if source not in self._public:
             if isinstance(source, str):
                 try:
-                    self._public[source] = isinstance(self.table(source, unit), PublicTable)
+                    self._public[source] = isinstance(self._open(source, unit), PublicTable)
                 except ColumnError:  # which says that there is no such privacy unit
                     self._public[source] = False
             else:
@@ -76,6 +83,15 @@ class Inside:
             with self._deeper(source):
                 found = public_table(source, self._engine, lambda one: self.public(one, unit))
         assert isinstance(found, PublicTable)
+        return found
+
+    def _base(self, name: str, unit: str) -> Table[Any] | PublicTable:
+        found = self._open(name, unit)
+        if isinstance(found, Table) and self._units.setdefault(name, found.unit) != found.unit:
+            raise QueryError(
+                f"{name!r} is read with the privacy unit {self._units[name]!r} and with {found.unit!r}: a "
+                "row belongs to one"
+            )
         return found
 
     def _private(self, query: Query, unit: str) -> Table[Any]:

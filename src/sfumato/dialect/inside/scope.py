@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from sfumato.dialect.inside.queries import Query, Source
@@ -97,7 +98,7 @@ class Scope:
 
     def _join(self, one: Joined) -> None:
         table = self.table
-        other = self.open_table(one.source, self._unit_of(one))
+        other = self._opened(one)
         own = {name.casefold(): name for name in other.schema}
         pairs = [(self._earlier(Reference(None, name)), _own(name, own, one)) for name in one.using]
         for pair in one.on:
@@ -145,8 +146,15 @@ class Scope:
             self._shown[len(self.places), name] = own[name]
         self.places.append((one.alias, ordered))
 
+    def _opened(self, one: Joined) -> Table[Any] | PublicTable:
+        """Open a joined table: its unit has the same name, or else is the column that is compared with it."""
+        if isinstance(one.source, str):
+            with suppress(ColumnError):
+                return self.open_table(one.source, self.table.unit)
+        return self.open_table(one.source, self._unit_of(one))
+
     def _unit_of(self, one: Joined) -> str:
-        """Return what the privacy unit is called in a joined table, should it be private."""
+        """Return which column of a joined table is compared with the privacy unit."""
         if any(name.casefold() == self.table.unit.casefold() for name in one.using):
             return next(name for name in one.using if name.casefold() == self.table.unit.casefold())
         alias = (one.alias or "").casefold()
