@@ -49,8 +49,8 @@ class Inside:
                 if self._engine is None:
                     raise source.refuse(
                         source.first,
-                        "FROM begins with a SELECT of public tables alone: a public table; begin with a private "
-                        "one, and JOIN this",
+                        "FROM begins with a SELECT of public tables alone: a public table; begin with a "
+                        "private one, and JOIN this",
                     )
                 self._opened[key] = self.public(source, unit)
             else:

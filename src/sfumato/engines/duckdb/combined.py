@@ -165,7 +165,7 @@ def source_of(
             names = [name for name, _ in part.source.columns]
             if copy is None:
                 part.source.load(session, names)
-            else:
+            elif not there_already(session, copy):
                 _copy(part.source, session, copy, names)
 
     def again(columns: Sequence[str]) -> Source:
@@ -194,6 +194,12 @@ def _again(source: Source) -> Source:
 def fresh_name() -> str:
     """Return a name that no table of this process has had."""
     return f"combined_{next(_numbers)}"
+
+
+def there_already(session: duckdb.DuckDBPyConnection, copy: str) -> bool:
+    """Whether a session has a table: one that a text reads several times is copied once."""
+    found = session.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = ?", [copy]).fetchall()
+    return bool(found)
 
 
 def sent(name: str, kind: str) -> str:

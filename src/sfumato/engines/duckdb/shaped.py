@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import duckdb
 
-from sfumato.engines.duckdb.combined import Rows, compared, fresh_name, moved, source_of
+from sfumato.engines.duckdb.combined import Rows, compared, fresh_name, moved, source_of, there_already
 from sfumato.engines.duckdb.connection import lender
 from sfumato.engines.duckdb.harmless import described, within_types
 from sfumato.engines.duckdb.resources import Resources
@@ -92,7 +92,9 @@ def _call(call: WindowCall, held: str, unit: str, schema: Schema) -> tuple[str, 
     """Return what an aggregate takes of each row, held in a column; the SQL of a call; and its type."""
     by = ", ".join(compared(name, schema) for name in (unit, *call.by))
     order = [f"{compared(one.column, schema)} {one.direction}" for one in call.order]
-    everything = [*order, *(term for name in schema for term in _told_apart(name, schema))]
+    alike = {compared(name, schema) for name in (unit, *call.by, *(one.column for one in call.order))}
+    apart = (term for name in schema for term in _told_apart(name, schema))
+    everything = [*order, *(term for term in apart if term not in alike)]
     placed = call.function in _PLACES or call.unit == "ROWS"
     by_order = everything if placed else order
     ordered = f" ORDER BY {', '.join(by_order)}" if by_order else ""
@@ -101,13 +103,12 @@ def _call(call: WindowCall, held: str, unit: str, schema: Schema) -> tuple[str, 
     if call.aggregate:
         found = unit_aggregate(call.name, call.aggregate, schema)
         return found.value, found.sql(held, over), found.type_name
-    taken = [one if isinstance(one, str) else str(one) for one in call.arguments]
-    arguments = [identifier(one) if one in schema else one for one in taken]
+    arguments = [identifier(one) if isinstance(one, str) else str(one) for one in call.arguments]
     nulls = " IGNORE NULLS" if call.ignore_nulls else ""
     if call.function in _NUMBERED or call.function in _SHARES:
         kind = _NUMBERED.get(call.function, "DOUBLE")
         return "", f"{call.function}({', '.join(arguments)}) OVER (PARTITION BY {by}{ordered})", kind
-    column = schema[taken[0]]
+    column = schema[str(call.arguments[0])]
     kind = column.declared or column.type_name
     if call.function in _OF_VALUES:
         inside = f"{', '.join(arguments)} ORDER BY {', '.join(everything)}{nulls}"
@@ -123,7 +124,7 @@ def _told_apart(name: str, schema: Schema) -> list[str]:
     if column.kind is Kind.OPAQUE:
         return [f"CAST({identifier(name)} AS VARCHAR)", f"hash({identifier(name)})"]
     if column.type_name in ("FLOAT", "DOUBLE"):  # 0.0 and -0.0 are equal
-        return [identifier(name), f"CAST({identifier(name)} AS VARCHAR)"]
+        return [compared(name, schema), f"signbit({identifier(name)})"]
     return [compared(name, schema)]
 
 
@@ -139,6 +140,8 @@ def computed(sql: str, parts: Mapping[str, Rows], resources: Resources) -> Sourc
     inside, copy = within_types(f"({sql})", kinds), fresh_name()
 
     def load(session: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
+        if there_already(session, copy):
+            return
         with _closed(resources) as here:
             for name, part in parts.items():
                 with in_own_words(), part.source.session() as there:
