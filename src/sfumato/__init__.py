@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sfumato.engines.asked import sql
     from sfumato.engines.catalog import Catalog, catalog
     from sfumato.engines.check import check
-    from sfumato.engines.scan import public, scan, sql
+    from sfumato.engines.scan import public, scan
     from sfumato.measurements.stratified.survey import StratifiedProportion, stratified_proportion
     from sfumato.query.aggregates import count, count_units, mean, quantiles, stddev, sum, variance
     from sfumato.query.release import Release
@@ -34,7 +35,7 @@ _HOMES = {
     "public": "sfumato.engines.scan",
     "quantiles": "sfumato.query.aggregates",
     "scan": "sfumato.engines.scan",
-    "sql": "sfumato.engines.scan",
+    "sql": "sfumato.engines.asked",
     "stddev": "sfumato.query.aggregates",
     "stratified_proportion": "sfumato.measurements.stratified.survey",
     "sum": "sfumato.query.aggregates",

@@ -12,7 +12,7 @@ from sfumato.catalogs.domains import product
 from sfumato.catalogs.notes import beyond, bounds_note, groups_note, limit_note
 from sfumato.errors import QueryError
 from sfumato.query.aggregates import Aggregate, Unbounded
-from sfumato.query.combining import MOST_ROWS, Combination, Join, JoinKind, pairs_of, with_units
+from sfumato.query.combining import MOST_ROWS, Combination, JoinKind, Union, pairs_of, with_units
 from sfumato.query.question import needs_rows
 from sfumato.query.schema import Derive
 from sfumato.query.table import PublicTable, Question, Released, Table
@@ -107,8 +107,13 @@ class DeclaredTable(Table[Released]):
         return (self.declared, column) if self.origins is None else self.origins.get(column)
 
     def _combined(self, how: Combination, *notes: str) -> DeclaredTable[Released]:
-        """Combine; what is declared of columns holds of those that a join leaves as they are."""
-        kept = [c for c in self.declared.columns if isinstance(how, Join) and self._own(c.name)]
+        """Combine; what is declared of columns holds of those that stay as they are."""
+        kept = [
+            replace(column, name=new)
+            for old, new in (() if isinstance(how, Union) else how.kept[0][1])
+            for column in self.declared.columns
+            if column.name.casefold() == old.casefold() and self._own(old)
+        ]
         combined = cast("DeclaredTable[Released]", super()._combined(how, *notes))
         return replace(combined, declared=replace(self.declared, columns=tuple(kept)), origins={})
 

@@ -14,9 +14,19 @@ _WINDOW = "a window function: not private here"
 
 
 def check_words(words: Cursor, span: range, where: str) -> None:
-    """Refuse what is seen without a tree, at its own place."""
+    """Refuse what is seen without a tree, at its own place; WHERE x IN (SELECT ...) is judged later."""
+    inner = span.start
     for i in span:
         word, before = words.tokens[i].word, words.tokens[i - 1].word
+        if (
+            where == "WHERE"
+            and word == "("
+            and before == "IN"
+            and words.tokens[i + 1].word in ("SELECT", "WITH")
+        ):
+            inner = max(inner, words.closing[i])
+        if i < inner:
+            continue
         if (word == "SELECT" and before != ".") or (word == "WITH" and before == "("):
             raise words.refuse(f"a subquery in {where}: not private here", words.tokens[i])
         if word == "OVER" and before != ".":
@@ -58,6 +68,8 @@ def check_tree(text: str, place: Place, tree: Node, where: str) -> None:
             "STAR": f"a * in {where}: name the column",
             "PARAMETER": "a parameter: write the value itself",
         }.get(node["class"])
+        if node["class"] == "SUBQUERY" and where == "WHERE" and node["subquery_type"] == "ANY":
+            message = None
         if message == "" and node["function_name"].lower() in aggregates():
             message = f"an aggregate in an expression of {where}: only a row's own columns are known"
         if message:

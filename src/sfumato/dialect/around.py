@@ -40,14 +40,7 @@ def private_parts(words: Cursor) -> list[Part]:
     Raises:
         SqlError: one stands where no table can, or inside another; or there are too many.
     """
-    tokens = words.tokens
-    found = [
-        i
-        for i in range(len(tokens) - 1)
-        if tokens[i].word == "SELECT"
-        and tokens[i + 1].word == "WITH"
-        and not (i and tokens[i - 1].word == ".")
-    ]
+    tokens, found = words.tokens, private_starts(words)
     if not found:
         if tokens[0].word == "WITH":
             raise words.refuse(
@@ -70,20 +63,38 @@ def private_parts(words: Cursor) -> list[Part]:
     return parts
 
 
+def private_starts(words: Cursor) -> list[int]:
+    """Return where SELECT WITH begins."""
+    tokens = words.tokens
+    return [
+        i
+        for i in range(len(tokens) - 1)
+        if tokens[i].word == "SELECT"
+        and tokens[i + 1].word == "WITH"
+        and not (i and tokens[i - 1].word == ".")
+    ]
+
+
+def stop_of(words: Cursor, start: int) -> tuple[int, bool]:
+    """Return where a private SELECT ends, and whether it stands beside UNION without brackets of its own."""
+    tokens, stop = words.tokens, start
+    while stop < len(tokens) - 1 and tokens[stop].word not in (")", "]", "}", *SET_OPERATORS):
+        stop = words.closing.get(stop, stop) + 1
+        while tokens[stop].word in SET_OPERATORS and tokens[stop - 1].word in (".", "AS"):
+            stop += 1  # a name
+    bare = (start > 0 and tokens[start - 1].word in _SET_WORDS) or tokens[stop].word in SET_OPERATORS
+    # What comes behind the last of several is about all of them.
+    return (_before_order(words, start, stop) if bare else stop), bare
+
+
 def _part(words: Cursor, start: int) -> Part:
     tokens, before = words.tokens, words.tokens[start - 1].word if start else ""
     behind = before in _SET_WORDS
     if start and before != "(" and not behind and not _follows_released(words, start):
         raise words.refuse(_ALONE, tokens[start])
-    stop = start
-    while stop < len(tokens) - 1 and tokens[stop].word not in (")", "]", "}", *SET_OPERATORS):
-        stop = words.closing.get(stop, stop) + 1
-        while tokens[stop].word in SET_OPERATORS and tokens[stop - 1].word in (".", "AS"):
-            stop += 1  # a name
-    bare = behind or tokens[stop].word in SET_OPERATORS
+    stop, bare = stop_of(words, start)
     if bare:
-        # What comes behind the last of several is about all of them.
-        return Part(start, _before_order(words, start, stop), bare=True)
+        return Part(start, stop, bare=True)
     united = start >= 2 and tokens[start - 2].word in _SET_WORDS
     united |= tokens[min(stop + 1, len(tokens) - 1)].word in SET_OPERATORS
     return Part(start, stop, shown=before == "(" and not united)

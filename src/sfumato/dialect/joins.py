@@ -6,13 +6,31 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sfumato.catalogs.declarations import Declarations, TableDeclaration
+from sfumato.dialect.inside.queries import Names, Query, Source
 from sfumato.dialect.tree import Node
 from sfumato.errors import ColumnError, QueryError
 from sfumato.query.combining import JoinKind
 from sfumato.query.table import PublicTable, Table
 
 _KINDS: dict[str, JoinKind] = {"INNER": "inner", "LEFT": "left"}
+_NO_JOINS = {
+    "RIGHT": "RIGHT JOIN: begin with the private table whose rows all stay, and write LEFT JOIN",
+    "FULL": "FULL JOIN: rows that match nothing would have no privacy unit; write JOIN or LEFT JOIN",
+    "NATURAL": "NATURAL JOIN: write USING (column, ...), which a new column does not change",
+    "CROSS": "a join without ON: write JOIN ... ON, so that it is clear which rows meet",
+    "ASOF": "ASOF JOIN: write JOIN ... ON with columns that are equal, and a window for the latest row",
+    "POSITIONAL": "POSITIONAL JOIN: rows have no order; write JOIN ... ON",
+    "SEMI": "SEMI JOIN: write WHERE x IN (SELECT y FROM a public table), or JOIN",
+    "ANTI": "ANTI JOIN: write WHERE x NOT IN (SELECT y FROM a public table)",
+}
+_NO_TABLE = "name a file or a table here: FROM 'file.parquet' or FROM table"
+_NO_TABLES = {
+    "TABLE_FUNCTION": "a table function: name a file or a table, FROM 'file.parquet'",
+    "PIVOT": "PIVOT and UNPIVOT: which columns they make follows from rows; write CASE for each",
+    "JOIN": "a join in brackets: write one JOIN after another, or (SELECT ... FROM a JOIN b ...) AS t",
+    "EXPRESSION_LIST": "VALUES here: write (VALUES ...) AS t(a, b) in brackets",
+    "EMPTY": "FROM is missing: a SELECT of no table",
+}
 _MOST = 50
 # A name that ends so is a path, and no name for columns.
 _FILES = ("parquet", "pq", "csv", "tsv", "json", "jsonl", "ndjson", "gz", "zst", "duckdb", "db", "ddb")
@@ -35,13 +53,13 @@ class Joined:
     """A table behind JOIN.
 
     Args:
-        source, alias: its path or name, and what its columns may be qualified with.
+        source, alias: its path or name, or a SELECT; and what its columns may be qualified with.
         how: "inner" or "left".
         on: pairs of columns that are equal.
         using: columns that are equal and have one name.
     """
 
-    source: str
+    source: Source
     alias: str | None
     how: JoinKind
     on: tuple[tuple[Reference, Reference], ...]
@@ -52,7 +70,7 @@ class Joined:
 class From:
     """What stands behind FROM: the first table, and those that are joined with it, in order."""
 
-    source: str
+    source: Source
     alias: str | None
     joined: tuple[Joined, ...] = ()
 
@@ -83,41 +101,59 @@ class From:
         return {one.alias.casefold(): one.alias for one in self.joined if one.alias}
 
 
-def read_from(node: Node) -> From:
+def read_from(node: Node, names: Names) -> From:
     """Read DuckDB's tree of what stands behind FROM.
 
+    Args:
+        node: the tree.
+        names: the tables of WITH that are known there.
     Raises:
         NotJoined: it is neither a table nor tables with INNER or LEFT joins on equal columns.
     """
     joins: list[Joined] = []
     while node["type"] == "JOIN":
         kind = node["join_type"]
-        if node["ref_type"] != "REGULAR" or kind not in _KINDS:
-            raise NotJoined("tables are joined with JOIN or LEFT JOIN, and ON or USING, here")
+        how = kind if node["ref_type"] == "REGULAR" else node["ref_type"]
+        if how not in _KINDS:
+            raise NotJoined(
+                _NO_JOINS.get(how, "tables are joined with JOIN or LEFT JOIN, and ON or USING, here")
+            )
         if len(joins) == _MOST:
             raise NotJoined(f"at most {_MOST} tables are joined")
-        source, alias = _named(node["right"])
+        source, alias = _named(node["right"], names)
         joins.append(
             Joined(
                 source, alias, _KINDS[kind], tuple(_equal(node["condition"])), tuple(node["using_columns"])
             )
         )
         node = node["left"]
-    found = From(*_named(node), tuple(reversed(joins)))
-    names = [name.casefold() for name in (found.alias, *(one.alias for one in joins)) if name]
-    if len(set(names)) < len(names):
+    found = From(*_named(node, names), tuple(reversed(joins)))
+    aliases = [name.casefold() for name in (found.alias, *(one.alias for one in joins)) if name]
+    if len(set(aliases)) < len(aliases):
         raise NotJoined("two tables have one name; give each its own: FROM orders AS o JOIN orders AS p")
     return found
 
 
-def _named(node: Node) -> tuple[str, str | None]:
-    odd = ("sample", "column_name_alias", "at_clause")
+def _named(node: Node, names: Names) -> tuple[Source, str | None]:
+    alias, columns = node["alias"] or None, tuple(node.get("column_name_alias") or ())
+    if node["type"] == "SUBQUERY" and not node.get("sample"):
+        return Query(alias or "a SELECT in FROM", node["subquery"]["node"], names, columns), alias
+    odd = ("sample", "at_clause")
     if node["type"] != "BASE_TABLE" or any(node.get(name) for name in odd):
-        raise NotJoined("name a file or a table here: FROM 'file.parquet' or FROM table")
-    source = ".".join(node["qualified_name"]["path"])
+        raise NotJoined(_NO_TABLES.get(node["type"], _NO_TABLE))
+    path = node["qualified_name"]["path"]
+    found = names.find(path[0]) if len(path) == 1 else None
+    if found is not None:
+        query = replace(found, columns=columns) if columns else found
+        if columns and found.columns:
+            raise NotJoined(f"{path[0]} has names for its columns in WITH; give it no others here")
+        return query, alias or path[0]
+    if columns:
+        raise NotJoined("names of columns behind a table's name: write (SELECT a AS x, ... FROM table) AS t")
+    source = ".".join(path)
     *_, last = source.rsplit(".", 1)
     is_file = "/" in source or last.lower() in _FILES
-    return source, node["alias"] or (None if is_file else last)
+    return source, alias or (None if is_file else last)
 
 
 def _equal(condition: Node | None) -> Iterator[tuple[Reference, Reference]]:
@@ -152,34 +188,12 @@ def qualified(alias: str, column: str) -> str:
     return f"{alias}.{column}"
 
 
-def of_tables(source: From, catalog: Declarations) -> TableDeclaration:
-    """Return what a catalog says of the tables of FROM, as of one: the first, with the columns of all.
-
-    Raises:
-        QueryError: there is no such table, or the first has no privacy unit of its own.
-    """
-    found = catalog.private(source.source)
-    columns, groups, rows = list(found.columns), [found.max_groups], [found.max_rows]
-    for one in source.joined:
-        other = catalog.declaration(one.source)
-        if not other.public:
-            other = catalog.private(one.source)
-            groups.append(other.max_groups)
-            rows.append(other.max_rows)
-        columns += other.columns
-        if one.alias:
-            columns += [replace(column, name=qualified(one.alias, column.name)) for column in other.columns]
-    most = [min((limit for limit in limits if limit is not None), default=None) for limits in (groups, rows)]
-    names = ", ".join([found.name, *(one.source for one in source.joined)])  # as messages say where
-    return replace(found, name=names, columns=tuple(columns), max_groups=most[0], max_rows=most[1])
-
-
 def opened(
     source: From,
     unit: str,
     named: Iterable[str],
     plain: Collection[str],
-    open_table: Callable[[str, str], Any],
+    open_table: Callable[[Source, str], Any],
 ) -> Table[Any]:
     """Open the tables and join them.
 
@@ -195,7 +209,8 @@ def opened(
     table = open_table(source.source, unit)
     if not isinstance(table, Table):
         raise QueryError(
-            f"FROM begins with {source.source!r}, a public table; begin with the private one, and JOIN this"
+            f"FROM begins with {str(source.source)!r}, a public table; begin with the private one, and JOIN "
+            "this"
         )
     names, equal = {*named, *source.compared}, dict[str, str]()
     for one in source.joined:
@@ -219,24 +234,24 @@ def _join(
         raise QueryError(
             f"the column {both[0]!r} is in several tables; write whose it is: {one.alias or 'name'}.{both[0]}"
         )
-    pairs = [(_found(name, table, "FROM"), _found(name, other, one.source)) for name in one.using]
+    pairs = [(_found(name, table, "FROM"), _found(name, other, str(one.source))) for name in one.using]
     for pair in one.on:
         mine = [reference for reference in pair if _is_of(reference, one, table, other)]
         rest = [reference for reference in pair if reference not in mine]
         if len(mine) != 1:
             raise QueryError(
-                f"ON compares {pair[0].column} with {pair[1].column}: one must be of {one.source!r}, and one "
-                "of a table before it; write whose each is, as o.town = t.town"
+                f"ON compares {pair[0].column} with {pair[1].column}: one must be of "
+                f"{str(one.source)!r}, and one of a table before it; write whose each is, as o.town = t.town"
             )
         earlier = source.name(rest[0])
         earlier = equal.get(earlier.casefold()) or _found(earlier, table, "FROM")
-        pairs.append((earlier, _found(mine[0].column, other, one.source)))
+        pairs.append((earlier, _found(mine[0].column, other, str(one.source))))
     if one.alias:
         if one.how == "inner":
             equal |= {qualified(one.alias, theirs).casefold(): ours for ours, theirs in pairs}
         before = f"{one.alias}."
         for name in sorted(name for name in names if name.startswith(before)):
-            column = _found(name.removeprefix(before), other, one.source)
+            column = _found(name.removeprefix(before), other, str(one.source))
             other = other.with_columns(**{name: '"' + column.replace('"', '""') + '"'})
     return table.join(other, on=pairs, how=one.how)
 

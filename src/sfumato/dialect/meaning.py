@@ -7,17 +7,18 @@ docs/sql.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from fractions import Fraction
 
 from sfumato.catalogs.declarations import Declarations, TableDeclaration
-from sfumato.catalogs.domains import check_size
-from sfumato.catalogs.notes import groups_note, limit_note
-from sfumato.dialect.aggregates import FUNCTIONS, Aggregates
+from sfumato.dialect.aggregates import Aggregates
 from sfumato.dialect.around import private_parts
 from sfumato.dialect.cursor import Cursor
-from sfumato.dialect.joins import of_tables
+from sfumato.dialect.groups import Groups
+from sfumato.dialect.inside.declared import of_tables
+from sfumato.dialect.inside.named import inner_tables
+from sfumato.dialect.limits import Limits
 from sfumato.dialect.options import read_options
 from sfumato.dialect.outside import names_in, put_together
 from sfumato.dialect.pieces import Names
@@ -27,8 +28,8 @@ from sfumato.dialect.reader import read
 from sfumato.dialect.syntax import Call, Expression, Item, Statement
 from sfumato.dialect.words import Place, refusal
 from sfumato.dialect.writer import Writer
-from sfumato.errors import ParameterError, QueryError, SqlError, nearest, shown
-from sfumato.query.aggregates import Aggregate, CountPrivacyUnits, Sum, names_of
+from sfumato.errors import ParameterError, QueryError, SqlError, shown
+from sfumato.query.aggregates import Aggregate, names_of
 from sfumato.query.question import checked_weights
 
 
@@ -70,12 +71,12 @@ def parse(
     """
     if not isinstance(text, str):
         raise QueryError(f"sql: the question is {shown(text)}, but must be SQL text")
-    words = Cursor(text)
+    words, known = inner_tables(Cursor(text))
     free, parts = names_in(words), private_parts(words)
     readings = []
-    for part in parts:
-        own, groups = public_groups(words.part(part.start, part.stop))
-        statement = read(own)
+    for part, names in zip(parts, known, strict=True):
+        own, groups = public_groups(words.part(part.start, part.stop), names)
+        statement = read(own, names)
         declared = None if catalog is None else _declared(statement, catalog)
         readings.append(_Reading(statement, declared, groups, free))
     outside = put_together(words, parts, [reading.writer for reading in readings])
@@ -115,14 +116,15 @@ class _Reading:
         self.options = read_options(statement, declared)
         self.aggregates = Aggregates(self.statement, self.options.unit, declared)
         self.notes = self.aggregates.notes
-        self.keys, self.derived_keys = self._keys()
+        self.groups = Groups(self.statement, self.options, declared, self.public, self.notes)
+        self.keys, self.derived_keys = self.groups.keys()
         self.named = self._aggregates()
         self.writer = Writer(self.statement, self.keys, self.named, self._asked, free)
         grouped = {id(item) for item in self.keys.values()}
         for item in statement.items:
             value = item.value
             if isinstance(value, Expression) and id(item) not in grouped and not self.writer.computes(value):
-                raise self._refuse(item.place, self._not_a_key(value))
+                raise self._refuse(item.place, self.groups.not_a_key(value))
 
     @property
     def released(self) -> list[str]:
@@ -138,15 +140,16 @@ class _Reading:
                 statement.items[0].place, "nothing is asked of the groups; add an aggregate such as COUNT(*)"
             )
         self._check_names(keys, named)
-        domains = self._domains(keys)
+        domains = self.groups.domains(keys)
         if keys and domains is None and self.public is None and not Fraction(options.delta or 0):
             raise self._refuse(
                 statement.clause_place,
                 "groups are chosen privately, which needs a delta: showing that a group exists is never "
                 "free. Write OPTIONS (delta = 1e-6, ...), well below one over the number of units",
             )
-        groups = self._groups(bool(keys))
-        rows = self._rows(aggregates.values())
+        limits = Limits(statement, options, self.aggregates, self.declared)
+        groups = limits.groups(bool(keys))
+        rows = limits.rows(aggregates.values())
         if options.delta is None:
             self.notes.append("delta was not given: 0 is taken.")
         if options.selecting is not None and not keys and self.public is None:
@@ -157,7 +160,9 @@ class _Reading:
             tables=statement.tables,
             named=statement.read[0],
             plain=statement.read[1],
-            where=None if statement.where is None else statement.spell(statement.where),
+            where=None if statement.where is None or statement.looks_up else statement.spell(statement.where),
+            looked_up=statement.tree["where_clause"] if statement.looks_up else None,
+            names=statement.names if statement.looks_up else None,
             derived=(*self.derived_keys, *self.aggregates.derived.values()),
             keys=tuple(keys),
             aggregates=tuple(aggregates.items()),
@@ -187,155 +192,6 @@ class _Reading:
             return checked_weights(self.options.weights.items(), names)
         except (ParameterError, QueryError) as error:
             raise self._refuse(self.options.weighing or self.statement.clause_place, str(error)) from None
-
-    # Limits of contribution.
-
-    def _groups(self, grouped: bool) -> int | None:
-        groups = self.options.groups
-        if not grouped:
-            return None
-        if groups is None and self.declared is not None and self.declared.max_groups is not None:
-            groups = self.declared.max_groups
-            self.notes.append(limit_note(self.declared, "max_groups_contributed", groups))
-        elif groups is None:
-            self.notes.append(
-                "max_groups_contributed was not given: a privacy unit counts in at most 1 group "
-                "(BigQuery's default)."
-            )
-        return groups or 1
-
-    def _rows(self, asked: Iterable[Aggregate]) -> int | None:
-        rows, of_count = self.options.rows, self.aggregates.rows
-        if of_count is not None:
-            if rows is not None and rows != of_count[0]:
-                raise self._refuse(
-                    of_count[1],
-                    f"a COUNT is bounded by {of_count[0]}, but max_rows_per_group is {rows}; "
-                    "one limit of rows holds for the whole question",
-                )
-            rows = of_count[0]
-        needed = any(
-            not isinstance(a, CountPrivacyUnits) and not (isinstance(a, Sum) and a.per == "unit")
-            for a in asked
-        )
-        if rows is None and needed and self.declared is not None and self.declared.max_rows is not None:
-            rows = self.declared.max_rows
-            self.notes.append(limit_note(self.declared, "max_rows_per_group", rows))
-        if rows is None and needed:
-            self.notes.append(
-                "max_rows_per_group was not given: a privacy unit counts as at most 1 row in a group."
-            )
-            rows = 1
-        return rows
-
-    # Groups.
-
-    def _keys(self) -> tuple[dict[str, Item], list[tuple[str, str]]]:
-        """Return the keys with their items, in the order of the SELECT list, and what they derive."""
-        statement = self.statement
-        chosen = {id(item) for item in self._grouped_items()}
-        keys: dict[str, Item] = {}
-        derived: list[tuple[str, str]] = []
-        taken: set[str] = set()
-        for position, item in enumerate(statement.items, 1):
-            if not isinstance(item.value, Expression) or id(item) not in chosen:
-                continue  # what is computed with keys is judged when they are known
-            column = statement.column(item.value)
-            if column is not None and column.casefold() == self.options.unit.casefold():
-                raise self._refuse(item.place, "a group for each privacy unit is not private")
-            name = item.alias or (column and statement.bare(column)) or f"key_{position}"
-            if self.public is not None:
-                name = self.public.key(statement, item)
-            if name.casefold() == self.options.unit.casefold():
-                raise self._refuse(item.alias_place, f"{name} is the privacy unit; give the key another name")
-            if column is None or name.casefold() != column.casefold():
-                derived.append((name, statement.spell(item.value)))
-            else:
-                name = column
-            if name.casefold() in taken:
-                raise self._twice(name, item)
-            taken.add(name.casefold())
-            keys[name] = item
-        return keys, derived
-
-    def _domains(self, keys: dict[str, Item]) -> tuple[tuple[Hashable, ...], ...] | None:
-        """Return the values of each key, where a catalog has all.
-
-        Whoever says how groups are chosen has them chosen.
-        """
-        if self.declared is None or self.options.selecting is not None or self.public is not None:
-            return None
-        values = [item.value for item in keys.values() if isinstance(item.value, Expression)]
-        columns = [column for column in map(self.statement.column, values) if column is not None]
-        domains = self.declared.domains(columns) if len(columns) == len(keys) else None
-        if domains is not None:
-            try:
-                check_size(columns, domains)
-            except QueryError as error:
-                raise self._refuse(values[0].place, str(error)) from None
-            self.notes.append(groups_note(self.declared, columns, domains))
-        return domains
-
-    def _grouped_items(self) -> list[Item]:
-        statement, found = self.statement, dict[int, Item]()
-        if statement.group_by_all:
-            return [item for item in statement.items if isinstance(item.value, Expression)]
-        known = self._known_items()
-        for expression in statement.group_by:
-            item = self._item_of(expression, known)
-            if not isinstance(item.value, Expression):
-                raise self._refuse(expression.place, "an aggregate is not a group key")
-            if id(item) in found:
-                raise self._refuse(expression.place, "this group key is named twice")
-            found[id(item)] = item
-        return list(found.values())
-
-    def _known_items(self) -> dict[object, Item]:
-        """Return items by what GROUP BY may call them: their name, or their shape."""
-        known: dict[object, Item] = {}
-        items = self.statement.items
-        for item in items:
-            if isinstance(item.value, Expression):
-                known.setdefault(self.statement.shape(item.value), item)
-        for call in (False, True):
-            for item in items:
-                if (not isinstance(item.value, Expression)) == call and item.alias is not None:
-                    known.setdefault((call, item.alias.casefold()), item)
-        return known
-
-    def _item_of(self, expression: Expression, known: dict[object, Item]) -> Item:
-        statement, items = self.statement, self.statement.items
-        written = statement.spell(expression)
-        if written.isdigit():
-            if not 1 <= int(written) <= len(items):
-                raise self._refuse(
-                    expression.place, f"GROUP BY {written}: the SELECT list has {len(items)} entries"
-                )
-            return items[int(written) - 1]
-        column = statement.column(expression)
-        name = None if column is None else column.casefold()
-        for key in ((False, name), statement.shape(expression), (True, name)):
-            if key in known:
-                return known[key]
-        if name == self.options.unit.casefold():
-            raise self._refuse(expression.place, "a group for each privacy unit is not private")
-        raise self._refuse(
-            expression.place, f"the group key {written} is not selected; add it to the SELECT list"
-        )
-
-    def _not_a_key(self, value: Expression) -> str:
-        written = self.statement.spell(value)
-        first = value.tokens[0].text
-        if len(value.tokens) > 1 and value.tokens[1].word == "(":
-            anonymization = self.statement.clause == "ANONYMIZATION"
-            known = [name for name in FUNCTIONS if name.startswith("ANON_") == anonymization]
-            near = nearest(first, known)
-            if near:
-                return f"{first} is not an aggregate that is known here; did you mean {near}?"
-        return (
-            f"{written} is neither a group key nor a private aggregate; add it to GROUP BY, or ask for an "
-            "aggregate of it"
-        )
 
     def _aggregates(self) -> dict[str, tuple[Item, Aggregate]]:
         named: dict[str, tuple[Item, Aggregate]] = {}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 import duckdb
 
 from sfumato.dialect.cursor import Cursor
 from sfumato.dialect.tree import Node, NotSql, statements
+from sfumato.dialect.words import Place
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
@@ -51,7 +52,7 @@ class PlainSelect:
             self._pieces.append(gap + written + ")" * (i in closing))
             at += len(gap) + len(written.encode()) + (i in closing)
             last = i
-        self._end = len(words.tokens) - 1
+        self._words, self._end = words, len(words.tokens) - 1
 
     def tree(self) -> Node:
         """Return DuckDB's tree.
@@ -60,8 +61,12 @@ class PlainSelect:
             NotUnderstood: it is not one query, or nested too deep.
         """
         try:
-            (tree,) = statements("".join(self._pieces) + " ;")
+            tree, *more = statements("".join(self._pieces) + " ;")
         except NotSql as error:
+            if error.why.startswith("Only SELECT"):  # which it says of PIVOT too
+                raise NotUnderstood(
+                    "only a SELECT is known here; in the place of PIVOT write CASE", None
+                ) from None
             if error.at < 0:
                 raise NotUnderstood(error.why, None) from None
             at = bisect_left(self._starts, error.at)
@@ -70,7 +75,14 @@ class PlainSelect:
             raise NotUnderstood("it is nested too deeply", None) from None
         except duckdb.Error:
             raise NotUnderstood("it is too large", None) from None
+        if more:
+            raise NotUnderstood("several statements: ask one at a time", None)
         return tree
+
+    def place(self, byte: int) -> Place:
+        """Return where in the source the word stands that a byte of the text is of."""
+        at = max(0, bisect_right(self._starts, byte) - 1)
+        return self._words.tokens[self._indices[at]].place
 
     def before(self, index: int) -> str:
         """Return what stands before a word."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from sfumato.dialect.allowed import check_outside
 from sfumato.dialect.clause import read_clause
 from sfumato.dialect.cursor import Cursor
+from sfumato.dialect.inside.queries import Names, tables_of
 from sfumato.dialect.joins import From, NotJoined, Reference, read_from
 from sfumato.dialect.pieces import Pieces, place_of
 from sfumato.dialect.syntax import Expression, Item, Statement
@@ -140,8 +141,12 @@ class PublicGroups:
         return next(column for column in self.columns if column.casefold() == last)
 
 
-def public_groups(words: Cursor) -> tuple[Cursor, PublicGroups | None]:
+def public_groups(words: Cursor, names: Names) -> tuple[Cursor, PublicGroups | None]:
     """Return the words of a private SELECT without the public groups that it has, and these.
+
+    Args:
+        words: of the private SELECT.
+        names: the tables of WITH that it knows.
 
     Raises:
         SqlError: the strategy is asked for, and the FROM has another form.
@@ -149,7 +154,7 @@ def public_groups(words: Cursor) -> tuple[Cursor, PublicGroups | None]:
     asked = _asked(words)
     if asked is None:
         return words, None
-    return _Reader(words, asked).cut()
+    return _Reader(words, asked, names).cut()
 
 
 def _asked(words: Cursor) -> Place | None:
@@ -168,8 +173,8 @@ def _asked(words: Cursor) -> Place | None:
 
 
 class _Reader:
-    def __init__(self, words: Cursor, asked: Place) -> None:
-        self.words, self.asked = words, asked
+    def __init__(self, words: Cursor, asked: Place, names: Names) -> None:
+        self.words, self.asked, self.names = words, asked, names
         self.span = self._from()
 
     def cut(self) -> tuple[Cursor, PublicGroups]:
@@ -245,6 +250,11 @@ class _Reader:
                 "item FROM (... UNION ALL ...)",
                 first,
             )
+        hidden = [str(one) for _, one in tables_of(tree, self.names) if not isinstance(one, str)]
+        if hidden:
+            raise self._refuse(
+                f"{STRATEGY}: {hidden[0]} is a name of WITH; write its SELECT here, in brackets", first
+            )
         columns = [self._name(node, first) for node in tree["select_list"]]
         if len({column.casefold() for column in columns}) < len(columns):
             raise self._refuse(f"{STRATEGY}: two columns of the public table have one name", first)
@@ -267,7 +277,7 @@ class _Reader:
         written = words.text[opens.start : tokens[condition.stop - 1].stop]
         try:
             (tree,) = statements(f"SELECT 1 FROM a JOIN b {written}")
-            read = read_from(tree["from_table"])
+            read = read_from(tree["from_table"], self.names)
             if len(read.joined) != 1 or tree["sample"]:
                 raise NotJoined("the public table of the groups comes last in FROM")
         except NotSql:

@@ -10,9 +10,13 @@ from typing import Any
 import pyarrow as pa
 
 from sfumato.catalogs.domains import product
+from sfumato.dialect.inside.compiler import Inside
+from sfumato.dialect.inside.membership import filtered
+from sfumato.dialect.inside.queries import Names, Query, Source, tables_of
 from sfumato.dialect.joins import From, opened
 from sfumato.dialect.outside import Outside
 from sfumato.dialect.public_groups import PublicGroups
+from sfumato.dialect.tree import Node
 from sfumato.errors import ColumnError, QueryError
 from sfumato.query.aggregates import Aggregate, BoundedAggregate, CountRows
 from sfumato.query.schema import Derive, Filter, Schema, Step
@@ -44,6 +48,8 @@ class SqlQuery:
         outside: what is computed with the released tables, or None.
         beside: further private SELECTs of the same text, each of which is a release of its own.
         confidence: of the error bars that are named in SQL.
+        looked_up: the WHERE condition as a tree, where it holds x IN (SELECT ...), in the place of `where`.
+        names: the tables of WITH.
     """
 
     tables: From
@@ -70,11 +76,13 @@ class SqlQuery:
     outside: Outside | None = None
     beside: tuple[SqlQuery, ...] = ()
     confidence: float = 0.95
+    looked_up: Node | None = None
+    names: Names | None = None
 
     @property
     def source(self) -> str:
         """The first table behind FROM."""
-        return self.tables.source
+        return str(self.tables.source)
 
     @property
     def alias(self) -> str | None:
@@ -83,8 +91,18 @@ class SqlQuery:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """All tables behind FROM, in order."""
-        return (self.source, *(one.source for one in self.tables.joined))
+        """All tables that are read, at any depth, in order."""
+        waiting: list[Source] = [self.tables.source, *(one.source for one in self.tables.joined)]
+        if self.looked_up is not None and self.names is not None:
+            waiting += [source for _, source in tables_of(self.looked_up, self.names)]
+        found: dict[Source, None] = {}
+        while waiting:
+            one = waiting.pop(0)
+            if one not in found:
+                found[one] = None
+                if isinstance(one, Query):
+                    waiting += [source for _, source in tables_of(one.node, one.names)]
+        return tuple(one for one in found if isinstance(one, str))
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -136,7 +154,10 @@ class SqlQuery:
         Source:
             docs/sql.md, "Order": WHERE, derived columns and aggregates see source columns alone.
         """
-        table = opened(self.tables, self.privacy_unit_column, self.named, self.plain, open_table)
+        try:
+            table = self._table(Inside(open_table))
+        except RecursionError:
+            raise QueryError("the SELECTs and expressions inside are nested too deeply") from None
         schema = table.schema
         derived, keys, columns = _settle(self, schema)
         steps: list[Step] = [] if self.where is None else [Filter(self.where)]
@@ -158,6 +179,13 @@ class SqlQuery:
             for name, aggregate in self.aggregates
         )
         return Question(table.bound(groups=self.groups, rows=self.rows), aggregates, self.weights)
+
+    def _table(self, inside: Inside) -> Table[Any]:
+        unit = self.privacy_unit_column
+        table = opened(self.tables, unit, self.named, self.plain, inside.table)
+        if self.looked_up is not None and self.names is not None:
+            table = filtered(inside, table, self.looked_up, self.names, self.tables)
+        return table
 
 
 def _in_public_groups(

@@ -13,6 +13,7 @@ from sfumato.dialect.admitted import check_after, check_tree, check_words
 from sfumato.dialect.calls import CallForm, is_call, is_window, read_calls
 from sfumato.dialect.clause import read_clause
 from sfumato.dialect.cursor import Cursor
+from sfumato.dialect.inside.queries import Names, Written
 from sfumato.dialect.joins import From, NotJoined, read_from
 from sfumato.dialect.plain import NotUnderstood, PlainSelect, is_query, select_list
 from sfumato.dialect.syntax import Computed, Expression, Item, Statement
@@ -30,24 +31,25 @@ _MOST_KEYS = 2000  # DuckDB's parser compares each with each
 _ITEMS, _KEYS, _BEHIND = "the SELECT list", "GROUP BY", "what comes behind the groups"
 
 
-def read(words: Cursor) -> Statement:
+def read(words: Cursor, names: Names) -> Statement:
     """Read one SELECT WITH DIFFERENTIAL_PRIVACY or WITH ANONYMIZATION.
 
     Args:
         words: of the SQL text.
+        names: the tables of WITH that it may read.
     Returns:
         Its syntax tree.
     Raises:
         SqlError: it has another form; the text says where and what to write instead.
     """
-    return _Reader(words).statement()
+    return _Reader(words, names).statement()
 
 
 class _Reader:
     """What stands where, word by word; and then what it is, by DuckDB's tree."""
 
-    def __init__(self, words: Cursor) -> None:
-        self.words = words
+    def __init__(self, words: Cursor, names: Names) -> None:
+        self.words, self.names = words, names
         if not words.take("SELECT"):
             raise words.refuse("a question begins with SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (...)")
         self.clause = read_clause(words)
@@ -173,21 +175,33 @@ class _Reader:
         words, span = self.words, self.parts["FROM"]
         first = words.tokens[span.start]
         if first.word == "(":
-            raise words.refuse("a subquery: write the query on the table itself, or make a view", first)
-        if not span or first.kind not in ("word", "name", "text"):
+            self._check_subquery(span.start)
+        elif not span or first.kind not in ("word", "name", "text"):
             raise words.refuse(_NO_SOURCE, first)
-        if not first.text.strip():
+        elif not first.text.strip():
             raise words.refuse("the file or table has no name", first)
-        for i in self._outer(range(span.start + 1, span.stop)):
+        for i in self._outer(span):
+            if i == span.start:
+                continue
             token = words.tokens[i]
             before = words.tokens[i - 1]
             if token.word == "(" and before.word == "JOIN":
-                raise words.refuse("a subquery: join a table here, or make a view", token)
+                self._check_subquery(i)
+                continue
             called = before.kind in ("name", "word", "text") and before.word not in _BEFORE_BRACKETS
+            behind = words.tokens[i - 3 if words.tokens[i - 2].word == "AS" else i - 2]
+            called = called and behind.word != ")"  # names of columns: (SELECT ...) AS t(a, b)
             if token.word == "SAMPLE" and before.word == "USING":
                 raise words.refuse(REFUSED_SOURCES["TABLESAMPLE"], before)
             if token.word in REFUSED_SOURCES and before.word != "." and (token.word != "(" or called):
                 raise words.refuse(REFUSED_SOURCES[token.word], token)
+
+    def _check_subquery(self, i: int) -> None:
+        """Refuse brackets behind FROM or JOIN that hold no SELECT."""
+        inner = self.words.tokens[i + 1]
+        if inner.word not in ("SELECT", "WITH", "VALUES", "("):
+            message = "a join in brackets: write one JOIN after another, or a subquery, (SELECT ...) AS t"
+            raise self.words.refuse(message, inner)
 
     def _rows(self) -> tuple[range | None, list[range]]:
         words, where, group = self.words, self.parts.get("WHERE"), self.parts.get("GROUP")
@@ -232,6 +246,7 @@ class _Reader:
             group_by=tuple(map(self._expression, self.keys)),
             group_by_all="GROUP" in self.parts and not self.keys,
             tree=tree,
+            names=self.names,
             calls={
                 words.tokens[form.span.start].start: (
                     words.tokens[form.span.stop - 1].stop,
@@ -251,6 +266,7 @@ class _Reader:
         forms = self.calls.values()
         wrapped = [form.argument for form in forms if form.call.argument is not None]
         plain = PlainSelect(self.words, [*self.dropped, *(form.tail for form in forms)], wrapped)
+        self.names = Names(Written(self.words.text, plain.place), self.names)
         try:
             return plain.tree()
         except NotUnderstood as error:
@@ -328,7 +344,7 @@ class _Reader:
         if tree["sample"]:
             raise self.words.refuse(_NO_SOURCE, self.words.tokens[span.start])
         try:
-            return read_from(tree["from_table"])
+            return read_from(tree["from_table"], self.names)
         except NotJoined as error:
             joins = tree["from_table"]["type"] == "JOIN"
             place = self._place(span) if joins else self.words.tokens[span.start].place

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sfumato.dialect.inside.queries import Names
 from sfumato.dialect.joins import From, qualified
 from sfumato.dialect.tree import Node, descendants
 from sfumato.dialect.words import Place, Token, refusal
@@ -89,6 +90,7 @@ class Statement:
 
     Args:
         tree: what DuckDB reads once the privacy clause, bounds and ranks are cut out.
+        names: the tables of WITH that it may read.
         calls: all private aggregates: by where each begins, where it stops, its words and what it is.
         having: the condition of groups.
         after: what comes behind it: QUALIFY, WINDOW, ORDER BY, LIMIT and OFFSET, with these words.
@@ -107,6 +109,7 @@ class Statement:
     group_by: tuple[Expression, ...]
     group_by_all: bool
     tree: Node
+    names: Names
     calls: Mapping[int, tuple[int, Expression, Call]] = field(default_factory=dict)
     having: Expression | None = None
     after: Expression | None = None
@@ -155,6 +158,12 @@ class Statement:
         """Return what a column of the public table of groups stands for, or nothing."""
         alias, columns = self.public
         return columns.get(column.casefold(), "") if alias and table.casefold() == alias else ""
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether WHERE holds a SELECT."""
+        where = self.tree["where_clause"]
+        return where is not None and any(node["class"] == "SUBQUERY" for node in descendants(where))
 
     def bare(self, column: str) -> str:
         """Return a column's name as its own table has it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from functools import cache
 from threading import Lock
 from typing import Any
@@ -67,6 +68,21 @@ def statements(text: str) -> list[Node]:
     return [statement["node"] for statement in tree["statements"]]
 
 
+def written(*nodes: Node) -> str:
+    """Return the text of a node; of several, with commas between."""
+    statement = deepcopy(_frame())
+    statement["statements"][0]["node"]["select_list"] = nodes
+    ((text,),) = ask("SELECT json_deserialize_sql(?)", [json.dumps(statement)])
+    return str(text).removeprefix("SELECT ")
+
+
+@cache
+def _frame() -> Node:
+    ((answer,),) = ask("SELECT json_serialize_sql('SELECT 1')")
+    frame: Node = json.loads(answer)
+    return frame
+
+
 @cache
 def aggregates() -> frozenset[str]:
     """Return the names of DuckDB's aggregates."""
@@ -94,6 +110,8 @@ def slots(node: Node) -> list[Slot]:
             found.append((node, "else_expr"))
         case "BETWEEN":
             found = [(node, "input"), (node, "lower"), (node, "upper")]
+        case "SUBQUERY" if node.get("child"):  # x IN (SELECT ...)
+            found = [(node, "child")]
     return found
 
 

@@ -1,4 +1,4 @@
-"""From a SQL text and tables to the questions that it asks, and their release."""
+"""`sf.sql`: from a SQL text and tables to the questions that it asks, and their release."""
 
 from __future__ import annotations
 
@@ -6,18 +6,98 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from os import PathLike
+from typing import TYPE_CHECKING, Any, overload
 
 from sfumato.catalogs.declarations import Declarations
+from sfumato.engines.scan import SparkFrame, scan
 from sfumato.errors import ParameterError, QueryError, SqlError, nearest
+from sfumato.query.release import Release
 from sfumato.query.table import PublicTable, Question
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from sfumato.dialect import SqlQuery
+    from sfumato.engines.catalog import Catalog
     from sfumato.engines.duckdb.resources import Resources
 
 # Gives a table of a private SELECT, from its name and the privacy unit's column.
 OpenTable = Callable[["SqlQuery", str, str], Any]
+
+
+@overload
+def sql(
+    text: str,
+    *,
+    tables: None = None,
+    types: Mapping[str, str] | None = None,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    temp_directory: str | PathLike[str] | None = None,
+) -> Release: ...
+@overload
+def sql(
+    text: str,
+    *,
+    catalog: Catalog,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    temp_directory: str | PathLike[str] | None = None,
+) -> Release: ...
+@overload
+def sql(
+    text: str, *, tables: Mapping[str, SparkFrame], types: Mapping[str, str] | None = None
+) -> DataFrame: ...
+@overload
+def sql(
+    text: str,
+    *,
+    tables: Mapping[str, object],
+    types: Mapping[str, str] | None = None,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    temp_directory: str | PathLike[str] | None = None,
+) -> Release: ...
+def sql(
+    text: str,
+    *,
+    tables: Mapping[str, Any] | None = None,
+    catalog: Catalog | None = None,
+    types: Mapping[str, str] | None = None,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    temp_directory: str | PathLike[str] | None = None,
+) -> Any:
+    """Ask in SQL: `SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (...) ... FROM 'file.parquet' ...`.
+
+    Args:
+        text: one SELECT in BigQuery's or ZetaSQL's differential-privacy dialect; see docs/sql.md.
+        tables: sources by the name that FROM and JOIN use, where that is not a path; what `sfumato.public`
+            has opened is public, all others are private.
+        catalog: the tables that FROM and JOIN may name, as `sfumato.catalog` gives them; then bounds, limits
+            and the privacy unit may be left out where it declares them, and `tables` and `types` must be.
+        types: of columns of a source that declares none, as for `scan`; in the text OPTIONS (types =
+            'id BIGINT, amount DOUBLE').
+        memory_limit, threads, temp_directory: as for `scan`.
+    Returns:
+        A Release; a `ProcessedRelease`, with the same face, where the text computes with the released table.
+    Raises:
+        SqlError: the text is not understood or asks for something that is not private.
+        QueryError, BudgetError, EngineError: as from `scan` and `Question.release`.
+
+    >>> import pyarrow as pa
+    >>> visits = pa.table({"id": [1, 1, 2], "visits": [3, 0, 5]})
+    >>> release = sql(
+    ...     "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id) "
+    ...     "SUM(visits, contribution_bounds_per_group => (0, 10)) AS total FROM visits",
+    ...     tables={"visits": visits},
+    ... )
+    >>> release.spent
+    (1.0, 0.0)
+    """
+    limits = {"memory_limit": memory_limit, "threads": threads, "temp_directory": temp_directory}
+    return ask(text, tables, catalog, types, limits).release()
 
 
 @dataclass(frozen=True)
@@ -123,7 +203,6 @@ def _of_tables(
 ) -> tuple[SqlQuery, OpenTable]:
     from sfumato.dialect import parse
     from sfumato.engines.duckdb.sources import is_path
-    from sfumato.engines.scan import scan
 
     if not isinstance(tables, Mapping | None) or not all(isinstance(name, str) for name in tables or ()):
         kind = type(tables).__name__  # its text would show rows

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
+from sfumato.dialect.inside.text import table_of
 from sfumato.engines.duckdb.combined_stages import CombinedStages, published, sent
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.errors import ParameterError, QueryError
 from sfumato.noise import Words
-from sfumato.query.combining import Combination, Part, over_parts
+from sfumato.query.combining import Combination, over_parts
 from sfumato.query.exact import ExactQuery
+from sfumato.query.part import Part
 from sfumato.query.schema import Schema, Step
+from sfumato.query.shaping import Computed
 
 _numbers = itertools.count()
 # By what reads a table, so that one that stands in a question twice is sent once.
@@ -68,12 +71,14 @@ class DistributedEngine:
         """Return public keys with the key columns' types, sorted."""
         return self._local.public_keys(keys, values, steps)
 
-    def combined(self, how: Combination) -> Self:
+    def combined(self, how: Combination) -> Any:
         """Return an engine on the rows of a combination, whose private tables are all this engine's kind.
 
         Raises:
             QueryError: they are not; or as DuckDB does, which judges the combination on tables without rows.
         """
+        if isinstance(how, Computed):
+            return self._computed(how)
         leaves: dict[str, Leaf] = {}
         by_rows = [getattr(how, "by_rows", False)]
 
@@ -95,6 +100,10 @@ class DistributedEngine:
             )
         return made
 
+    def unit_local(self, text: object, tables: Mapping[str, Any]) -> Any:
+        """Return the private table that unit-local SQL makes of tables, by name."""
+        return table_of(text, tables)
+
     def stages(self, query: ExactQuery, shards: int) -> Stages:
         """Prepare what workers compute; they are given the columns that are read, and no others."""
         if not self._leaves:
@@ -110,6 +119,16 @@ class DistributedEngine:
             if leaf.unit is None and (here := _public_rows(leaf.engine, stages.tables[number].rows.names))
         }
         return stages.with_public(data)
+
+    def _computed(self, how: Computed) -> DuckDBEngine:
+        """Return what SQL gives of public tables, which is computed here."""
+        engines = [part.engine for _, part in how.parts]
+        if not all(isinstance(engine, DuckDBEngine) for engine in engines):
+            raise QueryError(
+                f"a SELECT of public tables alone is computed in this process: open them with sf.public of a "
+                f"file or an Arrow table, not of {self.name}, or make that table there before sf.public"
+            )
+        return next((e for e in engines if isinstance(e, DuckDBEngine)), self._local).combined(how)
 
     @property
     def tables(self) -> tuple[Leaf, ...]:

@@ -21,7 +21,7 @@ from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.exact import positive_int
 from sfumato.framework.records import group_key
-from sfumato.query.combining import Part
+from sfumato.query.part import Part
 from sfumato.query.plan import Plan
 from sfumato.query.schema import Schema
 from sfumato.query.table import Question

@@ -6,14 +6,15 @@ public tables alone. So to add or remove a unit adds or removes its rows, and ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from sfumato.errors import ColumnError, ParameterError, QueryError, shown
 from sfumato.exact import one_of, positive_int
-from sfumato.query.schema import Column, Filter, Schema, Step, check_flat
-from sfumato.query.units import UnitPart
+from sfumato.query.part import Part
+from sfumato.query.schema import Column, check_flat
+from sfumato.query.shaping import Computed, IsIn, Names, Select, Window, same
 
 Pairs = tuple[tuple[str, str], ...]
 JoinKind = Literal["inner", "left"]
@@ -33,45 +34,6 @@ _WHOLE = (
     "UINTEGER",
     "UBIGINT",
 )
-
-
-class Reader(Protocol):
-    """What reads a table, as far as its columns go."""
-
-    def schema(self, steps: Sequence[Step] = ()) -> Schema:
-        """Return the columns after the steps."""
-        ...
-
-
-@dataclass(frozen=True)
-class Part:
-    """The rows of a table after its steps.
-
-    Args:
-        engine: what reads them.
-        steps: filters and derived columns.
-        unit: the privacy unit's column; None of a public table.
-        parts: what makes the unit together, where that is more than a column.
-    """
-
-    engine: Reader
-    steps: tuple[Step, ...]
-    unit: str | None
-    parts: tuple[UnitPart, ...] = ()
-
-    @property
-    def schema(self) -> Schema:
-        """Its columns."""
-        return self.engine.schema(self.steps)
-
-    def told(self, name: str) -> list[str]:
-        """Return what the explanation of a release says of the steps."""
-        return [
-            f"Of {name}, rows are kept where {step.expression}."
-            if isinstance(step, Filter)
-            else f"In {name}, {step.name} = {step.expression}."
-            for step in self.steps
-        ]
 
 
 @dataclass(frozen=True)
@@ -109,6 +71,11 @@ class Join:
         return told
 
     @property
+    def kept(self) -> tuple[tuple[Part, Names], ...]:
+        """Its parts, and the columns of each that stay as they are: their names there, and here."""
+        return (self.left, same(self.left)), (self.right, tuple(self.brought.items()))
+
+    @property
     def brought(self) -> dict[str, str]:
         """The right table's columns that are not compared, and their names beside the left one's."""
         compared, taken = {other for _, other in self.on}, {name.casefold() for name in self.left.schema}
@@ -129,6 +96,11 @@ class Union:
     left: Part
     right: Part
     by_rows = True
+
+    @property
+    def kept(self) -> tuple[tuple[Part, Names], ...]:
+        """Its parts, and the columns of each: their names there, and here."""
+        return (self.left, same(self.left)), (self.right, same(self.right))
 
     @property
     def notes(self) -> list[str]:
@@ -152,14 +124,21 @@ class PerUnit:
     aggregates: tuple[tuple[str, str], ...]
 
     @property
+    def kept(self) -> tuple[tuple[Part, Names], ...]:
+        """Its part, and the columns that stay: their names there, and here."""
+        return ((self.part, tuple((name, name) for name in (str(self.part.unit), *self.by))),)
+
+    @property
     def notes(self) -> list[str]:
         """What the explanation of a release says of it."""
+        if not self.aggregates:
+            return [*self.part.told("the table"), "Equal rows of a unit are made one row."]
         made = ", ".join(f"{name} = {text}" for name, text in self.aggregates)
         whose = " and ".join([str(self.part.unit), *self.by])
         return [*self.part.told("the table"), f"All rows of one {whose} are made one row: {made}."]
 
 
-Combination = Join | Union | PerUnit
+Combination = Join | Union | PerUnit | Select | IsIn | Window | Computed
 Combined = TypeVar("Combined")
 
 
@@ -293,6 +272,32 @@ def per_unit(part: Part, by: Sequence[object], aggregates: Mapping[str, object])
     return PerUnit(part, tuple(names), tuple(texts))
 
 
+def distinct(part: Part, by: Iterable[str], where: str = "DISTINCT") -> PerUnit:
+    """Return one row for each unit and values of some columns; `where` is for the error.
+
+    Raises:
+        QueryError: a column has values that do not compare alike everywhere.
+    """
+    others = tuple(name for name in by if name != part.unit)
+    for name in others:
+        check_flat(where, name, part.schema, "in its place")
+    return PerUnit(part, others, ())
+
+
+def is_in(part: Part, column: str, other: Part, name: str) -> IsIn:
+    """Return the rows with one column more: whether a value is in a column of a public table.
+
+    Raises:
+        QueryError: the types differ.
+    """
+    (of,) = other.schema
+    for which, side in ((column, part), (of, other)):
+        if which != side.unit:
+            check_flat("IN", which, side.schema, "in its place")
+    _check_equal_types(column, part.schema[column], of, other.schema[of], "IN")
+    return IsIn(part, other, column, name)
+
+
 def _aggregate(name: str, text: object) -> str:
     if not isinstance(text, str) or not text.strip():
         raise QueryError(
@@ -333,14 +338,14 @@ def alike(left: Column, right: Column) -> bool:
     return all(kind == "VARCHAR" or kind.startswith("ENUM") for kind in kinds)
 
 
-def _check_equal_types(column: str, left: Column, other: str, right: Column) -> None:
+def _check_equal_types(column: str, left: Column, other: str, right: Column, where: str = "join") -> None:
     """Refuse to compare values of types that DuckDB would cast: that may fail, or make two values one."""
     kinds = left.type_name, right.type_name
     if not alike(left, right):
         raise QueryError(
-            f"join: {column!r} is {kinds[0]} and {other!r} of the right table is {kinds[1]}; values of two "
-            "types may be equal where they are not the same, so cast one with with_columns (before scan, if "
-            "it is the privacy unit)"
+            f"{where}: {column!r} is {kinds[0]} and {other!r} of the right table is {kinds[1]}; values of "
+            "two types may be equal where they are not the same, so cast one with with_columns (before scan, "
+            "if it is the privacy unit)"
         )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -35,6 +35,14 @@ class Engine(Evaluator, Protocol[Released_co]):
 
         Raises:
             QueryError: it combines no tables.
+        """
+        ...
+
+    def unit_local(self, text: object, tables: Mapping[str, Any]) -> Any:
+        """Return the private table that unit-local SQL makes of tables, by name.
+
+        Raises:
+            QueryError: the SQL is not understood, not unit-local, or does not fit the tables.
         """
         ...
 

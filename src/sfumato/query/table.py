@@ -14,12 +14,21 @@ from sfumato.exact import Number, one_of, positive_int
 from sfumato.noise import Words
 from sfumato.query.aggregates import Aggregate
 from sfumato.query.choices import BEYOND_CHOICES, Amount, BeyondChoice, NoiseChoice, SelectionChoice
-from sfumato.query.combining import MOST_ROWS, Combination, JoinKind, Part, join, per_unit, union
+from sfumato.query.combining import (
+    MOST_ROWS,
+    Combination,
+    JoinKind,
+    join,
+    per_unit,
+    union,
+)
 from sfumato.query.engine import Engine
+from sfumato.query.part import Part
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
 from sfumato.query.question import Query
 from sfumato.query.schema import IN_PLACE, Derive, Filter, Schema, Step, check_flat
+from sfumato.query.shaping import Select
 from sfumato.query.units import UnitPart
 
 Released = TypeVar("Released")
@@ -161,6 +170,38 @@ class Table(Generic[Released]):
         self._check_rows_alone("per_unit")
         return self._combined(per_unit(self._part, by, aggregates))
 
+    def sql(
+        self, text: str, *, tables: Mapping[str, Table[Any] | PublicTable] | None = None
+    ) -> Table[Released]:
+        """Make a table by SQL in which every row follows from one privacy unit's rows, and public tables.
+
+        Args:
+            text: a SELECT; `self` is this table. It keeps the privacy unit in its list.
+            tables: others, by the names that the text has for them: of `sfumato.scan` and `sfumato.public`.
+        Returns:
+            The table, whose privacy unit has the name that the text gives it.
+        Raises:
+            SqlError: the text is not understood or not of this form; it shows the place and what to write.
+        Source:
+            docs/sql.md, "SQL inside".
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> orders = sf.scan(pa.table({"id": [1, 1, 2], "price": [3, 4, 5]}), privacy_unit="id")
+        >>> list(orders.sql("SELECT id, count(*) AS n FROM self GROUP BY id HAVING n > 1").schema)
+        ['id', 'n']
+        """
+        self._check_rows_alone("sql")
+        known: dict[str, Any] = {**(tables or {}), "self": self}
+        for name, table in known.items():
+            if not isinstance(table, (Table, PublicTable)):
+                raise ParameterError(
+                    f"tables[{name!r}]", type(table).__name__, "a table of sf.scan or sf.public"
+                )
+            if isinstance(table, Table):
+                table._check_rows_alone("sql")
+        made: Table[Released] = self.engine.unit_local(text, known)
+        return made
+
     def group_by(self, *columns: str, keys: Any = None) -> Table[Released]:
         """Ask for each group of one or more columns.
 
@@ -229,7 +270,8 @@ class Table(Generic[Released]):
 
     def _combined(self, how: Combination, *notes: str) -> Table[Released]:
         notes = tuple(dict.fromkeys([*self.notes, *notes, *how.notes]))
-        return replace(self, engine=self.engine.combined(how), steps=(), notes=notes)
+        unit = how.unit if isinstance(how, Select) else self.unit
+        return replace(self, engine=self.engine.combined(how), unit=unit, steps=(), notes=notes)
 
     def _check_rows_alone(self, where: str) -> None:
         if self.keys:

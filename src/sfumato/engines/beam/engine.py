@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
@@ -81,13 +81,15 @@ class BeamEngine(DistributedEngine):
         found = ((number, leaf.engine) for number, leaf in enumerate(self.tables))
         return {number: str(one.collection) for number, one in found if isinstance(one, BeamEngine)}
 
-    def combined(self, how: Combination) -> Self:
+    def combined(self, how: Combination) -> Any:
         """Return an engine on the rows of a combination of collections, which have names.
 
         Raises:
             QueryError: one has none, or two have the same; or as of every engine.
         """
         made = super().combined(how)
+        if not isinstance(made, BeamEngine):  # of public tables alone, which are here
+            return made
         names = [leaf.engine.collection for leaf in made.tables if isinstance(leaf.engine, BeamEngine)]
         if None in names:
             raise QueryError(

@@ -16,7 +16,7 @@ from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.errors import EngineError, QueryError
-from sfumato.query.combining import Part
+from sfumato.query.part import Part
 from sfumato.query.schema import Schema
 from sfumato.query.table import PublicTable
 

@@ -23,7 +23,7 @@ from sfumato.errors import in_own_words
 from sfumato.query.combining import Join
 from sfumato.query.schema import Column, Kind, Schema
 
-_numbers = itertools.count()
+_numbers = itertools.count()  # of tables that are copied
 _FLOATS = ("FLOAT", "DOUBLE")
 # Arrow has no such types; a setting that keeps them is one of all sessions of a database.
 NOT_ARROW = ("HUGEINT", "UHUGEINT", "BIT", "TIME WITH TIME ZONE")
@@ -72,10 +72,10 @@ def joined(how: Join, left: Rows, right: Rows, resources: Resources) -> Source:
         name: replace(right.schema[old], missing=lost or right.schema[old].missing)
         for old, name in brought.items()
     }
-    return _source(text, [left, right], schema, resources)
+    return source_of(text, [left, right], schema, resources)
 
 
-def _compared(name: str, schema: Schema) -> str:
+def compared(name: str, schema: Schema) -> str:
     """Return a column such that values that are equal are the same, as units of a single table are."""
     kind = schema[name].type_name
     plain = kind in ("FLOAT", "DOUBLE", "VARCHAR") or kind.startswith("ENUM")
@@ -89,7 +89,7 @@ def _side(rows: str, side: Rows, keys: Sequence[str], most: int | None) -> str:
     depends on the rows themselves, not on where they stand.
     """
     columns = [f"part.{identifier(name)} AS c{i}" for i, name in enumerate(side.schema)]
-    columns += [f"{_compared(name, side.schema)} AS k{i}" for i, name in enumerate(keys)]
+    columns += [f"{compared(name, side.schema)} AS k{i}" for i, name in enumerate(keys)]
     text = f"SELECT {', '.join(columns)} FROM ({rows}) AS part"
     if most is None:
         return text
@@ -134,12 +134,12 @@ def owned(here: Rows, column: str, there: Rows, key: str, unit: str, resources: 
 
     def text(rows: Sequence[str]) -> str:
         columns = [f"part.{identifier(name)} AS c{i}" for i, name in enumerate(names)]
-        columns.append(f"{_compared(column, here.schema)} AS k")
+        columns.append(f"{compared(column, here.schema)} AS k")
         mine = f"SELECT {', '.join(columns)} FROM ({rows[0]}) AS part"
-        whose = _compared(str(there.unit), there.schema)
+        whose = compared(str(there.unit), there.schema)
         # A unit that has a key twice has the rows here once.
         keys = (
-            f"SELECT DISTINCT {_compared(key, there.schema)} AS k, {whose} AS u FROM ({rows[1]}) AS part "
+            f"SELECT DISTINCT {compared(key, there.schema)} AS k, {whose} AS u FROM ({rows[1]}) AS part "
             f"WHERE {identifier(str(there.unit))} IS NOT NULL"
         )
         kept = [f"l.c{i} AS {identifier(name)}" for i, name in enumerate(names)]
@@ -148,7 +148,7 @@ def owned(here: Rows, column: str, there: Rows, key: str, unit: str, resources: 
 
     whose = there.schema[str(there.unit)]
     of_unit = replace(whose, type_name=key_type(whose), declared=None, missing=False)
-    return _source(text, [here, there], {n: here.schema[n] for n in names} | {unit: of_unit}, resources)
+    return source_of(text, [here, there], {n: here.schema[n] for n in names} | {unit: of_unit}, resources)
 
 
 def united(left: Rows, right: Rows, resources: Resources) -> Source:
@@ -158,7 +158,7 @@ def united(left: Rows, right: Rows, resources: Resources) -> Source:
         name: replace(column, missing=column.missing or right.schema[name].missing)
         for name, column in left.schema.items()
     }
-    return _source(
+    return source_of(
         lambda rows: " UNION ALL ".join(f"SELECT {names} FROM ({one})" for one in rows),
         [left, right],
         schema,
@@ -177,7 +177,7 @@ def of_units(
     values, outputs, unit = [], [], str(part.unit)
     for i, name in enumerate((unit, *by)):
         column = part.schema[name]
-        values.append(f"{_compared(name, part.schema)} AS k{i}")
+        values.append(f"{compared(name, part.schema)} AS k{i}")
         outputs.append(f"k{i} AS {identifier(name)}")
         schema[name] = replace(column, type_name=key_type(column), declared=None)
     keys = ", ".join(f"k{i}" for i in range(len(outputs)))
@@ -190,17 +190,18 @@ def of_units(
         inner = f"SELECT {', '.join(values)} FROM ({rows[0]}) AS part WHERE {identifier(unit)} IS NOT NULL"
         return f"SELECT {', '.join(outputs)} FROM ({inner}) GROUP BY {keys}"
 
-    return replace(_source(text, [part], schema, resources), unique=(unit, *by))
+    return source_of(text, [part], schema, resources, (unit, *by))
 
 
-def _source(
+def source_of(
     text: Callable[[Sequence[str]], str],
     parts: Sequence[Rows],
     schema: Schema,
     resources: Resources,
+    unique: tuple[str, ...] = (),
 ) -> Source:
     """Make a source of parts; `text` gives its SELECT, of the SELECT of each part."""
-    copies = [None if part.source.anywhere else f"combined_{next(_numbers)}" for part in parts]
+    copies = [None if part.source.anywhere else fresh_name() for part in parts]
     relation = text(
         [part.after(copy or part.source.relation) for part, copy in zip(parts, copies, strict=True)]
     )
@@ -210,11 +211,12 @@ def _source(
             names = [name for name, _ in part.source.columns]
             if copy is None:
                 part.source.load(session, names)
-            else:
+            elif not there_already(session, copy):
                 _copy(part.source, session, copy, names)
 
     def again(columns: Sequence[str]) -> Source:
-        return _source(text, [replace(part, source=_again(part.source)) for part in parts], schema, resources)
+        bearing = [replace(part, source=_again(part.source)) for part in parts]
+        return source_of(text, bearing, schema, resources, unique)
 
     sources = [part.source for part in parts]
     return Source(
@@ -227,11 +229,23 @@ def _source(
         again=again if any(source.again for source in sources) else None,
         files=tuple(dict.fromkeys(file for source in sources for file in source.files)),
         anywhere=True,
+        unique=unique,
     )
 
 
 def _again(source: Source) -> Source:
     return source if source.again is None else source.again([name for name, _ in source.columns])
+
+
+def fresh_name() -> str:
+    """Return a name that no table of this process has had."""
+    return f"combined_{next(_numbers)}"
+
+
+def there_already(session: duckdb.DuckDBPyConnection, copy: str) -> bool:
+    """Whether a session has a table: one that a text reads several times is copied once."""
+    found = session.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = ?", [copy]).fetchall()
+    return bool(found)
 
 
 def sent(name: str, kind: str) -> str:
@@ -244,10 +258,19 @@ def _copy(source: Source, session: duckdb.DuckDBPyConnection, copy: str, columns
     """Copy the rows of a source, from where they are known, to a temporary table."""
     with in_own_words(), source.session() as there:
         source.load(there, columns)
-        named = ", ".join(sent(name, kind) for name, kind in source.columns)
-        batches = spill.keep(there.sql(f"SELECT {named} FROM {source.relation}").to_arrow_reader(1 << 16))
-        typed = ", ".join(
-            f"TRY_CAST({identifier(n)} AS {kind}) AS {identifier(n)}" for n, kind in source.columns
-        )
-        with arriving(session, batches.schema, batches):
-            session.execute(f"CREATE OR REPLACE TEMP TABLE {copy} AS SELECT {typed} FROM arriving")
+        moved(there, f"SELECT * FROM {source.relation}", session, copy, source.columns)
+
+
+def moved(
+    there: duckdb.DuckDBPyConnection,
+    query: str,
+    session: duckdb.DuckDBPyConnection,
+    copy: str,
+    kinds: Sequence[tuple[str, str]],
+) -> None:
+    """Make what a query gives in one session a temporary table of another one."""
+    named = ", ".join(sent(name, kind) for name, kind in kinds)
+    batches = spill.keep(there.sql(f"SELECT {named} FROM ({query})").to_arrow_reader(1 << 16))
+    typed = ", ".join(f"TRY_CAST({identifier(n)} AS {kind}) AS {identifier(n)}" for n, kind in kinds)
+    with arriving(session, batches.schema, batches):
+        session.execute(f"CREATE OR REPLACE TEMP TABLE {copy} AS SELECT {typed} FROM arriving")

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import duckdb
 import pyarrow as pa
 
+from sfumato.dialect.inside.text import table_of
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.combined import Rows, joined, of_units, owned, united
 from sfumato.engines.duckdb.composite import composite
@@ -19,6 +20,7 @@ from sfumato.engines.duckdb.databases import one_snapshot
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
 from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
+from sfumato.engines.duckdb.shaped import computed, looked_up, selected, windowed
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.sources import NO_ARROW, check_names, open_source
 from sfumato.engines.duckdb.text import identifier, same_name, without_labels
@@ -26,11 +28,13 @@ from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.noise import Words
 from sfumato.ownership import Owned
-from sfumato.query.combining import Combination, Join, Part, PerUnit, Union
+from sfumato.query.combining import Combination, Join, PerUnit, Union
 from sfumato.query.exact import ExactQuery
+from sfumato.query.part import Part
 from sfumato.query.plan import Plan
 from sfumato.query.release import Release
 from sfumato.query.schema import Column, Derive, Filter, Kind, Schema, Step
+from sfumato.query.shaping import Computed, IsIn, Select, Window
 from sfumato.query.units import UnitPart, unit_name
 
 INTEGERS = {
@@ -47,7 +51,7 @@ _PROGRESS = "SET enable_progress_bar_print = false; SET enable_progress_bar = tr
 
 # DuckDB plans queries in queries to a depth of 1,000; a filter is two, and the statistics are over them.
 _MOST_STEPS = 300
-_COMBINED = 5  # steps that a join, a union or per_unit counts for
+_COMBINED, _SELECTED = 5, 2  # steps that a join, a union or per_unit counts for, and a SELECT
 
 
 class _Size(NamedTuple):
@@ -301,6 +305,16 @@ class DuckDBEngine(Owned):
                 found = {name: unit_aggregate(name, text, part.schema) for name, text in how.aggregates}
                 columns = {name: (one, _column(one.type_name, True)) for name, one in found.items()}
                 source = of_units(self._part(part, "per_unit"), how.by, columns, self._resources)
+            case Select(part=part):
+                source = selected(how, self._part(part, "SELECT"), self._resources)
+            case IsIn():
+                parts = self._part(how.part, "IN"), self._part(how.other, "IN")
+                source = looked_up(how, *parts, self._resources)
+            case Window(part=part):
+                source = windowed(how, self._part(part, "OVER"), self._resources, _column)
+            case Computed():
+                named = {name: self._part(part, "SELECT") for name, part in how.parts}
+                source = computed(how.sql, named, self._resources)
         made = DuckDBEngine(source, self._resources, *limits)
         made.how = how
         return made
@@ -334,30 +348,30 @@ class DuckDBEngine(Owned):
         sizes = {same_name(unit_name(parts)): size}
         return DuckDBEngine(source, self._resources, sizes, size.held, self._steps + _COMBINED), units
 
+    def unit_local(self, text: object, tables: Mapping[str, Any]) -> Any:
+        """Return the private table that unit-local SQL makes of tables, by name."""
+        return table_of(text, tables)
+
     def _limits(self, how: Combination) -> tuple[dict[str, _Size], int, int]:
         """Return what a combination takes over of its parts' limits: columns' sizes, texts held, and steps.
 
         A condition may be moved into a part, with its derived columns written out; not below an aggregate.
         """
-        parts = [how.part] if isinstance(how, PerUnit) else [how.left, how.right]
         sizes: dict[str, _Size] = {}
-        held = steps = 0
-        for i, part in enumerate(parts):
+        held, steps = 0, _SELECTED if isinstance(how, Select) else _COMBINED
+        for part, kept in how.kept:
             engine = part.engine
             if not isinstance(engine, DuckDBEngine):
                 continue  # which is refused where rows are asked of it
-            names = how.brought if isinstance(how, Join) and i else {name: name for name in part.schema}
-            names = {n: n for n in how.by} if isinstance(how, PerUnit) else names
             of_part = engine._sizes[part.steps]
-            sizes |= {
-                same_name(new): of_part[same_name(n)] for n, new in names.items() if same_name(n) in of_part
-            }
+            sizes |= {same_name(new): of_part[same_name(n)] for n, new in kept if same_name(n) in of_part}
             held += engine._held[part.steps]
-            steps += engine._steps + len(part.steps) + (0 if i else _COMBINED)
+            steps += engine._steps + len(part.steps)
         if steps > _MOST_STEPS or held > MOST_HELD:
             raise QueryError(
-                f"the question has more than {_MOST_STEPS // _COMBINED} joins, unions and per_unit, or as "
-                "much in filters and derived columns; save a part of it to a file first"
+                f"the question has more than {_MOST_STEPS // _COMBINED} joins, unions and per_unit (in SQL "
+                "also windows, DISTINCT and IN), or as much in filters, derived columns and SELECTs; save a "
+                "part of it to a file first"
             )
         return sizes, held, steps
 

@@ -11,7 +11,7 @@ from sfumato.engines.duckdb.exact_sql import canonical
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import QueryError
-from sfumato.query.combining import Part
+from sfumato.query.part import Part
 from sfumato.query.schema import Schema
 
 

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from sfumato.dialect.tree import Node, NotSql
+from sfumato.dialect.tree import Node, NotSql, written
 from sfumato.engines.duckdb.expressions import judged
 from sfumato.engines.duckdb.expressions.binding import type_of
-from sfumato.engines.duckdb.expressions.syntax import parsed, written
+from sfumato.engines.duckdb.expressions.syntax import parsed
 from sfumato.engines.duckdb.text import double
 from sfumato.errors import QueryError, nearest
 from sfumato.query.schema import Schema
@@ -35,13 +35,17 @@ class UnitAggregate:
 
     Args:
         value: SQL of what a row gives; NULL where it gives nothing.
-        sql: the aggregate, given the name of the column that holds it.
+        form: the aggregate, given the name of the column that holds it, and what stands behind each call.
         type_name: DuckDB's name of its type.
     """
 
     value: str
-    sql: Callable[[str], str]
+    form: Callable[[str, str], str]
     type_name: str
+
+    def sql(self, column: str, over: str = "") -> str:
+        """Return the aggregate of a column; as a window function with OVER (...)."""
+        return self.form(column, over)
 
 
 def unit_aggregate(name: str, text: str, schema: Schema) -> UnitAggregate:
@@ -54,7 +58,7 @@ def unit_aggregate(name: str, text: str, schema: Schema) -> UnitAggregate:
     node = _parsed(where, text)
     function, arguments = node["function_name"].lower(), node["arguments"]
     if function == "count_star" or (function == "count" and not arguments):
-        found = UnitAggregate("1", "count({})".format, "BIGINT")
+        found = UnitAggregate("1", "count({}){}".format, "BIGINT")
     elif len(arguments) != 1:
         raise QueryError(f"{where}: {function} takes one expression of a row here")
     else:
@@ -92,7 +96,7 @@ def _parsed(where: str, text: str) -> Node:
 
 def _of(where: str, function: str, value: str, kind: str, distinct: bool) -> UnitAggregate:
     if function == "count":
-        return UnitAggregate(value, (f"count({'DISTINCT ' if distinct else ''}{{}})").format, "BIGINT")
+        return UnitAggregate(value, (f"count({'DISTINCT ' if distinct else ''}{{}}){{}}").format, "BIGINT")
     if function in ("min", "max"):
         # Of values that compare as equal, one would be taken as it comes.
         if kind.endswith("]") or kind.startswith(_SEVERAL):
@@ -104,11 +108,11 @@ def _of(where: str, function: str, value: str, kind: str, distinct: bool) -> Uni
             value = _one_nan(f"({value}) + 0::{kind}", kind)
         elif kind == "VARCHAR" or kind.startswith("ENUM"):
             value, kind = f'CAST(({value}) AS VARCHAR) COLLATE "binary"', "VARCHAR"
-        return UnitAggregate(value, f"{function}({{}})".format, kind)
+        return UnitAggregate(value, f"{function}({{}}){{}}".format, kind)
     if function in ("bool_and", "bool_or"):
         if kind != "BOOLEAN":
             raise QueryError(f"{where}: {function} takes a condition, but this is {kind}")
-        return UnitAggregate(value, f"{function}({{}})".format, kind)
+        return UnitAggregate(value, f"{function}({{}}){{}}".format, kind)
     if kind.endswith("]") or not kind.startswith(_NUMBERS):
         raise QueryError(
             f"{where}: {function} takes a number, but this is {kind}; cast it, as try_cast(x AS DOUBLE)"
@@ -120,13 +124,14 @@ def _of(where: str, function: str, value: str, kind: str, distinct: bool) -> Uni
     if function == "avg" and whole:  # by itself it is another double where rows are in other places
         return UnitAggregate(f"CAST(({value}) AS HUGEINT)", _mean_of_integers, "DOUBLE")
     if function == "sum" and (whole or (digits and int(digits[1]) <= 18)):  # what no table's sum exceeds
-        return UnitAggregate(value, "sum({})".format, type_of("sum(_0)", (kind,)))
+        return UnitAggregate(value, "sum({}){}".format, type_of("sum(_0)", (kind,)))
     value = _one_nan(f"CAST(({value}) AS DOUBLE)", "DOUBLE")
     return UnitAggregate(value, _sum_of_doubles if function == "sum" else _mean_of_doubles, "DOUBLE")
 
 
-def _mean_of_integers(x: str) -> str:
-    return f"CASE WHEN count({x}) > 0 THEN CAST(sum({x}) AS DOUBLE) / count({x}) END"
+def _mean_of_integers(x: str, over: str) -> str:
+    count = f"count({x}){over}"
+    return f"CASE WHEN {count} > 0 THEN CAST(sum({x}){over} AS DOUBLE) / {count} END"
 
 
 def _one_nan(value: str, kind: str) -> str:
@@ -134,11 +139,11 @@ def _one_nan(value: str, kind: str) -> str:
     return f"CASE WHEN isnan({value}) THEN 'nan'::{kind} ELSE {value} END"
 
 
-def _mean_of_doubles(x: str) -> str:
-    return f"{_sum_of_doubles(x)} / count({x})"
+def _mean_of_doubles(x: str, over: str) -> str:
+    return f"{_sum_of_doubles(x, over)} / count({x}){over}"
 
 
-def _sum_of_doubles(x: str) -> str:
+def _sum_of_doubles(x: str, over: str) -> str:
     """Return the sum of doubles, in which their order changes no bit; NULL where there is none.
 
     Doubles of a range are multiples of one power of two, and 128 bits hold the exact sum of 2^36 of them. The
@@ -148,9 +153,9 @@ def _sum_of_doubles(x: str) -> str:
     for lowest, highest in _RANGES:
         scale = double(2.0 ** (52 - lowest))
         among = f"{size} >= {double(2.0**lowest)} AND {size} < {double(2.0**highest)}"
-        steps = f"sum(CASE WHEN {among} THEN CAST({x} * {scale} AS HUGEINT) END)"
+        steps = f"sum(CASE WHEN {among} THEN CAST({x} * {scale} AS HUGEINT) END){over}"
         parts.append(f"CAST(coalesce({steps}, 0) AS DOUBLE) / {scale}")
     least, most = double(2.0 ** _RANGES[0][0]), double(2.0 ** _RANGES[-1][1])
     rest = f"{size} >= {most} OR ({size} < {least} AND {x} <> 0)"
-    parts.append(_one_nan(f"coalesce(sum({x} ORDER BY {x}) FILTER (WHERE {rest}), 0)", "DOUBLE"))
-    return f"CASE WHEN count({x}) > 0 THEN {' + '.join(parts)} END"
+    parts.append(_one_nan(f"coalesce(sum({x} ORDER BY {x}) FILTER (WHERE {rest}){over}, 0)", "DOUBLE"))
+    return f"CASE WHEN count({x}){over} > 0 THEN {' + '.join(parts)} END"

@@ -14,8 +14,8 @@ from typing import Any
 
 import duckdb
 
-from sfumato.dialect.tree import Node, NotSql, ask, children, descendants
-from sfumato.engines.duckdb.expressions.syntax import NULL, column, parsed, said, with_children, written
+from sfumato.dialect.tree import Node, NotSql, ask, children, descendants, written
+from sfumato.engines.duckdb.expressions.syntax import NULL, column, parsed, said, with_children
 
 _SHORT = 500  # characters, and types: thousands of long ones, which anybody may send, fill memory
 

@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from sfumato.dialect.tree import Node, NotSql, ask, children, descendants
+from sfumato.dialect.tree import Node, NotSql, ask, children, descendants, written
 from sfumato.dialect.words import hostile, scan
 from sfumato.engines.duckdb.expressions import costs
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind, is_constant, type_of
 from sfumato.engines.duckdb.expressions.part import NotTotal
-from sfumato.engines.duckdb.expressions.syntax import parsed, written
+from sfumato.engines.duckdb.expressions.syntax import parsed
 from sfumato.engines.duckdb.expressions.total import FORMS, OF_CONSTANTS, OPERATORS, total
 from sfumato.engines.duckdb.text import identifier, same_name, without_labels
 from sfumato.errors import ColumnError, QueryError, SqlError, nearest

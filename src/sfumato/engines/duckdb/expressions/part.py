@@ -12,9 +12,9 @@ from functools import cached_property
 
 import duckdb
 
-from sfumato.dialect.tree import Node, ask
+from sfumato.dialect.tree import Node, ask, written
 from sfumato.engines.duckdb.expressions.binding import Bound, DoesNotBind, bound, local, type_of
-from sfumato.engines.duckdb.expressions.syntax import made, said, with_children, written
+from sfumato.engines.duckdb.expressions.syntax import made, said, with_children
 from sfumato.engines.duckdb.harmless import JSON_BYTES
 
 # How long the text of an argument may be that stands twice in a total form.

@@ -1,15 +1,14 @@
-"""Expressions as trees: DuckDB's parser reads them, and writes them back. Nothing here looks at data."""
+"""Expressions as trees, which DuckDB's parser reads. Nothing here looks at data."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from copy import deepcopy
 from functools import cache
 
 import duckdb
 
-from sfumato.dialect.tree import Node, NotSql, ask, descendants, slots, statements
+from sfumato.dialect.tree import Node, NotSql, descendants, slots, statements
 from sfumato.engines.duckdb.text import without_labels
 
 # Of a node that stands nowhere in a text.
@@ -43,21 +42,6 @@ def parsed(select: str) -> list[Node]:
         raise NotSql("is more than one SQL expression", -1)
     selected: list[Node] = node["select_list"]
     return selected
-
-
-def written(*nodes: Node) -> str:
-    """Return the text of a node; of several, with commas between."""
-    statement = deepcopy(_frame())
-    statement["statements"][0]["node"]["select_list"] = nodes
-    ((text,),) = ask("SELECT json_deserialize_sql(?)", [json.dumps(statement)])
-    return str(text).removeprefix("SELECT ")
-
-
-@cache
-def _frame() -> Node:
-    ((answer,),) = ask("SELECT json_serialize_sql('SELECT 1')")
-    frame: Node = json.loads(answer)
-    return frame
 
 
 def with_children(node: Node, new: Sequence[Node]) -> Node:

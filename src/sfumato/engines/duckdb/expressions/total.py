@@ -13,7 +13,7 @@ from itertools import islice
 
 import duckdb
 
-from sfumato.dialect.tree import Node, ask, children, descendants
+from sfumato.dialect.tree import Node, ask, children, descendants, written
 from sfumato.engines.duckdb.expressions import numbers, texts, times
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind, cast_type, type_of, types_of_constants
 from sfumato.engines.duckdb.expressions.part import (
@@ -28,7 +28,7 @@ from sfumato.engines.duckdb.expressions.part import (
     timely,
     tried,
 )
-from sfumato.engines.duckdb.expressions.syntax import made, said, with_children, written
+from sfumato.engines.duckdb.expressions.syntax import made, said, with_children
 
 # Types that a cast may name. Others hold others, grow, or crash on deep values (VARIANT).
 _TYPES = (

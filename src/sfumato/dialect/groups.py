@@ -1,0 +1,154 @@
+"""The groups of a private SELECT: its keys, as GROUP BY names them, and what values a catalog gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from sfumato.catalogs.declarations import TableDeclaration
+from sfumato.catalogs.domains import check_size
+from sfumato.catalogs.notes import groups_note
+from sfumato.dialect.aggregates import FUNCTIONS
+from sfumato.dialect.options import Options
+from sfumato.dialect.public_groups import PublicGroups
+from sfumato.dialect.syntax import Expression, Item, Statement
+from sfumato.dialect.words import Place, refusal
+from sfumato.errors import QueryError, SqlError, nearest
+
+
+class Groups:
+    """The groups that a statement asks for.
+
+    Args:
+        statement: the private SELECT.
+        options: what its OPTIONS say.
+        declared: what a catalog says of its table.
+        public: the groups that a public table has, if they are asked for.
+        notes: to which sentences about defaults are added.
+    """
+
+    def __init__(
+        self,
+        statement: Statement,
+        options: Options,
+        declared: TableDeclaration | None,
+        public: PublicGroups | None,
+        notes: list[str],
+    ) -> None:
+        self.statement, self.options, self.declared = statement, options, declared
+        self.public, self.notes = public, notes
+
+    def keys(self) -> tuple[dict[str, Item], list[tuple[str, str]]]:
+        """Return the keys with their items, in the order of the SELECT list, and what they derive."""
+        statement = self.statement
+        chosen = {id(item) for item in self._grouped_items()}
+        keys: dict[str, Item] = {}
+        derived: list[tuple[str, str]] = []
+        taken: set[str] = set()
+        for position, item in enumerate(statement.items, 1):
+            if not isinstance(item.value, Expression) or id(item) not in chosen:
+                continue  # what is computed with keys is judged when they are known
+            column = statement.column(item.value)
+            if column is not None and column.casefold() == self.options.unit.casefold():
+                raise self._refuse(item.place, "a group for each privacy unit is not private")
+            name = item.alias or (column and statement.bare(column)) or f"key_{position}"
+            if self.public is not None:
+                name = self.public.key(statement, item)
+            if name.casefold() == self.options.unit.casefold():
+                raise self._refuse(item.alias_place, f"{name} is the privacy unit; give the key another name")
+            if column is None or name.casefold() != column.casefold():
+                derived.append((name, statement.spell(item.value)))
+            else:
+                name = column
+            if name.casefold() in taken:
+                raise self._twice(name, item)
+            taken.add(name.casefold())
+            keys[name] = item
+        return keys, derived
+
+    def domains(self, keys: dict[str, Item]) -> tuple[tuple[Hashable, ...], ...] | None:
+        """Return the values of each key, where a catalog has all.
+
+        Whoever says how groups are chosen has them chosen.
+        """
+        if self.declared is None or self.options.selecting is not None or self.public is not None:
+            return None
+        values = [item.value for item in keys.values() if isinstance(item.value, Expression)]
+        columns = [column for column in map(self.statement.column, values) if column is not None]
+        domains = self.declared.domains(columns) if len(columns) == len(keys) else None
+        if domains is not None:
+            try:
+                check_size(columns, domains)
+            except QueryError as error:
+                raise self._refuse(values[0].place, str(error)) from None
+            self.notes.append(groups_note(self.declared, columns, domains))
+        return domains
+
+    def _grouped_items(self) -> list[Item]:
+        statement, found = self.statement, dict[int, Item]()
+        if statement.group_by_all:
+            return [item for item in statement.items if isinstance(item.value, Expression)]
+        known = self._known_items()
+        for expression in statement.group_by:
+            item = self._item_of(expression, known)
+            if not isinstance(item.value, Expression):
+                raise self._refuse(expression.place, "an aggregate is not a group key")
+            if id(item) in found:
+                raise self._refuse(expression.place, "this group key is named twice")
+            found[id(item)] = item
+        return list(found.values())
+
+    def _known_items(self) -> dict[object, Item]:
+        """Return items by what GROUP BY may call them: their name, or their shape."""
+        known: dict[object, Item] = {}
+        items = self.statement.items
+        for item in items:
+            if isinstance(item.value, Expression):
+                known.setdefault(self.statement.shape(item.value), item)
+        for call in (False, True):
+            for item in items:
+                if (not isinstance(item.value, Expression)) == call and item.alias is not None:
+                    known.setdefault((call, item.alias.casefold()), item)
+        return known
+
+    def _item_of(self, expression: Expression, known: dict[object, Item]) -> Item:
+        statement, items = self.statement, self.statement.items
+        written = statement.spell(expression)
+        if written.isdigit():
+            if not 1 <= int(written) <= len(items):
+                raise self._refuse(
+                    expression.place, f"GROUP BY {written}: the SELECT list has {len(items)} entries"
+                )
+            return items[int(written) - 1]
+        column = statement.column(expression)
+        name = None if column is None else column.casefold()
+        for key in ((False, name), statement.shape(expression), (True, name)):
+            if key in known:
+                return known[key]
+        if name == self.options.unit.casefold():
+            raise self._refuse(expression.place, "a group for each privacy unit is not private")
+        raise self._refuse(
+            expression.place, f"the group key {written} is not selected; add it to the SELECT list"
+        )
+
+    def not_a_key(self, value: Expression) -> str:
+        """Say why what is selected beside aggregates is no key."""
+        written = self.statement.spell(value)
+        first = value.tokens[0].text
+        if len(value.tokens) > 1 and value.tokens[1].word == "(":
+            anonymization = self.statement.clause == "ANONYMIZATION"
+            known = [name for name in FUNCTIONS if name.startswith("ANON_") == anonymization]
+            near = nearest(first, known)
+            if near:
+                return f"{first} is not an aggregate that is known here; did you mean {near}?"
+        return (
+            f"{written} is neither a group key nor a private aggregate; add it to GROUP BY, or ask for an "
+            "aggregate of it"
+        )
+
+    def _twice(self, name: str, item: Item) -> SqlError:
+        return self._refuse(
+            item.alias_place, f"the output name {name} is used twice; give each column its own: ... AS name"
+        )
+
+    def _refuse(self, place: Place, message: str) -> SqlError:
+        return refusal(self.statement.text, place, message)

@@ -1,0 +1,1 @@
+"""SQL inside a private SELECT: each step unit-local, compiled to the plain data of `query`."""

@@ -1,0 +1,136 @@
+"""What a catalog says of the tables of FROM, SELECTs among them: of columns that stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sfumato.catalogs.declarations import ColumnDeclaration, Declarations, TableDeclaration
+from sfumato.dialect.inside.queries import Query, Source, tables_of
+from sfumato.dialect.inside.scope import traced
+from sfumato.dialect.joins import From, NotJoined, Reference, qualified, read_from
+from sfumato.dialect.tree import Node
+from sfumato.errors import QueryError
+
+_DEEPEST = 30
+
+
+def of_tables(source: From, catalog: Declarations, depth: int = 0) -> TableDeclaration:
+    """Return what a catalog says of the tables of FROM, as of one: the first, with the columns of all.
+
+    Raises:
+        QueryError: there is no such table, or the first has no privacy unit of its own.
+    """
+    found = declared(source.source, catalog, depth)
+    if found.public and isinstance(source.source, Query):
+        raise QueryError(
+            f"FROM begins with {source.source}, which reads public tables; begin with a private one"
+        )
+    if isinstance(source.source, str) and depth and found.public:
+        raise QueryError(
+            f"FROM begins with {source.source!r}, a public table; begin with the private one, and JOIN this: "
+            "else rows that match nothing would have no privacy unit"
+        )
+    if isinstance(source.source, str):
+        found = catalog.private(source.source)
+    columns, groups, rows = list(found.columns), [found.max_groups], [found.max_rows]
+    for one in source.joined:
+        other = declared(one.source, catalog, depth)
+        if not other.public:
+            other = catalog.private(one.source) if isinstance(one.source, str) else other
+            groups.append(other.max_groups)
+            rows.append(other.max_rows)
+        columns += other.columns
+        if one.alias:
+            columns += [replace(column, name=qualified(one.alias, column.name)) for column in other.columns]
+    names = ", ".join([found.name, *(str(one.source) for one in source.joined)])  # as messages say where
+    return replace(
+        found, name=names, columns=tuple(columns), max_groups=_least(groups), max_rows=_least(rows)
+    )
+
+
+def _least(limits: list[int | None]) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def declared(source: Source, catalog: Declarations, depth: int = 0) -> TableDeclaration:
+    """Return what a catalog says of a table, or of the columns of a SELECT that stay as they are.
+
+    Raises:
+        QueryError: there is no such table, or a SELECT of private ones that drops the privacy unit.
+    """
+    if isinstance(source, str):
+        return catalog.declaration(source)
+    if depth == _DEEPEST:
+        raise source.refuse(source.first, f"SELECTs in SELECTs stand {_DEEPEST} deep at most")
+    if _public(source, catalog):
+        return TableDeclaration(source.name, catalog.name, None, public=True)
+    if source.node["type"] == "SELECT_NODE":
+        return _of_select(source, catalog, depth)
+    names = source.names.within(source.node)
+    nodes = source.node.get("children") or []
+    if not nodes:
+        raise source.refuse(source.first, f"{source.node['type']} has no place here")
+    found = [declared(Query(source.name, node, names, source.columns), catalog, depth + 1) for node in nodes]
+    private = next((one for one in found if not one.public), found[0])
+    limits = [[getattr(one, name) for one in found] for name in ("max_groups", "max_rows")]
+    return replace(private, columns=(), max_groups=_least(limits[0]), max_rows=_least(limits[1]))
+
+
+def _public(source: Query, catalog: Declarations) -> bool:
+    waiting: list[Source] = [source]
+    seen: set[Source] = set()
+    while waiting:
+        one = waiting.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        if isinstance(one, Query):
+            waiting.extend(read for _, read in tables_of(one.node, one.names))
+        elif not catalog.declaration(one).public:
+            return False
+    return True
+
+
+def _of_select(query: Query, catalog: Declarations, depth: int) -> TableDeclaration:
+    try:
+        tables = read_from(query.node["from_table"], query.names.within(query.node))
+    except NotJoined as error:
+        raise query.refuse(query.node["from_table"], str(error)) from None
+    base = of_tables(tables, catalog, depth + 1)
+    known = {column.name.casefold(): column for column in base.columns}
+    columns: dict[str, ColumnDeclaration] = {}
+    unit = None
+    for i, (name, reference) in enumerate(_plain(query.node, tables, known, base.privacy_unit or "")):
+        new = query.columns[i] if i < len(query.columns) else name
+        first = traced(tables, reference)
+        if unit is None and first is not None and first.casefold() == (base.privacy_unit or "").casefold():
+            unit = new
+        alias = tables.aliases.get((reference.table or "").casefold())
+        column = known.get((qualified(alias, reference.column) if alias else reference.column).casefold())
+        if column is not None:
+            columns[new.casefold()] = replace(column, name=new)
+    if unit is None:
+        raise query.refuse(
+            query.first,
+            f"each SELECT of a private table keeps its privacy unit: add {base.privacy_unit} to the SELECT "
+            "list, as it is; what is computed of it is none",
+        )
+    return replace(base, name=query.name, privacy_unit=unit, columns=tuple(columns.values()))
+
+
+def _plain(
+    node: Node, tables: From, known: dict[str, ColumnDeclaration], unit: str
+) -> Iterator[tuple[str, Reference]]:
+    """Yield the columns of a SELECT that are columns as they are; of others a reference to nothing."""
+    for one in node["select_list"]:
+        if one["class"] == "STAR":
+            left_out = {str(name).casefold() for name in one["exclude_list"]}
+            names = dict.fromkeys([unit, *(c.name for c in known.values() if "." not in c.name)])
+            own = one["relation_name"] or None
+            yield from ((name, Reference(own, name)) for name in names if name.casefold() not in left_out)
+        elif one["class"] == "COLUMN_REF" and len(one["column_names"]) <= 2:
+            *table, column = one["column_names"]
+            yield one["alias"] or column, Reference(table[0] if table else None, column)
+        else:
+            yield one["alias"], Reference("", "")

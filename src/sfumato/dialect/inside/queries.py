@@ -1,0 +1,127 @@
+"""SELECTs inside a private one: their trees, the names that each knows, and where they stand in the text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from sfumato.dialect.tree import Node
+from sfumato.dialect.words import Place, refusal
+from sfumato.errors import SqlError
+
+
+@dataclass(frozen=True)
+class Written:
+    """A text, and where in it the bytes of a tree come from."""
+
+    text: str
+    place: Callable[[int], Place]
+
+    def refuse(self, node: Node | None, message: str) -> SqlError:
+        """Make an error that marks what a node begins with."""
+        at = -1 if node is None else node.get("query_location", -1)
+        return refusal(self.text, self.place(at if 0 <= at < 1 << 62 else -1), message)
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """A SELECT, or several with UNION ALL, that stands where a table could.
+
+    Args:
+        name: what it is called, for messages.
+        node: DuckDB's tree.
+        names: the tables of WITH that it may read.
+        columns: the names of its columns, where they are written behind its own.
+    """
+
+    name: str
+    node: Node
+    names: Names
+    columns: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def first(self) -> Node | None:
+        """A node at its beginning, as near as the tree tells."""
+        listed = self.node.get("select_list") or self.node.get("children") or [None]
+        node = listed[0]
+        return Query("", node, self.names).first if node and "class" not in node else node
+
+    def refuse(self, node: Node | None, message: str) -> SqlError:
+        """Make an error that marks the place of a node."""
+        return self.names.written.refuse(node, message)
+
+
+Source = str | Query
+
+
+@dataclass(frozen=True)
+class Names:
+    """The tables of WITH that are known at a place: of each WITH the first ones, and those around it."""
+
+    written: Written
+    around: Names | None = None
+    known: dict[str, tuple[int, Query]] = field(default_factory=dict, repr=False)
+    most: int = 0
+
+    def find(self, name: str) -> Query | None:
+        """Return what a name stands for; None where it is a table of its own."""
+        names: Names | None = self
+        while names is not None:
+            number, query = names.known.get(name.casefold(), (names.most, None))
+            if number < names.most:
+                return query
+            names = names.around
+        return None
+
+    def within(self, node: Node) -> Names:
+        """Return what is known inside of a query: also what its own WITH names, each those before it."""
+        return self.after([(cte["key"], cte["value"]) for cte in node["cte_map"]["map"]])
+
+    def after(self, tables: list[tuple[str, Node]]) -> Names:
+        """Return what is known behind WITH."""
+        if not tables:
+            return self
+        known: dict[str, tuple[int, Query]] = {}
+        for i, (name, value) in enumerate(tables):
+            here = Names(self.written, self, known, i)
+            known[name.casefold()] = i, Query(name, value["query_node"], here, tuple(value["aliases"]))
+        return Names(self.written, self, known, len(tables))
+
+
+def tables_of(node: Node, names: Names) -> Iterator[tuple[Node, Source]]:
+    """Yield what a tree reads at any depth and does not name itself: nodes of tables, and what they are."""
+    scope: Counter[str] = Counter()
+    waiting: list[tuple[str, Any]] = [("see", node)]
+    while waiting:
+        what, one = waiting.pop()
+        if what == "name":
+            scope[one] += 1
+        elif what == "forget":
+            scope.subtract(one)
+        elif isinstance(one, list):
+            waiting.extend(("see", child) for child in reversed(one))
+        elif isinstance(one, dict):
+            if "RECURSIVE" in str(one.get("type")):
+                raise names.written.refuse(None, "WITH RECURSIVE: write it without")
+            if one.get("type") == "BASE_TABLE" and "class" not in one:
+                path = one["qualified_name"]["path"]
+                if len(path) > 1 or not scope[path[0].casefold()] > 0:
+                    found = names.find(path[0]) if len(path) == 1 else None
+                    yield one, found or ".".join(path)
+            waiting.extend(_inside(one))
+
+
+def _inside(node: Node) -> Iterator[tuple[str, Any]]:
+    """Yield what is to be done with a node's parts, the first last: names of WITH are known behind it."""
+    ctes = node["cte_map"]["map"] if "cte_map" in node else []
+    names = [cte["key"].casefold() for cte in ctes]
+    yield "forget", names
+    yield "see", [value for key, value in node.items() if key != "cte_map" and isinstance(value, dict | list)]
+    for cte, name in zip(reversed(ctes), reversed(names), strict=True):
+        yield "name", name
+        yield "see", cte["value"]

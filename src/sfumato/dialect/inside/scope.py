@@ -1,0 +1,224 @@
+"""What stands behind FROM in a SELECT inside: one table, made by joins, and which column each name is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from sfumato.dialect.inside.queries import Query, Source
+from sfumato.dialect.inside.trees import fresh
+from sfumato.dialect.joins import From, Joined, NotJoined, Reference, read_from
+from sfumato.dialect.tree import Node
+from sfumato.errors import ColumnError, QueryError
+from sfumato.query.table import PublicTable, Table
+
+Opener = Callable[[Source, str], "Table[Any] | PublicTable"]
+
+
+class Scope:
+    """The tables behind FROM, joined.
+
+    Args:
+        query: the SELECT, for messages.
+        node: its tree.
+        unit: what its privacy unit is called in the first table, or how the SELECT calls it.
+        open_table: gives a table, from its source and its privacy unit's column.
+        mentioned: names of columns that the SELECT reads, in lower case; None for all.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        node: Node,
+        unit: Callable[[From], str],
+        open_table: Opener,
+        mentioned: set[str] | None,
+    ) -> None:
+        self.query, self.mentioned, self.open_table = query, mentioned, open_table
+        self._shown: dict[tuple[int, str], str] = {}
+        try:
+            self.tables = read_from(node["from_table"], query.names)
+        except NotJoined as error:
+            raise query.refuse(node["from_table"], str(error)) from None
+        self.source = unit(self.tables)
+        first = open_table(self.tables.source, self.source)
+        if not isinstance(first, Table):
+            raise query.refuse(
+                node["from_table"],
+                f"FROM begins with {str(self.tables.source)!r}, a public table; begin with the private one, "
+                "and JOIN this: else rows that match nothing would have no privacy unit",
+            )
+        if first.unit.casefold() != self.source.casefold():
+            raise query.refuse(
+                node["from_table"],
+                f"the privacy unit of {self.tables.source} is {first.unit}, and not {self.source}",
+            )
+        self.table = first
+        self.merged = {self.table.unit.casefold()}
+        self.places = [(self.tables.alias, {name.casefold(): name for name in first.schema})]
+        for one in self.tables.joined:
+            self._join(one)
+
+    def columns(self, alias: str | None) -> list[tuple[str, str]]:
+        """Return what a star stands for: names, and the columns that they are."""
+        found: list[tuple[str, str]] = []
+        for i, (name, columns) in enumerate(self.places):
+            if alias is not None and (name or "").casefold() != alias.casefold():
+                continue
+            for shown, column in columns.items():
+                if alias is None and i and shown in self.merged and column in self.places[0][1].values():
+                    continue  # which USING shows once
+                found.append((self._shown.get((i, shown), column), column))
+        if not found:
+            raise QueryError(f"no table is {alias} here")
+        return found
+
+    def resolve(self, names: Sequence[str]) -> list[str] | None:
+        """Return the column that a name stands for, with fields of it; None where there is none.
+
+        Raises:
+            QueryError: several tables have it.
+        """
+        first, *rest = names
+        for alias, columns in self.places if rest else ():
+            if alias is not None and alias.casefold() == first.casefold():
+                if rest[0].casefold() not in columns:
+                    raise ColumnError.unknown(rest[0], columns, f"{alias} has")
+                return [columns[rest[0].casefold()], *rest[1:]]
+        name = first.casefold()
+        found = dict.fromkeys(columns[name] for _, columns in self.places if name in columns)
+        if len(found) > 1 and name not in self.merged:
+            aliases = [alias for alias, columns in self.places if alias and name in columns]
+            raise QueryError(
+                f"the column {first!r} is in several tables; write whose it is: "
+                + " or ".join(f"{alias}.{first}" for alias in aliases)
+            )
+        return [next(iter(found)), *rest] if found else None
+
+    def _join(self, one: Joined) -> None:
+        table = self.table
+        other = self._opened(one)
+        own = {name.casefold(): name for name in other.schema}
+        pairs = [(self._earlier(Reference(None, name)), _own(name, own, one)) for name in one.using]
+        for pair in one.on:
+            mine = [reference for reference in pair if self._is_of(reference, one, own)]
+            if len(mine) != 1:
+                raise QueryError(
+                    f"ON compares {pair[0].column} with {pair[1].column}: one must be of "
+                    f"{str(one.source)!r}, and one of a table before it; write whose each is, as o.town = "
+                    "t.town"
+                )
+            rest = pair[1] if pair[0] is mine[0] else pair[0]
+            pairs.append((self._earlier(rest), _own(mine[0].column, own, one)))
+        # A column that is compared does not come along: it is the other one, or comes under another name.
+        columns = dict[str, str]()
+        taken = {name.casefold() for name in (*table.schema, *other.schema)}
+        for left, right in pairs:
+            here, there = table.schema[left], other.schema[right]
+            same = here.type_name == there.type_name
+            # 0.0 and -0.0 are equal, and one unit.
+            same = same and (left == table.unit or here.type_name not in ("FLOAT", "DOUBLE"))
+            if one.how == "inner" and same and here.declared == there.declared:
+                columns[right.casefold()] = left
+            elif self.mentioned is None or right.casefold() in self.mentioned:
+                copy = fresh(right, taken)
+                other = other.with_columns(**{copy: _quoted(right)})
+                columns[right.casefold()] = copy
+        if isinstance(other, Table) and (table.unit, other.unit) not in pairs:
+            names = one.alias or str(one.source)
+            raise QueryError(
+                f"both tables are private, so rows of one unit may only meet rows of the same: join {names} "
+                f"ON its privacy unit {other.unit} = {table.unit} too"
+            )
+        compared = {right for _, right in pairs}
+        brought = [name for name in other.schema if name not in compared]
+        joined = table.join(other, on=pairs, how=one.how)
+        now = list(joined.schema)[len(table.schema) :]
+        renamed = dict(zip(brought, now, strict=True))
+        columns |= {name.casefold(): new for name, new in renamed.items() if name.casefold() in own} | {
+            name: renamed.get(column, column) for name, column in columns.items()
+        }
+        self.table = joined
+        self.merged |= {name.casefold() for name in one.using}
+        ordered = {name: columns[name] for name in own if name in columns}
+        for name in ordered:
+            self._shown[len(self.places), name] = own[name]
+        self.places.append((one.alias, ordered))
+
+    def _opened(self, one: Joined) -> Table[Any] | PublicTable:
+        """Open a joined table: its unit has the same name, or else is the column that is compared with it."""
+        if isinstance(one.source, str):
+            with suppress(ColumnError):
+                return self.open_table(one.source, self.table.unit)
+        return self.open_table(one.source, self._unit_of(one))
+
+    def _unit_of(self, one: Joined) -> str:
+        """Return which column of a joined table is compared with the privacy unit."""
+        if any(name.casefold() == self.table.unit.casefold() for name in one.using):
+            return next(name for name in one.using if name.casefold() == self.table.unit.casefold())
+        alias = (one.alias or "").casefold()
+        for pair in one.on:
+            for mine, rest in (pair, pair[::-1]):
+                if mine.table is not None and mine.table.casefold() == alias != (rest.table or "").casefold():
+                    found = self.resolve([rest.column] if rest.table is None else [rest.table, rest.column])
+                    if found is not None and found[0].casefold() == self.table.unit.casefold():
+                        return mine.column
+        return self.table.unit
+
+    def _earlier(self, reference: Reference) -> str:
+        names = [reference.column] if reference.table is None else [reference.table, reference.column]
+        if reference.table is not None and not any(
+            (alias or "").casefold() == reference.table.casefold() for alias, _ in self.places
+        ):
+            raise QueryError(
+                f"ON names {reference.table}.{reference.column}, but no table before it is {reference.table}"
+            )
+        found = self.resolve(names)
+        if found is None:
+            raise ColumnError.unknown(reference.column, self.table.schema, "ON")
+        return found[0]
+
+    def _is_of(self, reference: Reference, one: Joined, own: dict[str, str]) -> bool:
+        if reference.table is not None:
+            return reference.table.casefold() == (one.alias or "").casefold()
+        inside = reference.column.casefold() in own
+        if inside and self.resolve([reference.column]) is not None:
+            raise QueryError(f"ON: the column {reference.column!r} is in several tables; write whose it is")
+        return inside
+
+
+def traced(tables: From, reference: Reference) -> str | None:
+    """Return which column of the first table a reference is, where joins make it equal to one."""
+    aliases = [(one.alias or "").casefold() for one in tables.joined]
+    for _ in range(len(aliases) + 1):
+        table = (reference.table or "").casefold()
+        if reference.table is None or table == (tables.alias or "").casefold():
+            return reference.column
+        if table not in aliases:
+            return None
+        one = tables.joined[aliases.index(table)]
+        if reference.column.casefold() in {name.casefold() for name in one.using}:
+            return reference.column
+        for pair in one.on:
+            for mine, rest in (pair, pair[::-1]):
+                same = mine.column.casefold() == reference.column.casefold()
+                if same and (mine.table or "").casefold() == table and one.how == "inner":
+                    reference = rest
+                    break
+            else:
+                continue
+            break
+        else:
+            return None
+    return None
+
+
+def _own(name: str, own: dict[str, str], one: Joined) -> str:
+    if name.casefold() not in own:
+        raise ColumnError.unknown(name, own.values(), str(one.source))
+    return own[name.casefold()]
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,404 @@
+"""One SELECT inside: FROM, WHERE, GROUP BY, HAVING, windows, QUALIFY, its list, DISTINCT: in this order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sfumato.dialect.inside.membership import public_values
+from sfumato.dialect.inside.queries import Query
+from sfumato.dialect.inside.scope import Scope, traced
+from sfumato.dialect.inside.trees import column_node, column_of, fresh, is_aggregate, parts, rewritten, shape
+from sfumato.dialect.inside.windows import window_call
+from sfumato.dialect.joins import From, Reference
+from sfumato.dialect.tree import Node, written
+from sfumato.errors import ColumnError, QueryError, SqlError
+from sfumato.query.local import chosen, keys_alone, looked_up, windowed, without_doubles
+from sfumato.query.shaping import WindowCall
+
+if TYPE_CHECKING:
+    from sfumato.dialect.inside.compiler import Inside
+
+_NO_LIMIT = (
+    "LIMIT in a SELECT of a private table: which rows are left depends on all people's rows; write QUALIFY "
+    "row_number() OVER (PARTITION BY {unit} ORDER BY ...) <= n for so many of each unit"
+)
+_NO_UNIT = (
+    "each SELECT of a private table keeps its privacy unit, so that every row belongs to one: add {unit} to "
+    "the SELECT list"
+)
+
+
+@dataclass
+class Item:
+    """An entry of the SELECT list: its name, as it is written, and over the columns of FROM."""
+
+    name: str
+    node: Node
+    tree: Node
+
+
+class Select:
+    """A SELECT of a private table, made a table.
+
+    Args:
+        inside: makes tables of what it reads.
+        query: the SELECT.
+        unit: what the privacy unit is called in its result.
+    Raises:
+        QueryError: it is not unit-local.
+    """
+
+    def __init__(self, inside: Inside, query: Query, unit: str) -> None:
+        self.inside, self.query, self.node, self.unit = inside, query, query.node, unit
+        self.query = query = Query(query.name, query.node, query.names.within(query.node), query.columns)
+        self._check()
+        mentioned = self._mentioned()
+        self.scope = Scope(query, self.node, self._first_unit, inside.table, mentioned)
+        self.table = self.scope.table
+        self.taken = {name.casefold() for name in self.table.schema}
+        self.aliases: dict[str, Node] = {
+            node["alias"].casefold(): node for node in self.node["select_list"] if node.get("alias")
+        }
+        self.derived: dict[str, str] = {}
+        self.expanding = self.expanded = 0
+        self._make()
+
+    # What has no place.
+
+    def _check(self) -> None:
+        node, refuse = self.node, self.query.refuse
+        if node["sample"]:
+            raise refuse(None, "a sample: leave it out; rows are bounded per privacy unit instead")
+        if any(len(found) != len(node["group_expressions"]) for found in node["group_sets"]) or (
+            len(node["group_sets"]) > 1
+        ):
+            where = (node["group_expressions"] or [None])[0]
+            raise refuse(
+                where, "ROLLUP, CUBE and GROUPING SETS make rows of no unit: group by the unit and columns"
+            )
+        for one in node["modifiers"]:
+            if one["type"] == "DISTINCT_MODIFIER" and one["distinct_on_targets"]:
+                message = "DISTINCT ON: write QUALIFY row_number() OVER (PARTITION BY {} ORDER BY ...) = 1"
+                raise refuse(one["distinct_on_targets"][0], message.format(self.unit))
+            if one["type"].startswith("LIMIT"):
+                raise refuse(one.get("limit") or one.get("offset"), _NO_LIMIT.format(unit=self.unit))
+            if one["type"] == "ORDER_MODIFIER":
+                where = one["orders"][0]["expression"]
+                raise refuse(where, "ORDER BY inside: leave it out; the rows of a table have no order")
+
+    # The privacy unit, followed from the result to the first table.
+
+    def _first_unit(self, tables: From) -> str:
+        """Return what the unit is called in the first table behind FROM."""
+        stars: list[str] = []
+        for i, node in enumerate(self.node["select_list"]):
+            if node["class"] == "STAR":
+                if self.query.columns:
+                    message = "a star whose columns get other names: name the columns one by one"
+                    raise self.query.refuse(node, message)
+                stars.append(node["relation_name"])
+                continue
+            name = node["alias"] or (node["column_names"][-1] if node["class"] == "COLUMN_REF" else "")
+            if self.query.columns:
+                name = self.query.columns[i] if i < len(self.query.columns) else ""
+            if name.casefold() != self.unit.casefold():
+                continue
+            if node["class"] != "COLUMN_REF":
+                raise self.query.refuse(
+                    node,
+                    f"{name} is computed, so it is not the privacy unit, which is a column as it is; give "
+                    "what is computed another name",
+                )
+            names = node["column_names"]
+            reference = Reference(names[0] if len(names) == 2 else None, names[-1])
+            found = traced(tables, reference)
+            if found is None:
+                raise self.query.refuse(
+                    node,
+                    f"{'.'.join(names)} is not the privacy unit of the first table behind FROM: take it from "
+                    "there",
+                )
+            return found
+        for star in stars:
+            found = traced(tables, Reference(star or None, self.unit))
+            if found is not None:
+                return found
+        where = self.node["select_list"][0]
+        raise self.query.refuse(where, _NO_UNIT.format(unit=self.unit))
+
+    def _mentioned(self) -> set[str] | None:
+        found: set[str] = set()
+        listed = [
+            self.node[k] for k in ("select_list", "where_clause", "group_expressions", "having", "qualify")
+        ]
+        for tree in listed:
+            for node in (tree if isinstance(tree, list) else [tree]) if tree else []:
+                for one in parts(node):
+                    if one["class"] == "STAR":
+                        return None
+                    if one["class"] == "COLUMN_REF":
+                        found |= {name.casefold() for name in one["column_names"]}
+        return found
+
+    # From clause to clause.
+
+    def _make(self) -> None:
+        node = self.node
+        if node["where_clause"]:
+            for one in parts(node["where_clause"]):
+                if is_aggregate(one):
+                    raise self.query.refuse(
+                        one, "an aggregate in WHERE, which sees single rows: write it in HAVING"
+                    )
+                if one["class"] == "WINDOW":
+                    raise self.query.refuse(one, "a window in WHERE: write it in QUALIFY")
+            with self._at(node["where_clause"]):
+                self._filter(self._plain(node["where_clause"]))
+        items = self._items()
+        grouped = node["group_expressions"] or node["aggregate_handling"] == "FORCE_AGGREGATES"
+        trees = [one.tree for one in items]
+        having, qualify = (self._part(node[k]) for k in ("having", "qualify"))
+        everything = [one for one in [*trees, having, qualify] if one is not None]
+        if grouped or having is not None or any(is_aggregate(p) for tree in everything for p in parts(tree)):
+            trees, having, qualify = self._group(items, having, qualify)
+            if having is not None:
+                with self._at(node["having"]):
+                    self._filter(having)
+        trees, qualify = self._windows(trees, qualify)
+        if qualify is not None:
+            with self._at(node["qualify"]):
+                self._filter(qualify)
+        self._choose(items, trees)
+        if any(one["type"] == "DISTINCT_MODIFIER" for one in node["modifiers"]):
+            self.table = without_doubles(self.table)
+
+    @contextmanager
+    def _at(self, node: Node) -> Iterator[None]:
+        """Let errors of a block mark a node."""
+        try:
+            yield
+        except SqlError:
+            raise
+        except QueryError as error:
+            raise self.query.refuse(node, str(error)) from None
+
+    def _part(self, node: Node | None) -> Node | None:
+        if node is None:
+            return None
+        with self._at(node):
+            return self._plain(node)
+
+    def _filter(self, tree: Node) -> None:
+        self.table = self.table.filter(written(tree))
+
+    def _items(self) -> list[Item]:
+        found: list[Item] = []
+        for i, node in enumerate(self.node["select_list"], 1):
+            if node["class"] == "STAR":
+                found += [Item(name, node, column_node(column)) for name, column in self._star(node)]
+                continue
+            name = node["alias"] or (
+                node["column_names"][-1] if node["class"] == "COLUMN_REF" else f"column_{i}"
+            )
+            with self._at(node):
+                found.append(Item(name, node, self._plain(node)))
+        if self.query.columns:
+            if len(self.query.columns) != len(found):
+                message = f"{len(self.query.columns)} names for {len(found)} columns"
+                raise self.query.refuse(self.node["select_list"][0], message)
+            for one, name in zip(found, self.query.columns, strict=True):
+                one.name = name
+        seen: set[str] = set()
+        for one in found:
+            if one.name.casefold() in seen:
+                message = f"the name {one.name} is used twice; give each column its own: ... AS name"
+                raise self.query.refuse(one.node, message)
+            seen.add(one.name.casefold())
+        return found
+
+    def _star(self, node: Node) -> list[tuple[str, str]]:
+        odd = ("replace_list", "rename_list", "expr", "columns", "qualified_exclude_list")
+        if any(node.get(name) for name in odd):
+            raise self.query.refuse(node, "a star with more than EXCLUDE: name the columns one by one")
+        if self.node["group_expressions"]:
+            raise self.query.refuse(node, "a star beside GROUP BY: name the columns one by one")
+        left_out = {str(name).casefold() for name in node["exclude_list"]}
+        columns = self.scope.columns(node["relation_name"] or None)
+        if left_out - {name.casefold() for name, _ in columns}:
+            raise self.query.refuse(node, "EXCLUDE names a column that is not there")
+        return [(name, column) for name, column in columns if name.casefold() not in left_out]
+
+    # Expressions over the columns of FROM.
+
+    def _plain(self, node: Node) -> Node:
+        """Return an expression over the columns of the table: names of the list are written out."""
+
+        def change(one: Node) -> Node | None:
+            if one["class"] == "COLUMN_REF":
+                found = self.scope.resolve(one["column_names"])
+                if found is not None:
+                    return one | {"column_names": found}
+                alias = self.aliases.get(one["column_names"][0].casefold())
+                if alias is None or len(one["column_names"]) > 1 or alias is node:
+                    known = [name for _, columns in self.scope.places for name in columns]
+                    name = ".".join(one["column_names"])
+                    raise self.query.refuse(one, str(ColumnError.unknown(name, known, "SELECT")))
+                return self._expanded(alias)
+            if one["class"] == "SUBQUERY":
+                return column_node(self._found(one))
+            if one["class"] in ("STAR", "LAMBDA", "PARAMETER", "POSITIONAL_REFERENCE"):
+                raise self.query.refuse(one, f"{one['class'].lower()} has no place in an expression here")
+            return None
+
+        return rewritten(node, change)
+
+    def _expanded(self, alias: Node) -> Node:
+        self.expanded += 1
+        if self.expanding == 20 or self.expanded > 1000:
+            message = "names of the SELECT list stand in one another too often; use a SELECT inside"
+            raise self.query.refuse(alias, message)
+        self.expanding += 1
+        try:
+            return self._plain(alias)
+        finally:
+            self.expanding -= 1
+
+    def _found(self, node: Node) -> str:
+        """Return the column that tells whether a value is in what a public SELECT gives."""
+        other = public_values(self.inside, self.query.names, node, self.table.unit)
+        child = self._plain(node["child"])
+        key = shape({"in": child, "of": node["subquery"]})
+        if key not in self.derived:
+            column = self._column(child, "looked_up")
+            self.derived[key] = fresh("is_in", self.taken)
+            self.table = looked_up(self.table, column, other, self.derived[key])
+        return self.derived[key]
+
+    def _column(self, tree: Node, stem: str) -> str:
+        """Return the column of an expression, which is derived where it is none."""
+        name = column_of(tree)
+        if name is not None:
+            return next((n for n in self.table.schema if n.casefold() == name.casefold()), name)
+        key = shape(tree)
+        if key not in self.derived:
+            self.derived[key] = fresh(stem, self.taken)
+            self.table = self.table.with_columns(**{self.derived[key]: written(tree)})
+        return self.derived[key]
+
+    # GROUP BY.
+
+    def _group(
+        self, items: list[Item], having: Node | None, qualify: Node | None
+    ) -> tuple[list[Node], Node | None, Node | None]:
+        keys = self._keys(items)
+        by = [self._column(tree, "key") for _, tree in keys]
+        table, source = self.table, dict.fromkeys(self.table.schema)
+        if table.unit not in by:
+            where = keys[0][0] if keys else items[0].node
+            raise self.query.refuse(
+                where,
+                f"rows of several units would become one row: add the privacy unit, GROUP BY {table.unit}"
+                + "".join(f", {name}" for name in by[:3]),
+            )
+        named = {shape(tree): name for (_, tree), name in zip(keys, by, strict=True)}
+        kinds = {(tree["class"], tree["type"]) for _, tree in keys}
+        asked: dict[str, tuple[str, Node]] = {}
+        names = {name.casefold() for name in by}
+
+        def change(preferred: str) -> Callable[[Node], Node | None]:
+            def found(one: Node) -> Node | None:
+                if (one["class"], one["type"]) in kinds and (key := named.get(shape(one))) is not None:
+                    return column_node(key)
+                if is_aggregate(one):
+                    if any(
+                        is_aggregate(part) or part["class"] == "WINDOW"
+                        for part in parts(one)
+                        if part is not one
+                    ):
+                        raise self.query.refuse(
+                            one, "an aggregate in an aggregate: write the inner one in a SELECT inside"
+                        )
+                    key = shape(one)
+                    if key not in asked:
+                        asked[key] = fresh(preferred, names), one
+                    return column_node(asked[key][0])
+                if one["class"] == "COLUMN_REF" and one["column_names"][0] in source:
+                    raise self.query.refuse(
+                        one,
+                        f"{one['column_names'][0]} is neither in GROUP BY nor in an aggregate; add it to one",
+                    )
+                return None
+
+            return found
+
+        trees = [rewritten(one.tree, change(one.name)) for one in items]
+        having, qualify = (one and rewritten(one, change("aggregate")) for one in (having, qualify))
+        aggregates = {name: written(node) for name, node in asked.values()}
+        others = [name for name in dict.fromkeys(by) if name != table.unit]
+        self.table = table.per_unit(*others, **aggregates) if aggregates else keys_alone(table, others)
+        self.taken = {name.casefold() for name in self.table.schema}
+        self.derived = {}
+        return trees, having, qualify
+
+    def _keys(self, items: list[Item]) -> list[tuple[Node, Node]]:
+        """Return what is grouped by: as it is written, and over the columns of FROM."""
+        if self.node["aggregate_handling"] == "FORCE_AGGREGATES":
+            plain = [one for one in items if not any(is_aggregate(part) for part in parts(one.tree))]
+            return [(one.node, one.tree) for one in plain]
+        found: list[tuple[Node, Node]] = []
+        for node in self.node["group_expressions"]:
+            number = node["literal"]["text"] if node["class"] == "CONSTANT" else ""
+            if number.isdigit() and node["literal"]["kind"] == "INTEGER":
+                if not 1 <= int(number[:9]) <= len(items):
+                    message = f"GROUP BY {number}: the SELECT list has {len(items)} entries"
+                    raise self.query.refuse(node, message)
+                found.append((node, items[int(number) - 1].tree))
+            else:
+                found.append((node, self._plain(node)))
+        return found
+
+    # Windows, and the SELECT list.
+
+    def _windows(self, trees: list[Node], qualify: Node | None) -> tuple[list[Node], Node | None]:
+        calls: dict[str, WindowCall] = {}
+
+        def change(preferred: str) -> Callable[[Node], Node | None]:
+            def found(one: Node) -> Node | None:
+                if one["class"] != "WINDOW":
+                    return None
+                key = shape(one)
+                if key not in calls:
+                    name = fresh(preferred, self.taken)
+                    unit = self.table.unit
+                    calls[key] = window_call(name, one, unit, self._column, self.query.refuse)
+                return column_node(calls[key].name)
+
+            return found
+
+        new = [rewritten(tree, change("window")) for tree in trees]
+        qualified = qualify and rewritten(qualify, change("window"))
+        if calls:
+            self.table = windowed(self.table, list(calls.values()))
+        return new, qualified
+
+    def _choose(self, items: list[Item], trees: list[Node]) -> None:
+        columns: list[tuple[str, str]] = []
+        for one, tree in zip(items, trees, strict=True):
+            with self._at(one.node):
+                columns.append((self._column(tree, "value"), one.name))
+        unit = self.table.unit
+        for column, name in columns:
+            if name.casefold() == self.unit.casefold():
+                if column != unit:
+                    raise self.query.refuse(
+                        self.node["select_list"][0],
+                        f"{name} is not the privacy unit, which is {unit} here: select that as {name}",
+                    )
+                break
+        else:
+            raise self.query.refuse(self.node["select_list"][0], _NO_UNIT.format(unit=unit))
+        if columns != [(column, column) for column in self.table.schema]:
+            self.table = chosen(self.table, tuple(columns), name)

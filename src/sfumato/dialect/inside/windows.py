@@ -1,0 +1,159 @@
+"""Windows over one unit's rows: what each computes, in an order that leaves nothing open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sfumato.dialect.inside.trees import column_of, parts
+from sfumato.dialect.tree import Node, aggregates, written
+from sfumato.errors import SqlError
+from sfumato.query.shaping import Order, WindowCall
+
+Refuse = Callable[[Node, str], SqlError]
+# How many arguments each takes: a column, a whole number, another value.
+_FUNCTIONS = {
+    "row_number": (0, 0), "rank": (0, 0), "dense_rank": (0, 0), "percent_rank": (0, 0), "cume_dist": (0, 0),
+    "ntile": (1, 1), "lag": (1, 3), "lead": (1, 3), "first_value": (1, 1), "last_value": (1, 1),
+    "nth_value": (2, 2),
+}  # fmt: skip
+_SAME = {"first": "first_value", "last": "last_value"}
+_ENDS = {
+    "UNBOUNDED_PRECEDING": "UNBOUNDED PRECEDING", "UNBOUNDED_FOLLOWING": "UNBOUNDED FOLLOWING",
+    "CURRENT_ROW": "CURRENT ROW", "EXPR_PRECEDING": "{} PRECEDING", "EXPR_FOLLOWING": "{} FOLLOWING",
+}  # fmt: skip
+_DIRECTIONS = {"ASCENDING": "ASC", "ORDER_DEFAULT": "ASC", "DESCENDING": "DESC"}
+_NULLS = {"NULLS FIRST": " NULLS FIRST", "NULLS LAST": " NULLS LAST", "ORDER_DEFAULT": " NULLS LAST"}
+_MOST = 10**9
+
+
+def window_call(
+    name: str, node: Node, unit: str, column: Callable[[Node, str], str], refuse: Refuse
+) -> WindowCall:
+    """Return what a window function computes.
+
+    Args:
+        name: of the new column.
+        node: DuckDB's tree, over the columns of a table.
+        unit: the privacy unit's column.
+        column: gives the column of an expression, derived where it is none.
+        refuse: makes an error, of a node and a message.
+    Raises:
+        SqlError: it sees rows of several units, or what it gives is not fixed by which rows there are.
+    """
+    for part in parts(node):
+        if part["class"] == "WINDOW" and part is not node:
+            raise refuse(part, "a window in a window: write the inner one in a SELECT inside")
+    if node.get("schema") or node.get("catalog"):
+        raise refuse(node, "a function with the name of its schema: write it without")
+    if unit not in [column_of(part) for part in node["partitions"]]:
+        raise refuse(
+            node,
+            f"a window over rows of several units: write OVER (PARTITION BY {unit}, ...), so that it sees "
+            "one unit's rows",
+        )
+    by = tuple(dict.fromkeys(column(part, "key") for part in node["partitions"]))
+    order = tuple(
+        Order(column(one["expression"], "rank"), _DIRECTIONS[one["type"]] + _NULLS[one["null_order"]])
+        for one in node["orders"]
+    )
+    kind, start, end = _frame(node, refuse)
+    function = node["function_name"].lower()
+    function = _SAME.get(function, function)
+    aggregate, arguments = "", tuple[str | int, ...]()
+    if node["arg_orders"]:
+        raise refuse(node, f"{function} with an order of its own: write it in OVER (... ORDER BY ...)")
+    if function in _FUNCTIONS:
+        arguments = _arguments(function, node, column, refuse)
+    elif function in aggregates() or function == "count_star":
+        aggregate, function = _aggregate(node, refuse), ""
+    else:
+        raise refuse(
+            node, f"{function} is no window function that is known here: there are {', '.join(_FUNCTIONS)}"
+        )
+    by = tuple(one for one in by if one != unit)
+    ignore = bool(node["ignore_nulls"])
+    return WindowCall(name, function, aggregate, arguments, by, order, kind, start, end, ignore)
+
+
+def _frame(node: Node, refuse: Refuse) -> tuple[str, str, str]:
+    """Return the frame: ROWS, RANGE or GROUPS, and its ends."""
+    if node["exclude_clause"] != "NO_OTHER":
+        raise refuse(node, "EXCLUDE in a window: leave it out")
+    kinds = {
+        kind
+        for kind in ("ROWS", "RANGE", "GROUPS")
+        for end in ("start", "end")
+        if node[end].endswith(f"_{kind}")
+    }
+    kind = kinds.pop() if len(kinds) == 1 else "RANGE"
+    ends: list[str] = []
+    for end in ("start", "end"):
+        word = node[end].removesuffix(f"_{kind}")
+        if word not in _ENDS:
+            raise refuse(node, "this frame is not known here: write ROWS BETWEEN n PRECEDING AND CURRENT ROW")
+        if "{}" in _ENDS[word] and kind == "RANGE":
+            raise refuse(
+                node, "RANGE with a distance: write ROWS, or a join on the privacy unit and a condition"
+            )
+        number = _number(node[f"{end}_expr"], refuse, node, 0) if "{}" in _ENDS[word] else 0
+        ends.append(_ENDS[word].format(number))
+    return kind, ends[0], ends[1]
+
+
+def _arguments(
+    function: str, node: Node, column: Callable[[Node, str], str], refuse: Refuse
+) -> tuple[str | int, ...]:
+    given = [one["expression"] for one in node["arguments"]]
+    for name in ("offset_expr", "default_expr"):
+        if node.get(name):
+            given.append(node[name])
+    least, most = _FUNCTIONS[function]
+    if not least <= len(given) <= most:
+        raise refuse(
+            node, f"{function} takes {least} to {most} arguments" if most else f"{function} takes nothing"
+        )
+    if node["filter_expr"] or node["distinct"]:
+        raise refuse(node, f"FILTER and DISTINCT in {function}: leave them out; CASE gives NULL for a row")
+    if function == "ntile":
+        return (_number(given[0], refuse, node, 1),)
+    found: list[str | int] = [column(given[0], "value")] if given else []
+    if len(given) > 1:
+        found.append(_number(given[1], refuse, node, 1 if function == "nth_value" else 0))
+    if len(given) > 2:
+        found.append(column(given[2], "default"))
+    return tuple(found)
+
+
+def _number(node: Node | None, refuse: Refuse, where: Node, least: int) -> int:
+    text = node["literal"]["text"] if node is not None and node["class"] == "CONSTANT" else ""
+    if not text.isdigit() or len(text) > 10 or not least <= int(text) <= _MOST:
+        raise refuse(
+            where, f"a number of rows in a window is written as a whole number, from {least} to {_MOST:,}"
+        )
+    return int(text)
+
+
+def _aggregate(node: Node, refuse: Refuse) -> str:
+    """Return the aggregate of a window as one of rows."""
+    if node["ignore_nulls"]:
+        raise refuse(
+            node, f"IGNORE NULLS in {node['function_name']}: leave it out; an aggregate has no others"
+        )
+    called = {
+        "class": "FUNCTION",
+        "type": "FUNCTION",
+        "alias": "",
+        "query_location": node["query_location"],
+        "query_location_length": 0,
+        "function_name": node["function_name"],
+        "schema": "",
+        "filter": node["filter_expr"],
+        "order_bys": {"type": "ORDER_MODIFIER", "orders": []},
+        "distinct": node["distinct"],
+        "is_operator": False,
+        "export_state": False,
+        "catalog": "",
+        "arguments": node["arguments"],
+        "qualified_name": {"path": [node["function_name"]]},
+    }
+    return written(called)

@@ -1,0 +1,80 @@
+"""The limits of contribution that a private SELECT sets: as it says, as a catalog does, or the least."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sfumato.catalogs.declarations import TableDeclaration
+from sfumato.catalogs.notes import limit_note
+from sfumato.dialect.aggregates import Aggregates
+from sfumato.dialect.options import Options
+from sfumato.dialect.syntax import Statement
+from sfumato.dialect.words import refusal
+from sfumato.query.aggregates import Aggregate, CountPrivacyUnits, Sum
+
+
+class Limits:
+    """How much a privacy unit contributes to the answer of a statement.
+
+    Args:
+        statement: the private SELECT.
+        options: what its OPTIONS say.
+        aggregates: what it asks; those of its notes are added to that are about limits.
+        declared: what a catalog says of its table.
+    """
+
+    def __init__(
+        self,
+        statement: Statement,
+        options: Options,
+        aggregates: Aggregates,
+        declared: TableDeclaration | None,
+    ) -> None:
+        self.statement, self.options, self.aggregates, self.declared = (
+            statement,
+            options,
+            aggregates,
+            declared,
+        )
+        self.notes = aggregates.notes
+
+    def groups(self, grouped: bool) -> int | None:
+        """Return in how many groups a unit counts."""
+        groups = self.options.groups
+        if not grouped:
+            return None
+        if groups is None and self.declared is not None and self.declared.max_groups is not None:
+            groups = self.declared.max_groups
+            self.notes.append(limit_note(self.declared, "max_groups_contributed", groups))
+        elif groups is None:
+            self.notes.append(
+                "max_groups_contributed was not given: a privacy unit counts in at most 1 group "
+                "(BigQuery's default)."
+            )
+        return groups or 1
+
+    def rows(self, asked: Iterable[Aggregate]) -> int | None:
+        """Return as how many rows of a group a unit counts; None where nothing depends on it."""
+        rows, of_count = self.options.rows, self.aggregates.rows
+        if of_count is not None:
+            if rows is not None and rows != of_count[0]:
+                raise refusal(
+                    self.statement.text,
+                    of_count[1],
+                    f"a COUNT is bounded by {of_count[0]}, but max_rows_per_group is {rows}; "
+                    "one limit of rows holds for the whole question",
+                )
+            rows = of_count[0]
+        needed = any(
+            not isinstance(a, CountPrivacyUnits) and not (isinstance(a, Sum) and a.per == "unit")
+            for a in asked
+        )
+        if rows is None and needed and self.declared is not None and self.declared.max_rows is not None:
+            rows = self.declared.max_rows
+            self.notes.append(limit_note(self.declared, "max_rows_per_group", rows))
+        if rows is None and needed:
+            self.notes.append(
+                "max_rows_per_group was not given: a privacy unit counts as at most 1 row in a group."
+            )
+            rows = 1
+        return rows

@@ -1,0 +1,43 @@
+"""What unit-local SQL makes of a table, beyond the methods that the table has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sfumato.query.combining import distinct, is_in
+from sfumato.query.engine import Engine
+from sfumato.query.shaping import Computed, Names, Select, Window, WindowCall
+from sfumato.query.table import PublicTable, Released, Table
+
+
+def chosen(table: Table[Released], columns: Names, unit: str) -> Table[Released]:
+    """Return columns of a table, as (column, new name), of which one is the privacy unit's."""
+    return table._combined(Select(table._part, columns, unit))
+
+
+def without_doubles(table: Table[Released]) -> Table[Released]:
+    """Return each row of a table once."""
+    return table._combined(distinct(table._part, table.schema))
+
+
+def keys_alone(table: Table[Released], by: Sequence[str]) -> Table[Released]:
+    """Return one row for each unit and values of some columns."""
+    return table._combined(distinct(table._part, by, "GROUP BY"))
+
+
+def looked_up(table: Table[Released], column: str, other: PublicTable, name: str) -> Table[Released]:
+    """Return a table with a column that tells whether values of another are in a public table's only one."""
+    return table._combined(is_in(table._part, column, other._part, name), *other.notes)
+
+
+def windowed(table: Table[Released], calls: Sequence[WindowCall]) -> Table[Released]:
+    """Return a table with columns that are computed of each unit's rows."""
+    return table._combined(Window(table._part, tuple(calls)))
+
+
+def computed(engine: Engine[Any], parts: Mapping[str, PublicTable], sql: str) -> PublicTable:
+    """Return what SQL gives of public tables alone; `engine` computes it."""
+    how = Computed(tuple((name, table._part) for name, table in parts.items()), sql)
+    notes = tuple(dict.fromkeys(note for table in parts.values() for note in table.notes))
+    return PublicTable(engine.combined(how), notes=notes)

@@ -1,0 +1,255 @@
+"""SQL inside a private SELECT: the same rows as DuckDB's, or a refusal with its place."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.dialect import parse
+from sfumato.errors import QueryError, SqlError
+
+ROWS = {
+    "orders": pa.table({
+        "id": [1, 1, 1, 2, 2, 3, 3, None, 4],
+        "town": ["A", "B", "A", "A", None, "C", "C", "A", "a"],
+        "price": [1.5, 2.5, 0.1, 0.2, 0.3, 1e10, -1.0, 3.0, None],
+        "n": [5, 3, 8, 1, 1, 2, 9, 4, 0],
+        "day": ["2024-01-05", "2024-02-01", "2024-01-20", "2023-12-31", "2024-01-01", None, "2024-03-03",
+                "2024-01-01", "2024-01-01"],
+    }),
+    "customers": pa.table({"customer": [1, 2, 4, 5], "age": [30, 40, 50, 60], "town": ["A", "B", "C", "A"]}),
+    "towns": pa.table({"town": ["A", "B", "B", None], "region": ["n", "s", "t", "x"], "pop": [10, 20, 30, 40]}),
+}  # fmt: skip
+
+
+def tables() -> dict[str, sf.Table | sf.PublicTable]:
+    return {
+        "orders": sf.scan(ROWS["orders"], privacy_unit="id"),
+        "customers": sf.scan(ROWS["customers"], privacy_unit="customer"),
+        "towns": sf.public(ROWS["towns"]),
+    }
+
+
+def corpus(verdict: str) -> list[tuple[str, str]]:
+    entries = (Path(__file__).parent / "inside.txt").read_text().split("\n== ")[1:]
+    found = [tuple(entry.strip().split("\n", 1)) for entry in entries]
+    return [(says, text) for says, text in found if says.startswith(verdict)]
+
+
+def made(text: str) -> sf.Table:
+    known = tables()
+    return known["orders"].sql(text, tables=known)
+
+
+def bits(value):
+    return struct.pack("d", value).hex() if isinstance(value, float) else value
+
+
+def rows_of(asked: sf.Table) -> Counter:
+    part = asked.engine.rows_after(asked._part)
+    with part.source.session() as session:
+        part.source.load(session, [name for name, _ in part.source.columns])
+        found = session.execute(part.after(part.source.relation))
+        kinds = [str(column[1]) for column in found.description]
+        rows = found.fetchall()
+    assert len(kinds) == len(asked.schema)
+    place = list(asked.schema).index(asked.unit)
+    return Counter(tuple(map(bits, row)) for row in rows if row[place] is not None)
+
+
+@pytest.mark.parametrize(("_", "text"), corpus("same"))
+def test_rows_are_those_of_duckdb(_, text):
+    asked = made(text)
+    session = duckdb.connect()
+    for name, rows in ROWS.items():
+        session.register(name, rows)
+    found = session.execute(text)
+    names = [name.casefold() for name, *_ in found.description]
+    place = list(asked.schema).index(asked.unit)
+    expected = Counter(tuple(map(bits, row)) for row in found.fetchall() if row[place] is not None)
+    assert rows_of(asked) == expected
+    assert all(a == b.casefold() for a, b in zip(names, asked.schema, strict=True) if "(" not in a)
+
+
+@pytest.mark.parametrize(("verdict", "text"), corpus("refused"))
+def test_what_is_not_unit_local_is_refused(verdict, text):
+    with pytest.raises(QueryError) as caught:
+        made(text)
+    assert verdict.removeprefix("refused: ") in str(caught.value)
+
+
+def test_the_corpus_is_as_large_as_it_says():
+    assert len(corpus("same")) >= 100
+    assert len(corpus("refused")) >= 100
+
+
+HEAD = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1000000, delta = 1e-6, privacy_unit_column = id, "
+    "max_groups_contributed = 100, max_rows_per_group = 100) "
+)
+ASKED = [
+    "@DP COUNT(*) AS n FROM (SELECT id, price FROM orders WHERE n > 1) AS s",
+    "@DP COUNT(*) AS n FROM (SELECT customer, age FROM customers) AS s(id, years) WHERE s.years > 35",
+    "@DP COUNT(*) AS n FROM (SELECT id, count(*) AS c FROM orders GROUP BY id) AS s WHERE s.c > 1",
+    "@DP SUM(s.c, contribution_bounds_per_group => (0, 10)) AS n FROM (SELECT id, count(*) AS c FROM orders GROUP BY id) AS s",
+    "WITH p AS (SELECT id, count(*) AS c FROM orders GROUP BY id) @DP c, COUNT(*) AS n FROM p GROUP BY c ORDER BY c",
+    "WITH p AS (SELECT id, count(*) AS c FROM orders GROUP BY id), t AS (@DP COUNT(*) AS n FROM p) SELECT n + 1 AS m FROM t",
+    "SELECT n + 1 AS m FROM (WITH p AS (SELECT id FROM orders) @DP COUNT(*) AS n FROM p) AS t",
+    "WITH p(id, k) AS (SELECT id, max(n) FROM orders GROUP BY id) @DP COUNT(*) AS n FROM p a JOIN p b USING (id) WHERE b.k > 2",
+    "@DP COUNT(*) AS n FROM orders WHERE town IN (SELECT town FROM towns WHERE pop > 10) OR n > 3",
+    "@DP COUNT(*) AS n FROM orders o WHERE o.town NOT IN (SELECT town FROM towns WHERE town IS NOT NULL)",
+    "WITH q AS (SELECT town FROM towns) @DP COUNT(*) AS n FROM orders o JOIN (SELECT customer AS id, age FROM customers) c "
+    "ON o.id = c.id WHERE c.age > 30 AND o.town IN (SELECT town FROM q)",
+    "@DP COUNT(*) AS n FROM orders o JOIN (SELECT town, max(region) AS region FROM towns GROUP BY town) AS r USING (town)",
+    "@DP r.region, COUNT(*) AS n FROM orders o JOIN (SELECT town, region FROM towns) AS r ON o.town = r.town GROUP BY r.region",
+    "WITH a AS (SELECT id FROM orders UNION ALL SELECT customer FROM customers) @DP COUNT(*) AS n FROM a",
+    "WITH v AS (SELECT 1 AS one), p AS (SELECT id FROM orders) SELECT n, one FROM (@DP COUNT(*) AS n FROM p) t, v",
+    "WITH orders AS (SELECT id FROM orders WHERE n > 2) @DP COUNT(*) AS n FROM orders",
+]  # fmt: skip
+
+
+def released(text: str) -> sf.Release:
+    sources = {**ROWS, "towns": sf.public(ROWS["towns"])}
+    return sf.sql(text.replace("@DP", HEAD), tables=sources)
+
+
+@pytest.mark.noise_cannot_matter("noise of 1e-5 on whole numbers")
+@pytest.mark.parametrize("text", ASKED)
+def test_a_private_select_of_them_answers_as_plain_sql(text):
+    session = duckdb.connect()
+    for name, rows in ROWS.items():
+        session.register(name, rows)
+    session.execute("CREATE TABLE present AS FROM orders WHERE id IS NOT NULL")
+    session.unregister("orders")
+    session.execute("ALTER TABLE present RENAME TO orders")
+    plain = text.replace("@DP", "SELECT").replace(", contribution_bounds_per_group => (0, 10)", "")
+    expected = session.sql(plain).to_arrow_table().to_pylist()
+    found = released(text).to_arrow().to_pylist()
+    # Groups of a single person are not shown.
+    shown = [
+        row for row in expected if ("GROUP BY c" not in text and "GROUP BY r" not in text) or row["n"] > 1
+    ]
+    values = [[sorted(map(str, row.values())) for row in rows] for rows in (found, shown)]
+    assert sorted(values[0]) == sorted(values[1])
+
+
+NOT_ASKED = [
+    ("@DP COUNT(*) AS n FROM (SELECT town FROM orders) AS s", "keeps its privacy unit"),
+    ("@DP COUNT(*) AS n FROM (SELECT id, town FROM orders LIMIT 3) AS s", "LIMIT in a SELECT"),
+    ("@DP COUNT(*) AS n FROM (orders o JOIN towns t USING (town))", "a join in brackets"),
+    ("@DP COUNT(*) AS n FROM orders WHERE id IN (SELECT customer FROM customers)", "of a private table"),
+    ("@DP COUNT(*) AS n FROM orders WHERE EXISTS (SELECT 1)", "a subquery in WHERE"),
+    ("@DP COUNT(*) AS n FROM orders WHERE town = (SELECT max(town) FROM towns)", "a subquery in WHERE"),
+    ("@DP COUNT(*) AS n FROM (SELECT town, pop AS id FROM towns) AS s", "public table"),
+    ("@DP COUNT(*) AS n FROM (SELECT id + 1 AS id FROM orders) AS s", "id is computed"),
+    ("@DP COUNT(*) AS n FROM (SELECT customer FROM customers) AS s", "keeps its privacy unit"),
+    (
+        "@DP COUNT(*) AS n FROM (SELECT id FROM orders) AS s JOIN (SELECT town FROM orders) AS t ON s.id = t.town",
+        "keeps its",
+    ),
+    (
+        "WITH p AS (SELECT id, town FROM orders) SELECT n, (SELECT count(*) FROM p) FROM (@DP COUNT(*) AS n FROM p)",
+        "orders is a private table",
+    ),
+    (
+        "@DP COUNT(*) AS n FROM (SELECT id FROM orders) a JOIN (SELECT n AS id FROM orders) b USING (id)",
+        "belongs to one",
+    ),
+    (
+        "@DP COUNT(*) AS n FROM orders a JOIN (SELECT b.id FROM orders b JOIN customers c ON b.n = c.age) d USING (id)",
+        "customer",
+    ),
+    ("WITH p AS (SELECT id FROM) @DP COUNT(*) AS n FROM p", "not understood"),
+    ("WITH p AS (SELECT id FROM orders; SELECT 1) @DP COUNT(*) AS n FROM p", "not understood|several"),
+    ("WITH RECURSIVE p AS (SELECT id FROM orders) @DP COUNT(*) AS n FROM p", "stands alone"),
+]
+
+
+@pytest.mark.parametrize(("text", "says"), NOT_ASKED)
+def test_a_private_select_of_others_is_refused(text, says, monkeypatch):
+    monkeypatch.setattr(sf.Release, "_draw", None)  # nothing is read or drawn
+    with pytest.raises(QueryError, match=says):
+        released(text)
+
+
+def test_places_are_marked_in_the_text_as_it_is_written():
+    with pytest.raises(SqlError) as caught:
+        released(
+            "WITH q AS (SELECT 'ä' AS x),\n  p AS (SELECT id, 'ü' AS u,\n  random() AS r FROM orders)\n@DP COUNT(*) AS n FROM p"
+        )
+    assert str(caught.value).endswith("line 3, column 3:\n      random() AS r FROM orders)\n      ^^^^^^")
+
+
+def test_all_tables_that_are_read_are_named():
+    query = parse(
+        "WITH p AS (SELECT id FROM a WHERE x IN (SELECT y FROM b)) "
+        + HEAD
+        + "COUNT(*) FROM p JOIN (SELECT id FROM (SELECT id FROM c)) AS s USING (id) WHERE z IN (SELECT z FROM d)"
+    )
+    assert set(query.sources) == {"a", "b", "c", "d"}
+
+
+def hostile() -> dict[str, str]:
+    return {
+        "ands": "SELECT id FROM self WHERE " + " AND ".join(["n > 1"] * 20_000),
+        "brackets": "SELECT id FROM self WHERE " + "(" * 5000 + "n > 1" + ")" * 5000,
+        "brackets of 900": "SELECT id FROM self WHERE " + "(" * 900 + "n > 1" + ")" * 900,
+        "selects": "SELECT id FROM (" * 400 + "self" + ")" * 400,
+        "ctes": "WITH "
+        + ", ".join(f"t{i} AS (SELECT id FROM {f't{i - 1}' if i else 'self'})" for i in range(1000))
+        + " SELECT id FROM t999",
+        "ctes that are not read": "WITH "
+        + ", ".join(f"t{i} AS (SELECT id FROM t{i + 1})" for i in range(1000))
+        + " SELECT id FROM t999",
+        "doubles": "WITH t0 AS (SELECT id FROM self), "
+        + ", ".join(f"t{i + 1} AS (SELECT id FROM t{i} UNION ALL SELECT id FROM t{i})" for i in range(100))
+        + " SELECT id FROM t100",
+        "unions": "SELECT id FROM self" + " UNION ALL SELECT id FROM self" * 2000,
+        "names": "SELECT id, n + n AS a0, "
+        + ", ".join(f"a{i} + a{i} AS a{i + 1}" for i in range(60))
+        + " FROM self",
+        "columns": "SELECT id, " + ", ".join(f"n + {i} AS c{i}" for i in range(2000)) + " FROM self",
+        "windows": "SELECT id, " + ", ".join(f"lag(n, {i}) OVER (PARTITION BY id ORDER BY n) AS c{i}" for i in range(300)) + " FROM self",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", hostile())
+def test_hostile_texts_end_soon_and_in_our_words(name):
+    asked = sf.scan(ROWS["orders"], privacy_unit="id")
+    try:
+        asked.sql(hostile()[name])
+    except QueryError as error:
+        assert len(str(error)) < 2000
+
+
+def test_the_unit_is_followed_and_never_computed():
+    asked = made("SELECT c.customer AS whose, o.price FROM orders o JOIN customers c ON o.id = c.customer")
+    assert asked.unit == "whose"
+    for text in (
+        "SELECT coalesce(id, 0) AS id FROM orders",
+        "SELECT CASE WHEN id = 1 THEN 2 ELSE id END AS id FROM orders",
+        "SELECT id AS other, n AS id FROM (SELECT id + 0 AS id, n FROM orders)",
+        "SELECT id FROM (SELECT CAST(id AS BIGINT) AS id FROM orders)",
+    ):
+        with pytest.raises(SqlError, match="privacy unit"):
+            made(text)
+
+
+def test_only_tables_are_taken():
+    asked = sf.scan(ROWS["orders"], privacy_unit="id")
+    with pytest.raises(sf.errors.ParameterError, match="tables"):
+        asked.sql("SELECT * FROM self", tables={"t": ROWS["towns"]})
+    with pytest.raises(QueryError, match="comes before group_by"):
+        asked.group_by("town").sql("SELECT * FROM self")
+    with pytest.raises(QueryError, match="must be SQL text"):
+        asked.sql(7)  # type: ignore[arg-type]
+    later = sf.scan(ROWS["orders"].schema, privacy_unit="id")
+    assert list(later.sql("SELECT * FROM self WHERE n > 1").schema) == list(later.schema)
+    with pytest.raises(QueryError, match="tables that are combined need names"):
+        later.sql("SELECT id FROM self")

@@ -1,0 +1,189 @@
+"""Unit-local SQL: `Q(A + B) = Q(A) + Q(B)`, bit for bit, for tables A and B with no unit in common."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sfumato as sf
+from sfumato.engines.duckdb import combined, shaped
+
+NUMBERS = [0.0, -0.0, 1.5, 0.1, 0.2, 0.3, 1e300, -1e300, float("inf"), float("-inf"), float("nan"), None]
+TOWNS = ["A", "B", "a", "", None]
+TYPES = {
+    "visits": pa.schema({"id": pa.float64(), "town": pa.string(), "cost": pa.float64(), "n": pa.int64()}),
+    "people": pa.schema({"pid": pa.float64(), "age": pa.int32(), "town": pa.string()}),
+}
+TOWN_ROWS = pa.table({"town": ["A", "B", "B", None, "a"], "region": ["n", "s", "t", "x", "n"]})
+
+units = st.sampled_from([1.0, 2.0, 3.0, 4.0, 0.0, float("nan"), None])
+# Few numbers, so that rows have the same place in many orders.
+visits = st.tuples(units, st.sampled_from(TOWNS), st.sampled_from(NUMBERS), st.sampled_from([0, 1, 2, 2**62]))
+people = st.tuples(units, st.integers(0, 99), st.sampled_from(TOWNS))
+
+TEXTS = {
+    "projection": "SELECT n AS m, id AS u, cost * 2 AS c FROM visits WHERE n > 0 OR cost IS NULL",
+    "subqueries": "SELECT s.id, s.c + 1 AS d FROM (SELECT id, cost AS c, n FROM (SELECT * FROM visits WHERE n < 2)) AS s",
+    "join of units": "SELECT v.id, v.cost, p.age, p.pid FROM visits v JOIN people p ON v.id = p.pid",
+    "left join of units": "SELECT v.id, v.cost, p.age, p.pid FROM visits v LEFT JOIN people p ON v.id = p.pid AND v.town = p.town",
+    "right unit": "SELECT p.pid AS who, v.n FROM visits v JOIN people p ON v.id = p.pid",
+    "join public": "SELECT v.*, t.region FROM visits v LEFT JOIN towns t USING (town)",
+    "join computed public": "SELECT v.id, t.c FROM visits v JOIN (SELECT lower(town) AS town, count(*) AS c FROM towns GROUP BY ALL) t ON v.town = t.town",
+    "in": "SELECT id, n, town IN (SELECT town FROM towns) AS x FROM visits WHERE town NOT IN (SELECT town FROM towns WHERE region = 's') OR n > 0",
+    "grouped": "SELECT id, count(*) AS c, sum(cost) AS s, avg(cost) AS m, avg(n) AS k, max(town) AS t FROM visits GROUP BY id HAVING sum(n) > 0 OR max(cost) IS NULL",
+    "grouped by more": "SELECT upper(town) AS t, id, cost, sum(cost) / count(*) AS r FROM visits GROUP BY ALL",
+    "distinct": "SELECT DISTINCT id, town, cost FROM visits",
+    "union": "SELECT id, town, n FROM visits UNION ALL SELECT pid, town, age::BIGINT FROM people UNION ALL SELECT id, town, n + 1 FROM visits",
+    "row_number": "SELECT id, town, cost, n, row_number() OVER (PARTITION BY id ORDER BY n) AS r FROM visits",
+    "places": "SELECT id, cost, lag(cost) OVER w AS a, lead(town, 1, 'none') OVER w AS b, ntile(2) OVER w AS c FROM visits WINDOW w AS (PARTITION BY id ORDER BY n)",
+    "values": "SELECT id, town, first_value(cost) OVER w AS a, last_value(town) OVER w AS b, nth_value(cost, 2) OVER w AS c, last_value(cost IGNORE NULLS) OVER w AS d FROM visits WINDOW w AS (PARTITION BY id ORDER BY n)",
+    "ranks": "SELECT id, rank() OVER w AS a, dense_rank() OVER w AS b, percent_rank() OVER w AS c, cume_dist() OVER w AS d FROM visits WINDOW w AS (PARTITION BY id ORDER BY cost DESC)",
+    "sums": "SELECT id, sum(cost) OVER (PARTITION BY id) AS a, sum(cost) OVER (PARTITION BY id ORDER BY n) AS b, avg(cost) OVER (PARTITION BY id ORDER BY n ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS c, max(cost) OVER (PARTITION BY id, town) AS d FROM visits",
+    "first of each": "SELECT id, town, cost FROM visits QUALIFY row_number() OVER (PARTITION BY id ORDER BY n) <= 2",
+    "everything": "WITH v AS (SELECT id, town, cost, n FROM visits WHERE town IN (SELECT town FROM towns)), "
+    "p AS (SELECT id, town, count(*) AS c, sum(cost) AS s FROM v GROUP BY id, town HAVING count(*) > 0), "
+    "q AS (SELECT id, town, s, lag(s) OVER (PARTITION BY id ORDER BY c) AS before FROM p UNION ALL SELECT id, town, cost, n * 0.5::DOUBLE FROM v) "
+    "SELECT DISTINCT q.id, t.region, q.s, q.before, r.age FROM q LEFT JOIN towns t USING (town) LEFT JOIN people r ON q.id = r.pid",
+}  # fmt: skip
+
+
+def table(name: str, rows) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [() for _ in TYPES[name]]
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, TYPES[name], strict=True)], TYPES[name])
+
+
+def rows_of(text: str, v, p) -> Counter:
+    """Return the rows that a text makes, bit for bit, without those of no unit."""
+    known = {
+        "visits": sf.scan(table("visits", v), privacy_unit="id"),
+        "people": sf.scan(table("people", p), privacy_unit="pid"),
+        "towns": sf.public(TOWN_ROWS),
+    }
+    asked = known["visits"].sql(text, tables=known)
+    made = asked.engine.rows_after(asked._part)
+    with made.source.session() as session:
+        made.source.load(session, [name for name, _ in made.source.columns])
+        kinds = session.execute(f"DESCRIBE SELECT * FROM {made.source.relation}").fetchall()
+        assert [(k[0], k[1]) for k in kinds] == list(made.source.columns)
+        found = session.execute(made.after(made.source.relation)).fetchall()
+    place = list(asked.schema).index(asked.unit)
+    return Counter(tuple(map(bits, row)) for row in found if row[place] is not None)
+
+
+def bits(value):
+    return struct.pack("d", value).hex() if isinstance(value, float) else value
+
+
+def unit_of(row) -> str:
+    return "none" if row[0] is None else "nan" if row[0] != row[0] else str(row[0] + 0.0)
+
+
+def halves(rows, chosen) -> list[list]:
+    return [[row for row in rows if (unit_of(row) in chosen) == of] for of in (True, False)]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@given(
+    st.lists(visits, max_size=20),
+    st.lists(people, max_size=8),
+    st.sets(st.sampled_from(["1.0", "2.0", "0.0", "nan"])),
+)
+@settings(max_examples=8, deadline=None)
+def test_rows_of_some_units_are_the_same_without_the_others(name, v, p, chosen):
+    whole = rows_of(TEXTS[name], v, p)
+    parts = [rows_of(TEXTS[name], *both) for both in zip(halves(v, chosen), halves(p, chosen), strict=True)]
+    assert whole == parts[0] + parts[1]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@given(st.lists(visits, max_size=20), st.lists(people, max_size=8), st.randoms(use_true_random=False))
+@settings(max_examples=8, deadline=None)
+def test_the_order_of_rows_changes_nothing(name, v, p, chance):
+    # Of an equal pair such as 0.0 and -0.0 a group keeps either; the statistics make them one.
+    v = [(*row[:2], abs(row[2]) if row[2] == 0 else row[2], row[3]) for row in v]
+    before = rows_of(TEXTS[name], v, p)
+    chance.shuffle(v)
+    chance.shuffle(p)
+    assert rows_of(TEXTS[name], v, p) == before
+
+
+TIED = [(1.0, town, float(i), 0) for i, town in enumerate("ABCDEF")]
+
+
+@pytest.mark.parametrize("name", ["row_number", "places", "values", "first of each"])
+def test_an_order_that_is_left_open_would_be_found(name, monkeypatch):
+    for same in (True, False):
+        assert (rows_of(TEXTS[name], TIED, []) == rows_of(TEXTS[name], TIED[::-1], [])) is same
+        monkeypatch.setattr(shaped, "_told_apart", lambda name, schema: ["NULL"])
+
+
+def test_a_window_over_all_units_would_be_found(monkeypatch):
+    rows = [(1.0, "A", 1.0, 1), (2.0, "A", 2.0, 2)]
+    text = "SELECT id, sum(n) OVER (PARTITION BY id) AS s FROM visits"
+    for same in (True, False):
+        whole, parts = rows_of(text, rows, []), [rows_of(text, rows[i : i + 1], []) for i in (0, 1)]
+        assert (whole == parts[0] + parts[1]) is same
+        monkeypatch.setattr(shaped, "compared", lambda name, schema: "1")
+
+
+def test_groups_without_their_unit_would_be_found(monkeypatch):
+    rows = [(1.0, "A", 1.0, 1), (2.0, "A", 2.0, 1)]
+    text, real = "SELECT id, n, count(*) AS c FROM visits GROUP BY id, n", combined.compared
+    for same in (True, False):
+        whole, parts = rows_of(text, rows, []), [rows_of(text, rows[i : i + 1], []) for i in (0, 1)]
+        assert (whole == parts[0] + parts[1]) is same
+        monkeypatch.setattr(
+            combined, "compared", lambda name, schema: "1::DOUBLE" if name == "id" else real(name, schema)
+        )
+
+
+def test_units_that_are_made_one_would_be_found(monkeypatch):
+    rows = [(1.0, "A", 1.0, 1), (3.0, "A", 2.0, 1)]
+    text = "SELECT s.id, count(*) AS c FROM (SELECT least(id, 1) AS id FROM visits) AS s GROUP BY s.id"
+    with pytest.raises(sf.errors.SqlError, match="privacy unit"):
+        rows_of(text, rows, [])
+
+
+def test_public_values_are_looked_up_before_private_rows_are_near():
+    """An error in public SQL comes whether or not a private row meets the value that raises."""
+    text = (
+        "SELECT v.id FROM visits v JOIN (SELECT town, region::INTEGER AS r FROM towns) t ON v.town = t.town"
+    )
+    for rows in ([], [(1.0, "C", 1.0, 1)], [(1.0, "A", 1.0, 1)]):
+        with pytest.raises(sf.errors.EngineError, match="public tables alone failed"):
+            rows_of(text, rows, [])
+
+
+def test_what_a_catalog_declares_goes_through():
+    sales = pa.table({"who": [1, 1, 2], "x": [3, 5, 9], "town": ["A", "B", "A"]})
+    catalog = sf.catalog({"tables": {
+        "sales": {"source": sales, "privacy_unit": "who", "max_groups": 2, "max_rows": 3,
+                  "columns": {"x": {"lower": 0, "upper": 10}, "town": {"domain": ["A", "B"]}}},
+        "towns": {"source": TOWN_ROWS, "public": True},
+    }})  # fmt: skip
+    ask = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) t, AVG(y) AS m FROM ({}) AS s GROUP BY t"
+    release = sf.sql(
+        ask.format("SELECT who AS id, town AS t, x AS y FROM sales WHERE x > 1"), catalog=catalog
+    )
+    assert "who" in str(release.explain()) and "id" in str(release.explain())
+    joined = "SELECT a.who, a.town AS t, a.x AS y FROM sales a JOIN towns b ON a.town = b.town"
+    sf.sql(ask.format(joined), catalog=catalog)
+    with_cte = "WITH s AS (SELECT who, x AS y, town AS t FROM sales) " + ask.replace("({}) AS s", "s")
+    sf.sql(with_cte, catalog=catalog)
+    for lost in (
+        "SELECT who, x + 1 AS y, town AS t FROM sales",
+        "SELECT who, town AS t, sum(x) AS y FROM sales GROUP BY who, town",
+        "SELECT who, town AS t, x AS y FROM sales UNION ALL SELECT who, town, x FROM sales",
+    ):
+        with pytest.raises(sf.errors.QueryError, match="without bounds"):
+            sf.sql(ask.format(lost), catalog=catalog)
+    with pytest.raises(sf.errors.QueryError, match="keeps its privacy unit"):
+        sf.sql(ask.format("SELECT x AS y, town AS t FROM sales"), catalog=catalog)
+    asked = catalog.table("sales").sql("SELECT town AS t, who AS id, x AS y FROM self WHERE x > 1")
+    question = asked.group_by("t").agg(m=sf.mean("y"))
+    assert question.plan(epsilon=1).query.public_keys.num_rows == 2
