@@ -60,7 +60,7 @@ def parse(text: str, catalog: Declarations | None = None) -> SqlQuery:
         raise QueryError(f"sql: the question is {shown(text)}, but must be SQL text")
     words, names = inner_tables(Cursor(text))
     start, stop = private_part(words)
-    statement = read(words.part(start, stop), names)
+    statement = read(words.part(start, stop), names[0])
     reading = _Reading(statement, None if catalog is None else _declared(statement, catalog))
     return reading.query(words, (start, stop))
 

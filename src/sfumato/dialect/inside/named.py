@@ -22,48 +22,72 @@ class _Table(NamedTuple):
     span: range
 
 
-def inner_tables(words: Cursor) -> tuple[Cursor, Names]:
-    """Return the words without the tables of WITH that are read inside of the private SELECT alone.
+def inner_tables(words: Cursor) -> tuple[Cursor, list[Names]]:
+    """Return the words without the tables of WITH that are read inside of private SELECTs alone.
 
     Returns:
-        What is left; and the tables that the private SELECT knows.
+        What is left; and the tables that each private SELECT knows, in the order in which they stand.
     Raises:
-        SqlError: a table that it reads is no SELECT.
+        SqlError: a table that one reads is no SELECT.
     """
     tokens = words.tokens
     places = Written(words.text, lambda _: tokens[0].place)
     starts = [
         i for i in range(len(tokens) - 1) if tokens[i].word == "SELECT" and tokens[i + 1].word == "WITH"
     ]
-    if not starts:
-        return words, Names(places)
-    start = starts[0]
-    end = words.closing.get(start - 1, len(tokens) - 1) if start else len(tokens) - 1
-    private, clauses = range(start, end), list(_clauses(words, start))
-    seen = [one for clause in clauses for one in clause if one.span.start < start and start not in one.body]
-    needed = _used(words, private)
-    read: list[_Table] = []
-    for one in reversed(seen):
+    clauses: dict[int, list[_Table]] = {}
+    inner: dict[int, _Table] = {}
+    private: set[int] = set()
+    known: list[Names] = []
+    for start in starts:
+        private |= {
+            *range(start, words.closing.get(start - 1, len(tokens) - 1) if start else len(tokens) - 1)
+        }
+        around = list(_clauses(words, start))
+        clauses |= {clause[0].span.start: clause for clause in around}
+        read = _read(words, start, [one for clause in around for one in clause if not _holds(one, starts)])
+        known.append(_names(words, read, places))
+        inner |= {one.span.start: one for one in read}
+        if around and tokens[start - 1].word == ")" and not any(start in one.body for one in around[-1]):
+            inner |= {one.span.start: one for one in around[-1] if not _holds(one, starts)}
+    # What stands around may read some of them too: those stay there.
+    spans = sorted((one.span.start, one.span.stop) for one in inner.values())
+    used = _used(words, _without([i for i in range(len(tokens)) if i not in private], spans))
+    gone: list[_Table] = []
+    for one in sorted(inner.values(), key=lambda one: one.span.start, reverse=True):
+        if one.name.text.casefold() in used:
+            used |= _used(words, one.body)
+        else:
+            gone.append(one)
+    return _cut(words, list(clauses.values()), gone), known or [Names(places)]
+
+
+def _private(words: Cursor, start: int) -> range:
+    end = len(words.tokens) - 1
+    return range(start, words.closing.get(start - 1, end) if start else end)
+
+
+def _holds(one: _Table, starts: list[int]) -> bool:
+    """Whether a table of WITH holds a private SELECT, so that it is released and nothing that one reads."""
+    return any(start in one.body for start in starts)
+
+
+def _read(words: Cursor, start: int, tables: list[_Table]) -> list[_Table]:
+    """Return the tables of WITH that a private SELECT reads, by itself or by others, in order."""
+    needed, read = _used(words, _private(words, start)), list[_Table]()
+    for one in reversed([one for one in tables if one.span.start < start]):
         if one.name.text.casefold() in needed:
             read.append(one)
             needed |= _used(words, one.body)
+    return read[::-1]
+
+
+def _names(words: Cursor, read: list[_Table], places: Written) -> Names:
     known: dict[str, tuple[int, Query]] = {}
-    around, names = Names(places), Names(places, None, known, len(read))
-    for i, one in enumerate(reversed(read)):
+    around = Names(places)
+    for i, one in enumerate(read):
         known[one.name.text.casefold()] = i, _query(words, one, Names(places, around, known, i))
-    # What stands around may read some of them too: those stay there.
-    alone = clauses and not any(start in one.body for one in clauses[-1]) and tokens[start - 1].word == ")"
-    inner = {id(one): one for one in (clauses[-1] if alone else read)}
-    outer = [i for i in range(len(tokens)) if i not in private]
-    spans = sorted((one.span.start, one.span.stop) for one in inner.values())
-    used = _used(words, _without(outer, spans))
-    gone: list[_Table] = []
-    for one in reversed(seen):
-        if id(one) in inner and one.name.text.casefold() not in used:
-            gone.append(one)
-        elif id(one) in inner:
-            used |= _used(words, one.body)
-    return _cut(words, clauses, gone), names
+    return Names(places, None, known, len(read))
 
 
 def _clauses(words: Cursor, start: int) -> Iterable[list[_Table]]:
