@@ -12,6 +12,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.dialect import parse
+from sfumato.dialect.cursor import Cursor
+from sfumato.dialect.inside.named import inner_tables
 from sfumato.errors import QueryError, SqlError
 
 ROWS = {
@@ -193,6 +195,34 @@ def test_all_tables_that_are_read_are_named():
         + "COUNT(*) FROM p JOIN (SELECT id FROM (SELECT id FROM c)) AS s USING (id) WHERE z IN (SELECT z FROM d)"
     )
     assert set(query.sources) == {"a", "b", "c", "d"}
+
+
+DP = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) AS n"
+
+
+@pytest.mark.parametrize(
+    ("text", "left", "known"),
+    [
+        ("@DP FROM x", "@DP FROM x", [[]]),
+        ("WITH p AS (SELECT id FROM x) @DP FROM p", "@DP FROM p", [["p"]]),
+        (
+            "WITH p AS (SELECT id FROM x), q AS (@DP FROM p), r AS (SELECT id FROM p), s AS (@DP FROM r) SELECT * FROM q, s",
+            "WITH q AS (@DP FROM p), s AS (@DP FROM r) SELECT * FROM q, s",
+            [["p"], ["p", "r"]],
+        ),
+        ("WITH a AS (SELECT 1), p AS (SELECT id FROM x) SELECT * FROM (@DP FROM p) t, a",
+         "WITH a AS (SELECT 1) SELECT * FROM (@DP FROM p) t, a", [["p"]]),
+        ("WITH p AS (SELECT id FROM x) SELECT * FROM (@DP FROM p) t, p", "WITH p AS (SELECT id FROM x) SELECT * FROM (@DP FROM p) t, p", [["p"]]),
+        ("WITH t AS (@DP FROM x) @DP FROM t", "WITH t AS (@DP FROM x) @DP FROM t", [[], []]),
+        ("SELECT * FROM (WITH p AS (SELECT 1) @DP FROM p) a, (WITH p AS (SELECT 2) @DP FROM p) b",
+         "SELECT * FROM (@DP FROM p) a, (@DP FROM p) b", [["p"], ["p"]]),
+    ],
+)  # fmt: skip
+def test_tables_of_with_go_where_they_are_read(text, left, known):
+    words, names = inner_tables(Cursor(text.replace("@DP", DP)))
+    expected = [token.text for token in Cursor(left.replace("@DP", DP)).tokens]
+    assert [token.text for token in words.tokens] == expected
+    assert [sorted(one.known) for one in names] == known
 
 
 def hostile() -> dict[str, str]:

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sfumato.dialect.inside.grouped import Grouped, Item, group_keys
 from sfumato.dialect.inside.membership import public_values
 from sfumato.dialect.inside.queries import Query
 from sfumato.dialect.inside.scope import Scope, traced
-from sfumato.dialect.inside.trees import column_node, column_of, fresh, is_aggregate, parts, rewritten, shape
+from sfumato.dialect.inside.trees import (
+    CLAUSES,
+    PLACES,
+    STAR,
+    column_node,
+    column_of,
+    fresh,
+    is_aggregate,
+    parts,
+    rewritten,
+    shape,
+    unknown,
+)
 from sfumato.dialect.inside.windows import window_call
 from sfumato.dialect.joins import From, Reference
 from sfumato.dialect.tree import Node, written
 from sfumato.errors import ColumnError, QueryError, SqlError
-from sfumato.query.local import chosen, keys_alone, looked_up, windowed, without_doubles
+from sfumato.query.local import chosen, looked_up, windowed, without_doubles
 from sfumato.query.shaping import WindowCall
 
 if TYPE_CHECKING:
@@ -29,15 +41,6 @@ _NO_UNIT = (
     "each SELECT of a private table keeps its privacy unit, so that every row belongs to one: add {unit} to "
     "the SELECT list"
 )
-
-
-@dataclass
-class Item:
-    """An entry of the SELECT list: its name, as it is written, and over the columns of FROM."""
-
-    name: str
-    node: Node
-    tree: Node
 
 
 class Select:
@@ -70,6 +73,8 @@ class Select:
 
     def _check(self) -> None:
         node, refuse = self.node, self.query.refuse
+        if more := unknown(node, CLAUSES):
+            raise refuse(None, f"a SELECT with {more[0]}, which is not known here")
         if node["sample"]:
             raise refuse(None, "a sample: leave it out; rows are bounded per privacy unit instead")
         if any(len(found) != len(node["group_expressions"]) for found in node["group_sets"]) or (
@@ -85,6 +90,8 @@ class Select:
                 raise refuse(one["distinct_on_targets"][0], message.format(self.unit))
             if one["type"].startswith("LIMIT"):
                 raise refuse(one.get("limit") or one.get("offset"), _NO_LIMIT.format(unit=self.unit))
+            if one["type"] not in ("DISTINCT_MODIFIER", "ORDER_MODIFIER"):
+                raise refuse(None, f"{one['type']} is not known here")
             if one["type"] == "ORDER_MODIFIER":
                 where = one["orders"][0]["expression"]
                 raise refuse(where, "ORDER BY inside: leave it out; the rows of a table have no order")
@@ -163,7 +170,13 @@ class Select:
         having, qualify = (self._part(node[k]) for k in ("having", "qualify"))
         everything = [one for one in [*trees, having, qualify] if one is not None]
         if grouped or having is not None or any(is_aggregate(p) for tree in everything for p in parts(tree)):
-            trees, having, qualify = self._group(items, having, qualify)
+            keys = group_keys(self.query, items, self._plain)
+            by = [self._column(tree, "key") for _, tree in keys]
+            asked = Grouped(self.query, self.table, keys, by)
+            trees = [asked.rewritten(one.tree, one.name) for one in items]
+            having, qualify = (one and asked.rewritten(one, "aggregate") for one in (having, qualify))
+            self.table, self.derived = asked.result(), {}
+            self.taken = {name.casefold() for name in self.table.schema}
             if having is not None:
                 with self._at(node["having"]):
                     self._filter(having)
@@ -220,8 +233,7 @@ class Select:
         return found
 
     def _star(self, node: Node) -> list[tuple[str, str]]:
-        odd = ("replace_list", "rename_list", "expr", "columns", "qualified_exclude_list")
-        if any(node.get(name) for name in odd):
+        if unknown(node, STAR):
             raise self.query.refuse(node, "a star with more than EXCLUDE: name the columns one by one")
         if self.node["group_expressions"]:
             raise self.query.refuse(node, "a star beside GROUP BY: name the columns one by one")
@@ -270,7 +282,7 @@ class Select:
         """Return the column that tells whether a value is in what a public SELECT gives."""
         other = public_values(self.inside, self.query.names, node, self.table.unit)
         child = self._plain(node["child"])
-        key = shape({"in": child, "of": node["subquery"]})
+        key = f"{shape(child)} IN {shape(node['subquery'], PLACES)}"
         if key not in self.derived:
             column = self._column(child, "looked_up")
             self.derived[key] = fresh("is_in", self.taken)
@@ -287,78 +299,6 @@ class Select:
             self.derived[key] = fresh(stem, self.taken)
             self.table = self.table.with_columns(**{self.derived[key]: written(tree)})
         return self.derived[key]
-
-    # GROUP BY.
-
-    def _group(
-        self, items: list[Item], having: Node | None, qualify: Node | None
-    ) -> tuple[list[Node], Node | None, Node | None]:
-        keys = self._keys(items)
-        by = [self._column(tree, "key") for _, tree in keys]
-        table, source = self.table, dict.fromkeys(self.table.schema)
-        if table.unit not in by:
-            where = keys[0][0] if keys else items[0].node
-            raise self.query.refuse(
-                where,
-                f"rows of several units would become one row: add the privacy unit, GROUP BY {table.unit}"
-                + "".join(f", {name}" for name in by[:3]),
-            )
-        named = {shape(tree): name for (_, tree), name in zip(keys, by, strict=True)}
-        kinds = {(tree["class"], tree["type"]) for _, tree in keys}
-        asked: dict[str, tuple[str, Node]] = {}
-        names = {name.casefold() for name in by}
-
-        def change(preferred: str) -> Callable[[Node], Node | None]:
-            def found(one: Node) -> Node | None:
-                if (one["class"], one["type"]) in kinds and (key := named.get(shape(one))) is not None:
-                    return column_node(key)
-                if is_aggregate(one):
-                    if any(
-                        is_aggregate(part) or part["class"] == "WINDOW"
-                        for part in parts(one)
-                        if part is not one
-                    ):
-                        raise self.query.refuse(
-                            one, "an aggregate in an aggregate: write the inner one in a SELECT inside"
-                        )
-                    key = shape(one)
-                    if key not in asked:
-                        asked[key] = fresh(preferred, names), one
-                    return column_node(asked[key][0])
-                if one["class"] == "COLUMN_REF" and one["column_names"][0] in source:
-                    raise self.query.refuse(
-                        one,
-                        f"{one['column_names'][0]} is neither in GROUP BY nor in an aggregate; add it to one",
-                    )
-                return None
-
-            return found
-
-        trees = [rewritten(one.tree, change(one.name)) for one in items]
-        having, qualify = (one and rewritten(one, change("aggregate")) for one in (having, qualify))
-        aggregates = {name: written(node) for name, node in asked.values()}
-        others = [name for name in dict.fromkeys(by) if name != table.unit]
-        self.table = table.per_unit(*others, **aggregates) if aggregates else keys_alone(table, others)
-        self.taken = {name.casefold() for name in self.table.schema}
-        self.derived = {}
-        return trees, having, qualify
-
-    def _keys(self, items: list[Item]) -> list[tuple[Node, Node]]:
-        """Return what is grouped by: as it is written, and over the columns of FROM."""
-        if self.node["aggregate_handling"] == "FORCE_AGGREGATES":
-            plain = [one for one in items if not any(is_aggregate(part) for part in parts(one.tree))]
-            return [(one.node, one.tree) for one in plain]
-        found: list[tuple[Node, Node]] = []
-        for node in self.node["group_expressions"]:
-            number = node["literal"]["text"] if node["class"] == "CONSTANT" else ""
-            if number.isdigit() and node["literal"]["kind"] == "INTEGER":
-                if not 1 <= int(number[:9]) <= len(items):
-                    message = f"GROUP BY {number}: the SELECT list has {len(items)} entries"
-                    raise self.query.refuse(node, message)
-                found.append((node, items[int(number) - 1].tree))
-            else:
-                found.append((node, self._plain(node)))
-        return found
 
     # Windows, and the SELECT list.
 

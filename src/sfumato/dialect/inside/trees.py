@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from sfumato.dialect.tree import Node, aggregates
 from sfumato.errors import QueryError
 
-_PLACES = ("alias", "query_location", "query_location_length")
+# What trees of a SELECT, a star and a window may hold; whatever is new to them is refused.
+_CLAUSES = (
+    "type modifiers cte_map select_list from_table where_clause group_expressions group_sets "
+    "aggregate_handling having sample qualify"
+)
+_STAR = "class type alias query_location query_location_length relation_name exclude_list"
+_WINDOW = (
+    "class type alias query_location query_location_length function_name schema catalog partitions orders "
+    "start end start_expr end_expr offset_expr default_expr ignore_nulls has_ignore_nulls filter_expr "
+    "exclude_clause distinct arg_orders arguments qualified_name"
+)
+CLAUSES, STAR, WINDOW = (frozenset(words.split(" ")) for words in (_CLAUSES, _STAR, _WINDOW))
+PLACES = ("query_location", "query_location_length")
+_PLACES = ("alias", *PLACES)
 _MOST = 20_000  # nodes: names of the SELECT list may stand in one another
 
 
@@ -58,18 +71,23 @@ def parts(tree: Node) -> Iterator[Node]:
             waiting.extend(one)
 
 
-def shape(tree: Node) -> str:
+def shape(tree: Node, left_out: Collection[str] = _PLACES) -> str:
     """Return what is equal for expressions that are written the same."""
 
     def bare(one: Any) -> Any:
         if isinstance(one, dict):
-            kept = {key: bare(value) for key, value in one.items() if key not in _PLACES}
+            kept = {key: bare(value) for key, value in one.items() if key not in left_out}
             if one.get("class") == "COLUMN_REF":
                 kept["column_names"] = [name.casefold() for name in one["column_names"]]
             return kept
         return [bare(value) for value in one] if isinstance(one, list) else one
 
     return json.dumps(bare(tree), sort_keys=True)
+
+
+def unknown(node: Node, known: Collection[str]) -> list[str]:
+    """Return what a node holds beside what is known of its kind."""
+    return [key for key, value in node.items() if value and key not in known]
 
 
 def is_aggregate(node: Node) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sfumato.dialect.inside.trees import column_of, parts
+from sfumato.dialect.inside.trees import WINDOW, column_of, parts, unknown
 from sfumato.dialect.tree import Node, aggregates, written
 from sfumato.errors import SqlError
 from sfumato.query.shaping import Order, WindowCall
@@ -40,6 +40,8 @@ def window_call(
     Raises:
         SqlError: it sees rows of several units, or what it gives is not fixed by which rows there are.
     """
+    if more := unknown(node, WINDOW):
+        raise refuse(node, f"a window with {more[0]}, which is not known here")
     for part in parts(node):
         if part["class"] == "WINDOW" and part is not node:
             raise refuse(part, "a window in a window: write the inner one in a SELECT inside")
