@@ -162,6 +162,13 @@ def test_a_catalog_reads_them_beside_its_file(tmp_path):
     catalog = sf.catalog(tmp_path / "catalog.toml")
     assert rows_of(catalog.table("orders")) == Counter(["(1, 2.5, 'a')", "(1, 3.5, 'a')"])
     assert "1 row with a value that customers.id lacks" in str(catalog.check())
+    with sqlite3.connect(tmp_path / "shop.sqlite") as connection:
+        connection.execute("INSERT INTO orders VALUES (2, 'much'), (2, NULL), (2, 7)")
+    connection.close()
+    found = [str(f.where) + ": " + f.text for f in catalog.check().findings if f.wrong]
+    assert (
+        f"{tmp_path}/catalog.toml: tables.orders: types: price: 1 row with a value that is no DOUBLE" in found
+    )
     read({"tables": {"t": {"source": "postgresql://a:b@c/d/e", "privacy_unit": "id"}}})
     (tmp_path / "catalog.toml").write_text(
         '[tables.t]\nsource = "postgresql://a@c/d/e"\nprivacy_unit = "id"\n'

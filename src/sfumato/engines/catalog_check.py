@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from os import PathLike, fspath
 from typing import Any
 
 import duckdb
@@ -12,6 +13,8 @@ import pyarrow as pa
 
 from sfumato.catalogs.declarations import Declarations, ForeignKey, TableDeclaration
 from sfumato.engines.declared import opened, said_where, spelled, unlike, without_unit
+from sfumato.engines.duckdb import sqlite
+from sfumato.engines.duckdb.declared import is_castable
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import ColumnError, EngineError, SfumatoError, in_own_words
@@ -127,12 +130,17 @@ def _of_rows(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding]
 
 def _of_types(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding]:
     """Count values that do not fit their declared type: those that are there as text, and not as the type."""
-    if table.types is None:
+    types = dict(table.types or {})
+    if isinstance(table.source, (str, PathLike)) and sqlite.address(fspath(table.source)) is not None:
+        # There any value may stand in any column.
+        found = {name: column.type_name for name, column in engine.schema().items()}
+        types |= {name: kind for name, kind in found.items() if kind != "VARCHAR" and is_castable(kind)}
+    if not types:
         return
-    texts = dict.fromkeys(table.types, "VARCHAR")
+    texts = dict.fromkeys(types, "VARCHAR")
     with said_where(table):
         raw = DuckDBEngine.open(table.source, types=texts, multiline=table.multiline)
-    names = [spelled(engine, name, table.where) for name in table.types]
+    names = list(dict.fromkeys(spelled(engine, name, table.where) for name in types))
     asked = f"SELECT {', '.join(f'count({identifier(name)})' for name in names)} FROM {{}}"
     for name, there, typed in zip(names, _ask(raw, asked)[0], _ask(engine, asked)[0], strict=True):
         if lost := there - typed:
