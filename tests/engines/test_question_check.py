@@ -229,3 +229,13 @@ def test_rows_that_cannot_be_read_tell_nothing(tmp_path):
     with pytest.raises(EngineError, match="cannot be read") as error:
         sf.check(asked)
     assert error.value.__cause__ is None
+
+
+def test_steps_of_parts_are_known_where_they_are_combined():
+    """Also in what is made again of fewer rows."""
+    orders, people = opened()
+    made = orders.with_columns(e="price * 2").filter("e < 1").per_unit(s="sum(e)").with_columns(t="s + 1")
+    found = sf.check(
+        people.join(made, on="id", how="left").bound(rows=1).agg(n=sf.count("t")), splits=1, removed=2
+    )
+    assert found.ok and found.units == 50

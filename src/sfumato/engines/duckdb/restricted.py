@@ -52,14 +52,16 @@ def restricted(part: Part, units: Units) -> Part:
         return part
     if not isinstance(engine, DuckDBEngine):
         raise QueryError("check: rows are read by DuckDB in this process; ask on a file or a data frame")
-    how = engine.how
-    if how is None:
+    made: Any = engine.how
+    if made is None:
         holds = units.hold(part.unit, engine.schema())
-        return replace(part, engine=engine.on(lambda source: _filtered(source, holds)))
-    made: Any = how
-    named = ((field.name, getattr(how, field.name)) for field in fields(made))
-    parts = {name: restricted(value, units) for name, value in named if isinstance(value, Part)}
-    return replace(part, engine=engine.combined(replace(made, **parts)))
+        found = engine.on(lambda source: _filtered(source, holds))
+    else:
+        named = ((field.name, getattr(made, field.name)) for field in fields(made))
+        parts = {name: restricted(value, units) for name, value in named if isinstance(value, Part)}
+        found = engine.combined(replace(made, **parts))
+    found.schema(part.steps)  # judges the steps, for whoever combines this
+    return replace(part, engine=found)
 
 
 def _filtered(source: Source, condition: str) -> Source:
