@@ -131,13 +131,13 @@ def test_a_row_whose_key_is_unique_has_one_unit():
 def dropped_where_shared(real):
     """The rule that suggests itself: rows whose key several units have belong to none."""
 
-    def planted(here, column, there, key, unit, resources):
-        name = combined.identifier(key)
+    def planted(how, here, there, resources):
+        name = combined.identifier(how.key)
         whose = f"count(DISTINCT {combined.identifier(str(there.unit))}) OVER (PARTITION BY {name}) = 1"
         alone = combined.replace(
             there, after=lambda relation: f"SELECT * FROM ({there.after(relation)}) QUALIFY {whose}"
         )
-        return real(here, column, alone, key, unit, resources)
+        return real(how, here, alone, resources)
 
     return planted
 
@@ -149,8 +149,20 @@ def test_rows_that_others_take_away_would_be_found(monkeypatch):
     assert rows_of(catalog(c, o, []).table("orders")) == parts[0] + parts[1]
     from sfumato.engines.duckdb import engine
 
-    monkeypatch.setattr(engine, "owned", dropped_where_shared(combined.owned))
+    monkeypatch.setattr(engine, "reached", dropped_where_shared(combined.reached))
     assert rows_of(catalog(c, o, []).table("orders")) != parts[0] + parts[1]
+    asked = catalog([(float(i), "abcdef"[i % 6], 20) for i in range(9)] * 2 + c, [(1, 1.0, 0.5)], [])
+    assert not sf.check(asked.table("orders").bound(rows=1).agg(n=sf.count()), splits=8).ok
+
+
+def test_what_is_reached_by_a_foreign_key_is_checked_on_the_rows():
+    asked = catalog(
+        [(float(i), "abcdef"[i % 6], 20) for i in range(9)], [(i, float(i % 9), 0.5) for i in range(40)], []
+    )
+    found = sf.check(
+        asked.table("orders").bound(rows=9).agg(n=sf.count(), m=sf.mean("price", lower=0, upper=1))
+    )
+    assert found.ok and (found.rows, found.units) == (40, 6)
 
 
 def test_a_key_that_is_the_unit_keeps_its_name():

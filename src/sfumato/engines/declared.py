@@ -16,8 +16,9 @@ from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources, checked_resources
 from sfumato.engines.scan import public, scan
 from sfumato.errors import CatalogError, ColumnError, EngineError, QueryError
-from sfumato.query.combining import alike
+from sfumato.query.combining import Reached, alike
 from sfumato.query.engine import Engine
+from sfumato.query.part import Part
 from sfumato.query.schema import Column, check_flat
 from sfumato.query.table import PublicTable
 
@@ -127,7 +128,7 @@ def _owned(
         if text := unlike(engine.schema()[column], owners.schema[name], column, f"{key.table}.{name}"):
             raise CatalogError(f"foreign_keys: {text}")
     notes = dict.fromkeys([*engine.notes, *owners.notes, *owner_notes(declared, key, owners.unit)])
-    made = engine.owned(column, owners._part, name, unit)
+    made = engine.combined(Reached(Part(engine, (), None), owners._part, column, name, unit))
     return DeclaredTable(made, unit, notes=tuple(notes), unit_parts=owners.unit_parts, declared=declared)
 
 

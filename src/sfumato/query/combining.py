@@ -138,7 +138,35 @@ class PerUnit:
         return [*self.part.told("the table"), f"All rows of one {whose} are made one row: {made}."]
 
 
-Combination = Join | Union | PerUnit | Select | IsIn | Window | Computed
+@dataclass(frozen=True)
+class Reached:
+    """Rows of the units that they reach by a foreign key; those that reach none are left out.
+
+    Args:
+        part: rows without a unit of their own.
+        owners: a private table.
+        column, key: the foreign key, and what it names in the owners' table.
+        unit: the name of the unit's column here, which may be that of the foreign key.
+    """
+
+    part: Part
+    owners: Part
+    column: str
+    key: str
+    unit: str
+
+    @property
+    def kept(self) -> tuple[tuple[Part, Names], ...]:
+        """Its parts, and the columns that stay as they are: the first one's."""
+        return (self.part, same(self.part)), (self.owners, ())
+
+    @property
+    def notes(self) -> list[str]:
+        """What the explanation of a release says of it: the catalog does, which declares the key."""
+        return []
+
+
+Combination = Join | Union | PerUnit | Reached | Select | IsIn | Window | Computed
 Combined = TypeVar("Combined")
 
 

@@ -20,7 +20,7 @@ from sfumato.engines.duckdb.source import Source, arriving
 from sfumato.engines.duckdb.text import identifier
 from sfumato.engines.duckdb.unit_aggregates import UnitAggregate
 from sfumato.errors import in_own_words
-from sfumato.query.combining import Join
+from sfumato.query.combining import Join, Reached
 from sfumato.query.schema import Column, Kind, Schema
 
 _numbers = itertools.count()  # of tables that are copied
@@ -116,20 +116,13 @@ def _side(rows: str, side: Rows, keys: Sequence[str], most: int | None) -> str:
     )
 
 
-def owned(here: Rows, column: str, there: Rows, key: str, unit: str, resources: Resources) -> Source:
+def reached(how: Reached, here: Rows, there: Rows, resources: Resources) -> Source:
     """Return rows with the units that they reach by a foreign key; those that reach none are left out.
 
     A unit has the rows here that its own rows there have keys of. So what it has depends on no row there of
     another unit, be the key unique or not: a row here whose key two units have is one row of each of them.
-
-    Args:
-        here: rows without a unit.
-        column: the foreign key in them.
-        there: rows of a private table.
-        key: what it names in them.
-        unit: the name of the new column; that of the foreign key, where it takes its place.
-        resources: what reading them may take.
     """
+    column, key, unit = how.column, how.key, how.unit
     names = [name for name in here.schema if name.casefold() != unit.casefold()]
 
     def text(rows: Sequence[str]) -> str:

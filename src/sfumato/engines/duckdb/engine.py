@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sfumato.dialect.inside.text import table_of
 from sfumato.engines.duckdb import spill
-from sfumato.engines.duckdb.combined import Rows, joined, of_units, owned, united
+from sfumato.engines.duckdb.combined import Rows, joined, of_units, reached, united
 from sfumato.engines.duckdb.composite import composite
 from sfumato.engines.duckdb.databases import one_snapshot
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
@@ -28,7 +28,7 @@ from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.noise import Words
 from sfumato.ownership import Owned
-from sfumato.query.combining import Combination, Join, PerUnit, Union
+from sfumato.query.combining import Combination, Join, PerUnit, Reached, Union
 from sfumato.query.exact import ExactQuery
 from sfumato.query.part import Part
 from sfumato.query.plan import Plan
@@ -305,6 +305,9 @@ class DuckDBEngine(Owned):
                 found = {name: unit_aggregate(name, text, part.schema) for name, text in how.aggregates}
                 columns = {name: (one, _column(one.type_name, True)) for name, one in found.items()}
                 source = of_units(self._part(part, "per_unit"), how.by, columns, self._resources)
+            case Reached():
+                parts = self._part(how.part, "foreign_keys"), self._part(how.owners, "foreign_keys")
+                source = reached(how, *parts, self._resources)
             case Select(part=part):
                 source = selected(how, self._part(part, "SELECT"), self._resources)
             case IsIn():
@@ -322,19 +325,6 @@ class DuckDBEngine(Owned):
     def on(self, other: Callable[[Source], Source]) -> DuckDBEngine:
         """Return an engine on another source with the same columns, made of this one's."""
         return DuckDBEngine(other(self._source), self._resources)
-
-    def owned(self, column: str, owners: Part, key: str, unit: str) -> DuckDBEngine:
-        """Return an engine on these rows with the units that they reach by a foreign key.
-
-        Args:
-            column: the foreign key, which may be where these rows have no unit.
-            owners, key: a private table, and what the foreign key names in it.
-            unit: the name of the new column, which may be that of the foreign key.
-        """
-        here = self.rows_after(Part(self, (), None))
-        source = owned(here, column, self._part(owners, "foreign_keys"), key, unit, self._resources)
-        steps = self._steps + getattr(owners.engine, "_steps", 0) + _COMBINED
-        return DuckDBEngine(source, self._resources, steps=steps)
 
     def composite(self, parts: Sequence[str], timezone: str) -> tuple[DuckDBEngine, tuple[UnitPart, ...]]:
         """Return an engine on these rows with a column more, a privacy unit of several parts, and the parts.
