@@ -244,7 +244,8 @@ class DuckDBEngine(Owned):
         """Yield exact statistics of a source; nothing at all where reading it stops."""
         schema = self.schema(query.steps)
         names = list(self.schema(()))
-        text = ExactSql(self.total(query), source.relation, names, schema, salt, source.rows).text()
+        combined = self.how is not None
+        text = ExactSql(self.total(query), source.relation, names, schema, salt, source.rows, combined).text()
         given = ended = False
         spill.ready(self._resources.temp_directory)
         # What is raised in here is not passed on, not as a context either: its text may quote rows.

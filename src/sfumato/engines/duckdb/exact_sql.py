@@ -79,6 +79,7 @@ class ExactSql:
         schema: the columns after the steps.
         salt: a fresh random integer, for the order in which a unit's groups are kept.
         rows: how many rows there are, if that is known; it changes how they are bounded, and not the answer.
+        combined: whether rows are made of other tables, which costs more than to read a file again.
     """
 
     def __init__(
@@ -89,7 +90,9 @@ class ExactSql:
         schema: Mapping[str, Column],
         salt: int,
         rows: int | None = None,
+        combined: bool = False,
     ) -> None:
+        self.combined = combined
         self.small = rows is not None and rows < _SMALL
         self.query, self.schema, self.salt = query, schema, salt
         self.rows = stepped(relation, query.steps, columns)
@@ -107,7 +110,7 @@ class ExactSql:
         ctes["sums"] = self._sums(pairs)
         for index, tree in enumerate(self.trees):
             ctes |= self._leaves(f"leaves{index}", tree, self._leaves_of_rows(index), pairs)
-        return f"WITH {written(ctes)}\n{self._output()}"
+        return f"WITH {written(ctes, self.combined)}\n{self._output()}"
 
     def _bounded(self) -> tuple[dict[str, str], str]:
         """Return the first expressions, with the rows that may count in `near`, and the name of the pairs."""
@@ -329,10 +332,10 @@ class ExactSql:
         return f"CASE WHEN {self._valued(column)} THEN {rounded} END"
 
 
-def written(ctes: Mapping[str, str]) -> str:
-    """Write common table expressions in their order."""
-    # A CTE that is read twice is kept in memory by itself; rows are cheaper to read twice.
-    once = {"input": "NOT MATERIALIZED"}
+def written(ctes: Mapping[str, str], dear: bool = False) -> str:
+    """Write common table expressions in their order; `dear` says that rows cost much to make."""
+    # A CTE that is read twice is kept by DuckDB; rows of a file are cheaper to read twice.
+    once = {} if dear else {"input": "NOT MATERIALIZED"}
     return ",\n".join(f"{name} AS {once.get(name, '')} (\n{body}\n)" for name, body in ctes.items())
 
 
