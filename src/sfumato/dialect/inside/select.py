@@ -186,7 +186,10 @@ class Select:
                 self._filter(qualify)
         self._choose(items, trees)
         if any(one["type"] == "DISTINCT_MODIFIER" for one in node["modifiers"]):
+            listed = list(self.table.schema)
             self.table = without_doubles(self.table)
+            if list(self.table.schema) != listed:  # there the unit comes first
+                self.table = chosen(self.table, tuple((name, name) for name in listed), self.table.unit)
 
     @contextmanager
     def _at(self, node: Node) -> Iterator[None]:
