@@ -113,6 +113,15 @@ ASKED = [
     "WITH a AS (SELECT id FROM orders UNION ALL SELECT customer FROM customers) @DP COUNT(*) AS n FROM a",
     "WITH v AS (SELECT 1 AS one), p AS (SELECT id FROM orders) SELECT n, one FROM (@DP COUNT(*) AS n FROM p) t, v",
     "WITH orders AS (SELECT id FROM orders WHERE n > 2) @DP COUNT(*) AS n FROM orders",
+    "WITH orders AS (SELECT id, n FROM orders WHERE n > 2) @DP COUNT(*) AS n FROM q : orders",
+    "WITH orders AS (SELECT id, n FROM orders WHERE n > 2) @DP COUNT(*) AS n FROM 'orders'",
+    "WITH orders AS (SELECT id, n FROM orders WHERE n > 2) SELECT n FROM (@DP COUNT(*) AS n FROM (SELECT id FROM 'orders') x) y",
+    "WITH orders AS (SELECT id, n FROM orders WHERE n > 2), p AS (TABLE orders) @DP COUNT(*) AS n FROM p",
+    "WITH orders AS (SELECT id, n FROM orders WHERE n > 2), p AS (SELECT id FROM ((orders))) @DP COUNT(*) AS n FROM p",
+    "WITH orders AS (SELECT id, n FROM orders WHERE n > 2), p AS (SELECT id FROM q : (orders)) @DP COUNT(*) AS n FROM p",
+    "WITH q AS (SELECT town FROM towns WHERE pop > 10) SELECT n, 'B' IN (TABLE q) AS b, 'C' IN (SELECT town FROM (q)) AS c "
+    "FROM (@DP COUNT(*) AS n FROM orders JOIN q USING (town)) s",
+    "WITH p AS (SELECT id FROM orders) SELECT n, p, 'p' AS q FROM (@DP COUNT(*) AS n, COUNT(*) AS p FROM p) s",
 ]  # fmt: skip
 
 
