@@ -78,7 +78,7 @@ class Select:
         if node["sample"]:
             raise refuse(None, "a sample: leave it out; rows are bounded per privacy unit instead")
         if any(len(found) != len(node["group_expressions"]) for found in node["group_sets"]) or (
-            len(node["group_sets"]) > 1
+            len(node["group_sets"]) > 1 or node["group_sets"] == [[]]  # GROUP BY ()
         ):
             where = (node["group_expressions"] or [None])[0]
             raise refuse(
