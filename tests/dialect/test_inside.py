@@ -113,6 +113,15 @@ ASKED = [
     "WITH a AS (SELECT id FROM orders UNION ALL SELECT customer FROM customers) @DP COUNT(*) AS n FROM a",
     "WITH v AS (SELECT 1 AS one), p AS (SELECT id FROM orders) SELECT n, one FROM (@DP COUNT(*) AS n FROM p) t, v",
     "WITH orders AS (SELECT id FROM orders WHERE n > 2) @DP COUNT(*) AS n FROM orders",
+    "WITH orders AS (SELECT id, n FROM orders WHERE n > 2) @DP COUNT(*) AS n FROM q : orders",
+    "WITH orders AS (SELECT id, n FROM orders WHERE n > 2) @DP COUNT(*) AS n FROM 'orders'",
+    "WITH orders AS (SELECT id, n FROM orders WHERE n > 2) SELECT n FROM (@DP COUNT(*) AS n FROM (SELECT id FROM 'orders') x) y",
+    "WITH orders AS (SELECT id, n FROM orders WHERE n > 2), p AS (TABLE orders) @DP COUNT(*) AS n FROM p",
+    "WITH orders AS (SELECT id, n FROM orders WHERE n > 2), p AS (SELECT id FROM ((orders))) @DP COUNT(*) AS n FROM p",
+    "WITH orders AS (SELECT id, n FROM orders WHERE n > 2), p AS (SELECT id FROM q : (orders)) @DP COUNT(*) AS n FROM p",
+    "WITH q AS (SELECT town FROM towns WHERE pop > 10) SELECT n, 'B' IN (TABLE q) AS b, 'C' IN (SELECT town FROM (q)) AS c "
+    "FROM (@DP COUNT(*) AS n FROM orders JOIN q USING (town)) s",
+    "WITH p AS (SELECT id FROM orders) SELECT n, p, 'p' AS q FROM (@DP COUNT(*) AS n, COUNT(*) AS p FROM p) s",
 ]  # fmt: skip
 
 
@@ -283,3 +292,33 @@ def test_only_tables_are_taken():
     assert list(later.sql("SELECT * FROM self WHERE n > 1").schema) == list(later.schema)
     with pytest.raises(QueryError, match="tables that are combined need names"):
         later.sql("SELECT id FROM self")
+
+
+@pytest.mark.parametrize(
+    ("text", "bounds", "domains"),
+    [
+        ("SUM(x) AS s FROM (SELECT v.id, v.age AS x FROM visits v JOIN regions USING (region)) q", (0, 60), None),
+        ("SUM(x) AS s FROM (SELECT v.id, r.age AS x FROM visits v JOIN regions r USING (region)) q", (0, 1), None),
+        ("region, COUNT(*) AS n FROM (SELECT id, region FROM visits LEFT JOIN regions USING (region)) q", None, "nse"),
+        ("region, COUNT(*) AS n FROM (SELECT v.* FROM visits v LEFT JOIN regions r USING (region)) q", None, "nse"),
+        ("r, COUNT(*) AS n FROM (SELECT id, o.region AS r FROM visits JOIN regions o USING (region)) q", None, "ns"),
+        ("region, COUNT(*) AS n FROM (SELECT id, lower(region) AS region FROM visits) v LEFT JOIN regions USING (region)", None, None),
+    ],
+)  # fmt: skip
+def test_what_is_declared_of_a_column_is_its_own_tables(text, bounds, domains):
+    rows = pa.table({"id": [1], "region": ["n"], "age": [3]})
+    visits = {
+        "region": {"domain": ["n", "s", "e"]},
+        "age": {"lower": 0, "upper": 60},
+    }
+    regions = {"region": {"domain": ["n", "s"]}, "age": {"lower": 0, "upper": 1}}
+    tables = {
+        "visits": {"source": rows, "privacy_unit": "id", "columns": visits},
+        "regions": {"source": rows.select(["region", "age"]), "public": True, "columns": regions},
+    }
+    group = "" if bounds else f" GROUP BY {text.split(',')[0]}"
+    query = parse(
+        HEAD.replace("privacy_unit_column = id, ", "") + text + group, sf.catalog({"tables": tables})
+    )
+    assert query.domains == (domains and (tuple(domains),))
+    assert bounds is None or (query.aggregates[0][1].lower, query.aggregates[0][1].upper) == bounds

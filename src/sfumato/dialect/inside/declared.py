@@ -8,7 +8,7 @@ from dataclasses import replace
 from sfumato.catalogs.declarations import ColumnDeclaration, Declarations, TableDeclaration
 from sfumato.dialect.inside.queries import Query, Source, tables_of
 from sfumato.dialect.inside.scope import traced
-from sfumato.dialect.joins import From, NotJoined, Reference, qualified, read_from
+from sfumato.dialect.joins import From, Joined, NotJoined, Reference, qualified, read_from
 from sfumato.dialect.tree import Node
 from sfumato.errors import QueryError
 
@@ -33,20 +33,26 @@ def of_tables(source: From, catalog: Declarations, depth: int = 0) -> TableDecla
         )
     if isinstance(source.source, str):
         found = catalog.private(source.source)
-    columns, groups, rows = list(found.columns), [found.max_groups], [found.max_rows]
+    columns, groups, rows = [*found.columns, *_named(source, found)], [found.max_groups], [found.max_rows]
     for one in source.joined:
         other = declared(one.source, catalog, depth)
         if not other.public:
             other = catalog.private(one.source) if isinstance(one.source, str) else other
             groups.append(other.max_groups)
             rows.append(other.max_rows)
-        columns += other.columns
-        if one.alias:
-            columns += [replace(column, name=qualified(one.alias, column.name)) for column in other.columns]
+        # Behind LEFT JOIN, what USING shows is the column before it, which may have other values.
+        merged = {name.casefold() for name in one.using if one.how == "left"}
+        columns += [column for column in other.columns if column.name.casefold() not in merged]
+        columns += _named(one, other)
     names = ", ".join([found.name, *(str(one.source) for one in source.joined)])  # as messages say where
     return replace(
         found, name=names, columns=tuple(columns), max_groups=_least(groups), max_rows=_least(rows)
     )
+
+
+def _named(one: From | Joined, table: TableDeclaration) -> list[ColumnDeclaration]:
+    """Return the columns of a table behind FROM under their qualified names."""
+    return [replace(column, name=qualified(one.alias, column.name)) for column in table.columns if one.alias]
 
 
 def _least(limits: list[int | None]) -> int | None:
@@ -98,7 +104,8 @@ def _of_select(query: Query, catalog: Declarations, depth: int) -> TableDeclarat
     except NotJoined as error:
         raise query.refuse(query.node["from_table"], str(error)) from None
     base = of_tables(tables, catalog, depth + 1)
-    known = {column.name.casefold(): column for column in base.columns}
+    known = {column.name.casefold(): column for column in reversed(base.columns)}  # the first of a name
+    aliases = {name.casefold(): name for name in (tables.alias, *tables.aliases.values()) if name}
     columns: dict[str, ColumnDeclaration] = {}
     unit = None
     for i, (name, reference) in enumerate(_plain(query.node, tables, known, base.privacy_unit or "")):
@@ -106,7 +113,7 @@ def _of_select(query: Query, catalog: Declarations, depth: int) -> TableDeclarat
         first = traced(tables, reference)
         if unit is None and first is not None and first.casefold() == (base.privacy_unit or "").casefold():
             unit = new
-        alias = tables.aliases.get((reference.table or "").casefold())
+        alias = aliases.get((reference.table or "").casefold())
         column = known.get((qualified(alias, reference.column) if alias else reference.column).casefold())
         if column is not None:
             columns[new.casefold()] = replace(column, name=new)

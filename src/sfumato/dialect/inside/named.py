@@ -11,7 +11,8 @@ from sfumato.dialect.inside.queries import Names, Query, Written
 from sfumato.dialect.plain import NotUnderstood, PlainSelect
 from sfumato.dialect.words import Token, refusal
 
-_BEFORE = ("FROM", "JOIN", ",")
+_BEFORE = ("FROM", "JOIN", "TABLE", ":")  # FROM t : table
+_LISTS = ("FROM", "SELECT", "BY", "VALUES")
 
 
 class _Table(NamedTuple):
@@ -37,6 +38,7 @@ def inner_tables(words: Cursor) -> tuple[Cursor, list[Names]]:
     if not starts:
         return words, [Names(places)]
     spans = [range(start, stop_of(words, start)[0]) for start in starts]
+    named = _named(words)
     clauses: dict[int, list[_Table]] = {}
     inner: dict[int, _Table] = {}
     names = []
@@ -46,30 +48,30 @@ def inner_tables(words: Cursor) -> tuple[Cursor, list[Names]]:
         # Those that hold a private SELECT are released tables, and stand around.
         seen = [one for clause in around for one in clause if one.span.start < start]
         seen = [one for one in seen if not any(other in one.body for other in starts)]
-        read = _read(words, private, seen)
+        read = _read(named, private, seen)
         names.append(_names(words, places, read))
         # What stands around may read some of them too: those stay there.
         alone = around and not any(start in one.body for one in around[-1]) and tokens[start - 1].word == ")"
         inner |= {one.span.start: one for one in (around[-1] if alone else read) if one in seen}
     covered = {i for span in spans for i in span}
     outer = [i for i in range(len(tokens)) if i not in covered]
-    used = _used(words, _without(outer, sorted((one.span.start, one.span.stop) for one in inner.values())))
+    used = _used(named, _without(outer, sorted((one.span.start, one.span.stop) for one in inner.values())))
     gone: set[int] = set()
     for at, one in sorted(inner.items(), reverse=True):
         if one.name.text.casefold() in used:
-            used |= _used(words, one.body)
+            used |= _used(named, one.body)
         else:
             gone.add(at)
     return _cut(words, list(clauses.values()), gone), names
 
 
-def _read(words: Cursor, private: range, seen: list[_Table]) -> list[_Table]:
+def _read(named: dict[int, str], private: range, seen: list[_Table]) -> list[_Table]:
     """Return the tables that a private SELECT reads, and that these read, in order."""
-    needed, read = _used(words, private), list[_Table]()
+    needed, read = _used(named, private), list[_Table]()
     for one in reversed(seen):
         if one.name.text.casefold() in needed:
             read.insert(0, one)
-            needed |= _used(words, one.body)
+            needed |= _used(named, one.body)
     return read
 
 
@@ -126,14 +128,26 @@ def _tables(words: Cursor, i: int, start: int) -> tuple[list[_Table], int]:
     return found, max(last, i)
 
 
-def _used(words: Cursor, span: Iterable[int]) -> set[str]:
-    """Return the names that stand where tables are named, in lower case."""
-    tokens = words.tokens
-    return {
-        tokens[i].text.casefold()
-        for i in span
-        if i and tokens[i].kind in ("word", "name") and tokens[i - 1].word in _BEFORE
-    }
+def _named(words: Cursor) -> dict[int, str]:
+    """Return the names that stand where tables are named, in lower case, by their places."""
+    found: dict[int, str] = {}
+    lists, here = [""], False  # what each open bracket lists; and whether a table may come next
+    for i, token in enumerate(words.tokens):
+        if here and token.kind in ("word", "name", "text"):
+            found[i] = token.text.casefold()
+        if token.word == "(":
+            lists.append("")
+            continue  # FROM ((table))
+        if token.word == ")":
+            lists.pop()
+        elif token.word in _LISTS:
+            lists[-1] = token.word
+        here = token.word in _BEFORE or (token.word == "," and lists[-1] == "FROM")
+    return found
+
+
+def _used(named: dict[int, str], span: Iterable[int]) -> set[str]:
+    return {named[i] for i in span if i in named}
 
 
 def _without(indices: list[int], spans: list[tuple[int, int]]) -> list[int]:

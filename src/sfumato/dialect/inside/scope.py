@@ -112,7 +112,7 @@ class Scope:
             rest = pair[1] if pair[0] is mine[0] else pair[0]
             pairs.append((self._earlier(rest), _own(mine[0].column, own, one)))
         # A column that is compared does not come along: it is the other one, or comes under another name.
-        columns = dict[str, str]()
+        columns, copies = dict[str, str](), dict[str, str]()
         taken = {name.casefold() for name in (*table.schema, *other.schema)}
         for left, right in pairs:
             here, there = table.schema[left], other.schema[right]
@@ -124,7 +124,7 @@ class Scope:
             elif self.mentioned is None or right.casefold() in self.mentioned:
                 copy = fresh(right, taken)
                 other = other.with_columns(**{copy: _quoted(right)})
-                columns[right.casefold()] = copy
+                copies[right.casefold()] = copy
         if isinstance(other, Table) and (table.unit, other.unit) not in pairs:
             names = one.alias or str(one.source)
             raise QueryError(
@@ -136,9 +136,8 @@ class Scope:
         joined = table.join(other, on=pairs, how=one.how)
         now = list(joined.schema)[len(table.schema) :]
         renamed = dict(zip(brought, now, strict=True))
-        columns |= {name.casefold(): new for name, new in renamed.items() if name.casefold() in own} | {
-            name: renamed.get(column, column) for name, column in columns.items()
-        }
+        columns |= {name.casefold(): new for name, new in renamed.items() if name.casefold() in own}
+        columns |= {name: renamed[copy] for name, copy in copies.items()}
         self.table = joined
         self.merged |= {name.casefold() for name in one.using}
         ordered = {name: columns[name] for name in own if name in columns}

@@ -78,7 +78,7 @@ class Select:
         if node["sample"]:
             raise refuse(None, "a sample: leave it out; rows are bounded per privacy unit instead")
         if any(len(found) != len(node["group_expressions"]) for found in node["group_sets"]) or (
-            len(node["group_sets"]) > 1
+            len(node["group_sets"]) > 1 or node["group_sets"] == [[]]  # GROUP BY ()
         ):
             where = (node["group_expressions"] or [None])[0]
             raise refuse(
@@ -186,7 +186,10 @@ class Select:
                 self._filter(qualify)
         self._choose(items, trees)
         if any(one["type"] == "DISTINCT_MODIFIER" for one in node["modifiers"]):
+            listed = list(self.table.schema)
             self.table = without_doubles(self.table)
+            if list(self.table.schema) != listed:  # there the unit comes first
+                self.table = chosen(self.table, tuple((name, name) for name in listed), self.table.unit)
 
     @contextmanager
     def _at(self, node: Node) -> Iterator[None]:
