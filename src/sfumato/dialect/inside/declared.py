@@ -40,9 +40,7 @@ def of_tables(source: From, catalog: Declarations, depth: int = 0) -> TableDecla
             other = catalog.private(one.source) if isinstance(one.source, str) else other
             groups.append(other.max_groups)
             rows.append(other.max_rows)
-        # Behind LEFT JOIN, what USING shows is the column before it, which may have other values.
-        merged = {name.casefold() for name in one.using if one.how == "left"}
-        columns += [column for column in other.columns if column.name.casefold() not in merged]
+        # A bare name may be that of a column before it, of which nothing is declared.
         columns += _named(one, other)
     names = ", ".join([found.name, *(str(one.source) for one in source.joined)])  # as messages say where
     return replace(
