@@ -74,9 +74,10 @@ def address(url: str) -> Address | None:
     place, _, path = rest.partition("/")
     database, _, table = path.partition("/")
     host = place.rpartition("@")[2]
-    if not database or "/" in table:
+    if not database or "/" in table or "@" in path:  # which would be the rest of a password with a slash
         raise EngineError(
-            "scan: write postgresql://USER@HOST/DATABASE/TABLE, and options such as ?sslmode=... last"
+            "scan: write postgresql://USER@HOST/DATABASE/TABLE, and options such as ?sslmode=... last; /, @ "
+            "and ? in a password or a name are %2F, %40 and %3F"
         )
     shown = f"postgresql://{host}/{unquote(database)}"
     target = f"{scheme}://{place}/{database}{mark}{options}"

@@ -244,13 +244,14 @@ def _open_path(path: str, types: object, multiline: bool, resources: Resources) 
     if found := postgres.address(path):
         declared.refuse_types(types, "PostgreSQL")
         return open_table(found, resources, list)
-    if found := sqlite.address(path):
-        return open_table(found, resources, lambda stored: sqlite.typed(stored, types, found.database))
-    if scheme := re.match(r"[A-Za-z][\w+.-]*://", path):  # the rest may hold a password
+    scheme = re.match(r"[^/]*://", path)
+    if scheme is not None and not path.startswith(sqlite.SCHEME):  # the rest may hold a password
         raise EngineError(
             f"scan: no source begins with {scheme[0]!r}; there are postgresql://USER@HOST/DATABASE/TABLE, "
             "sqlite:///FILE/TABLE, and paths of files"
         )
+    if found := sqlite.address(path):
+        return open_table(found, resources, lambda stored: sqlite.typed(stored, types, found.database))
     file, _, table = _database(path)
     if file:
         declared.refuse_types(types, "a DuckDB database")
