@@ -138,6 +138,25 @@ class PerUnit:
         return [*self.part.told("the table"), f"All rows of one {whose} are made one row: {made}."]
 
 
+@dataclass(frozen=True)
+class Reached:
+    """Rows without a unit of their own, with the units that they reach by a foreign key.
+
+    Args:
+        here: these rows.
+        column: the foreign key in them.
+        owners: a private table.
+        key: what the foreign key names in it.
+        unit: the name of the column of units.
+    """
+
+    here: Part
+    column: str
+    owners: Part
+    key: str
+    unit: str
+
+
 Combination = Join | Union | PerUnit | Select | IsIn | Window | Computed
 Combined = TypeVar("Combined")
 

@@ -28,7 +28,7 @@ from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.noise import Words
 from sfumato.ownership import Owned
-from sfumato.query.combining import Combination, Join, PerUnit, Union
+from sfumato.query.combining import Combination, Join, PerUnit, Reached, Union
 from sfumato.query.exact import ExactQuery
 from sfumato.query.part import Part
 from sfumato.query.plan import Plan
@@ -82,7 +82,7 @@ class DuckDBEngine(Owned):
         self._sizes: dict[tuple[Step, ...], dict[str, _Size]] = {(): dict(sizes or {})}
         self._held: dict[tuple[Step, ...], int] = {(): held}
         self._running: duckdb.DuckDBPyConnection | None = None
-        self.how: Combination | None = None  # of which tables its rows are made, if they are
+        self.how: Combination | Reached | None = None  # of which tables its rows are made, if they are
 
     @classmethod
     def open(
@@ -334,7 +334,9 @@ class DuckDBEngine(Owned):
         here = self.rows_after(Part(self, (), None))
         source = owned(here, column, self._part(owners, "foreign_keys"), key, unit, self._resources)
         steps = self._steps + getattr(owners.engine, "_steps", 0) + _COMBINED
-        return DuckDBEngine(source, self._resources, steps=steps)
+        made = DuckDBEngine(source, self._resources, steps=steps)
+        made.how = Reached(Part(self, (), None), column, owners, key, unit)
+        return made
 
     def composite(self, parts: Sequence[str], timezone: str) -> tuple[DuckDBEngine, tuple[UnitPart, ...]]:
         """Return an engine on these rows with a column more, a privacy unit of several parts, and the parts.

@@ -11,6 +11,7 @@ from sfumato.engines.duckdb.exact_sql import canonical
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import QueryError
+from sfumato.query.combining import Reached
 from sfumato.query.part import Part
 from sfumato.query.schema import Schema
 
@@ -59,9 +60,16 @@ def restricted(part: Part, units: Units) -> Part:
     else:
         named = ((field.name, getattr(made, field.name)) for field in fields(made))
         parts = {name: restricted(value, units) for name, value in named if isinstance(value, Part)}
-        found = engine.combined(replace(made, **parts))
+        made = replace(made, **parts)
+        found = _reached(made) if isinstance(made, Reached) else engine.combined(made)
     found.schema(part.steps)  # judges the steps, for whoever combines this
     return replace(part, engine=found)
+
+
+def _reached(made: Reached) -> DuckDBEngine:
+    engine: Any = made.here.engine
+    found: DuckDBEngine = engine.owned(made.column, made.owners, made.key, made.unit)
+    return found
 
 
 def _filtered(source: Source, condition: str) -> Source:
