@@ -465,6 +465,16 @@ def test_postgresql_is_asked_through_a_catalog(server):
 
 
 @pytest.mark.long
+def test_postgresql_has_odd_names(server):
+    told(server, 'CREATE SCHEMA "s.t"', 'CREATE TABLE "s.t".u AS SELECT 1::bigint AS id',
+         'CREATE TABLE "a.b" AS SELECT 2::bigint AS id', 'CREATE TABLE twice (id bigint, "ID" bigint)')  # fmt: skip
+    for name, id in {"s.t.u": 1, "a.b": 2}.items():
+        assert rows_of(sf.scan(at(server, name), privacy_unit="id")) == Counter([f"({id},)"])
+    with pytest.raises(EngineError, match="two columns 'ID'"):  # DuckDB would take one for the other
+        sf.scan(at(server, "twice"), privacy_unit="id")
+
+
+@pytest.mark.long
 def test_postgresql_says_what_is_wrong(server):
     told(server, "CREATE TABLE alone (id bigint)")
     for path, says in {
