@@ -113,6 +113,12 @@ ASKED = [
     "WITH a AS (SELECT id FROM orders UNION ALL SELECT customer FROM customers) @DP COUNT(*) AS n FROM a",
     "WITH v AS (SELECT 1 AS one), p AS (SELECT id FROM orders) SELECT n, one FROM (@DP COUNT(*) AS n FROM p) t, v",
     "WITH orders AS (SELECT id FROM orders WHERE n > 2) @DP COUNT(*) AS n FROM orders",
+    "WITH orders AS (SELECT id FROM orders WHERE n > 2) @DP COUNT(*) AS n FROM ((orders))",
+    "WITH orders AS (SELECT id FROM orders WHERE n > 2) @DP COUNT(*) AS n FROM o: orders",
+    "WITH orders AS (SELECT id FROM orders WHERE n > 2) @DP COUNT(*) AS n FROM (SELECT id FROM 'orders') AS s",
+    "WITH towns AS (SELECT town FROM towns WHERE pop > 10) @DP COUNT(*) AS n FROM orders WHERE town IN (TABLE towns)",
+    "WITH q AS (SELECT town FROM towns) SELECT n, (FROM (q) SELECT count(*)) AS m "
+    "FROM (@DP COUNT(*) AS n FROM orders WHERE town IN (SELECT town FROM q))",
 ]  # fmt: skip
 
 
@@ -169,6 +175,7 @@ NOT_ASKED = [
     ),
     ("WITH p AS (SELECT id FROM) @DP COUNT(*) AS n FROM p", "not understood"),
     ("WITH p AS (SELECT id FROM orders; SELECT 1) @DP COUNT(*) AS n FROM p", "not understood|several"),
+    ("WITH p AS (SELECT id FROM orders), P AS (SELECT id FROM orders) @DP COUNT(*) AS n FROM p", "called P"),
     ("WITH RECURSIVE p AS (SELECT id FROM orders) @DP COUNT(*) AS n FROM p", "stands alone"),
 ]
 

@@ -11,7 +11,7 @@ from sfumato.dialect.inside.queries import Names, Query, Written
 from sfumato.dialect.plain import NotUnderstood, PlainSelect
 from sfumato.dialect.words import Token, refusal
 
-_BEFORE = ("FROM", "JOIN", ",")
+_BEFORE = ("FROM", "JOIN", "TABLE")
 
 
 class _Table(NamedTuple):
@@ -43,6 +43,8 @@ def inner_tables(words: Cursor) -> tuple[Cursor, list[Names]]:
     for start, private in zip(starts, spans, strict=True):
         around = list(_clauses(words, start))
         clauses |= {clause[0].span.start: clause for clause in around}
+        for clause in around:
+            _check_names(words, clause)
         # Those that hold a private SELECT are released tables, and stand around.
         seen = [one for clause in around for one in clause if one.span.start < start]
         seen = [one for one in seen if not any(other in one.body for other in starts)]
@@ -61,6 +63,15 @@ def inner_tables(words: Cursor) -> tuple[Cursor, list[Names]]:
         else:
             gone.add(at)
     return _cut(words, list(clauses.values()), gone), names
+
+
+def _check_names(words: Cursor, clause: list[_Table]) -> None:
+    seen: set[str] = set()
+    for one in clause:
+        if one.name.text.casefold() in seen:
+            message = f"two tables of WITH are called {one.name.text} (names are equal whatever their case)"
+            raise refusal(words.text, one.name.place, f"{message}; rename one")
+        seen.add(one.name.text.casefold())
 
 
 def _read(words: Cursor, private: range, seen: list[_Table]) -> list[_Table]:
@@ -128,12 +139,17 @@ def _tables(words: Cursor, i: int, start: int) -> tuple[list[_Table], int]:
 
 def _used(words: Cursor, span: Iterable[int]) -> set[str]:
     """Return the names that stand where tables are named, in lower case."""
-    tokens = words.tokens
-    return {
-        tokens[i].text.casefold()
-        for i in span
-        if i and tokens[i].kind in ("word", "name") and tokens[i - 1].word in _BEFORE
-    }
+    tokens, found = words.tokens, set[str]()
+    for i in span:
+        if tokens[i].kind not in ("word", "name", "text"):
+            continue
+        before = i - 1
+        while before > 0 and tokens[before].word in ("(", ":"):  # FROM ((visits)), FROM v: visits
+            before -= 1 if tokens[before].word == "(" else 2
+        word = tokens[before].word if before >= 0 else ""
+        if word in _BEFORE or (word == "," and tokens[i].kind != "text"):
+            found.add(tokens[i].text.casefold())
+    return found
 
 
 def _without(indices: list[int], spans: list[tuple[int, int]]) -> list[int]:
