@@ -122,6 +122,12 @@ ASKED = [
     "WITH q AS (SELECT town FROM towns WHERE pop > 10) SELECT n, 'B' IN (TABLE q) AS b, 'C' IN (SELECT town FROM (q)) AS c "
     "FROM (@DP COUNT(*) AS n FROM orders JOIN q USING (town)) s",
     "WITH p AS (SELECT id FROM orders) SELECT n, p, 'p' AS q FROM (@DP COUNT(*) AS n, COUNT(*) AS p FROM p) s",
+    "WITH orders AS (SELECT id FROM orders WHERE n > 2) @DP COUNT(*) AS n FROM ((orders))",
+    "WITH orders AS (SELECT id FROM orders WHERE n > 2) @DP COUNT(*) AS n FROM o: orders",
+    "WITH orders AS (SELECT id FROM orders WHERE n > 2) @DP COUNT(*) AS n FROM (SELECT id FROM 'orders') AS s",
+    "WITH towns AS (SELECT town FROM towns WHERE pop > 10) @DP COUNT(*) AS n FROM orders WHERE town IN (TABLE towns)",
+    "WITH q AS (SELECT town FROM towns) SELECT n, (FROM (q) SELECT count(*)) AS m "
+    "FROM (@DP COUNT(*) AS n FROM orders WHERE town IN (SELECT town FROM q))",
 ]  # fmt: skip
 
 
@@ -178,6 +184,7 @@ NOT_ASKED = [
     ),
     ("WITH p AS (SELECT id FROM) @DP COUNT(*) AS n FROM p", "not understood"),
     ("WITH p AS (SELECT id FROM orders; SELECT 1) @DP COUNT(*) AS n FROM p", "not understood|several"),
+    ("WITH p AS (SELECT id FROM orders), P AS (SELECT id FROM orders) @DP COUNT(*) AS n FROM p", "called P"),
     ("WITH RECURSIVE p AS (SELECT id FROM orders) @DP COUNT(*) AS n FROM p", "stands alone"),
 ]
 

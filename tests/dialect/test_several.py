@@ -191,6 +191,17 @@ def test_types_of_public_tables_outlast_the_way_to_the_closed_database(kind: str
     assert found == {name: column.declared or column.type_name for name, column in kinds.schema.items()}
 
 
+@pytest.mark.noise_cannot_matter("nothing that is noisy is looked at")
+@pytest.mark.parametrize(
+    "name", [f"{before}{i}" for i in range(3) for before in ("as texts ", "AS TEXTS ", "_as texts ")]
+)
+def test_a_public_table_may_have_the_name_of_another_ones_texts(name: str) -> None:
+    kinds = sf.public(pa.table({"year": [2020], "u": pa.array([b"0" * 16], pa.uuid()), "label": ["other"]}))
+    for joined in (f'kinds USING (year) JOIN "{name}"', f'"{name}" USING (year) JOIN kinds'):
+        text = f'SELECT "{name}".label AS x FROM ({dp(BY_YEAR, "10")}) JOIN {joined} USING (year)'
+        assert ask(text, kinds=kinds, **{name: sf.public(TOWNS)}).to_arrow().to_pylist() == [{"x": "a"}]
+
+
 def test_views_over_private_tables_are_private(tmp_path: Path) -> None:
     path = tmp_path / "shop.duckdb"
     with duckdb.connect(str(path)) as connection:

@@ -142,6 +142,26 @@ def test_names_of_files_and_tables(tmp_path, monkeypatch):
             sf.scan(path, privacy_unit="id")
 
 
+def test_a_column_that_is_renamed_meanwhile_is_no_text(tmp_path):
+    asked = sf.scan(stored(tmp_path / "t.sqlite", [GOOD]), privacy_unit="name")
+    with sqlite3.connect(tmp_path / "t.sqlite") as connection:
+        connection.execute("ALTER TABLE t RENAME COLUMN name TO called")
+    connection.close()
+    with pytest.raises(EngineError, match="the rows"):  # SQLite would give 'name' for each
+        asked.agg(n=sf.count_units()).release(epsilon=1).to_arrow()
+
+
+def test_a_column_may_be_sorted_as_nobody_here_knows(tmp_path):
+    connection = sqlite3.connect(tmp_path / "t.sqlite")
+    connection.create_collation("ours", lambda a, b: (a > b) - (a < b))
+    connection.execute("CREATE TABLE t (id TEXT COLLATE ours, ok BOOLEAN COLLATE ours)")
+    connection.execute("INSERT INTO t VALUES ('a', 1), ('b', 'x')")
+    connection.commit()
+    connection.close()
+    asked = sf.scan(f"{tmp_path}/t.sqlite/t", privacy_unit="id")
+    assert rows_of(asked) == Counter(["('a', True)", "('b', None)"])
+
+
 def test_a_folder_may_have_such_a_name(tmp_path):
     (tmp_path / "old.sqlite").mkdir()
     (tmp_path / "old.sqlite" / "t.csv").write_text("id,x\n1,2\n")
@@ -221,14 +241,23 @@ ADDRESSES = [
     "postgres://ann:hunter2 %25@127.0.0.1:1/shop/orders",
     "postgre://ann:hunter2%25@127.0.0.1:1/shop/orders",
     "mysql://ann:hunter2%25@127.0.0.1:1/shop/orders.parquet",
+    "mysql://ann:hunter2%25@127.0.0.1:1/shop.sqlite/orders",
+    "postgresql+psycopg2://ann:hunter2@127.0.0.1:1/shop/orders",
+    "POSTGRESQL://ann:hunter2@127.0.0.1:1/shop/orders",
+    " postgresql://ann:hunter2@127.0.0.1:1/shop/orders",
+    "jdbc:postgresql://ann:hunter2@127.0.0.1:1/shop/orders",
+    "postgresql://ann:x/hunter2@127.0.0.1:1/shop",
+    "postgresql://ann:hunter2/x@127.0.0.1:1/shop",
 ]
 
 
 @pytest.mark.parametrize("path", ADDRESSES)
-def test_no_error_has_the_password(path):
+def test_no_error_has_the_password(path, tmp_path):
     pytest.importorskip("adbc_driver_postgresql")
     catalog = sf.catalog({"tables": {"orders": {"source": path, "privacy_unit": "id"}}})
+    (tmp_path / "catalog.toml").write_text(f'[tables.orders]\nsource = "{path}"\nprivacy_unit = "id"\n')
     asks = [
+        lambda: sf.catalog(tmp_path / "catalog.toml").table("orders"),
         lambda: sf.scan(path, privacy_unit="id"),
         lambda: sf.public(path),
         lambda: catalog.table("orders"),
@@ -243,6 +272,15 @@ def test_no_error_has_the_password(path):
             assert isinstance(error, SfumatoError) and "hunter2" not in str(error) + repr(error)
             error = error.__context__
     assert "hunter2" not in repr(catalog) + str(catalog.check())
+
+
+@pytest.mark.parametrize(
+    "address", ["postgresql://h/d/t?user=ann&password=hunter2", "postgresql://ann:hunter''2@h/d/t"]
+)
+def test_text_with_a_password_is_refused(address):
+    with pytest.raises(SqlError, match="errors and explanations would show") as caught:
+        sf.sql(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) FROM '{address}' WHERE (")
+    assert "hunter" not in str(caught.value)
 
 
 def test_a_driver_that_is_missing_is_named(monkeypatch):
@@ -424,6 +462,16 @@ def test_postgresql_is_asked_through_a_catalog(server):
     assert "hunter2" not in str(release.explain()) + repr(asked) + repr(catalog) + str(
         catalog.check()
     ) + repr(release)
+
+
+@pytest.mark.long
+def test_postgresql_has_odd_names(server):
+    told(server, 'CREATE SCHEMA "s.t"', 'CREATE TABLE "s.t".u AS SELECT 1::bigint AS id',
+         'CREATE TABLE "a.b" AS SELECT 2::bigint AS id', 'CREATE TABLE twice (id bigint, "ID" bigint)')  # fmt: skip
+    for name, id in {"s.t.u": 1, "a.b": 2}.items():
+        assert rows_of(sf.scan(at(server, name), privacy_unit="id")) == Counter([f"({id},)"])
+    with pytest.raises(EngineError, match="two columns 'ID'"):  # DuckDB would take one for the other
+        sf.scan(at(server, "twice"), privacy_unit="id")
 
 
 @pytest.mark.long

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import duckdb
 import pyarrow as pa
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.engines.duckdb import combined, exact_sql
+from sfumato.engines.duckdb import combined, engine, exact_sql
 from sfumato.engines.duckdb.restricted import Units, restricted
 from sfumato.engines.question_check import checked
 from sfumato.errors import EngineError, ParameterError, QueryError
@@ -239,3 +240,28 @@ def test_steps_of_parts_are_known_where_they_are_combined():
         people.join(made, on="id", how="left").bound(rows=1).agg(n=sf.count("t")), splits=1, removed=2
     )
     assert found.ok and found.units == 50
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_a_defect_in_a_foreign_key_is_found(monkeypatch, planted):
+    """Two units have each key, of which the planted join takes one: the other one has its rows alone."""
+    accounts = pa.table({"number": [i // 2 for i in range(80)], "person": list(range(80))})
+    orders = pa.table({"id": list(range(40)), "account": list(range(40))})
+    lines = pa.table({"order": list(range(40))})
+    if planted:
+        real = combined.owned
+
+        def owned(here, column, there, key, unit, resources):
+            kept = f"QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY person) = 1"
+            one = replace(there, after=lambda rows: f"SELECT * FROM ({there.after(rows)}) {kept}")
+            return real(here, column, one if key == "number" else there, key, unit, resources)
+
+        monkeypatch.setattr(engine, "owned", owned)
+    catalog = sf.catalog({"tables": {
+        "accounts": {"source": accounts, "privacy_unit": "person"},
+        "orders": {"source": orders, "foreign_keys": {"account": "accounts.number"}},
+        "lines": {"source": lines, "foreign_keys": {"order": "orders.id"}},
+    }})  # fmt: skip
+    for name in ("orders", "lines"):
+        found = sf.check(catalog.table(name).bound(rows=9).agg(n=sf.count()))
+        assert found.ok is not planted and found.units == (40 if planted else 80)

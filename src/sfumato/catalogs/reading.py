@@ -27,7 +27,7 @@ _COLUMN = ("lower", "upper", "domain")
 _OF_UNITS = ("privacy_unit", "unit_timezone", "foreign_keys", "max_groups", "max_rows")
 _LARGEST_LIMIT = 10**9
 _DATABASE = re.compile(r"\.(duckdb|ddb|db|sqlite|sqlite3|db3)(/|$)")
-_URL = re.compile(r"[a-z]+://")
+_URL = re.compile(r"[^/]*://")  # whatever the scheme: of a path, errors would show a password in it
 # Values of these kinds compare with each other, and with no others.
 _KINDS: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("truth values", (bool,)),

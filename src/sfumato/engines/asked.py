@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from sfumato.engines.catalog import Catalog
     from sfumato.engines.duckdb.resources import Resources
 
+# An address with a user in it, perhaps with a password, or with a password as an option.
+_SECRET = re.compile(r"""://(?:[^\s'"]|''|"")*(@|[?&]password=)""", re.IGNORECASE)
 # Gives a table of a private SELECT, from its name and the privacy unit's column.
 OpenTable = Callable[["SqlQuery", str, str], Any]
 
@@ -163,7 +165,7 @@ def ask(
     from sfumato.dialect import parse
     from sfumato.engines.duckdb.resources import checked_resources
 
-    if isinstance(text, str) and re.search(r"://[^\s'\"]*@", text):
+    if isinstance(text, str) and _SECRET.search(text):
         raise SqlError(
             "the text has the address of a database with its user in it, which errors and explanations would "
             "show: give it a name, tables={'orders': 'postgresql://...'}, or a catalog"

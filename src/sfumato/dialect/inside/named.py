@@ -45,6 +45,8 @@ def inner_tables(words: Cursor) -> tuple[Cursor, list[Names]]:
     for start, private in zip(starts, spans, strict=True):
         around = list(_clauses(words, start))
         clauses |= {clause[0].span.start: clause for clause in around}
+        for clause in around:
+            _check_names(words, clause)
         # Those that hold a private SELECT are released tables, and stand around.
         seen = [one for clause in around for one in clause if one.span.start < start]
         seen = [one for one in seen if not any(other in one.body for other in starts)]
@@ -63,6 +65,15 @@ def inner_tables(words: Cursor) -> tuple[Cursor, list[Names]]:
         else:
             gone.add(at)
     return _cut(words, list(clauses.values()), gone), names
+
+
+def _check_names(words: Cursor, clause: list[_Table]) -> None:
+    seen: set[str] = set()
+    for one in clause:
+        if one.name.text.casefold() in seen:
+            message = f"two tables of WITH are called {one.name.text} (names are equal whatever their case)"
+            raise refusal(words.text, one.name.place, f"{message}; rename one")
+        seen.add(one.name.text.casefold())
 
 
 def _read(named: dict[int, str], private: range, seen: list[_Table]) -> list[_Table]:

@@ -63,8 +63,11 @@ def computed(sql: str, tables: Mapping[str, Given], resources: Resources) -> pa.
         if zones:
             connection.execute(f"SET TimeZone = {literal(zones[0])}")
         connection.execute("SET lock_configuration = true")
+        before = "as texts "
+        while any(name.casefold().startswith(before) for name in tables):
+            before = f"_{before}"
         for i, (name, table) in enumerate(tables.items()):
-            connection.register(name if not table.texts else f"given_{i}_as_texts", table.rows)
+            connection.register(name if not table.texts else f"{before}{i}", table.rows)
             if table.texts:
                 typed = ", ".join(
                     f"TRY_CAST({identifier(n)} AS {table.texts[n]}) AS {identifier(n)}"
@@ -73,7 +76,7 @@ def computed(sql: str, tables: Mapping[str, Given], resources: Resources) -> pa.
                     for n in table.rows.schema.names
                 )
                 connection.execute(
-                    f"CREATE TEMP VIEW {identifier(name)} AS SELECT {typed} FROM given_{i}_as_texts"
+                    f"CREATE TEMP VIEW {identifier(name)} AS SELECT {typed} FROM {identifier(f'{before}{i}')}"
                 )
         if not any(table.rows.num_rows for table in tables.values()):
             connection.execute(sql).fetchall()  # which says where an error is; a relation does not

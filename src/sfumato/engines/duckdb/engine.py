@@ -82,7 +82,7 @@ class DuckDBEngine(Owned):
         self._sizes: dict[tuple[Step, ...], dict[str, _Size]] = {(): dict(sizes or {})}
         self._held: dict[tuple[Step, ...], int] = {(): held}
         self._running: duckdb.DuckDBPyConnection | None = None
-        self.how: Combination | None = None  # of which tables its rows are made, if they are
+        self.how: Combination | Reached | None = None  # of which tables its rows are made, if they are
 
     @classmethod
     def open(

@@ -44,6 +44,12 @@ _KINDS: dict[str, tuple[str, pa.DataType, str]] = {
     "time without time zone": ("{0}::text", pa.string(), "TIME"),
     "bytea": ("{0}", pa.binary(), "BLOB"),
 }
+# What tables and views are called here, their schemas and names.
+_TABLES = (
+    "SELECT CASE table_schema WHEN 'public' THEN '' ELSE table_schema || '.' END || table_name AS called, "
+    "table_schema::text AS schema, table_name::text AS name FROM information_schema.tables "
+    "WHERE table_schema NOT IN ('pg_catalog', 'information_schema')"
+)
 # Of what the driver says, what has nothing of the address in it.
 _REASONS = (
     ("authentication failed", "the user or the password is refused"),
@@ -74,9 +80,10 @@ def address(url: str) -> Address | None:
     place, _, path = rest.partition("/")
     database, _, table = path.partition("/")
     host = place.rpartition("@")[2]
-    if not database or "/" in table:
+    if not database or "/" in table or "@" in path:  # which would be the rest of a password with a slash
         raise EngineError(
-            "scan: write postgresql://USER@HOST/DATABASE/TABLE, and options such as ?sslmode=... last"
+            "scan: write postgresql://USER@HOST/DATABASE/TABLE, and options such as ?sslmode=... last; /, @ "
+            "and ? in a password or a name are %2F, %40 and %3F"
         )
     shown = f"postgresql://{host}/{unquote(database)}"
     target = f"{scheme}://{place}/{database}{mark}{options}"
@@ -131,18 +138,14 @@ class PostgresReader:
 
     def tables(self) -> list[str]:
         """Return the names of tables and views; those of other schemas than `public` with their schema."""
-        found = self._rows(
-            "SELECT table_schema::text, table_name::text FROM information_schema.tables "
-            "WHERE table_schema NOT IN ('pg_catalog', 'information_schema')"
-        )
-        return [name if schema == "public" else f"{schema}.{name}" for schema, name in found]
+        return [called for called, _, _ in self._rows(_TABLES)]
 
     def columns(self, table: str) -> list[Stored]:
         """Return the columns of a table; what has no type of DuckDB is text.
 
         NOT NULL is not believed: of foreign tables, which others may inherit from, nobody enforces it.
         """
-        schema, name = _parted(table)
+        schema, name = self._place(table)
         found = self._rows(
             "SELECT column_name::text, data_type::text, numeric_precision::int8, numeric_scale::int8 "
             "FROM information_schema.columns "
@@ -153,7 +156,7 @@ class PostgresReader:
 
     def batches(self, table: str, columns: Sequence[Stored]) -> Generator[pa.RecordBatch]:
         """Yield a table's rows."""
-        schema, name = _parted(table)
+        schema, name = self._place(table)
         values = ", ".join(f"{one.value} AS {identifier(one.name)}" for one in columns)
         wanted = pa.schema([(one.name, one.arrow) for one in columns])
         with closing(self._connection.cursor()) as cursor:
@@ -175,10 +178,12 @@ class PostgresReader:
             cursor.execute(text)
             return list(cursor.fetchall())
 
-
-def _parted(table: str) -> tuple[str, str]:
-    schema, dot, name = table.partition(".")
-    return (schema, name) if dot else ("public", table)
+    def _place(self, table: str) -> tuple[str, str]:
+        """Return the schema and the name of a table; a dot may be in either."""
+        text = (
+            f"SELECT * FROM ({_TABLES}) AS known WHERE called = {literal(table)} ORDER BY schema = 'public'"
+        )
+        return next(((schema, name) for _, schema, name in self._rows(text)), ("public", table))
 
 
 def _stored(name: str, kind: str, digits: int | None, places: int | None) -> Stored:

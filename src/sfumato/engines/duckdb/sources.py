@@ -18,7 +18,7 @@ import pyarrow as pa
 from sfumato.engines.duckdb import behind, declared, postgres, spill, sqlite
 from sfumato.engines.duckdb.arrow import Fields, of_fields
 from sfumato.engines.duckdb.connection import connect, lender
-from sfumato.engines.duckdb.databases import open_table
+from sfumato.engines.duckdb.databases import Stored, open_table
 from sfumato.engines.duckdb.frames import of_pandas
 from sfumato.engines.duckdb.harmless import (
     described,
@@ -201,6 +201,11 @@ def check_names(names: Sequence[str]) -> None:
         raise EngineError("scan: there are no columns; give at least the one of the privacy unit")
 
 
+def _well_named(stored: list[Stored]) -> list[Stored]:
+    check_names([one.name for one in stored])
+    return stored
+
+
 def _open_relation(relation: duckdb.DuckDBPyRelation, resources: Resources) -> Source:
     """Copy the relation, when it is first needed, to a table that DuckDB can keep out of core."""
     connection = connect(resources=resources)
@@ -243,13 +248,16 @@ def _schema_of(relation: duckdb.DuckDBPyRelation) -> pa.Schema:
 def _open_path(path: str, types: object, multiline: bool, resources: Resources) -> Source:
     if found := postgres.address(path):
         declared.refuse_types(types, "PostgreSQL")
-        return open_table(found, resources, list)
-    if found := sqlite.address(path):
-        return open_table(found, resources, lambda stored: sqlite.typed(stored, types, found.database))
-    if scheme := re.match(r"[A-Za-z][\w+.-]*://", path):  # the rest may hold a password
+        return open_table(found, resources, _well_named)
+    scheme = re.match(r"[^/]*://", path)
+    if scheme is not None and not path.startswith(sqlite.SCHEME):  # the rest may hold a password
         raise EngineError(
             f"scan: no source begins with {scheme[0]!r}; there are postgresql://USER@HOST/DATABASE/TABLE, "
             "sqlite:///FILE/TABLE, and paths of files"
+        )
+    if found := sqlite.address(path):
+        return open_table(
+            found, resources, lambda stored: sqlite.typed(_well_named(stored), types, found.database)
         )
     file, _, table = _database(path)
     if file:

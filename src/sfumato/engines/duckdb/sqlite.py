@@ -18,7 +18,7 @@ from sfumato.errors import EngineError, in_own_words, shown
 from sfumato.files import whole_source
 
 ENDINGS = (".sqlite3", ".sqlite", ".db3")
-_SCHEME = "sqlite:///"
+SCHEME = "sqlite:///"
 _MAGIC = b"SQLite format 3\0"
 _BATCH = 1 << 14
 _INTEGER, _REAL = pa.int64(), pa.float64()
@@ -43,7 +43,7 @@ _DECLARED = (
 )
 _VALUES = {
     "BIGINT": (_INTEGER, "CASE typeof({0}) WHEN 'integer' THEN {0} END"),
-    "BOOLEAN": (_INTEGER, "CASE WHEN typeof({0}) = 'integer' AND {0} IN (0, 1) THEN {0} END"),
+    "BOOLEAN": (_INTEGER, "CASE WHEN typeof({0}) = 'integer' AND {0} COLLATE BINARY IN (0, 1) THEN {0} END"),
     "DOUBLE": (_REAL, "CASE WHEN typeof({0}) IN ('integer', 'real') THEN CAST({0} AS REAL) END"),
     "BLOB": (_BYTES, "CASE typeof({0}) WHEN 'blob' THEN {0} END"),
 }
@@ -55,7 +55,7 @@ def address(path: str) -> Address | None:
 
     A file that ends in `.db` is one of SQLite where it begins like one.
     """
-    plain = path.removeprefix(_SCHEME)
+    plain = path.removeprefix(SCHEME)
     for ending in (*ENDINGS, ".db"):
         head, found, table = plain.partition(f"{ending}/")
         file = head + ending if found else plain
@@ -95,7 +95,8 @@ def typed(stored: list[Stored], types: object, name: str) -> list[Stored]:
 
 def _stored(name: str, kind: str) -> Stored:
     arrow, value = _VALUES.get(kind, (_TEXT, _AS_TEXT))
-    return Stored(name, value.format(identifier(name)), arrow, kind)
+    # A quoted name alone would be a text where no column has it, as when it was renamed meanwhile.
+    return Stored(name, value.format(f"part.{identifier(name)}"), arrow, kind)
 
 
 def _kind(text: str) -> str:
@@ -145,7 +146,7 @@ class SqliteReader:
     def batches(self, table: str, columns: Sequence[Stored]) -> Generator[pa.RecordBatch]:
         """Yield a table's rows."""
         schema = pa.schema([(one.name, one.arrow) for one in columns])
-        text = f"SELECT {', '.join(one.value for one in columns)} FROM {identifier(table)}"
+        text = f"SELECT {', '.join(one.value for one in columns)} FROM {identifier(table)} AS part"
         with closing(self._connection.execute(text)) as cursor:
             while rows := cursor.fetchmany(_BATCH):
                 arrays = [
