@@ -151,10 +151,6 @@ def test_rows_that_others_take_away_would_be_found(monkeypatch):
 
     monkeypatch.setattr(engine, "reached", dropped_where_shared(combined.reached))
     assert rows_of(catalog(c, o, []).table("orders")) != parts[0] + parts[1]
-    asked = catalog([(float(i), "abcdef"[i % 6], 20) for i in range(9)] * 2 + c, [(1, 1.0, 0.5)], [])
-    assert not sf.check(
-        asked.table("orders").bound(rows=1).agg(n=sf.count()), splits=40
-    ).ok  # a and b are together in all with 2^-40
 
 
 def test_what_is_reached_by_a_foreign_key_is_checked_on_the_rows():

@@ -249,14 +249,14 @@ def test_a_defect_in_a_foreign_key_is_found(monkeypatch, planted):
     orders = pa.table({"id": list(range(40)), "account": list(range(40))})
     lines = pa.table({"order": list(range(40))})
     if planted:
-        real = combined.owned
+        real = combined.reached
 
-        def owned(here, column, there, key, unit, resources):
-            kept = f"QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY person) = 1"
+        def reached(how, here, there, resources):
+            kept = f"QUALIFY row_number() OVER (PARTITION BY {how.key} ORDER BY person) = 1"
             one = replace(there, after=lambda rows: f"SELECT * FROM ({there.after(rows)}) {kept}")
-            return real(here, column, one if key == "number" else there, key, unit, resources)
+            return real(how, here, one if how.key == "number" else there, resources)
 
-        monkeypatch.setattr(engine, "owned", owned)
+        monkeypatch.setattr(engine, "reached", reached)
     catalog = sf.catalog({"tables": {
         "accounts": {"source": accounts, "privacy_unit": "person"},
         "orders": {"source": orders, "foreign_keys": {"account": "accounts.number"}},

@@ -127,7 +127,10 @@ def checked(
     splits, removed = positive_int(splits, "splits"), positive_int(removed, "removed")
     engine = question.table.engine
     if not isinstance(engine, DuckDBEngine):
-        raise QueryError("check: rows are read by DuckDB in this process; ask on a file or a data frame")
+        raise QueryError(
+            f"check: rows are looked at in this process, and those of {engine.name} are with workers; ask on "
+            "a file, or on an Arrow table of some units with all their rows"
+        )
     steps = _Steps(2 + 2 * splits + removed, progress)
     part, salt = Part(engine, question.table.steps, question.table.unit), secrets.randbits(64)
     everybody = Units(salt, "true")

@@ -131,5 +131,8 @@ def _texts(schema: Schema) -> dict[str, str]:
 
 def _engine(table: PublicTable) -> DuckDBEngine:
     if not isinstance(table.engine, DuckDBEngine):
-        raise QueryError("a public table is one that sf.public has opened")
+        raise QueryError(
+            f"a public table whose groups are shown, or that is computed with, is read in this process: open "
+            f"it with sf.public of a file or an Arrow table, not of {table.engine.name}"
+        )
     return table.engine

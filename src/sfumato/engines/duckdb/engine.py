@@ -354,6 +354,7 @@ class DuckDBEngine(Owned):
             engine = part.engine
             if not isinstance(engine, DuckDBEngine):
                 continue  # which is refused where rows are asked of it
+            engine.schema(part.steps)  # which measures them, where nothing has asked for it before
             of_part = engine._sizes[part.steps]
             sizes |= {same_name(new): of_part[same_name(n)] for n, new in kept if same_name(n) in of_part}
             held += engine._held[part.steps]

@@ -1,0 +1,211 @@
+"""SQL inside a private SELECT where rows are on many machines: the statistics of one machine, bit for bit."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.errors import QueryError
+from sfumato.query.combining import PerUnit
+from sfumato.query.shaping import Window
+from sfumato.query.table import Table
+from sfumato.testing import recording
+
+from .test_combined_on_workers import LocalEngine
+
+pytestmark = pytest.mark.usefixtures("fixed_salt")
+Opened = Callable[[pa.Table], object]
+TOWNS = pa.table({"town": ["A", "B", "B", None], "region": ["n", "s", "t", "x"], "pop": [10, 20, 30, 40]})
+
+
+def corpus(verdict: str) -> list[tuple[str, str]]:
+    """Return the entries of `tests/dialect/inside.txt` with a verdict, and their texts."""
+    entries = (Path(__file__).parents[1] / "dialect/inside.txt").read_text().split("\n== ")[1:]
+    found = [entry.strip().split("\n", 1) for entry in entries]
+    return [(says, text) for says, text in found if says.startswith(verdict)]
+
+
+SAME = [text for _, text in corpus("same")]
+
+
+def rows_by_chance(seed: int) -> dict[str, pa.Table]:
+    """Rows of many units, some without one, with every kind of float, and values that stand in several rows."""
+    chance = random.Random(seed)
+
+    def drawn(values: list, rows: int) -> list:
+        return [chance.choice(values) for _ in range(rows)]
+
+    towns = ["A", "B", "C", "a", "", "é", None]
+    prices = [0.0, -0.0, 0.1, 0.2, 0.3, 1e10, 1e300, -1.0, float("nan"), float("inf"), None]
+    days = ["2024-01-05", "2024-02-01", "2023-12-31", None, "2024-03-03"]
+    orders = {
+        "id": drawn([*range(12), None], 150),
+        "town": drawn(towns, 150),
+        "price": drawn([*prices, chance.random(), chance.random()], 150),
+        "n": drawn([0, 1, 2, 3, 4, 5, 9, None, 2**40], 150),
+        "day": drawn(days, 150),
+    }
+    customers = {
+        "customer": drawn([*range(14), None], 40),
+        "age": drawn([30, 40, 50, None], 40),
+        "town": drawn(towns, 40),
+    }
+    return {"orders": pa.table(orders), "customers": pa.table(customers), "towns": TOWNS}
+
+
+def made(text: str, opened: Opened, rows: dict[str, pa.Table]) -> Table:
+    known = {
+        "orders": Table(opened(rows["orders"]), "id"),
+        "customers": Table(opened(rows["customers"]), "customer"),
+        "towns": sf.public(rows["towns"]),
+    }
+    return known["orders"].sql(text, tables=known)
+
+
+def questions(asked: Table) -> list[sf.Question]:
+    """Ask for every row with all its columns as texts, then for what the limits leave."""
+    columns = [name for name in asked.schema if name != asked.unit]
+    quoted = ['"' + name.replace('"', '""') + '"' for name in columns]
+    texts = {f"text_{i}": f"CAST({name} AS VARCHAR)" for i, name in enumerate(quoted)}
+    sums = {
+        f"sum_{i}": sf.sum(name, lower=-9, upper=9)
+        for i, name in enumerate(columns)
+        if asked.schema[name].kind.numeric
+    }
+    wanted = {"rows": sf.count(), "units": sf.count_units(), **sums}
+    table = asked.with_columns(**texts) if texts else asked
+    found = [table.bound(rows=3).agg(**wanted)]
+    if texts:
+        found.append(table.group_by(*texts).bound(groups=1000, rows=1000).agg(**wanted))
+        found.append(table.group_by(list(texts)[-1]).bound(groups=2, rows=2).agg(**wanted))
+    return found
+
+
+def statistics(asked: Table) -> list[list[dict]]:
+    plans = [one.plan(epsilon=1, delta=1e-6, noise="laplace") for one in questions(asked)]
+    return [
+        [row for batch in asked.engine.statistics(plan.exact, 1000) for row in batch.to_pylist()]
+        for plan in plans
+    ]
+
+
+def differs(text: str, seed: int) -> bool:
+    rows = rows_by_chance(seed)
+    found = statistics(made(text, lambda given: LocalEngine(given, seed), rows))
+    return repr(found) != repr(statistics(made(text, DuckDBEngine.open, rows)))
+
+
+# Some of them in the first tier.
+@pytest.mark.parametrize(
+    "text", [pytest.param(text, marks=() if i % 12 == 1 else pytest.mark.long) for i, text in enumerate(SAME)]
+)
+def test_workers_compute_what_one_machine_does(text):
+    assert not differs(text, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (Window, "SELECT id, lag(n) OVER (PARTITION BY id ORDER BY n, price) AS before FROM orders"),
+        (PerUnit, "SELECT DISTINCT id, town FROM orders"),
+    ],
+)
+def test_rows_that_are_combined_where_they_are_by_mistake_would_be_found(kind, text, monkeypatch):
+    assert not differs(text, 1)
+    monkeypatch.setattr(kind, "by_rows", True, raising=False)
+    assert differs(text, 1)
+
+
+BY_ROWS = [
+    (True, "SELECT id AS u, n FROM orders WHERE town IN (SELECT town FROM towns)"),
+    (True, "SELECT o.id, t.region FROM orders o LEFT JOIN (SELECT town, region FROM towns) t ON o.town = t.town"),
+    (True, "SELECT id, town FROM orders UNION ALL SELECT customer, town FROM customers"),
+    (False, "SELECT u, k FROM (SELECT id AS u, count(*) AS k FROM orders GROUP BY id) AS s WHERE k > 1"),
+    (False, "SELECT id, town FROM orders UNION ALL SELECT customer, max(town) FROM customers GROUP BY customer"),
+    (False, "SELECT id FROM (SELECT id, town, lag(n) OVER (PARTITION BY id ORDER BY n) AS x FROM orders) AS s "
+     "WHERE town IN (SELECT town FROM towns)"),
+    (False, "SELECT a.id FROM (SELECT id FROM orders) AS a JOIN (SELECT customer FROM customers) AS b "
+     "ON a.id = b.customer"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("alone", "text"), BY_ROWS)
+def test_rows_stay_where_they_are_only_where_each_is_combined_by_itself(alone, text):
+    asked = made(text, LocalEngine, rows_by_chance(0))
+    plan = questions(asked)[0].plan(epsilon=1, delta=1e-6, noise="laplace")
+    assert asked.engine.stages(plan.exact, 2).by_rows is alone
+
+
+@pytest.mark.parametrize(("verdict", "text"), corpus("refused")[::8])
+def test_what_is_refused_on_one_machine_is_refused_with_the_same_words(verdict, text):
+    said = []
+    for opened in (DuckDBEngine.open, LocalEngine):
+        with pytest.raises(QueryError) as refused:
+            made(text, opened, rows_by_chance(0))
+        said.append((refused.type, str(refused.value)))
+    assert said[0] == said[1] and verdict.removeprefix("refused: ") in said[0][1]
+
+
+EVERYTHING = """
+    WITH places AS (SELECT town, max(region) AS region FROM towns GROUP BY town),
+      seen AS (SELECT id AS u, town, n, lag(n) OVER (PARTITION BY id ORDER BY n, price) AS before FROM orders),
+      people AS (SELECT customer, max(age) AS age FROM customers GROUP BY customer)
+    SELECT s.u, s.n, s.before, p.region, c.age, s.town IN (SELECT town FROM towns WHERE pop > 10) AS known
+    FROM seen s LEFT JOIN places p ON s.town = p.town JOIN people c ON s.u = c.customer WHERE s.n < 9
+    UNION ALL SELECT DISTINCT id, n, n + 1, town, n - 1, n > 2 FROM orders"""
+ALONE = "SELECT id AS u, t.region, n FROM orders o JOIN (SELECT town, region FROM towns WHERE pop < 30) t ON o.town = t.town"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("text", [EVERYTHING, ALONE])
+@pytest.mark.parametrize("engine", ["spark", "beam"])
+def test_spark_and_beam_compute_what_one_machine_does(engine, text, openers):
+    rows = rows_by_chance(5)
+    found = statistics(made(text, openers(engine), rows))
+    assert any(found) and repr(found) == repr(statistics(made(text, DuckDBEngine.open, rows)))
+
+
+@pytest.mark.long
+@pytest.mark.noise_cannot_matter("only the truth is looked at")
+def test_a_record_of_sql_inside_is_that_of_one_machine(frame_of):
+    text = (
+        "WITH s AS (SELECT id AS u, town, row_number() OVER (PARTITION BY id ORDER BY n, price) AS place FROM orders) "
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 20, delta = 1e-6, privacy_unit_column = u, "
+        "max_groups_contributed = 2, max_rows_per_group = 2) place, COUNT(*) AS n FROM s GROUP BY place"
+    )
+    rows, truths = rows_by_chance(3)["orders"], []
+    for source in (rows, frame_of(rows)):
+        with recording() as recorder:
+            truth = recorder[sf.sql(text, tables={"orders": source})].truth
+            truths.append(sorted(map(str, truth.to_pylist())))
+    assert truths[0] == truths[1] and truths[0]
+
+
+def test_what_workers_cannot_do_is_refused_with_what_to_write_instead():
+    rows = rows_by_chance(0)
+    asked = made("SELECT id, n FROM orders WHERE n > 1", LocalEngine, rows)
+    with pytest.raises(QueryError, match="those of stages are with workers"):
+        sf.check(asked.bound(rows=1).agg(n=sf.count()))
+    columns = {name: table.schema for name, table in rows.items()} | {"towns": sf.public(TOWNS.schema)}
+    head = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id, max_rows_per_group = 1"
+        "{}) {} COUNT(*) AS n FROM orders "
+    )
+    for text, says in (
+        (head.format("", "") + "WHERE town IN (SELECT town FROM towns)", "not of Beam"),
+        (
+            head.format(", group_selection_strategy = PUBLIC_GROUPS, max_groups_contributed = 1", "town,")
+            + "RIGHT OUTER JOIN (SELECT DISTINCT town FROM towns) AS t USING (town) GROUP BY town",
+            "read in this process.*not of Beam",
+        ),
+    ):
+        with pytest.raises(QueryError, match=says):
+            sf.sql(text, tables=columns)
+    with pytest.raises(QueryError, match="on Spark and Beam make one column of them"):
+        sf.scan(rows["orders"].schema, privacy_unit=["id", "town"])
