@@ -218,7 +218,7 @@ def test_what_is_not_asked_rightly():
     with pytest.raises(ParameterError, match="removed"):
         sf.check(asked, removed=0)
     later = sf.scan(ORDERS.schema, privacy_unit="id").bound(rows=9).agg(n=sf.count())
-    with pytest.raises(QueryError, match="read by DuckDB in this process"):
+    with pytest.raises(QueryError, match="rows are looked at in this process"):
         sf.check(later)
 
 
