@@ -274,6 +274,13 @@ def test_no_error_has_the_password(path, tmp_path):
     assert "hunter2" not in repr(catalog) + str(catalog.check())
 
 
+@pytest.mark.parametrize("open_source", [lambda s: sf.scan(s, privacy_unit="id"), sf.public])
+def test_settings_of_a_connection_are_no_address(open_source):
+    with pytest.raises(EngineError, match="write it as an address") as caught:
+        open_source("host=127.0.0.1 user=ann Password = hunter2 dbname=shop")
+    assert "hunter2" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "address", ["postgresql://h/d/t?user=ann&password=hunter2", "postgresql://ann:hunter''2@h/d/t"]
 )

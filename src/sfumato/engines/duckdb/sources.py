@@ -255,6 +255,11 @@ def _open_path(path: str, types: object, multiline: bool, resources: Resources) 
             f"scan: no source begins with {scheme[0]!r}; there are postgresql://USER@HOST/DATABASE/TABLE, "
             "sqlite:///FILE/TABLE, and paths of files"
         )
+    if re.search(r"\bpassword\s*=", path, re.IGNORECASE):  # which no message shows
+        raise EngineError(
+            "scan: the source looks like the settings of a connection; write it as an address, "
+            "postgresql://USER@HOST/DATABASE/TABLE"
+        )
     if found := sqlite.address(path):
         return open_table(
             found, resources, lambda stored: sqlite.typed(_well_named(stored), types, found.database)
