@@ -142,7 +142,7 @@ NEGLIGIBLE = "epsilon is so large that noise of scale 1/120 or less moves no num
 
 @pytest.mark.flakiness(k=20, because=NEGLIGIBLE)
 @given(CHANCE)
-@settings(max_examples=12, **SETTINGS)
+@settings(max_examples=4, **SETTINGS)
 def test_generated_questions(chance: random.Random) -> None:
     judge(chance)
 

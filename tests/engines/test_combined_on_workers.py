@@ -21,6 +21,7 @@ from sfumato.query.table import PublicTable, Table
 from .conftest import as_arrow
 from .test_combined import CHAINS, REFUSED, REGIONS, TOWNS, TYPES, table
 from .test_spark import killing, shipped_by_value
+from .tiers import some
 
 
 class LocalEngine(DistributedEngine):
@@ -108,7 +109,7 @@ def rows_by_chance(seed: int):
 
 
 @pytest.mark.parametrize("name", CHAINS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", some(range(3), 3))
 def test_workers_compute_what_one_machine_does(name, seed, fixed_salt):
     v, p = rows_by_chance(seed)
     found = statistics(chain(name, v, p, lambda rows: LocalEngine(rows, seed)))
@@ -442,7 +443,7 @@ UNITS = {
 ODD = ["shard", "c0", 'a.b "x"', "u"]
 
 
-@pytest.mark.parametrize("kind", UNITS)
+@pytest.mark.parametrize("kind", some(UNITS, 4))
 def test_units_and_columns_of_every_kind_meet(kind, fixed_salt):
     from sfumato.engines.duckdb.engine import DuckDBEngine
 

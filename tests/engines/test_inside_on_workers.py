@@ -18,6 +18,7 @@ from sfumato.query.table import Table
 from sfumato.testing import recording
 
 from .test_combined_on_workers import LocalEngine
+from .tiers import some
 
 pytestmark = pytest.mark.usefixtures("fixed_salt")
 Opened = Callable[[pa.Table], object]
@@ -101,10 +102,7 @@ def differs(text: str, seed: int) -> bool:
     return repr(found) != repr(statistics(made(text, DuckDBEngine.open, rows)))
 
 
-# Some of them in the first tier.
-@pytest.mark.parametrize(
-    "text", [pytest.param(text, marks=() if i % 12 == 1 else pytest.mark.long) for i, text in enumerate(SAME)]
-)
+@pytest.mark.parametrize("text", some(SAME, 40))
 def test_workers_compute_what_one_machine_does(text):
     assert not differs(text, 1)
 
@@ -112,7 +110,11 @@ def test_workers_compute_what_one_machine_does(text):
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        (Window, "SELECT id, lag(n) OVER (PARTITION BY id ORDER BY n, price) AS before FROM orders"),
+        pytest.param(
+            Window,
+            "SELECT id, lag(n) OVER (PARTITION BY id ORDER BY n, price) AS before FROM orders",
+            marks=pytest.mark.long,
+        ),
         (PerUnit, "SELECT DISTINCT id, town FROM orders"),
     ],
 )

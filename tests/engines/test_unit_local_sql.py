@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 import sfumato as sf
 from sfumato.engines.duckdb import combined, shaped
 
+from .tiers import some
+
 NUMBERS = [0.0, -0.0, 1.5, 0.1, 0.2, 0.3, 1e300, -1e300, float("inf"), float("-inf"), float("nan"), None]
 TOWNS = ["A", "B", "a", "", None]
 TYPES = {
@@ -87,7 +89,7 @@ def halves(rows, chosen) -> list[list]:
     return [[row for row in rows if (unit_of(row) in chosen) == of] for of in (True, False)]
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", some(TEXTS, 5))
 @given(
     st.lists(visits, max_size=20),
     st.lists(people, max_size=8),
@@ -100,7 +102,7 @@ def test_rows_of_some_units_are_the_same_without_the_others(name, v, p, chosen):
     assert whole == parts[0] + parts[1]
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", some(TEXTS, 5))
 @given(st.lists(visits, max_size=20), st.lists(people, max_size=8), st.randoms(use_true_random=False))
 @settings(max_examples=8, deadline=None)
 def test_the_order_of_rows_changes_nothing(name, v, p, chance):
