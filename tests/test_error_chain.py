@@ -542,7 +542,7 @@ PLACES = {
     "rule": lambda g: per_partition_k(3, 3, rule=g),
     "confidence": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).errors(g),
     "words": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1, unsafe_words=g),
-    "privacy unit": lambda g: sf.scan(ROWS, privacy_unit=g if not isinstance(g, str) else 3),
+    "privacy unit": lambda g: sf.scan(ROWS, privacy_unit=g if not isinstance(g, (str, list)) else 3),
     "filter": lambda g: sf.scan(ROWS, privacy_unit="id").filter(g if not isinstance(g, str) else 3),
     "group by": lambda g: sf.scan(ROWS, privacy_unit="id").group_by(g if not isinstance(g, str) else 3),
     "bound": lambda g: sf.scan(ROWS, privacy_unit="id").bound(groups=g),
