@@ -32,7 +32,8 @@ def corpus(verdict: str) -> list[tuple[str, str]]:
     return [(says, text) for says, text in found if says.startswith(verdict)]
 
 
-SAME = [text for _, text in corpus("same")]
+# Each other one: that all mean the same on one machine is held elsewhere.
+SAME = [text for _, text in corpus("same")][::2]
 
 
 def rows_by_chance(seed: int) -> dict[str, pa.Table]:

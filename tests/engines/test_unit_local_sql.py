@@ -95,7 +95,7 @@ def halves(rows, chosen) -> list[list]:
     st.lists(people, max_size=8),
     st.sets(st.sampled_from(["1.0", "2.0", "0.0", "nan"])),
 )
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_rows_of_some_units_are_the_same_without_the_others(name, v, p, chosen):
     whole = rows_of(TEXTS[name], v, p)
     parts = [rows_of(TEXTS[name], *both) for both in zip(halves(v, chosen), halves(p, chosen), strict=True)]
@@ -104,7 +104,7 @@ def test_rows_of_some_units_are_the_same_without_the_others(name, v, p, chosen):
 
 @pytest.mark.parametrize("name", some(TEXTS, 5))
 @given(st.lists(visits, max_size=20), st.lists(people, max_size=8), st.randoms(use_true_random=False))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_the_order_of_rows_changes_nothing(name, v, p, chance):
     # Of an equal pair such as 0.0 and -0.0 a group keeps either; the statistics make them one.
     v = [(*row[:2], abs(row[2]) if row[2] == 0 else row[2], row[3]) for row in v]
