@@ -15,8 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.engines.duckdb import combined, unit_aggregates
+from sfumato.engines.duckdb import combined, shaped, unit_aggregates
 from sfumato.errors import ColumnError, ParameterError, QueryError
+
+from .made_rows import bits, rows_of, table
 
 NUMBERS = [0.0, -0.0, 1.5, 0.1, 0.2, 0.3, 1e300, -1e300, float("inf"), float("-inf"), float("nan"), None]
 TOWNS = ["A", "B", "C", "a", "", None]
@@ -29,28 +31,6 @@ REGIONS = pa.table({"town": ["A", "B", "B", None, "a"], "region": ["n", "s", "t"
 units = st.sampled_from([1.0, 2.0, 3.0, 4.0, 0.0, -0.0, float("nan"), None])
 visits = st.tuples(units, st.sampled_from(TOWNS), st.sampled_from(NUMBERS), st.integers(-(2**63), 2**63 - 1))
 people = st.tuples(units, st.integers(0, 99), st.sampled_from(TOWNS))
-
-
-def table(name: str, rows) -> pa.Table:
-    columns = list(zip(*rows, strict=True)) or [() for _ in TYPES[name]]
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, TYPES[name], strict=True)], TYPES[name])
-
-
-def rows_of(asked: sf.Table) -> Counter:
-    """Return the rows after all steps, bit for bit, without those of no unit."""
-    engine = asked.engine
-    made = engine.rows_after(asked._part)
-    with made.source.session() as session:
-        made.source.load(session, [name for name, _ in made.source.columns])
-        kinds = session.execute(f"DESCRIBE SELECT * FROM {made.source.relation}").fetchall()
-        assert [(k[0], k[1]) for k in kinds] == list(made.source.columns)
-        found = session.execute(made.after(made.source.relation)).fetchall()
-    place = list(asked.schema).index(asked.unit)
-    return Counter(tuple(map(bits, row)) for row in found if row[place] is not None)
-
-
-def bits(value):
-    return struct.pack("d", value).hex() if isinstance(value, float) else value
 
 
 def unit_of(row) -> str:
@@ -94,7 +74,8 @@ CHAINS = {
 
 def chain(name: str, v, p, as_file=lambda name, rows: rows) -> sf.Table:
     tables = [
-        sf.scan(as_file(n, table(n, rows)), privacy_unit="id") for n, rows in (("visits", v), ("people", p))
+        sf.scan(as_file(n, table(TYPES[n], rows)), privacy_unit="id")
+        for n, rows in (("visits", v), ("people", p))
     ]
     return CHAINS[name](*tables, sf.public(REGIONS))
 
@@ -140,7 +121,8 @@ def test_a_sum_in_the_order_of_rows_would_be_found(monkeypatch):
     rows = [(1.0, "A", x, 0) for x in (0.1, 0.2, 0.3, 1e10, -1e10)]
     for same in (True, False):
         asked = [
-            sf.scan(table("visits", r), privacy_unit="id").per_unit(x="sum(cost)") for r in (rows, rows[::-1])
+            sf.scan(table(TYPES["visits"], r), privacy_unit="id").per_unit(x="sum(cost)")
+            for r in (rows, rows[::-1])
         ]
         assert (rows_of(asked[0]) == rows_of(asked[1])) is same
         monkeypatch.setattr(unit_aggregates, "_of", planted)
@@ -164,7 +146,7 @@ doubles = st.floats(width=64) | st.sampled_from(
 @settings(max_examples=150, deadline=None)
 def test_sums_of_doubles_are_exact_where_they_can_be_and_no_order_changes_them(values, chance):
     def of(numbers):
-        rows = table("visits", [(1.0, "A", x, 0) for x in numbers])
+        rows = table(TYPES["visits"], [(1.0, "A", x, 0) for x in numbers])
         (found,) = rows_of(sf.scan(rows, privacy_unit="id").per_unit(s="sum(cost)", m="avg(cost)"))
         return [struct.unpack("d", bytes.fromhex(one))[0] for one in found[1:]]
 
@@ -180,7 +162,7 @@ def test_sums_of_doubles_are_exact_where_they_can_be_and_no_order_changes_them(v
 def test_joins_are_those_of_sql():
     v = [(u, t, 1.0, i) for i, (u, t) in enumerate(product([1.0, 2.0, 3.0], TOWNS))]
     p = [(1.0, 30, "A"), (1.0, 31, "B"), (3.0, 33, "C"), (4.0, 20, "A")]
-    here = {"v": table("visits", v), "p": table("people", p), "r": REGIONS}
+    here = {"v": table(TYPES["visits"], v), "p": table(TYPES["people"], p), "r": REGIONS}
     session = duckdb.connect()
     for name, rows in here.items():
         session.register(name, rows)
@@ -290,13 +272,13 @@ REFUSED = [
 @pytest.mark.parametrize("number", range(len(REFUSED)))
 def test_what_is_not_unit_local_is_refused(number):
     ask, says = REFUSED[number]
-    v, p = (sf.scan(table(n, []), privacy_unit="id") for n in ("visits", "people"))
+    v, p = (sf.scan(table(TYPES[n], []), privacy_unit="id") for n in ("visits", "people"))
     with pytest.raises((QueryError, ColumnError, ParameterError), match=says):
         ask(v, p, sf.public(REGIONS))
 
 
 def test_columns_that_are_written_out_again_and_again_are_refused_across_joins():
-    asked = sf.scan(table("visits", [(1.0, "A", 1.0, 1)]), privacy_unit="id")
+    asked = sf.scan(table(TYPES["visits"], [(1.0, "A", 1.0, 1)]), privacy_unit="id")
     towns = sf.public(REGIONS.select(["town"]))
     with pytest.raises(QueryError, match="longer than|texts"):
         for _ in range(40):
@@ -305,24 +287,28 @@ def test_columns_that_are_written_out_again_and_again_are_refused_across_joins()
 
 def test_tables_that_are_read_elsewhere_do_not_meet_those_that_are_read_here():
     later = sf.scan(TYPES["visits"], privacy_unit="id")
-    here = sf.scan(table("visits", []), privacy_unit="id")
+    here = sf.scan(table(TYPES["visits"], []), privacy_unit="id")
     with pytest.raises(QueryError, match="not read by DuckDB"):
         here.join(later, on="id")
 
 
 def test_no_question_is_larger_than_its_limits():
-    asked = sf.scan(table("visits", [(1.0, "A", 1.0, 1)]), privacy_unit="id")
+    asked = sf.scan(table(TYPES["visits"], [(1.0, "A", 1.0, 1)]), privacy_unit="id")
     with pytest.raises(QueryError, match="more than 60 joins, unions and per_unit"):
         for _ in range(30):
             asked = asked.union(asked)
-    towns, asked = sf.public(REGIONS.select(["town"])), sf.scan(table("visits", []), privacy_unit="id")
+    towns, asked = sf.public(REGIONS.select(["town"])), sf.scan(table(TYPES["visits"], []), privacy_unit="id")
     with pytest.raises(QueryError, match="more than 60 joins, unions and per_unit"):
         for _ in range(300):
             asked = asked.join(towns, on="town")
 
 
 def test_a_question_after_a_combination_is_as_before():
-    plain = sf.scan(table("visits", [(1.0, "A", 1.0, 1)]), privacy_unit="id").bound(rows=1).agg(n=sf.count())
+    plain = (
+        sf.scan(table(TYPES["visits"], [(1.0, "A", 1.0, 1)]), privacy_unit="id")
+        .bound(rows=1)
+        .agg(n=sf.count())
+    )
     query = plain.plan(epsilon=1, noise="laplace").exact
     before = [batch.to_pylist() for batch in plain.table.engine.statistics(query, 10)]
     rows_of(chain("everything", [(1.0, "A", 1.0, 1)], [(1.0, 20, "A")]))
@@ -342,19 +328,20 @@ def test_equal_values_that_are_not_the_same_are_no_matter_of_order():
         )
     assert found[0] == found[1]
     nans = [struct.unpack("d", struct.pack("Q", bits))[0] for bits in (0x7FF8 << 48, (0xFFF8 << 48) + 1)]
-    made = [sf.scan(table("visits", [(1.0, "A", x, 0) for x in order]), privacy_unit="id").per_unit(
+    made = [sf.scan(table(TYPES["visits"], [(1.0, "A", x, 0) for x in order]), privacy_unit="id").per_unit(
         s="sum(cost)", m="max(cost)", a="avg(cost)", l="min(cost)") for order in (nans, nans[::-1])]  # fmt: skip
     assert rows_of(made[0]) == rows_of(made[1])
 
 
 @pytest.mark.parametrize("rows", [1, 3, 5])
 def test_which_rows_meet_is_no_matter_of_order_where_values_are_equal_and_not_the_same(rows):
-    left = sf.scan(table("visits", [(1.0, "A", 1.0, 1)]), privacy_unit="id")
+    left = sf.scan(table(TYPES["visits"], [(1.0, "A", 1.0, 1)]), privacy_unit="id")
     values = [0.0, -0.0, 0.0, -0.0, float("nan"), -float("nan"), 1.0]
     found = []
     for turn in range(len(values)):
         right = sf.scan(
-            table("visits", [(1.0, "A", x, 0) for x in [*values[turn:], *values[:turn]]]), privacy_unit="id"
+            table(TYPES["visits"], [(1.0, "A", x, 0) for x in [*values[turn:], *values[:turn]]]),
+            privacy_unit="id",
         )
         found.append(
             rows_of(left.join(right, on="id", rows=rows).with_columns(t="CAST(cost_right AS VARCHAR)"))
@@ -373,3 +360,43 @@ def test_units_are_those_of_a_single_table(tmp_path):
     assert sum(rows_of(asked.per_unit("d", n="count(*)")).values()) == 3
     assert sum(rows_of(asked.join(asked, on="id")).values()) == 3
     assert list(days.schema) == ["d"]
+
+
+LABELS = [f"w{i}" for i in range(8)]
+OF_LABELS = {"flat": "{0}", "struct": "{{'a': {0}}}", "list": "[{0}]"}
+
+
+def of_one_unit(folder, labels, form) -> sf.Table:
+    """Return a row of one unit for each label, whose type has the labels in this order."""
+    folder.mkdir()
+    with duckdb.connect(str(folder / "t.duckdb")) as session:
+        session.execute(f"CREATE TYPE label AS ENUM ({', '.join(map(repr, labels))})")
+        value = OF_LABELS[form].format("w::label")
+        session.execute(f"CREATE TABLE t AS SELECT 1 AS id, {value} AS w FROM unnest({LABELS}) l(w)")
+    return sf.scan(f"{folder}/t.duckdb/t", privacy_unit="id")
+
+
+def kept(folder, labels, form) -> dict[str, Counter]:
+    """Return which rows are kept where others' rows may have made the type: in a join, and in a window."""
+    asked = of_one_unit(folder, labels, form)
+    joined = sf.scan(pa.table({"id": [1]}), privacy_unit="id").join(asked, on="id", rows=3)
+    first = "SELECT id, w::VARCHAR AS w FROM self QUALIFY row_number() OVER (PARTITION BY id) <= 3"
+    return {
+        "join": rows_of(joined.sql("SELECT id, w::VARCHAR AS w FROM self")),
+        "window": rows_of(asked.sql(first)),
+    }
+
+
+@pytest.mark.parametrize("form", OF_LABELS)
+def test_which_rows_are_kept_is_no_matter_of_the_order_of_a_type(form, tmp_path):
+    found = [kept(tmp_path / f"{turn}", [*LABELS[turn:], *LABELS[:turn]], form) for turn in range(0, 8, 2)]
+    assert found[0] == found[1] == found[2] == found[3]
+    assert [sum(rows.values()) for rows in found[0].values()] == [3, 3]
+
+
+@pytest.mark.parametrize("form", OF_LABELS)
+def test_an_order_by_the_place_in_a_type_would_be_found(form, tmp_path, monkeypatch):
+    for module in (combined, shaped):
+        monkeypatch.setattr(module, "told_apart", lambda name, schema: [name, f"hash({name})"])
+    found = [kept(tmp_path / f"{turn}", [*LABELS[turn:], *LABELS[:turn]], form) for turn in range(0, 8, 2)]
+    assert all(any(one[by] != found[0][by] for one in found) for by in ("join", "window"))

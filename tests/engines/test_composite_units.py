@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import struct
 from collections import Counter
 from typing import Any
 
@@ -18,6 +17,7 @@ import sfumato as sf
 from sfumato.engines.duckdb import combined, composite
 from sfumato.errors import ParameterError, QueryError
 
+from .made_rows import rows_of, table
 from .tiers import some
 
 UTC = dt.UTC
@@ -37,28 +37,6 @@ visits = st.lists(
 
 
 people = st.lists(st.tuples(st.sampled_from(IDS), st.sampled_from(MONTHS), st.integers(0, 99)), max_size=10)
-
-
-def table(schema: pa.Schema, rows: Any) -> pa.Table:
-    columns = list(zip(*rows, strict=True)) or [() for _ in schema]
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema)
-
-
-def bits(value: Any) -> Any:
-    if isinstance(value, dict):
-        return tuple(map(bits, value.values()))
-    return struct.pack("d", value).hex() if isinstance(value, float) else value
-
-
-def rows_of(asked: Any) -> Counter:
-    made = asked.engine.rows_after(asked._part)
-    with made.source.session() as session:
-        made.source.load(session, [name for name, _ in made.source.columns])
-        kinds = session.execute(f"DESCRIBE SELECT * FROM {made.source.relation}").fetchall()
-        assert [(k[0], k[1]) for k in kinds] == list(made.source.columns)
-        found = session.execute(made.after(made.source.relation)).fetchall()
-    place = list(asked.schema).index(asked.unit)
-    return Counter(tuple(map(bits, row)) for row in found if row[place] is not None)
 
 
 def unit_of(row: Any) -> Any:

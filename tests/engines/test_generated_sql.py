@@ -12,6 +12,8 @@ import pytest
 import sfumato as sf
 from sfumato.errors import QueryError
 
+from . import made_rows
+
 REGIONS = pa.table({"t": ["A", "B", "B", None], "r": ["x", "y", "z", "w"], "n": [1, 2, 3, 4]})
 # Each takes tables of the columns id, a and t, and gives one; what is ordered is ordered in full.
 STEPS = (
@@ -56,12 +58,7 @@ def people(chance: random.Random, rows: int) -> pa.Table:
 
 def rows_of(query: str, o: pa.Table, p: pa.Table) -> Counter:
     known = {"o": sf.scan(o, privacy_unit="id"), "p": sf.scan(p, privacy_unit="id"), "r": sf.public(REGIONS)}
-    asked = known["o"].sql(query, tables=known)
-    made = asked.engine.rows_after(asked._part)
-    with made.source.session() as session:
-        made.source.load(session, [name for name, _ in made.source.columns])
-        found = session.execute(made.after(made.source.relation)).fetchall()
-    return Counter(row for row in found if row[0] is not None)
+    return made_rows.rows_of(known["o"].sql(query, tables=known))
 
 
 @pytest.mark.parametrize("seed", [pytest.param(i, marks=[pytest.mark.long] * (i > 9)) for i in range(150)])

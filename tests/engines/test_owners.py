@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
 from typing import Any
 
@@ -17,6 +16,7 @@ import sfumato as sf
 from sfumato.engines.duckdb import combined
 from sfumato.errors import CatalogError, QueryError
 
+from .made_rows import rows_of, table
 from .tiers import some
 
 CUSTOMERS = pa.schema({"id": pa.float64(), "person": pa.string(), "age": pa.int32()})
@@ -38,11 +38,6 @@ orders = st.lists(
 lines = st.lists(st.tuples(st.sampled_from([1, 2, 3, 4, None]), st.sampled_from("xy")), max_size=12)
 
 
-def table(schema: pa.Schema, rows: Any) -> pa.Table:
-    columns = list(zip(*rows, strict=True)) or [() for _ in schema]
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema)
-
-
 def catalog(c: Any, o: Any, n: Any, unit: str = "person", key: str = "id") -> Any:
     given = [
         rows if isinstance(rows, (str, pa.Table)) else table(schema, rows)
@@ -57,19 +52,6 @@ def catalog(c: Any, o: Any, n: Any, unit: str = "person", key: str = "id") -> An
             }
         }
     )
-
-
-def bits(value: Any) -> Any:
-    return struct.pack("d", value).hex() if isinstance(value, float) else value
-
-
-def rows_of(asked: Any) -> Counter:
-    made = asked.engine.rows_after(asked._part)
-    with made.source.session() as session:
-        made.source.load(session, [name for name, _ in made.source.columns])
-        found = session.execute(made.after(made.source.relation)).fetchall()
-    place = list(asked.schema).index(asked.unit)
-    return Counter(tuple(map(bits, row)) for row in found if row[place] is not None)
 
 
 def canonical(key: float | None) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
 
 import pyarrow as pa
@@ -13,6 +12,8 @@ from hypothesis import strategies as st
 import sfumato as sf
 from sfumato.engines.duckdb import combined, shaped
 
+from . import made_rows
+from .made_rows import table
 from .tiers import some
 
 NUMBERS = [0.0, -0.0, 1.5, 0.1, 0.2, 0.3, 1e300, -1e300, float("inf"), float("-inf"), float("nan"), None]
@@ -54,31 +55,14 @@ TEXTS = {
 }  # fmt: skip
 
 
-def table(name: str, rows) -> pa.Table:
-    columns = list(zip(*rows, strict=True)) or [() for _ in TYPES[name]]
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, TYPES[name], strict=True)], TYPES[name])
-
-
 def rows_of(text: str, v, p) -> Counter:
     """Return the rows that a text makes, bit for bit, without those of no unit."""
     known = {
-        "visits": sf.scan(table("visits", v), privacy_unit="id"),
-        "people": sf.scan(table("people", p), privacy_unit="pid"),
+        "visits": sf.scan(table(TYPES["visits"], v), privacy_unit="id"),
+        "people": sf.scan(table(TYPES["people"], p), privacy_unit="pid"),
         "towns": sf.public(TOWN_ROWS),
     }
-    asked = known["visits"].sql(text, tables=known)
-    made = asked.engine.rows_after(asked._part)
-    with made.source.session() as session:
-        made.source.load(session, [name for name, _ in made.source.columns])
-        kinds = session.execute(f"DESCRIBE SELECT * FROM {made.source.relation}").fetchall()
-        assert [(k[0], k[1]) for k in kinds] == list(made.source.columns)
-        found = session.execute(made.after(made.source.relation)).fetchall()
-    place = list(asked.schema).index(asked.unit)
-    return Counter(tuple(map(bits, row)) for row in found if row[place] is not None)
-
-
-def bits(value):
-    return struct.pack("d", value).hex() if isinstance(value, float) else value
+    return made_rows.rows_of(known["visits"].sql(text, tables=known))
 
 
 def unit_of(row) -> str:
@@ -121,7 +105,7 @@ TIED = [(1.0, town, float(i), 0) for i, town in enumerate("ABCDEF")]
 def test_an_order_that_is_left_open_would_be_found(name, monkeypatch):
     for same in (True, False):
         assert (rows_of(TEXTS[name], TIED, []) == rows_of(TEXTS[name], TIED[::-1], [])) is same
-        monkeypatch.setattr(shaped, "_told_apart", lambda name, schema: ["NULL"])
+        monkeypatch.setattr(shaped, "told_apart", lambda name, schema: ["NULL"])
 
 
 def test_a_window_over_all_units_would_be_found(monkeypatch):

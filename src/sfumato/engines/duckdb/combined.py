@@ -78,8 +78,22 @@ def joined(how: Join, left: Rows, right: Rows, resources: Resources) -> Source:
 def compared(name: str, schema: Schema) -> str:
     """Return a column such that values that are equal are the same, as units of a single table are."""
     kind = schema[name].type_name
-    plain = kind in ("FLOAT", "DOUBLE", "VARCHAR") or kind.startswith("ENUM")
+    plain = kind in (*_FLOATS, "VARCHAR") or kind.startswith("ENUM")
     return canonical(name, schema) if plain else identifier(name)
+
+
+def told_apart(name: str, schema: Schema) -> list[str]:
+    """Return by what to order rows, so that only those that are the same stay in one place.
+
+    No ENUM is ordered or hashed by its place in its type: the type may follow from everybody's rows.
+    """
+    column = schema[name]
+    if column.kind is Kind.OPAQUE:
+        text = f"CAST({identifier(name)} AS VARCHAR)"
+        return [text] if "ENUM" in column.type_name else [text, f"hash({identifier(name)})"]
+    if column.type_name in _FLOATS:  # 0.0 and -0.0 are equal
+        return [compared(name, schema), f"signbit({identifier(name)})"]
+    return [compared(name, schema)]
 
 
 def _side(rows: str, side: Rows, keys: Sequence[str], most: int | None) -> str:
@@ -94,11 +108,8 @@ def _side(rows: str, side: Rows, keys: Sequence[str], most: int | None) -> str:
     if most is None:
         return text
     key = ", ".join(f"k{i}" for i in range(len(keys)))
-    # As texts, where values that are not the same may be equal, as 0.0 and -0.0 are.
-    order = ", ".join(
-        f"CAST(c{i} AS VARCHAR)" if column.kind is Kind.OPAQUE or column.type_name in _FLOATS else f"c{i}"
-        for i, column in enumerate(side.schema.values())
-    )
+    named = {f"c{i}": column for i, column in enumerate(side.schema.values())}
+    order = ", ".join(term for name in named for term in told_apart(name, named))
     # Not materialized: of most columns nothing is read then, but of units with too many rows, who are few.
     # They are looked for by unit first, as there are fewer units than keys.
     whose = f"k{keys.index(str(side.unit))}"

@@ -9,7 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 import duckdb
 
-from sfumato.engines.duckdb.combined import Rows, compared, fresh_name, moved, source_of, there_already
+from sfumato.engines.duckdb.combined import (
+    Rows,
+    compared,
+    fresh_name,
+    moved,
+    source_of,
+    there_already,
+    told_apart,
+)
 from sfumato.engines.duckdb.connection import lender
 from sfumato.engines.duckdb.harmless import described, within_types
 from sfumato.engines.duckdb.resources import Resources
@@ -93,7 +101,7 @@ def _call(call: WindowCall, held: str, unit: str, schema: Schema) -> tuple[str, 
     by = ", ".join(compared(name, schema) for name in (unit, *call.by))
     order = [f"{compared(one.column, schema)} {one.direction}" for one in call.order]
     alike = {compared(name, schema) for name in (unit, *call.by, *(one.column for one in call.order))}
-    apart = (term for name in schema for term in _told_apart(name, schema))
+    apart = (term for name in schema for term in told_apart(name, schema))
     everything = [*order, *(term for term in apart if term not in alike)]
     placed = call.function in _PLACES or call.unit == "ROWS"
     by_order = everything if placed else order
@@ -116,16 +124,6 @@ def _call(call: WindowCall, held: str, unit: str, schema: Schema) -> tuple[str, 
     if len(arguments) == 3:
         arguments[2] = f"TRY_CAST({arguments[2]} AS {kind})"
     return "", f"{call.function}({', '.join(arguments)}{nulls}) OVER (PARTITION BY {by}{ordered})", kind
-
-
-def _told_apart(name: str, schema: Schema) -> list[str]:
-    """Return by what to order, so that only values that are the same stay in one place."""
-    column = schema[name]
-    if column.kind is Kind.OPAQUE:
-        return [f"CAST({identifier(name)} AS VARCHAR)", f"hash({identifier(name)})"]
-    if column.type_name in ("FLOAT", "DOUBLE"):  # 0.0 and -0.0 are equal
-        return [compared(name, schema), f"signbit({identifier(name)})"]
-    return [compared(name, schema)]
 
 
 def computed(sql: str, parts: Mapping[str, Rows], resources: Resources) -> Source:
