@@ -19,7 +19,8 @@ from sfumato.errors import CatalogError, EngineError, ParameterError, QueryError
 from sfumato.query.table import PublicTable, Table
 
 from .conftest import as_arrow
-from .test_combined import CHAINS, REFUSED, REGIONS, TOWNS, TYPES, table
+from .made_rows import table
+from .test_combined import CHAINS, REFUSED, REGIONS, TOWNS, TYPES
 from .test_spark import killing, shipped_by_value
 from .tiers import some
 
@@ -80,7 +81,7 @@ def statistics(asked: Table) -> list[list[dict]]:
 
 
 def chain(name: str, v, p, opened: Callable[[pa.Table], object], regions: PublicTable | None = None) -> Table:
-    tables = [Table(opened(table(n, rows)), "id") for n, rows in (("visits", v), ("people", p))]
+    tables = [Table(opened(table(TYPES[n], rows)), "id") for n, rows in (("visits", v), ("people", p))]
     return CHAINS[name](*tables, sf.public(REGIONS) if regions is None else regions)
 
 
@@ -180,7 +181,7 @@ def test_what_is_refused_on_one_machine_is_refused_with_the_same_words(number):
 
     said = []
     for opened in (DuckDBEngine.open, LocalEngine):
-        v, p = (Table(opened(table(n, [])), "id") for n in ("visits", "people"))
+        v, p = (Table(opened(table(TYPES[n], [])), "id") for n in ("visits", "people"))
         with pytest.raises((QueryError, ParameterError)) as refused:
             REFUSED[number][0](v, p, sf.public(REGIONS))
         said.append((refused.type, str(refused.value)))
@@ -194,8 +195,11 @@ def test_notes_are_the_same():
 
 
 def test_tables_of_several_engines_do_not_meet():
-    here, there = (Table(LocalEngine(table("visits", [])), "id"), sf.scan(TYPES["visits"], privacy_unit="id"))
-    file = sf.scan(table("visits", []), privacy_unit="id")
+    here, there = (
+        Table(LocalEngine(table(TYPES["visits"], [])), "id"),
+        sf.scan(TYPES["visits"], privacy_unit="id"),
+    )
+    file = sf.scan(table(TYPES["visits"], []), privacy_unit="id")
     for one, other in ((here, there), (there, here), (here, file)):
         with pytest.raises(QueryError, match="private tables are all (stages|Beam)'s"):
             one.join(other, on="id")
@@ -204,9 +208,9 @@ def test_tables_of_several_engines_do_not_meet():
 
 
 def test_private_rows_without_a_unit_are_not_taken_for_public_ones():
-    here = Table(LocalEngine(table("visits", [])), "id")
+    here = Table(LocalEngine(table(TYPES["visits"], [])), "id")
     with pytest.raises(QueryError, match="each with its privacy unit"):
-        here.join(PublicTable(LocalEngine(table("people", []))), on="town")
+        here.join(PublicTable(LocalEngine(table(TYPES["people"], []))), on="town")
 
 
 def test_public_tables_beyond_what_every_worker_can_be_sent_are_refused(monkeypatch):

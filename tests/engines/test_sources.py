@@ -17,6 +17,8 @@ from sfumato.errors import RefusalError
 from sfumato.query import output
 from sfumato.testing import assert_approx_equal
 
+from .made_rows import rows_of
+
 TABLE = pa.table(
     {
         "id": [i // 2 for i in range(600)],
@@ -215,3 +217,33 @@ def test_row_groups_do_not_tell_how_many_groups_there_were(monkeypatch):
     assert [b.num_rows for b in cut] == [10, 10, 10, 5]
     assert pa.Table.from_batches(cut)["k"].to_pylist() == list(range(35))
     assert [b.num_rows for b in output.regular(iter(batches[1:2]))] == [0]
+
+
+LABELLED = {
+    "w": "VARCHAR",
+    "[w]": "VARCHAR[]",
+    "[[w]]": "VARCHAR[][]",
+    "[w, w]::label[2]": "VARCHAR[2]",
+    "{'a b': w, 'i': i}": 'STRUCT("a b" VARCHAR, i BIGINT)',
+    "MAP {'a'::label: [w]}": "MAP(VARCHAR, VARCHAR[])",
+    "union_value(a := w)": "UNION(a VARCHAR)",
+}
+
+
+@pytest.mark.parametrize("value", LABELLED)
+def test_an_enum_is_text_whatever_order_its_type_has(value, tmp_path):
+    """The labels of a type may be all people's values, as may their order be."""
+    found = []
+    for turn in range(3):
+        labels = [*"dabc"[turn:], *"dabc"[:turn]]
+        with duckdb.connect(str(tmp_path / f"{turn}.duckdb")) as session:
+            session.execute(f"CREATE TYPE label AS ENUM ({', '.join(map(repr, labels))})")
+            session.execute(
+                f"CREATE TABLE t AS SELECT i AS id, {value} AS x, w, 'b'::label AS v "
+                "FROM (SELECT i, (['a', 'b', 'c', NULL, 'd'])[i + 1]::label AS w FROM range(5) r(i))"
+            )
+        asked = sf.scan(f"{tmp_path}/{turn}.duckdb/t", privacy_unit="id")
+        assert asked.schema["x"].type_name == LABELLED[value]
+        text = "SELECT id, w < v AS less, hash([w]) AS h, [w] > [v] AS more, x::VARCHAR AS x FROM self"
+        found.append(rows_of(asked.sql(text)))
+    assert found[0] == found[1] == found[2]

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction as F
-from itertools import accumulate, pairwise, product
+from itertools import pairwise, product
 
 import mpmath as mp
 import numpy as np
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from sfumato.errors import ParameterError
 from sfumato.framework import GroupedIntegers, L1Distance, PureDP
 from sfumato.measurements import Target, joint_quantiles
-from sfumato.measurements.joint_quantiles import Levels, QuantileChoice, integers
+from sfumato.measurements.joint_quantiles import Levels, QuantileChoice, placed
 from sfumato.noise import FixedWords, SeededWords
 from sfumato.transformations import Lattice
 
@@ -52,9 +53,7 @@ def law(counts, choice, far=distance, largest=max):
 
 
 def given_as(counts):
-    """Places, and counts before each of them and of all."""
-    places = sorted(p for p, n in counts.items() if n)
-    return np.array(places, np.int64), integers([0, *accumulate(counts[p] for p in places)])
+    return placed({place: n for place, n in counts.items() if n})
 
 
 def levels_of(counts, choice, far=None):
@@ -101,9 +100,9 @@ def test_the_law_is_that_of_the_definition(counts, choice):
 
 
 @steady
-@given(counted, choices)
-def test_bounds_hold_what_they_bound_and_rise(counts, choice):
-    near, levels = levels_of(counts, choice, choice.far), levels_of(counts, choice)
+@given(counted, choices, st.sampled_from(["near", "far"]))
+def test_bounds_hold_what_they_bound_and_rise(counts, choice, far):
+    near, levels = levels_of(counts, choice, getattr(choice, far)), levels_of(counts, choice)
     floats, exact = near.floats(), levels.enclosures(256)
     assert near.distances.tolist() == levels.distances[: len(near.distances)].tolist()
     for i, (a, b) in enumerate(zip(*floats, strict=True)):
@@ -147,7 +146,7 @@ def test_more_bits_decide_where_floats_do_not():
 def test_floats_leave_a_draw_that_may_be_farther_to_more_bits(monkeypatch):
     """With a U that is nearly 1, and a bound that is too near."""
     choice, counts = QuantileChoice(F(9), SMALL, (HALF,)), {0: 3, 1: 2, 3: 5, 4: 1}
-    choice.__dict__["far"] = 1
+    choice.__dict__.update(near=1, far=1)
     assert len(levels_of(counts, choice, 1).distances) < len(levels_of(counts, choice).distances)
     low, high = levels_of(counts, choice, 1).floats()
     assert low[-1] < 1 == high[-1]
@@ -239,33 +238,61 @@ def test_a_planted_defect_breaks_the_claim(name):
     assert largest_loss(choice, far, largest, most=3) > 1.2 * float(choice.loss)
 
 
-DEFECTS = {
-    "widths forgotten": lambda levels: Levels(
-        levels.distances, levels.rate, levels.blocks, tuple(np.ones_like(w) for w in levels.within)
+# What is changed: the levels, or how many places are taken to be within each distance.
+OF_LEVELS = {
+    "half the scale": lambda levels: replace(levels, rate=2 * levels.rate),
+    "distances from the next": lambda levels: replace(
+        levels, distances=levels.distances + levels.distances[-1] * (levels.distances > levels.distances[0])
     ),
-    "half the scale": lambda levels: Levels(levels.distances, 2 * levels.rate, levels.blocks, levels.within),
-    "one place too many": lambda levels: Levels(
-        levels.distances, levels.rate, levels.blocks, tuple(w + 1 for w in levels.within)
+    "gaps after values": lambda levels: replace(
+        levels, ends=tuple((low[::-1], high[::-1]) for low, high in levels.ends)
     ),
-    "distances from the next": lambda levels: Levels(
-        levels.distances + levels.distances[-1] * (levels.distances > levels.distances[0]),
-        levels.rate,
-        levels.blocks,
-        levels.within,
-    ),
-    "gaps after values": lambda levels: Levels(
-        levels.distances, levels.rate, levels.blocks, tuple(np.sort(w)[::-1] for w in levels.within)
-    ),
+}
+OF_COUNTS = {
+    "widths forgotten": np.ones_like,
+    "one place too many": lambda count: count + 1,
+    "largest first": lambda count: count[::-1],
 }
 
 
-@pytest.mark.parametrize("name", DEFECTS)
+@pytest.mark.parametrize("name", [*OF_LEVELS, *OF_COUNTS])
 def test_a_planted_defect_of_the_draw_is_seen_in_its_law(name, monkeypatch):
     counts, choice = {1: 2, 3: 5, 4: 1}, QuantileChoice(F(3, 2), SMALL, (HALF,))
-    expected, honest = law(counts, choice), Levels.of
+    expected, of_groups, within = law(counts, choice), Levels.of_groups, Levels.within
     assert max(abs(expected[c] - law_of_levels(counts, choice)[c]) for c in expected) < 1e-30
-    monkeypatch.setattr(Levels, "of", lambda *given: DEFECTS[name](honest(*given)))
-    assert max(abs(expected[c] - law_of_levels(counts, choice)[c]) for c in expected) > 1e-3
+    if name in OF_LEVELS:
+        monkeypatch.setattr(Levels, "of_groups", lambda *given: [*map(OF_LEVELS[name], of_groups(*given))])
+    else:
+        monkeypatch.setattr(Levels, "within", property(lambda own: map(OF_COUNTS[name], within.fget(own))))
+    assert max(abs(expected[c] - law_of_levels(counts, choice).get(c, 0)) for c in expected) > 1e-3
+
+
+groups_of_counts = st.lists(
+    st.dictionaries(st.integers(0, 5), st.sampled_from([1, 2, 7, 2**40, 2**61]), max_size=6),
+    min_size=1,
+    max_size=5,
+)
+
+
+@steady
+@given(groups_of_counts, choices, st.sampled_from([None, 0, 3, "near", "far"]))
+def test_groups_are_measured_together_as_each_by_itself(groups, choice, far):
+    far = getattr(choice, far) if isinstance(far, str) else far
+    alone = [given_as(counts) for counts in groups]
+    places = np.concatenate([own for own, _ in alone])
+    offsets = np.cumsum([0, *(len(own) for own, _ in alone)])
+    together = given_as(dict(enumerate(n for counts in groups for _, n in sorted(counts.items()))))[1]
+    found = Levels.of_groups(choice, places, together, offsets, far)
+    for levels, own in zip(found, alone, strict=True):
+        expected = Levels.of(choice, *own, far)
+        assert levels.distances.tolist() == expected.distances.tolist()
+        assert levels.log_left == expected.log_left
+        assert [[e.tolist() for e in ends] for ends in levels.ends] == [
+            [e.tolist() for e in ends] for ends in expected.ends
+        ]
+    drawn = choice.draws(places, together, offsets, SeededWords(1))
+    words = SeededWords(1)
+    assert list(drawn) == [choice.draw(*own, words) for own in alone]
 
 
 def test_what_is_released_and_refused():

@@ -15,7 +15,7 @@ from sfumato.errors import SfumatoError
 from sfumato.measurements.joint_quantiles import QuantileChoice, Target
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.query import planning
-from sfumato.query.choosing import Choice, Places, integers
+from sfumato.query.choosing import Choice, Places
 from sfumato.query.estimates.chosen import ChosenQuantile
 from sfumato.query.expected import OFF_BY_TREE, OFF_OF_THREE, ratio
 from sfumato.query.numbers import NoisyNumbers
@@ -132,7 +132,7 @@ def test_a_place_alone_is_off_by_what_is_expected(ranks):
     made = choice([F(i + 1, ranks + 1) for i in range(ranks)], 8)
     places, words = np.arange(3_000), SeededWords(2)
     draw = QuantileChoice(made.scale, made.leaves.lattice, tuple(Target(rank) for rank in made.ranks)).draw
-    drawn = np.array([draw(places, integers(range(3_001)), words) for _ in range(800)])
+    drawn = np.array([draw(places, np.arange(3_001), words) for _ in range(800)])
     off = drawn - 3_000 * np.array([float(rank) for rank in made.ranks])
     assert np.sqrt((off**2).mean()) == pytest.approx(made.deviation, rel=0.1)
     if ranks > 1:  # of the farthest one, which has the Gamma law itself, it would be a third more

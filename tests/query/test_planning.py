@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -12,7 +11,6 @@ import pytest
 import sfumato as sf
 from sfumato.errors import BudgetError
 from sfumato.query import planning
-from sfumato.query.schema import Column, Kind
 
 
 def planned(keys=None, unit="id", **options):
@@ -81,8 +79,6 @@ def test_of_a_question_no_values_are_remembered(noise):
     del plan
     gc.collect()
     assert held() is None
-    labelled = {"k": Column(Kind.OTHER, "ENUM", declared="ENUM('secret')")}
-    assert replace(remembered, schema=remembered.schema | labelled).kind.schema["k"].declared is None
 
 
 def test_a_budget_that_buys_nothing_is_refused_each_time():

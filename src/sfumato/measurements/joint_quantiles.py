@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -25,8 +25,10 @@ from sfumato.transformations.lattice import Lattice
 MOST_TARGETS = 64
 # NumPy's exp, expm1 and log are taken to be right to this part of what they return.
 _ELEMENTARY = 2.0**-45
-# Farther than so many scales beyond the nearest, all choices together have less than e^-30 of the weight.
-_FAR = 30.0
+# The largest part of the weight that floats may leave out.
+_LEFT = 2.0**-33
+# So many groups are looked at together.
+_TOGETHER = 256
 
 Integers = NDArray[Any]  # int64, or Python's integers where these do not suffice
 
@@ -92,9 +94,7 @@ def joint_quantiles(
             own = groups.get(key, empty)
             # Elsewhere, or negative, are no counts of values; leaving them out brings no two inputs apart.
             counts = {k[1]: n for k, n in own.items() if n > 0 and lattice.first <= k[1] <= lattice.last}
-            places = sorted(counts)
-            before = [0, *accumulate(counts[place] for place in places)]
-            found[key] = choice.draw(np.array(places, np.int64), integers(before))
+            found[key] = choice.draw(*placed(counts))
         return found
 
     metric = L1Distance(((name, Fraction(1)),))
@@ -131,15 +131,40 @@ class QuantileChoice:
     def draw(
         self, places: NDArray[np.int64], before: Integers, words: Words | None = None
     ) -> tuple[int, ...]:
-        """Choose a place for each target.
+        """Choose a place for each target, in one group.
 
         Args:
             places: where there are values, rising, within the lattice.
             before: counts before each of them, and of all, in steps: 0 first, and rising.
             words: source of random words; None for this thread's secure words.
         """
-        near = Levels.of(self, places, before, self.far)
+        return next(self.draws(places, before, np.array([0, len(places)]), words))
 
+    def draws(
+        self,
+        places: NDArray[np.int64],
+        before: Integers,
+        offsets: NDArray[np.int64],
+        words: Words | None = None,
+    ) -> Iterator[tuple[int, ...]]:
+        """Choose a place for each target in each of several groups, one after another.
+
+        Args:
+            places, words: as of `draw`; the places of all groups, one group after another.
+            before: counts before each of them in all groups, and of all.
+            offsets: where each group begins, and where the last one ends.
+        """
+        for some in range(0, len(offsets) - 1, _TOGETHER):
+            ends = offsets[some : some + _TOGETHER + 1]
+            inside = places[ends[0] : ends[-1]], before[ends[0] : ends[-1] + 1], ends - ends[0]
+            for group, near in enumerate(Levels.of_groups(self, *inside, self.near)):
+                own = places[ends[group] : ends[group + 1]], before[ends[group] : ends[group + 1] + 1]
+                # Where few places are near, and many far, these weigh more.
+                yield self._drawn(near if near.left < _LEFT else Levels.of(self, *own, self.far), *own, words)
+
+    def _drawn(
+        self, near: Levels, places: NDArray[np.int64], before: Integers, words: Words | None
+    ) -> tuple[int, ...]:
         def cumulative(bits: int) -> tuple[Any, Any]:
             # Floats do not tell once in about 2^30 draws.
             return near.floats() if bits == 64 else Levels.of(self, places, before).enclosures(bits)
@@ -149,9 +174,22 @@ class QuantileChoice:
         return tuple(low + below(high - low + 1, words) for low, high in levels.level(index))
 
     @cached_property
+    def farthest(self) -> int:
+        """The largest shift of a target, in `unit`s."""
+        return int(max(abs(t.shift) for t in self.targets) * self.unit)
+
+    @cached_property
+    def near(self) -> int:
+        """A distance beyond the nearest, in `unit`s, that is enough where values are spread evenly.
+
+        The largest of m distances has a Gamma law of shape m then.
+        """
+        return math.ceil(self.scale * self.unit * (28 + 3 * len(self.targets)))
+
+    @cached_property
     def far(self) -> int:
-        """A distance beyond the nearest, in `unit`s, from which on floats do not look at choices."""
-        scales = _FAR + len(self.targets) * math.log(self.lattice.count)
+        """A distance beyond the nearest, in `unit`s, that is always enough: less than e^-30 lies behind."""
+        scales = 30 + len(self.targets) * math.log(self.lattice.count)
         return math.ceil(self.scale * self.unit * math.ceil(scales))
 
 
@@ -163,92 +201,139 @@ class Levels:
     within it, and then each target's place, uniformly among those within y, independently.
 
     Args:
-        distances: rising, in `unit`s: the largest distance of a choice is one of them.
+        distances: rising, in `unit`s: among them is the largest distance of each choice.
         rate: 1/scale, per unit.
-        blocks: for each target the runs of places of equal distance: starts, sizes and distances.
-        within: for each target how many of its places are within each distance.
+        ends: for each target the first and the last place within each distance.
+        log_left: log of a bound of what all choices that are left out weigh, where the nearest weigh 1 each.
     """
 
     distances: Integers
     rate: Fraction
-    blocks: tuple[tuple[NDArray[np.int64], NDArray[np.int64], Integers], ...]
-    within: tuple[NDArray[np.int64], ...]
+    ends: tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]
+    log_left: float = -math.inf
 
     @classmethod
     def of(
         cls, choice: QuantileChoice, places: NDArray[np.int64], before: Integers, far: int | None = None
     ) -> Levels:
-        """Measure the places of a group: those with values, and the gaps between them.
+        """Measure the places of a group.
 
         Args:
             choice: what is looked for.
-            places, before: as of `QuantileChoice.draw`.
+            places, before: as of `QuantileChoice.draw`; `before` may begin with any number.
             far: leave out what is farther beyond the nearest, in `unit`s; None for nothing.
         """
-        unit, lattice, total = choice.unit, choice.lattice, int(before[-1])
-        goals = [int((t.rank * total + t.shift) * unit) for t in choice.targets]
+        return cls.of_groups(choice, places, before, np.array([0, len(places)]), far)[0]
+
+    @classmethod
+    def of_groups(
+        cls,
+        choice: QuantileChoice,
+        places: NDArray[np.int64],
+        before: Integers,
+        offsets: NDArray[np.int64],
+        far: int | None = None,
+    ) -> list[Levels]:
+        """Measure the places of several groups; args: as of `of` and of `QuantileChoice.draws`."""
+        groups, lattice = len(offsets) - 1, choice.lattice
+        # What is computed is below this in size, and a distance with its group's number is one integer.
+        most = choice.unit * (int(before[-1]) - int(before[0])) + choice.farthest + 2 * (far or 0)
+        width = (4 * most).bit_length()
+        if groups > 1 and width + groups.bit_length() > 62:
+            runs = pairwise(offsets.tolist())
+            return [cls.of(choice, places[a:b], before[a : b + 1], far) for a, b in runs]
+        before = ((before if width <= 62 else before.astype(object)) - before[0]) * choice.unit
+        starts, stops = offsets[:-1], offsets[1:]
+        totals = before[stops] - before[starts]
+        goals = [
+            t.rank.numerator * (totals // t.rank.denominator) + int(t.shift * choice.unit)
+            for t in choice.targets
+        ]
         # Where counts reach a goal the distance is 0; it is larger where they cannot.
-        nearest = max(max(-goal, goal - total * unit, 0) for goal in goals)
-        if max(nearest, total * unit, *map(abs, goals)) + (far or 0) >= 2**61:
-            before = before.astype(object)
-        before = before * unit
-        blocks = []
-        for goal in goals:
-            first, last = 0, len(places)
+        nearest = np.max([np.maximum(np.maximum(-goal, goal - totals), 0) for goal in goals], axis=0)
+        numbers = np.arange(groups) << width if groups > 1 else np.zeros(1, np.int64)
+        keys, aims = [numbers + nearest], [before[starts] + goal for goal in goals]
+        for aim in aims:
+            low, high = starts, stops + 1
             if far is not None:
-                first = max(int(np.searchsorted(before, goal - nearest - far)) - 1, 0)
-                last = min(int(np.searchsorted(before, goal + nearest + far, "right")), len(places))
-            counts = before[first : last + 1]
-            ends = lattice.first - 1, lattice.last + 1
-            edges = np.empty(last - first + 2, np.int64)
-            edges[0] = places[first - 1] if first else ends[0]
-            edges[-1] = places[last] if last < len(places) else ends[1]
-            edges[1:-1] = places[first:last]
-            starts, sizes = np.empty((2, 2 * (last - first) + 1), np.int64)
-            starts[::2], sizes[::2] = edges[:-1] + 1, np.diff(edges) - 1
-            starts[1::2], sizes[1::2] = edges[1:-1], 1
-            away = np.empty(len(starts), before.dtype)
-            away[::2] = abs(counts - goal)
-            away[1::2] = np.maximum(np.maximum(counts[:-1] - goal, goal - counts[1:]), 0)
-            some = sizes > 0
-            if far is not None:
-                some &= away <= nearest + far
-            blocks.append((starts[some], sizes[some], away[some]))
-        distances = np.sort(np.concatenate([away[away >= nearest] for _, _, away in blocks]))
-        distances = distances[np.append(True, distances[1:] != distances[:-1])]
-        within = []
-        for _, own, away in blocks:
-            order = np.argsort(away, kind="stable")
-            upto = np.cumsum(own[order])
-            within.append(upto[np.searchsorted(away[order], distances, "right") - 1])
-        return cls(distances, 1 / (choice.scale * unit), tuple(blocks), tuple(within))
+                low = np.maximum(np.searchsorted(before, aim - nearest - far), low)
+                high = np.minimum(np.searchsorted(before, aim + nearest + far, "right"), high)
+            counts = np.maximum(high - low, 0)
+            own = np.repeat(np.arange(groups), counts)
+            at = np.arange(len(own)) + np.repeat(low - np.cumsum(counts) + counts, counts)
+            away = abs(before[at] - aim[own])
+            keys.append((numbers[own] + away)[away > nearest[own]])
+        key = np.sort(np.concatenate(keys))  # `np.unique` takes ten times as long
+        key = key[np.append(True, key[1:] != key[:-1])]
+        group = key >> width if groups > 1 else np.zeros(len(key), np.int64)
+        distances = key - numbers[group]
+        padded = np.append(places, lattice.last)
+
+        def ends(aim: Integers, group: NDArray[np.int64], distances: Integers) -> list[NDArray[np.int64]]:
+            # Places up to which counts are too few, or before which they are too many, are farther.
+            low = np.searchsorted(before, aim[group] - distances)
+            high = np.searchsorted(before, aim[group] + distances, "right") - 1
+            return [
+                np.where(low > starts[group], padded[low - 1], lattice.first),
+                np.where(high < stops[group], padded[np.minimum(high, len(places))], lattice.last),
+            ]
+
+        of_targets = [ends(aim, group, distances) for aim in aims]
+        rate = 1 / (choice.scale * choice.unit)
+        left = np.full(groups, -math.inf)
+        if far is not None:
+            wide = [ends(aim, np.arange(groups), nearest + 2 * far) for aim in aims]
+            upto = sum(np.log((high - low + 1).astype(float)) for low, high in wide)
+            steps = float(far * rate)
+            left = np.logaddexp(upto - steps, len(aims) * math.log(lattice.count) - 2 * steps)
+        return [
+            cls(
+                distances[a:b],
+                rate,
+                tuple((low[a:b], high[a:b]) for low, high in of_targets),
+                float(log_left),
+            )
+            for (a, b), log_left in zip(
+                pairwise(np.searchsorted(group, np.arange(groups + 1))), left, strict=True
+            )
+        ]
+
+    @property
+    def within(self) -> Iterator[NDArray[np.int64]]:
+        """For each target, how many of its places are within each distance."""
+        return (high - low + 1 for low, high in self.ends)
 
     def level(self, index: int) -> list[tuple[int, int]]:
         """Return for each target the first and the last place within a distance."""
-        most = self.distances[index]
-        found = []
-        for starts, sizes, away in self.blocks:
-            near = np.flatnonzero(away <= most)
-            last = near[-1]
-            found.append((int(starts[near[0]]), int(starts[last] + sizes[last]) - 1))
-        return found
+        return [(int(low[index]), int(high[index])) for low, high in self.ends]
 
-    def floats(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return bounds of the probabilities that y is below each distance but the first, and in all.
+    @cached_property
+    def _weights(self) -> tuple[NDArray[np.float64], float]:
+        """The weight of each distance, the largest of about 1, and the log of what they were divided by.
 
         Between two distances e^(-y/b) has the integral e^(-first/b) - e^(-second/b), which counts for each
-        choice that is within the first. The largest e^(-y/b) times a number of choices is at most the sum.
+        choice that is within the first.
         """
         rate = float(self.rate)
         near = (self.distances - self.distances[0]).astype(float) * rate
         steps = np.append(np.diff(self.distances).astype(float) * rate, np.inf)
         powers = sum(np.log(count.astype(float)) for count in self.within) - near
-        weights = np.exp(powers - powers.max()) * -np.expm1(-steps)
-        sums = np.cumsum(weights)
+        largest = float(powers.max())
+        return np.exp(powers - largest) * -np.expm1(-steps), largest
+
+    @property
+    def left(self) -> float:
+        """A bound of the part of all weight that is left out."""
+        weights, largest = self._weights
+        return float(2 * np.exp(min(self.log_left - largest, 0.0)) / weights.sum())
+
+    def floats(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return bounds of the probabilities that y is below each distance but the first, and in all."""
+        sums = np.cumsum(self._weights[0])
         sums /= sums[-1]
-        most = 42 * len(self.within) + _FAR  # of a power, and of what it is made of
-        each = 2 * most * _ELEMENTARY + (len(self.within) + 8) * most * 2.0**-53 + 4 * _ELEMENTARY
-        error, left = 2 * each + len(sums) * 2.0**-51, 4 * math.exp(-_FAR)
+        most = 42 * len(self.ends) + 30  # of a power, and of what it is made of
+        each = 2 * most * _ELEMENTARY + (len(self.ends) + 8) * most * 2.0**-53 + 4 * _ELEMENTARY
+        error, left = 2 * each + len(sums) * 2.0**-51, 2 * self.left
         # Behind the last low bound floats do not tell, as they do not know what is farther.
         return sums * (1 - error) - left, np.append(np.minimum(sums * (1 + error) + left, 1.0)[:-1], 1.0)
 
@@ -270,9 +355,11 @@ class Levels:
         )
 
 
-def integers(values: list[int]) -> Integers:
-    """Return int64 where it holds them, else Python's integers."""
-    return np.array(values, np.int64 if max(map(abs, values)) < 2**62 else object)
+def placed(counts: Mapping[int, int]) -> tuple[NDArray[np.int64], Integers]:
+    """Return places that have counts, rising, and the counts before each of them, and of all."""
+    places = sorted(counts)
+    before = [0, *accumulate(counts[place] for place in places)]
+    return np.array(places, np.int64), np.array(before, np.int64 if before[-1] < 2**62 else object)
 
 
 def below(bound: int, words: Words | None) -> int:

@@ -7,7 +7,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from sfumato.budget import Loss
 from sfumato.budget.measure import PrivacyLoss
 from sfumato.framework import ContributionDistance, GroupedIntegers, Measurement
-from sfumato.measurements.joint_quantiles import Integers, Levels, QuantileChoice, Target, integers
+from sfumato.measurements.joint_quantiles import Integers, Levels, QuantileChoice, Target, placed
 from sfumato.measurements.wide import WideIntegers, float64_values, int64_values
 from sfumato.noise import Words
 from sfumato.noise.values import Floats
@@ -91,9 +90,18 @@ class Choice:
         Args:
             counts: of values by place, in steps, greater than 0.
         """
-        places = sorted(counts)
-        before = integers([0, *accumulate(counts[place] for place in places)])
-        return Levels.of(self.mechanism, np.array(places, np.int64), before)
+        return Levels.of(self.mechanism, *placed(counts))
+
+    def nearest(self, at: int, counts: Mapping[int, int]) -> float:
+        """Return the value of a place that is nearest to a rank.
+
+        Args:
+            at: which of the ranks.
+            counts: as of `levels`.
+        """
+        alone = QuantileChoice(self.scale, self.leaves.lattice, (Target(self.ranks[at]),))
+        ((place, _),) = Levels.of(alone, *placed(counts)).level(0)
+        return self.leaves.lattice.value(place)
 
     def draw(self, column: pa.ListArray, words: Words | None) -> tuple[Places, list[WideIntegers]]:
         """Choose for each group, and count where the places lie.
@@ -127,10 +135,10 @@ class Choice:
         places, weights = self.leaves.lattice.places(values), int64_values(entries.field("weight"))
         before = np.concatenate([np.zeros(1, np.int64), np.cumsum(weights)])
         found, exact = np.empty((len(column), len(self.ranks), self.each)), list[int]()
-        for group in range(len(column)):
-            own = slice(offsets[group], offsets[group + 1])
-            counts = before[offsets[group] : offsets[group + 1] + 1] - before[offsets[group]]
-            found[group], numbers = self.of_group(places[own], counts, words)
+        for group, drawn in enumerate(self.mechanism.draws(places, before, offsets, words)):
+            first, last = offsets[group], offsets[group + 1]
+            counts = before[first : last + 1] - before[first]
+            found[group], numbers = self._placed(drawn, places[first:last], counts)
             exact += numbers
         values = pa.Array.from_buffers(pa.float64(), found.size, [None, pa.py_buffer(found)])
         parts = [values, WideIntegers.from_integers(exact).to_arrow()]
@@ -144,14 +152,20 @@ class Choice:
         Args:
             places, before, words: as of `QuantileChoice.draw`.
         """
+        return self._placed(self.mechanism.draw(places, before, words), places, before)
+
+    def _placed(
+        self, drawn: tuple[int, ...], places: NDArray[np.int64], before: Integers
+    ) -> tuple[list[list[float]], list[int]]:
+        """Sort the places that were drawn of each rank, and count where they lie."""
         lattice = self.leaves.lattice
-        drawn = np.sort(np.array(self.mechanism.draw(places, before, words)).reshape(-1, self.each), axis=1)
+        rising = np.sort(np.array(drawn).reshape(-1, self.each), axis=1)
         numbers = []
-        for margin, three in zip(self.margins, drawn if self.margins else (), strict=True):
+        for margin, three in zip(self.margins, rising if self.margins else (), strict=True):
             below = before[np.searchsorted(places, three[0])]
             upto = before[np.searchsorted(places, three[-1], "right")]
             numbers.append(margin.between(int(below), int(upto), int(before[-1])))
-        return [[lattice.value(int(place)) for place in three] for three in drawn], numbers
+        return [[lattice.value(int(place)) for place in three] for three in rising], numbers
 
 
 def _listed(values: pa.Array, groups: int) -> pa.ListArray:
@@ -235,9 +249,7 @@ def chosen_then_noisy(
             places[key] = []
             for choice in choices:
                 counts = {k[1]: n for k, n in own.items() if k[0] == choice.leaves.names[0] and n}
-                at = sorted(counts)
-                before = integers([0, *accumulate(counts[place] for place in at)])
-                found, exact = choice.of_group(np.array(at, np.int64), before, None)
+                found, exact = choice.of_group(*placed(counts), None)
                 places[key] += found
                 numbers[key] |= {m.names[0]: n for m, n in zip(choice.margins, exact, strict=True)}
         noisy = noise.function(numbers)

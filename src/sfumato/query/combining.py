@@ -264,7 +264,7 @@ def union(left: Part, right: Part) -> Union:
         if here is None or there is None:
             where = "the other table" if there is None else "this table"
             raise QueryError(f"union: {where} has no column {name!r}; both need the same columns")
-        if (here.declared or here.type_name) != (there.declared or there.type_name):
+        if here.type_name != there.type_name:
             raise QueryError(
                 f"union: {name!r} is {here.type_name} here and {there.type_name} in the other table; cast it "
                 "with with_columns, or before scan if it is the privacy unit"
@@ -361,9 +361,7 @@ def _listed(on: object) -> list[Any]:
 def alike(left: Column, right: Column) -> bool:
     """Whether values of two columns are equal only where they are the same: no cast makes two values one."""
     kinds = left.type_name, right.type_name
-    if kinds[0] == kinds[1] or all(kind in _WHOLE for kind in kinds):
-        return True
-    return all(kind == "VARCHAR" or kind.startswith("ENUM") for kind in kinds)
+    return kinds[0] == kinds[1] or all(kind in _WHOLE for kind in kinds)
 
 
 def _check_equal_types(column: str, left: Column, other: str, right: Column, where: str = "join") -> None:

@@ -139,8 +139,7 @@ class Query:
         keys = self.public_keys
         # Nulls that have no type take no memory.
         count = None if keys is None else pa.table({key: pa.nulls(keys.num_rows) for key in self.keys})
-        schema = {name: replace(column, declared=None) for name, column in self.schema.items()}
-        return replace(self, schema=schema, public_keys=count)
+        return replace(self, public_keys=count)
 
     @property
     def output_names(self) -> tuple[str, ...]:

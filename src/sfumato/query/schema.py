@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
@@ -35,15 +35,13 @@ class Column:
 
     Args:
         kind: what it holds.
-        type_name: the engine's name of the type, for messages: without labels, which may come from rows.
+        type_name: the engine's name of the type.
         missing: whether a row may lack a value (NULL or NaN), as far as the declared types tell.
-        declared: the type as the engine's SQL has it, where that is more; not for messages.
     """
 
     kind: Kind
     type_name: str
     missing: bool = True
-    declared: str | None = field(default=None, repr=False)
 
     @property
     def values(self) -> AtomDomain:

@@ -119,7 +119,7 @@ class Scope:
             same = here.type_name == there.type_name
             # 0.0 and -0.0 are equal, and one unit.
             same = same and (left == table.unit or here.type_name not in ("FLOAT", "DOUBLE"))
-            if one.how == "inner" and same and here.declared == there.declared:
+            if one.how == "inner" and same:
                 columns[right.casefold()] = left
             elif self.mentioned is None or right.casefold() in self.mentioned:
                 copy = fresh(right, taken)

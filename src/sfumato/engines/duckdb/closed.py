@@ -121,12 +121,12 @@ def empty(kinds: Mapping[str, str]) -> pa.Table:
 
 
 def _kinds(schema: Schema) -> dict[str, str]:
-    return {name: column.declared or column.type_name for name, column in schema.items()}
+    return {name: column.type_name for name, column in schema.items()}
 
 
 def _texts(schema: Schema) -> dict[str, str]:
     found = _kinds(schema).items()
-    return {name: kind for name, kind in found if kind in _TEXTS or kind.startswith("ENUM")}
+    return {name: kind for name, kind in found if kind in _TEXTS}
 
 
 def _engine(table: PublicTable) -> DuckDBEngine:

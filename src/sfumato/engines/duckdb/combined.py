@@ -14,7 +14,7 @@ import duckdb
 
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.connection import lender
-from sfumato.engines.duckdb.exact_sql import canonical, key_type
+from sfumato.engines.duckdb.exact_sql import canonical
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source, arriving
 from sfumato.engines.duckdb.text import identifier
@@ -78,19 +78,14 @@ def joined(how: Join, left: Rows, right: Rows, resources: Resources) -> Source:
 def compared(name: str, schema: Schema) -> str:
     """Return a column such that values that are equal are the same, as units of a single table are."""
     kind = schema[name].type_name
-    plain = kind in (*_FLOATS, "VARCHAR") or kind.startswith("ENUM")
-    return canonical(name, schema) if plain else identifier(name)
+    return canonical(name, schema) if kind in (*_FLOATS, "VARCHAR") else identifier(name)
 
 
 def told_apart(name: str, schema: Schema) -> list[str]:
-    """Return by what to order rows, so that only those that are the same stay in one place.
-
-    No ENUM is ordered or hashed by its place in its type: the type may follow from everybody's rows.
-    """
+    """Return by what to order rows, so that only those that are the same stay in one place."""
     column = schema[name]
     if column.kind is Kind.OPAQUE:
-        text = f"CAST({identifier(name)} AS VARCHAR)"
-        return [text] if "ENUM" in column.type_name else [text, f"hash({identifier(name)})"]
+        return [f"CAST({identifier(name)} AS VARCHAR)", f"hash({identifier(name)})"]
     if column.type_name in _FLOATS:  # 0.0 and -0.0 are equal
         return [compared(name, schema), f"signbit({identifier(name)})"]
     return [compared(name, schema)]
@@ -151,7 +146,7 @@ def reached(how: Reached, here: Rows, there: Rows, resources: Resources) -> Sour
         return f"SELECT {', '.join(kept)} FROM ({mine}) AS l JOIN ({keys}) AS r ON (l.k = r.k)"
 
     whose = there.schema[str(there.unit)]
-    of_unit = replace(whose, type_name=key_type(whose), declared=None, missing=False)
+    of_unit = replace(whose, missing=False)
     return source_of(text, [here, there], {n: here.schema[n] for n in names} | {unit: of_unit}, resources)
 
 
@@ -183,7 +178,7 @@ def of_units(
         column = part.schema[name]
         values.append(f"{compared(name, part.schema)} AS k{i}")
         outputs.append(f"k{i} AS {identifier(name)}")
-        schema[name] = replace(column, type_name=key_type(column), declared=None)
+        schema[name] = column
     keys = ", ".join(f"k{i}" for i in range(len(outputs)))
     for i, (name, (aggregate, column)) in enumerate(aggregates.items()):
         values.append(f"({aggregate.value}) AS v{i}")
@@ -226,7 +221,7 @@ def source_of(
     return Source(
         " and ".join(dict.fromkeys(source.name for source in sources)),
         f"({relation})",
-        [(name, column.declared or column.type_name) for name, column in schema.items()],
+        [(name, column.type_name) for name, column in schema.items()],
         lender(resources=resources),
         frozenset(name for name, column in schema.items() if not column.missing),
         pending=load,

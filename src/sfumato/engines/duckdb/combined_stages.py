@@ -76,7 +76,7 @@ class Sent:
 
 def sent(relation: str, schema: Schema, rows: pa.Schema, unit: str | None) -> Sent:
     """Return a table of a combination: its name there, its columns in both forms, and its privacy unit."""
-    types = tuple((name, column.declared or column.type_name) for name, column in schema.items())
+    types = tuple((name, column.type_name) for name, column in schema.items())
     text = "" if unit is None else f"CAST({canonical(unit, schema)} AS VARCHAR)"
     return Sent(relation, types, rows, unit, text)
 

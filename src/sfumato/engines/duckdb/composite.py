@@ -115,8 +115,6 @@ def _canonical(type_name: str) -> tuple[str, str, str]:
     if type_name in ("FLOAT", "DOUBLE"):  # there are two zeros, and many NaN
         nan, zero = f"CAST('nan' AS {type_name})", f"{{0}} + CAST(0 AS {type_name})"
         return type_name, f"CASE WHEN isnan({{0}}) THEN {nan} ELSE {zero} END", type_name
-    if type_name.startswith("ENUM"):
-        return "VARCHAR", text, "BLOB"
     if type_name in ("DATE", "TIMESTAMP", "BLOB"):
         return type_name, "{0}", type_name
     if type_name == _ZONED:

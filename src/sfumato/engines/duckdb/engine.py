@@ -23,7 +23,7 @@ from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.shaped import computed, looked_up, selected, windowed
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.sources import NO_ARROW, check_names, open_source
-from sfumato.engines.duckdb.text import identifier, same_name, without_labels
+from sfumato.engines.duckdb.text import identifier, same_name
 from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.noise import Words
@@ -411,7 +411,7 @@ def _typed_keys(
     casts, odd = [], []
     for key in keys:
         name, column = identifier(key), schema[key]
-        casts.append(f"TRY_CAST({name} AS {column.declared or column.type_name})")
+        casts.append(f"TRY_CAST({name} AS {column.type_name})")
         changed = f"{name} IS NOT NULL AND {casts[-1]} IS NULL"
         if column.kind.numeric:
             changed += f" OR TRY_CAST({name} AS DOUBLE) <> TRY_CAST({casts[-1]} AS DOUBLE)"
@@ -443,8 +443,7 @@ def batches(connection: duckdb.DuckDBPyConnection, text: str, batch_rows: int) -
         yield batch
 
 
-def _column(declared: str, missing: bool) -> Column:
-    type_name = without_labels(declared)
+def _column(type_name: str, missing: bool) -> Column:
     if type_name.endswith("]") or type_name.startswith(_OPAQUE):  # also DECIMAL(9,2)[]
         kind = Kind.OPAQUE
     elif type_name in INTEGERS:
@@ -455,7 +454,7 @@ def _column(declared: str, missing: bool) -> Column:
         kind = Kind.BOOLEAN
     else:
         kind = Kind.OTHER
-    return Column(kind, type_name, missing, None if type_name == declared else declared)
+    return Column(kind, type_name, missing)
 
 
 def _as_table(keys: Sequence[str], values: Any) -> pa.Table:

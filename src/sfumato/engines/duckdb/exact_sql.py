@@ -344,8 +344,6 @@ def canonical(column: str, schema: Mapping[str, Column]) -> str:
     name = identifier(column)
     if schema[column].type_name in ("FLOAT", "DOUBLE"):
         return f"CASE WHEN isnan({name}) THEN 'nan' ELSE {name} + 0.0 END"
-    if schema[column].type_name.startswith("ENUM"):
-        return f"CAST({name} AS VARCHAR)"
     kind = schema[column].type_name
     if kind == "VARCHAR":
         return f'{name} COLLATE "binary"'  # a column of a database may have another collation
@@ -357,8 +355,3 @@ def canonical(column: str, schema: Mapping[str, Column]) -> str:
     if kind.startswith("TIME"):
         return f"CASE WHEN hour({name}) < 24 THEN {name} END"
     return name
-
-
-def key_type(column: Column) -> str:
-    """Return the type of a column's canonical values."""
-    return "VARCHAR" if column.type_name.startswith("ENUM") else column.declared or column.type_name

@@ -20,6 +20,7 @@ from sfumato.engines.duckdb.nested import (
     is_nested,
     parts,
     with_parts,
+    with_texts,
     within_nested,
     without_equal_keys,
 )
@@ -41,6 +42,7 @@ def within_types(
 ) -> str:
     """Return what stands behind FROM such that each value is one that its type has.
 
+    An ENUM is text: its labels and their order may follow from everybody's rows.
     Dates and times are those of the years 1 to 9999, or infinite; times of day those of one day; decimals
     have no more digits than declared; JSON is well formed and short; maps have each key once. Others are
     NULL, also inside of lists, structs and maps. Times are whole microseconds.
@@ -54,7 +56,13 @@ def within_types(
     """
     columns, changed = [], False
     for name, kind in described:
-        value = _within(identifier(name), kind, check_text)
+        value: str | None
+        if "ENUM(" in kind:
+            texts = with_texts(kind)
+            value = f"CAST({identifier(name)} AS {texts})"
+            value = _within(value, texts, False) or value
+        else:
+            value = _within(identifier(name), kind, check_text)
         if not decoded and kind.startswith(_STOPPING) and not is_nested(kind):
             value = f"CASE WHEN {_looked_at(identifier(name), kind)} THEN {value or identifier(name)} END"
         changed |= value is not None

@@ -26,6 +26,29 @@ def is_nested(kind: str) -> bool:
     return kind.endswith("]") or kind.startswith(("STRUCT(", "MAP("))
 
 
+def with_texts(kind: str) -> str:
+    """Return a DuckDB type with text in place of each ENUM.
+
+    >>> with_texts("STRUCT(a ENUM('x', 'y')[], b INTEGER)")
+    'STRUCT("a" VARCHAR[], "b" INTEGER)'
+    """
+    of = duckdb.sqltype(kind)
+    if of.id == "enum":
+        return "VARCHAR"
+    if of.id not in ("list", "array", "struct", "map", "union"):
+        return kind
+    children = {name: str(child) if name == "size" else with_texts(str(child)) for name, child in of.children}
+    match of.id:
+        case "list":
+            return f"{children['child']}[]"
+        case "array":
+            return f"{children['child']}[{children['size']}]"
+        case "map":
+            return f"MAP({children['key']}, {children['value']})"
+    members = (f"{identifier(name)} {child}" for name, child in children.items() if name)  # "" tells a member
+    return f"{of.id.upper()}({', '.join(members)})"
+
+
 def within_nested(
     name: str, kind: str, within: Callable[[str, str], str | None], depth: int = 0
 ) -> str | None:

@@ -150,7 +150,7 @@ def groups_of(asked: PublicGroups, tables: Mapping[str, PublicTable], resources:
 
 def _empty(plan: Plan, columns: Schema, table: ReleasedTable) -> pa.Table:
     """Return a table with the types of the released one, and no row."""
-    keys = {name: columns[name].declared or columns[name].type_name for name in plan.query.keys}
+    keys = {name: columns[name].type_name for name in plan.query.keys}
     schema = empty(keys).schema
     types = dict(zip(keys, schema.types, strict=True))
     types |= {e.name: pa.int64() if e.integer else pa.float64() for e in plan.requirements.estimates}

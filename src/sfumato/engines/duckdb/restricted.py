@@ -32,7 +32,7 @@ class Units:
         kind, value = schema[unit].type_name, identifier(unit)
         if kind in INTEGERS:
             value = f"CAST({value} AS HUGEINT)"
-        elif kind in ("FLOAT", "DOUBLE", "VARCHAR") or kind.startswith("ENUM"):
+        elif kind in ("FLOAT", "DOUBLE", "VARCHAR"):
             value = canonical(unit, schema)
         return f"hash(hash({self.salt}::UBIGINT, {value}))"
 

@@ -117,7 +117,7 @@ def _call(call: WindowCall, held: str, unit: str, schema: Schema) -> tuple[str, 
         kind = _NUMBERED.get(call.function, "DOUBLE")
         return "", f"{call.function}({', '.join(arguments)}) OVER (PARTITION BY {by}{ordered})", kind
     column = schema[str(call.arguments[0])]
-    kind = column.declared or column.type_name
+    kind = column.type_name
     if call.function in _OF_VALUES:
         inside = f"{', '.join(arguments)} ORDER BY {', '.join(everything)}{nulls}"
         return "", f"{call.function}({inside}){over}", kind
@@ -185,7 +185,7 @@ def _closed(resources: Resources) -> duckdb.DuckDBPyConnection:
 
 
 def _typed(part: Rows) -> list[tuple[str, str]]:
-    return [(name, column.declared or column.type_name) for name, column in part.schema.items()]
+    return [(name, column.type_name) for name, column in part.schema.items()]
 
 
 def _failed(error: Exception) -> EngineError:

@@ -27,9 +27,3 @@ def literal(text: str) -> str:
 def double(value: float) -> str:
     """Write a float64 such that it is read back exactly: with an exponent it is no decimal."""
     return f"({value:.17e})"
-
-
-def without_labels(text: str) -> str:
-    """Leave the labels of ENUM types out, which may be values of rows; all that follows, where none ends."""
-    bare = re.sub(r"ENUM\('(?:[^']|'')*'(?:, ?'(?:[^']|'')*')*\)", "ENUM", text)
-    return re.sub(r"ENUM\s*\(.*", "ENUM", bare, flags=re.DOTALL)

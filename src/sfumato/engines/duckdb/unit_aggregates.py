@@ -106,7 +106,7 @@ def _of(where: str, function: str, value: str, kind: str, distinct: bool) -> Uni
             )
         if kind in ("FLOAT", "DOUBLE"):
             value = _one_nan(f"({value}) + 0::{kind}", kind)
-        elif kind == "VARCHAR" or kind.startswith("ENUM"):
+        elif kind == "VARCHAR":
             value, kind = f'CAST(({value}) AS VARCHAR) COLLATE "binary"', "VARCHAR"
         return UnitAggregate(value, f"{function}({{}}){{}}".format, kind)
     if function in ("bool_and", "bool_or"):

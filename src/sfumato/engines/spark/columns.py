@@ -55,7 +55,7 @@ def spark_outputs(work: Work, schema: Schema) -> StructType:
 
     for key in work.stages.query.keys:
         kind = schema[key].type_name
-        if kind not in _KEYS and not kind.startswith(("DECIMAL", "ENUM")):
+        if kind not in _KEYS and not kind.startswith("DECIMAL"):
             raise ColumnError(
                 f"group_by: {key!r} is {kind}, which is not given back to Spark; derive another first: "
                 f"with_columns({key}='CAST({key} AS VARCHAR)')"

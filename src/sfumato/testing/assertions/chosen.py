@@ -37,11 +37,13 @@ class Chosen:
         choice: how the places of its column are chosen.
         at: which of the ranks it is.
         levels: the distances of the group's places.
+        without_noise: the value of a place that is nearest to the rank.
     """
 
     choice: Choice
     at: int
     levels: Any  # `Levels` of measurements.joint_quantiles
+    without_noise: float
 
     @classmethod
     def of(cls, choice: Choice, e: ChosenQuantile, given: Any, name: str) -> Chosen:
@@ -56,14 +58,8 @@ class Chosen:
             ParameterError: `given` is neither.
             AssertionError: a value is outside the bounds, which are thus not those that the test means.
         """
-        return cls(choice, e.at, choice.levels(_counts(choice, given, name)))
-
-    @cached_property
-    def without_noise(self) -> float:
-        """A place that is nearest to the rank."""
-        starts, _, away = self.levels.blocks[self.at * self.choice.each + self.choice.each // 2]
-        nearest = int(np.argmin(away))
-        return self.choice.leaves.lattice.value(int(starts[nearest]))
+        counts = _counts(choice, given, name)
+        return cls(choice, e.at, choice.levels(counts), choice.nearest(e.at, counts))
 
     @cached_property
     def log10_tails(self) -> list[float]:

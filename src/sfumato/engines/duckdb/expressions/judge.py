@@ -21,7 +21,7 @@ from sfumato.engines.duckdb.expressions.binding import DoesNotBind, is_constant,
 from sfumato.engines.duckdb.expressions.part import NotTotal
 from sfumato.engines.duckdb.expressions.syntax import parsed
 from sfumato.engines.duckdb.expressions.total import FORMS, OF_CONSTANTS, OPERATORS, total
-from sfumato.engines.duckdb.text import identifier, same_name, without_labels
+from sfumato.engines.duckdb.text import identifier, same_name
 from sfumato.errors import ColumnError, QueryError, SqlError, nearest
 from sfumato.query.schema import Column
 
@@ -172,7 +172,7 @@ def _check_function(where: str, text: str, node: Node) -> None:
 
 def _type_of_column(node: Node, columns: Mapping[str, Column]) -> str:
     name, *fields = node["column_names"]
-    kind = next(c.declared or c.type_name for n, c in columns.items() if same_name(n) == same_name(name))
+    kind = next(c.type_name for n, c in columns.items() if same_name(n) == same_name(name))
     if fields and kind == "JSON":
         raise NotTotal(node, f"takes a part of JSON; write json_extract({name}, '$.{fields[0]}')")
     if len(fields) > kind.count("("):  # DuckDB takes seconds to say so of thousands
@@ -181,7 +181,7 @@ def _type_of_column(node: Node, columns: Mapping[str, Column]) -> str:
         kind = type_of(".".join(["_0", *map(identifier, fields)]), (kind,)) if fields else kind
     except DoesNotBind as error:
         raise NotTotal(node, f"does not fit the columns: {error}") from None
-    if hostile := _HOSTILE.search(without_labels(kind)):
+    if hostile := _HOSTILE.search(kind):
         raise NotTotal(node, f"uses {name}, which holds {hostile[0]}; cast it before scan")
     return kind
 

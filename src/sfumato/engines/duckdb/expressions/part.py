@@ -178,9 +178,9 @@ def renamed(node: Node, name: str) -> Node:
 
 def nested(type_name: str) -> bool:
     """Whether values of a type hold others."""
-    return type_name.endswith(("]", ")")) and not type_name.startswith(("DECIMAL", "ENUM"))
+    return type_name.endswith(("]", ")")) and not type_name.startswith("DECIMAL")
 
 
 def named(parts: list[Part]) -> str:
-    """Return the types of parts, without the labels of an enumeration, which are values of rows."""
+    """Return the types of parts, without what stands in brackets."""
     return " and ".join(p.type_name.partition("(")[0] for p in parts)

@@ -9,7 +9,6 @@ from functools import cache
 import duckdb
 
 from sfumato.dialect.tree import Node, NotSql, descendants, slots, statements
-from sfumato.engines.duckdb.text import without_labels
 
 # Of a node that stands nowhere in a text.
 _UNNAMED = {"alias": "", "query_location": 2**64 - 1, "query_location_length": 0}
@@ -24,7 +23,7 @@ NULL: Node = {
 def said(error: duckdb.Error) -> str:
     """Return the first line of what DuckDB says of a statement that sees no table."""
     first = str(error).partition("\n")[0]
-    return without_labels(first.partition(": ")[2] or first)
+    return first.partition(": ")[2] or first
 
 
 def parsed(select: str) -> list[Node]:

@@ -30,7 +30,7 @@ _MOST_JOINED = 16
 _MOST_LISTED = 1000
 # What lists hold: other values are as long as they like, and a list of them holds each once more.
 _LISTED = {*INTEGERS, *FLOATS, "UHUGEINT", "BOOLEAN", "VARCHAR", "UUID"}
-_LISTED_TOO = (*DATED, "DECIMAL", "TIME", "INTERVAL", "ENUM")
+_LISTED_TOO = (*DATED, "DECIMAL", "TIME", "INTERVAL")
 
 
 def _cut(part: Part, length: int = _LONGEST) -> Part:
