@@ -206,7 +206,7 @@ REFUSED = [
     (lambda: a_table(unit_timezone="Nowhere/Else"), "name of a time zone"),
     (lambda: a_table(unit_timezone=3), "name of a time zone"),
     (lambda: a_table({"id": EMPTY, "id and id || 'x'": EMPTY}, ["id", "id || 'x'"]), "already"),
-    (lambda: sf.scan(VISITS, privacy_unit=PARTS), "make one column of them before scan"),
+    (lambda: sf.scan(VISITS, privacy_unit=["id", "id || "]), "ends too early"),
     (lambda: a_table().group_by("id and month"), "is the privacy unit"),
     (lambda: a_table().with_columns(**{"id and month": "1"}), "cannot be redefined"),
 ]  # fmt: skip

@@ -6,13 +6,13 @@ import copy
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
 from sfumato.dialect.inside.text import table_of
-from sfumato.engines.duckdb.combined_stages import CombinedStages, published, sent
+from sfumato.engines.duckdb.combined_stages import GIVEN, CombinedStages, published, sent
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.errors import ParameterError, QueryError
@@ -22,6 +22,7 @@ from sfumato.query.exact import ExactQuery
 from sfumato.query.part import Part
 from sfumato.query.schema import Schema, Step
 from sfumato.query.shaping import Computed
+from sfumato.query.units import UnitPart, unit_name
 
 _numbers = itertools.count()
 # By what reads a table, so that one that stands in a question twice is sent once.
@@ -36,11 +37,13 @@ class Leaf:
         engine: what reads it.
         relation: its name in the combination's SQL.
         unit: the privacy unit's column; None of a public table.
+        with_unit: as of `Sent`.
     """
 
     engine: DistributedEngine | DuckDBEngine
     relation: str
     unit: str | None
+    with_unit: str = ""
 
 
 class DistributedEngine:
@@ -100,6 +103,15 @@ class DistributedEngine:
             )
         return made
 
+    def composite(self, parts: Sequence[str], timezone: str) -> tuple[Self, tuple[UnitPart, ...]]:
+        """Return an engine on rows with a privacy unit of several parts, and the parts, as DuckDB's does."""
+        local, units = self._local.named(GIVEN).composite(parts, timezone)
+        relation = f"sfumato_sent_{next(_numbers)}"
+        made = copy.copy(self)
+        made._local = local.named(relation)
+        made._leaves = (Leaf(self, relation, unit_name(parts), f"FROM {local.relation}"),)
+        return made, units
+
     def unit_local(self, text: object, tables: Mapping[str, Any]) -> Any:
         """Return the private table that unit-local SQL makes of tables, by name."""
         return table_of(text, tables)
@@ -110,7 +122,8 @@ class DistributedEngine:
             read = pa.schema([self._rows.field(name) for name in self._local.reads(query)])
             return Stages.of(self._local, read, query, shards)
         tables = [
-            sent(leaf.relation, leaf.engine.schema(), _arrow(leaf.engine), leaf.unit) for leaf in self._leaves
+            sent(leaf.relation, leaf.engine.schema(), _arrow(leaf.engine), leaf.unit, leaf.with_unit)
+            for leaf in self._leaves
         ]
         stages = CombinedStages.of_tables(self._local, tables, query, shards, self._by_rows)
         data = {

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
-from sfumato.errors import QueryError
 from sfumato.query.release import Release
 from sfumato.query.table import PublicTable, Table
 from sfumato.query.units import checked_parts, unit_name, unit_note
@@ -123,31 +122,32 @@ def scan(
     limits = memory_limit, threads, temp_directory
     parts = checked_parts(privacy_unit) if isinstance(privacy_unit, (list, tuple)) else ()
     unit: Any = parts[0] if len(parts) == 1 else privacy_unit
-    if len(parts) > 1 and (type(source).__module__.startswith("pyspark.") or is_arrow_schema(source)):
-        raise QueryError(
-            "privacy_unit: units of several columns are made where rows are read in this process; on Spark "
-            "and Beam make one column of them before scan"
-        )
     if multiline and type(source).__module__.startswith("pyspark."):
         from sfumato.engines.spark.engine import SparkEngine
 
         refuse_types(types, "a Spark data frame")
         refuse_resources(*limits, "a Spark data frame")
-        return Table(SparkEngine(source), unit)
+        return _with_unit(SparkEngine(source), unit, parts, unit_timezone)
     if multiline and is_arrow_schema(source):
         from sfumato.engines.beam.engine import BeamEngine
 
         refuse_types(types, "an Arrow schema")
         refuse_resources(*limits, "a Beam pipeline")
-        return Table(BeamEngine(source), unit)
+        return _with_unit(BeamEngine(source), unit, parts, unit_timezone)
     from sfumato.engines.duckdb.engine import DuckDBEngine
 
     engine = DuckDBEngine.open(source, types=types, multiline=multiline, resources=checked_resources(*limits))
-    if len(parts) > 1:
-        made, units = engine.composite(parts, unit_timezone)
-        notes = *engine.notes, unit_note(units)
-        return Table(made, unit_name(parts), notes=notes, unit_parts=units)
-    return Table(engine, unit, notes=engine.notes)
+    return _with_unit(engine, unit, parts, unit_timezone, engine.notes)
+
+
+def _with_unit(
+    engine: Any, unit: str, parts: Sequence[str], timezone: str, notes: tuple[str, ...] = ()
+) -> Table[Any]:
+    """Return the table of an engine, whose unit is a column, or is made of several parts."""
+    if len(parts) < 2:
+        return Table(engine, unit, notes=notes)
+    made, units = engine.composite(parts, timezone)
+    return Table(made, unit_name(parts), notes=(*notes, unit_note(units)), unit_parts=units)
 
 
 def is_arrow_schema(source: object) -> bool:

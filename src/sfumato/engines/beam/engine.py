@@ -76,7 +76,7 @@ class BeamEngine(DistributedEngine):
     @property
     def collections(self) -> dict[int, str] | None:
         """The names of the collections that the pipeline brings, by number; None where it is one alone."""
-        if not self._leaves:
+        if not self._leaves or self.tables[0].relation == self._local.relation:
             return None
         found = ((number, leaf.engine) for number, leaf in enumerate(self.tables))
         return {number: str(one.collection) for number, one in found if isinstance(one, BeamEngine)}

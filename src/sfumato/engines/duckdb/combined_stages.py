@@ -38,6 +38,8 @@ from sfumato.query.schema import Schema
 PUBLIC_BYTES = 1 << 27
 # What a part says of itself: the number of the table whose rows it has.
 _TABLE = "sfumato.table"
+# Rows of a table whose privacy unit is made of several columns, in the SQL that makes it.
+GIVEN = "given"
 # With these, what a scan says that it reads may be fewer columns than a worker reads, or none at all.
 _MOVING = "filter_pushdown,filter_pullup,statistics_propagation,join_order,late_materialization"
 
@@ -52,6 +54,7 @@ class Sent:
         rows: the columns that are read, with their Arrow types.
         unit: the privacy unit's column; None of a public table.
         unit_text: the unit as SQL, equal texts where two are one unit, of whatever tables.
+        with_unit: SQL that adds the unit's column to rows GIVEN, where it is made of several; else nothing.
         data: a public table, as Arrow streams.
     """
 
@@ -60,6 +63,7 @@ class Sent:
     rows: pa.Schema
     unit: str | None
     unit_text: str = ""
+    with_unit: str = ""
     data: tuple[bytes, ...] = field(default=(), repr=False)
 
     @property
@@ -73,12 +77,28 @@ class Sent:
         types = dict(self.types)
         return {name: types[name] for name in self.rows.names}
 
+    def rows_from(self, relation: str) -> str:
+        """Return SQL that gives all columns, and the privacy unit, of rows with those that are read."""
+        # Whoever reads a column that was not sent stops, rather than take it for NULL.
+        values = [
+            identifier(name)
+            if name in self.kinds
+            else f"CAST(error('not sent') AS {kind}) AS {identifier(name)}"
+            for name, kind in self.types
+        ]
+        text = f"SELECT {', '.join(values)} FROM {relation}"
+        return f"WITH {GIVEN} AS ({text}) {self.with_unit}" if self.with_unit else text
 
-def sent(relation: str, schema: Schema, rows: pa.Schema, unit: str | None) -> Sent:
+
+def sent(relation: str, schema: Schema, rows: pa.Schema, unit: str | None, with_unit: str = "") -> Sent:
     """Return a table of a combination: its name there, its columns in both forms, and its privacy unit."""
     types = tuple((name, column.type_name) for name, column in schema.items())
-    text = "" if unit is None else f"CAST({canonical(unit, schema)} AS VARCHAR)"
-    return Sent(relation, types, rows, unit, text)
+    text = (
+        ""
+        if unit is None
+        else f"CAST({identifier(unit) if with_unit else canonical(unit, schema)} AS VARCHAR)"
+    )
+    return Sent(relation, types, rows, unit, text, with_unit)
 
 
 @dataclass(frozen=True)
@@ -171,6 +191,7 @@ class CombinedStages(Stages):
         values = [f"{identifier(name)} AS c{i}" for i, name in enumerate(sent.rows.names)]
         with declared_rows(connection, sent.rows, batches):
             within = within_types("arriving", described(connection, "arriving"))
+            within = f"({sent.rows_from(within)})"
             text = f"SELECT {', '.join([f'{shard} AS shard', *values])} FROM {within}"
             # Rows of nobody are in no statistics, and meet nobody's.
             text += "" if sent.unit is None else f" WHERE {identifier(sent.unit)} IS NOT NULL"
@@ -195,16 +216,7 @@ class CombinedStages(Stages):
         for sent in self.tables:
             columns = ", ".join(f"{identifier(name)} {kind}" for name, kind in sent.kinds.items())
             connection.execute(f"CREATE TEMP TABLE {sent.held} ({columns})")
-            # Whoever reads a column that was not sent stops, rather than take it for NULL.
-            values = [
-                identifier(name)
-                if name in sent.kinds
-                else f"CAST(error('not sent') AS {kind}) AS {identifier(name)}"
-                for name, kind in sent.types
-            ]
-            connection.execute(
-                f"CREATE TEMP VIEW {sent.relation} AS SELECT {', '.join(values)} FROM {sent.held}"
-            )
+            connection.execute(f"CREATE TEMP VIEW {sent.relation} AS {sent.rows_from(sent.held)}")
             self._fill(connection, sent.data)
 
     def _fill(self, connection: duckdb.DuckDBPyConnection, streams: Iterable[bytes]) -> None:
