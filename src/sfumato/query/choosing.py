@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ from sfumato.budget import Loss
 from sfumato.budget.measure import PrivacyLoss
 from sfumato.framework import ContributionDistance, GroupedIntegers, Measurement
 from sfumato.measurements.joint_quantiles import Integers, Levels, QuantileChoice, Target, placed
+from sfumato.measurements.noise import Law
 from sfumato.measurements.wide import WideIntegers, float64_values, int64_values
 from sfumato.noise import Words
 from sfumato.noise.values import Floats
@@ -29,6 +30,8 @@ SHARE, SHARE_ALONE = Fraction(3, 10), Fraction(3, 4)
 SHARE_PLAIN, SHARE_PLAIN_ALONE = Fraction(2, 5), Fraction(19, 20)
 # How often a place that should lie before a rank lies behind it, where values are spread evenly.
 WRONG_SIDE = 0.01
+# As powers of ten, of both sides: noise is lower than its mean by so much once in 40 times.
+_ONCE_IN_40 = Fraction(13, 10)
 
 
 @dataclass(frozen=True)
@@ -53,12 +56,14 @@ class Choice:
         ranks: multiples of 2^-20.
         margins: for each rank, of its outer places; none where there is one place alone.
         scale: of the choice, in steps of `leaves`.
+        noise: what the noise of a margin takes off it, and what it is off besides, in steps of `leaves`.
     """
 
     leaves: Leaves
     ranks: tuple[Fraction, ...]
     margins: tuple[Margin, ...]
     scale: Fraction
+    noise: tuple[float, float] = (0.0, 0.0)
 
     @property
     def each(self) -> int:
@@ -67,8 +72,24 @@ class Choice:
 
     @property
     def shift(self) -> int:
-        """How far the places on either side are aimed, in steps."""
-        return math.ceil(self.scale * Fraction(_reach(3 * len(self.ranks)))) if self.margins else 0
+        """How far the places on either side are aimed, in steps: margins mostly show that they are there."""
+        if not self.margins:
+            return 0
+        tolerance, off = self.noise
+        return math.ceil(tolerance + math.hypot(self.scale * _reach(3 * len(self.ranks)), off))
+
+    def beside(self, laws: Mapping[str, Law]) -> Choice:
+        """Return the choice with places aimed so far that the noise of margins mostly hides none of them.
+
+        Args:
+            laws: of the noise of each number, in its own steps.
+        """
+        if not self.margins:
+            return self
+        law, step = laws[self.margins[0].names[0]], float(self.margins[0].coordinates[0].step)
+        each = step / float(self.leaves.coordinates[0].step)
+        # An error bar of 95% takes off what noise is above once in 20 times.
+        return replace(self, noise=(law.tolerance(1) * each, law.tolerance(_ONCE_IN_40) * each))
 
     @cached_property
     def mechanism(self) -> QuantileChoice:

@@ -267,6 +267,7 @@ def _plan(
         drawn = stretched(drawn, needed, {c.leaves.names[0]: c.deviation for c in choices})
     scales = dict(zip(body.names, drawn.scales, strict=True))
     laws: Any = dict(zip(body.names, marginals(drawn), strict=True))
+    choices = tuple(choice.beside(laws) for choice in choices)
     loss = Loss(approximate=((whole, Fraction(0), 1),))
     kind: Any = K_NORM
     return TogetherPlan(
