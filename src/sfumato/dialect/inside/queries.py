@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
-from sfumato.dialect.tree import Node
+from sfumato.dialect.tree import Node, in_scope
 from sfumato.dialect.words import Place, refusal
 from sfumato.errors import SqlError
 
@@ -95,33 +93,11 @@ class Names:
 
 def tables_of(node: Node, names: Names) -> Iterator[tuple[Node, Source]]:
     """Yield what a tree reads at any depth and does not name itself: nodes of tables, and what they are."""
-    scope: Counter[str] = Counter()
-    waiting: list[tuple[str, Any]] = [("see", node)]
-    while waiting:
-        what, one = waiting.pop()
-        if what == "name":
-            scope[one] += 1
-        elif what == "forget":
-            scope.subtract(one)
-        elif isinstance(one, list):
-            waiting.extend(("see", child) for child in reversed(one))
-        elif isinstance(one, dict):
-            if "RECURSIVE" in str(one.get("type")):
-                raise names.written.refuse(None, "WITH RECURSIVE: write it without")
-            if one.get("type") == "BASE_TABLE" and "class" not in one:
-                path = one["qualified_name"]["path"]
-                if len(path) > 1 or not scope[path[0].casefold()] > 0:
-                    found = names.find(path[0]) if len(path) == 1 else None
-                    yield one, found or ".".join(path)
-            waiting.extend(_inside(one))
-
-
-def _inside(node: Node) -> Iterator[tuple[str, Any]]:
-    """Yield what is to be done with a node's parts, the first last: names of WITH are known behind it."""
-    ctes = node["cte_map"]["map"] if "cte_map" in node else []
-    names = [cte["key"].casefold() for cte in ctes]
-    yield "forget", names
-    yield "see", [value for key, value in node.items() if key != "cte_map" and isinstance(value, dict | list)]
-    for cte, name in zip(reversed(ctes), reversed(names), strict=True):
-        yield "name", name
-        yield "see", cte["value"]
+    for one, scope in in_scope(node):
+        if "RECURSIVE" in str(one.get("type")):
+            raise names.written.refuse(None, "WITH RECURSIVE: write it without")
+        if one.get("type") == "BASE_TABLE" and "class" not in one:
+            path = one["qualified_name"]["path"]
+            if len(path) > 1 or not scope[path[0].casefold()] > 0:
+                found = names.find(path[0]) if len(path) == 1 else None
+                yield one, found or ".".join(path)
