@@ -10,6 +10,7 @@ from sfumato.dialect.inside.queries import Names, Query, Source
 from sfumato.dialect.tree import Node
 from sfumato.errors import ColumnError, QueryError
 from sfumato.query.combining import JoinKind
+from sfumato.query.schema import quoted
 from sfumato.query.table import PublicTable, Table
 
 _KINDS: dict[str, JoinKind] = {"INNER": "inner", "LEFT": "left"}
@@ -252,7 +253,7 @@ def _join(
         before = f"{one.alias}."
         for name in sorted(name for name in names if name.startswith(before)):
             column = _found(name.removeprefix(before), other, str(one.source))
-            other = other.with_columns(**{name: '"' + column.replace('"', '""') + '"'})
+            other = other.with_columns(**{name: quoted(column)})
     return table.join(other, on=pairs, how=one.how)
 
 

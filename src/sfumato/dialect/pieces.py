@@ -8,11 +8,6 @@ from collections.abc import Iterable, Sequence
 from sfumato.dialect.words import Place, Token
 
 
-def quoted(name: str) -> str:
-    """Write a name as SQL has it, whatever is in it."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 class Pieces:
     """Words, one after another."""
 

@@ -85,6 +85,11 @@ def check_flat(where: str, column: str, schema: Schema, place: str) -> None:
         )
 
 
+def quoted(name: str) -> str:
+    """Write a name as SQL has it, whatever is in it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def spelled(column: str) -> str:
-    """Write a column's name as SQL has it."""
-    return column if column.isidentifier() else '"' + column.replace('"', '""') + '"'
+    """Write a column's name as people do in SQL: in quotes where it needs them."""
+    return column if column.isidentifier() else quoted(column)

@@ -11,6 +11,7 @@ from sfumato.dialect.inside.trees import fresh
 from sfumato.dialect.joins import From, Joined, NotJoined, Reference, read_from
 from sfumato.dialect.tree import Node
 from sfumato.errors import ColumnError, QueryError
+from sfumato.query.schema import quoted
 from sfumato.query.table import PublicTable, Table
 
 Opener = Callable[[Source, str], "Table[Any] | PublicTable"]
@@ -123,7 +124,7 @@ class Scope:
                 columns[right.casefold()] = left
             elif self.mentioned is None or right.casefold() in self.mentioned:
                 copy = fresh(right, taken)
-                other = other.with_columns(**{copy: _quoted(right)})
+                other = other.with_columns(**{copy: quoted(right)})
                 copies[right.casefold()] = copy
         if isinstance(other, Table) and (table.unit, other.unit) not in pairs:
             names = one.alias or str(one.source)
@@ -217,7 +218,3 @@ def _own(name: str, own: dict[str, str], one: Joined) -> str:
     if name.casefold() not in own:
         raise ColumnError.unknown(name, own.values(), str(one.source))
     return own[name.casefold()]
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
