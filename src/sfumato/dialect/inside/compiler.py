@@ -7,14 +7,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from sfumato.dialect.inside.public import public_table
-from sfumato.dialect.inside.queries import Query, Source, tables_of
+from sfumato.dialect.inside.queries import DEEPEST, Query, Source, tables_of
 from sfumato.dialect.inside.select import Select
 from sfumato.dialect.inside.union import union_all
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query.engine import Engine
 from sfumato.query.table import PublicTable, Table
-
-_DEEPEST = 30
 
 
 class Inside:
@@ -101,9 +99,9 @@ class Inside:
 
     @contextmanager
     def _deeper(self, query: Query) -> Iterator[None]:
-        if self._depth == _DEEPEST:
+        if self._depth == DEEPEST:
             raise query.refuse(
-                query.node, f"SELECTs in SELECTs stand {_DEEPEST} deep at most; save a part of them"
+                query.node, f"SELECTs in SELECTs stand {DEEPEST} deep at most; save a part of them"
             )
         self._depth += 1
         try:

@@ -9,6 +9,8 @@ from sfumato.dialect.tree import Node, in_scope
 from sfumato.dialect.words import Place, refusal
 from sfumato.errors import SqlError
 
+DEEPEST = 30  # SELECTs in SELECTs
+
 
 @dataclass(frozen=True)
 class Written:
