@@ -16,12 +16,12 @@ def chosen(table: Table[Released], columns: Names, unit: str) -> Table[Released]
     return table._combined(Select(table._part, columns, unit))
 
 
-def without_doubles(table: Table[Released]) -> Table[Released]:
+def distinct_rows(table: Table[Released]) -> Table[Released]:
     """Return each row of a table once."""
     return table._combined(distinct(table._part, table.schema))
 
 
-def keys_alone(table: Table[Released], by: Sequence[str]) -> Table[Released]:
+def distinct_keys(table: Table[Released], by: Sequence[str]) -> Table[Released]:
     """Return one row for each unit and values of some columns."""
     return table._combined(distinct(table._part, by, "GROUP BY"))
 
