@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sfumato.dialect.inside.queries import Names, Query, Source
+from sfumato.dialect.inside.queries import CommonTables, Query, Source
 from sfumato.dialect.tree import Node
 from sfumato.errors import ColumnError, QueryError
 from sfumato.query.combining import JoinKind
@@ -102,7 +102,7 @@ class From:
         return {one.alias.casefold(): one.alias for one in self.joined if one.alias}
 
 
-def read_from(node: Node, names: Names) -> From:
+def read_from(node: Node, names: CommonTables) -> From:
     """Read DuckDB's tree of what stands behind FROM.
 
     Args:
@@ -135,7 +135,7 @@ def read_from(node: Node, names: Names) -> From:
     return found
 
 
-def _named(node: Node, names: Names) -> tuple[Source, str | None]:
+def _named(node: Node, names: CommonTables) -> tuple[Source, str | None]:
     alias, columns = node["alias"] or None, tuple(node.get("column_name_alias") or ())
     if node["type"] == "SUBQUERY" and not node.get("sample"):
         return Query(alias or "a SELECT in FROM", node["subquery"]["node"], names, columns), alias

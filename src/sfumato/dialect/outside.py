@@ -14,7 +14,7 @@ from sfumato.dialect.allowed import check_outside
 from sfumato.dialect.around import Part
 from sfumato.dialect.calls import is_call
 from sfumato.dialect.cursor import Cursor
-from sfumato.dialect.pieces import Names, Pieces, place_of
+from sfumato.dialect.pieces import FreeNames, Pieces, place_of
 from sfumato.dialect.tree import NotSql, statements
 from sfumato.dialect.vocabulary import INTERVALS
 from sfumato.dialect.words import Place, Token, refusal
@@ -96,9 +96,9 @@ class Outside:
         return replace(self, public=tuple(read))
 
 
-def names_in(words: Cursor) -> Names:
+def names_in(words: Cursor) -> FreeNames:
     """Return names that a text does not use."""
-    return Names(
+    return FreeNames(
         token.text.casefold()
         for i, token in enumerate(words.tokens)
         if token.kind not in ("sign", "number") and not is_call(words, i)

@@ -52,7 +52,7 @@ def place_of(places: tuple[tuple[int, ...], tuple[Place, ...]], byte: int) -> Pl
     return found[max(0, bisect_right(starts, byte) - 1)]
 
 
-class Names:
+class FreeNames:
     """Names that a text does not use.
 
     Args:

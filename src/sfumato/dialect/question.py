@@ -12,7 +12,7 @@ import pyarrow as pa
 from sfumato.catalogs.domains import product
 from sfumato.dialect.inside.compiler import Inside
 from sfumato.dialect.inside.membership import filtered
-from sfumato.dialect.inside.queries import Names, Query, Source, tables_of
+from sfumato.dialect.inside.queries import CommonTables, Query, Source, tables_of
 from sfumato.dialect.joins import From, opened
 from sfumato.dialect.outside import Outside
 from sfumato.dialect.public_groups import PublicGroups
@@ -77,7 +77,7 @@ class SqlQuery:
     beside: tuple[SqlQuery, ...] = ()
     confidence: float = 0.95
     looked_up: Node | None = None
-    names: Names | None = None
+    names: CommonTables | None = None
 
     @property
     def source(self) -> str:

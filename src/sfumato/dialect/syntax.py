@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sfumato.dialect.inside.queries import Names
+from sfumato.dialect.inside.queries import CommonTables
 from sfumato.dialect.joins import From, qualified
 from sfumato.dialect.tree import Node, descendants
 from sfumato.dialect.words import Place, Token, refusal
@@ -110,7 +110,7 @@ class Statement:
     group_by: tuple[Expression, ...]
     group_by_all: bool
     tree: Node
-    names: Names
+    names: CommonTables
     calls: Mapping[int, tuple[int, Expression, Call]] = field(default_factory=dict)
     having: Expression | None = None
     after: Expression | None = None

@@ -14,7 +14,7 @@ from sfumato.errors import ColumnError, ParameterError, QueryError, shown
 from sfumato.exact import one_of, positive_int
 from sfumato.query.part import Part
 from sfumato.query.schema import Column, check_flat
-from sfumato.query.shaping import Computed, IsIn, Names, Select, Window, same
+from sfumato.query.shaping import Computed, IsIn, Renamed, Select, Window, same
 
 Pairs = tuple[tuple[str, str], ...]
 JoinKind = Literal["inner", "left"]
@@ -71,7 +71,7 @@ class Join:
         return told
 
     @property
-    def kept(self) -> tuple[tuple[Part, Names], ...]:
+    def kept(self) -> tuple[tuple[Part, Renamed], ...]:
         """Its parts, and the columns of each that stay as they are: their names there, and here."""
         return (self.left, same(self.left)), (self.right, tuple(self.brought.items()))
 
@@ -98,7 +98,7 @@ class Union:
     by_rows = True
 
     @property
-    def kept(self) -> tuple[tuple[Part, Names], ...]:
+    def kept(self) -> tuple[tuple[Part, Renamed], ...]:
         """Its parts, and the columns of each: their names there, and here."""
         return (self.left, same(self.left)), (self.right, same(self.right))
 
@@ -124,7 +124,7 @@ class PerUnit:
     aggregates: tuple[tuple[str, str], ...]
 
     @property
-    def kept(self) -> tuple[tuple[Part, Names], ...]:
+    def kept(self) -> tuple[tuple[Part, Renamed], ...]:
         """Its part, and the columns that stay: their names there, and here."""
         return ((self.part, tuple((name, name) for name in (str(self.part.unit), *self.by))),)
 
@@ -156,7 +156,7 @@ class Reached:
     unit: str
 
     @property
-    def kept(self) -> tuple[tuple[Part, Names], ...]:
+    def kept(self) -> tuple[tuple[Part, Renamed], ...]:
         """Its parts, and the columns that stay as they are: the first one's."""
         return (self.part, same(self.part)), (self.owners, ())
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from sfumato.query.combining import distinct, is_in
 from sfumato.query.engine import Engine
-from sfumato.query.shaping import Computed, Names, Select, Window, WindowCall
+from sfumato.query.shaping import Computed, Renamed, Select, Window, WindowCall
 from sfumato.query.table import PublicTable, Released, Table
 
 
-def chosen(table: Table[Released], columns: Names, unit: str) -> Table[Released]:
+def chosen(table: Table[Released], columns: Renamed, unit: str) -> Table[Released]:
     """Return columns of a table, as (column, new name), of which one is the privacy unit's."""
     return table._combined(Select(table._part, columns, unit))
 

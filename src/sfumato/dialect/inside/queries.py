@@ -38,7 +38,7 @@ class Query:
 
     name: str
     node: Node
-    names: Names
+    names: CommonTables
     columns: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -60,17 +60,17 @@ Source = str | Query
 
 
 @dataclass(frozen=True)
-class Names:
+class CommonTables:
     """The tables of WITH that are known at a place: of each WITH the first ones, and those around it."""
 
     written: Written
-    around: Names | None = None
+    around: CommonTables | None = None
     known: dict[str, tuple[int, Query]] = field(default_factory=dict, repr=False)
     most: int = 0
 
     def find(self, name: str) -> Query | None:
         """Return what a name stands for; None where it is a table of its own."""
-        names: Names | None = self
+        names: CommonTables | None = self
         while names is not None:
             number, query = names.known.get(name.casefold(), (names.most, None))
             if number < names.most:
@@ -78,22 +78,22 @@ class Names:
             names = names.around
         return None
 
-    def within(self, node: Node) -> Names:
+    def within(self, node: Node) -> CommonTables:
         """Return what is known inside of a query: also what its own WITH names, each those before it."""
         return self.after([(cte["key"], cte["value"]) for cte in node["cte_map"]["map"]])
 
-    def after(self, tables: list[tuple[str, Node]]) -> Names:
+    def after(self, tables: list[tuple[str, Node]]) -> CommonTables:
         """Return what is known behind WITH."""
         if not tables:
             return self
         known: dict[str, tuple[int, Query]] = {}
         for i, (name, value) in enumerate(tables):
-            here = Names(self.written, self, known, i)
+            here = CommonTables(self.written, self, known, i)
             known[name.casefold()] = i, Query(name, value["query_node"], here, tuple(value["aliases"]))
-        return Names(self.written, self, known, len(tables))
+        return CommonTables(self.written, self, known, len(tables))
 
 
-def tables_of(node: Node, names: Names) -> Iterator[tuple[Node, Source]]:
+def tables_of(node: Node, names: CommonTables) -> Iterator[tuple[Node, Source]]:
     """Yield what a tree reads at any depth and does not name itself: nodes of tables, and what they are."""
     for one, scope in in_scope(node):
         if "RECURSIVE" in str(one.get("type")):
