@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from sfumato.engines.duckdb.combined import NOT_ARROW, sent
-from sfumato.engines.duckdb.connection import lent
+from sfumato.engines.duckdb.connection import closed, lent
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source
@@ -21,16 +21,6 @@ from sfumato.query.schema import Schema
 from sfumato.query.table import PublicTable
 
 _TEXTS = (*NOT_ARROW, "UUID", "JSON")
-_CONFIG = {
-    "allow_community_extensions": False,
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-    "enable_external_access": False,
-    "errors_as_json": True,
-    "python_enable_replacements": False,
-    "temp_directory": "",
-    "threads": 1,  # the order of rows follows from the text, and sums have the same bits
-}
 
 
 @dataclass(frozen=True)
@@ -56,8 +46,7 @@ def computed(sql: str, tables: Mapping[str, Given], resources: Resources) -> pa.
     Raises:
         duckdb.Error: it failed; the message is JSON.
     """
-    limits = {name: value for name, value in resources.settings.items() if name == "memory_limit"}
-    with duckdb.connect(config=_CONFIG | limits) as connection:
+    with closed(resources, errors_as_json=True) as connection:
         fields = [field for table in tables.values() for field in table.rows.schema]
         zones = [f.type.tz for f in fields if pa.types.is_timestamp(f.type) and f.type.tz]
         if zones:

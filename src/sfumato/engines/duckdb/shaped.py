@@ -18,7 +18,7 @@ from sfumato.engines.duckdb.combined import (
     there_already,
     told_apart,
 )
-from sfumato.engines.duckdb.connection import lender
+from sfumato.engines.duckdb.connection import closed, lender
 from sfumato.engines.duckdb.harmless import described, within_types
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source
@@ -28,16 +28,6 @@ from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.query.schema import Column, Kind, Schema
 from sfumato.query.shaping import IsIn, Select, Window, WindowCall
 
-# Nothing but the tables that are copied there; one thread, so that equal rows are always taken in one order.
-_CLOSED = {
-    "allow_community_extensions": False,
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-    "enable_external_access": False,
-    "python_enable_replacements": False,
-    "temp_directory": "",
-    "threads": 1,
-}
 _OF_VALUES = ("first_value", "last_value", "nth_value")
 _NUMBERED = {"row_number": "BIGINT", "rank": "BIGINT", "dense_rank": "BIGINT", "ntile": "BIGINT"}
 _SHARES = ("percent_rank", "cume_dist")
@@ -140,7 +130,7 @@ def computed(sql: str, parts: Mapping[str, Rows], resources: Resources) -> Sourc
     def load(session: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
         if there_already(session, copy):
             return
-        with _closed(resources) as here:
+        with closed(resources) as here:
             for name, part in parts.items():
                 with in_own_words(), part.source.session() as there:
                     part.source.load(there, [column for column, _ in part.source.columns])
@@ -172,16 +162,11 @@ def _kinds(sql: str, parts: Mapping[str, Rows]) -> list[tuple[str, str]]:
 
 def _empty(parts: Mapping[str, Rows]) -> duckdb.DuckDBPyConnection:
     """Return a database with the tables and no row."""
-    here = duckdb.connect(config=_CLOSED)
+    here = closed()
     for name, part in parts.items():
         columns = ", ".join(f"{identifier(column)} {kind}" for column, kind in _typed(part))
         here.execute(f"CREATE TEMP TABLE {identifier(name)} ({columns})")
     return here
-
-
-def _closed(resources: Resources) -> duckdb.DuckDBPyConnection:
-    limits = {name: value for name, value in resources.settings.items() if name == "memory_limit"}
-    return duckdb.connect(config={**_CLOSED, **limits})
 
 
 def _typed(part: Rows) -> list[tuple[str, str]]:
