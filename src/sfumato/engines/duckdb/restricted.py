@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from sfumato.engines.duckdb.combined import compared
 from sfumato.engines.duckdb.engine import INTEGERS, DuckDBEngine
-from sfumato.engines.duckdb.exact_sql import canonical
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import QueryError
@@ -29,11 +29,9 @@ class Units:
 
     def hash(self, unit: str, schema: Schema) -> str:
         """Return the SQL of a unit's hash; of units that are equal it is the same, whatever their types."""
-        kind, value = schema[unit].type_name, identifier(unit)
-        if kind in INTEGERS:
+        value = compared(unit, schema)
+        if schema[unit].type_name in INTEGERS:
             value = f"CAST({value} AS HUGEINT)"
-        elif kind in ("FLOAT", "DOUBLE", "VARCHAR"):
-            value = canonical(unit, schema)
         return f"hash(hash({self.salt}::UBIGINT, {value}))"
 
     def hold(self, unit: str, schema: Schema) -> str:
