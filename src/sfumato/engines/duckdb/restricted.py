@@ -10,7 +10,6 @@ from sfumato.engines.duckdb.combined import compared
 from sfumato.engines.duckdb.engine import INTEGERS, DuckDBEngine
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.text import identifier
-from sfumato.errors import QueryError
 from sfumato.query.part import Part
 from sfumato.query.schema import Schema
 
@@ -40,16 +39,11 @@ class Units:
 
 
 def restricted(part: Part, units: Units) -> Part:
-    """Return the same part, of tables in which only these units have rows; public tables stay as they are.
-
-    Raises:
-        QueryError: rows are not read by DuckDB.
-    """
+    """Return the same part, of tables in which only these units have rows; public tables stay as they are."""
     engine = part.engine
     if part.unit is None:
         return part
-    if not isinstance(engine, DuckDBEngine):
-        raise QueryError("check: rows are read by DuckDB in this process; ask on a file or a data frame")
+    assert isinstance(engine, DuckDBEngine)  # the check refuses others, and DuckDB combines no others
     made: Any = engine.how
     if made is None:
         holds = units.hold(part.unit, engine.schema())
