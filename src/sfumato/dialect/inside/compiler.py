@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from sfumato.dialect.inside.public import public_table
@@ -19,11 +20,11 @@ class Inside:
     """Makes tables of the SELECTs of one text; each once.
 
     Args:
-        open_table: gives a private or public table, from its name and the privacy unit's column.
+        open_table: gives a private or public table, from its name and the privacy unit's column; asked once.
     """
 
     def __init__(self, open_table: Callable[[str, str], Table[Any] | PublicTable]) -> None:
-        self._open = open_table
+        self._open = cache(open_table)
         self._opened: dict[tuple[Source, str], Table[Any] | PublicTable] = {}
         self._public: dict[Source, bool] = {}
         self._units: dict[str, str] = {}
