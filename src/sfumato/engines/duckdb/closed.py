@@ -14,7 +14,7 @@ from sfumato.engines.duckdb.connection import closed, lent
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source
-from sfumato.engines.duckdb.text import identifier, literal
+from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import EngineError, QueryError
 from sfumato.query.part import Part
 from sfumato.query.schema import Schema
@@ -46,11 +46,9 @@ def computed(sql: str, tables: Mapping[str, Given], resources: Resources) -> pa.
     Raises:
         duckdb.Error: it failed; the message is JSON.
     """
-    with closed(resources, errors_as_json=True) as connection:
-        fields = [field for table in tables.values() for field in table.rows.schema]
-        zones = [f.type.tz for f in fields if pa.types.is_timestamp(f.type) and f.type.tz]
-        if zones:
-            connection.execute(f"SET TimeZone = {literal(zones[0])}")
+    fields = [field for table in tables.values() for field in table.rows.schema]
+    zones = [f.type.tz for f in fields if pa.types.is_timestamp(f.type) and f.type.tz]
+    with closed(zones[0] if zones else None, resources, errors_as_json=True) as connection:
         connection.execute("SET lock_configuration = true")
         before = "as texts "
         while any(name.casefold().startswith(before) for name in tables):

@@ -16,6 +16,7 @@ from sfumato.dialect.inside.text import table_of
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.combined import Rows, joined, of_units, reached, united
 from sfumato.engines.duckdb.composite import composite
+from sfumato.engines.duckdb.connection import timezone_of
 from sfumato.engines.duckdb.databases import one_snapshot
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
 from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
@@ -120,7 +121,7 @@ class DuckDBEngine(Owned):
     def timezone(self) -> str:
         """The time zone in which times with a zone are read as texts, dates and hours."""
         with self._source.session() as session:
-            return str(session.execute("SELECT current_setting('TimeZone')").fetchall()[0][0])
+            return timezone_of(session)
 
     @property
     def relation(self) -> str:

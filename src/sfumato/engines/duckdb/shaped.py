@@ -18,7 +18,7 @@ from sfumato.engines.duckdb.combined import (
     there_already,
     told_apart,
 )
-from sfumato.engines.duckdb.connection import closed, lender
+from sfumato.engines.duckdb.connection import closed, lender, timezone_of
 from sfumato.engines.duckdb.harmless import described, within_types
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source
@@ -119,6 +119,8 @@ def _call(call: WindowCall, held: str, unit: str, schema: Schema) -> tuple[str, 
 def computed(sql: str, parts: Mapping[str, Rows], resources: Resources) -> Source:
     """Return what SQL gives of public tables: computed once, by itself, before anything private is near.
 
+    Times are read in the time zone of the first table's sessions, as its own steps read them.
+
     Raises:
         QueryError: it does not fit their columns.
     """
@@ -126,11 +128,15 @@ def computed(sql: str, parts: Mapping[str, Rows], resources: Resources) -> Sourc
     if len({name.casefold() for name, _ in kinds}) < len(kinds):
         raise QueryError("a SELECT of public tables gives two columns of one name; give each its own: x AS y")
     inside, copy = within_types(f"({sql})", kinds), fresh_name()
+    sources = [part.source for part in parts.values()]
+    session_of = sources[0].session if sources else lender(resources=resources)
+    with session_of() as there:
+        timezone = timezone_of(there)
 
     def load(session: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
         if there_already(session, copy):
             return
-        with closed(resources) as here:
+        with closed(timezone, resources) as here:
             for name, part in parts.items():
                 with in_own_words(), part.source.session() as there:
                     part.source.load(there, [column for column, _ in part.source.columns])
@@ -140,12 +146,11 @@ def computed(sql: str, parts: Mapping[str, Rows], resources: Resources) -> Sourc
 
     with _empty(parts) as here:
         found = described(here, f"{inside} AS part")
-    sources = [part.source for part in parts.values()]
     return Source(
         " and ".join(dict.fromkeys(source.name for source in sources)) or "the text",
         copy,
         found,
-        lender(resources=resources),
+        lender(timezone, resources),
         pending=load,
         files=tuple(dict.fromkeys(file for source in sources for file in source.files)),
         anywhere=True,
