@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from sfumato.dialect.tree import Node, ask, in_scope
+from sfumato.dialect.tree import Node, ask, byte_of, in_scope
 from sfumato.errors import SqlError, nearest
 
 _EXPRESSIONS = (
@@ -111,8 +111,7 @@ def check_outside(
     for node, scope in in_scope(tree):
         message = _message(node, known, scope, read)
         if message:
-            at = node.get("query_location", -1)
-            raise refuse(at if 0 <= at < 1 << 62 else -1, message)
+            raise refuse(byte_of(node), message)
     return list(read)
 
 

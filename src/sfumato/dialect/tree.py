@@ -121,6 +121,12 @@ def children(node: Node) -> list[Node]:
     return [container[place] for container, place in slots(node)]
 
 
+def byte_of(node: Node) -> int:
+    """Return the byte of the text at which a node begins; -1 where the parser does not say."""
+    at: int = node.get("query_location", -1)
+    return at if 0 <= at < 1 << 62 else -1
+
+
 def descendants(node: Node) -> Iterator[Node]:
     """Yield a node and all below it, each before its children; no recursion, however deep it is."""
     waiting = [node]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from sfumato.dialect.tree import Node, in_scope
+from sfumato.dialect.tree import Node, byte_of, in_scope
 from sfumato.dialect.words import Place, refusal
 from sfumato.errors import SqlError
 
@@ -21,8 +21,7 @@ class Written:
 
     def refuse(self, node: Node | None, message: str) -> SqlError:
         """Make an error that marks what a node begins with."""
-        at = -1 if node is None else node.get("query_location", -1)
-        return refusal(self.text, self.place(at if 0 <= at < 1 << 62 else -1), message)
+        return refusal(self.text, self.place(byte_of(node or {})), message)
 
 
 @dataclass(frozen=True, eq=False)
