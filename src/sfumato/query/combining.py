@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 from sfumato.errors import ColumnError, ParameterError, QueryError, shown
 from sfumato.exact import one_of, positive_int
 from sfumato.query.part import Part
-from sfumato.query.schema import Column, check_flat
+from sfumato.query.schema import INTEGERS, Column, check_flat
 from sfumato.query.shaping import Computed, IsIn, Renamed, Select, Window, same
 
 Pairs = tuple[tuple[str, str], ...]
@@ -23,17 +23,6 @@ JOIN_KINDS = ("inner", "left")
 MOST_ROWS = 1000
 # Of a right table's column whose name the left one has too.
 SUFFIX = "_right"
-_WHOLE = (
-    "TINYINT",
-    "SMALLINT",
-    "INTEGER",
-    "BIGINT",
-    "HUGEINT",
-    "UTINYINT",
-    "USMALLINT",
-    "UINTEGER",
-    "UBIGINT",
-)
 
 
 @dataclass(frozen=True)
@@ -361,7 +350,7 @@ def _listed(on: object) -> list[Any]:
 def alike(left: Column, right: Column) -> bool:
     """Whether values of two columns are equal only where they are the same: no cast makes two values one."""
     kinds = left.type_name, right.type_name
-    return kinds[0] == kinds[1] or all(kind in _WHOLE for kind in kinds)
+    return kinds[0] == kinds[1] or all(kind in INTEGERS for kind in kinds)
 
 
 def _check_equal_types(column: str, left: Column, other: str, right: Column, where: str = "join") -> None:

@@ -9,6 +9,11 @@ from fractions import Fraction
 from sfumato.errors import ColumnError
 from sfumato.framework import AtomDomain
 
+# Types of columns, as DuckDB calls them. Of floats 0.0 and -0.0 are equal, and all NaN.
+INTEGERS = frozenset(
+    {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
+)
+FLOATS = frozenset({"FLOAT", "DOUBLE"})
 # Where an expression goes that takes the place of a column, whichever way a question is asked.
 IN_PLACE = "in its place (in Python, as a column that with_columns derives first)"
 

@@ -11,7 +11,7 @@ from sfumato.dialect.inside.trees import fresh
 from sfumato.dialect.joins import From, Joined, NotJoined, Reference, read_from
 from sfumato.dialect.tree import Node
 from sfumato.errors import ColumnError, QueryError
-from sfumato.query.schema import quoted
+from sfumato.query.schema import FLOATS, quoted
 from sfumato.query.table import PublicTable, Table
 
 Opener = Callable[[Source, str], "Table[Any] | PublicTable"]
@@ -119,7 +119,7 @@ class Scope:
             here, there = table.schema[left], other.schema[right]
             same = here.type_name == there.type_name
             # 0.0 and -0.0 are equal, and one unit.
-            same = same and (left == table.unit or here.type_name not in ("FLOAT", "DOUBLE"))
+            same = same and (left == table.unit or here.type_name not in FLOATS)
             if one.how == "inner" and same:
                 columns[right.casefold()] = left
             elif self.mentioned is None or right.casefold() in self.mentioned:

@@ -34,14 +34,10 @@ from sfumato.query.exact import ExactQuery
 from sfumato.query.part import Part
 from sfumato.query.plan import Plan
 from sfumato.query.release import Release
-from sfumato.query.schema import Column, Derive, Filter, Kind, Schema, Step
+from sfumato.query.schema import FLOATS, INTEGERS, Column, Derive, Filter, Kind, Schema, Step
 from sfumato.query.shaping import Computed, IsIn, Select, Window
 from sfumato.query.units import UnitPart, unit_name
 
-INTEGERS = {
-    "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT",
-    "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
-}  # fmt: skip
 _OPAQUE = (
     "STRUCT", "MAP", "UNION", "JSON", "VARIANT", "INTERVAL", "BLOB", "BIT", "UHUGEINT", "BIGNUM", "GEOMETRY",
     "TIME WITH TIME ZONE",
@@ -178,7 +174,7 @@ class DuckDBEngine(Owned):
         if isinstance(step, Filter):
             # NaN is a value to SQL, so a column of floats can still lack one.
             for name in one.complete:
-                if name in schema and schema[name].type_name not in ("FLOAT", "DOUBLE"):
+                if name in schema and schema[name].type_name not in FLOATS:
                     schema[name] = replace(schema[name], missing=False)
             return schema
         # Names are equal whatever their case, so this may stand in the place of another.
@@ -449,7 +445,7 @@ def _column(type_name: str, missing: bool) -> Column:
         kind = Kind.OPAQUE
     elif type_name in INTEGERS:
         kind = Kind.INTEGER
-    elif type_name in ("FLOAT", "DOUBLE") or type_name.startswith("DECIMAL"):
+    elif type_name in FLOATS or type_name.startswith("DECIMAL"):
         kind = Kind.REAL
     elif type_name == "BOOLEAN":
         kind = Kind.BOOLEAN

@@ -7,11 +7,11 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from sfumato.engines.duckdb.combined import compared
-from sfumato.engines.duckdb.engine import INTEGERS, DuckDBEngine
+from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.text import identifier
 from sfumato.query.part import Part
-from sfumato.query.schema import Schema
+from sfumato.query.schema import INTEGERS, Schema
 
 
 @dataclass(frozen=True)
