@@ -103,15 +103,8 @@ class Scope:
         own = {name.casefold(): name for name in other.schema}
         pairs = [(self._earlier(Reference(None, name)), _own(name, own, one)) for name in one.using]
         for pair in one.on:
-            mine = [reference for reference in pair if self._is_of(reference, one, own)]
-            if len(mine) != 1:
-                raise QueryError(
-                    f"ON compares {pair[0].column} with {pair[1].column}: one must be of "
-                    f"{str(one.source)!r}, and one of a table before it; write whose each is, as o.town = "
-                    "t.town"
-                )
-            rest = pair[1] if pair[0] is mine[0] else pair[0]
-            pairs.append((self._earlier(rest), _own(mine[0].column, own, one)))
+            mine, rest = one.sides(pair, own, lambda name: self.resolve([name]) is not None)
+            pairs.append((self._earlier(rest), _own(mine.column, own, one)))
         # A column that is compared does not come along: it is the other one, or comes under another name.
         columns, copies = dict[str, str](), dict[str, str]()
         taken = {name.casefold() for name in (*table.schema, *other.schema)}
@@ -178,14 +171,6 @@ class Scope:
         if found is None:
             raise ColumnError.unknown(reference.column, self.table.schema, "ON")
         return found[0]
-
-    def _is_of(self, reference: Reference, one: Joined, own: dict[str, str]) -> bool:
-        if reference.table is not None:
-            return reference.table.casefold() == (one.alias or "").casefold()
-        inside = reference.column.casefold() in own
-        if inside and self.resolve([reference.column]) is not None:
-            raise QueryError(f"ON: the column {reference.column!r} is in several tables; write whose it is")
-        return inside
 
 
 def traced(tables: From, reference: Reference) -> str | None:
