@@ -213,6 +213,23 @@ def test_all_tables_that_are_read_are_named():
     assert set(query.sources) == {"a", "b", "c", "d"}
 
 
+def test_each_table_is_opened_once():
+    """Also those of which it is asked before whether they are public: a large CSV takes long to open."""
+    query = parse(
+        HEAD + "COUNT(*) FROM (SELECT id, town FROM orders WHERE town IN (SELECT town FROM towns)) AS s "
+        "JOIN (SELECT town, max(pop) AS pop FROM towns GROUP BY town) AS t USING (town) "
+        "JOIN (SELECT id, n FROM orders) AS o USING (id) WHERE n IN (SELECT pop FROM towns)"
+    )
+    opened: list[str] = []
+
+    def open_table(name: str, unit: str) -> sf.Table | sf.PublicTable:
+        opened.append(name)
+        return tables()[name]
+
+    query.question(open_table)
+    assert sorted(opened) == ["orders", "towns"]
+
+
 DP = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) AS n"
 
 

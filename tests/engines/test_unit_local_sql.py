@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, date, datetime
 
 import pyarrow as pa
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.engines.duckdb import combined, shaped
+from sfumato.engines.duckdb.engine import DuckDBEngine
 
 from . import made_rows
 from .made_rows import table
@@ -143,6 +145,21 @@ def test_public_values_are_looked_up_before_private_rows_are_near():
     for rows in ([], [(1.0, "C", 1.0, 1)], [(1.0, "A", 1.0, 1)]):
         with pytest.raises(sf.errors.EngineError, match="public tables alone failed"):
             rows_of(text, rows, [])
+
+
+@pytest.mark.parametrize("moments", ["moments", "(SELECT DISTINCT id, moment FROM moments)"])
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", None])
+def test_dates_of_a_public_table_are_those_of_its_own_time_zone(zone, moments, monkeypatch):
+    """That of the machine when it was opened, if it has no other; not what the machine has when it is read."""
+    evening = pa.array([datetime(2024, 1, 1, 20, tzinfo=UTC)], pa.timestamp("us", "UTC"))
+    if zone is None:
+        monkeypatch.setenv("TZ", "Asia/Tokyo")
+    engine = DuckDBEngine.open(pa.table({"id": [1], "moment": evening}), zone)
+    monkeypatch.setenv("TZ", "America/New_York")
+    known = {"visits": sf.scan(pa.table({"id": [1]}), privacy_unit="id"), "moments": sf.PublicTable(engine)}
+    dates = f"SELECT id, CAST(moment AS DATE) AS day FROM {moments}"
+    made = known["visits"].sql(f"SELECT id, day FROM visits JOIN ({dates}) AS d USING (id)", tables=known)
+    assert list(made_rows.rows_of(made)) == [(1, date(2024, 1, 2))]
 
 
 def test_what_a_catalog_declares_goes_through():

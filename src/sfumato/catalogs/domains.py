@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sfumato.errors import QueryError
 
-MOST_GROUPS = 1_000_000
+MOST_GROUPS = 1_000_000  # that are public, and so all in the output
 
 
 def size(domains: Sequence[Sequence[object]]) -> int:

@@ -74,14 +74,10 @@ class DeclaredTable(Table[Released]):
         how: JoinKind = "inner",
         rows: int = MOST_ROWS,
     ) -> DeclaredTable[Released]:
-        """Put columns of another table beside these, where values are equal; as of any table.
+        """Put columns of another table beside these, as `Table.join`.
 
-        Args:
-            other, how, rows: as for any table.
-            on: as for any table; where it has a foreign key that the catalog declares, and what that names,
-                the privacy units are compared as well, unasked.
-        Raises:
-            QueryError: as from any table.
+        Where `on` has a foreign key that the catalog declares, and what that names, the privacy units are
+        compared as well, unasked.
         """
         if not isinstance(other, DeclaredTable):
             return cast("DeclaredTable[Released]", super().join(other, on=on, how=how, rows=rows))

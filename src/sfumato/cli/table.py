@@ -60,12 +60,7 @@ def print_table(
         for part in _fold(key_cells, columns, console.width):
             console.print(_lying(key_cells, part))
             console.print()
-    if numbers.num_rows > show:
-        console.print(
-            f"The first {show:,} of {numbers.num_rows:,} groups; --show N prints more, "
-            "--output PATH keeps all.\n",
-            style="italic",
-        )
+    _tell_more(console, numbers, show, "groups")
     console.print(caption(release, numbers.num_rows, confidence, simultaneous))
 
 
@@ -92,9 +87,13 @@ def print_computed(
     for part in _fold({}, columns, console.width):
         console.print(_lying({}, part))
         console.print()
+    _tell_more(console, numbers, show, "rows")
+
+
+def _tell_more(console: Console, numbers: pa.Table, show: int, what: str) -> None:
     if numbers.num_rows > show:
         console.print(
-            f"The first {show:,} of {numbers.num_rows:,} rows; --show N prints more, "
+            f"The first {show:,} of {numbers.num_rows:,} {what}; --show N prints more, "
             "--output PATH keeps all.\n",
             style="italic",
         )

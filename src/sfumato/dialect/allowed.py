@@ -8,12 +8,11 @@ answer follows from the noisy numbers, public tables and the text alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
-from sfumato.dialect.tree import Node, ask
+from sfumato.dialect.tree import Node, ask, byte_of, in_scope
 from sfumato.errors import SqlError, nearest
 
 _EXPRESSIONS = (
@@ -108,35 +107,12 @@ def check_outside(
     for name in public:
         by_name.setdefault(name.casefold(), []).append(name)
     known = _Known(released, columns, by_name, {name.casefold() for name in private})
-    scope: Counter[str] = Counter()
     read: dict[str, None] = {}
-    waiting: list[tuple[str, Any]] = [("see", tree)]
-    while waiting:
-        what, one = waiting.pop()
-        if what == "name":
-            scope[one] += 1
-        elif what == "forget":
-            scope.subtract(one)
-        elif isinstance(one, list):
-            waiting.extend(("see", child) for child in reversed(one))
-        elif isinstance(one, dict):
-            message = _message(one, known, scope, read)
-            if message:
-                at = one.get("query_location", -1)
-                raise refuse(at if 0 <= at < 1 << 62 else -1, message)
-            waiting.extend(_inside(one))
+    for node, scope in in_scope(tree):
+        message = _message(node, known, scope, read)
+        if message:
+            raise refuse(byte_of(node), message)
     return list(read)
-
-
-def _inside(node: Node) -> Iterator[tuple[str, Any]]:
-    """Yield what is to be done with a node's parts, the first last: names of WITH are known behind it."""
-    ctes = node["cte_map"]["map"] if "cte_map" in node else []
-    names = [cte["key"].casefold() for cte in ctes]
-    yield "forget", names
-    yield "see", [value for key, value in node.items() if key != "cte_map" and isinstance(value, dict | list)]
-    for cte, name in zip(reversed(ctes), reversed(names), strict=True):
-        yield "name", name
-        yield "see", cte["value"]
 
 
 def _message(node: Node, known: _Known, scope: Counter[str], read: dict[str, None]) -> str:

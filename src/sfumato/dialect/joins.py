@@ -6,10 +6,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sfumato.dialect.inside.queries import Names, Query, Source
+from sfumato.dialect.inside.queries import CommonTables, Query, Source
 from sfumato.dialect.tree import Node
 from sfumato.errors import ColumnError, QueryError
 from sfumato.query.combining import JoinKind
+from sfumato.query.schema import quoted
 from sfumato.query.table import PublicTable, Table
 
 _KINDS: dict[str, JoinKind] = {"INNER": "inner", "LEFT": "left"}
@@ -65,6 +66,34 @@ class Joined:
     on: tuple[tuple[Reference, Reference], ...]
     using: tuple[str, ...]
 
+    def sides(
+        self, pair: tuple[Reference, Reference], own: Collection[str], before: Callable[[str], bool]
+    ) -> tuple[Reference, Reference]:
+        """Return which of two columns that are equal is of this table, and the other one.
+
+        Args:
+            pair: the two.
+            own: this table's columns, in lower case.
+            before: whether a table before it has a column.
+        Raises:
+            QueryError: both are of this table, or none is, or that is not clear.
+        """
+        mine = [self._has(reference, own, before) for reference in pair]
+        if mine[0] == mine[1]:
+            raise QueryError(
+                f"ON compares {pair[0].column} with {pair[1].column}: one must be of "
+                f"{str(self.source)!r}, and one of a table before it; write whose each is, as o.town = t.town"
+            )
+        return pair if mine[0] else (pair[1], pair[0])
+
+    def _has(self, reference: Reference, own: Collection[str], before: Callable[[str], bool]) -> bool:
+        if reference.table is not None:
+            return reference.table.casefold() == (self.alias or "").casefold()
+        inside = reference.column.casefold() in own
+        if inside and before(reference.column):
+            raise QueryError(f"ON: the column {reference.column!r} is in several tables; write whose it is")
+        return inside
+
 
 @dataclass(frozen=True)
 class From:
@@ -101,7 +130,7 @@ class From:
         return {one.alias.casefold(): one.alias for one in self.joined if one.alias}
 
 
-def read_from(node: Node, names: Names) -> From:
+def read_from(node: Node, names: CommonTables) -> From:
     """Read DuckDB's tree of what stands behind FROM.
 
     Args:
@@ -134,7 +163,7 @@ def read_from(node: Node, names: Names) -> From:
     return found
 
 
-def _named(node: Node, names: Names) -> tuple[Source, str | None]:
+def _named(node: Node, names: CommonTables) -> tuple[Source, str | None]:
     alias, columns = node["alias"] or None, tuple(node.get("column_name_alias") or ())
     if node["type"] == "SUBQUERY" and not node.get("sample"):
         return Query(alias or "a SELECT in FROM", node["subquery"]["node"], names, columns), alias
@@ -229,41 +258,26 @@ def _join(
     equal: dict[str, str],
 ) -> Table[Any]:
     """Join one table more; `equal` has what inner joins made the same, by qualified name, as the unit is."""
-    shared = {n.casefold() for n in other.schema} & {n.casefold() for n in table.schema}
-    if both := sorted(shared & set(plain) - {table.unit.casefold(), *(n.casefold() for n in one.using)}):
+    known, own = ({name.casefold() for name in side.schema} for side in (table, other))
+    merged = {table.unit.casefold(), *(name.casefold() for name in one.using)}
+    if both := sorted(own & known & set(plain) - merged):
         raise QueryError(
             f"the column {both[0]!r} is in several tables; write whose it is: {one.alias or 'name'}.{both[0]}"
         )
     pairs = [(_found(name, table, "FROM"), _found(name, other, str(one.source))) for name in one.using]
     for pair in one.on:
-        mine = [reference for reference in pair if _is_of(reference, one, table, other)]
-        rest = [reference for reference in pair if reference not in mine]
-        if len(mine) != 1:
-            raise QueryError(
-                f"ON compares {pair[0].column} with {pair[1].column}: one must be of "
-                f"{str(one.source)!r}, and one of a table before it; write whose each is, as o.town = t.town"
-            )
-        earlier = source.name(rest[0])
+        mine, rest = one.sides(pair, own, lambda name: name.casefold() in known)
+        earlier = source.name(rest)
         earlier = equal.get(earlier.casefold()) or _found(earlier, table, "FROM")
-        pairs.append((earlier, _found(mine[0].column, other, str(one.source))))
+        pairs.append((earlier, _found(mine.column, other, str(one.source))))
     if one.alias:
         if one.how == "inner":
             equal |= {qualified(one.alias, theirs).casefold(): ours for ours, theirs in pairs}
         before = f"{one.alias}."
         for name in sorted(name for name in names if name.startswith(before)):
             column = _found(name.removeprefix(before), other, str(one.source))
-            other = other.with_columns(**{name: '"' + column.replace('"', '""') + '"'})
+            other = other.with_columns(**{name: quoted(column)})
     return table.join(other, on=pairs, how=one.how)
-
-
-def _is_of(reference: Reference, one: Joined, table: Table[Any], other: Table[Any] | PublicTable) -> bool:
-    if reference.table is not None:
-        return reference.table.casefold() == (one.alias or "").casefold()
-    folded = reference.column.casefold()
-    inside = folded in {n.casefold() for n in other.schema}
-    if inside and folded in {n.casefold() for n in table.schema}:
-        raise QueryError(f"ON: the column {reference.column!r} is in several tables; write whose it is")
-    return inside
 
 
 def _found(name: str, table: Table[Any] | PublicTable, where: str) -> str:

@@ -21,7 +21,7 @@ from sfumato.dialect.inside.named import inner_tables
 from sfumato.dialect.limits import Limits
 from sfumato.dialect.options import read_options
 from sfumato.dialect.outside import names_in, put_together
-from sfumato.dialect.pieces import Names
+from sfumato.dialect.pieces import FreeNames
 from sfumato.dialect.public_groups import PublicGroups, public_groups
 from sfumato.dialect.question import SqlQuery
 from sfumato.dialect.reader import read
@@ -108,7 +108,7 @@ class _Reading:
         statement: Statement,
         declared: TableDeclaration | None,
         groups: PublicGroups | None,
-        free: Names,
+        free: FreeNames,
     ) -> None:
         self.public = None if groups is None else groups.of(statement)
         self.statement = statement if self.public is None else self.public.read_by(statement)

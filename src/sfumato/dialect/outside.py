@@ -14,12 +14,13 @@ from sfumato.dialect.allowed import check_outside
 from sfumato.dialect.around import Part
 from sfumato.dialect.calls import is_call
 from sfumato.dialect.cursor import Cursor
-from sfumato.dialect.pieces import Names, Pieces, place_of, quoted
+from sfumato.dialect.pieces import FreeNames, Pieces, place_of
 from sfumato.dialect.tree import NotSql, statements
 from sfumato.dialect.vocabulary import INTERVALS
 from sfumato.dialect.words import Place, Token, refusal
 from sfumato.dialect.writer import NO_INTERVAL, Writer, no_output
 from sfumato.errors import SqlError
+from sfumato.query.schema import quoted
 
 _NO_SELECT = "a text is one SELECT, with private SELECTs in it: other statements have no place here"
 
@@ -95,9 +96,9 @@ class Outside:
         return replace(self, public=tuple(read))
 
 
-def names_in(words: Cursor) -> Names:
+def names_in(words: Cursor) -> FreeNames:
     """Return names that a text does not use."""
-    return Names(
+    return FreeNames(
         token.text.casefold()
         for i, token in enumerate(words.tokens)
         if token.kind not in ("sign", "number") and not is_call(words, i)

@@ -8,11 +8,6 @@ from collections.abc import Iterable, Sequence
 from sfumato.dialect.words import Place, Token
 
 
-def quoted(name: str) -> str:
-    """Write a name as SQL has it, whatever is in it."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 class Pieces:
     """Words, one after another."""
 
@@ -57,7 +52,7 @@ def place_of(places: tuple[tuple[int, ...], tuple[Place, ...]], byte: int) -> Pl
     return found[max(0, bisect_right(starts, byte) - 1)]
 
 
-class Names:
+class FreeNames:
     """Names that a text does not use.
 
     Args:

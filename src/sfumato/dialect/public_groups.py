@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from sfumato.dialect.allowed import check_outside
 from sfumato.dialect.clause import read_clause
 from sfumato.dialect.cursor import Cursor
-from sfumato.dialect.inside.queries import Names, tables_of
+from sfumato.dialect.inside.queries import CommonTables, tables_of
 from sfumato.dialect.joins import From, NotJoined, Reference, read_from
 from sfumato.dialect.pieces import Pieces, place_of
 from sfumato.dialect.syntax import Expression, Item, Statement
@@ -141,7 +141,7 @@ class PublicGroups:
         return next(column for column in self.columns if column.casefold() == last)
 
 
-def public_groups(words: Cursor, names: Names) -> tuple[Cursor, PublicGroups | None]:
+def public_groups(words: Cursor, names: CommonTables) -> tuple[Cursor, PublicGroups | None]:
     """Return the words of a private SELECT without the public groups that it has, and these.
 
     Args:
@@ -173,7 +173,7 @@ def _asked(words: Cursor) -> Place | None:
 
 
 class _Reader:
-    def __init__(self, words: Cursor, asked: Place, names: Names) -> None:
+    def __init__(self, words: Cursor, asked: Place, names: CommonTables) -> None:
         self.words, self.asked, self.names = words, asked, names
         self.span = self._from()
 

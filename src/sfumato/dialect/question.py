@@ -12,14 +12,14 @@ import pyarrow as pa
 from sfumato.catalogs.domains import product
 from sfumato.dialect.inside.compiler import Inside
 from sfumato.dialect.inside.membership import filtered
-from sfumato.dialect.inside.queries import Names, Query, Source, tables_of
+from sfumato.dialect.inside.queries import CommonTables, Query, Source, tables_of
 from sfumato.dialect.joins import From, opened
 from sfumato.dialect.outside import Outside
 from sfumato.dialect.public_groups import PublicGroups
 from sfumato.dialect.tree import Node
 from sfumato.errors import ColumnError, QueryError
 from sfumato.query.aggregates import Aggregate, BoundedAggregate, CountRows
-from sfumato.query.schema import Derive, Filter, Schema, Step
+from sfumato.query.schema import Derive, Filter, Schema, Step, quoted
 from sfumato.query.table import PRIVATE, PublicTable, Question, Released, Table
 
 
@@ -77,7 +77,7 @@ class SqlQuery:
     beside: tuple[SqlQuery, ...] = ()
     confidence: float = 0.95
     looked_up: Node | None = None
-    names: Names | None = None
+    names: CommonTables | None = None
 
     @property
     def source(self) -> str:
@@ -194,7 +194,7 @@ def _in_public_groups(
     """Group by what a public table has. NULL equals nothing in a join: that group is there, and empty."""
     for key, column in zip(keys, groups.columns, strict=True):
         if column.null_count:
-            table = table.filter(f"{_quoted(key)} IS NOT NULL")
+            table = table.filter(f"{quoted(key)} IS NOT NULL")
     note = (
         f"the {groups.num_rows:,} groups by {', '.join(keys)} are public, as "
         f"{' and '.join(asked.public) or 'the text'} has them: each is shown, and rows of others are in none."
@@ -237,7 +237,7 @@ def _settle(query: SqlQuery, schema: Schema) -> tuple[list[tuple[str, str]], lis
             final = source[name.casefold()]
             if len(hiding) > 1:
                 early.append((fresh(f"_{name}"), expression))
-                now = _quoted(early[-1][0])
+                now = quoted(early[-1][0])
             late.append((final, now))
         else:
             final = fresh(name) if name.casefold() in source else name
@@ -250,7 +250,7 @@ def _settle(query: SqlQuery, schema: Schema) -> tuple[list[tuple[str, str]], lis
         if column is not None and column not in columns:
             columns[column] = _source_column(column, source, schema, "the SELECT list")
             if column.casefold() in hiding:
-                early.append((fresh(f"_{column}"), _quoted(columns[column])))
+                early.append((fresh(f"_{column}"), quoted(columns[column])))
                 columns[column] = early[-1][0]
     return [*early, *late], [keys[name] for name in query.keys], columns
 
@@ -261,7 +261,3 @@ def _source_column(name: str, source: dict[str, str], schema: Schema, where: str
     if name.casefold() not in source:
         raise ColumnError.unknown(name, schema, where)
     return source[name.casefold()]
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

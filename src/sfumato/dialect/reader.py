@@ -13,7 +13,7 @@ from sfumato.dialect.admitted import check_after, check_tree, check_words
 from sfumato.dialect.calls import CallForm, is_call, is_window, read_calls
 from sfumato.dialect.clause import read_clause
 from sfumato.dialect.cursor import Cursor
-from sfumato.dialect.inside.queries import Names, Written
+from sfumato.dialect.inside.queries import CommonTables, Written
 from sfumato.dialect.joins import From, NotJoined, read_from
 from sfumato.dialect.plain import NotUnderstood, PlainSelect, is_query, select_list
 from sfumato.dialect.syntax import Computed, Expression, Item, Statement
@@ -31,7 +31,7 @@ _MOST_KEYS = 2000  # DuckDB's parser compares each with each
 _ITEMS, _KEYS, _BEHIND = "the SELECT list", "GROUP BY", "what comes behind the groups"
 
 
-def read(words: Cursor, names: Names) -> Statement:
+def read(words: Cursor, names: CommonTables) -> Statement:
     """Read one SELECT WITH DIFFERENTIAL_PRIVACY or WITH ANONYMIZATION.
 
     Args:
@@ -48,7 +48,7 @@ def read(words: Cursor, names: Names) -> Statement:
 class _Reader:
     """What stands where, word by word; and then what it is, by DuckDB's tree."""
 
-    def __init__(self, words: Cursor, names: Names) -> None:
+    def __init__(self, words: Cursor, names: CommonTables) -> None:
         self.words, self.names = words, names
         if not words.take("SELECT"):
             raise words.refuse("a question begins with SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (...)")
@@ -266,7 +266,7 @@ class _Reader:
         forms = self.calls.values()
         wrapped = [form.argument for form in forms if form.call.argument is not None]
         plain = PlainSelect(self.words, [*self.dropped, *(form.tail for form in forms)], wrapped)
-        self.names = Names(Written(self.words.text, plain.place), self.names)
+        self.names = CommonTables(Written(self.words.text, plain.place), self.names)
         try:
             return plain.tree()
         except NotUnderstood as error:

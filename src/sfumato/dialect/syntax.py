@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sfumato.dialect.inside.queries import Names
+from sfumato.dialect.inside.queries import CommonTables
 from sfumato.dialect.joins import From, qualified
 from sfumato.dialect.tree import Node, descendants
 from sfumato.dialect.words import Place, Token, refusal
+from sfumato.query.schema import quoted
 
 # Words that stand alone as an expression and name no column.
 _VALUES = ("NULL", "TRUE", "FALSE")
@@ -109,7 +110,7 @@ class Statement:
     group_by: tuple[Expression, ...]
     group_by_all: bool
     tree: Node
-    names: Names
+    names: CommonTables
     calls: Mapping[int, tuple[int, Expression, Call]] = field(default_factory=dict)
     having: Expression | None = None
     after: Expression | None = None
@@ -125,7 +126,7 @@ class Statement:
                 pieces.append(self.text[stop : token.start])
             if token.start in kept:
                 same = kept[token.start] is token
-                written = self.text[token.start : token.stop] if same else _quoted(kept[token.start].text)
+                written = self.text[token.start : token.stop] if same else quoted(kept[token.start].text)
                 pieces.append(written)
             stop = token.stop
         return "".join(pieces)
@@ -210,10 +211,6 @@ class Statement:
     def shape(self, expression: Expression) -> tuple[str, ...]:
         """Return what makes two spellings of one expression equal: case and space do not count."""
         return tuple(map(_shape, self.unqualified(expression)))
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _shape(token: Token) -> str:

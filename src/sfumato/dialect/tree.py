@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from functools import cache
@@ -120,6 +121,12 @@ def children(node: Node) -> list[Node]:
     return [container[place] for container, place in slots(node)]
 
 
+def byte_of(node: Node) -> int:
+    """Return the byte of the text at which a node begins; -1 where the parser does not say."""
+    at: int = node.get("query_location", -1)
+    return at if 0 <= at < 1 << 62 else -1
+
+
 def descendants(node: Node) -> Iterator[Node]:
     """Yield a node and all below it, each before its children; no recursion, however deep it is."""
     waiting = [node]
@@ -127,3 +134,31 @@ def descendants(node: Node) -> Iterator[Node]:
         one = waiting.pop()
         yield one
         waiting.extend(reversed(children(one)))
+
+
+def in_scope(tree: Node) -> Iterator[tuple[Node, Counter[str]]]:
+    """Yield all of a query in order, each node with how often its names of WITH are known there, folded."""
+    scope: Counter[str] = Counter()
+    waiting: list[tuple[str, Any]] = [("see", tree)]
+    while waiting:
+        what, one = waiting.pop()
+        if what == "name":
+            scope[one] += 1
+        elif what == "forget":
+            scope.subtract(one)
+        elif isinstance(one, list):
+            waiting.extend(("see", child) for child in reversed(one))
+        elif isinstance(one, dict):
+            yield one, scope
+            waiting.extend(_inside(one))
+
+
+def _inside(node: Node) -> Iterator[tuple[str, Any]]:
+    """Yield what is to be done with a node's parts, the first last: names of WITH are known behind it."""
+    ctes = node["cte_map"]["map"] if "cte_map" in node else []
+    names = [cte["key"].casefold() for cte in ctes]
+    yield "forget", names
+    yield "see", [value for key, value in node.items() if key != "cte_map" and isinstance(value, dict | list)]
+    for cte, name in zip(reversed(ctes), reversed(names), strict=True):
+        yield "name", name
+        yield "see", cte["value"]

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from sfumato.dialect.matching import Keys
-from sfumato.dialect.pieces import Names, Pieces, quoted
+from sfumato.dialect.pieces import FreeNames, Pieces
 from sfumato.dialect.syntax import Call, Computed, Expression, Item, Statement
 from sfumato.dialect.vocabulary import INTERVALS
 from sfumato.dialect.words import Place, Token, refusal
 from sfumato.errors import SqlError, nearest
 from sfumato.query.aggregates import Aggregate, names_of
+from sfumato.query.schema import quoted
 
 NO_INTERVAL = "write {}(name), with the name of an aggregate"
 Named = dict[str, tuple[Item, Aggregate]]
@@ -38,7 +39,7 @@ class Writer:
         keys: dict[str, Item],
         named: Named,
         ask: Callable[[Call, int], tuple[Aggregate, str]],
-        free: Names,
+        free: FreeNames,
     ) -> None:
         self.statement, self.named, self.ask, self.free = statement, named, ask, free
         self.names = {id(item): name for name, item in keys.items()}

@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeVar
 from sfumato.errors import ColumnError, ParameterError, QueryError, shown
 from sfumato.exact import one_of, positive_int
 from sfumato.query.part import Part
-from sfumato.query.schema import Column, check_flat
-from sfumato.query.shaping import Computed, IsIn, Names, Select, Window, same
+from sfumato.query.schema import INTEGERS, Column, check_flat
+from sfumato.query.shaping import Computed, IsIn, Renamed, Select, Window, same
 
 Pairs = tuple[tuple[str, str], ...]
 JoinKind = Literal["inner", "left"]
@@ -23,17 +23,6 @@ JOIN_KINDS = ("inner", "left")
 MOST_ROWS = 1000
 # Of a right table's column whose name the left one has too.
 SUFFIX = "_right"
-_WHOLE = (
-    "TINYINT",
-    "SMALLINT",
-    "INTEGER",
-    "BIGINT",
-    "HUGEINT",
-    "UTINYINT",
-    "USMALLINT",
-    "UINTEGER",
-    "UBIGINT",
-)
 
 
 @dataclass(frozen=True)
@@ -71,7 +60,7 @@ class Join:
         return told
 
     @property
-    def kept(self) -> tuple[tuple[Part, Names], ...]:
+    def kept(self) -> tuple[tuple[Part, Renamed], ...]:
         """Its parts, and the columns of each that stay as they are: their names there, and here."""
         return (self.left, same(self.left)), (self.right, tuple(self.brought.items()))
 
@@ -98,7 +87,7 @@ class Union:
     by_rows = True
 
     @property
-    def kept(self) -> tuple[tuple[Part, Names], ...]:
+    def kept(self) -> tuple[tuple[Part, Renamed], ...]:
         """Its parts, and the columns of each: their names there, and here."""
         return (self.left, same(self.left)), (self.right, same(self.right))
 
@@ -124,7 +113,7 @@ class PerUnit:
     aggregates: tuple[tuple[str, str], ...]
 
     @property
-    def kept(self) -> tuple[tuple[Part, Names], ...]:
+    def kept(self) -> tuple[tuple[Part, Renamed], ...]:
         """Its part, and the columns that stay: their names there, and here."""
         return ((self.part, tuple((name, name) for name in (str(self.part.unit), *self.by))),)
 
@@ -156,7 +145,7 @@ class Reached:
     unit: str
 
     @property
-    def kept(self) -> tuple[tuple[Part, Names], ...]:
+    def kept(self) -> tuple[tuple[Part, Renamed], ...]:
         """Its parts, and the columns that stay as they are: the first one's."""
         return (self.part, same(self.part)), (self.owners, ())
 
@@ -361,7 +350,7 @@ def _listed(on: object) -> list[Any]:
 def alike(left: Column, right: Column) -> bool:
     """Whether values of two columns are equal only where they are the same: no cast makes two values one."""
     kinds = left.type_name, right.type_name
-    return kinds[0] == kinds[1] or all(kind in _WHOLE for kind in kinds)
+    return kinds[0] == kinds[1] or all(kind in INTEGERS for kind in kinds)
 
 
 def _check_equal_types(column: str, left: Column, other: str, right: Column, where: str = "join") -> None:

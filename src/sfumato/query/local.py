@@ -7,21 +7,21 @@ from typing import Any
 
 from sfumato.query.combining import distinct, is_in
 from sfumato.query.engine import Engine
-from sfumato.query.shaping import Computed, Names, Select, Window, WindowCall
+from sfumato.query.shaping import Computed, Renamed, Select, Window, WindowCall
 from sfumato.query.table import PublicTable, Released, Table
 
 
-def chosen(table: Table[Released], columns: Names, unit: str) -> Table[Released]:
+def chosen(table: Table[Released], columns: Renamed, unit: str) -> Table[Released]:
     """Return columns of a table, as (column, new name), of which one is the privacy unit's."""
     return table._combined(Select(table._part, columns, unit))
 
 
-def without_doubles(table: Table[Released]) -> Table[Released]:
+def distinct_rows(table: Table[Released]) -> Table[Released]:
     """Return each row of a table once."""
     return table._combined(distinct(table._part, table.schema))
 
 
-def keys_alone(table: Table[Released], by: Sequence[str]) -> Table[Released]:
+def distinct_keys(table: Table[Released], by: Sequence[str]) -> Table[Released]:
     """Return one row for each unit and values of some columns."""
     return table._combined(distinct(table._part, by, "GROUP BY"))
 

@@ -9,6 +9,11 @@ from fractions import Fraction
 from sfumato.errors import ColumnError
 from sfumato.framework import AtomDomain
 
+# Types of columns, as DuckDB calls them. Of floats 0.0 and -0.0 are equal, and all NaN.
+INTEGERS = frozenset(
+    {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
+)
+FLOATS = frozenset({"FLOAT", "DOUBLE"})
 # Where an expression goes that takes the place of a column, whichever way a question is asked.
 IN_PLACE = "in its place (in Python, as a column that with_columns derives first)"
 
@@ -85,6 +90,11 @@ def check_flat(where: str, column: str, schema: Schema, place: str) -> None:
         )
 
 
+def quoted(name: str) -> str:
+    """Write a name as SQL has it, whatever is in it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def spelled(column: str) -> str:
-    """Write a column's name as SQL has it."""
-    return column if column.isidentifier() else '"' + column.replace('"', '""') + '"'
+    """Write a column's name as people do in SQL: in quotes where it needs them."""
+    return column if column.isidentifier() else quoted(column)

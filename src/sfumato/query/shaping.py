@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from sfumato.query.part import Part
 
 # Columns that stay as they are: the name that each has in the part, and its new one.
-Names = tuple[tuple[str, str], ...]
+Renamed = tuple[tuple[str, str], ...]
 
 
-def same(part: Part) -> Names:
+def same(part: Part) -> Renamed:
     """Return all columns of a part under their own names."""
     return tuple((name, name) for name in part.schema)
 
@@ -29,12 +29,12 @@ class Select:
     """
 
     part: Part
-    columns: Names
+    columns: Renamed
     unit: str
     by_rows = True
 
     @property
-    def kept(self) -> tuple[tuple[Part, Names], ...]:
+    def kept(self) -> tuple[tuple[Part, Renamed], ...]:
         """Its part, and the columns that stay."""
         return ((self.part, self.columns),)
 
@@ -63,7 +63,7 @@ class IsIn:
     by_rows = True
 
     @property
-    def kept(self) -> tuple[tuple[Part, Names], ...]:
+    def kept(self) -> tuple[tuple[Part, Renamed], ...]:
         """Its private part, and the columns that stay; the public one has none."""
         return (self.part, same(self.part)), (self.other, ())
 
@@ -124,7 +124,7 @@ class Window:
     calls: tuple[WindowCall, ...]
 
     @property
-    def kept(self) -> tuple[tuple[Part, Names], ...]:
+    def kept(self) -> tuple[tuple[Part, Renamed], ...]:
         """Its part, and the columns that stay: all."""
         return ((self.part, same(self.part)),)
 
@@ -151,7 +151,7 @@ class Computed:
     sql: str
 
     @property
-    def kept(self) -> tuple[tuple[Part, Names], ...]:
+    def kept(self) -> tuple[tuple[Part, Renamed], ...]:
         """Nothing that a question could move into it."""
         return ()
 

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from sfumato.dialect.inside.public import public_table
-from sfumato.dialect.inside.queries import Query, Source, tables_of
+from sfumato.dialect.inside.queries import DEEPEST, Query, Source, tables_of
 from sfumato.dialect.inside.select import Select
 from sfumato.dialect.inside.union import union_all
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query.engine import Engine
 from sfumato.query.table import PublicTable, Table
 
-_DEEPEST = 30
-
 
 class Inside:
     """Makes tables of the SELECTs of one text; each once.
 
     Args:
-        open_table: gives a private or public table, from its name and the privacy unit's column.
+        open_table: gives a private or public table, from its name and the privacy unit's column; asked once.
     """
 
     def __init__(self, open_table: Callable[[str, str], Table[Any] | PublicTable]) -> None:
-        self._open = open_table
+        self._open = cache(open_table)
         self._opened: dict[tuple[Source, str], Table[Any] | PublicTable] = {}
         self._public: dict[Source, bool] = {}
         self._units: dict[str, str] = {}
@@ -101,9 +100,9 @@ class Inside:
 
     @contextmanager
     def _deeper(self, query: Query) -> Iterator[None]:
-        if self._depth == _DEEPEST:
+        if self._depth == DEEPEST:
             raise query.refuse(
-                query.node, f"SELECTs in SELECTs stand {_DEEPEST} deep at most; save a part of them"
+                query.node, f"SELECTs in SELECTs stand {DEEPEST} deep at most; save a part of them"
             )
         self._depth += 1
         try:

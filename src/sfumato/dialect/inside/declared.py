@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from sfumato.catalogs.declarations import ColumnDeclaration, Declarations, TableDeclaration
-from sfumato.dialect.inside.queries import Query, Source, tables_of
+from sfumato.dialect.inside.queries import DEEPEST, Query, Source, tables_of
 from sfumato.dialect.inside.scope import traced
 from sfumato.dialect.joins import From, Joined, NotJoined, Reference, qualified, read_from
 from sfumato.dialect.tree import Node
 from sfumato.errors import QueryError
-
-_DEEPEST = 30
 
 
 def of_tables(source: From, catalog: Declarations, depth: int = 0) -> TableDeclaration:
@@ -65,8 +63,8 @@ def declared(source: Source, catalog: Declarations, depth: int = 0) -> TableDecl
     """
     if isinstance(source, str):
         return catalog.declaration(source)
-    if depth == _DEEPEST:
-        raise source.refuse(source.first, f"SELECTs in SELECTs stand {_DEEPEST} deep at most")
+    if depth == DEEPEST:
+        raise source.refuse(source.first, f"SELECTs in SELECTs stand {DEEPEST} deep at most")
     if _public(source, catalog):
         return TableDeclaration(source.name, catalog.name, None, public=True)
     if source.node["type"] == "SELECT_NODE":

@@ -9,7 +9,7 @@ from typing import Any
 from sfumato.dialect.inside.queries import Query
 from sfumato.dialect.inside.trees import column_node, fresh, is_aggregate, parts, rewritten, shape
 from sfumato.dialect.tree import Node, written
-from sfumato.query.local import keys_alone
+from sfumato.query.local import distinct_keys
 from sfumato.query.table import Table
 
 
@@ -105,4 +105,4 @@ class Grouped:
         """Return the table of one row for each unit and keys."""
         aggregates = {name: written(node) for name, node in self.asked.values()}
         others = [name for name in self.by if name != self.table.unit]
-        return self.table.per_unit(*others, **aggregates) if aggregates else keys_alone(self.table, others)
+        return self.table.per_unit(*others, **aggregates) if aggregates else distinct_keys(self.table, others)

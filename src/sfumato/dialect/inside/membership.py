@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sfumato.dialect.inside.queries import Names, Query
+from sfumato.dialect.inside.queries import CommonTables, Query
 from sfumato.dialect.inside.trees import column_node, fresh, rewritten
 from sfumato.dialect.joins import From, Reference
 from sfumato.dialect.tree import Node, written
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sfumato.dialect.inside.compiler import Inside
 
 
-def public_values(inside: Inside, names: Names, node: Node, unit: str) -> PublicTable:
+def public_values(inside: Inside, names: CommonTables, node: Node, unit: str) -> PublicTable:
     """Return the public table of one column in which a SELECT behind IN looks.
 
     Raises:
@@ -40,7 +40,7 @@ def public_values(inside: Inside, names: Names, node: Node, unit: str) -> Public
     return other
 
 
-def filtered(inside: Inside, table: Table[Any], node: Node, names: Names, tables: From) -> Table[Any]:
+def filtered(inside: Inside, table: Table[Any], node: Node, names: CommonTables, tables: From) -> Table[Any]:
     """Return the rows of the tables of a private SELECT where a condition is true that holds such a SELECT.
 
     Args:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sfumato.dialect.around import private_starts, stop_of
 from sfumato.dialect.cursor import Cursor
-from sfumato.dialect.inside.queries import Names, Query, Written
+from sfumato.dialect.inside.queries import CommonTables, Query, Written
 from sfumato.dialect.plain import NotUnderstood, PlainSelect
 from sfumato.dialect.words import Token, refusal
 
@@ -24,7 +24,7 @@ class _Table(NamedTuple):
     span: range
 
 
-def inner_tables(words: Cursor) -> tuple[Cursor, list[Names]]:
+def inner_tables(words: Cursor) -> tuple[Cursor, list[CommonTables]]:
     """Return the words without the tables of WITH that are read inside of private SELECTs alone.
 
     Returns:
@@ -36,7 +36,7 @@ def inner_tables(words: Cursor) -> tuple[Cursor, list[Names]]:
     places = Written(words.text, lambda _: tokens[0].place)
     starts = private_starts(words)
     if not starts:
-        return words, [Names(places)]
+        return words, [CommonTables(places)]
     spans = [range(start, stop_of(words, start)[0]) for start in starts]
     named = _named(words)
     clauses: dict[int, list[_Table]] = {}
@@ -86,12 +86,12 @@ def _read(named: dict[int, str], private: range, seen: list[_Table]) -> list[_Ta
     return read
 
 
-def _names(words: Cursor, places: Written, read: list[_Table]) -> Names:
+def _names(words: Cursor, places: Written, read: list[_Table]) -> CommonTables:
     known: dict[str, tuple[int, Query]] = {}
-    around = Names(places)
+    around = CommonTables(places)
     for i, one in enumerate(read):
-        known[one.name.text.casefold()] = i, _query(words, one, Names(places, around, known, i))
-    return Names(places, None, known, len(read))
+        known[one.name.text.casefold()] = i, _query(words, one, CommonTables(places, around, known, i))
+    return CommonTables(places, None, known, len(read))
 
 
 def _clauses(words: Cursor, start: int) -> Iterable[list[_Table]]:
@@ -172,7 +172,7 @@ def _without(indices: list[int], spans: list[tuple[int, int]]) -> list[int]:
     return kept
 
 
-def _query(words: Cursor, one: _Table, names: Names) -> Query:
+def _query(words: Cursor, one: _Table, names: CommonTables) -> Query:
     plain = PlainSelect(words.part(one.body.start, one.body.stop), [], [])
     written = Written(words.text, plain.place)
     try:
@@ -180,7 +180,7 @@ def _query(words: Cursor, one: _Table, names: Names) -> Query:
     except NotUnderstood as error:
         place = one.name.place if error.at is None else words.tokens[one.body.start + error.at].place
         raise refusal(words.text, place, f"not understood: {error.why}") from None
-    here = Names(written, names.around, names.known, names.most)
+    here = CommonTables(written, names.around, names.known, names.most)
     return Query(one.name.text, tree, here, one.columns)
 
 

@@ -11,6 +11,7 @@ from sfumato.dialect.tree import Node, ask
 from sfumato.errors import SqlError
 from sfumato.query.engine import Engine
 from sfumato.query.local import computed
+from sfumato.query.schema import quoted
 from sfumato.query.table import PublicTable
 
 
@@ -47,7 +48,7 @@ def public_table(
     check_outside(tree, {}, columns, parts, (), refuse)
     text = _written(tree)
     if query.columns:
-        listed = ", ".join('"' + name.replace('"', '""') + '"' for name in query.columns)
+        listed = ", ".join(map(quoted, query.columns))
         text = f"SELECT * FROM ({text}) AS part({listed})"
     return computed(engine, parts, text)
 

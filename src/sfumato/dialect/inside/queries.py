@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
-from sfumato.dialect.tree import Node
+from sfumato.dialect.tree import Node, byte_of, in_scope
 from sfumato.dialect.words import Place, refusal
 from sfumato.errors import SqlError
+
+DEEPEST = 30  # SELECTs in SELECTs
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,7 @@ class Written:
 
     def refuse(self, node: Node | None, message: str) -> SqlError:
         """Make an error that marks what a node begins with."""
-        at = -1 if node is None else node.get("query_location", -1)
-        return refusal(self.text, self.place(at if 0 <= at < 1 << 62 else -1), message)
+        return refusal(self.text, self.place(byte_of(node or {})), message)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +37,7 @@ class Query:
 
     name: str
     node: Node
-    names: Names
+    names: CommonTables
     columns: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -60,17 +59,17 @@ Source = str | Query
 
 
 @dataclass(frozen=True)
-class Names:
+class CommonTables:
     """The tables of WITH that are known at a place: of each WITH the first ones, and those around it."""
 
     written: Written
-    around: Names | None = None
+    around: CommonTables | None = None
     known: dict[str, tuple[int, Query]] = field(default_factory=dict, repr=False)
     most: int = 0
 
     def find(self, name: str) -> Query | None:
         """Return what a name stands for; None where it is a table of its own."""
-        names: Names | None = self
+        names: CommonTables | None = self
         while names is not None:
             number, query = names.known.get(name.casefold(), (names.most, None))
             if number < names.most:
@@ -78,50 +77,28 @@ class Names:
             names = names.around
         return None
 
-    def within(self, node: Node) -> Names:
+    def within(self, node: Node) -> CommonTables:
         """Return what is known inside of a query: also what its own WITH names, each those before it."""
         return self.after([(cte["key"], cte["value"]) for cte in node["cte_map"]["map"]])
 
-    def after(self, tables: list[tuple[str, Node]]) -> Names:
+    def after(self, tables: list[tuple[str, Node]]) -> CommonTables:
         """Return what is known behind WITH."""
         if not tables:
             return self
         known: dict[str, tuple[int, Query]] = {}
         for i, (name, value) in enumerate(tables):
-            here = Names(self.written, self, known, i)
+            here = CommonTables(self.written, self, known, i)
             known[name.casefold()] = i, Query(name, value["query_node"], here, tuple(value["aliases"]))
-        return Names(self.written, self, known, len(tables))
+        return CommonTables(self.written, self, known, len(tables))
 
 
-def tables_of(node: Node, names: Names) -> Iterator[tuple[Node, Source]]:
+def tables_of(node: Node, names: CommonTables) -> Iterator[tuple[Node, Source]]:
     """Yield what a tree reads at any depth and does not name itself: nodes of tables, and what they are."""
-    scope: Counter[str] = Counter()
-    waiting: list[tuple[str, Any]] = [("see", node)]
-    while waiting:
-        what, one = waiting.pop()
-        if what == "name":
-            scope[one] += 1
-        elif what == "forget":
-            scope.subtract(one)
-        elif isinstance(one, list):
-            waiting.extend(("see", child) for child in reversed(one))
-        elif isinstance(one, dict):
-            if "RECURSIVE" in str(one.get("type")):
-                raise names.written.refuse(None, "WITH RECURSIVE: write it without")
-            if one.get("type") == "BASE_TABLE" and "class" not in one:
-                path = one["qualified_name"]["path"]
-                if len(path) > 1 or not scope[path[0].casefold()] > 0:
-                    found = names.find(path[0]) if len(path) == 1 else None
-                    yield one, found or ".".join(path)
-            waiting.extend(_inside(one))
-
-
-def _inside(node: Node) -> Iterator[tuple[str, Any]]:
-    """Yield what is to be done with a node's parts, the first last: names of WITH are known behind it."""
-    ctes = node["cte_map"]["map"] if "cte_map" in node else []
-    names = [cte["key"].casefold() for cte in ctes]
-    yield "forget", names
-    yield "see", [value for key, value in node.items() if key != "cte_map" and isinstance(value, dict | list)]
-    for cte, name in zip(reversed(ctes), reversed(names), strict=True):
-        yield "name", name
-        yield "see", cte["value"]
+    for one, scope in in_scope(node):
+        if "RECURSIVE" in str(one.get("type")):
+            raise names.written.refuse(None, "WITH RECURSIVE: write it without")
+        if one.get("type") == "BASE_TABLE" and "class" not in one:
+            path = one["qualified_name"]["path"]
+            if len(path) > 1 or not scope[path[0].casefold()] > 0:
+                found = names.find(path[0]) if len(path) == 1 else None
+                yield one, found or ".".join(path)

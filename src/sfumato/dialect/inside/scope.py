@@ -11,6 +11,7 @@ from sfumato.dialect.inside.trees import fresh
 from sfumato.dialect.joins import From, Joined, NotJoined, Reference, read_from
 from sfumato.dialect.tree import Node
 from sfumato.errors import ColumnError, QueryError
+from sfumato.query.schema import FLOATS, quoted
 from sfumato.query.table import PublicTable, Table
 
 Opener = Callable[[Source, str], "Table[Any] | PublicTable"]
@@ -102,15 +103,8 @@ class Scope:
         own = {name.casefold(): name for name in other.schema}
         pairs = [(self._earlier(Reference(None, name)), _own(name, own, one)) for name in one.using]
         for pair in one.on:
-            mine = [reference for reference in pair if self._is_of(reference, one, own)]
-            if len(mine) != 1:
-                raise QueryError(
-                    f"ON compares {pair[0].column} with {pair[1].column}: one must be of "
-                    f"{str(one.source)!r}, and one of a table before it; write whose each is, as o.town = "
-                    "t.town"
-                )
-            rest = pair[1] if pair[0] is mine[0] else pair[0]
-            pairs.append((self._earlier(rest), _own(mine[0].column, own, one)))
+            mine, rest = one.sides(pair, own, lambda name: self.resolve([name]) is not None)
+            pairs.append((self._earlier(rest), _own(mine.column, own, one)))
         # A column that is compared does not come along: it is the other one, or comes under another name.
         columns, copies = dict[str, str](), dict[str, str]()
         taken = {name.casefold() for name in (*table.schema, *other.schema)}
@@ -118,12 +112,12 @@ class Scope:
             here, there = table.schema[left], other.schema[right]
             same = here.type_name == there.type_name
             # 0.0 and -0.0 are equal, and one unit.
-            same = same and (left == table.unit or here.type_name not in ("FLOAT", "DOUBLE"))
+            same = same and (left == table.unit or here.type_name not in FLOATS)
             if one.how == "inner" and same:
                 columns[right.casefold()] = left
             elif self.mentioned is None or right.casefold() in self.mentioned:
                 copy = fresh(right, taken)
-                other = other.with_columns(**{copy: _quoted(right)})
+                other = other.with_columns(**{copy: quoted(right)})
                 copies[right.casefold()] = copy
         if isinstance(other, Table) and (table.unit, other.unit) not in pairs:
             names = one.alias or str(one.source)
@@ -178,14 +172,6 @@ class Scope:
             raise ColumnError.unknown(reference.column, self.table.schema, "ON")
         return found[0]
 
-    def _is_of(self, reference: Reference, one: Joined, own: dict[str, str]) -> bool:
-        if reference.table is not None:
-            return reference.table.casefold() == (one.alias or "").casefold()
-        inside = reference.column.casefold() in own
-        if inside and self.resolve([reference.column]) is not None:
-            raise QueryError(f"ON: the column {reference.column!r} is in several tables; write whose it is")
-        return inside
-
 
 def traced(tables: From, reference: Reference) -> str | None:
     """Return which column of the first table a reference is, where joins make it equal to one."""
@@ -217,7 +203,3 @@ def _own(name: str, own: dict[str, str], one: Joined) -> str:
     if name.casefold() not in own:
         raise ColumnError.unknown(name, own.values(), str(one.source))
     return own[name.casefold()]
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -27,7 +27,7 @@ from sfumato.dialect.inside.windows import window_call
 from sfumato.dialect.joins import From, Reference
 from sfumato.dialect.tree import Node, written
 from sfumato.errors import ColumnError, QueryError, SqlError
-from sfumato.query.local import chosen, looked_up, windowed, without_doubles
+from sfumato.query.local import chosen, distinct_rows, looked_up, windowed
 from sfumato.query.shaping import WindowCall
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class Select:
         self._choose(items, trees)
         if any(one["type"] == "DISTINCT_MODIFIER" for one in node["modifiers"]):
             listed = list(self.table.schema)
-            self.table = without_doubles(self.table)
+            self.table = distinct_rows(self.table)
             if list(self.table.schema) != listed:  # there the unit comes first
                 self.table = chosen(self.table, tuple((name, name) for name in listed), self.table.unit)
 

@@ -9,7 +9,7 @@ from sfumato.catalogs.declarations import Declarations, TableDeclaration
 from sfumato.dialect.cursor import Cursor
 from sfumato.dialect.inside.compiler import Inside
 from sfumato.dialect.inside.declared import declared
-from sfumato.dialect.inside.queries import Names, Query, Written
+from sfumato.dialect.inside.queries import CommonTables, Query, Written
 from sfumato.dialect.plain import NotUnderstood, PlainSelect
 from sfumato.errors import QueryError, nearest, shown
 from sfumato.query.table import PublicTable, Table
@@ -31,7 +31,7 @@ def table_of(text: object, tables: Mapping[str, Table[Any] | PublicTable]) -> Ta
     plain = PlainSelect(words, [], [])
     try:
         tree = plain.tree()
-        query = Query("sql", tree, Names(Written(text, plain.place)))
+        query = Query("sql", tree, CommonTables(Written(text, plain.place)))
         known = {name: _declaration(name, table) for name, table in tables.items()}
         unit = declared(query, Declarations("sql", known)).privacy_unit
         if unit is None:

@@ -10,27 +10,17 @@ import duckdb
 import pyarrow as pa
 
 from sfumato.engines.duckdb.combined import NOT_ARROW, sent
-from sfumato.engines.duckdb.connection import lent
+from sfumato.engines.duckdb.connection import closed, lent
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source
-from sfumato.engines.duckdb.text import identifier, literal
+from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import EngineError, QueryError
 from sfumato.query.part import Part
 from sfumato.query.schema import Schema
 from sfumato.query.table import PublicTable
 
 _TEXTS = (*NOT_ARROW, "UUID", "JSON")
-_CONFIG = {
-    "allow_community_extensions": False,
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-    "enable_external_access": False,
-    "errors_as_json": True,
-    "python_enable_replacements": False,
-    "temp_directory": "",
-    "threads": 1,  # the order of rows follows from the text, and sums have the same bits
-}
 
 
 @dataclass(frozen=True)
@@ -56,12 +46,9 @@ def computed(sql: str, tables: Mapping[str, Given], resources: Resources) -> pa.
     Raises:
         duckdb.Error: it failed; the message is JSON.
     """
-    limits = {name: value for name, value in resources.settings.items() if name == "memory_limit"}
-    with duckdb.connect(config=_CONFIG | limits) as connection:
-        fields = [field for table in tables.values() for field in table.rows.schema]
-        zones = [f.type.tz for f in fields if pa.types.is_timestamp(f.type) and f.type.tz]
-        if zones:
-            connection.execute(f"SET TimeZone = {literal(zones[0])}")
+    fields = [field for table in tables.values() for field in table.rows.schema]
+    zones = [f.type.tz for f in fields if pa.types.is_timestamp(f.type) and f.type.tz]
+    with closed(zones[0] if zones else None, resources, errors_as_json=True) as connection:
         connection.execute("SET lock_configuration = true")
         before = "as texts "
         while any(name.casefold().startswith(before) for name in tables):

@@ -21,10 +21,9 @@ from sfumato.engines.duckdb.text import identifier
 from sfumato.engines.duckdb.unit_aggregates import UnitAggregate
 from sfumato.errors import in_own_words
 from sfumato.query.combining import Join, Reached
-from sfumato.query.schema import Column, Kind, Schema
+from sfumato.query.schema import FLOATS, Column, Kind, Schema
 
 _numbers = itertools.count()  # of tables that are copied
-_FLOATS = ("FLOAT", "DOUBLE")
 # Arrow has no such types; a setting that keeps them is one of all sessions of a database.
 NOT_ARROW = ("HUGEINT", "UHUGEINT", "BIT", "TIME WITH TIME ZONE")
 
@@ -78,7 +77,7 @@ def joined(how: Join, left: Rows, right: Rows, resources: Resources) -> Source:
 def compared(name: str, schema: Schema) -> str:
     """Return a column such that values that are equal are the same, as units of a single table are."""
     kind = schema[name].type_name
-    return canonical(name, schema) if kind in (*_FLOATS, "VARCHAR") else identifier(name)
+    return canonical(name, schema) if kind in (*FLOATS, "VARCHAR") else identifier(name)
 
 
 def told_apart(name: str, schema: Schema) -> list[str]:
@@ -86,7 +85,7 @@ def told_apart(name: str, schema: Schema) -> list[str]:
     column = schema[name]
     if column.kind is Kind.OPAQUE:
         return [f"CAST({identifier(name)} AS VARCHAR)", f"hash({identifier(name)})"]
-    if column.type_name in _FLOATS:  # 0.0 and -0.0 are equal
+    if column.type_name in FLOATS:  # 0.0 and -0.0 are equal
         return [compared(name, schema), f"signbit({identifier(name)})"]
     return [compared(name, schema)]
 

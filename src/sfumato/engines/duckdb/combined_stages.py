@@ -22,6 +22,7 @@ import duckdb
 import pyarrow as pa
 
 from sfumato.engines.duckdb import spill
+from sfumato.engines.duckdb.combined import NOT_ARROW
 from sfumato.engines.duckdb.connection import NO_OPTIMIZERS, connect
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.exact_sql import canonical
@@ -270,10 +271,8 @@ def published(engine: DuckDBEngine, number: int, names: Sequence[str]) -> list[b
         QueryError: they are too many to be sent to every worker.
     """
     types = {name: column.type_name for name, column in engine.schema().items()}
-    # Arrow has no such types.
-    as_text = ("HUGEINT", "UHUGEINT", "BIT", "TIME WITH TIME ZONE")
     values = [
-        f"CAST({identifier(n)} AS VARCHAR) AS c{i}" if types[n] in as_text else f"{identifier(n)} AS c{i}"
+        f"CAST({identifier(n)} AS VARCHAR) AS c{i}" if types[n] in NOT_ARROW else f"{identifier(n)} AS c{i}"
         for i, n in enumerate(names)
     ]
     streams: list[bytes] = []

@@ -17,7 +17,7 @@ from sfumato.engines.duckdb.expressions import Judged, judged
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.text import identifier, literal, same_name
 from sfumato.errors import ParameterError, QueryError
-from sfumato.query.schema import Column, Schema, check_flat
+from sfumato.query.schema import FLOATS, Column, Schema, check_flat
 from sfumato.query.units import UnitPart, unit_name
 
 _WHOLE = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?")
@@ -112,7 +112,7 @@ def _canonical(type_name: str) -> tuple[str, str, str]:
         return "a whole number", "CAST({0} AS BIGINT)", "BIGINT"
     if _WHOLE.fullmatch(type_name):  # not all of them have a place in Arrow
         return "a large whole number", text, "BLOB"
-    if type_name in ("FLOAT", "DOUBLE"):  # there are two zeros, and many NaN
+    if type_name in FLOATS:  # there are two zeros, and many NaN
         nan, zero = f"CAST('nan' AS {type_name})", f"{{0}} + CAST(0 AS {type_name})"
         return type_name, f"CASE WHEN isnan({{0}}) THEN {nan} ELSE {zero} END", type_name
     if type_name in ("DATE", "TIMESTAMP", "BLOB"):

@@ -16,6 +16,7 @@ from sfumato.dialect.inside.text import table_of
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.combined import Rows, joined, of_units, reached, united
 from sfumato.engines.duckdb.composite import composite
+from sfumato.engines.duckdb.connection import timezone_of
 from sfumato.engines.duckdb.databases import one_snapshot
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
 from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
@@ -33,14 +34,10 @@ from sfumato.query.exact import ExactQuery
 from sfumato.query.part import Part
 from sfumato.query.plan import Plan
 from sfumato.query.release import Release
-from sfumato.query.schema import Column, Derive, Filter, Kind, Schema, Step
+from sfumato.query.schema import FLOATS, INTEGERS, Column, Derive, Filter, Kind, Schema, Step
 from sfumato.query.shaping import Computed, IsIn, Select, Window
 from sfumato.query.units import UnitPart, unit_name
 
-INTEGERS = {
-    "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT",
-    "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
-}  # fmt: skip
 _OPAQUE = (
     "STRUCT", "MAP", "UNION", "JSON", "VARIANT", "INTERVAL", "BLOB", "BIT", "UHUGEINT", "BIGNUM", "GEOMETRY",
     "TIME WITH TIME ZONE",
@@ -120,7 +117,7 @@ class DuckDBEngine(Owned):
     def timezone(self) -> str:
         """The time zone in which times with a zone are read as texts, dates and hours."""
         with self._source.session() as session:
-            return str(session.execute("SELECT current_setting('TimeZone')").fetchall()[0][0])
+            return timezone_of(session)
 
     @property
     def relation(self) -> str:
@@ -177,7 +174,7 @@ class DuckDBEngine(Owned):
         if isinstance(step, Filter):
             # NaN is a value to SQL, so a column of floats can still lack one.
             for name in one.complete:
-                if name in schema and schema[name].type_name not in ("FLOAT", "DOUBLE"):
+                if name in schema and schema[name].type_name not in FLOATS:
                     schema[name] = replace(schema[name], missing=False)
             return schema
         # Names are equal whatever their case, so this may stand in the place of another.
@@ -448,7 +445,7 @@ def _column(type_name: str, missing: bool) -> Column:
         kind = Kind.OPAQUE
     elif type_name in INTEGERS:
         kind = Kind.INTEGER
-    elif type_name in ("FLOAT", "DOUBLE") or type_name.startswith("DECIMAL"):
+    elif type_name in FLOATS or type_name.startswith("DECIMAL"):
         kind = Kind.REAL
     elif type_name == "BOOLEAN":
         kind = Kind.BOOLEAN

@@ -15,7 +15,7 @@ from sfumato.engines.duckdb.lattice import nearest
 from sfumato.engines.duckdb.scaled import scaled, scaled_upwards, weighted, whole_number
 from sfumato.engines.duckdb.text import double, identifier
 from sfumato.query.exact import ExactQuery
-from sfumato.query.schema import Column, Derive, Kind, Step
+from sfumato.query.schema import FLOATS, Column, Derive, Kind, Step
 from sfumato.transformations import (
     Count,
     CountUnits,
@@ -342,7 +342,7 @@ def written(ctes: Mapping[str, str], dear: bool = False) -> str:
 def canonical(column: str, schema: Mapping[str, Column]) -> str:
     """Return a key such that equal values are equal bits and every tool can hold them."""
     name = identifier(column)
-    if schema[column].type_name in ("FLOAT", "DOUBLE"):
+    if schema[column].type_name in FLOATS:
         return f"CASE WHEN isnan({name}) THEN 'nan' ELSE {name} + 0.0 END"
     kind = schema[column].type_name
     if kind == "VARCHAR":

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import duckdb
 import pyarrow as pa
 
+from sfumato.catalogs.domains import MOST_GROUPS
 from sfumato.dialect.outside import Outside, ReleasedTable
 from sfumato.dialect.public_groups import PublicGroups
 from sfumato.engines.duckdb.closed import Given, computed, empty, no_rows_of, rows_of
@@ -20,8 +21,6 @@ from sfumato.query.processed import with_intervals
 from sfumato.query.release import Release
 from sfumato.query.schema import Schema
 from sfumato.query.table import PublicTable
-
-_MOST_GROUPS = 1_000_000
 
 
 class OutsideSql:
@@ -137,14 +136,14 @@ def groups_of(asked: PublicGroups, tables: Mapping[str, PublicTable], resources:
         told, at = _told(error)
         return asked.refuse(f"the groups of the public table: {_first(told)}", at - len(before.encode()))
 
-    text = f"{before}{asked.sql}) AS groups LIMIT {_MOST_GROUPS + 1}"
+    text = f"{before}{asked.sql}) AS groups LIMIT {MOST_GROUPS + 1}"
     with in_own_words(refused, duckdb.Error):
         computed(text, {name: no_rows_of(tables[name]) for name in asked.public}, resources)
     rows = {name: rows_of(tables[name]) for name in asked.public}
     with in_own_words(refused, duckdb.Error):
         found = computed(text, rows, resources)
-    if found.num_rows > _MOST_GROUPS:
-        raise asked.refuse(f"the public table has more than {_MOST_GROUPS:,} groups, which are all shown")
+    if found.num_rows > MOST_GROUPS:
+        raise asked.refuse(f"the public table has more than {MOST_GROUPS:,} groups, which are all shown")
     return found
 
 

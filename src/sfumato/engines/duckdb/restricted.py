@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from sfumato.engines.duckdb.engine import INTEGERS, DuckDBEngine
-from sfumato.engines.duckdb.exact_sql import canonical
+from sfumato.engines.duckdb.combined import compared
+from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.text import identifier
-from sfumato.errors import QueryError
 from sfumato.query.part import Part
-from sfumato.query.schema import Schema
+from sfumato.query.schema import INTEGERS, Schema
 
 
 @dataclass(frozen=True)
@@ -29,11 +28,9 @@ class Units:
 
     def hash(self, unit: str, schema: Schema) -> str:
         """Return the SQL of a unit's hash; of units that are equal it is the same, whatever their types."""
-        kind, value = schema[unit].type_name, identifier(unit)
-        if kind in INTEGERS:
+        value = compared(unit, schema)
+        if schema[unit].type_name in INTEGERS:
             value = f"CAST({value} AS HUGEINT)"
-        elif kind in ("FLOAT", "DOUBLE", "VARCHAR"):
-            value = canonical(unit, schema)
         return f"hash(hash({self.salt}::UBIGINT, {value}))"
 
     def hold(self, unit: str, schema: Schema) -> str:
@@ -42,16 +39,11 @@ class Units:
 
 
 def restricted(part: Part, units: Units) -> Part:
-    """Return the same part, of tables in which only these units have rows; public tables stay as they are.
-
-    Raises:
-        QueryError: rows are not read by DuckDB.
-    """
+    """Return the same part, of tables in which only these units have rows; public tables stay as they are."""
     engine = part.engine
     if part.unit is None:
         return part
-    if not isinstance(engine, DuckDBEngine):
-        raise QueryError("check: rows are read by DuckDB in this process; ask on a file or a data frame")
+    assert isinstance(engine, DuckDBEngine)  # the check refuses others, and DuckDB combines no others
     made: Any = engine.how
     if made is None:
         holds = units.hold(part.unit, engine.schema())

@@ -18,7 +18,7 @@ from sfumato.engines.duckdb.combined import (
     there_already,
     told_apart,
 )
-from sfumato.engines.duckdb.connection import lender
+from sfumato.engines.duckdb.connection import closed, lender, timezone_of
 from sfumato.engines.duckdb.harmless import described, within_types
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source
@@ -28,16 +28,6 @@ from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.query.schema import Column, Kind, Schema
 from sfumato.query.shaping import IsIn, Select, Window, WindowCall
 
-# Nothing but the tables that are copied there; one thread, so that equal rows are always taken in one order.
-_CLOSED = {
-    "allow_community_extensions": False,
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-    "enable_external_access": False,
-    "python_enable_replacements": False,
-    "temp_directory": "",
-    "threads": 1,
-}
 _OF_VALUES = ("first_value", "last_value", "nth_value")
 _NUMBERED = {"row_number": "BIGINT", "rank": "BIGINT", "dense_rank": "BIGINT", "ntile": "BIGINT"}
 _SHARES = ("percent_rank", "cume_dist")
@@ -129,6 +119,8 @@ def _call(call: WindowCall, held: str, unit: str, schema: Schema) -> tuple[str, 
 def computed(sql: str, parts: Mapping[str, Rows], resources: Resources) -> Source:
     """Return what SQL gives of public tables: computed once, by itself, before anything private is near.
 
+    Times are read in the time zone of the first table's sessions, as its own steps read them.
+
     Raises:
         QueryError: it does not fit their columns.
     """
@@ -136,11 +128,15 @@ def computed(sql: str, parts: Mapping[str, Rows], resources: Resources) -> Sourc
     if len({name.casefold() for name, _ in kinds}) < len(kinds):
         raise QueryError("a SELECT of public tables gives two columns of one name; give each its own: x AS y")
     inside, copy = within_types(f"({sql})", kinds), fresh_name()
+    sources = [part.source for part in parts.values()]
+    session_of = sources[0].session if sources else lender(resources=resources)
+    with session_of() as there:
+        timezone = timezone_of(there)
 
     def load(session: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
         if there_already(session, copy):
             return
-        with _closed(resources) as here:
+        with closed(timezone, resources) as here:
             for name, part in parts.items():
                 with in_own_words(), part.source.session() as there:
                     part.source.load(there, [column for column, _ in part.source.columns])
@@ -150,12 +146,11 @@ def computed(sql: str, parts: Mapping[str, Rows], resources: Resources) -> Sourc
 
     with _empty(parts) as here:
         found = described(here, f"{inside} AS part")
-    sources = [part.source for part in parts.values()]
     return Source(
         " and ".join(dict.fromkeys(source.name for source in sources)) or "the text",
         copy,
         found,
-        lender(resources=resources),
+        lender(timezone, resources),
         pending=load,
         files=tuple(dict.fromkeys(file for source in sources for file in source.files)),
         anywhere=True,
@@ -172,16 +167,11 @@ def _kinds(sql: str, parts: Mapping[str, Rows]) -> list[tuple[str, str]]:
 
 def _empty(parts: Mapping[str, Rows]) -> duckdb.DuckDBPyConnection:
     """Return a database with the tables and no row."""
-    here = duckdb.connect(config=_CLOSED)
+    here = closed()
     for name, part in parts.items():
         columns = ", ".join(f"{identifier(column)} {kind}" for column, kind in _typed(part))
         here.execute(f"CREATE TEMP TABLE {identifier(name)} ({columns})")
     return here
-
-
-def _closed(resources: Resources) -> duckdb.DuckDBPyConnection:
-    limits = {name: value for name, value in resources.settings.items() if name == "memory_limit"}
-    return duckdb.connect(config={**_CLOSED, **limits})
 
 
 def _typed(part: Rows) -> list[tuple[str, str]]:

@@ -36,6 +36,7 @@ from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.engines.duckdb.text_files import open_csv, open_json
 from sfumato.errors import EngineError, QueryError, in_own_words, nearest, shown
 from sfumato.files import whole_source
+from sfumato.query.schema import FLOATS
 
 PARQUET, CSV, JSON = (".parquet", ".pq"), (".csv", ".tsv"), (".json", ".jsonl", ".ndjson")
 READERS = (*PARQUET, *CSV, *JSON)
@@ -325,7 +326,7 @@ def _open_database(file: str, table: str, resources: Resources) -> Source:
     if rows is None:
         raise EngineError(f"scan: {table!r} in {file!r} cannot be described; it is a view that does not bind")
     never_null = (r[0] for r in rows if r[2] == "NO" and not may_become_null(r[1]))
-    complete = frozenset(never_null) - {r[0] for r in rows if r[1] in ("FLOAT", "DOUBLE")}
+    complete = frozenset(never_null) - {r[0] for r in rows if r[1] in FLOATS}
     # DuckDB itself stores text unseen that came from Arrow.
     inside = within(connection, relation, [(r[0], r[1]) for r in rows], check_text=True)
     files = whole_source(file), *behind.views(connection)

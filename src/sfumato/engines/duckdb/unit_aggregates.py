@@ -16,7 +16,7 @@ from sfumato.engines.duckdb.expressions.binding import type_of
 from sfumato.engines.duckdb.expressions.syntax import parsed
 from sfumato.engines.duckdb.text import double
 from sfumato.errors import QueryError, nearest
-from sfumato.query.schema import Schema
+from sfumato.query.schema import FLOATS, Schema
 
 AGGREGATES = ("count", "sum", "avg", "min", "max", "bool_and", "bool_or")
 _SMALL = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
@@ -104,7 +104,7 @@ def _of(where: str, function: str, value: str, kind: str, distinct: bool) -> Uni
                 f"{where}: {function} of {kind}, of which two may be equal and not the same; cast it, as "
                 "CAST(x AS VARCHAR)"
             )
-        if kind in ("FLOAT", "DOUBLE"):
+        if kind in FLOATS:
             value = _one_nan(f"({value}) + 0::{kind}", kind)
         elif kind == "VARCHAR":
             value, kind = f'CAST(({value}) AS VARCHAR) COLLATE "binary"', "VARCHAR"

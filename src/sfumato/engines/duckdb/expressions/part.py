@@ -26,7 +26,6 @@ INTEGERS = {
     "UTINYINT": 3, "USMALLINT": 5, "UINTEGER": 10, "UBIGINT": 20,
 }  # fmt: skip
 DATED = ("DATE", "TIMESTAMP")
-FLOATS = {"FLOAT", "DOUBLE"}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import duckdb
 from sfumato.dialect.tree import Node, ask
 from sfumato.engines.duckdb.expressions.part import (
     DATED,
-    FLOATS,
     INTEGERS,
     Form,
     NotTotal,
@@ -25,6 +24,7 @@ from sfumato.engines.duckdb.expressions.part import (
     timely,
     tried,
 )
+from sfumato.query.schema import FLOATS
 
 _LONGEST_FORMAT = 256
 _TIMED = (*DATED, "TIME", "INTERVAL")
