@@ -344,3 +344,29 @@ def test_a_record_holds_what_places_are_chosen_from():
         release.to_arrow()
     counts = recorder[release].truth.to_pylist()[0]["q"]
     assert sum(c["weight"] for c in counts) == int((DATA["group"] == 0).sum()) << 14
+
+
+def bars_at_the_bounds(epsilon: float, **limits: int) -> float:
+    """Of medians alone, evenly spread in eight groups: in how many the bar says nothing."""
+    units = np.arange(4_000)
+    rows = pa.table({"id": units, "g": units % 8, "x": (units // 8) / 5.0})
+    asked = sf.scan(rows, privacy_unit="id").group_by("g", keys=range(8)).bound(**limits)
+    asked = asked.agg(median=sf.quantiles("x", [0.5], lower=0, upper=100))
+    widths = [
+        half
+        for seed in range(25)
+        for half in asked.release(epsilon=epsilon, noise="k_norm", unsafe_words=SeededWords(seed))
+        .errors()["median_50"]
+        .to_pylist()
+    ]
+    return sum(half > 40 for half in widths) / len(widths)
+
+
+@pytest.mark.noise_cannot_matter("the words are seeded")
+@pytest.mark.parametrize("limits", [{"groups": 1, "rows": 1}, {"groups": 1, "rows": 3}])
+def test_bars_seldom_reach_to_the_bounds(limits, monkeypatch):
+    assert bars_at_the_bounds(1, **limits) < 0.06
+    monkeypatch.setattr(
+        choosing.Choice, "beside", lambda self, laws: self
+    )  # aimed as if margins had no noise
+    assert bars_at_the_bounds(1.01, **limits) > 0.3  # of which no plan is remembered

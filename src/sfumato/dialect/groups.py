@@ -124,11 +124,22 @@ class Groups:
         for key in ((False, name), statement.shape(expression), (True, name)):
             if key in known:
                 return known[key]
+        if name is not None and len(of_table := self._items_of_a_table(name)) == 1:
+            return of_table[0]
         if name == self.options.unit.casefold():
             raise self._refuse(expression.place, "a group for each privacy unit is not private")
         raise self._refuse(
             expression.place, f"the group key {written} is not selected; add it to the SELECT list"
         )
+
+    def _items_of_a_table(self, column: str) -> list[Item]:
+        """Return the items that are this column of a table that is named before it, as in `r.region`."""
+        found = []
+        for item in self.statement.items:
+            words = item.value.tokens if isinstance(item.value, Expression) else ()
+            if len(words) == 3 and words[1].word == "." and words[2].text.casefold() == column:
+                found.append(item)
+        return found
 
     def not_a_key(self, value: Expression) -> str:
         """Say why what is selected beside aggregates is no key."""
