@@ -212,7 +212,7 @@ DERIVED = {
     "VARCHAR": [("upper({c})", "VARCHAR"), ("coalesce({c}, 'none')", "VARCHAR"), ("length({c})", "BIGINT")],
     "BIGINT": [
         ("{c} % 3", "BIGINT"),
-        ("CASE WHEN {c} > 1 THEN 1 ELSE 0 END", "BIGINT"),
+        ("CAST(CASE WHEN {c} > 1 THEN 1 ELSE 0 END AS BIGINT)", "BIGINT"),
         ("{c} > 1", "BOOLEAN"),
     ],
     "DOUBLE": [("{c} / 2", "DOUBLE"), ("greatest({c}, 0.5)", "DOUBLE"), ("{c} IS NULL", "BOOLEAN")],

@@ -145,7 +145,7 @@ class Declarations:
         table = self.declaration(name)
         if table.public:
             raise QueryError(
-                f"{table.where}: the table is public, so it needs no noise: read it as it is, or open it with "
-                f"catalog.public({name!r}) to join it. A question is about a private table"
+                f"{table.where}: the table is public, so it needs no noise: read it as it is, or open it "
+                f"with catalog.public({name!r}) to join it. A question is about a private table"
             )
         return replace(table, privacy_unit=self.unit_name(name))
