@@ -13,15 +13,18 @@ from fractions import Fraction
 from itertools import combinations, product
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
+import sfumato as sf
 from sfumato.engines.duckdb import exact_sql, scaled
 from sfumato.query.exact import ExactQuery
 from sfumato.query.schema import Derive, Filter
+from sfumato.query.table import Table
 from sfumato.transformations import (
     Count,
     CountUnits,
@@ -395,6 +398,40 @@ def is_admissible(case: Case, found: Result) -> bool:
 @generated(50, case=lambda engine: cases(engine, binding=True))
 def test_where_the_limit_of_groups_binds_the_answer_is_that_of_an_admissible_choice(engine, case):
     assert is_admissible(case, evaluated(engine(case.columns), case.query()))
+
+
+def test_rows_that_are_added_up_by_unit_before_are_asked_with_the_same_answer(engine, fixed_salt):
+    """As docs/many_tables.md says: counts are sums of counts, with the bounds of what a unit adds to a group."""
+    rows = pa.table(
+        {
+            "id": [i % 40 for i in range(900)],
+            "g": [i % 7 % 3 for i in range(900)],
+            "x": [float(i % 11 - 2) for i in range(900)],
+        }
+    )
+    added_up = duckdb.sql("SELECT id, g, count(*) AS n, sum(x) AS x FROM rows GROUP BY ALL").to_arrow_table()
+    plain = {"n": sf.count(), "s": sf.sum("x", lower=-9, upper=20, per="unit"), "u": sf.count_units()}
+    before = {"n": sf.sum("n", lower=0, upper=5), "s": sf.sum("x", lower=-9, upper=20), "u": sf.count_units()}
+    found = []
+    for source, limit, wanted in ((rows, 5, plain), (added_up, 1, before)):
+        asked = Table(engine(source), "id").group_by("g").bound(groups=2, rows=limit).agg(**wanted)
+        plan = asked.plan(epsilon=1, delta=1e-6, noise="laplace")
+        groups = [row for b in asked.table.engine.statistics(plan.exact, 100) for row in b.to_pylist()]
+        sums = [s for s in plan.statistics if isinstance(s, UnitSum)]
+        # A sum is counted from its centre on.
+        found.append(
+            {
+                row["g"]: [row["units"], row.get("rows", 0)]
+                + [
+                    (int(row[s.names[0]]) + s.centre * int(row["units"])) * s.coordinates[0].step
+                    for s in sums
+                ]
+                for row in groups
+            }
+        )
+    raw, of_sums = found
+    for g, (people, count, total) in raw.items():
+        assert sorted(of_sums[g][2:]) == sorted([count, total]) and of_sums[g][0] == people
 
 
 def test_the_choice_of_groups_is_fresh_in_each_release_and_reaches_every_group(engine):
