@@ -217,3 +217,12 @@ def test_what_is_declared_of_a_column_is_not_said_of_what_is_made_of_it():
             made.bound(rows=6)
     with pytest.raises(QueryError, match="the table is private"):
         catalog.public("orders")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["lower(o.town) = lower(t.town)", "o.town = upper(t.town)", "o.id - 1 = t.town", "abs(o.id) = t.town"],
+)
+def test_a_condition_of_expressions_is_told_as_one(condition):
+    with pytest.raises(SqlError, match="ON has columns that are equal"):
+        asked(f"COUNT(*) AS n FROM orders o JOIN towns t ON {condition}")

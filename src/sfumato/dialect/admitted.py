@@ -11,6 +11,7 @@ from sfumato.dialect.vocabulary import NO_FORM, NOT_PRIVATE, PRIVATE
 from sfumato.dialect.words import Place, refusal
 
 _WINDOW = "a window function: not private here"
+_INSTEAD = "; join its table on the privacy unit in FROM, for NOT EXISTS with LEFT JOIN ... WHERE x IS NULL"
 
 
 def check_words(words: Cursor, span: range, where: str) -> None:
@@ -28,7 +29,7 @@ def check_words(words: Cursor, span: range, where: str) -> None:
         if i < inner:
             continue
         if (word == "SELECT" and before != ".") or (word == "WITH" and before == "("):
-            raise words.refuse(f"a subquery in {where}: not private here", words.tokens[i])
+            raise words.refuse(f"a subquery in {where}: not private here{_INSTEAD}", words.tokens[i])
         if word == "OVER" and before != ".":
             raise words.refuse(_WINDOW, words.tokens[i])
         if (word in PRIVATE or word in NOT_PRIVATE) and is_call(words, i):
@@ -64,7 +65,7 @@ def check_tree(text: str, place: Place, tree: Node, where: str) -> None:
         message = {
             "FUNCTION": "",
             "WINDOW": _WINDOW,
-            "SUBQUERY": f"a subquery in {where}: not private here",
+            "SUBQUERY": f"a subquery in {where}: not private here{_INSTEAD}",
             "STAR": f"a * in {where}: name the column",
             "PARAMETER": "a parameter: write the value itself",
         }.get(node["class"])

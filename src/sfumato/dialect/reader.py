@@ -180,10 +180,12 @@ class _Reader:
             raise words.refuse(_NO_SOURCE, first)
         elif not first.text.strip():
             raise words.refuse("the file or table has no name", first)
+        condition = False  # behind ON, where a bracket or a dash is of an expression
         for i in self._outer(span):
             if i == span.start:
                 continue
             token = words.tokens[i]
+            condition = token.word == "ON" or (condition and token.word != "JOIN")
             before = words.tokens[i - 1]
             if token.word == "(" and before.word == "JOIN":
                 self._check_subquery(i)
@@ -193,6 +195,8 @@ class _Reader:
             called = called and behind.word != ")"  # names of columns: (SELECT ...) AS t(a, b)
             if token.word == "SAMPLE" and before.word == "USING":
                 raise words.refuse(REFUSED_SOURCES["TABLESAMPLE"], before)
+            if condition and token.word in ("(", "-"):
+                continue
             if token.word in REFUSED_SOURCES and before.word != "." and (token.word != "(" or called):
                 raise words.refuse(REFUSED_SOURCES[token.word], token)
 
