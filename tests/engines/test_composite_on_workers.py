@@ -52,7 +52,7 @@ def asked(name: str, seed: int, opened: Callable[[pa.Table], Any]) -> Table[Any]
     return CHAINS[name](of(VISITS, v, PARTS), of(PEOPLE, p, PARTS))
 
 
-@pytest.mark.parametrize("name", [*CHAINS, *ALONE])
+@pytest.mark.parametrize("name", some([*CHAINS, *ALONE], 4))
 @pytest.mark.parametrize("seed", some(range(3), 3))
 def test_workers_compute_what_one_machine_does(name, seed, fixed_salt):
     found = statistics(asked(name, seed, lambda rows: LocalEngine(rows, seed)))
@@ -104,6 +104,7 @@ def test_the_explanation_says_what_is_protected(frame_of):
         assert "Times with a zone are read in Europe/Berlin" in told
 
 
+@pytest.mark.long
 @pytest.mark.flakiness(k=100, because="noise of scale below 0.01 rounds to less than 1")
 def test_a_catalog_declares_them_for_spark_and_beam(frame_of, run):
     v, _ = rows_by_chance(1)

@@ -210,5 +210,3 @@ def test_what_workers_cannot_do_is_refused_with_what_to_write_instead():
     ):
         with pytest.raises(QueryError, match=says):
             sf.sql(text, tables=columns)
-    with pytest.raises(QueryError, match="on Spark and Beam make one column of them"):
-        sf.scan(rows["orders"].schema, privacy_unit=["id", "town"])
