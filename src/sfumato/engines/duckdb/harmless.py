@@ -56,17 +56,13 @@ def within_types(
     """
     columns, changed = [], False
     for name, kind in described:
-        value: str | None
-        if "ENUM(" in kind:
-            texts = with_texts(kind)
-            value = f"CAST({identifier(name)} AS {texts})"
-            value = _within(value, texts, False) or value
-        else:
-            value = _within(identifier(name), kind, check_text)
+        texts = with_texts(kind)
+        place = identifier(name) if texts == kind else f"CAST({identifier(name)} AS {texts})"
+        value = _within(place, texts, check_text) or place
         if not decoded and kind.startswith(_STOPPING) and not is_nested(kind):
-            value = f"CASE WHEN {_looked_at(identifier(name), kind)} THEN {value or identifier(name)} END"
-        changed |= value is not None
-        columns.append(identifier(name) if value is None else f"{value} AS {identifier(name)}")
+            value = f"CASE WHEN {_looked_at(place, kind)} THEN {value} END"
+        changed |= value != identifier(name)
+        columns.append(value if value == identifier(name) else f"{value} AS {identifier(name)}")
     return f"(SELECT {', '.join(columns)} FROM {relation})" if changed else relation
 
 

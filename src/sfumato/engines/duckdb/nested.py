@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -19,6 +20,8 @@ _LISTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[..., pa.DataType]], 
     (pa.types.is_list_view, pa.list_view),
     (pa.types.is_large_list_view, pa.large_list_view),
 )
+# A name in quotes, or an ENUM with its labels, which may be none.
+_ENUM = re.compile(r"""("(?:[^"]|"")*")|\bENUM\((?:'(?:[^']|'')*'(?:, )?)*\)""")
 
 
 def is_nested(kind: str) -> bool:
@@ -30,23 +33,9 @@ def with_texts(kind: str) -> str:
     """Return a DuckDB type with text in place of each ENUM.
 
     >>> with_texts("STRUCT(a ENUM('x', 'y')[], b INTEGER)")
-    'STRUCT("a" VARCHAR[], "b" INTEGER)'
+    'STRUCT(a VARCHAR[], b INTEGER)'
     """
-    of = duckdb.sqltype(kind)
-    if of.id == "enum":
-        return "VARCHAR"
-    if of.id not in ("list", "array", "struct", "map", "union"):
-        return kind
-    children = {name: str(child) if name == "size" else with_texts(str(child)) for name, child in of.children}
-    match of.id:
-        case "list":
-            return f"{children['child']}[]"
-        case "array":
-            return f"{children['child']}[{children['size']}]"
-        case "map":
-            return f"MAP({children['key']}, {children['value']})"
-    members = (f"{identifier(name)} {child}" for name, child in children.items() if name)  # "" tells a member
-    return f"{of.id.upper()}({', '.join(members)})"
+    return _ENUM.sub(lambda found: found[1] or "VARCHAR", kind)
 
 
 def within_nested(
