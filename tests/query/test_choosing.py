@@ -229,7 +229,7 @@ def exact(column, group, rank):
 
 
 def test_without_bars_there_is_one_place_and_nothing_beside_it():
-    plan, other = plan_of("without bars"), plan_of("beside")
+    plan, other = plan_of("without bars", groups=3), plan_of("beside", groups=3)
     assert [type(s) for s in plan.requirements.statistics] == [Count]
     assert plan.chosen_with > other.chosen_with and plan.choices[0].deviation < other.choices[0].deviation
     rows, bars = released("without bars", 3, groups=3, rows=1)
@@ -288,8 +288,9 @@ def test_private_groups_choose_for_the_groups_that_are_shown():
 
 
 def test_an_explanation_says_that_places_are_chosen():
-    told = str(plan_of("beside").explain())
-    assert "by the exponential mechanism" in told and "30.0% of the budget; for q_25, q_50" in told
+    for groups, share in ((2, "40.0%"), (3, "25.0%")):  # noise of each group, and of all together
+        told = str(plan_of("beside", groups=groups).explain())
+        assert "by the exponential mechanism" in told and f"{share} of the budget; for q_25, q_50" in told
 
 
 def test_too_many_ranks_are_refused_before_anything_is_read():

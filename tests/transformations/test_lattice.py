@@ -56,7 +56,8 @@ def test_a_place_is_near_its_values_and_rises_with_them(lattice, share, octaves,
 def test_a_place_holds_its_own_value(lattice, share):
     for place in (lattice.first, lattice.last, lattice.first + int(share * (lattice.count - 1))):
         value = lattice.value(place)
-        assert lattice.place(value) == place
+        assert lattice.place(value) == lattice.place(lattice.decimal(place)) == place
+        assert len(repr(lattice.decimal(place))) <= len(repr(value))
         if place < lattice.last:
             assert value < lattice.value(place + 1)
 
@@ -66,6 +67,13 @@ def test_odd_values_clamp_or_have_no_place(lattice):
     assert lattice.place(None) is lattice.place(math.nan) is None
     assert lattice.place(math.inf) == lattice.last and lattice.place(-math.inf) == lattice.first
     assert str(lattice.nearest(-0.0)) != "-0.0"
+
+
+def test_a_round_number_is_shown_as_it_is_written():
+    for bounds in ((0.0, 10.0), (-1000.0, 1e6), (2.0, 3.5)):
+        lattice = Lattice(*bounds)
+        for number in (2.8, 3.0, 2.25, 3.141):
+            assert lattice.decimal(lattice.place(number)) == number
 
 
 def test_there_are_few_places_however_wide_the_bounds():

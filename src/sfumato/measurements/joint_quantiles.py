@@ -15,22 +15,20 @@ from numpy.typing import NDArray
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive
-from sfumato.exact.directed import exp_bounds
 from sfumato.framework import GroupedIntegers, L1Distance, Linear, Measurement, PureDP
-from sfumato.measurements.coins import uniform_below
+from sfumato.measurements.base_measure import BaseMeasure
+from sfumato.measurements.levels import Integers, Levels
 from sfumato.noise import Words
 from sfumato.noise.bernoulli import pick
 from sfumato.transformations.lattice import Lattice
 
 MOST_TARGETS = 64
-# NumPy's exp, expm1 and log are taken to be right to this part of what they return.
-_ELEMENTARY = 2.0**-45
 # The largest part of the weight that floats may leave out.
 _LEFT = 2.0**-33
 # So many groups are looked at together.
 _TOGETHER = 256
-
-Integers = NDArray[Any]  # int64, or Python's integers where these do not suffice
+# What is computed in 64 bits is smaller.
+_WORD = 1 << 60
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,8 @@ def joint_quantiles(
 
     A place is as far from a target as counts are: the target less the count at and before it, or the
     count before it less the target, or 0 between the two. Places are chosen with a probability
-    proportional to e^(-d / scale), where d is the largest of their distances.
+    proportional to e^(-d / scale) times their weights, where d is the largest of their distances. Round
+    numbers weigh more than others (`BaseMeasure`).
 
     Args:
         scale: number greater than 0, in steps.
@@ -157,21 +156,57 @@ class QuantileChoice:
         for some in range(0, len(offsets) - 1, _TOGETHER):
             ends = offsets[some : some + _TOGETHER + 1]
             inside = places[ends[0] : ends[-1]], before[ends[0] : ends[-1] + 1], ends - ends[0]
-            for group, near in enumerate(Levels.of_groups(self, *inside, self.near)):
+            for group, near in enumerate(self.levels_of_groups(*inside, self.near)):
                 own = places[ends[group] : ends[group + 1]], before[ends[group] : ends[group + 1] + 1]
                 # Where few places are near, and many far, these weigh more.
-                yield self._drawn(near if near.left < _LEFT else Levels.of(self, *own, self.far), *own, words)
+                yield self._drawn(near if near.left < _LEFT else self.levels(*own, self.far), *own, words)
 
     def _drawn(
         self, near: Levels, places: NDArray[np.int64], before: Integers, words: Words | None
     ) -> tuple[int, ...]:
         def cumulative(bits: int) -> tuple[Any, Any]:
             # Floats do not tell once in about 2^30 draws.
-            return near.floats() if bits == 64 else Levels.of(self, places, before).enclosures(bits)
+            return near.floats() if bits == 64 else self.levels(places, before).enclosures(bits)
 
         index = pick(cumulative, words)
-        levels = near if index < len(near.distances) else Levels.of(self, places, before)
-        return tuple(low + below(high - low + 1, words) for low, high in levels.level(index))
+        levels = near if index < len(near.distances) else self.levels(places, before)
+        return levels.pick(index, words)
+
+    def levels(self, places: NDArray[np.int64], before: Integers, far: int | None = None) -> Levels:
+        """Measure the places of a group.
+
+        Args:
+            places, before: as of `draw`; `before` may begin with any number.
+            far: leave out what is farther beyond the nearest, in `unit`s; None for nothing.
+        """
+        return self.levels_of_groups(places, before, np.array([0, len(places)]), far)[0]
+
+    def levels_of_groups(
+        self,
+        places: NDArray[np.int64],
+        before: Integers,
+        offsets: NDArray[np.int64],
+        far: int | None = None,
+    ) -> list[Levels]:
+        """Measure the places of several groups; args: as of `levels` and of `draws`."""
+        groups = len(offsets) - 1
+        most = self.unit * (int(before[-1]) - int(before[0])) + self.farthest + 2 * (far or 0)
+        if groups > 1 and most >= _WORD:
+            cuts = pairwise((0, groups // 2, groups))
+            halves = [(offsets[a : b + 1], slice(offsets[a], offsets[b])) for a, b in cuts]
+            return [
+                levels
+                for own, cut in halves
+                for levels in self.levels_of_groups(
+                    places[cut], before[cut.start : cut.stop + 1], own - own[0], far
+                )
+            ]
+        return _Counts(self, places, before if most < _WORD else before.astype(object), offsets).levels(far)
+
+    @cached_property
+    def base(self) -> BaseMeasure:
+        """What places weigh."""
+        return BaseMeasure(self.lattice)
 
     @cached_property
     def farthest(self) -> int:
@@ -189,170 +224,106 @@ class QuantileChoice:
     @cached_property
     def far(self) -> int:
         """A distance beyond the nearest, in `unit`s, that is always enough: less than e^-30 lies behind."""
-        scales = 30 + len(self.targets) * math.log(self.lattice.count)
+        scales = 30 + len(self.targets) * math.log(self.base.total)
         return math.ceil(self.scale * self.unit * math.ceil(scales))
 
 
-@dataclass(frozen=True)
-class Levels:
-    """The distances that places have, and which places are within each: from one place to another.
-
-    e^(-d/b) is the integral of e^(-y/b)/b over all y >= d. So y is drawn first, by how many choices are
-    within it, and then each target's place, uniformly among those within y, independently.
+class _Counts:
+    """Counts of places in several groups, one after another, and what is looked for in each.
 
     Args:
-        distances: rising, in `unit`s: among them is the largest distance of each choice.
-        rate: 1/scale, per unit.
-        ends: for each target the first and the last place within each distance.
-        log_left: log of a bound of what all choices that are left out weigh, where the nearest weigh 1 each.
+        choice: what is looked for.
+        places, before, offsets: as of `QuantileChoice.draws`; `before` may begin with any number.
     """
 
-    distances: Integers
-    rate: Fraction
-    ends: tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]
-    log_left: float = -math.inf
-
-    @classmethod
-    def of(
-        cls, choice: QuantileChoice, places: NDArray[np.int64], before: Integers, far: int | None = None
-    ) -> Levels:
-        """Measure the places of a group.
-
-        Args:
-            choice: what is looked for.
-            places, before: as of `QuantileChoice.draw`; `before` may begin with any number.
-            far: leave out what is farther beyond the nearest, in `unit`s; None for nothing.
-        """
-        return cls.of_groups(choice, places, before, np.array([0, len(places)]), far)[0]
-
-    @classmethod
-    def of_groups(
-        cls,
+    def __init__(
+        self,
         choice: QuantileChoice,
         places: NDArray[np.int64],
         before: Integers,
         offsets: NDArray[np.int64],
-        far: int | None = None,
-    ) -> list[Levels]:
-        """Measure the places of several groups; args: as of `of` and of `QuantileChoice.draws`."""
-        groups, lattice = len(offsets) - 1, choice.lattice
-        # What is computed is below this in size, and a distance with its group's number is one integer.
-        most = choice.unit * (int(before[-1]) - int(before[0])) + choice.farthest + 2 * (far or 0)
-        width = (4 * most).bit_length()
-        if groups > 1 and width + groups.bit_length() > 62:
-            runs = pairwise(offsets.tolist())
-            return [cls.of(choice, places[a:b], before[a : b + 1], far) for a, b in runs]
-        before = ((before if width <= 62 else before.astype(object)) - before[0]) * choice.unit
-        starts, stops = offsets[:-1], offsets[1:]
-        totals = before[stops] - before[starts]
+    ) -> None:
+        self.choice, self.places = choice, np.append(places, choice.lattice.last)
+        self.starts, self.stops = offsets[:-1], offsets[1:]
+        self.before = (before - before[0]) * choice.unit
+        totals = self.before[self.stops] - self.before[self.starts]
         goals = [
             t.rank.numerator * (totals // t.rank.denominator) + int(t.shift * choice.unit)
             for t in choice.targets
         ]
+        self.aims = [self.before[self.starts] + goal for goal in goals]
         # Where counts reach a goal the distance is 0; it is larger where they cannot.
-        nearest = np.max([np.maximum(np.maximum(-goal, goal - totals), 0) for goal in goals], axis=0)
-        numbers = np.arange(groups) << width if groups > 1 else np.zeros(1, np.int64)
-        keys, aims = [numbers + nearest], [before[starts] + goal for goal in goals]
-        for aim in aims:
-            low, high = starts, stops + 1
-            if far is not None:
-                low = np.maximum(np.searchsorted(before, aim - nearest - far), low)
-                high = np.minimum(np.searchsorted(before, aim + nearest + far, "right"), high)
-            counts = np.maximum(high - low, 0)
-            own = np.repeat(np.arange(groups), counts)
-            at = np.arange(len(own)) + np.repeat(low - np.cumsum(counts) + counts, counts)
-            away = abs(before[at] - aim[own])
-            keys.append((numbers[own] + away)[away > nearest[own]])
-        key = np.sort(np.concatenate(keys))  # `np.unique` takes ten times as long
-        key = key[np.append(True, key[1:] != key[:-1])]
-        group = key >> width if groups > 1 else np.zeros(len(key), np.int64)
-        distances = key - numbers[group]
-        padded = np.append(places, lattice.last)
+        self.nearest = np.max([np.maximum(np.maximum(-g, g - totals), 0) for g in goals], axis=0)
 
-        def ends(aim: Integers, group: NDArray[np.int64], distances: Integers) -> list[NDArray[np.int64]]:
-            # Places up to which counts are too few, or before which they are too many, are farther.
-            low = np.searchsorted(before, aim[group] - distances)
-            high = np.searchsorted(before, aim[group] + distances, "right") - 1
-            return [
-                np.where(low > starts[group], padded[low - 1], lattice.first),
-                np.where(high < stops[group], padded[np.minimum(high, len(places))], lattice.last),
-            ]
-
-        of_targets = [ends(aim, group, distances) for aim in aims]
-        rate = 1 / (choice.scale * choice.unit)
-        left = np.full(groups, -math.inf)
-        if far is not None:
-            wide = [ends(aim, np.arange(groups), nearest + 2 * far) for aim in aims]
-            upto = sum(np.log((high - low + 1).astype(float)) for low, high in wide)
-            steps = float(far * rate)
-            left = np.logaddexp(upto - steps, len(aims) * math.log(lattice.count) - 2 * steps)
+    def levels(self, far: int | None) -> list[Levels]:
+        """Measure the places; `far` as of `QuantileChoice.levels`."""
+        group, distances = self._distances(far)
+        ends = [self._ends(aim, group, distances) for aim in self.aims]
+        rate = 1 / (self.choice.scale * self.choice.unit)
+        offsets = np.searchsorted(group, np.arange(len(self.starts) + 1))
         return [
-            cls(
+            Levels(
                 distances[a:b],
                 rate,
-                tuple((low[a:b], high[a:b]) for low, high in of_targets),
-                float(log_left),
+                tuple((low[a:b], high[a:b]) for low, high in ends),
+                self.choice.base,
+                left,
             )
-            for (a, b), log_left in zip(
-                pairwise(np.searchsorted(group, np.arange(groups + 1))), left, strict=True
-            )
+            for (a, b), left in zip(pairwise(offsets), self._log_left(far, rate), strict=True)
         ]
 
-    @property
-    def within(self) -> Iterator[NDArray[np.int64]]:
-        """For each target, how many of its places are within each distance."""
-        return (high - low + 1 for low, high in self.ends)
+    def _distances(self, far: int | None) -> tuple[NDArray[np.int64], Integers]:
+        """Return the distances that places have in each group, rising, and the group of each."""
+        groups = np.arange(len(self.starts))
+        owners, found = [groups], [self.nearest]
+        for aim in self.aims:
+            low, high = self.starts, self.stops + 1
+            if far is not None:
+                low = np.maximum(np.searchsorted(self.before, aim - self.nearest - far), low)
+                high = np.minimum(np.searchsorted(self.before, aim + self.nearest + far, "right"), high)
+            counts = np.maximum(high - low, 0)
+            own = np.repeat(groups, counts)
+            at = np.arange(len(own)) + np.repeat(low - np.cumsum(counts) + counts, counts)
+            away = abs(self.before[at] - aim[own])
+            beyond = away > self.nearest[own]
+            owners.append(own[beyond])
+            found.append(away[beyond])
+        group, distances = np.concatenate(owners), np.concatenate(found)
+        # One integer for both is sorted ten times as fast as two, or as `np.unique` does.
+        width = int(distances.max()).bit_length()
+        key = (group if width + len(groups).bit_length() < 63 else group.astype(object)) << width | distances
+        key = np.sort(key)
+        key = key[np.append(True, key[1:] != key[:-1])]
+        group = (key >> width).astype(np.int64)
+        return group, key & ((1 << width) - 1)
 
-    def level(self, index: int) -> list[tuple[int, int]]:
-        """Return for each target the first and the last place within a distance."""
-        return [(int(low[index]), int(high[index])) for low, high in self.ends]
-
-    @cached_property
-    def _weights(self) -> tuple[NDArray[np.float64], float]:
-        """The weight of each distance, the largest of about 1, and the log of what they were divided by.
-
-        Between two distances e^(-y/b) has the integral e^(-first/b) - e^(-second/b), which counts for each
-        choice that is within the first.
-        """
-        rate = float(self.rate)
-        near = (self.distances - self.distances[0]).astype(float) * rate
-        steps = np.append(np.diff(self.distances).astype(float) * rate, np.inf)
-        powers = sum(np.log(count.astype(float)) for count in self.within) - near
-        largest = float(powers.max())
-        return np.exp(powers - largest) * -np.expm1(-steps), largest
-
-    @property
-    def left(self) -> float:
-        """A bound of the part of all weight that is left out."""
-        weights, largest = self._weights
-        return float(2 * np.exp(min(self.log_left - largest, 0.0)) / weights.sum())
-
-    def floats(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return bounds of the probabilities that y is below each distance but the first, and in all."""
-        sums = np.cumsum(self._weights[0])
-        sums /= sums[-1]
-        most = 42 * len(self.ends) + 30  # of a power, and of what it is made of
-        each = 2 * most * _ELEMENTARY + (len(self.ends) + 8) * most * 2.0**-53 + 4 * _ELEMENTARY
-        error, left = 2 * each + len(sums) * 2.0**-51, 2 * self.left
-        # Behind the last low bound floats do not tell, as they do not know what is farther.
-        return sums * (1 - error) - left, np.append(np.minimum(sums * (1 + error) + left, 1.0)[:-1], 1.0)
-
-    def enclosures(self, bits: int) -> tuple[list[Fraction], list[Fraction]]:
-        """Return the same bounds, about 2^-bits apart; where no place was left out."""
-        bits += 64
-        near = [self.rate * int(d - self.distances[0]) for d in self.distances.tolist()]
-        bounds = [exp_bounds(-x, bits) if x <= bits else (Fraction(0), Fraction(1, 1 << bits)) for x in near]
-        bounds.append((Fraction(0), Fraction(0)))
-        counts = [math.prod(own) for own in zip(*(w.tolist() for w in self.within), strict=True)]
-        between = list(zip(counts, pairwise(bounds), strict=True))
-        least = [n * max(a[0] - b[1], Fraction(0)) for n, (a, b) in between]
-        most = [n * (a[1] - b[0]) for n, (a, b) in between]
-        lows, highs = list(accumulate(least)), list(accumulate(most))
-        last = [Fraction(1)]
+    def _ends(
+        self, aim: Integers, group: NDArray[np.int64], distances: Integers
+    ) -> tuple[NDArray[np.int64], ...]:
+        """Return the first and the last place within each distance of a target."""
+        # Places up to which counts are too few, or before which they are too many, are farther.
+        low = np.searchsorted(self.before, aim[group] - distances)
+        high = np.searchsorted(self.before, aim[group] + distances, "right") - 1
+        lattice = self.choice.lattice
         return (
-            [x / highs[-1] for x in lows[:-1]] + last,
-            [min(x / lows[-1], last[0]) if lows[-1] else last[0] for x in highs[:-1]] + last,
+            np.where(low > self.starts[group], self.places[low - 1], lattice.first),
+            np.where(
+                high < self.stops[group], self.places[np.minimum(high, len(self.places) - 1)], lattice.last
+            ),
         )
+
+    def _log_left(self, far: int | None, rate: Fraction) -> list[float]:
+        """Return the log of a bound of what is left out in each group: see docs/proofs/joint_quantiles.md."""
+        groups = np.arange(len(self.starts))
+        if far is None:
+            return [-math.inf] * len(groups)
+        base, steps = self.choice.base, float(far * rate)
+        wide = [self._ends(aim, groups, self.nearest + 2 * far) for aim in self.aims]
+        upto = sum(np.log(base.between(low, high).astype(float)) for low, high in wide)
+        found: list[float] = np.logaddexp(
+            upto - steps, len(self.aims) * math.log(base.total) - 2 * steps
+        ).tolist()
+        return found
 
 
 def placed(counts: Mapping[int, int]) -> tuple[NDArray[np.int64], Integers]:
@@ -360,8 +331,3 @@ def placed(counts: Mapping[int, int]) -> tuple[NDArray[np.int64], Integers]:
     places = sorted(counts)
     before = [0, *accumulate(counts[place] for place in places)]
     return np.array(places, np.int64), np.array(before, np.int64 if before[-1] < 2**62 else object)
-
-
-def below(bound: int, words: Words | None) -> int:
-    """Return a uniform whole number from 0 to bound - 1."""
-    return int(uniform_below(bound, 1, words)[0])

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from sfumato.budget import Loss
 from sfumato.budget.measure import PrivacyLoss
 from sfumato.framework import ContributionDistance, GroupedIntegers, Measurement
-from sfumato.measurements.joint_quantiles import Integers, Levels, QuantileChoice, Target, placed
+from sfumato.measurements.joint_quantiles import QuantileChoice, Target, placed
+from sfumato.measurements.levels import Integers, Levels
 from sfumato.measurements.noise import Law
 from sfumato.measurements.wide import WideIntegers, float64_values, int64_values
 from sfumato.noise import Words
@@ -24,9 +25,10 @@ from sfumato.noise.values import Floats
 from sfumato.query.aggregates import Aggregate, Quantiles
 from sfumato.transformations import Leaves, Margin, Statistic
 
-# The share of epsilon that places are chosen with: beside other outputs, and where there are none. Without
-# error bars fewer numbers are left for noise, which then needs less of it.
-SHARE, SHARE_ALONE = Fraction(3, 10), Fraction(3, 4)
+# The share of epsilon that places are chosen with: beside other outputs, where units may be in all groups or
+# in some only, as groups are small then, and places farther off than counts; and where there are no
+# others. Without error bars fewer numbers are left for noise, which then needs less of it.
+SHARE, SHARE_LIMITED, SHARE_ALONE = Fraction(1, 4), Fraction(2, 5), Fraction(3, 4)
 SHARE_PLAIN, SHARE_PLAIN_ALONE = Fraction(2, 5), Fraction(19, 20)
 # How often a place that should lie before a rank lies behind it, where values are spread evenly.
 WRONG_SIDE = 0.01
@@ -111,7 +113,7 @@ class Choice:
         Args:
             counts: of values by place, in steps, greater than 0.
         """
-        return Levels.of(self.mechanism, *placed(counts))
+        return self.mechanism.levels(*placed(counts))
 
     def nearest(self, at: int, counts: Mapping[int, int]) -> float:
         """Return the value of a place that is nearest to a rank.
@@ -121,8 +123,8 @@ class Choice:
             counts: as of `levels`.
         """
         alone = QuantileChoice(self.scale, self.leaves.lattice, (Target(self.ranks[at]),))
-        ((place, _),) = Levels.of(alone, *placed(counts)).level(0)
-        return self.leaves.lattice.value(place)
+        ((place, _),) = alone.levels(*placed(counts)).level(0)
+        return self.leaves.lattice.decimal(place)
 
     def draw(self, column: pa.ListArray, words: Words | None) -> tuple[Places, list[WideIntegers]]:
         """Choose for each group, and count where the places lie.
@@ -159,7 +161,7 @@ class Choice:
         for group, drawn in enumerate(self.mechanism.draws(places, before, offsets, words)):
             first, last = offsets[group], offsets[group + 1]
             counts = before[first : last + 1] - before[first]
-            found[group], numbers = self._placed(drawn, places[first:last], counts)
+            found[group], numbers = self._answer(drawn, places[first:last], counts)
             exact += numbers
         values = pa.Array.from_buffers(pa.float64(), found.size, [None, pa.py_buffer(found)])
         parts = [values, WideIntegers.from_integers(exact).to_arrow()]
@@ -173,9 +175,9 @@ class Choice:
         Args:
             places, before, words: as of `QuantileChoice.draw`.
         """
-        return self._placed(self.mechanism.draw(places, before, words), places, before)
+        return self._answer(self.mechanism.draw(places, before, words), places, before)
 
-    def _placed(
+    def _answer(
         self, drawn: tuple[int, ...], places: NDArray[np.int64], before: Integers
     ) -> tuple[list[list[float]], list[int]]:
         """Sort the places that were drawn of each rank, and count where they lie."""
@@ -186,7 +188,7 @@ class Choice:
             below = before[np.searchsorted(places, three[0])]
             upto = before[np.searchsorted(places, three[-1], "right")]
             numbers.append(margin.between(int(below), int(upto), int(before[-1])))
-        return [[lattice.value(int(place)) for place in three] for three in rising], numbers
+        return [[lattice.decimal(int(place)) for place in three] for three in rising], numbers
 
 
 def _listed(values: pa.Array, groups: int) -> pa.ListArray:
@@ -225,10 +227,11 @@ def counted(statistics: Sequence[Statistic], choices: Sequence[Choice]) -> tuple
     return (*plain, *(c.leaves for c in choices))
 
 
-def share_of(asked: Sequence[tuple[Aggregate, Fraction]]) -> Fraction:
+def share_of(asked: Sequence[tuple[Aggregate, Fraction]], *, limited: bool) -> Fraction:
     """Return the part of epsilon that places are chosen with.
 
     Args:
+        limited: whether units are in some groups only.
         asked: aggregates, and how much each matters. Quantiles of twice the weight have twice the odds, but
             for those with error bars, which need noisy numbers as well.
     """
@@ -237,7 +240,7 @@ def share_of(asked: Sequence[tuple[Aggregate, Fraction]]) -> Fraction:
         return Fraction(0)
     alone = len(quantiles) == len(asked)
     if any(a.error_bars for a in quantiles):
-        return SHARE_ALONE if alone else SHARE
+        return SHARE_ALONE if alone else SHARE_LIMITED if limited else SHARE
     if alone:
         return SHARE_PLAIN_ALONE
     share = SHARE_PLAIN

@@ -246,7 +246,8 @@ def _plan(
     Where there are sums of squares it has the shape that these have, if asked.
     """
     count = len(query.public_groups)
-    share = share_of([(a, query.weight(name)) for name, a in query.aggregates])
+    weighed = [(a, query.weight(name)) for name, a in query.aggregates]
+    share = share_of(weighed, limited=query.private_groups or query.groups < count)
     whole, epsilon = epsilon, epsilon * (1 - share)
     multiplier = Fraction(most or 1) / epsilon
     # Of joint noise the grid is finer than its deviation, which is at most about as many scales as groups.

@@ -85,18 +85,19 @@ class Lattice:
     def nearest(self, value: Any) -> float | None:
         """Return the value of a value's place, computed in float64 as written; None for NULL and NaN."""
         number = as_double(value)
-        if number is None:
-            return None
-        number = min(max(number, self.lower), self.upper)
-        size = abs(number)
-        if size < self.near:
-            found = math.floor(number * 2.0**-self.finest + 0.5) * 2.0**self.finest
-        elif size >= self.far:
-            found = math.floor(number * 2.0**-self.coarsest + 0.5) * 2.0**self.coarsest
-        else:
-            small = number * self.shrunk
-            shifted = small * self.splitter
-            found = (shifted - (shifted - small)) / self.shrunk
+        return None if number is None else float(self.all_nearest(np.array([number]))[0])
+
+    def all_nearest(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the value of the place of each value, none of which is NaN."""
+        numbers = np.clip(values, self.lower, self.upper)
+        sizes, found = np.abs(numbers), np.empty_like(numbers)
+        near = sizes < self.near
+        far = (sizes >= self.far) & ~near
+        for places, power in ((near, self.finest), (far, self.coarsest)):
+            found[places] = np.floor(numbers[places] * 2.0**-power + 0.5) * 2.0**power
+        small = numbers[~(near | far)] * self.shrunk
+        shifted = small * self.splitter
+        found[~(near | far)] = (shifted - (shifted - small)) / self.shrunk
         return found + 0.0
 
     def place(self, value: Any) -> int | None:
@@ -134,6 +135,19 @@ class Lattice:
             found = Fraction(2) ** (self.finest + octave + 1) * (half + rest)
         number = float(found) if place >= 0 else -float(found)
         return min(max(number, self.lower), self.upper) + 0.0
+
+    def decimal(self, place: int) -> float:
+        """Return the number with the fewest decimal digits that belongs to a place, within the bounds.
+
+        >>> fine = Lattice(0.0, 10.0)
+        >>> fine.value(fine.place(2.8)), fine.decimal(fine.place(2.8))
+        (2.800048828125, 2.8)
+        """
+        number = self.value(place)
+        half = min(number - self.value(place - 1), self.value(place + 1) - number) / 2
+        short = (float(f"{number:.{digits}g}") for digits in range(1, 17))
+        found = next((x for x in short if abs(x - number) < half), number)
+        return min(max(found, self.lower), self.upper) + 0.0
 
     @cached_property
     def first(self) -> int:

@@ -42,7 +42,7 @@ class Chosen:
 
     choice: Choice
     at: int
-    levels: Any  # `Levels` of measurements.joint_quantiles
+    levels: Any  # `Levels` of measurements.levels
     without_noise: float
 
     @classmethod
@@ -78,7 +78,7 @@ class Chosen:
         own = slice(self.at * self.choice.each, (self.at + 1) * self.choice.each)
         runs = self.levels.level(index)[own]
         lattice = self.choice.leaves.lattice
-        return lattice.value(min(low for low, _ in runs)), lattice.value(max(high for _, high in runs))
+        return lattice.decimal(min(low for low, _ in runs)), lattice.decimal(max(high for _, high in runs))
 
     def judge(self, actual: float, k: float) -> Judgement:
         """Say how far on its side an output may be from the quantile without noise.
