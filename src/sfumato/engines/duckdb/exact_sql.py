@@ -15,7 +15,7 @@ from sfumato.engines.duckdb.lattice import nearest
 from sfumato.engines.duckdb.scaled import scaled, scaled_upwards, weighted, whole_number
 from sfumato.engines.duckdb.text import double, identifier
 from sfumato.query.exact import ExactQuery
-from sfumato.query.schema import FLOATS, Column, Derive, Kind, Step
+from sfumato.query.schema import FLOATS, Column, Derive, Step
 from sfumato.transformations import (
     Count,
     CountUnits,
@@ -260,9 +260,15 @@ class ExactSql:
 
     def _valued(self, column: str) -> str:
         """Return the condition that a row has a value, which NULL and NaN are not."""
-        if self.schema[column].kind is Kind.REAL:
+        if self.schema[column].type_name in FLOATS:
             return f"NOT isnan({self._number(column)})"
         return f"{self._column(column)} IS NOT NULL"
+
+    def _counted(self, column: str) -> str:
+        """Return how many rows have a value; not by its steps, which DuckDB would compute once more for it."""
+        if self.schema[column].type_name in FLOATS:
+            return f"count(*) FILTER ({self._value(self._valued(column))})"
+        return f"count({self._value(self._column(column))})"
 
     def _parts(self, s: Statistic) -> list[_Part]:
         match s:
@@ -312,7 +318,7 @@ class ExactSql:
             name, quoted = coordinate.name, identifier(coordinate.name)
             total = f"coalesce({quoted}, 0)::HUGEINT"
             if coordinate.role is Role.NULL_COUNT:
-                pair = f"count(*) - count({x})"
+                pair = f"count(*) - {self._counted(s.column)}"
                 total = f"({quoted}::HUGEINT * {1 << -(s.null_count_exponent or 0)})"
             elif coordinate.role is Role.SQUARES:  # of values from the centre
                 bits = s.square_bits or 0
