@@ -157,8 +157,14 @@ class DuckDBEngine(Owned):
 
     def total(self, query: ExactQuery) -> ExactQuery:
         """Return the query with its row expressions in a form that cannot raise."""
-        pairs = zip(query.steps, self._judgements(query.steps), strict=True)
-        return replace(query, steps=tuple(replace(step, expression=one.text) for step, one in pairs))
+        return replace(query, steps=tuple(self._total(query.steps)))
+
+    def _total(self, steps: Sequence[Step]) -> list[Step]:
+        pairs = zip(steps, self._judgements(steps), strict=True)
+        return [
+            replace(step, expression=one.text if isinstance(step, Derive) else one.condition)
+            for step, one in pairs
+        ]
 
     def _judgements(self, steps: Sequence[Step]) -> list[Judged]:
         self.schema(steps)
@@ -372,8 +378,7 @@ class DuckDBEngine(Owned):
 
     def rows_after(self, part: Part) -> Rows:
         """Return the rows of this engine after steps, for a combination."""
-        pairs = zip(part.steps, self._judgements(part.steps), strict=True)
-        steps = [replace(step, expression=one.text) for step, one in pairs]
+        steps = self._total(part.steps)
         columns, changed = list(self.schema(())), {s.name for s in steps if isinstance(s, Derive)}
         unique = () if changed & set(self._source.unique) else self._source.unique
         after = partial(stepped, steps=steps, columns=columns)

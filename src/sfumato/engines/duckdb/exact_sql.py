@@ -38,7 +38,8 @@ _SMALL = 100_000
 def stepped(relation: str, steps: Sequence[Step], columns: Sequence[str]) -> str:
     """Return a SELECT of the relation after filters and derived columns.
 
-    Their expressions are total; TRY is a second wall, should one of them raise all the same.
+    Their expressions are total, those of filters conditions as `Judged` writes them; TRY is a second wall,
+    should one of them raise all the same.
     """
     names = {c.casefold(): c for c in columns}
     # Without a name DuckDB gives it one, under which a column of structs would not be found.
@@ -54,9 +55,7 @@ def stepped(relation: str, steps: Sequence[Step], columns: Sequence[str]) -> str
             text = f"SELECT {kept}, {value} FROM ({text}) AS {alias}"
             names[step.name.casefold()] = step.name
         else:
-            text = (
-                f"SELECT * FROM ({text}) AS {alias} WHERE TRY(TRY_CAST((\n{step.expression}\n) AS BOOLEAN))"
-            )
+            text = f"SELECT * FROM ({text}) AS {alias} WHERE {step.expression}"
     return text
 
 
@@ -265,7 +264,7 @@ class ExactSql:
         return f"{self._column(column)} IS NOT NULL"
 
     def _counted(self, column: str) -> str:
-        """Return how many rows have a value; not by its steps, which DuckDB would compute once more for it."""
+        """Return how many rows have a value; not by its steps, which DuckDB would compute once more."""
         if self.schema[column].type_name in FLOATS:
             return f"count(*) FILTER ({self._value(self._valued(column))})"
         return f"count({self._value(self._column(column))})"
