@@ -126,7 +126,8 @@ class DuckDBEngine(Owned):
 
     def named(self, relation: str) -> DuckDBEngine:
         """Return an engine on rows of this one's columns that a session will have under a name."""
-        source = replace(self._source, relation=relation, pending=None, again=None, rows=None, anywhere=True)
+        source = replace(self._source, relation=relation, pending=None, again=None, rows=None, looked=None)
+        source = replace(source, anywhere=True)
         return DuckDBEngine(source, self._resources)
 
     def in_sessions_of(self, other: DuckDBEngine) -> DuckDBEngine:
@@ -248,7 +249,7 @@ class DuckDBEngine(Owned):
         schema = self.schema(query.steps)
         names = list(self.schema(()))
         combined = self.how is not None
-        text = ExactSql(self.total(query), source.relation, names, schema, salt, source.rows, combined).text()
+        total = self.total(query)
         given = ended = False
         spill.ready(self._resources.temp_directory)
         # What is raised in here is not passed on, not as a context either: its text may quote rows.
@@ -261,6 +262,8 @@ class DuckDBEngine(Owned):
                 session.register(PUBLIC_KEYS, query.public_keys.rename_columns(aliases))
             with one_snapshot():
                 source.load(session, columns)
+            relation = source.relation_in(session)
+            text = ExactSql(total, relation, names, schema, salt, source.rows, combined).text()
             for batch in batches(session, text, batch_rows):
                 given = True
                 yield batch
