@@ -32,6 +32,11 @@ _TEXTS = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
 _COARSE = "s", "ms"
 # Types at some values of which DuckDB's reader of Parquet stops.
 _STOPPING = "VARCHAR", "TIME"
+# Types that `within_types` leaves as they are.
+_KEPT = re.compile(
+    r"BOOLEAN|U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|VARCHAR|BLOB|DATE|TIME|"
+    r"TIMESTAMP( WITH TIME ZONE)?"
+)
 _DAYS = "DATE '0001-01-01' AND DATE '9999-12-31'"
 _TIMES = "TIMESTAMP '0001-01-01 00:00:00' AND TIMESTAMP '9999-12-31 23:59:59.999999'"
 _INSTANTS = "TIMESTAMPTZ '0001-01-01 00:00:00+00' AND TIMESTAMPTZ '9999-12-31 23:59:59.999999+00'"
@@ -123,7 +128,8 @@ def within(
 ) -> tuple[str, list[tuple[str, str]]]:
     """Return what stands behind FROM as `within_types` has it, and its columns' names and types."""
     inside = within_types(relation, kinds, check_text=check_text, decoded=decoded)
-    return inside, list(kinds) if inside == relation else described(connection, inside)
+    same = inside == relation or all(_KEPT.fullmatch(kind) for _, kind in kinds)
+    return inside, list(kinds) if same else described(connection, inside)
 
 
 def harmless_table(table: pa.Table, columns: Sequence[str]) -> pa.Table:

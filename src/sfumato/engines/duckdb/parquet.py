@@ -17,7 +17,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sfumato.engines.duckdb.connection import connect, lender
+from sfumato.engines.duckdb.connection import connect, lender, lent
 from sfumato.engines.duckdb.harmless import (
     decoded,
     described,
@@ -57,7 +57,7 @@ class ParquetFiles:
             EngineError: one is no Parquet file, or has other columns than the first.
         """
         session = lender(resources=self.resources)
-        with session() as connection:
+        with lent(resources=self.resources, leaves_nothing=True) as connection:
             kinds = self._described(connection, self.relation)
             told = self._told()
             if kinds is None or told is None:
