@@ -9,7 +9,7 @@ and `within_types` in SQL, which every source passes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 import duckdb
 import numpy as np
@@ -43,7 +43,12 @@ _INSTANTS = "TIMESTAMPTZ '0001-01-01 00:00:00+00' AND TIMESTAMPTZ '9999-12-31 23
 
 
 def within_types(
-    relation: str, described: Iterable[tuple[str, str]], *, check_text: bool = False, decoded: bool = True
+    relation: str,
+    described: Iterable[tuple[str, str]],
+    *,
+    check_text: bool = False,
+    decoded: bool = True,
+    proven: Set[str] = frozenset(),
 ) -> str:
     """Return what stands behind FROM such that each value is one that its type has.
 
@@ -58,11 +63,14 @@ def within_types(
         check_text: whether nobody has checked yet that texts are UTF-8.
         decoded: whether a value is there once its column is read. Where it is not, DuckDB answers `x IS NULL`
             from what a file says of itself, also for values at which it would stop: then it is made to look.
+        proven: columns of dates and decimals all whose values are known to be ones that their type has.
     """
     columns, changed = [], False
     for name, kind in described:
         value: str | None
-        if "ENUM(" in kind:
+        if name in proven:
+            value = None
+        elif "ENUM(" in kind:
             texts = with_texts(kind)
             value = f"CAST({identifier(name)} AS {texts})"
             value = _within(value, texts, False) or value
@@ -125,9 +133,10 @@ def within(
     *,
     check_text: bool = False,
     decoded: bool = True,
+    proven: Set[str] = frozenset(),
 ) -> tuple[str, list[tuple[str, str]]]:
     """Return what stands behind FROM as `within_types` has it, and its columns' names and types."""
-    inside = within_types(relation, kinds, check_text=check_text, decoded=decoded)
+    inside = within_types(relation, kinds, check_text=check_text, decoded=decoded, proven=proven)
     same = inside == relation or all(_KEPT.fullmatch(kind) for _, kind in kinds)
     return inside, list(kinds) if same else described(connection, inside)
 
