@@ -29,6 +29,13 @@ def rows_of(asked: Any) -> Counter[tuple[Any, ...]]:
         made.source.load(session, [name for name, _ in made.source.columns])
         kinds = session.execute(f"DESCRIBE SELECT * FROM {made.source.relation}").fetchall()
         assert [(name, kind) for name, kind, *_ in kinds] == list(made.source.columns)
-        found = session.execute(made.after(made.source.relation)).fetchall()
+        forms = {
+            made.source.relation,
+            made.source.relation_in(session),
+        }  # the second as the engine reads them
+        found, *looked = (
+            [tuple(map(bits, row)) for row in session.execute(made.after(form)).fetchall()] for form in forms
+        )
+    assert all(Counter(found) == Counter(other) for other in looked)
     place = list(asked.schema).index(asked.unit)
-    return Counter(tuple(map(bits, row)) for row in found if row[place] is not None)
+    return Counter(row for row in found if row[place] is not None)

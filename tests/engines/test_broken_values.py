@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,6 +39,7 @@ def counted(path, broken: int, nulls: int, good: int, kind: str, question) -> in
 
 
 COUNT_NULL = ("IS NULL", "derived", "per unit", "by unit and x")
+LEAST = {"VARCHAR": "x >= ''", "TIME": "x >= TIME '00:00:00'", "TIMESTAMP": "x > TIMESTAMP '1960-01-01'"}
 QUESTIONS = {
     "IS NULL": lambda t: t.filter("x IS NULL").agg(n=sf.count()),
     "IS NOT NULL": lambda t: t.filter("x IS NOT NULL").agg(n=sf.count()),
@@ -45,6 +47,7 @@ QUESTIONS = {
     "is itself": lambda t: t.filter("x = x").agg(n=sf.count()),
     "in CASE": lambda t: t.filter("CASE WHEN x IS NULL THEN FALSE ELSE TRUE END").agg(n=sf.count()),
     "derived": lambda t: t.with_columns(y="x IS NULL").filter("y").agg(n=sf.count()),
+    "compared": lambda t: t.filter(LEAST[t.schema["x"].type_name]).agg(n=sf.count()),
     "count": lambda t: t.agg(n=sf.count("x")),
     "per unit": lambda t: t.per_unit(n="count(x)").filter("n = 0").bound(rows=1).agg(n=sf.count()),
     "by unit and x": lambda t: t.per_unit("x", n="count(*)").filter("x IS NULL").bound(rows=1).agg(n=sf.count()),
@@ -68,3 +71,23 @@ def test_what_files_say_of_themselves_would_be_found(tmp_path, monkeypatch):
     question, path = QUESTIONS["IS NULL"], tmp_path / "rows.parquet"
     before, after = (counted(path, 3 * SIZE, nulls, 0, "text", question) for nulls in (0, 1))
     assert after - before > 1
+
+
+KINDS = (
+    "BOOLEAN", "TINYINT", "UBIGINT", "HUGEINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL(4,1)", "DECIMAL(18,3)",
+    "DECIMAL(38,38)", "VARCHAR", "BLOB", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_S",
+    "TIMESTAMP_MS", "TIMESTAMP_NS", "TIME_NS", "UUID", "JSON", "ENUM('a')", "ENUM('a')[]", "INTEGER[]",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("check_text", [False, True])
+def test_types_that_are_not_looked_up_again_are_kept(check_text):
+    kept = 0
+    with duckdb.connect() as connection:
+        for kind in KINDS:
+            connection.execute(f"CREATE OR REPLACE TABLE rows (x {kind})")
+            kinds = harmless.described(connection, "rows")
+            inside, found = harmless.within(connection, "rows", kinds, check_text=check_text, decoded=False)
+            assert found == harmless.described(connection, inside)
+            kept += harmless._KEPT.fullmatch(kinds[0][1]) is not None
+    assert kept == 16

@@ -215,6 +215,28 @@ def test_every_source_may_be_joined(kind, tmp_path):
     assert batch.num_rows == 1 and str(batch.column(0)[0]) == "3"
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3, 4])
+@pytest.mark.parametrize("few", [1, 10**9])
+def test_rows_are_found_to_be_too_many_in_buckets_or_not(rows, few, monkeypatch, tmp_path):
+    """Of 300 units with 1 to 3 rows of a key, and one without a number."""
+    monkeypatch.setattr(combined, "_FEW", few)
+    ids = [None if i == 7 else i for i in range(300) for _ in range(i % 3 + 1)]
+    made = pa.table({"id": pa.array(ids, pa.int32()), "n": range(len(ids))})
+    pq.write_table(made, tmp_path / "rows.parquet")
+    right = sf.scan(tmp_path / "rows.parquet", privacy_unit="id")
+    left = sf.scan(pa.table({"id": pa.array(range(300), pa.int32())}), privacy_unit="id")
+    met = Counter(row[0] for row in rows_of(left.join(right, on="id", rows=rows)).elements())
+    assert met == {i: min(i % 3 + 1, rows) for i in range(300) if i != 7}
+
+
+def test_rows_that_are_too_many_and_not_looked_for_would_be_found(monkeypatch):
+    left, right = (sf.scan(pa.table({"id": [1] * n}), privacy_unit="id") for n in (1, 3))
+    assert rows_of(left.join(right, on="id", rows=2)).total() == 2
+    real = combined._over
+    monkeypatch.setattr(combined, "_over", lambda *given: real(*given[:3], 9))
+    assert rows_of(left.join(right, on="id", rows=2)).total() == 3
+
+
 def test_of_a_unit_and_key_only_so_many_rows_meet():
     v = [(1.0, "A", float(i), i) for i in range(50)] + [(2.0, "A", 1.0, i) for i in range(3)]
     p = [(1.0, i % 90, "A") for i in range(3000)] + [(2.0, 5, "A")]

@@ -84,7 +84,7 @@ def test_a_join_by_id_alone_would_be_found(monkeypatch):
 
     assert rows_of(chain("join", v, p)) == parts()[0] + parts()[1]
     real = combined._side
-    monkeypatch.setattr(combined, "_side", lambda rows, side, keys, most: real(rows, side, keys[:1], None))
+    monkeypatch.setattr(combined, "_side", lambda rows, side, keys: real(rows, side, keys[:1]))
     monkeypatch.setattr(combined, "range", lambda n: range(1), raising=False)
     with pytest.raises((AssertionError, duckdb.Error)):
         assert rows_of(chain("join", v, p)) == parts()[0] + parts()[1]

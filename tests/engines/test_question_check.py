@@ -125,11 +125,11 @@ def over_everybody(monkeypatch):
     """A planted defect: a number of all rows beside each."""
     real = combined._side
 
-    def side(rows, part, keys, most):
+    def side(rows, part, keys):
         return (
-            real(f"SELECT * REPLACE (age + count(*) OVER () AS age) FROM ({rows})", part, keys, most)
+            real(f"SELECT * REPLACE (age + count(*) OVER () AS age) FROM ({rows})", part, keys)
             if "age" in part.schema
-            else real(rows, part, keys, most)
+            else real(rows, part, keys)
         )
 
     monkeypatch.setattr(combined, "_side", side)
@@ -138,8 +138,7 @@ def over_everybody(monkeypatch):
 def of_everybody(monkeypatch):
     """A planted defect: a unit is joined with the rows of others too."""
     real = combined._side
-    monkeypatch.setattr(combined, "_side", lambda rows, part, keys, most: real(rows, part, keys, most).replace(
-        'AS k0', '// 2 AS k0'))  # fmt: skip
+    monkeypatch.setattr(combined, "_side", lambda *given: real(*given).replace("AS k0", "// 2 AS k0"))
 
 
 @pytest.mark.parametrize("plant", [over_everybody, of_everybody])

@@ -27,6 +27,11 @@ _numbers = itertools.count()  # of tables that are copied
 # Arrow has no such types; a setting that keeps them is one of all sessions of a database.
 NOT_ARROW = ("HUGEINT", "UHUGEINT", "BIT", "TIME WITH TIME ZONE")
 
+_FEW, _MOST_BUCKETS = (
+    1_000_000,
+    1 << 18,
+)  # rows of which units are counted at once; buckets that a cache holds
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -53,11 +58,12 @@ def joined(how: Join, left: Rows, right: Rows, resources: Resources) -> Source:
     alone = bool(right.unique) and set(right.unique) <= compared
     most = None if right.unit is None or alone else how.rows
 
-    def text(rows: Sequence[str]) -> str:
-        sides = [
-            _side(one, side, [pair[i] for pair in how.on], most if i else None)
-            for i, (one, side) in enumerate(zip(rows, (left, right), strict=True))
-        ]
+    keys = [[pair[i] for pair in how.on] for i in (0, 1)]
+
+    def text(rows: Sequence[str], most: int | None = most) -> str:
+        sides = [_side(rows[0], left, keys[0]), _side(rows[1], right, keys[1])]
+        if most is not None:
+            sides[1] = _limited(sides[1], right, keys[1], most)
         columns = [f"l.c{i} AS {identifier(name)}" for i, name in enumerate(left.schema)]
         columns += [
             f"r.c{i} AS {identifier(brought[name])}" for i, name in enumerate(right.schema) if name in brought
@@ -66,12 +72,19 @@ def joined(how: Join, left: Rows, right: Rows, resources: Resources) -> Source:
         kind = "LEFT JOIN" if how.how == "left" else "JOIN"
         return f"SELECT {', '.join(columns)} FROM ({sides[0]}) AS l {kind} ({sides[1]}) AS r ON ({equal})"
 
+    def looked(session: duckdb.DuckDBPyConnection, rows: Sequence[str]) -> str:
+        if most is None:
+            return text(rows)
+        over = _over(_side(rows[1], right, keys[1]), right, keys[1], most)
+        found = session.execute(f"WITH {over} SELECT 1 FROM over LIMIT 1").fetchall()
+        return text(rows) if found else text(rows, None)
+
     lost = how.how == "left"
     schema = left.schema | {
         name: replace(right.schema[old], missing=lost or right.schema[old].missing)
         for old, name in brought.items()
     }
-    return source_of(text, [left, right], schema, resources)
+    return source_of(text, [left, right], schema, resources, looked=looked)
 
 
 def compared(name: str, schema: Schema) -> str:
@@ -90,35 +103,61 @@ def told_apart(name: str, schema: Schema) -> list[str]:
     return [compared(name, schema)]
 
 
-def _side(rows: str, side: Rows, keys: Sequence[str], most: int | None) -> str:
-    """Return a side with its columns and keys, of which each unit and key may have at most so many rows.
+def _side(rows: str, side: Rows, keys: Sequence[str]) -> str:
+    """Return a side with its columns and keys."""
+    columns = [f"part.{identifier(name)} AS c{i}" for i, name in enumerate(side.schema)]
+    columns += [f"{compared(name, side.schema)} AS k{i}" for i, name in enumerate(keys)]
+    return f"SELECT {', '.join(columns)} FROM ({rows}) AS part"
+
+
+def _over(text: str, side: Rows, keys: Sequence[str], most: int) -> str:
+    """Return table expressions: `side`, and `over`, the keys of which there are more rows.
+
+    Units with that many are looked for first, as there are fewer units than keys.
+    """
+    key = ", ".join(f"k{i}" for i in range(len(keys)))
+    whose = f"k{keys.index(str(side.unit))}"
+    counted, heavy = "side", ""
+    if (buckets := _buckets(side.source.rows, most)) is not None:
+        bucket = f"hash({whose}) & {buckets - 1}::UBIGINT"
+        heavy = f"heavy AS (SELECT {bucket} AS b FROM side GROUP BY b HAVING count(*) > {most}), "
+        counted = f"(SELECT {whose} FROM side SEMI JOIN heavy ON ({bucket} = heavy.b))"
+    many = f"SELECT {whose} FROM {counted} GROUP BY {whose} HAVING count(*) > {most}"
+    over = f"SELECT {key} FROM side SEMI JOIN many USING ({whose}) GROUP BY {key} HAVING count(*) > {most}"
+    # Not materialized: of most columns nothing is read then, but of units with too many rows, who are few.
+    return f"side AS NOT MATERIALIZED ({text}), {heavy}many AS ({many}), over AS ({over})"
+
+
+def _limited(text: str, side: Rows, keys: Sequence[str], most: int) -> str:
+    """Return a side of which each unit and key has at most so many rows.
 
     So a row of the other side meets no more, and a join makes at most so many rows of each. Which are kept
     depends on the rows themselves, not on where they stand.
     """
-    columns = [f"part.{identifier(name)} AS c{i}" for i, name in enumerate(side.schema)]
-    columns += [f"{compared(name, side.schema)} AS k{i}" for i, name in enumerate(keys)]
-    text = f"SELECT {', '.join(columns)} FROM ({rows}) AS part"
-    if most is None:
-        return text
     key = ", ".join(f"k{i}" for i in range(len(keys)))
     named = {f"c{i}": column for i, column in enumerate(side.schema.values())}
     order = ", ".join(term for name in named for term in told_apart(name, named))
-    # Not materialized: of most columns nothing is read then, but of units with too many rows, who are few.
-    # They are looked for by unit first, as there are fewer units than keys.
-    whose = f"k{keys.index(str(side.unit))}"
-    many = f"SELECT {whose} FROM side GROUP BY {whose} HAVING count(*) > {most}"
-    over = f"SELECT {key} FROM side SEMI JOIN many USING ({whose}) GROUP BY {key} HAVING count(*) > {most}"
     same = " AND ".join(f"side.k{i} = over.k{i}" for i in range(len(keys)))
     # They lose their key, so that they match nothing: of rows left out DuckDB would expect so many that it
     # joined in a bad order.
     kept = "* REPLACE (CASE WHEN over.k0 IS NULL THEN side.k0 END AS k0)"
     return (
-        f"WITH side AS NOT MATERIALIZED ({text}), many AS ({many}), over AS ({over}) "
+        f"WITH {_over(text, side, keys, most)} "
         f"SELECT side.{kept} FROM side LEFT JOIN over ON ({same}) "
         f"UNION ALL SELECT * FROM side SEMI JOIN over USING ({key}) "
         f"QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY hash({order}), {order}) <= {most}"
     )
+
+
+def _buckets(rows: int | None, most: int) -> int | None:
+    """Return into how many buckets units are counted before they are counted each; None where at once.
+
+    Rows are as many in a bucket as half of what one unit may have, so that few buckets have more. It takes
+    half the time, as there are fewer buckets than units; what is found is the same, whatever rows there are.
+    """
+    if rows is None or rows < _FEW or rows // most > _MOST_BUCKETS:
+        return None
+    return 1 << max(2 * rows // most, 1).bit_length()
 
 
 def reached(how: Reached, here: Rows, there: Rows, resources: Resources) -> Source:
@@ -197,12 +236,23 @@ def source_of(
     schema: Schema,
     resources: Resources,
     unique: tuple[str, ...] = (),
+    looked: Callable[[duckdb.DuckDBPyConnection, Sequence[str]], str] | None = None,
 ) -> Source:
-    """Make a source of parts; `text` gives its SELECT, of the SELECT of each part."""
+    """Make a source of parts; `text` gives its SELECT, of the SELECT of each part.
+
+    `looked` gives the same after a look at the rows in a session, for the same rows in less time.
+    """
     copies = [None if part.source.anywhere else fresh_name() for part in parts]
     relation = text(
         [part.after(copy or part.source.relation) for part, copy in zip(parts, copies, strict=True)]
     )
+
+    def relation_in(session: duckdb.DuckDBPyConnection) -> str:
+        rows = [
+            part.after(copy or part.source.relation_in(session))
+            for part, copy in zip(parts, copies, strict=True)
+        ]
+        return f"({text(rows) if looked is None else looked(session, rows)})"
 
     def load(session: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
         for part, copy in zip(parts, copies, strict=True):
@@ -214,7 +264,7 @@ def source_of(
 
     def again(columns: Sequence[str]) -> Source:
         bearing = [replace(part, source=_again(part.source)) for part in parts]
-        return source_of(text, bearing, schema, resources, unique)
+        return source_of(text, bearing, schema, resources, unique, looked)
 
     sources = [part.source for part in parts]
     return Source(
@@ -228,6 +278,7 @@ def source_of(
         files=tuple(dict.fromkeys(file for source in sources for file in source.files)),
         anywhere=True,
         unique=unique,
+        looked=relation_in,
     )
 
 

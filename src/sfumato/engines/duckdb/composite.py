@@ -164,6 +164,7 @@ def _with_unit(
             columns=[*one.columns, (name, type_name)],
             pending=load,
             again=None if one.again is None else again,
+            looked=None,
         )
 
     def read(asked: Sequence[str]) -> list[str]:

@@ -141,7 +141,7 @@ def lender(
     """Return what lends sessions in one time zone, also where this machine's is another one later."""
     local = os.environ.get("TZ")
     if timezone is None and local not in _zones:
-        with lent(resources=resources):  # which learns its name
+        with lent(resources=resources, leaves_nothing=True):  # which learns its name
             pass
     return partial(_lent, local, timezone, resources, False, False)
 
@@ -152,17 +152,26 @@ def lent(
     *,
     large_texts: bool = False,
     own_types: bool = False,
+    leaves_nothing: bool = False,
 ) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
     """Lend a session of a database that nobody else has meanwhile; as for `connect`.
 
     What it is to keep must be temporary. A result that is still to be read holds the database.
+
+    Args:
+        leaves_nothing: whether all its statements describe and set nothing, so that no look is needed after.
     """
-    return _lent(os.environ.get("TZ"), timezone, resources, large_texts, own_types)
+    return _lent(os.environ.get("TZ"), timezone, resources, large_texts, own_types, leaves_nothing)
 
 
 @contextmanager
 def _lent(
-    local: str | None, timezone: str | None, resources: Resources, large_texts: bool, own_types: bool
+    local: str | None,
+    timezone: str | None,
+    resources: Resources,
+    large_texts: bool,
+    own_types: bool,
+    leaves_nothing: bool = False,
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     here = process()
     kind = _Kind(here, local, timezone, resources, large_texts, own_types)
@@ -175,7 +184,7 @@ def _lent(
     finally:
         if process() == here:  # a forked child would wait for threads that it has not
             session.close()
-            if fit and _as_new(database):
+            if fit and (leaves_nothing or _as_new(database)):
                 _give_back(kind, database)
             else:
                 database.close()

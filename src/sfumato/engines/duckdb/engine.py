@@ -126,7 +126,8 @@ class DuckDBEngine(Owned):
 
     def named(self, relation: str) -> DuckDBEngine:
         """Return an engine on rows of this one's columns that a session will have under a name."""
-        source = replace(self._source, relation=relation, pending=None, again=None, rows=None, anywhere=True)
+        source = replace(self._source, relation=relation, pending=None, again=None, rows=None, looked=None)
+        source = replace(source, anywhere=True)
         return DuckDBEngine(source, self._resources)
 
     def in_sessions_of(self, other: DuckDBEngine) -> DuckDBEngine:
@@ -157,8 +158,14 @@ class DuckDBEngine(Owned):
 
     def total(self, query: ExactQuery) -> ExactQuery:
         """Return the query with its row expressions in a form that cannot raise."""
-        pairs = zip(query.steps, self._judgements(query.steps), strict=True)
-        return replace(query, steps=tuple(replace(step, expression=one.text) for step, one in pairs))
+        return replace(query, steps=tuple(self._total(query.steps)))
+
+    def _total(self, steps: Sequence[Step]) -> list[Step]:
+        pairs = zip(steps, self._judgements(steps), strict=True)
+        return [
+            replace(step, expression=one.text if isinstance(step, Derive) else one.condition)
+            for step, one in pairs
+        ]
 
     def _judgements(self, steps: Sequence[Step]) -> list[Judged]:
         self.schema(steps)
@@ -242,7 +249,7 @@ class DuckDBEngine(Owned):
         schema = self.schema(query.steps)
         names = list(self.schema(()))
         combined = self.how is not None
-        text = ExactSql(self.total(query), source.relation, names, schema, salt, source.rows, combined).text()
+        total = self.total(query)
         given = ended = False
         spill.ready(self._resources.temp_directory)
         # What is raised in here is not passed on, not as a context either: its text may quote rows.
@@ -255,6 +262,8 @@ class DuckDBEngine(Owned):
                 session.register(PUBLIC_KEYS, query.public_keys.rename_columns(aliases))
             with one_snapshot():
                 source.load(session, columns)
+            relation = source.relation_in(session)
+            text = ExactSql(total, relation, names, schema, salt, source.rows, combined).text()
             for batch in batches(session, text, batch_rows):
                 given = True
                 yield batch
@@ -372,8 +381,7 @@ class DuckDBEngine(Owned):
 
     def rows_after(self, part: Part) -> Rows:
         """Return the rows of this engine after steps, for a combination."""
-        pairs = zip(part.steps, self._judgements(part.steps), strict=True)
-        steps = [replace(step, expression=one.text) for step, one in pairs]
+        steps = self._total(part.steps)
         columns, changed = list(self.schema(())), {s.name for s in steps if isinstance(s, Derive)}
         unique = () if changed & set(self._source.unique) else self._source.unique
         after = partial(stepped, steps=steps, columns=columns)

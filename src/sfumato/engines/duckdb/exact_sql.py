@@ -15,7 +15,7 @@ from sfumato.engines.duckdb.lattice import nearest
 from sfumato.engines.duckdb.scaled import scaled, scaled_upwards, weighted, whole_number
 from sfumato.engines.duckdb.text import double, identifier
 from sfumato.query.exact import ExactQuery
-from sfumato.query.schema import FLOATS, Column, Derive, Kind, Step
+from sfumato.query.schema import FLOATS, Column, Derive, Step
 from sfumato.transformations import (
     Count,
     CountUnits,
@@ -38,7 +38,8 @@ _SMALL = 100_000
 def stepped(relation: str, steps: Sequence[Step], columns: Sequence[str]) -> str:
     """Return a SELECT of the relation after filters and derived columns.
 
-    Their expressions are total; TRY is a second wall, should one of them raise all the same.
+    Their expressions are total, those of filters conditions as `Judged` writes them; TRY is a second wall,
+    should one of them raise all the same.
     """
     names = {c.casefold(): c for c in columns}
     # Without a name DuckDB gives it one, under which a column of structs would not be found.
@@ -54,9 +55,7 @@ def stepped(relation: str, steps: Sequence[Step], columns: Sequence[str]) -> str
             text = f"SELECT {kept}, {value} FROM ({text}) AS {alias}"
             names[step.name.casefold()] = step.name
         else:
-            text = (
-                f"SELECT * FROM ({text}) AS {alias} WHERE TRY(TRY_CAST((\n{step.expression}\n) AS BOOLEAN))"
-            )
+            text = f"SELECT * FROM ({text}) AS {alias} WHERE {step.expression}"
     return text
 
 
@@ -260,9 +259,15 @@ class ExactSql:
 
     def _valued(self, column: str) -> str:
         """Return the condition that a row has a value, which NULL and NaN are not."""
-        if self.schema[column].kind is Kind.REAL:
+        if self.schema[column].type_name in FLOATS:
             return f"NOT isnan({self._number(column)})"
         return f"{self._column(column)} IS NOT NULL"
+
+    def _counted(self, column: str) -> str:
+        """Return how many rows have a value; not by its steps, which DuckDB would compute once more."""
+        if self.schema[column].type_name in FLOATS:
+            return f"count(*) FILTER ({self._value(self._valued(column))})"
+        return f"count({self._value(self._column(column))})"
 
     def _parts(self, s: Statistic) -> list[_Part]:
         match s:
@@ -312,7 +317,7 @@ class ExactSql:
             name, quoted = coordinate.name, identifier(coordinate.name)
             total = f"coalesce({quoted}, 0)::HUGEINT"
             if coordinate.role is Role.NULL_COUNT:
-                pair = f"count(*) - count({x})"
+                pair = f"count(*) - {self._counted(s.column)}"
                 total = f"({quoted}::HUGEINT * {1 << -(s.null_count_exponent or 0)})"
             elif coordinate.role is Role.SQUARES:  # of values from the centre
                 bits = s.square_bits or 0

@@ -9,7 +9,7 @@ and `within_types` in SQL, which every source passes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 import duckdb
 import numpy as np
@@ -32,13 +32,23 @@ _TEXTS = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
 _COARSE = "s", "ms"
 # Types at some values of which DuckDB's reader of Parquet stops.
 _STOPPING = "VARCHAR", "TIME"
+# Types that `within_types` leaves as they are.
+_KEPT = re.compile(
+    r"BOOLEAN|U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|VARCHAR|BLOB|DATE|TIME|"
+    r"TIMESTAMP( WITH TIME ZONE)?"
+)
 _DAYS = "DATE '0001-01-01' AND DATE '9999-12-31'"
 _TIMES = "TIMESTAMP '0001-01-01 00:00:00' AND TIMESTAMP '9999-12-31 23:59:59.999999'"
 _INSTANTS = "TIMESTAMPTZ '0001-01-01 00:00:00+00' AND TIMESTAMPTZ '9999-12-31 23:59:59.999999+00'"
 
 
 def within_types(
-    relation: str, described: Iterable[tuple[str, str]], *, check_text: bool = False, decoded: bool = True
+    relation: str,
+    described: Iterable[tuple[str, str]],
+    *,
+    check_text: bool = False,
+    decoded: bool = True,
+    proven: Set[str] = frozenset(),
 ) -> str:
     """Return what stands behind FROM such that each value is one that its type has.
 
@@ -53,12 +63,13 @@ def within_types(
         check_text: whether nobody has checked yet that texts are UTF-8.
         decoded: whether a value is there once its column is read. Where it is not, DuckDB answers `x IS NULL`
             from what a file says of itself, also for values at which it would stop: then it is made to look.
+        proven: columns of dates and decimals all whose values are known to be ones that their type has.
     """
     columns, changed = [], False
     for name, kind in described:
         texts = with_texts(kind)
         place = identifier(name) if texts == kind else f"CAST({identifier(name)} AS {texts})"
-        value = _within(place, texts, check_text) or place
+        value = place if name in proven else _within(place, texts, check_text) or place
         if not decoded and kind.startswith(_STOPPING) and not is_nested(kind):
             value = f"CASE WHEN {_looked_at(place, kind)} THEN {value} END"
         changed |= value != identifier(name)
@@ -116,10 +127,12 @@ def within(
     *,
     check_text: bool = False,
     decoded: bool = True,
+    proven: Set[str] = frozenset(),
 ) -> tuple[str, list[tuple[str, str]]]:
     """Return what stands behind FROM as `within_types` has it, and its columns' names and types."""
-    inside = within_types(relation, kinds, check_text=check_text, decoded=decoded)
-    return inside, list(kinds) if inside == relation else described(connection, inside)
+    inside = within_types(relation, kinds, check_text=check_text, decoded=decoded, proven=proven)
+    same = inside == relation or all(_KEPT.fullmatch(kind) for _, kind in kinds)
+    return inside, list(kinds) if same else described(connection, inside)
 
 
 def harmless_table(table: pa.Table, columns: Sequence[str]) -> pa.Table:

@@ -17,7 +17,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sfumato.engines.duckdb.connection import connect, lender
+from sfumato.engines.duckdb.connection import connect, lender, lent
+from sfumato.engines.duckdb.footers import harmless_columns
 from sfumato.engines.duckdb.harmless import (
     decoded,
     described,
@@ -57,9 +58,9 @@ class ParquetFiles:
             EngineError: one is no Parquet file, or has other columns than the first.
         """
         session = lender(resources=self.resources)
-        with session() as connection:
+        with lent(resources=self.resources, leaves_nothing=True) as connection:
             kinds = self._described(connection, self.relation)
-            told = self._told()
+            told = self._told(kinds or ())
             if kinds is None or told is None:
                 raise EngineError(
                     f"scan: {self.path!r} cannot be read as parquet; it is empty, damaged, or "
@@ -67,8 +68,8 @@ class ParquetFiles:
                 )
             if len(self.files) > 1:
                 self._check_alike(connection)
-            inside = within(connection, self.relation, kinds, decoded=False)
-        required, rows = told
+            required, rows, proven = told
+            inside = within(connection, self.relation, kinds, decoded=False, proven=proven)
         complete = required & {name for name, kind in kinds if not may_become_null(kind)}
         return Source(
             self.path,
@@ -107,11 +108,15 @@ class ParquetFiles:
                     "all files the same"
                 )
 
-    def _told(self) -> tuple[frozenset[str], int] | None:
-        """Return the columns in which all files require a value, and how many rows they have."""
+    def _told(self, kinds: Sequence[tuple[str, str]]) -> tuple[frozenset[str], int, frozenset[str]] | None:
+        """Return the columns in which all files require a value, how many rows there are, and those harmless."""
         with suppress(Exception):
             found = [pq.read_metadata(file) for file in self.files]
-            return frozenset.intersection(*map(_required, found)), sum(one.num_rows for one in found)
+            required = frozenset.intersection(*map(_required, found))
+            # Names of folders may hold values of columns.
+            plain = not any("=" in file for file in self.files)
+            proven = harmless_columns(found, kinds) if plain else frozenset()
+            return required, sum(one.num_rows for one in found), proven
         return None
 
     def _again(self, kinds: Sequence[tuple[str, str]], columns: Sequence[str]) -> Source:

@@ -61,4 +61,4 @@ def _filtered(source: Source, condition: str) -> Source:
     if (other := source.again) is not None:
         again = lambda columns: _filtered(other(columns), condition)  # noqa: E731
     relation = f"(SELECT * FROM {source.relation} AS every WHERE {condition})"
-    return replace(source, relation=relation, again=again, rows=None)
+    return replace(source, relation=relation, again=again, rows=None, looked=None)

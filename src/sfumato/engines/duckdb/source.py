@@ -33,6 +33,8 @@ class Source:
         rows: how many there are, where that is known without reading them; nothing of an answer follows.
         anywhere: whether every session knows the relation, once it is loaded there.
         unique: columns in which no two rows have the same values; none where that is not known.
+        looked: gives what stands behind FROM in a session where the rows are loaded, after a look at them;
+            the rows are those of `relation`, in less time.
     """
 
     name: str
@@ -47,6 +49,11 @@ class Source:
     rows: int | None = None
     anywhere: bool = False
     unique: tuple[str, ...] = ()
+    looked: Callable[[duckdb.DuckDBPyConnection], str] | None = None
+
+    def relation_in(self, session: duckdb.DuckDBPyConnection) -> str:
+        """Return what stands behind FROM in a session, once the rows are loaded there."""
+        return self.relation if self.looked is None else self.looked(session)
 
     def load(self, session: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
         """Bring the rows in, where that waits for a release."""

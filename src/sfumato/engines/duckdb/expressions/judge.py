@@ -13,11 +13,13 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 
 from sfumato.dialect.tree import Node, NotSql, ask, children, descendants, written
 from sfumato.dialect.words import hostile, scan
 from sfumato.engines.duckdb.expressions import costs
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind, is_constant, type_of
+from sfumato.engines.duckdb.expressions.conditions import condition
 from sfumato.engines.duckdb.expressions.part import NotTotal
 from sfumato.engines.duckdb.expressions.syntax import parsed
 from sfumato.engines.duckdb.expressions.total import FORMS, OF_CONSTANTS, OPERATORS, total
@@ -62,6 +64,7 @@ class Judged:
         complete: columns that cannot be NULL where it is true: those of `x IS NOT NULL` and its ANDs.
         uses: how often each column stands in the text, by `same_name`.
         held: how many long texts it holds for a row, as `costs` counts them.
+        where: the tree of what it is as a condition.
     """
 
     text: str
@@ -70,6 +73,12 @@ class Judged:
     complete: frozenset[str]
     uses: Mapping[str, int]
     held: int
+    where: Node
+
+    @cached_property
+    def condition(self) -> str:
+        """SQL that is true where the expression is, and cannot raise; the text behind WHERE."""
+        return written(self.where)
 
 
 def judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
@@ -93,6 +102,7 @@ def judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
                 "with_columns"
             )
         part = total(tree, lambda node: _type_of_column(node, columns))
+        where_true = condition(part.node, lambda node: _type_of_column(node, columns))
         sql = written(part.node)
     except NotTotal as error:
         raise QueryError(_marked(where, text, _at(error.node), error.why)) from None
@@ -102,7 +112,7 @@ def judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
         ) from None
     reads = frozenset(_uses(tree))
     complete = frozenset(_complete_columns(tree))
-    return Judged(sql, part.type_name, reads, complete, _uses(part.node), costs.held(part.node))
+    return Judged(sql, part.type_name, reads, complete, _uses(part.node), costs.held(part.node), where_true)
 
 
 def _check_size(where: str, text: str) -> None:
