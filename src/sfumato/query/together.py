@@ -10,7 +10,7 @@ from typing import Any
 
 from sfumato.budget import Loss, split_delta
 from sfumato.budget.measure import PrivacyLoss
-from sfumato.errors import BudgetError, ParameterError
+from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import round_up
 from sfumato.framework import (
     ConeBody,
@@ -172,9 +172,15 @@ def k_norm_plan(
         delta: for private groups, and only for them.
         pre_threshold: private groups with fewer units are never shown.
     Raises:
-        QueryError: more ranks of a column are asked for than are chosen together.
+        QueryError: more ranks of a column are asked for than are chosen together; or a unit's rows are
+            limited in all groups together.
         BudgetError: the noise would not fit into 64-bit integers.
     """
+    if query.in_all:
+        raise QueryError(
+            "noise: K-norm noise has the shape of what a unit adds to each group, but total_rows (in SQL "
+            "max_rows_contributed) limits its rows in all of them; take 'laplace', 'gaussian' or 'auto'"
+        )
     if query.private_groups:
         plan = _smallest(_separate_plans(query, epsilon))
         law: Any = plan.laws["units"]
