@@ -53,6 +53,42 @@ def plan_of(
 FIVE = tuple(range(5))
 
 
+BY_ROWS: dict[str, dict[str, Any]] = {
+    "rows": ASKED["rows"],
+    "sum by row": ASKED["sum by row"],
+    "mean": {"m": sf.mean("x", lower=0, upper=30)},
+    "variance": {"n": sf.count(), "v": sf.variance("x", lower=0, upper=30)},
+    "several": {"n": sf.count(), "m": sf.mean("x", lower=0, upper=30), "v": sf.count("x")},
+}
+
+
+@pytest.mark.parametrize("weight", [1, 30])
+@pytest.mark.parametrize("asked", BY_ROWS)
+def test_k_norm_noise_of_what_goes_by_rows(asked: str, weight: int) -> None:
+    """Of each group by itself, in the shape of N rows in one group; of several numbers less than Laplace noise."""
+    wanted = BY_ROWS[asked]
+    question = table().group_by("g", keys=list(range(8))).bound(total_rows=4).agg(**wanted)
+    question = question.weigh(**{next(iter(wanted)): weight})
+    plan = question.plan(epsilon=EPSILON, noise="k_norm")
+    assert plan.loss == plan.chain.map(1) and plan.loss.delta(EPSILON) == 0
+    found = falsify(of_numbers(plan), 1, evaluations=150)
+    assert not found.violated, str(found)
+    assert found.ratio >= Fraction(99, 100) or weight > 1, str(found)
+    if asked in ("mean", "variance", "several") and weight == 1:
+        laplace = question.plan(epsilon=EPSILON, noise="laplace")
+        assert all(plan.expected[name] < laplace.expected[name] for name in plan.expected)
+
+
+def test_noise_for_a_part_of_the_rows_is_seen() -> None:
+    """K-norm noise that is made for rows of one group less is too little, and the chain says so."""
+    plan = table().group_by("g", keys=list(range(8))).bound(total_rows=4).agg(n=sf.count()).plan(
+        epsilon=EPSILON, noise="k_norm"
+    )  # fmt: skip
+    chain = of_numbers(plan)
+    less = replace(chain, stability_map=lambda d: chain.map(d) * Fraction(3, 4))
+    assert falsify(less, 1, evaluations=300).violated
+
+
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("asked", ASKED)
 def test_the_loss_of_a_plan_is_what_the_map_of_its_chain_says(asked: str, noise: str) -> None:
@@ -234,9 +270,19 @@ def test_what_is_refused() -> None:
     for wrong in (0, -1, 1.5, True, 10**9 + 1, "3"):
         with pytest.raises(ParameterError, match="total_rows"):
             grouped.bound(total_rows=wrong)
-    asked = grouped.bound(total_rows=3).agg(n=sf.count())
-    with pytest.raises(QueryError, match=r"K-norm noise .* total_rows .* max_rows_contributed"):
-        asked.plan(epsilon=1, delta=DELTA, noise="k_norm")
+    public = table().group_by("g", keys=[1, 2]).bound(total_rows=3)
+    for asked in (
+        grouped.bound(total_rows=3).agg(n=sf.count()),
+        public.agg(u=sf.count_units()),
+        public.agg(n=sf.count(), s=sf.sum("x", lower=0, upper=3)),
+        public.agg(s=sf.sum("x", lower=0, upper=3)),
+        public.agg(q=sf.quantiles("x", [0.5], lower=0, upper=3)),
+    ):
+        with pytest.raises(
+            QueryError, match=r"total_rows \(in SQL max_rows_contributed\) K-norm noise is for"
+        ):
+            asked.plan(epsilon=1, delta=DELTA, noise="k_norm")
+        assert asked.plan(epsilon=1, delta=DELTA).noise.name != "k_norm"
 
 
 def test_plans_of_other_limits_are_other_plans() -> None:

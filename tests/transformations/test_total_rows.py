@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sfumato.errors import ParameterError
-from sfumato.framework import Body, Norm, Product, RowsBody, Transformation
+from sfumato.framework import Body, KNormDistance, Norm, Product, RowsBody, Transformation
 from sfumato.transformations import (
     Count,
     CountUnits,
@@ -25,9 +25,11 @@ from sfumato.transformations import (
     UnitSum,
     ValueGrid,
     body_in_all,
+    body_of,
     bound_groups,
     bound_rows,
     bound_total_rows,
+    cone_of,
     per_group,
 )
 
@@ -110,10 +112,50 @@ def test_a_body_of_one_end_alone_is_seen(half: str, monkeypatch: pytest.MonkeyPa
     assert largest_move(chain, UNITS) > chain.map(1)
 
 
+BY_ROWS: dict[str, list[Statistic]] = {
+    "rows": SETS["rows"],
+    "rows and values": [Count(TOTAL), Count(TOTAL, "x", -4)],
+    "mean": [Count(TOTAL), Moments("x", "x", TOTAL, ValueGrid(-1, -6, 10), True, -2)],
+    "squares": [Count(TOTAL), Moments("x", "x", TOTAL, ValueGrid(-1, -6, 10), True, None, 0, 32)],
+    "values": [Count(TOTAL, "x", -4), Moments("x", "x", TOTAL, ValueGrid(-1, -6, 10), True)],
+}
+
+
+def measured(statistics: list[Statistic], body: Any) -> Transformation:
+    together = KNormDistance(body, 1, apart=True)
+    return bound_total_rows(TOTAL) >> per_group(statistics, groups=TOTAL, total=TOTAL, together=together)
+
+
+@pytest.mark.parametrize("name", some(BY_ROWS, 2))
+def test_rows_that_are_divided_over_groups_have_the_norm_of_one_unit(name: str) -> None:
+    """Groups with noise of their own in the shape of N rows of one group: of the parabola too, where there is one."""
+    for body in dict.fromkeys((cone_of(BY_ROWS[name]), body_of(BY_ROWS[name]))):
+        chain = measured(BY_ROWS[name], body)
+        assert largest_move(chain, UNITS) <= chain.map(1) == 1
+        assert largest_move(chain, UNITS) == 1
+
+
+def test_a_number_of_units_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    statistics: list[Statistic] = [CountUnits(), Count(TOTAL)]
+    for refused in (statistics, SETS["units"]):
+        with pytest.raises(ParameterError, match="together"):
+            measured(refused, cone_of(refused))
+    right = measured(SETS["rows"], cone_of(SETS["rows"]))
+    once = per_group(SETS["units"], groups=1, together=KNormDistance(cone_of(SETS["units"]), 1, apart=True))
+    counted: Any = once.function
+    wrong = replace(
+        right,
+        function=lambda rows: counted(bound_total_rows(TOTAL)(rows)),
+        output_domain=once.output_domain,
+        output_metric=once.output_metric,
+    )
+    assert largest_move(wrong, UNITS) > right.map(1)
+
+
 def statistics_of(rows: int) -> Iterator[Statistic]:
     for statistics in list(SETS.values())[:8]:
         for s in statistics:
-            yield replace(s, rows=rows) if hasattr(s, "rows") else s  # type: ignore[call-arg]
+            yield replace(s, rows=rows) if s.by_rows else s  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("norm", Norm)
@@ -129,10 +171,11 @@ def test_what_lies_between_the_ends_is_within(norm: Norm) -> None:
             assert other.body.size(norm, scales) == one - b + b * n**power
 
 
-def test_a_unit_adds_the_sum_of_its_rows() -> None:
-    """But for what it adds once in a group: up to the limit nothing is scaled down, and nothing cut."""
+def test_what_is_by_rows_is_the_sum_of_rows() -> None:
+    """Up to the limit nothing is scaled down, and nothing cut; the others add no more than for one row."""
     for statistic in statistics_of(TOTAL):
-        once = isinstance(statistic, (CountUnits, UnitSum))
+        once = not statistic.by_rows
+        assert once == isinstance(statistic, (CountUnits, UnitSum))
         for rows in product(VALUES, repeat=TOTAL):
             values = [{"x": x} for x in rows]
             together: Counter[Any] = Counter()

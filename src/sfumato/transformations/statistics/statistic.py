@@ -81,6 +81,8 @@ class Statistic(ABC):
     """
 
     additive: ClassVar[bool] = True
+    # Whether what a unit adds is the sum of what its rows add, each by itself, up to a limit `rows` of them.
+    by_rows: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -132,12 +134,12 @@ def body_in_all(statistics: Sequence[Statistic], groups: int, total: int | None 
     """
     most = Product(tuple(s.body for s in statistics))
     for statistic in statistics if total is not None else ():
-        if getattr(statistic, "rows", total) != total:
+        if statistic.by_rows and getattr(statistic, "rows", None) != total:
             raise ParameterError("total", total, f"the limit of rows of {', '.join(statistic.names)}")
     if total is None or min(groups, total) == 1:
         return most
     given: Sequence[Any] = statistics
-    of_one = (replace(s, rows=1) if hasattr(s, "rows") else s for s in given)
+    of_one = (replace(s, rows=1) if s.by_rows else s for s in given)
     return RowsBody(Product(tuple(s.body for s in of_one)), most, total)
 
 
@@ -215,13 +217,15 @@ def per_group(
     metric: Metric
     if together is not None:
         if isinstance(together, CentredDistance):
-            known = together.moved(body, groups) <= 1
+            known = body.groups == 1 and together.moved(body, groups) <= 1
         else:
             within = zip(body.linf_sensitivities, together.body.bounds, strict=False)
-            known = (together.groups or groups) >= groups and all(most <= bound for most, bound in within)
+            known = (together.groups or times) >= times and all(most <= bound for most, bound in within)
+            # Of rows in several groups each has its part of the norm; units have all of it in each group.
+            known = known and (body.groups == 1 or all(s.by_rows for s in statistics))
             # What is cut of a part of a unit can leave a parabola.
             known = known and not (scaled and isinstance(together.body, ParabolaBody))
-        if together.body.names != body.names or body.groups > 1 or not known:
+        if together.body.names != body.names or not known:
             raise ParameterError("together", together, f"of {', '.join(body.names)} in {groups} groups")
         metric, d_out = together, Fraction(1)
     elif norm is None:
