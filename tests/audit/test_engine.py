@@ -38,11 +38,11 @@ def question(data, keys=GROUPS, groups=1):
     )
 
 
-def question_of_rows(data, keys=GROUPS):
-    grouped = people(data).group_by("group", keys=keys) if keys else people(data).group_by("group")
-    return grouped.bound(total_rows=3).agg(
-        n=sf.count(), people=sf.count_units(), mean=sf.mean("value", lower=0, upper=1)
-    )
+def question_of_rows(data, keys=GROUPS, people=True):
+    table = sf.scan(data, privacy_unit="unit")
+    grouped = table.group_by("group", keys=keys) if keys else table.group_by("group")
+    units = {"people": sf.count_units()} if people else {}
+    return grouped.bound(total_rows=3).agg(n=sf.count(), mean=sf.mean("value", lower=0, upper=1), **units)
 
 
 RELEASES = {
@@ -70,6 +70,10 @@ RELEASES = {
     "rows over all groups, private groups": (
         lambda d: question_of_rows(d, None).release(epsilon=1, delta=0.01),
         {"epsilon": 1, "delta": 0.01},
+    ),
+    "rows over all groups, K-norm": (
+        lambda d: question_of_rows(d, people=False).release(epsilon=1, noise="k_norm"),
+        {"epsilon": 1},
     ),
     "one group, count": (
         lambda d: people(d).bound(rows=2).agg(n=sf.count()).release(epsilon=1),
