@@ -8,6 +8,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit import audit, units
+from sfumato.engines.duckdb import exact_sql
+from sfumato.engines.duckdb.row_limit import kept_rows
 from sfumato.errors import RefusalError
 from sfumato.testing import noise_free, release_mechanism
 
@@ -36,6 +38,13 @@ def question(data, keys=GROUPS, groups=1):
     )
 
 
+def question_of_rows(data, keys=GROUPS, people=True):
+    table = sf.scan(data, privacy_unit="unit")
+    grouped = table.group_by("group", keys=keys) if keys else table.group_by("group")
+    units = {"people": sf.count_units()} if people else {}
+    return grouped.bound(total_rows=3).agg(n=sf.count(), mean=sf.mean("value", lower=0, upper=1), **units)
+
+
 RELEASES = {
     "Laplace, public groups": (lambda d: question(d).release(epsilon=1, noise="laplace"), {"epsilon": 1}),
     "Gaussian, public groups": (
@@ -53,6 +62,18 @@ RELEASES = {
     "K-norm, private groups": (
         lambda d: question(d, None).release(epsilon=1, delta=0.01, noise="k_norm"),
         {"epsilon": 1, "delta": 0.01},
+    ),
+    "rows over all groups, public groups": (
+        lambda d: question_of_rows(d).release(epsilon=1, delta=1e-3),
+        {"epsilon": 1, "delta": 1e-3},
+    ),
+    "rows over all groups, private groups": (
+        lambda d: question_of_rows(d, None).release(epsilon=1, delta=0.01),
+        {"epsilon": 1, "delta": 0.01},
+    ),
+    "rows over all groups, K-norm": (
+        lambda d: question_of_rows(d, people=False).release(epsilon=1, noise="k_norm"),
+        {"epsilon": 1},
     ),
     "one group, count": (
         lambda d: people(d).bound(rows=2).agg(n=sf.count()).release(epsilon=1),
@@ -78,8 +99,9 @@ def test_releases_keep_their_claim(name):
 def test_releases_break_a_smaller_claim(name):
     ask, claim = RELEASES[name]
     smaller = {k: v / 8 for k, v in claim.items()}
-    crowd = [{"unit": f"u{i}", "group": "a", "value": 1.0} for i in range(41)]
-    one = [(table(crowd), table(crowd[:-1]))]
+    # The last one has three rows, which are one where that is the limit.
+    crowd = [{"unit": f"u{min(i, 40)}", "group": "a", "value": 1.0} for i in range(43)]
+    one = [(table(crowd), table(crowd[:40]))]
     assert audit(release_mechanism(ask), **smaller, pairs=one, max_samples=60_000).violated
 
 
@@ -97,6 +119,31 @@ def test_a_release_without_its_bound_is_found():
     assert audit(
         release_mechanism(unbounded), epsilon=1, pairs=units(groups=GROUPS), max_samples=60_000
     ).violated
+
+
+@pytest.mark.flakiness(
+    k=30,
+    because="the bet's wealth grows steadily, and is at its goal after some thousand of the draws that it has",
+)
+def test_a_limit_of_rows_that_counts_in_each_group_is_found(monkeypatch):
+    """A unit with three rows in each of two groups then moves them by six rows, of which the noise hides three."""
+
+    def in_each_group(source, columns, limit, salt):
+        steps = kept_rows(source, columns, limit, salt)
+        return {
+            name: body.replace("PARTITION BY u ORDER", "PARTITION BY u, k0 ORDER")
+            for name, body in steps.items()
+        }
+
+    monkeypatch.setattr(exact_sql, "kept_rows", in_each_group)
+    crowd = [{"unit": f"u{i}", "group": g, "value": 1.0} for i in range(9) for g in GROUPS]
+    one = [(table([*crowd, *({"unit": "x", "group": g, "value": 1.0} for g in GROUPS * 3)]), table(crowd))]
+    ask = release_mechanism(
+        lambda d: (
+            people(d).group_by("group", keys=GROUPS).bound(total_rows=3).agg(n=sf.count()).release(epsilon=1)
+        )
+    )
+    assert audit(ask, epsilon=1, pairs=one, max_samples=60_000).violated
 
 
 @pytest.mark.flakiness(k=23, because="60 draws are equal with 0.4^59 at most")

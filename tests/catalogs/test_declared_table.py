@@ -152,6 +152,10 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
         "groups is 4, but catalog: tables.visits allows at most 3",
     ),
     "rows beyond": (lambda t: t.bound(rows=3), "rows is 3, but catalog: tables.visits allows at most 2"),
+    "rows of all groups beyond": (
+        lambda t: t.bound(total_rows=3),
+        "total_rows is 3, but catalog: tables.visits allows at most 2",
+    ),
     "derived": (
         lambda t: t.with_columns(age="age * 2").agg(m=sf.mean("age")),
         "of what with_columns makes of it",
@@ -191,6 +195,16 @@ def test_without_declarations_all_is_as_ever():
         bare.agg(n=sf.count())
     with pytest.raises(QueryError, match="lower and upper missing"):
         plain().bound(rows=1).agg(m=sf.mean("age"))
+
+
+def test_a_limit_of_rows_of_all_groups_is_beside_no_limit_of_the_catalog():
+    question = table().bound(total_rows=2).group_by("year", keys=YEARS).agg(n=sf.count())
+    assert asked(question) == asked(
+        plain().bound(total_rows=2).group_by("year", keys=YEARS).agg(n=sf.count())
+    )
+    assert table(max_rows=None).bound(total_rows=3) and table(max_groups=None).bound(total_rows=2)
+    with pytest.raises(QueryError, match="total_rows is 4, but catalog: tables.visits allows at most 3"):
+        table(max_rows=None).bound(total_rows=4)
 
 
 def test_at_most_a_million_groups():

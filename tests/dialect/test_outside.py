@@ -25,7 +25,9 @@ WORDS = {
     "@G": ", contribution_bounds_per_group => (0, 1000)",
     "@R": ", contribution_bounds_per_row => (0, 100)",
 }
-PLAIN = {"@DP": "SELECT", "@PG": "SELECT", "@G": "", "@R": ""}
+LIMITS = "max_groups_contributed = 8, max_rows_per_group = 8"
+WORDS["@TR"] = WORDS["@DP"].replace(LIMITS, "max_rows_contributed = 8")
+PLAIN = {"@DP": "SELECT", "@PG": "SELECT", "@TR": "SELECT", "@G": "", "@R": ""}
 ROWS = 600
 VISITS = pa.table(
     {

@@ -298,8 +298,8 @@ def test_options_beside_public_groups() -> None:
         sf.sql(GROUPS.replace("epsilon", "group_selection = laplace, epsilon"), tables=tables)
     older = GROUPS.replace("DIFFERENTIAL_PRIVACY", "ANONYMIZATION").replace("COUNT(*)", "ANON_COUNT(*)")
     assert not sf.sql(older, tables=tables).plan.query.private_groups
-    with pytest.raises(SqlError, match="limit its groups and its rows"):
-        sf.sql(GROUPS.replace("epsilon", "max_rows_contributed = 5, epsilon"), tables=tables)
+    of_rows = sf.sql(GROUPS.replace("epsilon", "max_rows_contributed = 5, epsilon", 1), tables=tables)
+    assert of_rows.plan.query.total_rows == 5 and not of_rows.plan.query.private_groups
 
 
 def test_too_many_public_groups(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,6 +100,28 @@ ROWS = "contribution_bounds_per_row => (0, 30)"
 BY_YEAR = PEOPLE.group_by("year").bound(groups=1, rows=1)
 
 
+@pytest.mark.parametrize("clause", ["DIFFERENTIAL_PRIVACY", "ANONYMIZATION"])
+def test_a_limit_of_rows_over_all_groups(clause: str) -> None:
+    older = clause == "ANONYMIZATION"
+    count = "ANON_COUNT(*)" if older else "COUNT(*)"
+    total = "ANON_SUM(age CLAMPED BETWEEN 0 AND 30)" if older else f"SUM(age, {ROWS})"
+    question = asked(f"year, {count} AS n, {total} AS s", options="max_rows_contributed = 5", clause=clause)
+    chain = PEOPLE.group_by("year").bound(total_rows=5)
+    per = {"per": "unit" if older else "row"}
+    same = chain.agg(n=sf.count(), s=sf.sum("age", lower=0, upper=30, **per))
+    assert without_notes(question).query == same.query
+    assert not [note for note in question.table.notes if "max_groups" in note or "max_rows" in note]
+    whole = asked(f"{count} AS n", "", "max_rows_contributed = 5", clause)
+    assert without_notes(whole).query == PEOPLE.bound(total_rows=5).agg(n=sf.count()).query
+    bounded = (
+        f"{count[:-1]} CLAMPED BETWEEN 0 AND 4)"
+        if older
+        else "COUNT(*, contribution_bounds_per_group => (0, 4))"
+    )
+    message, _ = refused(dp(f"year, {bounded}", options="max_rows_contributed = 5", clause=clause))
+    assert "a COUNT is bounded by 4 in each group, but max_rows_contributed = 5" in message
+
+
 @pytest.mark.parametrize(
     ("select", "aggregates"),
     [
@@ -483,7 +505,16 @@ def test_refused_texts(text: str, says: str, marked: str) -> None:
         ("group_selection_strategy = MAGIC", "LAPLACE_THRESHOLD", "MAGIC"),
         ("pre_threshold = 'ten'", "whole number", "'ten'"),
         ("k_threshold = 5", "set delta instead", "k_threshold"),
-        ("max_rows_contributed = 5", "max_rows_per_group", "max_rows_contributed"),
+        ("max_rows_contributed = 0", "whole number of at least 1", "0"),
+        ("max_rows_contributed = NULL", "without a limit", "NULL"),
+        (
+            "max_rows_contributed = 5, max_groups_contributed = 2",
+            "keep one of the two",
+            "max_groups_contributed",
+        ),
+        ("kappa = 2, max_rows_contributed = 5", "in the place of kappa", "kappa"),
+        ("max_rows_contributed = 5, max_rows_per_group = 2", "keep one of the two", "max_rows_per_group"),
+        ("max_rows_contributed = 5, max_rows_contributed = 5", "is given twice", "max_rows_contributed"),
         ("noise", "name = value", ")"),
         ("noise = ", "value is missing", ")"),
         ("= 3", "name = value", "="),

@@ -135,6 +135,12 @@ def test_groups_of_anything_else_are_chosen(columns):
     assert asked(text(keys, rest="GROUP BY ALL", delta="1e-6")).private_groups
 
 
+def test_a_limit_of_rows_of_all_groups_is_beside_no_limit_of_the_catalog():
+    query = parse(text("year, COUNT(*)", "max_rows_contributed = 2", rest="GROUP BY 1"), CATALOG)
+    assert (query.total_rows, query.groups, query.rows) == (2, None, None)
+    assert not [note for note in query.notes if "was not given: 2" in note or "was not given: 3" in note]
+
+
 def test_notes_say_what_came_from_the_catalog():
     notes = parse(text("year, AVG(age), SUM(age)", rest="GROUP BY 1"), CATALOG).notes
     assert [note for note in notes if "visits" in note] == [
@@ -157,6 +163,11 @@ REFUSED = {
         text("COUNT(*)", "max_groups_contributed = 4"),
         "max_groups_contributed is 4, but catalog: tables.visits allows at most 3",
         "4",
+    ),
+    "rows of all groups beyond": (
+        text("COUNT(*)", "max_rows_contributed = 3"),
+        "max_rows_contributed is 3, but catalog: tables.visits allows at most 2",
+        "3",
     ),
     "groups beyond, by another name": (text("COUNT(*)", "kappa = 4"), "kappa is 4, but", "4"),
     "rows beyond": (text("COUNT(*)", "max_rows_per_group = 3"), "allows at most 2", "3"),

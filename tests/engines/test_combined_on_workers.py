@@ -15,6 +15,7 @@ import sfumato.beam
 from sfumato.engines.distributed import DistributedEngine
 from sfumato.engines.duckdb import combined_stages
 from sfumato.engines.duckdb.combined_stages import CombinedStages
+from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.errors import CatalogError, EngineError, ParameterError, QueryError
 from sfumato.query.table import PublicTable, Table
 
@@ -86,8 +87,6 @@ def chain(name: str, v, p, opened: Callable[[pa.Table], object], regions: Public
 
 
 def on_one_machine(name: str, v, p) -> Table:
-    from sfumato.engines.duckdb.engine import DuckDBEngine
-
     return chain(name, v, p, DuckDBEngine.open)
 
 
@@ -115,6 +114,21 @@ def test_workers_compute_what_one_machine_does(name, seed, fixed_salt):
     v, p = rows_by_chance(seed)
     found = statistics(chain(name, v, p, lambda rows: LocalEngine(rows, seed)))
     assert found == statistics(on_one_machine(name, v, p))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", CHAINS)
+def test_workers_keep_the_rows_that_one_machine_does(name, fixed_salt):
+    """Where a unit's rows over all groups are limited: whether rows are sent, or combined where they are."""
+    v, p = rows_by_chance(0)
+    found = []
+    for opened in (lambda rows: LocalEngine(rows, 0), DuckDBEngine.open):
+        asked = chain(name, v, p, opened)
+        texts = [n for n, c in asked.schema.items() if c.type_name == "VARCHAR" and n != asked.unit]
+        question = asked.group_by(*texts[-1:]).bound(total_rows=4).agg(n=sf.count(), units=sf.count_units())
+        plan = question.plan(epsilon=1, delta=1e-6, noise="laplace")
+        found.append([row for b in asked.engine.statistics(plan.exact, 1000) for row in b.to_pylist()])
+    assert found[0] == found[1]
 
 
 def differs(name: str) -> bool:
@@ -177,8 +191,6 @@ def test_a_column_that_was_not_sent_stops_the_worker(monkeypatch, fixed_salt):
 
 @pytest.mark.parametrize("number", range(len(REFUSED)))
 def test_what_is_refused_on_one_machine_is_refused_with_the_same_words(number):
-    from sfumato.engines.duckdb.engine import DuckDBEngine
-
     said = []
     for opened in (DuckDBEngine.open, LocalEngine):
         v, p = (Table(opened(table(TYPES[n], [])), "id") for n in ("visits", "people"))
@@ -449,8 +461,6 @@ ODD = ["shard", "c0", 'a.b "x"', "u"]
 
 @pytest.mark.parametrize("kind", some(UNITS, 4))
 def test_units_and_columns_of_every_kind_meet(kind, fixed_salt):
-    from sfumato.engines.duckdb.engine import DuckDBEngine
-
     left, right, values = UNITS[kind]
     texts = [values[i * i % len(values)] for i in range(60)]
     numbers = {name: ("INTEGER", [str(i % 7) for i in range(60)]) for name in ODD}
@@ -476,8 +486,6 @@ def test_public_tables_of_every_kind_are_sent(tmp_path, fixed_salt):
     rows = pa.table({"id": list(range(20)), "n": [i % 7 for i in range(20)]})
     towns = sf.public(f"{tmp_path}/t.duckdb/t")
     found = []
-    from sfumato.engines.duckdb.engine import DuckDBEngine
-
     for opened in (DuckDBEngine.open, LocalEngine):
         asked = Table(opened(rows), "id").join(towns, on="n", how="left").with_columns(
             x="concat(h::VARCHAR, b::VARCHAR, z::VARCHAR, l[1]::VARCHAR, s.a::VARCHAR, d::VARCHAR, u::VARCHAR, e)"

@@ -94,7 +94,12 @@ def cases() -> Iterator[tuple[str, Any, Transformation]]:
     yield "scale_groups", 2, t.scale_groups(3, range(4), domain=ROWS)
     limited = t.per_group([t.Count(5)], t.Norm.L1, [Fraction(5)], 2, rows=5)
     yield "per_group after bound_rows", 2, t.bound_groups(2, domain=ROWS) >> t.bound_rows(5, 2) >> limited
+    yield "bound_total_rows", 2, t.bound_total_rows(3, domain=ROWS)
+    yield "bound_total_rows of public groups", 2, t.bound_total_rows(5, range(3), domain=ROWS)
     for norm, statistic in product(t.Norm, STATISTICS):
+        of_rows = {"norm": norm, "groups": 2, "total": 2, "scales": statistic.body.split(norm)}
+        in_all = t.bound_total_rows(2, domain=ROWS) >> t.per_group([statistic], **of_rows)
+        yield f"total rows, per_group {norm.name} {statistic.names[0]}", 2, in_all
         both = t.bound_groups(2, domain=ROWS) >> t.per_group([statistic], norm, statistic.body.split(norm), 2)
         yield f"per_group {norm.name} {statistic.names[0]}", 2, both
     counted = t.bound_groups(2, domain=ROWS) >> t.per_group([LEAVES], t.Norm.L1, [Fraction(1)], 2)
@@ -113,6 +118,7 @@ SLOW = (
     "largest",
     "per_group L2",
     "per_group after",
+    "total rows, per_group",
     "per_group L1 x.tree",
     "per_group L1 x.leaves",
 )  # more than half a second each
@@ -146,7 +152,7 @@ def test_no_public_transformation_is_left_out():
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["bounded_sum int, SymmetricDistance, size 5", "clamp float, ChangeOneDistance, size None",
     "histogram in L2, ChangeOneDistance, size None", "mean float, ChangeOneDistance, size 5", "variance int, SymmetricDistance, size 5",
-    "covariance Fraction, ChangeOneDistance, size 5", "bound_groups", "per_group L2 x.sum", "per_group L1 x.tree", "a chain"])  # fmt: skip
+    "covariance Fraction, ChangeOneDistance, size 5", "bound_groups", "per_group L2 x.sum", "per_group L1 x.tree", "a chain", "bound_total_rows", "total rows, per_group L2 x.sum", "total rows, per_group L1 units"])  # fmt: skip
 def test_a_claim_of_two_percent_less_is_broken(name):
     d_in, made = CASES[name]
     less = replace(made, stability_map=lambda d: made.map(d) * Fraction(98, 100))

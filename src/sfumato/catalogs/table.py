@@ -36,7 +36,11 @@ class DeclaredTable(Table[Released]):
     def __post_init__(self) -> None:
         super().__post_init__()
         limits = self.declared.max_groups, self.declared.max_rows
-        for name, given, limit in zip(("groups", "rows"), (self.groups, self.rows), limits, strict=True):
+        # A unit's rows may all be in one group, or each in another.
+        limit_of_all = min((limit for limit in limits if limit is not None), default=None)
+        given_limits = self.groups, self.rows, self.total_rows
+        names = "groups", "rows", "total_rows"
+        for name, given, limit in zip(names, given_limits, (*limits, limit_of_all), strict=True):
             if given is not None and limit is not None and given > limit:
                 raise QueryError(f"bound: {beyond(self.declared, name, given, limit)}")
 
@@ -147,6 +151,8 @@ class DeclaredTable(Table[Released]):
 
     def _limited(self, asked: Iterable[Aggregate]) -> DeclaredTable[Released]:
         """Take the catalog's limits where the question needs one and has none."""
+        if self.total_rows is not None:
+            return self
         groups, rows, notes = self.groups, self.rows, list(self.notes)
         if groups is None and self.keys and self.declared.max_groups is not None:
             groups = self.declared.max_groups

@@ -226,7 +226,8 @@ def _groups(content: dict[str, Any], groups: int) -> str:
     half = f"{selection['kept_half_the_time_at_units']:,}"
     if groups:
         return f"{groups:,} shown, chosen privately: a group of {half} units shows half the time"
+    limit = "max_rows_contributed" if "rows_per_unit" in content["limits"] else "max_groups_contributed"
     return (
         f"none shown: a group needs about {half} units to show half the time. Ask for larger groups, "
-        "spend a larger epsilon or delta, or lower max_groups_contributed"
+        f"spend a larger epsilon or delta, or lower {limit}"
     )

@@ -41,7 +41,7 @@ class Limits:
     def groups(self, grouped: bool) -> int | None:
         """Return in how many groups a unit counts."""
         groups = self.options.groups
-        if not grouped:
+        if not grouped or self.options.total_rows is not None:
             return None
         if groups is None and self.declared is not None and self.declared.max_groups is not None:
             groups = self.declared.max_groups
@@ -55,7 +55,16 @@ class Limits:
 
     def rows(self, asked: Iterable[Aggregate]) -> int | None:
         """Return as how many rows of a group a unit counts; None where nothing depends on it."""
-        rows, of_count = self.options.rows, self.aggregates.rows
+        rows, of_count, total = self.options.rows, self.aggregates.rows, self.options.total_rows
+        if total is not None:
+            if of_count is not None:
+                raise refusal(
+                    self.statement.text,
+                    of_count[1],
+                    f"a COUNT is bounded by {of_count[0]} in each group, but max_rows_contributed = {total} "
+                    "limits a unit's rows over all groups together; keep one of the two",
+                )
+            return None
         if of_count is not None:
             if rows is not None and rows != of_count[0]:
                 raise refusal(

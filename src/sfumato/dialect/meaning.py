@@ -171,6 +171,7 @@ class _Reading:
             privacy_unit_column=options.unit,
             groups=groups,
             rows=rows,
+            total_rows=options.total_rows,
             noise=options.noise,
             group_selection=options.selection,
             pre_threshold=options.threshold,

@@ -21,7 +21,8 @@ _canonical = {
     "group_selection_strategy": "group_selection",
 }
 _known = (
-    *("epsilon", "delta", "privacy_unit_column", "max_groups_contributed", "max_rows_per_group", "noise"),
+    *("epsilon", "delta", "privacy_unit_column", "max_groups_contributed", "max_rows_per_group"),
+    *("max_rows_contributed", "noise"),
     *(
         "group_selection",
         "min_privacy_units_per_group",
@@ -36,8 +37,6 @@ TYPES_FORM = "'id BIGINT, amount DOUBLE, day DATE', each column once"
 _WEIGHTS_FORM = "'mean_age 4, \"the total\" 2', each output once"
 _refused = {
     "k_threshold": "set delta instead, or min_privacy_units_per_group for a least size of groups",
-    "max_rows_contributed": "the rows of a unit over all groups have no limit of their own; limit its groups "
-    "and its rows in each of them: max_groups_contributed = 3, max_rows_per_group = 2",
     "group_selection_epsilon": "the budget is divided by itself; leave it out",
     "anonymization_userid_column": "write privacy_unit_column = column",
 }
@@ -51,6 +50,7 @@ class Options:
         epsilon, delta: the budget, as written.
         unit: the column that tells whose a row is.
         groups, rows: limits of contribution, at least 1.
+        total_rows: the limit of rows in all groups together, in the place of both.
         noise, selection, threshold: kind of noise, rule for groups, and their least number of units.
         selecting: the place of an option that only matters where groups are selected.
         types: of columns of a source that declares none, by name.
@@ -64,6 +64,7 @@ class Options:
     unit: str
     groups: int | None
     rows: int | None
+    total_rows: int | None
     noise: str | None
     selection: str | None
     threshold: int | None
@@ -93,6 +94,7 @@ def read_options(statement: Statement, declared: TableDeclaration | None = None)
         delta=given.delta(),
         groups=given.whole("max_groups_contributed", groups),
         rows=given.whole("max_rows_per_group", rows),
+        total_rows=given.total_rows(groups, rows),
         noise=given.choice("noise", NOISE_CHOICES),
         selection=given.selection(),
         threshold=given.whole("min_privacy_units_per_group"),
@@ -209,6 +211,19 @@ class _Given:
         if self.declared is not None and most is not None and number > most:
             raise self._refuse(value.place, beyond(self.declared, name.text, number, most))
         return number
+
+    def total_rows(self, *limits: int | None) -> int | None:
+        key = "max_rows_contributed"
+        for other in ("max_groups_contributed", "max_rows_per_group"):
+            if key in self.pairs and other in self.pairs:
+                name = self.pairs[other][0]
+                raise self._refuse(
+                    name.place,
+                    f"{key} limits a unit's rows over all groups together, in the place of {name.text}; keep "
+                    "one of the two",
+                )
+        # A unit's rows may all be in one group, or each in another.
+        return self.whole(key, min((limit for limit in limits if limit is not None), default=None))
 
     def choice(self, key: str, choices: tuple[str, ...]) -> str | None:
         if key not in self.pairs:

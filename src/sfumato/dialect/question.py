@@ -50,6 +50,7 @@ class SqlQuery:
         confidence: of the error bars that are named in SQL.
         looked_up: the WHERE condition as a tree, where it holds x IN (SELECT ...), in the place of `where`.
         names: the tables of WITH.
+        total_rows: the limit of rows in all groups together, in the place of `groups` and `rows`; or None.
     """
 
     tables: From
@@ -78,6 +79,7 @@ class SqlQuery:
     confidence: float = 0.95
     looked_up: Node | None = None
     names: CommonTables | None = None
+    total_rows: int | None = None
 
     @property
     def source(self) -> str:
@@ -178,7 +180,8 @@ class SqlQuery:
             else (name, aggregate)
             for name, aggregate in self.aggregates
         )
-        return Question(table.bound(groups=self.groups, rows=self.rows), aggregates, self.weights)
+        limits = table.bound(groups=self.groups, rows=self.rows, total_rows=self.total_rows)
+        return Question(limits, aggregates, self.weights)
 
     def _table(self, inside: Inside) -> Table[Any]:
         unit = self.privacy_unit_column

@@ -278,7 +278,8 @@ def _moved(plan: Plan, before: Numbers, after: Numbers) -> Fraction:
     nothing: dict[Hashable, int] = {}
     keys = [key for key in {**before, **after} if before.get(key, nothing) != after.get(key, nothing)]
     query, exact = plan.query, plan.exact
-    claims = [per_group(exact.statistics, groups=query.groups, scaled=query.scaled), plan.exact_chain]
+    limits: Any = {"groups": query.groups, "scaled": query.scaled, "total": query.total_rows}
+    claims = [per_group(exact.statistics, **limits), plan.exact_chain]
     moved = []
     for claim in claims:
         names = set(claim.output_domain.coordinates)  # type: ignore[attr-defined]

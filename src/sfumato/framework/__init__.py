@@ -5,7 +5,7 @@ lie `d_in` apart (its stability map). A `Measurement` adds noise and says what t
 privacy map). `>>` chains them after checking that the spaces meet.
 """
 
-from sfumato.framework.bodies import Body, Norm, Product, Segment
+from sfumato.framework.bodies import Body, Norm, Product, RowsBody, Segment
 from sfumato.framework.centred import CentredDistance
 from sfumato.framework.combinators import compose, postprocess, product
 from sfumato.framework.cones import ConeBody, KNormDistance
@@ -78,6 +78,7 @@ __all__ = [
     "ProductMetric",
     "PureDP",
     "Row",
+    "RowsBody",
     "RowsDomain",
     "Segment",
     "SymmetricDistance",

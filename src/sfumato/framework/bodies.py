@@ -9,6 +9,8 @@ from enum import Enum
 from fractions import Fraction
 from functools import cached_property
 
+from sfumato.exact import root_up
+
 
 class Norm(Enum):
     """How a change of several numbers is measured as one: for Laplace or for Gaussian noise."""
@@ -25,6 +27,8 @@ class Body(ABC):
 
     # Whether each coordinate is one number. A unit's part of a tree is spread over several of its nodes.
     spread = False
+    # In how many groups one vector is: in each of a unit's groups it may add another.
+    groups = 1
 
     @property
     @abstractmethod
@@ -125,6 +129,59 @@ class Product(Body):
             found.append((part, scales[start:end]))
             start = end
         return found
+
+
+@dataclass(frozen=True)
+class RowsBody(Body):
+    """What one unit may add to all its groups together, with at most so many rows in all of them.
+
+    Its size is the largest of `rows` groups with a row in each and of all rows in one group: what is between
+    adds no more, where the size of n rows in a group is a + b n (L1) or a + b n² (squares, for L2).
+
+    Args:
+        one: what a unit with one row in a group may add to it.
+        most: what a unit with all its rows in a group may add to it.
+        rows: the limit.
+
+    >>> units, rows = Segment("units", Fraction(1)), Segment("rows", Fraction(1))
+    >>> body = RowsBody(Product((units, rows)), Product((units, Segment("rows", Fraction(4)))), 4)
+    >>> body.size(Norm.L1, [Fraction(1), Fraction(1)]), body.size(Norm.L2, [Fraction(1), Fraction(1)])
+    (Fraction(8, 1), Fraction(17, 1))
+
+    Proof: docs/proofs/bound_total_rows.md.
+    """
+
+    one: Body
+    most: Body
+    rows: int
+
+    # A unit's part of a coordinate is spread over groups.
+    spread = True
+
+    @property
+    def groups(self) -> int:  # type: ignore[override]
+        """As many as rows: with one in each."""
+        return self.rows
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The coordinates."""
+        return self.one.names
+
+    @property
+    def linf_sensitivities(self) -> tuple[Fraction, ...]:
+        """With all rows in one group."""
+        return self.most.linf_sensitivities
+
+    def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
+        """Return the larger one of both ends: a row in each of many groups, or all rows in one."""
+        return max(self.rows * self.one.size(norm, scales), self.most.size(norm, scales))
+
+    def split(self, norm: Norm) -> tuple[Fraction, ...]:
+        """What a coordinate needs by itself: that of `rows` groups with a row in each, or of all in one."""
+        times = Fraction(self.rows) if norm is Norm.L1 else root_up(Fraction(self.rows))
+        pairs = zip(self.one.split(norm), self.most.split(norm), strict=True)
+        return tuple(max(times * one, most) for one, most in pairs)
 
 
 def weighted(norm: Norm, sizes: Sequence[Fraction | int], scales: Sequence[Fraction]) -> Fraction:

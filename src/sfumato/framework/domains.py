@@ -282,11 +282,13 @@ class ContributionDomain(Domain):
         rows: with at most so many rows in each, or None for any number.
         scaled: units are in any number of groups, with a `Part` in each, and all parts of one come to at most
             `groups` whole ones.
+        total: a unit has at most so many rows in all groups together, or None for any number.
     """
 
     groups: int
     rows: int | None = None
     scaled: bool = False
+    total: int | None = None
 
     def contains(self, value: Any) -> bool:
         """Whether a value maps groups to lists of units' rows, or of their parts."""

@@ -187,7 +187,7 @@ class ContributionDistance(Metric):
 
     Args:
         body: what one unit may add to each of its groups.
-        groups: the most groups that a unit is in.
+        groups: the most groups that a unit is in; 1 where the body is of all its groups together.
         scaled: whether it may be in more of them, with parts that come to at most so many whole ones.
 
     >>> from fractions import Fraction
@@ -211,7 +211,9 @@ class ContributionDistance(Metric):
     def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:
         """Return the largest of what groups, single coordinates, and all of them together ask for."""
         changed = [moved for group in dict.fromkeys([*one, *other]) if (moved := _moved(one, other, group))]
-        bounds: list[Distance] = [Fraction(0 if self.scaled else len(changed), self.groups)]
+        bounds: list[Distance] = [
+            Fraction(0 if self.scaled else len(changed), self.groups * self.body.groups)
+        ]
         largest = dict(zip(self.body.names, self.body.linf_sensitivities, strict=True))
         bounds += [_share(size, largest[name]) for moved in changed for name, size in moved]
         for norm in Norm:

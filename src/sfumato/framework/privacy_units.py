@@ -21,6 +21,7 @@ class PrivacyUnitDistance(Metric):
         groups: the most groups that a unit is in, or None for any number.
         rows: the most rows of a unit in a group, or None for any number.
         scaled: whether units are in any number of groups, with parts that come to `groups` whole ones.
+        total: the most rows of a unit in all groups together, or None for any number.
 
     >>> from sfumato.transformations import Row
     >>> PrivacyUnitDistance().distance([Row(1, "a", {}), Row(1, "b", {})], [Row(2, "a", {})])
@@ -30,13 +31,14 @@ class PrivacyUnitDistance(Metric):
     groups: int | None = None
     rows: int | None = None
     scaled: bool = False
+    total: int | None = None
 
     def admits(self, domain: Domain) -> bool:
         """Tables of personal rows without limits; contributions with the same limits."""
         if isinstance(domain, ContributionDomain):
-            limits = self.groups, self.rows, self.scaled
-            return (domain.groups, domain.rows, domain.scaled) == limits
-        return isinstance(domain, RowsDomain) and self.groups is self.rows is None
+            limits = self.groups, self.rows, self.scaled, self.total
+            return (domain.groups, domain.rows, domain.scaled, domain.total) == limits
+        return isinstance(domain, RowsDomain) and self.groups is self.rows is self.total is None
 
     def distance(self, one: Any, other: Any) -> Distance:
         """Return the number of units that are in one of the two alone; a changed unit is two."""
@@ -55,12 +57,14 @@ class PrivacyUnitDistance(Metric):
         return Fraction(sum(self._gone(*way, groups=dict.fromkeys([*one, *other])) for way in ways))
 
     def _gone(self, one: Mapping[Any, Any], other: Mapping[Any, Any], groups: Iterable[Any]) -> int:
-        most = parts = 0
+        most = parts = rows = 0
         for group in groups:
             moved = _by_content(one.get(group, [])) - _by_content(other.get(group, []))
             most = max(most, moved.total())
             parts += sum(count * weight for (_, weight), count in moved.items())
-        return max(most, -(-parts // ((self.groups or 1) * WHOLE)))
+            rows += sum(count * sum(dict(content).values()) for (content, _), count in moved.items())
+        fewest = max(most, -(-parts // ((self.groups or 1) * WHOLE)))
+        return fewest if self.total is None else max(fewest, -(-rows // self.total))
 
 
 def _by_group_key(contributions: Mapping[Any, list[Any]]) -> dict[Hashable, list[Any]]:

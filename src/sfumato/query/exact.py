@@ -24,6 +24,7 @@ class ExactQuery:
         groups: at most so many groups per unit.
         statistics: what to add up per group.
         scaled: whether a unit that is in more public groups counts in part in each, in place of a choice.
+        total_rows: at most so many rows per unit in all groups, in place of a choice of groups; or None.
     """
 
     steps: tuple[Step, ...]
@@ -33,10 +34,14 @@ class ExactQuery:
     groups: int
     statistics: tuple[Statistic, ...] = field(default=())
     scaled: bool = False
+    total_rows: int | None = None
 
 
 class Evaluator(Protocol):
-    """Evaluates `bound_groups >> per_group`, or `scale_groups >> per_group`, exactly, on one source."""
+    """Evaluates `bound_groups >> per_group`, exactly, on one source.
+
+    Or in the place of the first `scale_groups`, or `bound_total_rows`.
+    """
 
     @property
     def name(self) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from sfumato.exact import round_up
-from sfumato.framework import Norm
+from sfumato.framework import Body, Norm
 from sfumato.measurements.noise import Law
 from sfumato.measurements.selection import GroupSelection, TruncatedGeometric
 from sfumato.query.choices import titled
@@ -66,25 +67,13 @@ class Explanation:
     def steps(self) -> tuple[list[str], list[str]]:
         """What happens up to the noise of one release, and after it: a sentence for each step."""
         content = self.content
-        unit, limits, selection = content["privacy_unit"], content["limits"], content["selection"]
+        unit, selection = content["privacy_unit"], content["selection"]
         before = [f"Read with {content['engine']}; drop rows without {unit}, the privacy unit."]
         before += [
             f"Keep rows where {s['filter']}." if "filter" in s else f"Compute {s['derive']} = {s['as']}."
             for s in content["steps"]
         ]
-        if content["group_by"]:
-            most = limits["groups_per_unit"]
-            beyond = ", taken at random."
-            if limits["beyond"] == "scale":
-                beyond = f"; one that is in more, in part in each of them: of j groups, as {most}/j of one."
-            before.append(
-                f"Group by {', '.join(content['group_by'])} ({content['groups_are']}). "
-                f"Let each {unit} count in at most {_many(most, 'group')}{beyond}"
-            )
-        before.append(
-            f"Let each {unit} count as at most {_many(limits['rows_per_unit_and_group'], 'row')} in "
-            f"{'each of them' if content['group_by'] else 'all'}; clamp values to their bounds."
-        )
+        before += self._bounding
         weights = ", ".join(f"{name} {float(Fraction(w)):g}" for name, w in content["weights"].items())
         epsilon, delta = (float(Fraction(content["budget"][name])) for name in ("epsilon", "delta"))
         before.append(
@@ -99,6 +88,32 @@ class Explanation:
         if "computed" in content:
             after.append(f"Compute with the noisy table alone, which costs nothing: {content['computed']}")
         return before, after
+
+    @property
+    def _bounding(self) -> list[str]:
+        """What of a unit counts."""
+        content, unit, limits = self.content, self.content["privacy_unit"], self.content["limits"]
+        found = []
+        if content["group_by"]:
+            found.append(f"Group by {', '.join(content['group_by'])} ({content['groups_are']}).")
+        if (total := limits.get("rows_per_unit")) is not None:
+            groups = " over all groups together" if content["group_by"] else ""
+            found.append(
+                f"Let each {unit} count with at most {_many(total, 'row')}{groups}, taken at random; what "
+                "is beyond that is left out. Clamp values to their bounds."
+            )
+            return found
+        if content["group_by"]:
+            most = limits["groups_per_unit"]
+            beyond = ", taken at random."
+            if limits["beyond"] == "scale":
+                beyond = f"; one that is in more, in part in each of them: of j groups, as {most}/j of one."
+            found[-1] += f" Let each {unit} count in at most {_many(most, 'group')}{beyond}"
+        found.append(
+            f"Let each {unit} count as at most {_many(limits['rows_per_unit_and_group'], 'row')} in "
+            f"{'each of them' if content['group_by'] else 'all'}; clamp values to their bounds."
+        )
+        return found
 
     @property
     def numbers(self) -> list[tuple[str, str, str, str, str]]:
@@ -156,7 +171,8 @@ def question_content(query: Query) -> dict[str, Any]:
             "groups_per_unit": query.groups,
             "rows_per_unit_and_group": query.rows,
             "beyond": "scale" if query.scaled else "sample",
-        },
+        }
+        | ({} if query.total_rows is None else {"rows_per_unit": query.total_rows}),
         "weights": {name: str(query.weight(name)) for name, _ in query.aggregates if query.weighed},
     }
 
@@ -187,11 +203,11 @@ def selection_content(
 
 
 def numbers_content(
-    statistics: tuple[Statistic, ...], norm: Norm, laws: dict[str, Law]
+    statistics: tuple[Statistic, ...], bodies: Sequence[Body], norm: Norm, laws: dict[str, Law]
 ) -> list[dict[str, Any]]:
     """Return the noisy numbers with their noise and their shares of the budget, as plain data."""
     scales = {name: law.unit for name, law in laws.items()}
-    sizes = [s.body.size(norm, [scales[name] for name in s.names]) for s in statistics]
+    sizes = [body.size(norm, [scales[name] for name in body.names]) for body in bodies]
     rows = []
     for statistic, own in zip(statistics, sizes, strict=True):
         largest = dict(zip(statistic.names, statistic.body.linf_sensitivities, strict=True))

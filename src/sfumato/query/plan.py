@@ -26,7 +26,14 @@ from sfumato.query.explanation import Explanation, numbers_content, question_con
 from sfumato.query.noising import Noising
 from sfumato.query.question import Query
 from sfumato.query.requirements import Requirements
-from sfumato.transformations import CountUnits, Statistic, bound_groups, per_group, scale_groups
+from sfumato.transformations import (
+    CountUnits,
+    Statistic,
+    bound_groups,
+    bound_total_rows,
+    per_group,
+    scale_groups,
+)
 
 
 @dataclass(frozen=True)
@@ -89,7 +96,8 @@ class Plan:
         rows = RowsDomain(tuple((name, query.schema[name].values) for name in columns))
         # The noise does not see what is counted where numbers are made of it first.
         together = self.metric if statistics == self.requirements.statistics else None
-        counted = per_group(statistics, groups=query.groups, together=together, scaled=query.scaled)
+        limits: Any = {"groups": query.groups, "scaled": query.scaled, "total": query.total_rows}
+        counted = per_group(statistics, together=together, **limits)
         return bounded(query, rows) >> counted
 
     @property
@@ -102,7 +110,7 @@ class Plan:
         body = self.requirements.body
         noise = self.noise.by_group(
             [self.scales[name] for name in body.names],
-            ContributionDistance(body, self.query.groups, self.query.scaled),
+            ContributionDistance(body, self.query.times, self.query.scaled),
             self.query.public_groups,
         )
         return self.exact_chain >> noise
@@ -165,11 +173,16 @@ class Plan:
         )
 
     def _numbers_content(self) -> list[dict[str, Any]]:
-        return numbers_content(self.requirements.statistics, self.noise.norm, dict(self.laws))
+        needed = self.requirements
+        bodies = [needed.body_of(s) for s in needed.statistics]
+        return numbers_content(needed.statistics, bodies, self.noise.norm, dict(self.laws))
 
 
 def bounded(query: Query, rows: RowsDomain) -> Transformation:
-    """Return what limits the groups of a unit."""
+    """Return what limits the groups of a unit, or its rows in all groups."""
+    if query.total_rows is not None:
+        keys = None if query.private_groups else query.public_groups
+        return bound_total_rows(query.total_rows, keys, domain=rows)
     if query.scaled:
         return scale_groups(query.groups, query.public_groups, rows)
     return bound_groups(query.groups, domain=rows)

@@ -45,9 +45,11 @@ class Query:
         notes: what whoever asks should know of the source.
         weights: how much aggregates matter, by name; 1 where not given.
         beyond: how a unit counts that is in more groups than the limit.
+        total_rows: the limit of rows per unit in all groups together, in the place of the other two; or None.
     Raises:
-        QueryError: an aggregate has no name, cannot be asked of its column, or lacks a limit; a weight is of
-            none of them; or a unit is to count in part in groups that are not public.
+        QueryError: an aggregate has no name, cannot be asked of its column, or lacks a limit, or there is one
+            beside that of rows in all groups; a weight is of none of them; or a unit is to count in part in
+            groups that are not public.
         ParameterError: a weight is not from 1/1000 to 1000.
     """
 
@@ -63,6 +65,7 @@ class Query:
     notes: tuple[str, ...] = ()
     weights: tuple[tuple[str, Number], ...] = ()
     beyond: BeyondChoice = "auto"
+    total_rows: int | None = None
 
     def __post_init__(self) -> None:
         if not self.aggregates:
@@ -79,7 +82,9 @@ class Query:
         _check_names([*self.keys, *self.output_names])
         weights = checked_weights(self.weights, [name for name, _ in self.aggregates])
         object.__setattr__(self, "weights", weights)
-        if self.keys and self.max_groups is None:
+        if self.total_rows is not None:
+            self._check_total_rows()
+        elif self.keys and self.max_groups is None:
             raise QueryError(
                 "groups is missing: in how many groups may one privacy unit count at most? "
                 "Give groups=..., in a question as .bound(groups=..., rows=...)"
@@ -89,10 +94,22 @@ class Query:
                 "bound: beyond='scale' is for public groups, in each of which a unit counts in part; give "
                 "them, group_by(..., keys=[...]), or leave beyond out: then groups are chosen at random"
             )
-        if self.max_rows is None and any(needs_rows(a) for _, a in self.aggregates):
+        if self.total_rows is self.max_rows is None and any(needs_rows(a) for _, a in self.aggregates):
             raise QueryError(
                 "rows is missing: as how many rows may one privacy unit count in a group at most? "
                 "Give rows=..., in a question as .bound(rows=...)"
+            )
+
+    def _check_total_rows(self) -> None:
+        if self.max_groups is not None or self.max_rows is not None:
+            raise QueryError(
+                "bound: total_rows limits a unit's rows in all groups together, beside which no other limit "
+                "is set; leave groups and rows out, or total_rows"
+            )
+        if self.beyond != "auto":
+            raise QueryError(
+                "bound: beyond says how a unit counts that is in more groups than groups=..., but with "
+                "total_rows its rows are chosen at random; leave beyond out"
             )
 
     @property
@@ -100,13 +117,23 @@ class Query:
         """The limit of groups per unit that holds: no more than there are public groups."""
         if not self.keys:
             return 1
-        limit = self.max_groups or 1
+        limit = self.total_rows or self.max_groups or 1
         return limit if self.public_keys is None else max(1, min(limit, self.public_keys.num_rows))
 
     @property
     def rows(self) -> int:
         """The limit of rows per unit and group (1 where no aggregate depends on it)."""
-        return self.max_rows or 1
+        return self.total_rows or self.max_rows or 1
+
+    @property
+    def in_all(self) -> bool:
+        """Whether a unit's limit of rows is one for several groups, over which they may be spread."""
+        return self.total_rows is not None and self.groups > 1
+
+    @property
+    def times(self) -> int:
+        """How many times a unit may add a vector of the body of its contributions: once for each group."""
+        return 1 if self.in_all else self.groups
 
     @property
     def private_groups(self) -> bool:
@@ -121,7 +148,7 @@ class Query:
         random choice, and no noise of one. Quantiles gain nothing, and their counts in all groups take long.
         """
         keys = self.public_keys
-        if self.beyond == "sample" or keys is None or self.groups >= keys.num_rows:
+        if self.beyond == "sample" or self.total_rows or keys is None or self.groups >= keys.num_rows:
             return False
         return self.beyond == "scale" or not any(isinstance(a, Quantiles) for _, a in self.aggregates)
 
@@ -173,8 +200,9 @@ class Query:
     def exact(self, statistics: tuple[Statistic, ...]) -> ExactQuery:
         """Return the exact half of the question."""
         return ExactQuery(
-            self.steps, self.unit, self.keys, self.public_keys, self.groups, statistics, self.scaled
-        )
+            self.steps, self.unit, self.keys, self.public_keys, self.groups, statistics, self.scaled,
+            self.total_rows,
+        )  # fmt: skip
 
 
 def needs_rows(aggregate: Aggregate) -> bool:

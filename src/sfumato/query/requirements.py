@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from sfumato.framework import Body, Norm, Product
+from sfumato.framework import Body, Norm
 from sfumato.query.aggregates import (
     Aggregate,
     CountPrivacyUnits,
@@ -22,7 +22,7 @@ from sfumato.query.aggregates import (
 from sfumato.query.design import Design
 from sfumato.query.estimates import Estimate, counts, means, quantiles
 from sfumato.query.question import Query
-from sfumato.transformations import Coordinate, Leaves, Statistic
+from sfumato.transformations import Coordinate, Leaves, Statistic, body_in_all
 
 # How each aggregate is estimated.
 ESTIMATES: dict[type[Aggregate], Callable[[Design, str, Any], tuple[Estimate, ...]]] = {
@@ -45,12 +45,15 @@ class Requirements:
         estimates: the outputs.
         weights: how much each output matters, by name.
         chosen: counts, and the ranks of which places are chosen from them.
+        groups, total: the most groups of a unit; and the most rows in all of them, where that is limited.
     """
 
     statistics: tuple[Statistic, ...]
     estimates: tuple[Estimate, ...]
     weights: Mapping[str, Fraction]
     chosen: tuple[tuple[Leaves, tuple[Fraction, ...]], ...] = ()
+    groups: int = 1
+    total: int | None = None
 
     @cached_property
     def coordinates(self) -> tuple[Coordinate, ...]:
@@ -59,8 +62,12 @@ class Requirements:
 
     @cached_property
     def body(self) -> Body:
-        """All that one unit may add to one group."""
-        return Product(tuple(s.body for s in self.statistics))
+        """All that one unit may add to one group; or to all, where its rows in all of them are limited."""
+        return body_in_all(self.statistics, self.groups, self.total)
+
+    def body_of(self, statistic: Statistic) -> Body:
+        """What one unit may add to the numbers of one of the statistics."""
+        return body_in_all((statistic,), self.groups, self.total)
 
 
 def requirements(
@@ -87,4 +94,6 @@ def requirements(
     estimates = tuple(e for name, a in query.aggregates for e in ESTIMATES[type(a)](design, name, a))
     distinct = {id(s): s for s in design.statistics.values()}
     chosen = tuple((leaves, tuple(ranks)) for leaves, ranks in design.chosen.items())
-    return Requirements(tuple(distinct.values()), estimates, query.output_weights, chosen)
+    return Requirements(
+        tuple(distinct.values()), estimates, query.output_weights, chosen, query.groups, query.total_rows
+    )

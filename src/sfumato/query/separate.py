@@ -42,7 +42,7 @@ class SeparatePlans:
 
     def __init__(self, query: Query, epsilon: Fraction, delta: Fraction, pre_threshold: int) -> None:
         self.query, self.epsilon, self.delta, self.pre_threshold = query, epsilon, delta, pre_threshold
-        self.guess = query.groups / epsilon  # of the multiplier, for the first grids
+        self.guess = query.times / epsilon  # of the multiplier, for the first grids
         self._requirements = lru_cache(maxsize=None)(self._required)
         self._unit_loss = lru_cache(maxsize=None)(self._lost)
 
@@ -121,7 +121,9 @@ class SeparatePlans:
             rule.selection(laws), loss,
         )  # fmt: skip
         # Groups may be counted from a part of all units.
-        return centred_plan(plan) if noise.norm is Norm.L2 and not self.query.private_groups else plan
+        query = self.query
+        common = noise.norm is Norm.L2 and not query.private_groups and not query.in_all
+        return centred_plan(plan) if common else plan
 
     def _required(self, noise: NoiseKind, multiplier: Fraction, units: bool) -> Requirements:
         return requirements(self.query, noise.norm, multiplier, units=units)
@@ -132,7 +134,7 @@ class SeparatePlans:
 
     def _loss(self, needed: Requirements, noise: NoiseKind, multiplier: Fraction) -> Loss:
         """Return what the noise loses of a unit, whichever groups are shown."""
-        return noise.loss(needed.body, _scales(needed, noise, multiplier), self.query.groups)
+        return noise.loss(needed.body, _scales(needed, noise, multiplier), self.query.times)
 
     def _rough_multiplier(self, unit_loss: Loss) -> Fraction:
         """Return about how much noise is needed, from the loss at a multiplier of one."""

@@ -54,6 +54,7 @@ class Table(Generic[Released]):
     notes: tuple[str, ...] = ()
     beyond: BeyondChoice = "auto"
     unit_parts: tuple[UnitPart, ...] = ()
+    total_rows: int | None = None
 
     def __post_init__(self) -> None:
         schema = self.schema
@@ -234,9 +235,14 @@ class Table(Generic[Released]):
         return replace(self, keys=columns, public_keys=table)
 
     def bound(
-        self, *, groups: int | None = None, rows: int | None = None, beyond: BeyondChoice | None = None
+        self,
+        *,
+        groups: int | None = None,
+        rows: int | None = None,
+        beyond: BeyondChoice | None = None,
+        total_rows: int | None = None,
     ) -> Table[Released]:
-        """Limit what one privacy unit contributes.
+        """Limit what one privacy unit contributes: `groups` and `rows`, or `total_rows` by itself.
 
         Args:
             groups: a unit counts in at most so many groups.
@@ -244,11 +250,15 @@ class Table(Generic[Released]):
             beyond: how a unit counts that is in more groups. "sample": in some of them, chosen at random.
                 "scale": of public groups, in part in each: of j, as groups/j of a unit. "auto": "scale" for
                 public groups where no quantiles are asked, else "sample".
+            total_rows: at most so many rows of a unit count, over all groups together, chosen at random; the
+                others are left out. For units whose rows may all be in one group, or each in another.
         Raises:
             ParameterError: a limit is not a whole number of at least 1, or `beyond` is something else.
         """
         given: dict[str, Any] = {
-            n: _limit(v, n) for n, v in (("groups", groups), ("rows", rows)) if v is not None
+            n: _limit(v, n)
+            for n, v in (("groups", groups), ("rows", rows), ("total_rows", total_rows))
+            if v is not None
         }
         if beyond is not None:
             given["beyond"] = one_of(beyond, "beyond", BEYOND_CHOICES)
@@ -348,6 +358,7 @@ class Question(Generic[Released]):
             table.notes,
             self.weights,
             table.beyond,
+            table.total_rows,
         )
 
     def weigh(self, /, **weights: Number) -> Question[Released]:

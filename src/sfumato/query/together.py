@@ -10,7 +10,7 @@ from typing import Any
 
 from sfumato.budget import Loss, split_delta
 from sfumato.budget.measure import PrivacyLoss
-from sfumato.errors import BudgetError, ParameterError
+from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import round_up
 from sfumato.framework import (
     ConeBody,
@@ -36,6 +36,7 @@ from sfumato.noise.k_norm.centred_laws import best_total
 from sfumato.noise.k_norm.limited_laws import rough_deviations
 from sfumato.noise.k_norm.limited_radii import Sizes
 from sfumato.noise.k_norm.marginals import marginals
+from sfumato.query.aggregates import Quantiles
 from sfumato.query.choosing import (
     Choice,
     choices_of,
@@ -115,13 +116,13 @@ class TogetherPlan(Plan):
     @property
     def metric(self) -> KNormDistance:
         """The norm of the noise, in which no unit's contribution is larger than 1."""
-        most = self.query.groups if self.apart else None
+        most = self.query.times if self.apart else None
         return KNormDistance(self.body, most, self.apart, self.shared, self.favoured, self.part)
 
     @property
     def chain(self) -> Measurement:
         """Rows to noisy statistics of all groups, as they are released; its map at 1 is the loss."""
-        groups, keys = self.query.groups, self.query.public_groups
+        groups, keys = self.query.times, self.query.public_groups
         most = groups if self.apart else None
         total = self.drawn.total if isinstance(self.drawn, CentredNoise) else 0
         epsilon = self.epsilon - self.chosen_with
@@ -172,9 +173,12 @@ def k_norm_plan(
         delta: for private groups, and only for them.
         pre_threshold: private groups with fewer units are never shown.
     Raises:
-        QueryError: more ranks of a column are asked for than are chosen together.
+        QueryError: more ranks of a column are asked for than are chosen together; or a unit's rows are
+            limited in all groups together, and something is asked of units.
         BudgetError: the noise would not fit into 64-bit integers.
     """
+    if query.in_all:
+        return _plan_by_rows(query, epsilon)
     if query.private_groups:
         plan = _smallest(_separate_plans(query, epsilon))
         law: Any = plan.laws["units"]
@@ -198,11 +202,28 @@ def k_norm_plan(
     return _smallest(plans)
 
 
+def _plan_by_rows(query: Query, epsilon: Fraction) -> TogetherPlan:
+    """Return the plan where a unit's rows are limited in all groups together; each group has its own noise.
+
+    N rows that are divided over groups have the norm 1 together, as N rows of one group have: what numbers of
+    units, and sums by unit, add to each group has not.
+    """
+    plan = None
+    if not query.private_groups and not any(isinstance(a, Quantiles) for _, a in query.aggregates):
+        plan = _smallest(_separate_plans(query, epsilon))
+    if plan is None or not all(s.by_rows for s in plan.requirements.statistics):
+        raise QueryError(
+            "noise: with total_rows (in SQL max_rows_contributed) K-norm noise is for counts of rows, and "
+            "sums (per='row'), means and variances, of public groups; take 'laplace', 'gaussian' or 'auto'"
+        )
+    return plan
+
+
 def _separate_plans(query: Query, epsilon: Fraction) -> list[TogetherPlan]:
     """Return plans with noise of each group: in the smallest body, and in a cone, which weights stretch."""
-    plans = [_plan(query, epsilon, query.groups)]
+    plans = [_plan(query, epsilon, query.times)]
     if query.weighed and isinstance(plans[0].body, ParabolaBody):
-        plans.append(_plan(query, epsilon, query.groups, squares=False))
+        plans.append(_plan(query, epsilon, query.times, squares=False))
     return plans
 
 

@@ -53,7 +53,7 @@ def split(needed: Requirements, norm: Norm) -> tuple[Fraction, ...]:
     own: dict[str, float] = {}
     beside: dict[str, list[str]] = {}  # for rows without a value, which cost nothing: what they are beside
     for statistic in needed.statistics:
-        size = float(statistic.body.size(norm, [scales[name] for name in statistic.names]))
+        size = float(needed.body_of(statistic).size(norm, [scales[name] for name in statistic.names]))
         free = [c.name for c in statistic.coordinates if c.role is Role.NULL_COUNT]
         paid = [name for name in statistic.names if name not in free]
         own |= dict.fromkeys(paid, size / len(paid))

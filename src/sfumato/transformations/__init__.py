@@ -19,14 +19,14 @@ from sfumato.transformations.records.count import count, count_by_categories, hi
 from sfumato.transformations.records.impute import impute
 from sfumato.transformations.records.mean import mean
 from sfumato.transformations.records.variance import covariance, variance
-from sfumato.transformations.rows import bound_groups, bound_rows, scale_groups
+from sfumato.transformations.rows import bound_groups, bound_rows, bound_total_rows, scale_groups
 from sfumato.transformations.statistics.cone import body_of, cone_of
 from sfumato.transformations.statistics.count import Count, CountUnits
 from sfumato.transformations.statistics.leaves import Leaves
 from sfumato.transformations.statistics.margin import Margin
 from sfumato.transformations.statistics.moments import Moments
 from sfumato.transformations.statistics.quantile_tree import QuantileTree
-from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic, per_group
+from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic, body_in_all, per_group
 from sfumato.transformations.statistics.unit_sum import UnitSum
 from sfumato.transformations.stratified import (
     make_lipschitz_sized_proportion_ci_mean,
@@ -50,9 +50,11 @@ __all__ = [
     "Statistic",
     "UnitSum",
     "ValueGrid",
+    "body_in_all",
     "body_of",
     "bound_groups",
     "bound_rows",
+    "bound_total_rows",
     "bounded_sum",
     "cast",
     "clamp",

@@ -1,8 +1,8 @@
-"""Rows of a table, and the bounds on how many groups a unit is in, and with how many rows in each."""
+"""Rows of a table, and the bounds on how many groups a unit is in, and on its rows in each, or in all."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -121,6 +121,71 @@ def scale_groups(groups: int, keys: Iterable[Hashable], domain: RowsDomain = ROW
         ContributionDomain(groups, scaled=True),
         PrivacyUnitDistance(),
         PrivacyUnitDistance(groups, scaled=True),
+        function,
+        Linear(Fraction(1)),
+    )
+
+
+def bound_total_rows(
+    rows: int,
+    keys: Iterable[Hashable] | None = None,
+    order: Callable[[Hashable, Hashable, Values, int], Any] = lambda *row: digest(row),
+    domain: RowsDomain = ROWS,
+) -> Transformation:
+    """Keep at most `rows` rows of each unit in all groups together, and drop the rows without a unit.
+
+    Args:
+        rows: the limit, at least 1.
+        keys: the groups, where they are public: rows of others are dropped before any is chosen. Without
+            them any group may be there.
+        order: (unit, key, values, i) to a sortable value, where i tells rows of a unit apart that are equal
+            in the rest: 0, 1, ... The smallest are kept, and of rows that are equal in it the smaller ones.
+            Where it is a random number for each, all rows of a unit are equally likely to be kept.
+        domain: the rows, with their columns as far as they matter.
+    Returns:
+        A Transformation from rows to, per group, one list of values for each unit in it. Its map is the
+        identity: a unit added or removed is one unit added or removed, with at most `rows` rows, and so in at
+        most as many groups.
+    Raises:
+        ParameterError: rows is not a whole number of at least 1.
+
+    >>> rows = [Row(1, "a", {"x": 5}), Row(1, "a", {"x": 3}), Row(1, "b", {"x": 4}), Row(2, "b", {"x": 7})]
+    >>> bound_total_rows(2, order=lambda unit, key, values, i: values["x"])(rows)
+    {'a': [[{'x': 3}]], 'b': [[{'x': 4}], [{'x': 7}]]}
+
+    Source:
+        as `bound_groups`; ZetaSQL's max_rows_contributed. Proof: docs/proofs/bound_total_rows.md.
+    """
+    rows = positive_int(rows, "rows")
+    shown = None if keys is None else frozenset(map(group_key, keys))
+    groups = rows if shown is None else max(1, min(rows, len(shown)))
+
+    def function(table: Sequence[Row]) -> Contributions:
+        kept: Contributions = {}
+        for unit, by_key in _gathered(row for row in table if shown is None or group_key(row.key) in shown):
+            chosen = [(key, values) for key, of_group in by_key.items() for values in of_group]
+            if len(chosen) > rows:
+                copies: Counter[bytes] = Counter()
+                placed = []
+                for key, values in chosen:
+                    same = ordered_bytes((key, values))
+                    # No two rows are equal in all three, so that the order of the rows decides nothing.
+                    placed.append((order(unit, key, values, copies[same]), same, copies[same], key, values))
+                    copies[same] += 1
+                chosen = [(key, values) for *_, key, values in sorted(placed, key=lambda p: p[:3])[:rows]]
+            own: dict[Hashable, list[Values]] = {}
+            for key, values in chosen:
+                own.setdefault(key, []).append(values)
+            for key, of_group in own.items():
+                kept.setdefault(key, []).append(of_group)
+        return kept
+
+    return Transformation(
+        f"bound_total_rows({rows})",
+        domain,
+        ContributionDomain(groups, total=rows),
+        PrivacyUnitDistance(),
+        PrivacyUnitDistance(groups, total=rows),
         function,
         Linear(Fraction(1)),
     )

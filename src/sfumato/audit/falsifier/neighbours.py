@@ -93,5 +93,5 @@ def _of_records(domain: Domain, metric: Metric, members: Sequence[Any]) -> Pairs
     if isinstance(metric, PrivacyUnitDistance) and isinstance(domain, RowsDomain):
         return Units(domain.columns, members)
     if isinstance(domain, ContributionDomain) and not domain.scaled:
-        return Contributions(domain.groups, members, domain.rows)
+        return Contributions(domain.groups, members, domain.rows, domain.total)
     return None

@@ -225,8 +225,10 @@ class Contributions(Records):
     without any, rows have no columns.
     """
 
-    def __init__(self, groups: int, members: Sequence[Any], rows: int | None) -> None:
-        self.groups, self.rows = groups, rows
+    def __init__(
+        self, groups: int, members: Sequence[Any], rows: int | None, total: int | None = None
+    ) -> None:
+        self.groups, self.rows, self.total = groups, rows, total
         self.lists = [list(rows) for m in members for units in m.values() for rows in units] or [[{}]]
         super().__init__(Source(self._unit, lambda unit, draw: self._unit(draw)), None, False, [])
 
@@ -240,7 +242,16 @@ class Contributions(Records):
         keys = draw.one_of((self.groups, 1, 1 + draw.below(self.groups)))
         first, times = draw.below(2), draw.early((1, 2, 3, 5))
         rows = pattern(lambda: (draw.one_of(self.lists) * times)[: self.rows], keys, draw)
-        return tuple((first + i, r) for i, r in enumerate(rows))
+        if self.total is None:
+            return tuple((first + i, r) for i, r in enumerate(rows))
+        # Of all rows in one group, or of one in each, or of what lies between.
+        found, left = [], self.total
+        for i, r in enumerate(rows):
+            kept = r[: min(left, max(1, self.total // keys))]
+            if kept:
+                found.append((first + i, kept))
+            left -= len(kept)
+        return tuple(found)
 
     @staticmethod
     def _by_group(units: list[Any], order: int) -> Mapping[Any, list[Any]]:

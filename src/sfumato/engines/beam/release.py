@@ -162,7 +162,7 @@ def exact_parts(
         for number in stages.arriving
     ]
     # Rows themselves are not added up: a worker is given those of a shard one part at a time.
-    joined = beam.CombinePerKey(Joined(stages.joined_partials)) if stages.by_rows else beam.GroupByKey()
+    joined = beam.CombinePerKey(Joined(stages.joined_partials)) if stages.adds_up else beam.GroupByKey()
     units = (parts[0] if len(parts) == 1 else parts | "Rows" >> beam.Flatten()) | "Join units" >> joined
     beside = [] if stages.by_rows else brought
     # A list, as what is done with parts may need a database while this one is in use.

@@ -1,7 +1,7 @@
 """The SQL of an exact query: bound each unit, then add up per group.
 
-It computes what `transformations.bound_groups >> per_group` define, or `scale_groups` in the place of the
-first, in exact integers; the tests hold it to them.
+It computes what `transformations.bound_groups >> per_group` define, or `scale_groups` or `bound_total_rows`
+in the place of the first, in exact integers; the tests hold it to them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from sfumato.engines.duckdb.group_limit import kept_pairs
 from sfumato.engines.duckdb.lattice import nearest
+from sfumato.engines.duckdb.row_limit import kept_rows
 from sfumato.engines.duckdb.scaled import scaled, scaled_upwards, weighted, whole_number
 from sfumato.engines.duckdb.text import double, identifier
 from sfumato.query.exact import ExactQuery
@@ -76,7 +77,7 @@ class ExactSql:
         relation: where rows come from.
         columns: the source's columns, before the steps.
         schema: the columns after the steps.
-        salt: a fresh random integer, for the order in which a unit's groups are kept.
+        salt: a fresh random integer, for the order in which a unit's groups, or its rows, are kept.
         rows: how many rows there are, if that is known; it changes how they are bounded, and not the answer.
         combined: whether rows are made of other tables, which costs more than to read a file again.
     """
@@ -139,7 +140,7 @@ class ExactSql:
         """Whether a unit can be in more groups than the limit, so that some are chosen."""
         public = self.query.public_keys
         limited = bool(self.keys) and (public is None or self.query.groups < public.num_rows)
-        return limited and not self._in_part
+        return limited and not self._in_part and self.query.total_rows is None
 
     @property
     def _in_part(self) -> bool:
@@ -170,22 +171,51 @@ class ExactSql:
 
     def _pairs(self) -> dict[str, str]:
         """What each unit has in each group that it is kept in."""
-        # Rows of public groups only. Not a table expression: DuckDB would keep all that is in it in memory.
-        only = ""
-        if self.query.public_keys is not None:
-            only = f" SEMI JOIN {PUBLIC_KEYS} ON ({self._match('input', PUBLIC_KEYS)})"
-        aggregates = [(p.pair, identifier(p.coordinate)) for p in self.parts if p.pair]
+        if self.query.total_rows is not None:
+            return {"given": self._in_groups} | self._pairs_of_rows("given")
         if self._chosen:
+            aggregates = [(p.pair, identifier(p.coordinate)) for p in self.parts if p.pair]
             return kept_pairs(
-                "input", self.keys, self.query.groups, self.salt, self.values, aggregates, only, self.small
+                "input",
+                self.keys,
+                self.query.groups,
+                self.salt,
+                self.values,
+                aggregates,
+                self._only,
+                self.small,
             )
+        return {"near": self._in_groups, "pairs": self._summed("near")}
+
+    @property
+    def _only(self) -> str:
+        """What leaves the rows of public groups alone, behind FROM."""
+        # Not a table expression: DuckDB would keep all that is in it in memory.
+        if self.query.public_keys is None:
+            return ""
+        return f" SEMI JOIN {PUBLIC_KEYS} ON ({self._match('input', PUBLIC_KEYS)})"
+
+    @property
+    def _in_groups(self) -> str:
+        """Return the rows of the groups that there are, with their values."""
         computed = [f"{expression} AS {name}" for name, expression in self.values.items()]
-        sums = [f"{expression} AS {name}" for expression, name in aggregates]
-        return {
-            "near": f"SELECT {', '.join(['u', *self.keys, *computed])} FROM input{only}",
-            "pairs": f"SELECT {', '.join([self._pair_keys, 'count(*) AS n', *sums])} FROM near "
-            f"GROUP BY {self._pair_keys}",
-        }
+        return f"SELECT {', '.join(['u', *self.keys, *computed])} FROM input{self._only}"
+
+    def _summed(self, rows: str) -> str:
+        """Return the sums of rows by unit and group."""
+        sums = [f"{p.pair} AS {identifier(p.coordinate)}" for p in self.parts if p.pair]
+        columns = ", ".join([self._pair_keys, "count(*) AS n", *sums])
+        return f"SELECT {columns} FROM {rows} GROUP BY {self._pair_keys}"
+
+    @property
+    def _row_columns(self) -> list[str]:
+        """All of a row that statistics see."""
+        return ["u", *self.keys, *self.values]
+
+    def _pairs_of_rows(self, rows: str) -> dict[str, str]:
+        """What each unit has in each group, where its rows in all of them are limited."""
+        limit = self.query.total_rows or 1
+        return kept_rows(rows, self._row_columns, limit, self.salt) | {"pairs": self._summed("near")}
 
     def _sums(self, source: str) -> str:
         added = [f"{p.added} AS {identifier(p.coordinate)}" for p in self.parts]

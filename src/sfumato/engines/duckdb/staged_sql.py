@@ -3,7 +3,9 @@
 Rows give partial sums by unit and group; partial sums of whole units give bounded totals by group; totals
 of whole groups give the answer. What is computed before the limits are applied is sums, so it may be
 computed in parts and added up; and a group that is among the first of a unit's groups is among the first
-of those in each part, so a part may forget the others.
+of those in each part, so a part may forget the others. Where rows of all groups of a unit are limited, they
+are chosen before anything is added up: the first stage then gives the rows themselves, equal ones once, with
+their number.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sfumato.engines.duckdb.exact_sql import ExactSql, written
 from sfumato.engines.duckdb.group_limit import first_pairs
+from sfumato.engines.duckdb.row_limit import counted_rows, joined_counts, written_out
 from sfumato.engines.duckdb.scaled import weighted
 from sfumato.engines.duckdb.text import identifier
 from sfumato.transformations import Leaves, QuantileTree
@@ -24,6 +27,12 @@ class StagedSql(ExactSql):
 
     def partials(self, shards: int) -> str:
         """Return the first stage, from any part of the rows: shard of the unit, u, keys, n and sums."""
+        if self.query.total_rows is not None:
+            ctes = {
+                "input": self._input(),
+                "counted": counted_rows(f"({self._in_groups})", self._row_columns),
+            }
+            return self._sent(ctes, _shard(["u"], shards))
         ctes, pairs = self._bounded()
         for index, tree in enumerate(self.trees):
             ctes[f"leaves{index}"] = self._listed_by_pair(tree, self._leaves_of_rows(index))
@@ -31,21 +40,30 @@ class StagedSql(ExactSql):
 
     def joined_partials(self) -> str:
         """Return partial sums of one shard from several: in the first stage's columns, but fewer rows."""
+        shard = f"(SELECT min(shard) FROM {PARTIALS})"
+        if self.query.total_rows is not None:
+            return self._sent({"counted": joined_counts(PARTIALS, self._row_columns)}, shard)
         ctes = self._joined_pairs()
         pairs = list(ctes)[-1]
         for index, tree in enumerate(self.trees):
             ctes[f"leaves{index}"] = self._listed_by_pair(tree, self._joined_leaves(tree))
-        return self._gathered(ctes, f"(SELECT min(shard) FROM {PARTIALS})", pairs, self._same_pair)
+        return self._gathered(ctes, shard, pairs, self._same_pair)
 
     def totals(self, shards: int) -> str:
         """Return the second stage, from all partial sums of some units: shard of the group, keys, totals."""
-        ctes = self._joined_pairs()
+        by_rows = self.query.total_rows is not None
+        if by_rows:
+            ctes = {"given": written_out(joined_counts(PARTIALS, self._row_columns), self._row_columns)}
+            ctes |= self._pairs_of_rows("given")
+        else:
+            ctes = self._joined_pairs()
         if self._in_part:
             ctes |= weighted("pairs", self.query.groups)
         pairs = list(ctes)[-1]
         ctes["sums"] = self._sums(pairs)
         for index, tree in enumerate(self.trees):
-            ctes |= self._leaves(f"leaves{index}", tree, self._joined_leaves(tree), pairs)
+            of_units = self._leaves_of_rows(index) if by_rows else self._joined_leaves(tree)
+            ctes |= self._leaves(f"leaves{index}", tree, of_units, pairs)
         return self._gathered(ctes, _shard(self.keys, shards), "sums", self._match)
 
     def joined_totals(self) -> str:
@@ -67,6 +85,11 @@ class StagedSql(ExactSql):
             columns.append(f"leaves{index}.{identifier(tree.names[0])}")
             joins += f" LEFT JOIN leaves{index} ON ({match('base', f'leaves{index}')})"
         return f"WITH {written(ctes)}\nSELECT {', '.join(columns)} FROM {sums} AS base{joins}"
+
+    def _sent(self, ctes: Mapping[str, str], shard: str) -> str:
+        """Put the shard before rows and their number."""
+        columns = ", ".join([*(f"base.{name}" for name in self._row_columns), "n"])
+        return f"WITH {written(ctes)}\nSELECT {shard} AS shard, {columns} FROM counted AS base"
 
     def _listed_by_pair(self, tree: QuantileTree | Leaves, leaves: str) -> str:
         return (

@@ -8,7 +8,7 @@ Each stage runs DuckDB on what its worker holds, out of core, so an expression, 
 every engine what they mean on DuckDB. Between stages an engine moves `Payload`s to where their shard is
 put together, and never looks inside. A first stage may be repeated, or run on any split of the rows: its
 sums add up. What one worker holds of a unit is bounded by the limit of groups, or by the number of public
-groups where it counts in part in each; not by its rows.
+groups where it counts in part in each; not by its rows, unless rows of all groups are limited together.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Stages:
         query: what to compute; its row expressions are total.
         rows: the Arrow schema of the rows.
         schema: the columns after the query's steps.
-        salt: for the order in which a unit's groups are kept, one for the whole release.
+        salt: for the order in which a unit's groups, or rows, are kept, one for the whole release.
         shards: into how many parts groups are divided, and units, unless `unit_shards` says otherwise.
         partial_types, total_types: names and DuckDB types of what the first two stages give.
         timezone: in which times with a zone are read, on every worker.
@@ -118,6 +118,11 @@ class Stages:
     def bare(self) -> Self:
         """The stages, for who has no need of public tables: all but the one that combines rows."""
         return self
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether what the first stage gives is sums, which may be added up on their way; else it is rows."""
+        return self.by_rows and self.query.total_rows is None
 
     @property
     def has_trees(self) -> bool:

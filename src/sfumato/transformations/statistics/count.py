@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 from sfumato.framework import WEIGHT_BITS, WHOLE, Body, Segment
 from sfumato.transformations.grid import Grid, has_value, scaled_down, scaled_down_upwards
@@ -67,6 +68,8 @@ class Count(Statistic):
 
     Proof: docs/proofs/count.md.
     """
+
+    by_rows: ClassVar[bool] = True
 
     rows: int
     column: str | None = None

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 from sfumato.framework import WHOLE, Body
 from sfumato.transformations.grid import Grid
@@ -33,6 +34,8 @@ class Leaves(Statistic):
 
     Proof: docs/proofs/leaves.md.
     """
+
+    by_rows: ClassVar[bool] = True
 
     label: str
     column: str

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from sfumato.errors import ParameterError
 from sfumato.exact import root_up
@@ -53,6 +53,8 @@ class Moments(Statistic):
 
     Proof: docs/proofs/moments.md.
     """
+
+    by_rows: ClassVar[bool] = True
 
     label: str
     column: str

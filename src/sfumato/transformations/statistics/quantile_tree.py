@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 from sfumato.framework import WHOLE, Body
 from sfumato.transformations.grid import Grid, as_double
@@ -39,6 +39,8 @@ class QuantileTree(Statistic):
 
     Proof: docs/proofs/quantile_tree.md.
     """
+
+    by_rows: ClassVar[bool] = True
 
     label: str
     column: str

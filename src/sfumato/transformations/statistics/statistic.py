@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property
@@ -30,6 +30,7 @@ from sfumato.framework import (
     Part,
     PrivacyUnitDistance,
     Product,
+    RowsBody,
     Transformation,
 )
 from sfumato.transformations.rows import Contributions, Parts, Values
@@ -80,6 +81,8 @@ class Statistic(ABC):
     """
 
     additive: ClassVar[bool] = True
+    # Whether what a unit adds is the sum of what its rows add, each by itself, up to a limit `rows` of them.
+    by_rows: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -117,6 +120,29 @@ class Statistic(ABC):
         return tuple(c.name for c in self.coordinates)
 
 
+def body_in_all(statistics: Sequence[Statistic], groups: int, total: int | None = None) -> Body:
+    """Return what one unit may add to each of its groups; or to all together, with a limit of rows in all.
+
+    Args:
+        statistics: what is added up.
+        groups: the most groups of a unit.
+        total: the most rows of a unit in all groups, as many as any statistic scales down to; or None.
+    Returns:
+        A body of all groups, a `RowsBody`, where a unit's rows may be in several: else the statistics' own.
+    Raises:
+        ParameterError: a statistic scales a unit down to other than `total` rows.
+    """
+    most = Product(tuple(s.body for s in statistics))
+    for statistic in statistics if total is not None else ():
+        if statistic.by_rows and getattr(statistic, "rows", None) != total:
+            raise ParameterError("total", total, f"the limit of rows of {', '.join(statistic.names)}")
+    if total is None or min(groups, total) == 1:
+        return most
+    given: Sequence[Any] = statistics
+    of_one = (replace(s, rows=1) if s.by_rows else s for s in given)
+    return RowsBody(Product(tuple(s.body for s in of_one)), most, total)
+
+
 @overload
 def per_group(
     statistics: Sequence[Statistic],
@@ -125,6 +151,7 @@ def per_group(
     rows: int | None = None,
     together: CentredDistance | KNormDistance | None = None,
     scaled: bool = False,
+    total: int | None = None,
 ) -> Transformation: ...
 @overload
 def per_group(
@@ -135,6 +162,7 @@ def per_group(
     rows: int | None = None,
     *,
     scaled: bool = False,
+    total: int | None = None,
 ) -> Transformation: ...
 def per_group(
     statistics: Sequence[Statistic],
@@ -144,6 +172,7 @@ def per_group(
     rows: int | None = None,
     together: CentredDistance | KNormDistance | None = None,
     scaled: bool = False,
+    total: int | None = None,
 ) -> Transformation:
     """Add up statistics per group.
 
@@ -157,6 +186,7 @@ def per_group(
         together: outputs are compared by this K-norm, whose body is `cone_of` the statistics: in it one unit
             moves them by at most 1. Or as Gaussian noise with a part in common sees them.
         scaled: whether units come in parts, as `scale_groups` leaves them.
+        total: the limit that `bound_total_rows` enforced; statistics are of as many rows at least.
     Returns:
         A Transformation from contributions to integers per group. A unit changes at most `groups`
         groups, in each by one contribution: L1 sensitivities add over statistics and groups,
@@ -164,7 +194,7 @@ def per_group(
     Raises:
         ParameterError: `together` is of other numbers, of fewer groups, or of a body that does not hold what
             a unit adds, as far as its bounds tell; or a unit moves by more than 1; or a statistic is not a
-            sum over units; or a count has no steps for parts of a unit.
+            sum over units; or a count has no steps for parts of a unit, or fewer rows than `total`.
 
     >>> from sfumato.transformations import Row, bound_groups, Count
     >>> count = bound_groups(2) >> per_group([Count(rows=1)], Norm.L1, [Fraction(1)], groups=2)
@@ -179,27 +209,30 @@ def per_group(
     statistics, scales = tuple(statistics), tuple(scales)
     if not all(s.additive for s in statistics):
         raise ParameterError("statistics", statistics, "sums over units")
-    body = Product(tuple(s.body for s in statistics))
+    body = body_in_all(statistics, groups, total)
     for statistic in statistics:
         if scaled and not statistic.divisible:
             raise ParameterError("statistics", statistic, "in steps of 2^-20 of a unit or of a row, or less")
+    times = groups if body.groups == 1 else 1
     metric: Metric
     if together is not None:
         if isinstance(together, CentredDistance):
-            known = together.moved(body, groups) <= 1
+            known = body.groups == 1 and together.moved(body, groups) <= 1
         else:
             within = zip(body.linf_sensitivities, together.body.bounds, strict=False)
-            known = (together.groups or groups) >= groups and all(most <= bound for most, bound in within)
+            known = (together.groups or times) >= times and all(most <= bound for most, bound in within)
+            # Of rows in several groups each has its part of the norm; units have all of it in each group.
+            known = known and (body.groups == 1 or all(s.by_rows for s in statistics))
             # What is cut of a part of a unit can leave a parabola.
             known = known and not (scaled and isinstance(together.body, ParabolaBody))
         if together.body.names != body.names or not known:
             raise ParameterError("together", together, f"of {', '.join(body.names)} in {groups} groups")
         metric, d_out = together, Fraction(1)
     elif norm is None:
-        metric, d_out = ContributionDistance(body, groups, scaled), Fraction(1)
+        metric, d_out = ContributionDistance(body, times, scaled), Fraction(1)
     else:
         named = tuple(zip(body.names, scales, strict=True))
-        metric, d_out = L1Distance(named), groups * body.size(norm, scales)
+        metric, d_out = L1Distance(named), times * body.size(norm, scales)
         if norm is Norm.L2:
             metric, d_out = L2Distance(named), root_up(d_out)
 
@@ -216,9 +249,9 @@ def per_group(
 
     return Transformation(
         f"per_group({', '.join(body.names)})",
-        ContributionDomain(groups, rows, scaled),
+        ContributionDomain(groups, rows, scaled, total),
         GroupedIntegers(body.names),
-        PrivacyUnitDistance(groups, rows, scaled),
+        PrivacyUnitDistance(groups, rows, scaled, total),
         metric,
         function,
         Linear(d_out),

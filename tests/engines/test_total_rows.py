@@ -1,0 +1,311 @@
+"""A limit of a unit's rows over all its groups, on every engine: which rows are kept, and what then is added up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.engines.duckdb import exact_sql, row_limit
+from sfumato.engines.duckdb.row_limit import counted_rows, joined_counts, kept_rows, written_out
+from sfumato.query.exact import ExactQuery
+from sfumato.query.table import Table
+from sfumato.transformations import (
+    Count,
+    CountUnits,
+    Moments,
+    Norm,
+    QuantileTree,
+    Row,
+    UnitSum,
+    ValueGrid,
+    bound_total_rows,
+    per_group,
+)
+
+from .test_neighbours import ADVERSARIES, AGGREGATES, apart, by_world, changes, exact, others
+from .test_statistics import Case, Result, cases, evaluated, generated, same
+
+SALT = 77
+COLUMNS = ["u", "k0", "y0"]
+HASH = f"hash(hash({SALT}::UBIGINT, u, k0, y0, copy))"
+HASHES = {
+    "itself": HASH,
+    "constant": "0::UBIGINT",
+    "one bit": f"({HASH} & 1::UBIGINT)",
+    "of the copy alone": "hash(copy)",
+    "of the row without its copy": "hash(u, k0, y0)",
+}
+
+
+def small_rows() -> pa.Table:
+    """Units with 1 to 60 rows, many of which are equal, and some with NULL in group or value."""
+    rng = np.random.default_rng(3)
+    unit = np.repeat(np.arange(80), rng.integers(1, 60, 80))
+    group, value = rng.integers(0, 5, len(unit)).tolist(), rng.integers(0, 3, len(unit)).tolist()
+    return pa.table(
+        {
+            "u": unit,
+            "k0": pa.array([None if g == 4 else g for g in group], pa.int64()),
+            "y0": pa.array([None if v == 2 else v for v in value], pa.int64()),
+        }
+    )
+
+
+def kept(steps: dict[str, str], hashed: str = HASH) -> list[tuple[Any, ...]]:
+    connection = duckdb.connect()
+    connection.register("source", small_rows())
+    connection.execute("SET TimeZone = 'UTC'")
+    written = ", ".join(f"{name} AS ({body.replace(HASH, hashed)})" for name, body in steps.items())
+    return connection.execute(f"WITH {written} FROM near ORDER BY ALL").fetchall()
+
+
+def ranked(limit: int, hashed: str) -> list[tuple[Any, ...]]:
+    """All rows of all units ranked, each with the number of its copy."""
+    copies = "SELECT u, k0, y0, row_number() OVER (PARTITION BY u, k0, y0) AS copy FROM source"
+    order = f"row_number() OVER (PARTITION BY u ORDER BY {hashed}, k0, y0, copy)"
+    return kept({"near": f"SELECT u, k0, y0 FROM ({copies}) QUALIFY {order} <= {limit}"})
+
+
+@pytest.mark.parametrize("kind", HASHES)
+def test_the_same_rows_as_by_ranking_all(kind: str) -> None:
+    for limit in (1, 7, 45, 2**31):
+        assert kept(kept_rows("source", COLUMNS, limit, SALT), HASHES[kind]) == ranked(limit, HASHES[kind])
+
+
+def test_another_order_and_another_limit_are_seen() -> None:
+    found = kept(kept_rows("source", COLUMNS, 7, SALT))
+    assert found != ranked(7, HASHES["one bit"]) and found != ranked(6, HASH)
+    most = Counter(u for u, *_ in found)
+    assert set(most.values()) <= set(range(1, 8)) and len(most) == 80
+
+
+def test_counts_that_are_written_out_are_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = kept({"near": "SELECT u, k0, y0 FROM source"})
+    for block in (2, 1 << 11):
+        monkeypatch.setattr(row_limit, "_BLOCK", block)
+        half = "(SELECT * FROM source ORDER BY ALL LIMIT 700)"
+        rest = "(SELECT * FROM source ORDER BY ALL OFFSET 700)"
+        counts = f"({counted_rows(half, COLUMNS)} UNION ALL {counted_rows(rest, COLUMNS)})"
+        assert kept({"near": written_out(joined_counts(counts, COLUMNS), COLUMNS)}) == everything
+
+
+def chosen_pairs(hashed: str) -> Counter[Any]:
+    """How many of 30,000 units, all with the same six rows, of which three are equal, keep which kinds of two."""
+    connection = duckdb.connect()
+    rows = "(SELECT u, unnest([0, 0, 0, 1, 2, 3]) AS k0, 1 AS y0 FROM range(30000) AS _(u))"
+    steps = kept_rows(rows, COLUMNS, 2, SALT)
+    written = ", ".join(f"{name} AS ({body.replace(HASH, hashed)})" for name, body in steps.items())
+    kinds = f"WITH {written} SELECT list_sort(list(k0)) AS kind FROM near GROUP BY u"
+    return Counter(
+        {
+            tuple(kind): n
+            for kind, n in connection.execute(f"SELECT kind, count(*) FROM ({kinds}) GROUP BY 1").fetchall()
+        }
+    )
+
+
+def surprise(found: Counter[Any]) -> float:
+    """The chi-square distance from the law where all 15 sets of two rows are equally likely; 6 degrees of freedom."""
+    ways = Counter(tuple(sorted(pair)) for pair in combinations([0, 0, 0, 1, 2, 3], 2))
+    expected = {kind: 30000 * n / 15 for kind, n in ways.items()}
+    assert set(found) <= set(expected)
+    return sum((found[kind] - e) ** 2 / e for kind, e in expected.items())
+
+
+def test_each_row_is_equally_likely_to_be_kept() -> None:
+    """One salt, so nothing is drawn; of a hash that is a random function 40 is beyond all but 5e-7."""
+    assert surprise(chosen_pairs(HASH)) < 40
+
+
+@pytest.mark.parametrize("kind", ["of the row without its copy", "one bit", "of the copy alone"])
+def test_an_unequal_choice_is_seen(kind: str) -> None:
+    assert surprise(chosen_pairs(HASHES[kind])) > 400
+
+
+def in_all(case: Case, total: int) -> ExactQuery:
+    return replace(case.query(), groups=total, total_rows=total)
+
+
+@generated(30, case=lambda engine: cases(engine, binding=False))
+def test_where_nobody_reaches_the_limit_an_engine_computes_the_definition(engine, case):
+    chain = bound_total_rows(40)
+    counted = per_group(case.statistics, groups=40)
+    answer = counted.function(chain(case.rows))
+    expected = {key: {name: n for name, n in total.items() if n} for key, total in answer.items()}
+    found = evaluated(engine(case.columns), in_all(case, 40))
+    assert same(found, expected if case.keys else {(): expected.get((), {})})
+
+
+STATISTICS = (
+    CountUnits(),
+    Count(3),
+    Count(3, "x", -4),
+    Moments("m", "x", 3, ValueGrid(-2, -40, 40), True, 0, 0, 100),
+    UnitSum("s", "x", -2, -20, 36, False),
+    QuantileTree("q", "x", 3, 0.0, 16.0, -2),
+)
+
+
+def by_units() -> tuple[pa.Table, list[Row]]:
+    """Units with one to eight rows each, in groups of their own, so that what each adds is seen."""
+    rng = np.random.default_rng(11)
+    rows = [
+        Row(int(unit), (int(unit), int(rng.integers(0, 3))), {"x": rng.choice([None, -3.0, 2.5, 7.0, 15.0])})
+        for unit in np.repeat(np.arange(60), rng.integers(1, 9, 60))
+    ]
+    table = pa.table(
+        {
+            "unit": [row.unit for row in rows],
+            "key 0": [row.key[0] for row in rows],
+            "key 1": [row.key[1] for row in rows],
+            "x": pa.array([row.values["x"] for row in rows], pa.float64()),
+        }
+    )
+    return table, rows
+
+
+def inadmissible(found: Result, rows: list[Row], total: int) -> list[Any]:
+    """Units whose numbers are those of no choice of `total` of their rows."""
+    counted: Any = per_group(STATISTICS, groups=total, total=total)
+    wrong = []
+    for unit in dict.fromkeys(row.unit for row in rows):
+        own = [row for row in rows if row.unit == unit]
+        mine = {key: numbers for key, numbers in found.items() if key[0] == unit}
+        choices = combinations(own, min(total, len(own)))
+        answers = (counted.function(bound_total_rows(total)(list(choice))) for choice in choices)
+        if not any(
+            {key: {name: n for name, n in numbers.items() if n} for key, numbers in answer.items()} == mine
+            for answer in answers
+        ):
+            wrong.append(unit)
+    return wrong
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_where_the_limit_binds_the_answer_is_that_of_some_choice_of_rows(engine, public) -> None:
+    table, rows = by_units()
+    keys = pa.table({"key 0": np.repeat(np.arange(60), 2), "key 1": np.tile([0, 2], 60)}) if public else None
+    query = ExactQuery((), "unit", ("key 0", "key 1"), keys, 3, STATISTICS, total_rows=3)
+    found = {key: numbers for key, numbers in evaluated(engine(table), query).items() if numbers}
+    shown = [row for row in rows if not public or row.key[1] != 1]
+    assert not inadmissible(found, shown, 3)
+    # Of another limit, and with rows of other groups that take a place, some unit's numbers are not.
+    assert inadmissible(evaluated(engine(table), replace(query, groups=2, total_rows=2)), shown, 3)
+    if public:
+        assert inadmissible(found, rows, 3)
+
+
+def test_every_engine_keeps_the_rows_that_one_machine_does(engine, openers, fixed_salt) -> None:
+    table, _ = by_units()
+    for total in (1, 3, 5):
+        statistics = tuple(replace(s, rows=total) if hasattr(s, "rows") else s for s in STATISTICS)
+        query = ExactQuery((), "unit", ("key 1",), None, total, statistics, total_rows=total)
+        assert evaluated(engine(table), query) == evaluated(openers("duckdb")(table), query)
+        whole = replace(query, keys=())
+        assert evaluated(engine(table), whole) == evaluated(openers("duckdb")(table), whole)
+
+
+def test_the_choice_is_fresh_in_each_release(engine) -> None:
+    rows = engine(pa.table({"unit": [i // 6 for i in range(720)], "key 0": list(range(720))}))
+    query = ExactQuery((), "unit", ("key 0",), None, 2, (CountUnits(),), total_rows=2)
+    one, other = (sorted(key for (key,) in evaluated(rows, query)) for _ in range(2))
+    assert [key // 6 for key in one] == [i // 2 for i in range(240)]  # two of each unit
+    assert one != other  # the same with chance 15^-120
+
+
+def judged(plan: Any, changed: dict[Any, dict[Any, int]]) -> list[str]:
+    """What a unit broke: the distance of the plan's chain, or the sizes of its body in both norms."""
+    known = plan.requirements.body.names  # selection counts units besides
+    moved = {
+        key: {n: by for n, by in of.items() if (n if isinstance(n, str) else n[0]) in known}
+        for key, of in changed.items()
+    }
+    broken = []
+    if plan.exact_chain.output_metric.distance(moved, {}) > plan.exact_chain.map(1):
+        broken.append("the distance of the chain")
+    for norm in Norm:
+        power = 1 if norm is Norm.L1 else 2
+        scale = dict(plan.scales)
+        size = sum(
+            (
+                abs(Fraction(by) / scale[n if isinstance(n, str) else n[0]]) ** power
+                for of in moved.values()
+                for n, by in of.items()
+            ),
+            Fraction(0),
+        )
+        body = plan.requirements.body
+        if size > body.size(norm, [scale[name] for name in body.names]):
+            broken.append(f"the size in {norm.value}")
+    return broken
+
+
+def moves(opened: Any, asked: str) -> dict[str, list[str]]:
+    base = others()
+
+    def question(tables: Any) -> Any:
+        grouped = Table(opened(apart(tables)), "id").group_by("world", "g", "h")
+        return grouped.bound(total_rows=3).agg(**AGGREGATES[asked])
+
+    of_base = question([base for _ in ADVERSARIES])
+    plan = of_base.plan(epsilon=1, delta=1e-6, noise="laplace")
+    joined = question([pa.concat_tables([base, rows]) for rows in ADVERSARIES.values()])
+    changed = by_world(changes(exact(of_base.table.engine, plan), exact(joined.table.engine, plan)))
+    return {name: judged(plan, changed[world]) for world, name in enumerate(ADVERSARIES)}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["everything", *(pytest.param(a, marks=pytest.mark.long) for a in AGGREGATES if a != "everything")],
+)
+def test_a_unit_changes_no_more_than_is_claimed(engine, fixed_salt, asked) -> None:
+    assert not any(moves(engine, asked).values())
+
+
+@pytest.mark.long
+def test_a_limit_in_each_group_is_seen(openers, fixed_salt, monkeypatch) -> None:
+    """The engine is made to choose as many rows in each group: the defect that one would make first."""
+
+    def in_each_group(source: str, columns: Any, limit: int, salt: int) -> dict[str, str]:
+        steps = kept_rows(source, columns, limit, salt)
+        return {
+            name: body.replace("PARTITION BY u ORDER", "PARTITION BY u, k0, k1, k2 ORDER")
+            for name, body in steps.items()
+        }
+
+    monkeypatch.setattr(exact_sql, "kept_rows", in_each_group)
+    assert sum(map(bool, moves(openers("duckdb"), "everything").values())) >= 2
+
+
+@pytest.mark.parametrize("where", ["duckdb", "stages"])
+def test_many_equal_rows_of_one_unit(openers, where) -> None:
+    rows = pa.table({"unit": [1] * 100_000 + [2], "key 0": [0] * 99_999 + [1, 0]})
+    query = ExactQuery((), "unit", ("key 0",), None, 5, (CountUnits(), Count(5)), total_rows=5)
+    found = evaluated(openers(where)(rows), query)
+    assert sum(numbers["rows"] for numbers in found.values()) == 6
+
+
+@pytest.mark.noise_cannot_matter("the noise is far below 1/2")
+@pytest.mark.parametrize("asked", ["count", "mean"])
+def test_where_nobody_has_more_rows_a_release_has_the_true_numbers(asked) -> None:
+    rows = pa.table({"id": [1, 1, 2, 3], "g": ["a", "b", "b", "b"], "x": [1.0, 2.0, 4.0, 6.0]})
+    table = sf.scan(rows, privacy_unit="id").group_by("g", keys=["a", "b", "c"]).bound(total_rows=2)
+    wanted = (
+        {"n": sf.count(), "u": sf.count_units()}
+        if asked == "count"
+        else {"m": sf.mean("x", lower=0, upper=10)}
+    )
+    found = table.agg(**wanted).release(epsilon=10**6).to_arrow().to_pylist()
+    if asked == "count":
+        assert [(r["n"], r["u"]) for r in found] == [(1, 1), (3, 3), (0, 0)]
+    else:
+        assert [round(r["m"], 2) for r in found[:2]] == [1.0, 4.0]
