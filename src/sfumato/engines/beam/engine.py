@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
@@ -76,9 +76,10 @@ class BeamEngine(DistributedEngine):
     @property
     def collections(self) -> dict[int, str] | None:
         """The names of the collections that the pipeline brings, by number; None where it is one alone."""
-        if not self._leaves or self.tables[0].relation == self._local.relation:
+        tables = self.tables
+        if len(tables) == 1 and (not self._leaves or tables[0].relation == self._local.relation):
             return None
-        found = ((number, leaf.engine) for number, leaf in enumerate(self.tables))
+        found = ((number, leaf.engine) for number, leaf in tables.items())
         return {number: str(one.collection) for number, one in found if isinstance(one, BeamEngine)}
 
     def combined(self, how: Combination) -> Any:
@@ -90,13 +91,16 @@ class BeamEngine(DistributedEngine):
         made = super().combined(how)
         if not isinstance(made, BeamEngine):  # of public tables alone, which are here
             return made
-        names = [leaf.engine.collection for leaf in made.tables if isinstance(leaf.engine, BeamEngine)]
-        if None in names:
+        brought = [leaf.engine for leaf in made.tables.values() if isinstance(leaf.engine, BeamEngine)]
+        if any(one.collection is None for one in brought):
             raise QueryError(
                 "Beam: tables that are combined need names, by which the pipeline brings their rows; write "
                 'sf.scan(sfumato.beam.named("orders", schema), ...)'
             )
-        if twice := {name for name in names if names.count(name) > 1}:
+        of_leaves = [leaf.engine for leaf in made._leaves if isinstance(leaf.engine, BeamEngine)]
+        names = [one.collection for one in of_leaves]
+        # Of one by whose keys others reach their units, each question has another engine.
+        if twice := {n for n in names if names.count(n) > 1} | _unlike(brought):
             raise QueryError(f"Beam: two tables are named {min(map(str, twice))!r}; give each its own name")
         return made
 
@@ -139,3 +143,11 @@ class BeamEngine(DistributedEngine):
     ) -> Work:
         """Return what the workers will do for one release; it holds its secret, or where one is found."""
         return Work.of(plan, self.stages(plan.exact, shards), confidence, secret)
+
+
+def _unlike(engines: Sequence[BeamEngine]) -> set[str | None]:
+    """Return names that collections of other columns have in common."""
+    first: dict[str | None, BeamEngine] = {}
+    return {
+        one.collection for one in engines if not first.setdefault(one.collection, one)._rows.equals(one._rows)
+    }

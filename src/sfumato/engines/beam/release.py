@@ -24,6 +24,7 @@ from sfumato.engines.beam.once import Once, Stays
 from sfumato.engines.beam.outputs import made_by
 from sfumato.engines.beam.rows import Columns
 from sfumato.engines.duckdb.combined_stages import CombinedStages
+from sfumato.engines.duckdb.hops import Hop
 from sfumato.engines.duckdb.stages import Payload, Stages, as_stream
 from sfumato.engines.work import Work
 from sfumato.errors import QueryError
@@ -104,7 +105,7 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
         if self._names_of is None:
             check_collection(rows)
             return {0: rows}
-        wanted = ", ".join(f"{name!r}: ..." for name in self._names_of.values())
+        wanted = ", ".join(f"{name!r}: ..." for name in dict.fromkeys(self._names_of.values()))
         if not isinstance(rows, Mapping) or set(rows) != set(self._names_of.values()):
             given = ", ".join(map(repr, rows)) if isinstance(rows, Mapping) else f"a {type(rows).__name__}"
             raise QueryError(
@@ -145,8 +146,8 @@ def exact_parts(
         stages: what workers do.
         names: of the collections, for the names of steps.
     """
-    first, second = (stages, stages.bare) if stages.by_rows else (stages.bare, stages)
-    label = {number: f" of {name}" for number, name in (names or {}).items()}
+    second = stages.bare if stages.by_rows else stages
+    label = _labels(names or {})
     public = [
         rows
         | f"Public rows{label[number]}" >> beam.ParDo(SumRows(stages.bare, number))
@@ -155,15 +156,22 @@ def exact_parts(
         if number not in stages.arriving
     ]
     brought = [beam.pvalue.AsList(public | "Public rows" >> beam.Flatten())] if public else []
-    kind = SumRowsBeside if brought and stages.by_rows else SumRows
-    beside = brought if stages.by_rows else []
-    parts = [
-        tables[number] | f"Sum rows{label.get(number, '')}" >> beam.ParDo(kind(first, number), *beside)
-        for number in stages.arriving
-    ]
+    parts: dict[int, beam.PCollection] = {}
+    for number in stages.arriving:
+        beside = brought if stages.sums(number) else []
+        kind = SumRowsBeside if beside else SumRows
+        summed = beam.ParDo(kind(stages.of_table(number), number), *beside)
+        parts[number] = tables[number] | f"Sum rows{label.get(number, '')}" >> summed
+    for number, hop in enumerate(stages.hops):
+        both = (parts.pop(hop.owners), parts.pop(hop.rows)) | f"Keys and rows {number}" >> beam.Flatten()
+        beside = brought if stages.sums(hop.gives) else []
+        reach = beam.FlatMapTuple(_reaching(stages.of_table(hop.gives), hop), *beside)
+        met = both | f"Join keys {number}" >> beam.GroupByKey()
+        parts[hop.gives] = met | f"Reach units {number}" >> reach.with_output_types(Part)
     # Rows themselves are not added up: a worker is given those of a shard one part at a time.
     joined = beam.CombinePerKey(Joined(stages.joined_partials)) if stages.by_rows else beam.GroupByKey()
-    units = (parts[0] if len(parts) == 1 else parts | "Rows" >> beam.Flatten()) | "Join units" >> joined
+    rows = [*parts.values()]
+    units = (rows[0] if len(rows) == 1 else rows | "Rows" >> beam.Flatten()) | "Join units" >> joined
     beside = [] if stages.by_rows else brought
     # A list, as what is done with parts may need a database while this one is in use.
     bound = beam.FlatMapTuple(
@@ -174,6 +182,20 @@ def exact_parts(
     seeds = _pipeline(tables) | "Shards" >> beam.Create(range(stages.group_shards)) | "Empty parts" >> empty
     groups = (totals, seeds) | beam.Flatten()
     return groups | "Join groups" >> beam.CombinePerKey(Joined(stages.joined_totals))
+
+
+def _reaching(stages: Stages, hop: Hop) -> Callable[..., list[Part]]:
+    # A list, as below.
+    return lambda _, parts, public=(): [*_parts(_with(stages, public).reached(hop, parts))]
+
+
+def _labels(names: Mapping[int, str]) -> dict[int, str]:
+    """Return what names of steps say of tables; a collection may be read for several of them."""
+    several = [*names.values()]
+    return {
+        number: f" of {name}" + (f" ({number})" if several.count(name) > 1 else "")
+        for number, name in names.items()
+    }
 
 
 def _pipeline(tables: Mapping[int, beam.PCollection]) -> beam.Pipeline:

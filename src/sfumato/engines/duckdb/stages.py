@@ -28,6 +28,7 @@ from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.engine import DuckDBEngine, batches
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS
 from sfumato.engines.duckdb.harmless import described, harmless, harmless_schema, within_types
+from sfumato.engines.duckdb.hops import Hop
 from sfumato.engines.duckdb.source import ROWS, arriving, no_rows
 from sfumato.engines.duckdb.staged_sql import PARTIALS, TOTALS, StagedSql
 from sfumato.engines.duckdb.text import identifier
@@ -115,6 +116,19 @@ class Stages:
         return self.rows
 
     @property
+    def hops(self) -> Sequence[Hop]:
+        """The foreign keys that are followed before rows are anybody's: none, of a single table."""
+        return ()
+
+    def sums(self, table: int) -> bool:
+        """Whether rows of a table are combined, and summed, by whoever has them first."""
+        return self.by_rows
+
+    def of_table(self, table: int) -> Self:
+        """Return the stages for who has the rows of a table first: public tables where they are combined."""
+        return self if self.sums(table) else self.bare
+
+    @property
     def bare(self) -> Self:
         """The stages, for who has no need of public tables: all but the one that combines rows."""
         return self
@@ -140,6 +154,16 @@ class Stages:
         with declared_rows(connection, self.rows, batches):
             _take(connection)
         yield from parts_of(connection, self._sql.partials(self.unit_shards or self.shards))
+
+    def reached(self, hop: Hop, payloads: Iterable[bytes]) -> Iterator[Payload]:
+        """Give rows of whole shards of keys their units, and go on as `partials` does with those."""
+        with self._connection() as connection:
+            yield from _guarded(self._reached(connection, hop, payloads))
+
+    def _reached(
+        self, connection: duckdb.DuckDBPyConnection, hop: Hop, payloads: Iterable[bytes]
+    ) -> Iterator[Payload]:
+        raise NotImplementedError  # there are no hops
 
     def totals(self, payloads: Iterable[bytes]) -> Iterator[Payload]:
         """Bound whole units, of one shard or several, and sum them by group."""
@@ -254,13 +278,23 @@ def _load(connection: duckdb.DuckDBPyConnection, table: str, types: Types, paylo
 
 
 def parts_of(
-    connection: duckdb.DuckDBPyConnection, text: str, said: Mapping[str, str] | None = None
+    connection: duckdb.DuckDBPyConnection,
+    text: str,
+    said: Mapping[str, str] | None = None,
+    order: str = "",
 ) -> Iterator[Payload]:
-    """Run a query whose first column is the shard, and cut its rows by shard; each part has what is said."""
+    """Run a query whose first column is the shard, and cut its rows by shard.
+
+    Args:
+        connection: where it is run.
+        text: the query.
+        said: what each part has as metadata.
+        order: of the rows of a shard, as SQL of its columns; as they come without it.
+    """
     # In order of shards, as a stream has a head of its own: many shards would be many small parts.
-    waiting: list[pa.RecordBatch] = []
+    by, waiting = f"shard, {order}" if order else "shard", list[pa.RecordBatch]()
     of = size = 0
-    for batch in spill.keep(connection.sql(f"FROM ({text}) ORDER BY shard").to_arrow_reader(BATCH_ROWS)):
+    for batch in spill.keep(connection.sql(f"FROM ({text}) ORDER BY {by}").to_arrow_reader(BATCH_ROWS)):
         shard = int64_values(batch.column(0))
         starts = np.flatnonzero(np.diff(shard, prepend=-1))
         for start, end in zip(starts, [*starts[1:], len(shard)], strict=True):
