@@ -19,7 +19,7 @@ from sfumato.engines.duckdb.stages import Stages
 from sfumato.errors import ParameterError, QueryError
 from sfumato.noise import Words
 from sfumato.query.combining import Combination, Reached, over_parts
-from sfumato.query.exact import ExactQuery
+from sfumato.query.exact import BroughtKeys, ExactQuery
 from sfumato.query.part import Part
 from sfumato.query.schema import Schema, Step
 from sfumato.query.shaping import Computed
@@ -100,7 +100,9 @@ class DistributedEngine:
         """Return the columns after the steps."""
         return self._local.schema(steps)
 
-    def public_keys(self, keys: Sequence[str], values: object, steps: Sequence[Step]) -> pa.Table:
+    def public_keys(
+        self, keys: Sequence[str], values: object, steps: Sequence[Step]
+    ) -> pa.Table | BroughtKeys:
         """Return public keys with the key columns' types, sorted."""
         return self._local.public_keys(keys, values, steps)
 

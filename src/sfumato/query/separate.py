@@ -120,8 +120,9 @@ class SeparatePlans:
             self.query, self.epsilon, self.delta, noise, needed, multiplier, scales, laws,
             rule.selection(laws), loss,
         )  # fmt: skip
-        # Groups may be counted from a part of all units.
-        return centred_plan(plan) if noise.norm is Norm.L2 and not self.query.private_groups else plan
+        # Groups may be counted from a part of all units, where it is known how many there are.
+        known = not (self.query.private_groups or self.query.brought_groups)
+        return centred_plan(plan) if noise.norm is Norm.L2 and known else plan
 
     def _required(self, noise: NoiseKind, multiplier: Fraction, units: bool) -> Requirements:
         return requirements(self.query, noise.norm, multiplier, units=units)

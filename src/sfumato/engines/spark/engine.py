@@ -34,7 +34,7 @@ from sfumato.engines.spark.tasks import (
 )
 from sfumato.engines.work import Work
 from sfumato.errors import EngineError, ParameterError, QueryError, in_own_words
-from sfumato.query.exact import ExactQuery
+from sfumato.query.exact import BroughtKeys, ExactQuery
 from sfumato.query.schema import Step
 
 if TYPE_CHECKING:
@@ -88,7 +88,9 @@ class SparkEngine(DistributedEngine):
         schema = pa.schema([self._rows.field(name) for name in names])
         return DuckDBEngine.open(rows.rename_columns(names).cast(schema), self._local.timezone)
 
-    def public_keys(self, keys: Sequence[str], values: object, steps: Sequence[Step]) -> pa.Table:
+    def public_keys(
+        self, keys: Sequence[str], values: object, steps: Sequence[Step]
+    ) -> pa.Table | BroughtKeys:
         """Return public keys with the key columns' types, sorted; those of a frame are collected."""
         return super().public_keys(keys, _collected(values) if is_frame(values) else values, steps)
 
