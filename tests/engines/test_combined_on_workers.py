@@ -313,6 +313,24 @@ def test_public_keys_may_be_a_data_frame(frame_of):
         asked.group_by("town", keys=frame_of(LIES))
 
 
+@pytest.mark.long
+@near
+@pytest.mark.parametrize("table", ["filtered", "whole"])
+def test_groups_of_sql_may_be_those_of_a_data_frame(frame_of, table):
+    towns = sf.public(
+        frame_of(pa.table({"town": ["Ulm", "Kiel", "Ulm"], "region": ["south", "north", "south"]}))
+    )
+    towns = towns.filter("region = 'north'") if table == "filtered" else towns
+    private = frame_of(PEOPLE)
+    text = """
+        SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100000, privacy_unit_column = id, max_rows_per_group = 9,
+          group_selection_strategy = PUBLIC_GROUPS, max_groups_contributed = 1) town, COUNT(*) AS n
+        FROM people RIGHT OUTER JOIN (SELECT DISTINCT town FROM towns) AS t USING (town) GROUP BY town"""
+    found = sf.sql(text, tables={"people": private, "towns": towns}).toArrow().to_pylist()
+    expected = {"Kiel": 0} if table == "filtered" else {"Kiel": 0, "Ulm": 150}
+    assert {row["town"]: row["n"] for row in found} == expected
+
+
 def test_frames_that_are_read_in_two_time_zones_do_not_meet(spark, frame_of):
     here, there = frame_of(ORDERS), spark.newSession()
     there.conf.set("spark.sql.session.timeZone", "Europe/Berlin")

@@ -236,6 +236,10 @@ class DistributedEngine:
         """Return some columns of a public table, here; None where workers read them later."""
         return None
 
+    def here(self) -> DuckDBEngine | None:
+        """Return all rows of a public table, here; None where they come later, or are made of several."""
+        return None if self._leaves or not self._public else self.public_rows([*self.schema()])
+
     def _of_part(self, part: Part) -> tuple[DuckDBEngine, tuple[Leaf, ...], bool]:
         """Return a part's columns as tables without rows, its tables, and whether it goes row by row."""
         engine = part.engine
