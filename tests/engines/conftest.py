@@ -392,7 +392,7 @@ def on_beam(folder: str) -> Opener:
             from sfumato.engines.beam.release import exact_parts
 
             paths = {
-                n: table.engine.path for n, table in enumerate(self.tables) if hasattr(table.engine, "path")
+                n: table.engine.path for n, table in self.tables.items() if hasattr(table.engine, "path")
             }
             rows = {
                 n: pipeline | f"Path {n}" >> beam.Create([path]) | f"Read {n}" >> beam.FlatMap(batches_of)

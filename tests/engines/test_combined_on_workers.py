@@ -16,6 +16,7 @@ from sfumato.engines.distributed import DistributedEngine
 from sfumato.engines.duckdb import combined_stages
 from sfumato.engines.duckdb.combined_stages import CombinedStages
 from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.stages import Payload
 from sfumato.errors import CatalogError, EngineError, ParameterError, QueryError
 from sfumato.query.table import PublicTable, Table
 
@@ -38,22 +39,31 @@ class LocalEngine(DistributedEngine):
     def statistics(self, query, batch_rows):
         chance = self.chance
         stages = pickle.loads(pickle.dumps(self.stages(query, chance.randint(1, 4))))
-        parts = []
+        moved: dict[int, list[Payload]] = {}
         for number, schema in stages.arriving.items():
             rows = self.tables[number].engine.given.select(schema.names)
+            moved[number] = []
             cuts = sorted(chance.choices(range(rows.num_rows + 1), k=chance.randint(0, 3)))
             for start, end in zip([0, *cuts], [*cuts, rows.num_rows], strict=True):
                 some = rows.slice(start, end - start)
                 tries = [
                     list(stages.partials(some.to_batches(max_chunksize=size), number)) for size in (3, 1000)
                 ]
-                parts += chance.choice(tries)
-        chance.shuffle(parts)
+                moved[number] += chance.choice(tries)
+        for hop in stages.hops:
+            met = self.by_shard(moved.pop(hop.owners) + moved.pop(hop.rows))
+            moved[hop.gives] = [part for data in met for part in stages.reached(hop, data)]
+        parts = [part for of_table in moved.values() for part in of_table]
+        totals = [p.data for data in self.by_shard(parts) for p in stages.totals(data)]
+        return stages.bare.merged(None, totals, batch_rows)
+
+    def by_shard(self, parts: list[Payload]) -> list[list[bytes]]:
+        """Bring parts together as a shuffle does, in any order."""
+        self.chance.shuffle(parts)
         shards: dict[int, list[bytes]] = {}
         for part in parts:
             shards.setdefault(part.shard, []).append(part.data)
-        totals = [p.data for of_shard in shards.values() for p in stages.totals(of_shard)]
-        return stages.bare.merged(None, totals, batch_rows)
+        return list(shards.values())
 
 
 def questions(asked: Table) -> list[sf.Question]:
@@ -313,6 +323,24 @@ def test_public_keys_may_be_a_data_frame(frame_of):
         asked.group_by("town", keys=frame_of(pa.table({"town": ["Ulm", "Ulm"]})))
     with pytest.raises(QueryError, match="has the columns"):
         asked.group_by("town", keys=frame_of(LIES))
+
+
+@pytest.mark.long
+@near
+@pytest.mark.parametrize("table", ["filtered", "whole"])
+def test_groups_of_sql_may_be_those_of_a_data_frame(frame_of, table):
+    towns = sf.public(
+        frame_of(pa.table({"town": ["Ulm", "Kiel", "Ulm"], "region": ["south", "north", "south"]}))
+    )
+    towns = towns.filter("region = 'north'") if table == "filtered" else towns
+    private = frame_of(PEOPLE)
+    text = """
+        SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100000, privacy_unit_column = id, max_rows_per_group = 9,
+          group_selection_strategy = PUBLIC_GROUPS, max_groups_contributed = 1) town, COUNT(*) AS n
+        FROM people RIGHT OUTER JOIN (SELECT DISTINCT town FROM towns) AS t USING (town) GROUP BY town"""
+    found = sf.sql(text, tables={"people": private, "towns": towns}).toArrow().to_pylist()
+    expected = {"Kiel": 0} if table == "filtered" else {"Kiel": 0, "Ulm": 150}
+    assert {row["town"]: row["n"] for row in found} == expected
 
 
 def test_frames_that_are_read_in_two_time_zones_do_not_meet(spark, frame_of):

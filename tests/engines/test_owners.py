@@ -191,7 +191,7 @@ UNFIT = {
     "another type": (changed(customer=pa.array([], pa.string())), "customer is VARCHAR, but customers.id is DOUBLE"),
     "another table": (changed().drop_columns("customer"), "foreign_keys: there is no column 'customer'"),
     "a name that is taken": (changed(Person=pa.array([], pa.string())), "comes as a column 'person', but one here"),
-    "rows elsewhere": (changed().schema, "on Spark and Beam join the tables beforehand"),
+    "rows elsewhere": (changed().schema, "rows of customers are read by DuckDB, and these by Beam"),
 }  # fmt: skip
 
 

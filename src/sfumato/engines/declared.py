@@ -7,14 +7,12 @@ from contextlib import contextmanager
 from os import PathLike
 from typing import Any
 
-import pyarrow as pa
-
 from sfumato.catalogs.declarations import ColumnDeclaration, Declarations, ForeignKey, TableDeclaration
 from sfumato.catalogs.notes import owner_notes
 from sfumato.catalogs.table import DeclaredTable
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources, checked_resources
-from sfumato.engines.scan import public, scan
+from sfumato.engines.scan import public, read_elsewhere, scan
 from sfumato.errors import CatalogError, ColumnError, EngineError, QueryError
 from sfumato.query.combining import Reached, alike
 from sfumato.query.engine import Engine
@@ -68,31 +66,25 @@ def opened(
     )
 
 
-def without_unit(declared: TableDeclaration, resources: Resources = DEFAULTS) -> DuckDBEngine:
+def without_unit(declared: TableDeclaration, resources: Resources = DEFAULTS) -> Any:
     """Open the source of a table that has no privacy unit of its own; no row is read.
 
+    Returns:
+        What reads it, here or on workers.
     Raises:
-        CatalogError: its rows are not read in this process, or columns are not as declared.
+        CatalogError: columns are not as declared.
         EngineError: the source is not there, or cannot be read.
     """
     with said_where(declared):
-        if is_elsewhere(declared.source) and not declared.public:
-            raise CatalogError(
-                "foreign_keys are followed where rows are read in this process; on Spark and Beam join the "
-                "tables beforehand, and declare the result with its privacy_unit"
-            )
-        engine = DuckDBEngine.open(
+        engine = read_elsewhere(
+            declared.source, declared.types, declared.multiline, public=declared.public
+        ) or DuckDBEngine.open(
             declared.source, types=declared.types, multiline=declared.multiline, resources=resources
         )
         if declared.foreign_key is not None:
             spelled(engine, declared.foreign_key.column, "foreign_keys")
     check_columns(engine, declared)
     return engine
-
-
-def is_elsewhere(source: object) -> bool:
-    """Whether rows of a source are read by workers, of Spark or of Beam."""
-    return type(source).__module__.startswith("pyspark.") or isinstance(source, pa.Schema)
 
 
 def unlike(here: Column, there: Column, column: str, name: str) -> str | None:
@@ -108,9 +100,10 @@ def _owned(
     """Give a table the units of the one that its foreign key names."""
     engine, unit = without_unit(declared, resources), declared.privacy_unit or ""
     with said_where(declared):
-        if not isinstance(owners.engine, DuckDBEngine):
+        if owners.engine.name != engine.name:
             raise CatalogError(
-                f"foreign_keys: rows of {key.table} are not read in this process, as these are"
+                f"foreign_keys: rows of {key.table} are read by {owners.engine.name}, and these by "
+                f"{engine.name}; private tables are all read by one"
             )
         column = spelled(engine, key.column, "foreign_keys")
         name = spelled(owners.engine, key.key, f"foreign_keys: {key.table}")
@@ -127,7 +120,8 @@ def _owned(
                 check_flat("foreign_keys", one, schema, "in the source")
         if text := unlike(engine.schema()[column], owners.schema[name], column, f"{key.table}.{name}"):
             raise CatalogError(f"foreign_keys: {text}")
-    notes = dict.fromkeys([*engine.notes, *owners.notes, *owner_notes(declared, key, owners.unit)])
+    of_source = getattr(engine, "notes", ())  # of rows that are read here
+    notes = dict.fromkeys([*of_source, *owners.notes, *owner_notes(declared, key, owners.unit)])
     made = engine.combined(Reached(Part(engine, (), None), owners._part, column, name, unit))
     return DeclaredTable(made, unit, notes=tuple(notes), unit_parts=owners.unit_parts, declared=declared)
 

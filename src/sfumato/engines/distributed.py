@@ -14,11 +14,12 @@ import pyarrow as pa
 from sfumato.dialect.inside.text import table_of
 from sfumato.engines.duckdb.combined_stages import GIVEN, CombinedStages, published, sent
 from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.hops import Hop
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.errors import ParameterError, QueryError
 from sfumato.noise import Words
-from sfumato.query.combining import Combination, over_parts
-from sfumato.query.exact import ExactQuery
+from sfumato.query.combining import Combination, Reached, over_parts
+from sfumato.query.exact import BroughtKeys, ExactQuery
 from sfumato.query.part import Part
 from sfumato.query.schema import Schema, Step
 from sfumato.query.shaping import Computed
@@ -38,12 +39,41 @@ class Leaf:
         relation: its name in the combination's SQL.
         unit: the privacy unit's column; None of a public table.
         with_unit: as of `Sent`.
+        by_key: how its rows, which `engine` reads without a unit, reach the one that they have here.
     """
 
     engine: DistributedEngine | DuckDBEngine
     relation: str
     unit: str | None
     with_unit: str = ""
+    by_key: ByKey | None = None
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of its rows."""
+        return self.engine.schema() if self.by_key is None else self.by_key.schema
+
+    @property
+    def read(self) -> tuple[DistributedEngine | DuckDBEngine, ...]:
+        """What reads its rows, and those by which they reach their units."""
+        return (self.engine,) if self.by_key is None else (self.engine, *self.by_key.owners.read)
+
+
+@dataclass(frozen=True)
+class ByKey:
+    """A foreign key that leads from rows without a unit to one.
+
+    Args:
+        owners: the table that it names.
+        how: the key.
+        there: the owners' columns.
+        schema: the columns of the rows, with their units.
+    """
+
+    owners: Leaf
+    how: Reached
+    there: Schema
+    schema: Schema
 
 
 class DistributedEngine:
@@ -70,7 +100,9 @@ class DistributedEngine:
         """Return the columns after the steps."""
         return self._local.schema(steps)
 
-    def public_keys(self, keys: Sequence[str], values: object, steps: Sequence[Step]) -> pa.Table:
+    def public_keys(
+        self, keys: Sequence[str], values: object, steps: Sequence[Step]
+    ) -> pa.Table | BroughtKeys:
         """Return public keys with the key columns' types, sorted."""
         return self._local.public_keys(keys, values, steps)
 
@@ -82,6 +114,8 @@ class DistributedEngine:
         """
         if isinstance(how, Computed):
             return self._computed(how)
+        if isinstance(how, Reached):
+            return self._reached(how)
         leaves: dict[str, Leaf] = {}
         by_rows = [getattr(how, "by_rows", False)]
 
@@ -95,13 +129,37 @@ class DistributedEngine:
         made._local = self._local.combined(over_parts(how, local)).in_sessions_of(self._local)
         made._leaves, made._by_rows = tuple(leaves.values()), all(by_rows)
         made._public = all(leaf.unit is None for leaf in made._leaves)
-        made.files = tuple(dict.fromkeys(file for leaf in made._leaves for file in leaf.engine.files))
-        zones = {t.engine._local.timezone for t in made._leaves if isinstance(t.engine, DistributedEngine)}
+        made._read_together()
+        return made
+
+    def _reached(self, how: Reached) -> Self:
+        """Return an engine on these rows, with the units that they reach by a foreign key."""
+        owners = how.owners.engine
+        if not isinstance(owners, DistributedEngine) or owners.name != self.name:
+            raise QueryError(
+                f"foreign_keys: the table that is named is not read by {self.name}, as this one is"
+            )
+        parts = replace(how.part, engine=self._local), replace(how.owners, engine=owners._local)
+        local = self._local.combined(replace(how, part=parts[0], owners=parts[1]))
+        # A catalog opens the two as they are: the owners are one table, without steps.
+        (there,) = owners._leaves or (Leaf(owners, f"sfumato_sent_{next(_numbers)}", how.owners.unit),)
+        relation = f"sfumato_sent_{next(_numbers)}"
+        made = copy.copy(self)
+        made._local = local.named(relation).in_sessions_of(self._local)
+        by_key = ByKey(there, how, how.owners.schema, local.schema())
+        made._leaves = (Leaf(self, relation, how.unit, by_key=by_key),)
+        made._read_together()
+        return made
+
+    def _read_together(self) -> None:
+        """Take over what tables are read from, which must be in one time zone."""
+        engines = [engine for leaf in self._leaves for engine in leaf.read]
+        self.files = tuple(dict.fromkeys(file for engine in engines for file in engine.files))
+        zones = {engine._local.timezone for engine in engines if isinstance(engine, DistributedEngine)}
         if len(zones) > 1:
             raise QueryError(
                 f"the tables are read in several time zones, {' and '.join(sorted(zones))}; use one"
             )
-        return made
 
     def composite(self, parts: Sequence[str], timezone: str) -> tuple[Self, tuple[UnitPart, ...]]:
         """Return an engine on rows with a privacy unit of several parts, and the parts, as DuckDB's does."""
@@ -121,11 +179,11 @@ class DistributedEngine:
         if not self._leaves:
             read = pa.schema([self._rows.field(name) for name in self._local.reads(query)])
             return Stages.of(self._local, read, query, shards)
+        leaves, hops = self._followed
         tables = [
-            sent(leaf.relation, leaf.engine.schema(), _arrow(leaf.engine), leaf.unit, leaf.with_unit)
-            for leaf in self._leaves
+            sent(leaf.relation, leaf.schema, _arrow(leaf), leaf.unit, leaf.with_unit) for leaf in leaves
         ]
-        stages = CombinedStages.of_tables(self._local, tables, query, shards, self._by_rows)
+        stages = CombinedStages.of_tables(self._local, tables, query, shards, self._by_rows, hops)
         data = {
             number: published(here, number, stages.tables[number].rows.names)
             for number, leaf in enumerate(self._leaves)
@@ -144,13 +202,43 @@ class DistributedEngine:
         return next((e for e in engines if isinstance(e, DuckDBEngine)), self._local).combined(how)
 
     @property
-    def tables(self) -> tuple[Leaf, ...]:
-        """The tables whose rows workers are given, by the numbers that the stages have for them."""
-        return self._leaves or (Leaf(self, "", ""),)
+    def tables(self) -> dict[int, Leaf]:
+        """The tables that workers are given, by the numbers that the stages have for them."""
+        if not self._leaves:
+            return {0: Leaf(self, "", "")}
+        return {number: leaf for number, leaf in enumerate(self._followed[0]) if leaf.by_key is None}
+
+    @property
+    def _followed(self) -> tuple[list[Leaf], list[Hop]]:
+        """All tables by number, and the foreign keys between them: first those of the combination."""
+        tables, hops = list(self._leaves), list[Hop]()
+
+        def follow(number: int) -> None:
+            by_key = tables[number].by_key
+            if by_key is None:
+                return
+            owners, rows = len(tables), len(tables) + 1
+            # Under names of their own, as they may stand in the combination too.
+            there = replace(by_key.owners, relation=f"{by_key.owners.relation}_{owners}")
+            here = Leaf(tables[number].engine, f"{tables[number].relation}_{rows}", None)
+            tables.extend([there, here])
+            follow(owners)
+            how, unit = by_key.how, str(by_key.how.owners.unit)
+            compared = {name: by_key.there[name] for name in (how.key, unit)}
+            foreign = {how.column: here.schema[how.column]}
+            hops.append(Hop(owners, rows, number, how.key, unit, how.column, how.unit, compared, foreign))
+
+        for number in range(len(self._leaves)):
+            follow(number)
+        return tables, hops
 
     def public_rows(self, names: Sequence[str]) -> DuckDBEngine | None:
         """Return some columns of a public table, here; None where workers read them later."""
         return None
+
+    def here(self) -> DuckDBEngine | None:
+        """Return all rows of a public table, here; None where they come later, or are made of several."""
+        return None if self._leaves or not self._public else self.public_rows([*self.schema()])
 
     def _of_part(self, part: Part) -> tuple[DuckDBEngine, tuple[Leaf, ...], bool]:
         """Return a part's columns as tables without rows, its tables, and whether it goes row by row."""
@@ -181,11 +269,11 @@ class DistributedEngine:
             raise ParameterError("unsafe_words", unsafe_words, expected)
 
 
-def _arrow(engine: DistributedEngine | DuckDBEngine) -> pa.Schema:
-    """Return the columns of a table with Arrow types; which, of one that is read here, is no matter."""
-    if isinstance(engine, DistributedEngine):
-        return engine._rows
-    return pa.schema([(name, pa.null()) for name in engine.schema()])
+def _arrow(leaf: Leaf) -> pa.Schema:
+    """Return the columns of a table with Arrow types; which, where none comes as Arrow, is no matter."""
+    if isinstance(leaf.engine, DistributedEngine) and leaf.by_key is None:
+        return leaf.engine._rows
+    return pa.schema([(name, pa.null()) for name in leaf.schema])
 
 
 def _public_rows(engine: DistributedEngine | DuckDBEngine, names: Sequence[str]) -> DuckDBEngine | None:

@@ -116,24 +116,14 @@ def scan(
     >>> scan(visits, privacy_unit="id").schema["visits"].kind.value
     'integer'
     """
-    from sfumato.engines.duckdb.declared import refuse_types
-    from sfumato.engines.duckdb.resources import checked_resources, refuse_resources
+    from sfumato.engines.duckdb.resources import checked_resources
 
     limits = memory_limit, threads, temp_directory
     parts = checked_parts(privacy_unit) if isinstance(privacy_unit, (list, tuple)) else ()
     unit: Any = parts[0] if len(parts) == 1 else privacy_unit
-    if multiline and type(source).__module__.startswith("pyspark."):
-        from sfumato.engines.spark.engine import SparkEngine
-
-        refuse_types(types, "a Spark data frame")
-        refuse_resources(*limits, "a Spark data frame")
-        return _with_unit(SparkEngine(source), unit, parts, unit_timezone)
-    if multiline and is_arrow_schema(source):
-        from sfumato.engines.beam.engine import BeamEngine
-
-        refuse_types(types, "an Arrow schema")
-        refuse_resources(*limits, "a Beam pipeline")
-        return _with_unit(BeamEngine(source), unit, parts, unit_timezone)
+    elsewhere = read_elsewhere(source, types, multiline, *limits)
+    if elsewhere is not None:
+        return _with_unit(elsewhere, unit, parts, unit_timezone)
     from sfumato.engines.duckdb.engine import DuckDBEngine
 
     engine = DuckDBEngine.open(source, types=types, multiline=multiline, resources=checked_resources(*limits))
@@ -148,6 +138,43 @@ def _with_unit(
         return Table(engine, unit, notes=notes)
     made, units = engine.composite(parts, timezone)
     return Table(made, unit_name(parts), notes=(*notes, unit_note(units)), unit_parts=units)
+
+
+def read_elsewhere(
+    source: Any,
+    types: Mapping[str, str] | None,
+    multiline: bool,
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    temp_directory: str | PathLike[str] | None = None,
+    *,
+    public: bool = False,
+) -> Any:
+    """Return the engine on rows that workers of Spark or Beam read; None for those that are read here.
+
+    Args:
+        source, types, multiline, memory_limit, threads, temp_directory: as of `scan`.
+        public: whether the rows are public knowledge.
+    Raises:
+        QueryError: types or limits are given to workers.
+    """
+    from sfumato.engines.duckdb.declared import refuse_types
+    from sfumato.engines.duckdb.resources import refuse_resources
+
+    limits = memory_limit, threads, temp_directory
+    if multiline and type(source).__module__.startswith("pyspark."):
+        from sfumato.engines.spark.engine import SparkEngine
+
+        refuse_types(types, "a Spark data frame")
+        refuse_resources(*limits, "a Spark data frame")
+        return SparkEngine(source, public)
+    if multiline and is_arrow_schema(source):
+        from sfumato.engines.beam.engine import BeamEngine
+
+        refuse_types(types, "an Arrow schema")
+        refuse_resources(*limits, "a Beam pipeline")
+        return BeamEngine(source, public)
+    return None
 
 
 def is_arrow_schema(source: object) -> bool:
@@ -181,24 +208,12 @@ def public(
     >>> public(pa.table({"town": ["A", "B"], "region": ["north", "south"]})).schema["region"].kind.value
     'other'
     """
-    from sfumato.engines.duckdb.declared import refuse_types
     from sfumato.engines.duckdb.engine import DuckDBEngine
-    from sfumato.engines.duckdb.resources import checked_resources, refuse_resources
+    from sfumato.engines.duckdb.resources import checked_resources
 
-    if multiline and type(source).__module__.startswith("pyspark."):
-        from sfumato.engines.spark.engine import SparkEngine
-
-        refuse_types(types, "a Spark data frame")
-        refuse_resources(memory_limit, threads, temp_directory, "a Spark data frame")
-        return PublicTable(SparkEngine(source, public=True))
-    import pyarrow as pa
-
-    if multiline and isinstance(source, pa.Schema):
-        from sfumato.engines.beam.engine import BeamEngine
-
-        refuse_types(types, "an Arrow schema")
-        refuse_resources(memory_limit, threads, temp_directory, "a Beam pipeline")
-        return PublicTable(BeamEngine(source, public=True))
+    elsewhere = read_elsewhere(source, types, multiline, memory_limit, threads, temp_directory, public=True)
+    if elsewhere is not None:
+        return PublicTable(elsewhere)
     resources = checked_resources(memory_limit, threads, temp_directory)
     engine = DuckDBEngine.open(source, types=types, multiline=multiline, resources=resources)
     table = PublicTable(engine, notes=engine.notes)

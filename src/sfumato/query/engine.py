@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sfumato.noise import Words
 from sfumato.query.combining import Combination
-from sfumato.query.exact import Evaluator
+from sfumato.query.exact import BroughtKeys, Evaluator
 from sfumato.query.plan import Plan
 from sfumato.query.schema import Schema, Step
 
@@ -26,8 +26,11 @@ class Engine(Evaluator, Protocol[Released_co]):
         """
         ...
 
-    def public_keys(self, keys: Sequence[str], values: object, steps: Sequence[Step]) -> pa.Table:
-        """Return public group keys as a table with the key columns' own types, in a fixed order."""
+    def public_keys(
+        self, keys: Sequence[str], values: object, steps: Sequence[Step]
+    ) -> pa.Table | BroughtKeys:
+        """Return public group keys as a table with the key columns' own types, in a fixed order; or what
+        brings them."""
         ...
 
     def combined(self, how: Combination) -> Engine[Released_co]:

@@ -13,6 +13,21 @@ from sfumato.transformations import Statistic
 
 
 @dataclass(frozen=True)
+class BroughtKeys:
+    """Public keys that come when the rows do, so that nobody knows before how many they are.
+
+    Args:
+        collection: the name by which they are brought.
+        rows: the key columns, in order, with the Arrow types in which they are read.
+        streams: the keys, as Arrow streams of columns k0, k1, ...: of a worker, to which they came.
+    """
+
+    collection: str
+    rows: pa.Schema
+    streams: tuple[bytes, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
 class ExactQuery:
     """The exact half of a release: everything about rows, nothing about noise.
 
@@ -20,7 +35,7 @@ class ExactQuery:
         steps: filters and derived columns, in order.
         unit: the privacy unit's column.
         keys: the columns to group by.
-        public_keys: a table with one row for each public group, or None for private groups.
+        public_keys: a table with one row for each public group, or what brings them; None for private groups.
         groups: at most so many groups per unit.
         statistics: what to add up per group.
         scaled: whether a unit that is in more public groups counts in part in each, in place of a choice.
@@ -30,7 +45,7 @@ class ExactQuery:
     steps: tuple[Step, ...]
     unit: str
     keys: tuple[str, ...]
-    public_keys: pa.Table | None
+    public_keys: pa.Table | BroughtKeys | None
     groups: int
     statistics: tuple[Statistic, ...] = field(default=())
     scaled: bool = False

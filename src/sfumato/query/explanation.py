@@ -13,6 +13,7 @@ from sfumato.framework import Body, Norm
 from sfumato.measurements.noise import Law
 from sfumato.measurements.selection import GroupSelection, TruncatedGeometric
 from sfumato.query.choices import titled
+from sfumato.query.exact import BroughtKeys
 from sfumato.query.question import Query
 from sfumato.query.schema import Filter
 from sfumato.transformations import QuantileTree, Role, Statistic
@@ -156,6 +157,8 @@ def question_content(query: Query) -> dict[str, Any]:
     groups = "the whole table"
     if query.private_groups:
         groups = "chosen privately"
+    elif isinstance(query.public_keys, BroughtKeys):
+        groups = f"public groups of the collection {query.public_keys.collection!r}, however many they are"
     elif query.public_keys is not None:
         groups = f"{query.public_keys.num_rows} public groups"
     return {

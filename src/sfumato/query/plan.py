@@ -135,7 +135,11 @@ class Plan:
     @property
     def notes(self) -> tuple[str, ...]:
         """What whoever asks should know before the release, and what other noises would have given."""
-        found = [*self.query.notes, *(s.note for s in self.requirements.statistics if s.note is not None)]
+        found = [
+            *self.query.notes,
+            *self.query.groups_notes,
+            *(s.note for s in self.requirements.statistics if s.note is not None),
+        ]
         if self.others:
             compared = " and ".join(
                 f"{share:.2g} times those with {titled(name)} noise" for name, share in self.others

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import lru_cache
 
+import pyarrow as pa
+
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.errors import BudgetError, ParameterError, QueryError, shown
 from sfumato.exact import one_of, positive_int
@@ -84,7 +86,8 @@ class _Asked:
     def __post_init__(self) -> None:
         query = self.query
         parts = {f.name: getattr(query, f.name) for f in fields(query)}
-        count = None if query.public_keys is None else query.public_keys.num_rows
+        keys = query.public_keys
+        count = keys.num_rows if isinstance(keys, pa.Table) else keys
         parts |= {"schema": tuple(query.schema.items()), "public_keys": count}
         object.__setattr__(self, "key", tuple(parts.values()))
 

@@ -21,7 +21,7 @@ from sfumato.query.aggregates import (
     names_of,
 )
 from sfumato.query.choices import BeyondChoice
-from sfumato.query.exact import ExactQuery
+from sfumato.query.exact import BroughtKeys, ExactQuery
 from sfumato.query.schema import IN_PLACE, Schema, Step, spelled
 from sfumato.transformations import Statistic
 
@@ -39,7 +39,7 @@ class Query:
         unit: the privacy unit's column.
         steps: filters and derived columns, in order.
         keys: the columns to group by.
-        public_keys: a table with one row for each public group, or None for private groups.
+        public_keys: a table with one row for each public group, or what brings them; None for private groups.
         max_groups, max_rows: limits of groups per unit, and of rows per unit and group; None where not given.
         aggregates: what is asked of each group, by name.
         notes: what whoever asks should know of the source.
@@ -58,7 +58,7 @@ class Query:
     unit: str
     steps: tuple[Step, ...]
     keys: tuple[str, ...]
-    public_keys: pa.Table | None
+    public_keys: pa.Table | BroughtKeys | None
     max_groups: int | None
     max_rows: int | None
     aggregates: tuple[tuple[str, Aggregate], ...]
@@ -113,12 +113,23 @@ class Query:
             )
 
     @property
+    def groups_notes(self) -> tuple[str, ...]:
+        """What follows of the noise from who says which groups there are."""
+        if not self.brought_groups:
+            return ()
+        most = "1 group" if self.groups == 1 else f"{self.groups:,} groups"
+        return (
+            "The number of groups is not known when noise is chosen, so each number of each group has noise "
+            f"of its own, which hides a unit in {most}. Where groups are few, keys= as a list may have less.",
+        )
+
+    @property
     def groups(self) -> int:
-        """The limit of groups per unit that holds: no more than there are public groups."""
+        """The limit of groups per unit that holds: no more than there are public groups, as far as known."""
         if not self.keys:
             return 1
-        limit = self.total_rows or self.max_groups or 1
-        return limit if self.public_keys is None else max(1, min(limit, self.public_keys.num_rows))
+        limit, keys = self.total_rows or self.max_groups or 1, self.public_keys
+        return max(1, min(limit, keys.num_rows)) if isinstance(keys, pa.Table) else limit
 
     @property
     def rows(self) -> int:
@@ -141,6 +152,11 @@ class Query:
         return bool(self.keys) and self.public_keys is None
 
     @property
+    def brought_groups(self) -> bool:
+        """Whether the groups are public, and come with the rows: there may be any number of them."""
+        return isinstance(self.public_keys, BroughtKeys)
+
+    @property
     def scaled(self) -> bool:
         """Whether a unit that is in more public groups than the limit counts in part in each.
 
@@ -148,14 +164,16 @@ class Query:
         random choice, and no noise of one. Quantiles gain nothing, and their counts in all groups take long.
         """
         keys = self.public_keys
-        if self.beyond == "sample" or self.total_rows or keys is None or self.groups >= keys.num_rows:
+        if self.beyond == "sample" or self.total_rows or keys is None:
+            return False
+        if isinstance(keys, pa.Table) and self.groups >= keys.num_rows:
             return False
         return self.beyond == "scale" or not any(isinstance(a, Quantiles) for _, a in self.aggregates)
 
     @property
     def public_groups(self) -> tuple[Hashable, ...]:
-        """The groups that are shown whatever the rows are: tuples of key values."""
-        if self.public_keys is None:
+        """The groups that are shown whatever the rows are: tuples of key values; those that are known."""
+        if not isinstance(self.public_keys, pa.Table):
             return () if self.keys else ((),)
         columns = [self.public_keys.column(key).to_pylist() for key in self.keys]
         return tuple(zip(*columns, strict=True))
@@ -164,9 +182,10 @@ class Query:
     def kind(self) -> Query:
         """The question as far as a plan follows from it: no values, and only how many public groups."""
         keys = self.public_keys
+        if not isinstance(keys, pa.Table):
+            return self
         # Nulls that have no type take no memory.
-        count = None if keys is None else pa.table({key: pa.nulls(keys.num_rows) for key in self.keys})
-        return replace(self, public_keys=count)
+        return replace(self, public_keys=pa.table({key: pa.nulls(keys.num_rows) for key in self.keys}))
 
     @property
     def output_names(self) -> tuple[str, ...]:

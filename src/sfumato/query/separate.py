@@ -120,10 +120,10 @@ class SeparatePlans:
             self.query, self.epsilon, self.delta, noise, needed, multiplier, scales, laws,
             rule.selection(laws), loss,
         )  # fmt: skip
-        # Groups may be counted from a part of all units.
+        # Groups may be counted from a part of all units, where it is known how many there are.
         query = self.query
-        common = noise.norm is Norm.L2 and not query.private_groups and not query.in_all
-        return centred_plan(plan) if common else plan
+        known = not (query.private_groups or query.brought_groups)
+        return centred_plan(plan) if noise.norm is Norm.L2 and known and not query.in_all else plan
 
     def _required(self, noise: NoiseKind, multiplier: Fraction, units: bool) -> Requirements:
         return requirements(self.query, noise.norm, multiplier, units=units)

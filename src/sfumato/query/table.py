@@ -23,6 +23,7 @@ from sfumato.query.combining import (
     union,
 )
 from sfumato.query.engine import Engine
+from sfumato.query.exact import BroughtKeys
 from sfumato.query.part import Part
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
@@ -48,7 +49,7 @@ class Table(Generic[Released]):
     unit: str
     steps: tuple[Step, ...] = ()
     keys: tuple[str, ...] = ()
-    public_keys: pa.Table | None = None
+    public_keys: pa.Table | BroughtKeys | None = None
     groups: int | None = None
     rows: int | None = None
     notes: tuple[str, ...] = ()
@@ -210,8 +211,9 @@ class Table(Generic[Released]):
             columns: the columns to group by. None at all asks about the whole table.
             keys: the groups, where they are public knowledge: a list of values for one column, a
                 list of tuples for several, or an array or table of Arrow, NumPy, pandas or
-                Polars. Each is in the output, also without rows. Without it, or with "private", groups are
-                chosen privately.
+                Polars; on Spark a data frame; on Beam also a schema that `sfumato.beam.named` has named, of a
+                collection that the pipeline brings. Each is in the output, also without rows. Without it, or
+                with "private", groups are chosen privately.
         Raises:
             QueryError: unknown column, the privacy unit as a key, or keys that do not fit.
         """

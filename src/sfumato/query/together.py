@@ -167,6 +167,8 @@ def k_norm_plan(
 ) -> TogetherPlan:
     """Choose noise for all groups together, or of each, or shared in part, whichever is smaller.
 
+    Of each group, where groups are private, or where nobody knows how many public ones will come.
+
     Args:
         query: what is asked.
         epsilon: the budget.
@@ -185,6 +187,8 @@ def k_norm_plan(
         rule = KNormThreshold(law, split_delta(delta, query.groups), pre_threshold)
         loss = plan.loss + Loss(additive_delta=delta)
         return replace(plan, delta=delta, selection=rule, loss=loss)
+    if query.brought_groups:  # one draw for all would be for a number of them
+        return _smallest(_separate_plans(query, epsilon))
     count, groups = len(query.public_groups), query.groups
     plans = [_plan(query, epsilon, None)] if count <= MOST_TOGETHER else []
     if plans and len(plans[0].body.names) == 1:

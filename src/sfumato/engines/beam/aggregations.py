@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sfumato.engines.beam.budget import Budget
 from sfumato.engines.beam.callables import checked, forgiving
-from sfumato.engines.beam.engine import SHARDS, BeamEngine
+from sfumato.engines.beam.engine import SHARDS, BeamEngine, named
 from sfumato.engines.beam.once import Stays
 from sfumato.engines.beam.opaque import PrivateRow
 from sfumato.engines.beam.plain import plain
@@ -38,6 +38,8 @@ _COLUMNS = pa.schema(
         ("value", pa.float64()),
     ]
 )
+# The names of an aggregation's collections, where keys are one.
+_ROWS, _KEYS = "rows", "keys"
 
 
 class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
@@ -47,8 +49,8 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
         key: the group of a row: text, an int or float, a truth value, bytes, a date, a datetime, a UUID,
             None, or a tuple of these. Rows for which it raises, or gives something else, are dropped.
             Without it there is one group.
-        public_keys: the groups, where they are public knowledge; each is in the result. Without them,
-            groups are chosen privately, which needs delta.
+        public_keys: the groups, where they are public knowledge: a list, or a collection, whose number need
+            not be known; each is in the result. Without them, groups are chosen privately, which needs delta.
         groups: a unit counts in at most so many groups.
         rows: a unit counts as at most so many rows in a group.
         epsilon, delta: what it takes of the collection's budget, when it is applied.
@@ -66,7 +68,7 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
         epsilon: Amount,
         delta: Amount = 0,
         key: Extract | None = None,
-        public_keys: Iterable[Any] | None = None,
+        public_keys: Iterable[Any] | beam.PCollection | None = None,
         groups: int | None = None,
         rows: int | None = None,
         noise: NoiseChoice = "auto",
@@ -76,7 +78,11 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
         self._key = key if key is None else checked("key", key)
         self._spends = {"epsilon": epsilon, "delta": delta}
         self._shards = positive_int(shards, "shards")
-        self._engine = BeamEngine(_COLUMNS if self._key is not None else _COLUMNS.remove(1))
+        columns = _COLUMNS if self._key is not None else _COLUMNS.remove(1)
+        self._brought = public_keys if isinstance(public_keys, beam.PCollection) else None
+        if self._brought is not None:
+            check_collection(self._brought)
+        self._engine = BeamEngine(columns if self._brought is None else named(_ROWS, columns))
         self._plan = self._plan_of(public_keys, groups, rows, noise)
         self._budget: Budget | None = None
         self._secret: Secret | None = None
@@ -107,15 +113,24 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
 
         release = self._engine.release(self._plan, shards=self._shards, secret=self._secret)
         self._budget.spend(**self._spends)
-        given = owned | "Keys and values" >> beam.FlatMap(forgiving(columns))
+        given: Any = owned | "Keys and values" >> beam.FlatMap(forgiving(columns))
+        if self._brought is not None:
+            texts = self._brought | "Texts of public keys" >> beam.Map(_key_text).with_output_types(str)
+            given = {_ROWS: given, _KEYS: texts}
         return given | release | "Results" >> beam.Map(result)
 
     def _plan_of(
-        self, public_keys: Iterable[Any] | None, groups: int | None, rows: int | None, noise: NoiseChoice
+        self,
+        public_keys: Iterable[Any] | beam.PCollection | None,
+        groups: int | None,
+        rows: int | None,
+        noise: NoiseChoice,
     ) -> Plan:
         table = Table(self._engine, "unit")
         if self._key is not None:
-            table = table.group_by("key", keys=_key_texts(public_keys))
+            brought = self._brought is not None
+            keys = named(_KEYS, pa.schema([_COLUMNS.field("key")])) if brought else _key_texts(public_keys)
+            table = table.group_by("key", keys=keys)
         elif public_keys is not None or groups is not None:
             raise QueryError(
                 "public_keys and groups are of the groups of a key; give key=... too, or neither"
@@ -229,17 +244,21 @@ def _key_texts(public_keys: Iterable[Any] | None) -> list[str] | None:
         return None
     if not isinstance(public_keys, Iterable) or isinstance(public_keys, (str, bytes, Mapping)):
         raise ParameterError("public_keys", public_keys, "a list of keys")
-    texts: list[str] = []
-    for key in public_keys:
-        try:
-            texts.append(written(key))
-        except (TypeError, ValueError):
-            raise QueryError(f"public_keys holds {key!r}, but a key is {KINDS}") from None
-        if texts[-1] == NONE and key is not None:
-            raise QueryError(f"public_keys holds {key!r}, but text must be UTF-8, and a time one")
+    texts = [_key_text(key) for key in public_keys]
     if not texts:
         raise QueryError("public_keys is empty; name at least one key, or leave it out")
     for text, times in Counter(texts).items():
         if times > 1:
             raise QueryError(f"public_keys names {read(text)!r} twice")
     return texts
+
+
+def _key_text(key: Any) -> str:
+    """Return a public key as text; an error may name it."""
+    try:
+        text = written(key)
+    except (TypeError, ValueError):
+        raise QueryError(f"public_keys holds {key!r}, but a key is {KINDS}") from None
+    if key is not None and text == NONE:
+        raise QueryError(f"public_keys holds {key!r}, but text must be UTF-8, and a time one")
+    return text

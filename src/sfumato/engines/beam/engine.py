@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
@@ -12,8 +12,9 @@ from sfumato.engines.distributed import DistributedEngine
 from sfumato.engines.work import Work
 from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import positive_int
-from sfumato.query.combining import Combination
-from sfumato.query.exact import ExactQuery
+from sfumato.query.combining import Combination, alike
+from sfumato.query.exact import BroughtKeys, ExactQuery
+from sfumato.query.schema import Step
 
 if TYPE_CHECKING:
     from sfumato.engines.beam.release import PlannedRelease
@@ -76,9 +77,10 @@ class BeamEngine(DistributedEngine):
     @property
     def collections(self) -> dict[int, str] | None:
         """The names of the collections that the pipeline brings, by number; None where it is one alone."""
-        if not self._leaves or self.tables[0].relation == self._local.relation:
+        tables = self.tables
+        if len(tables) == 1 and (not self._leaves or tables[0].relation == self._local.relation):
             return None
-        found = ((number, leaf.engine) for number, leaf in enumerate(self.tables))
+        found = ((number, leaf.engine) for number, leaf in tables.items())
         return {number: str(one.collection) for number, one in found if isinstance(one, BeamEngine)}
 
     def combined(self, how: Combination) -> Any:
@@ -90,15 +92,62 @@ class BeamEngine(DistributedEngine):
         made = super().combined(how)
         if not isinstance(made, BeamEngine):  # of public tables alone, which are here
             return made
-        names = [leaf.engine.collection for leaf in made.tables if isinstance(leaf.engine, BeamEngine)]
-        if None in names:
+        brought = [leaf.engine for leaf in made.tables.values() if isinstance(leaf.engine, BeamEngine)]
+        if any(one.collection is None for one in brought):
             raise QueryError(
                 "Beam: tables that are combined need names, by which the pipeline brings their rows; write "
                 'sf.scan(sfumato.beam.named("orders", schema), ...)'
             )
-        if twice := {name for name in names if names.count(name) > 1}:
+        of_leaves = [leaf.engine for leaf in made._leaves if isinstance(leaf.engine, BeamEngine)]
+        names = [one.collection for one in of_leaves]
+        # Of one by whose keys others reach their units, each question has another engine.
+        if twice := {n for n in names if names.count(n) > 1} | _unlike(brought):
             raise QueryError(f"Beam: two tables are named {min(map(str, twice))!r}; give each its own name")
         return made
+
+    def public_keys(
+        self, keys: Sequence[str], values: object, steps: Sequence[Step]
+    ) -> pa.Table | BroughtKeys:
+        """Return public keys with the key columns' types, sorted; or the collection that brings them.
+
+        Raises:
+            QueryError: they are none; or the collection, or that of the rows, has no name, has other columns
+                or types, or is one of private rows.
+        """
+        if type(values).__module__.startswith("apache_beam."):
+            raise QueryError(
+                "group_by: keys= is a collection; say its columns here, "
+                'keys=sfumato.beam.named("places", pa.schema({"place": pa.string()})), and bring it with the '
+                'rows: {"visits": rows, "places": collection} | release'
+            )
+        if not isinstance(values, pa.Schema):
+            return super().public_keys(keys, values, steps)
+        there = BeamEngine(values, public=True)
+        private = [leaf.engine for leaf in self.tables.values() if not _is_public(leaf.engine)]
+        names = [one.collection for one in private if isinstance(one, BeamEngine)]
+        if there.collection is None or None in names:
+            raise QueryError(
+                "group_by: keys= is a schema, of a collection that the pipeline brings beside the rows, so "
+                'both need names: sf.scan(sfumato.beam.named("visits", schema), ...), '
+                'keys=sfumato.beam.named("places", ...)'
+            )
+        if there.collection in names:
+            raise QueryError(
+                f"group_by: keys= names {there.collection!r}, whose rows are private: each of their keys "
+                "would be shown; name a collection of keys that are public knowledge"
+            )
+        if sorted(there.schema()) != sorted(keys):
+            raise QueryError(
+                f"group_by: keys= has the columns {list(there.schema())}, but needs {list(keys)}"
+            )
+        schema = self.schema(steps)
+        for key in keys:
+            if not alike(there.schema()[key], schema[key]):
+                raise QueryError(
+                    f"group_by: keys= has {key} as {there.schema()[key].type_name}, but the column is "
+                    f"{schema[key].type_name}; declare the same type"
+                )
+        return BroughtKeys(there.collection, pa.schema([there._rows.field(key) for key in keys]))
 
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Refuse: there are no rows here."""
@@ -125,10 +174,14 @@ class BeamEngine(DistributedEngine):
         """
         self._refuse(unsafe_words)
         from sfumato.engines.beam.callables import sealed_apart
+        from sfumato.engines.beam.keys import KEYS
         from sfumato.engines.beam.release import PlannedRelease
 
         work = self.work(plan, confidence, positive_int(shards, "shards"), sealed_apart(secret))
-        return PlannedRelease(plan, work, self.collections)
+        names, keys = self.collections, plan.query.public_keys
+        if isinstance(keys, BroughtKeys):
+            names = (names or {0: str(self.collection)}) | {KEYS: keys.collection}
+        return PlannedRelease(plan, work, names)
 
     def work(
         self,
@@ -139,3 +192,15 @@ class BeamEngine(DistributedEngine):
     ) -> Work:
         """Return what the workers will do for one release; it holds its secret, or where one is found."""
         return Work.of(plan, self.stages(plan.exact, shards), confidence, secret)
+
+
+def _is_public(engine: object) -> bool:
+    return not isinstance(engine, BeamEngine) or engine._public
+
+
+def _unlike(engines: Sequence[BeamEngine]) -> set[str | None]:
+    """Return names that collections of other columns have in common."""
+    first: dict[str | None, BeamEngine] = {}
+    return {
+        one.collection for one in engines if not first.setdefault(one.collection, one)._rows.equals(one._rows)
+    }

@@ -11,22 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import is_not
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.transforms.window import GlobalWindow
-from apache_beam.utils import windowed_value
-from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
+from sfumato.engines.beam.keys import KEYS, ReadKeys
 from sfumato.engines.beam.once import Once, Stays
 from sfumato.engines.beam.outputs import made_by
 from sfumato.engines.beam.rows import Columns
+from sfumato.engines.beam.windows import Part, in_one_window
 from sfumato.engines.duckdb.combined_stages import CombinedStages
+from sfumato.engines.duckdb.hops import Hop
 from sfumato.engines.duckdb.stages import Payload, Stages, as_stream
 from sfumato.engines.work import Work
 from sfumato.errors import QueryError
+from sfumato.query.exact import BroughtKeys
 from sfumato.query.explanation import Explanation
 from sfumato.query.plan import Plan
 
@@ -39,9 +41,6 @@ JOIN_BYTES, JOIN_PARTS = 1 << 25, 1 << 10
 # move twice as much.
 SHUFFLE_BYTES, SHUFFLE_PARTS = 1 << 20, 1 << 4
 
-_WINDOWS = (GlobalWindow(),)
-
-Part = tuple[int, bytes]
 # A shard of groups, and batches of it with their places.
 Drawn = tuple[int, tuple[int, bytes]]
 
@@ -81,7 +80,8 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
         tables = self._tables(rows)
         make, kind = made_by(self, self._names)
         self._once.take()
-        parts = exact_parts(tables, self._work.stages, self._names_of)
+        keys = public_keys(tables, self._work.stages, self._names_of)
+        parts = exact_parts(tables, self._work.stages, self._names_of, keys)
         work = replace(self._work, stages=self._work.stages.bare)
         if work.noising.at_once:
             sent = beam.MapTuple(lambda shard, parts: (0, (shard, work.gathered(shard, parts))))
@@ -89,7 +89,9 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
             noise = beam.FlatMapTuple(lambda place, parts: _placed(place, work.together(parts)))
             drawn = gathered | "Noise" >> noise.with_output_types(Drawn)
         else:
-            noise = beam.FlatMapTuple(lambda shard, parts: _drawn(work, shard, parts))
+            noise = beam.FlatMapTuple(
+                lambda shard, parts, keys=(): _drawn(_knowing(work, keys), shard, parts), *keys
+            )
             drawn = parts | "Noise" >> noise.with_output_types(Drawn)
         shards = _pipeline(tables) | "Shards of groups" >> beam.Create(range(work.places))
         # A generator: Beam's runtime_type_check uses other iterators up.
@@ -104,7 +106,7 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
         if self._names_of is None:
             check_collection(rows)
             return {0: rows}
-        wanted = ", ".join(f"{name!r}: ..." for name in self._names_of.values())
+        wanted = ", ".join(f"{name!r}: ..." for name in dict.fromkeys(self._names_of.values()))
         if not isinstance(rows, Mapping) or set(rows) != set(self._names_of.values()):
             given = ", ".join(map(repr, rows)) if isinstance(rows, Mapping) else f"a {type(rows).__name__}"
             raise QueryError(
@@ -113,6 +115,12 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
             )
         for collection in rows.values():
             check_collection(collection)
+        keys = rows.get(self._names_of.get(KEYS, ""))
+        if any(keys is rows[self._names_of[number]] for number in self._work.stages.arriving):
+            raise QueryError(
+                "Beam: public keys are brought by the collection of private rows, and each would be shown; "
+                "give those that are public knowledge"
+            )
         return {number: rows[name] for number, name in self._names_of.items()}
 
     @property
@@ -135,8 +143,22 @@ def check_collection(rows: object) -> None:
         )
 
 
+def public_keys(
+    tables: Mapping[int, beam.PCollection], stages: Stages, names: Mapping[int, str] | None
+) -> list[beam.pvalue.AsList]:
+    """Return public keys as a side input, in a list, where a collection brings them; else none."""
+    brought = stages.query.public_keys
+    if not isinstance(brought, BroughtKeys):
+        return []
+    label = _labels(names or {}).get(KEYS, "")
+    return [beam.pvalue.AsList(tables[KEYS] | f"Public keys{label}" >> beam.ParDo(ReadKeys(brought)))]
+
+
 def exact_parts(
-    tables: Mapping[int, beam.PCollection], stages: Stages, names: Mapping[int, str] | None = None
+    tables: Mapping[int, beam.PCollection],
+    stages: Stages,
+    names: Mapping[int, str] | None = None,
+    keys: Sequence[beam.pvalue.AsList] = (),
 ) -> beam.PCollection:
     """Return (shard of groups, its parts), for every shard, also where nothing arrives.
 
@@ -144,30 +166,39 @@ def exact_parts(
         tables: the collections by the numbers that the stages have for their tables.
         stages: what workers do.
         names: of the collections, for the names of steps.
+        keys: what `public_keys` gives.
     """
-    first, second = (stages, stages.bare) if stages.by_rows else (stages.bare, stages)
-    label = {number: f" of {name}" for number, name in (names or {}).items()}
+    second = stages.bare if stages.by_rows else stages
+    label = _labels(names or {})
     public = [
         rows
         | f"Public rows{label[number]}" >> beam.ParDo(SumRows(stages.bare, number))
         | f"Number {number}" >> beam.MapTuple(lambda _, data, number=number: (number, data))
         for number, rows in tables.items()
-        if number not in stages.arriving
+        if number not in stages.arriving and number != KEYS
     ]
     brought = [beam.pvalue.AsList(public | "Public rows" >> beam.Flatten())] if public else []
-    kind = SumRowsBeside if brought and stages.by_rows else SumRows
-    beside = brought if stages.by_rows else []
-    parts = [
-        tables[number] | f"Sum rows{label.get(number, '')}" >> beam.ParDo(kind(first, number), *beside)
-        for number in stages.arriving
-    ]
+    brought += keys
+    parts: dict[int, beam.PCollection] = {}
+    for number in stages.arriving:
+        beside = brought if stages.sums(number) else []
+        kind = SumRowsBeside if beside else SumRows
+        summed = beam.ParDo(kind(stages.of_table(number), number), *beside)
+        parts[number] = tables[number] | f"Sum rows{label.get(number, '')}" >> summed
+    for number, hop in enumerate(stages.hops):
+        both = (parts.pop(hop.owners), parts.pop(hop.rows)) | f"Keys and rows {number}" >> beam.Flatten()
+        beside = brought if stages.sums(hop.gives) else []
+        reach = beam.FlatMapTuple(_reaching(stages.of_table(hop.gives), hop), *beside)
+        met = both | f"Join keys {number}" >> beam.GroupByKey()
+        parts[hop.gives] = met | f"Reach units {number}" >> reach.with_output_types(Part)
     # Rows themselves are not added up: a worker is given those of a shard one part at a time.
     joined = beam.CombinePerKey(Joined(stages.joined_partials)) if stages.adds_up else beam.GroupByKey()
-    units = (parts[0] if len(parts) == 1 else parts | "Rows" >> beam.Flatten()) | "Join units" >> joined
+    rows = [*parts.values()]
+    units = (rows[0] if len(rows) == 1 else rows | "Rows" >> beam.Flatten()) | "Join units" >> joined
     beside = [] if stages.by_rows else brought
     # A list, as what is done with parts may need a database while this one is in use.
     bound = beam.FlatMapTuple(
-        lambda _, parts, public=(): [*_parts(_with(second, public).totals(parts))], *beside
+        lambda _, parts, public=(), keys=(): [*_parts(_with(second, public, keys).totals(parts))], *beside
     )
     totals = units | "Bound units" >> bound.with_output_types(Part)
     empty = beam.Map(lambda shard: (shard, b"")).with_output_types(Part)
@@ -176,18 +207,36 @@ def exact_parts(
     return groups | "Join groups" >> beam.CombinePerKey(Joined(stages.joined_totals))
 
 
+def _reaching(stages: Stages, hop: Hop) -> Callable[..., list[Part]]:
+    # A list, as below.
+    return lambda _, parts, public=(), keys=(): [*_parts(_with(stages, public, keys).reached(hop, parts))]
+
+
+def _labels(names: Mapping[int, str]) -> dict[int, str]:
+    """Return what names of steps say of tables; a collection may be read for several of them."""
+    several = [*names.values()]
+    return {
+        number: f" of {name}" + (f" ({number})" if several.count(name) > 1 else "")
+        for number, name in names.items()
+    }
+
+
 def _pipeline(tables: Mapping[int, beam.PCollection]) -> beam.Pipeline:
     return next(iter(tables.values())).pipeline
 
 
-def _with(stages: Stages, public: Iterable[Part]) -> Stages:
-    """Return the stages with the rows of public collections, by the numbers of their tables."""
-    if not isinstance(stages, CombinedStages):
-        return stages
+def _with(stages: Stages, *brought: Iterable[Part]) -> Stages:
+    """Return the stages with the rows of public collections, by the numbers of their tables, and keys."""
     data: dict[int, list[bytes]] = {}
-    for number, streams in public:
-        data.setdefault(number, []).append(streams)
-    return stages.with_public(data)
+    for number, stream in (part for parts in brought for part in parts):
+        data.setdefault(number, []).append(stream)
+    knowing = stages.with_keys(data.pop(KEYS, []))
+    return knowing.with_public(data) if isinstance(knowing, CombinedStages) else knowing
+
+
+def _knowing(work: Work, keys: Iterable[Part]) -> Work:
+    """Return the work of who adds noise, with the public keys that were brought."""
+    return replace(work, stages=work.stages.with_keys([stream for _, stream in keys]))
 
 
 class SumRows(beam.DoFn):  # type: ignore[misc]
@@ -206,19 +255,19 @@ class SumRows(beam.DoFn):  # type: ignore[misc]
     def process(self, element: Any) -> Iterable[WindowedValue]:
         """Take a row, or a batch of them."""
         if isinstance(element, (pa.RecordBatch, pa.Table)):
-            return [*map(_in_one_window, self._added(self._columns.of_arrow(element)))]
+            return [*map(in_one_window, self._added(self._columns.of_arrow(element)))]
         self._rows.append(element)
         if len(self._rows) < READ_ROWS:
             return ()
         self._read()
         if len(self._values[0]) < BATCH_ROWS and self._bytes <= WAITING_BYTES:
             return ()
-        return [*map(_in_one_window, self._gathered())]
+        return [*map(in_one_window, self._gathered())]
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """Sum what is left."""
         self._read()
-        yield from map(_in_one_window, [*self._gathered(), *self._summed()])
+        yield from map(in_one_window, [*self._gathered(), *self._summed()])
 
     def infer_output_type(self, input_type: Any) -> Any:
         """Return the type of parts."""
@@ -250,13 +299,13 @@ class SumRows(beam.DoFn):  # type: ignore[misc]
 class SumRowsBeside(SumRows):
     """As `SumRows`, beside public collections."""
 
-    def process(self, element: Any, public: Sequence[Part] = ()) -> Iterable[WindowedValue]:
-        """Take a row, or a batch of them, and the rows of public tables."""
-        if self._given is not public:
-            self._given, self._stages = public, _with(self._stages, public)
+    def process(self, element: Any, *brought: Sequence[Part]) -> Iterable[WindowedValue]:
+        """Take a row, or a batch of them, and the rows of public tables, and public keys."""
+        if len(self._given) != len(brought) or any(map(is_not, self._given, brought)):
+            self._given, self._stages = brought, _with(self._stages, *brought)
         return super().process(element)
 
-    _given: Sequence[Part] | None = None
+    _given: tuple[Sequence[Part], ...] = ()
 
 
 class Joined(beam.CombineFn):  # type: ignore[misc]
@@ -312,13 +361,6 @@ class Joined(beam.CombineFn):  # type: ignore[misc]
     def _added_up(self, parts: list[bytes]) -> list[Any]:
         joined = self._join(parts)
         return [sum(map(len, joined)), 0, joined]
-
-
-def _in_one_window(part: Part) -> WindowedValue:
-    """Put a part into the one global window: what a collection says of its windows may be of the first of
-    several that were flattened alone.
-    """
-    return windowed_value.create(part, MIN_TIMESTAMP.micros, _WINDOWS)
 
 
 def _parts(payloads: Iterable[Payload]) -> Iterator[Part]:

@@ -77,14 +77,14 @@ class Columns:
             yield from self._of_batch(batch)
 
     def _of_batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        given = [_named(batch, field.name) for field in self.schema]
+        given = [named_column(batch, field.name) for field in self.schema]
         if len(batch) > 1 and any(column is not None and _bytes(column) > COLUMN_BYTES for column in given):
             half = len(batch) // 2
             yield from self._of_batch(batch.slice(0, half))
             yield from self._of_batch(batch.slice(half))
         else:
             fields = zip(given, self.schema, strict=True)
-            yield self._batch([_arrow_column(column, f.type, len(batch)) for column, f in fields])
+            yield self._batch([arrow_column(column, f.type, len(batch)) for column, f in fields])
 
     def _batch(self, columns: list[pa.Array]) -> pa.RecordBatch:
         columns = [_shortened(column) for column in columns]
@@ -249,7 +249,7 @@ def _one_by_one(columns: Iterable[pa.Array], kind: pa.DataType) -> pa.Array:
     return pa.concat_arrays([pa.nulls(0, kind), *columns])
 
 
-def _named(batch: pa.RecordBatch, name: str) -> pa.Array | None:
+def named_column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
     """Return a column by name; None where there is no such, or there are two."""
     if batch.schema.get_field_index(name) < 0:
         return None
@@ -264,7 +264,7 @@ def _without_views(column: pa.Array) -> pa.Array:
     return column.cast(_VIEWS[column.type]) if column.type in _VIEWS else column
 
 
-def _arrow_column(given: pa.Array | None, kind: pa.DataType, rows: int) -> pa.Array:
+def arrow_column(given: pa.Array | None, kind: pa.DataType, rows: int) -> pa.Array:
     """Return a column of a batch in the declared type; NULL where there is none."""
     if given is None:
         return pa.nulls(rows, kind)

@@ -76,7 +76,8 @@ def rows_of(table: PublicTable) -> Given:
     Raises:
         EngineError: its rows cannot be read.
     """
-    found = _engine(table).rows_after(Part(table.engine, table.steps, None))
+    engine = _engine(table)
+    found = engine.rows_after(Part(engine, table.steps, None))
     names = [name for name, _ in found.source.columns]
     listed = ", ".join(sent(name, kind) for name, kind in _kinds(table.schema).items())
     source: Source | None = found.source
@@ -117,9 +118,12 @@ def _texts(schema: Schema) -> dict[str, str]:
 
 
 def _engine(table: PublicTable) -> DuckDBEngine:
-    if not isinstance(table.engine, DuckDBEngine):
+    # Of a Spark frame, which is collected; Beam's rows come later.
+    brought = getattr(table.engine, "here", None)
+    engine = table.engine if brought is None else brought()
+    if not isinstance(engine, DuckDBEngine):
         raise QueryError(
             f"a public table whose groups are shown, or that is computed with, is read in this process: open "
             f"it with sf.public of a file or an Arrow table, not of {table.engine.name}"
         )
-    return table.engine
+    return engine

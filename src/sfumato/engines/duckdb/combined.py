@@ -170,22 +170,35 @@ def reached(how: Reached, here: Rows, there: Rows, resources: Resources) -> Sour
     names = [name for name in here.schema if name.casefold() != unit.casefold()]
 
     def text(rows: Sequence[str]) -> str:
-        columns = [f"part.{identifier(name)} AS c{i}" for i, name in enumerate(names)]
-        columns.append(f"{compared(column, here.schema)} AS k")
-        mine = f"SELECT {', '.join(columns)} FROM ({rows[0]}) AS part"
+        mine, theirs = compared(column, here.schema), compared(key, there.schema)
+        owners = f"(SELECT * FROM ({rows[1]}) WHERE {identifier(str(there.unit))} IS NOT NULL)"
         whose = compared(str(there.unit), there.schema)
-        # A unit that has a key twice has the rows here once.
-        keys = (
-            f"SELECT DISTINCT {compared(key, there.schema)} AS k, {whose} AS u FROM ({rows[1]}) AS part "
-            f"WHERE {identifier(str(there.unit))} IS NOT NULL"
-        )
-        kept = [f"l.c{i} AS {identifier(name)}" for i, name in enumerate(names)]
-        kept.append(f"r.u AS {identifier(unit)}")
-        return f"SELECT {', '.join(kept)} FROM ({mine}) AS l JOIN ({keys}) AS r ON (l.k = r.k)"
+        return reached_rows(names, unit, mine, theirs, whose, f"({rows[0]})", owners)
 
     whose = there.schema[str(there.unit)]
     of_unit = replace(whose, missing=False)
     return source_of(text, [here, there], {n: here.schema[n] for n in names} | {unit: of_unit}, resources)
+
+
+def reached_rows(
+    names: Sequence[str], unit: str, column: str, key: str, whose: str, rows: str, owners: str
+) -> str:
+    """Return rows of nobody with the units whose rows have the key that they name.
+
+    Args:
+        names: of the columns of rows that stay.
+        unit: the name of the units' column here.
+        column: SQL of the foreign key in a row, as it is compared.
+        key, whose: SQL of the key and the unit of an owner's row, as they are compared.
+        rows, owners: what stands behind FROM for them; no owner's row is of no unit.
+    """
+    columns = [f"part.{identifier(name)} AS c{i}" for i, name in enumerate(names)]
+    mine = f"SELECT {', '.join([*columns, f'{column} AS k'])} FROM {rows} AS part"
+    # A unit that has a key twice has the rows here once.
+    keys = f"SELECT DISTINCT {key} AS k, {whose} AS u FROM {owners} AS part"
+    kept = [f"l.c{i} AS {identifier(name)}" for i, name in enumerate(names)]
+    kept.append(f"r.u AS {identifier(unit)}")
+    return f"SELECT {', '.join(kept)} FROM ({mine}) AS l JOIN ({keys}) AS r ON (l.k = r.k)"
 
 
 def united(left: Rows, right: Rows, resources: Resources) -> Source:

@@ -6,7 +6,8 @@
 A combination is unit-local: its rows for some units follow from the rows of these units, and from public
 tables. So each shard of units is combined by itself, by the SQL that DuckDB runs on one machine, and all
 shards together give the same rows. Where even a single private row is combined by itself (public tables
-alone are joined), rows stay where they are: the first stage combines and sums them.
+alone are joined), rows stay where they are: the first stage combines and sums them. Rows that reach their
+unit by a foreign key get it before all that (`hops`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from sfumato.engines.duckdb.connection import NO_OPTIMIZERS, connect
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.exact_sql import canonical
 from sfumato.engines.duckdb.harmless import described, within_types
+from sfumato.engines.duckdb.hops import Hop, in_one_order
 from sfumato.engines.duckdb.source import arriving
 from sfumato.engines.duckdb.staged_sql import PARTIALS, StagedSql
 from sfumato.engines.duckdb.stages import Payload, Stages, Types, as_stream, declared_rows, parts_of
@@ -53,7 +55,7 @@ class Sent:
         relation: its name in the combination's SQL.
         types: all its columns, with DuckDB's types.
         rows: the columns that are read, with their Arrow types.
-        unit: the privacy unit's column; None of a public table.
+        unit: the privacy unit's column; None of a public table, and of one that has none itself.
         unit_text: the unit as SQL, equal texts where two are one unit, of whatever tables.
         with_unit: SQL that adds the unit's column to rows GIVEN, where it is made of several; else nothing.
         data: a public table, as Arrow streams.
@@ -110,15 +112,23 @@ class CombinedStages(Stages):
         relation: the combination, in SQL over its tables' names.
         columns: its columns, before the query's steps.
         tables: of which a part says, by its number, whose rows it has.
+        hops: foreign keys that are followed, in this order.
     """
 
     relation: str = ""
     columns: tuple[str, ...] = ()
     tables: tuple[Sent, ...] = ()
+    hops: tuple[Hop, ...] = ()
 
     @classmethod
     def of_tables(
-        cls, engine: DuckDBEngine, tables: Sequence[Sent], query: ExactQuery, shards: int, by_rows: bool
+        cls,
+        engine: DuckDBEngine,
+        tables: Sequence[Sent],
+        query: ExactQuery,
+        shards: int,
+        by_rows: bool,
+        hops: Sequence[Hop] = (),
     ) -> Self:
         """Prepare the stages; of each table only the columns that are read are kept.
 
@@ -127,11 +137,13 @@ class CombinedStages(Stages):
             tables: all of them, with all their columns.
             query, shards: as for `Stages.of`.
             by_rows: whether each private row may be combined by itself.
+            hops: foreign keys that are followed.
         """
         schema, salt = engine.schema(query.steps), secrets.randbits(64)
         bare = cls(
             engine.total(query), pa.schema([]), schema, salt, shards, (), (), engine.timezone,
             relation=engine.relation, columns=tuple(engine.schema()), tables=tuple(tables), by_rows=by_rows,
+            hops=tuple(hops),
         )  # fmt: skip
         read = bare._read()
         needed = [replace(t, rows=_only(t.rows, read[t.held])) for t in tables]
@@ -140,7 +152,9 @@ class CombinedStages(Stages):
     @property
     def arriving(self) -> dict[int, pa.Schema]:
         """The columns that workers are given of each private table, by its number."""
-        return {i: table.rows for i, table in enumerate(self.tables) if table.unit is not None}
+        given, ownerless = {hop.gives for hop in self.hops}, {hop.rows for hop in self.hops}
+        private = (i for i, table in enumerate(self.tables) if table.unit is not None or i in ownerless)
+        return {i: self.tables[i].rows for i in private if i not in given}
 
     def columns_of(self, table: int) -> pa.Schema:
         """The columns of the table with a number that are read."""
@@ -166,57 +180,92 @@ class CombinedStages(Stages):
     def _sql(self) -> StagedSql:
         return StagedSql(self.query, self.relation, self.columns, self.schema, self.salt)
 
+    def sums(self, table: int) -> bool:
+        """Whether rows of a table are combined, and summed, by whoever has them first."""
+        return self.by_rows and table not in self._beside
+
+    @property
+    def _beside(self) -> set[int]:
+        """The tables that are not in the combination, but make one that is."""
+        return {number for hop in self.hops for number in (hop.owners, hop.rows)}
+
+    @property
+    def _within(self) -> list[Sent]:
+        """The tables of the combination."""
+        return [table for i, table in enumerate(self.tables) if i not in self._beside]
+
     def _partials(
         self, connection: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBatch], table: int
     ) -> Iterator[Payload]:
-        shards, sent = self.unit_shards or self.shards, self.tables[table]
-        if not self.by_rows or sent.unit is None:
-            shard = f"CAST(hash({sent.unit_text}) % {shards} AS INTEGER)" if sent.unit else "0"
-            yield from self._as_they_are(connection, table, batches, shard)
-            return
-        self._make(connection)
-        with declared_rows(connection, sent.rows, batches):
+        self._make_ready(connection, table)
+        with declared_rows(connection, self.tables[table].rows, batches):
             within = within_types("arriving", described(connection, "arriving"))
-            connection.execute(f"INSERT INTO {sent.held} SELECT {_named(sent.rows.names)} FROM {within}")
-        yield from parts_of(connection, self._sql.partials(shards))
+            yield from self._onward(connection, table, within)
+
+    def _make_ready(self, connection: duckdb.DuckDBPyConnection, number: int) -> None:
+        """Make the tables that rows of a table are combined with, where that is done at once."""
+        if self.sums(number) and self.tables[number].unit is not None:
+            self._make(connection, self._within)
+
+    def _onward(self, connection: duckdb.DuckDBPyConnection, number: int, relation: str) -> Iterator[Payload]:
+        """Yield what the next stage is sent of a table's rows, which are those behind FROM."""
+        sent, shards, said = self.tables[number], self.unit_shards or self.shards, {_TABLE: str(number)}
+        for hop in self.hops:
+            if number == hop.owners:
+                text = hop.owners_sent(f"({sent.rows_from(relation)})", shards)
+                yield from parts_of(connection, text, said, in_one_order(hop.sent.values()))
+                return
+            if number == hop.rows:
+                yield from parts_of(connection, hop.rows_sent(relation, sent.rows.names, shards), said)
+                return
+        if self.sums(number) and sent.unit is not None:
+            connection.execute(f"INSERT INTO {sent.held} SELECT {_named(sent.rows.names)} FROM {relation}")
+            yield from parts_of(connection, self._sql.partials(shards))
+            return
+        shard = f"CAST(hash({sent.unit_text}) % {shards} AS INTEGER)" if sent.unit else "0"
+        yield from self._as_they_are(connection, number, relation, shard)
 
     def _as_they_are(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        number: int,
-        batches: Iterable[pa.RecordBatch],
-        shard: str,
+        self, connection: duckdb.DuckDBPyConnection, number: int, relation: str, shard: str
     ) -> Iterator[Payload]:
         """Yield rows in parts, of units where they are private."""
         sent = self.tables[number]
         values = [f"{identifier(name)} AS c{i}" for i, name in enumerate(sent.rows.names)]
-        with declared_rows(connection, sent.rows, batches):
-            within = within_types("arriving", described(connection, "arriving"))
-            within = f"({sent.rows_from(within)})"
-            text = f"SELECT {', '.join([f'{shard} AS shard', *values])} FROM {within}"
-            # Rows of nobody are in no statistics, and meet nobody's.
-            text += "" if sent.unit is None else f" WHERE {identifier(sent.unit)} IS NOT NULL"
-            yield from parts_of(connection, text, {_TABLE: str(number)})
+        text = f"SELECT {', '.join([f'{shard} AS shard', *values])} FROM ({sent.rows_from(relation)})"
+        # Rows of nobody are in no statistics, and meet nobody's.
+        text += "" if sent.unit is None else f" WHERE {identifier(sent.unit)} IS NOT NULL"
+        of_hop = any(hop.gives == number for hop in self.hops)
+        order = in_one_order(sent.kinds.values()) if of_hop else ""
+        yield from parts_of(connection, text, {_TABLE: str(number)}, order)
+
+    def _reached(
+        self, connection: duckdb.DuckDBPyConnection, hop: Hop, payloads: Iterable[bytes]
+    ) -> Iterator[Payload]:
+        self._make_ready(connection, hop.gives)
+        for number in (hop.owners, hop.rows):
+            _make_empty(connection, self.tables[number].held, self._moved(number))
+        self._fill(connection, payloads)
+        owners, rows, gives = (self.tables[i] for i in (hop.owners, hop.rows, hop.gives))
+        yield from self._onward(connection, hop.gives, hop.joined(owners.held, rows.held, gives.rows.names))
 
     def _totals(self, connection: duckdb.DuckDBPyConnection, payloads: Iterable[bytes]) -> Iterator[Payload]:
         if self.by_rows:
             yield from super()._totals(connection, payloads)
             return
-        self._make(connection)
+        self._make(connection, self._within)
         self._fill(connection, payloads)
         connection.execute(f"CREATE TEMP TABLE {PARTIALS} AS {self._sql.partials(1)}")
-        for sent in self.tables:
+        for sent in self._within:
             connection.execute(f"TRUNCATE {sent.held}")
         yield from parts_of(connection, self._sql.totals(self.group_shards))
 
     def _take_none(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self._make(connection)
+        self._make(connection, self._within)
 
-    def _make(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Make all tables: public ones with their rows, private ones without."""
-        for sent in self.tables:
-            columns = ", ".join(f"{identifier(name)} {kind}" for name, kind in sent.kinds.items())
-            connection.execute(f"CREATE TEMP TABLE {sent.held} ({columns})")
+    def _make(self, connection: duckdb.DuckDBPyConnection, tables: Iterable[Sent]) -> None:
+        """Make tables: public ones with their rows, private ones without."""
+        for sent in tables:
+            _make_empty(connection, sent.held, sent.kinds)
             connection.execute(f"CREATE TEMP VIEW {sent.relation} AS {sent.rows_from(sent.held)}")
             self._fill(connection, sent.data)
 
@@ -224,31 +273,53 @@ class CombinedStages(Stages):
         """Put rows that come in into the tables whose they are."""
         batches = (batch for data in streams if data for batch in pa.ipc.open_stream(data))
         for schema, alike in groupby(batches, key=lambda batch: _Said(batch.schema)):
-            sent = self.tables[schema.table]
-            values = [f"TRY_CAST(c{i} AS {kind})" for i, kind in enumerate(sent.kinds.values())]
+            sent, kinds = self.tables[schema.table], self._moved(schema.table).values()
+            values = [f"TRY_CAST(c{i} AS {kind})" for i, kind in enumerate(kinds)]
             with arriving(connection, schema.columns, alike):
                 connection.execute(f"INSERT INTO {sent.held} SELECT {', '.join(values)} FROM arriving")
 
+    def _moved(self, number: int) -> dict[str, str]:
+        """Return what is moved of a table: columns, with DuckDB's types."""
+        of_owners = [hop.sent for hop in self.hops if hop.owners == number]
+        return of_owners[0] if of_owners else self.tables[number].kinds
+
     def _read(self) -> dict[str, set[str]]:
-        """Return the columns of each table that the first two stages read, as DuckDB's plan has them."""
+        """Return the columns of each table that are read, as DuckDB's plans have them."""
+        asked = [self._sql.partials(1)]
+        made = {hop.gives for hop in self.hops}
+        owners = {hop.owners: self.tables[hop.owners] for hop in self.hops if hop.owners not in made}
+        asked += [
+            f"SELECT {_named(hop.sent)} FROM {owners[hop.owners].relation}"
+            for hop in self.hops
+            if hop.owners in owners
+        ]
         connection = connect(self.timezone)
         connection.execute(f"SET disabled_optimizers = '{NO_OPTIMIZERS},{_MOVING}'")
         try:
-            self._make(connection)
+            self._make(connection, [*self._within, *owners.values()])
             self._add_public_keys(connection, None)
-            found = connection.execute(f"EXPLAIN (FORMAT json) {self._sql.partials(1)}").fetchall()
+            plans = [connection.execute(f"EXPLAIN (FORMAT json) {text}").fetchall() for text in asked]
         finally:
             connection.close()
         read: dict[str, set[str]] = {}
         names = {sent.held: sent.rows.names for sent in self.tables}
-        for table, columns in _scans(json.loads(found[0][1])):
+        for table, columns in (scan for ((_, plan),) in plans for scan in _scans(json.loads(plan))):
             for column in columns if table in names else ():
                 # Of a struct perhaps a part of it, written behind a dot. What is not understood is all.
                 whole = [n for n in names[table] if column == n or column.startswith(f"{n}.")]
                 read.setdefault(table, set()).update(whole or names[table])
+        for hop in reversed(self.hops):
+            owners_, rows, gives = (self.tables[i] for i in (hop.owners, hop.rows, hop.gives))
+            read.setdefault(owners_.held, {*hop.sent})
+            read[rows.held] = {hop.column, *hop.kept(sorted(read.get(gives.held, gives.rows.names)))}
         return {
             t.held: read.get(t.held, {*t.rows.names}) | ({t.unit} if t.unit else set()) for t in self.tables
         }
+
+
+def _make_empty(connection: duckdb.DuckDBPyConnection, table: str, kinds: Mapping[str, str]) -> None:
+    columns = ", ".join(f"{identifier(name)} {kind}" for name, kind in kinds.items())
+    connection.execute(f"CREATE TEMP TABLE {table} ({columns})")
 
 
 class _Said:

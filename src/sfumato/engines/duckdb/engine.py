@@ -257,7 +257,7 @@ class DuckDBEngine(Owned):
         with suppress(*foreign), in_own_words(), source.session() as session:
             self._running = session
             session.execute(_PROGRESS)
-            if query.public_keys is not None:
+            if isinstance(query.public_keys, pa.Table):
                 aliases = [f"k{i}" for i in range(len(query.keys))]
                 session.register(PUBLIC_KEYS, query.public_keys.rename_columns(aliases))
             with one_snapshot():

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+import pyarrow as pa
+
 from sfumato.engines.duckdb.group_limit import kept_pairs
 from sfumato.engines.duckdb.lattice import nearest
 from sfumato.engines.duckdb.row_limit import kept_rows
@@ -139,8 +141,8 @@ class ExactSql:
     def _chosen(self) -> bool:
         """Whether a unit can be in more groups than the limit, so that some are chosen."""
         public = self.query.public_keys
-        limited = bool(self.keys) and (public is None or self.query.groups < public.num_rows)
-        return limited and not self._in_part and self.query.total_rows is None
+        limited = not isinstance(public, pa.Table) or self.query.groups < public.num_rows
+        return bool(self.keys) and limited and not self._in_part and self.query.total_rows is None
 
     @property
     def _in_part(self) -> bool:

@@ -26,20 +26,23 @@ import pyarrow as pa
 
 from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.engine import DuckDBEngine, batches
-from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS
+from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, canonical
 from sfumato.engines.duckdb.harmless import described, harmless, harmless_schema, within_types
+from sfumato.engines.duckdb.hops import Hop
 from sfumato.engines.duckdb.source import ROWS, arriving, no_rows
 from sfumato.engines.duckdb.staged_sql import PARTIALS, TOTALS, StagedSql
 from sfumato.engines.duckdb.text import identifier
 from sfumato.engines.duckdb.workers import opened
-from sfumato.errors import EngineError, in_own_words
+from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.measurements.wide import int64_values
-from sfumato.query.exact import ExactQuery
+from sfumato.query.exact import BroughtKeys, ExactQuery
 from sfumato.query.schema import Schema
 from sfumato.transformations import Leaves, QuantileTree
 
 # Of a payload: whatever moves it has the whole of it in memory, and 2 GiB are too much for most.
 BATCH_ROWS, PAYLOAD_BYTES = 1 << 16, 1 << 25
+# Of public keys that are brought: every worker is given them.
+KEYS_BYTES = 1 << 27
 
 T = TypeVar("T")
 Types = tuple[tuple[str, str], ...]
@@ -115,6 +118,19 @@ class Stages:
         return self.rows
 
     @property
+    def hops(self) -> Sequence[Hop]:
+        """The foreign keys that are followed before rows are anybody's: none, of a single table."""
+        return ()
+
+    def sums(self, table: int) -> bool:
+        """Whether rows of a table are combined, and summed, by whoever has them first."""
+        return self.by_rows
+
+    def of_table(self, table: int) -> Self:
+        """Return the stages for who has the rows of a table first: public tables where they are combined."""
+        return self if self.sums(table) else self.bare
+
+    @property
     def bare(self) -> Self:
         """The stages, for who has no need of public tables: all but the one that combines rows."""
         return self
@@ -145,6 +161,16 @@ class Stages:
         with declared_rows(connection, self.rows, batches):
             _take(connection)
         yield from parts_of(connection, self._sql.partials(self.unit_shards or self.shards))
+
+    def reached(self, hop: Hop, payloads: Iterable[bytes]) -> Iterator[Payload]:
+        """Give rows of whole shards of keys their units, and go on as `partials` does with those."""
+        with self._connection() as connection:
+            yield from _guarded(self._reached(connection, hop, payloads))
+
+    def _reached(
+        self, connection: duckdb.DuckDBPyConnection, hop: Hop, payloads: Iterable[bytes]
+    ) -> Iterator[Payload]:
+        raise NotImplementedError  # there are no hops
 
     def totals(self, payloads: Iterable[bytes]) -> Iterator[Payload]:
         """Bound whole units, of one shard or several, and sum them by group."""
@@ -194,17 +220,54 @@ class Stages:
             self._add_public_keys(connection, shard)
             yield connection
 
-    def _add_public_keys(self, connection: duckdb.DuckDBPyConnection, shard: int | None) -> None:
-        if self.query.public_keys is not None:
-            names = [f"k{i}" for i in range(len(self.query.keys))]
-            connection.register("given_keys", self.query.public_keys.rename_columns(names))
-            types = dict(self.total_types)
-            typed = ", ".join(f"CAST({n} AS {types[n]}) AS {n}" if n in types else n for n in names)
-            mine = f" WHERE hash({', '.join(names)}) % {self.group_shards} = {shard}"
-            connection.execute(
-                f"CREATE TEMP TABLE {PUBLIC_KEYS} AS FROM (SELECT {typed} FROM given_keys)"
-                + (mine if shard is not None else "")
+    def with_keys(self, streams: Sequence[bytes]) -> Self:
+        """Return the stages with the public keys that were brought.
+
+        Args:
+            streams: Arrow streams of columns k0, k1, ..., of the types in which they are read.
+        Raises:
+            QueryError: they are too many to be sent to every worker.
+        """
+        keys = self.query.public_keys
+        if not isinstance(keys, BroughtKeys):
+            return self
+        if sum(map(len, streams)) > KEYS_BYTES:
+            raise QueryError(
+                f"group_by: the public keys of {keys.collection!r} are larger than {KEYS_BYTES >> 20} MB, "
+                "which is too much to send to every worker; bring fewer"
             )
+        return replace(self, query=replace(self.query, public_keys=replace(keys, streams=tuple(streams))))
+
+    def _add_public_keys(self, connection: duckdb.DuckDBPyConnection, shard: int | None) -> None:
+        if self.query.public_keys is None:
+            return
+        names, types = [f"k{i}" for i in range(len(self.query.keys))], dict(self.total_types)
+        if isinstance(self.query.public_keys, BroughtKeys):
+            found = self._brought(connection, self.query.public_keys, names)
+        else:
+            connection.register("given_keys", self.query.public_keys.rename_columns(names))
+            found = "given_keys"
+        typed = ", ".join(f"CAST({n} AS {types[n]}) AS {n}" if n in types else n for n in names)
+        mine = f" WHERE hash({', '.join(names)}) % {self.group_shards} = {shard}"
+        connection.execute(
+            f"CREATE TEMP TABLE {PUBLIC_KEYS} AS FROM (SELECT {typed} FROM {found})"
+            + (mine if shard is not None else "")
+        )
+
+    def _brought(self, connection: duckdb.DuckDBPyConnection, keys: BroughtKeys, names: Sequence[str]) -> str:
+        """Return what has each key once that came, of the column's type; none, where none came yet.
+
+        One that the column cannot hold is a key of no row, and left out.
+        """
+        kinds = {n: self.schema[key] for n, key in zip(names, self.query.keys, strict=True)}
+        batches = (batch for stream in keys.streams for batch in pa.ipc.open_stream(stream))
+        columns = ", ".join(f"{name} {kind.type_name}" for name, kind in kinds.items())
+        connection.execute(f"CREATE TEMP TABLE brought_keys ({columns})")
+        fit = [f"TRY_CAST({canonical(n, {n: kind})} AS {kind.type_name})" for n, kind in kinds.items()]
+        kept = " AND ".join(f"({n} IS NULL) = ({value} IS NULL)" for n, value in zip(names, fit, strict=True))
+        with declared_rows(connection, pa.schema(zip(names, keys.rows.types, strict=True)), batches):
+            connection.execute(f"INSERT INTO brought_keys SELECT {', '.join(fit)} FROM arriving WHERE {kept}")
+        return "(SELECT DISTINCT * FROM brought_keys)"
 
     def _types(self, text: str, tables: tuple[tuple[str, Types], ...]) -> Types:
         with self._connection() as connection:
@@ -259,13 +322,23 @@ def _load(connection: duckdb.DuckDBPyConnection, table: str, types: Types, paylo
 
 
 def parts_of(
-    connection: duckdb.DuckDBPyConnection, text: str, said: Mapping[str, str] | None = None
+    connection: duckdb.DuckDBPyConnection,
+    text: str,
+    said: Mapping[str, str] | None = None,
+    order: str = "",
 ) -> Iterator[Payload]:
-    """Run a query whose first column is the shard, and cut its rows by shard; each part has what is said."""
+    """Run a query whose first column is the shard, and cut its rows by shard.
+
+    Args:
+        connection: where it is run.
+        text: the query.
+        said: what each part has as metadata.
+        order: of the rows of a shard, as SQL of its columns; as they come without it.
+    """
     # In order of shards, as a stream has a head of its own: many shards would be many small parts.
-    waiting: list[pa.RecordBatch] = []
+    by, waiting = f"shard, {order}" if order else "shard", list[pa.RecordBatch]()
     of = size = 0
-    for batch in spill.keep(connection.sql(f"FROM ({text}) ORDER BY shard").to_arrow_reader(BATCH_ROWS)):
+    for batch in spill.keep(connection.sql(f"FROM ({text}) ORDER BY {by}").to_arrow_reader(BATCH_ROWS)):
         shard = int64_values(batch.column(0))
         starts = np.flatnonzero(np.diff(shard, prepend=-1))
         for start, end in zip(starts, [*starts[1:], len(shard)], strict=True):

@@ -21,10 +21,20 @@ from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.spark.columns import arrow_rows, spark_outputs
 from sfumato.engines.spark.failures import failed
 from sfumato.engines.spark.pinned import pinned
-from sfumato.engines.spark.tasks import PARTS, Gather, Merge, Partials, Together, Totals, shipped, unlogged
+from sfumato.engines.spark.tasks import (
+    PARTS,
+    Gather,
+    Merge,
+    Partials,
+    Reach,
+    Together,
+    Totals,
+    shipped,
+    unlogged,
+)
 from sfumato.engines.work import Work
 from sfumato.errors import EngineError, ParameterError, QueryError, in_own_words
-from sfumato.query.exact import ExactQuery
+from sfumato.query.exact import BroughtKeys, ExactQuery
 from sfumato.query.schema import Step
 
 if TYPE_CHECKING:
@@ -78,7 +88,9 @@ class SparkEngine(DistributedEngine):
         schema = pa.schema([self._rows.field(name) for name in names])
         return DuckDBEngine.open(rows.rename_columns(names).cast(schema), self._local.timezone)
 
-    def public_keys(self, keys: Sequence[str], values: object, steps: Sequence[Step]) -> pa.Table:
+    def public_keys(
+        self, keys: Sequence[str], values: object, steps: Sequence[Step]
+    ) -> pa.Table | BroughtKeys:
         """Return public keys with the key columns' types, sorted; those of a frame are collected."""
         return super().public_keys(keys, _collected(values) if is_frame(values) else values, steps)
 
@@ -149,23 +161,25 @@ class SparkEngine(DistributedEngine):
 
     def _totals(self, stages: Stages) -> DataFrame:
         """Return totals of groups, in parts, wherever their units were bounded."""
-        tables = self.tables
-        first, second = (stages, stages.bare) if stages.by_rows else (stages.bare, stages)
-        parts = [
-            _selected(tables[number].engine._frame, rows.names).mapInArrow(  # type: ignore[union-attr]
-                shipped(Partials(first, number)), PARTS
+        shards, tables = stages.unit_shards or stages.shards, self.tables
+        parts = {
+            number: _selected(tables[number].engine._frame, rows.names).mapInArrow(  # type: ignore[union-attr]
+                shipped(Partials(stages.of_table(number), number)), PARTS
             )
             for number, rows in stages.arriving.items()
-        ]
-        units = reduce(lambda some, more: some.union(more), parts).repartitionById(
-            stages.unit_shards or stages.shards, "shard"
-        )
-        return units.mapInArrow(shipped(Totals(second)), PARTS)
+        }
+        for hop in stages.hops:
+            both = parts.pop(hop.owners).union(parts.pop(hop.rows)).repartitionById(shards, "shard")
+            reach = shipped(Reach(stages.of_table(hop.gives), hop))
+            parts[hop.gives] = both.mapInArrow(reach, PARTS)
+        units = reduce(lambda some, more: some.union(more), parts.values()).repartitionById(shards, "shard")
+        return units.mapInArrow(shipped(Totals(stages.bare if stages.by_rows else stages)), PARTS)
 
     @property
     def _frames(self) -> list[DataFrame]:
         """The frames of all private tables."""
-        return [t.engine._frame for t in self.tables if t.unit is not None]  # type: ignore[union-attr]
+        engines = (leaf.engine for leaf in self.tables.values())
+        return [one._frame for one in engines if isinstance(one, SparkEngine) and not one._public]
 
     def _groups(self, stages: Stages) -> DataFrame:
         """Return parts of shards of groups, each shard in a partition of its own."""

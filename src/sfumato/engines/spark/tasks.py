@@ -13,6 +13,7 @@ from itertools import groupby
 import pyarrow as pa
 
 from sfumato.engines.duckdb import spill
+from sfumato.engines.duckdb.hops import Hop
 from sfumato.engines.duckdb.stages import Payload, Stages
 from sfumato.engines.work import Work
 from sfumato.errors import EngineError
@@ -43,6 +44,20 @@ class Partials:
         """Run on one partition."""
         spill_beside_blocks()
         return _emitted(self.stages.partials(batches, self.table))
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Parts of whole shards of keys to parts of shards of units, or of the next keys."""
+
+    stages: Stages
+    hop: Hop
+
+    def __call__(self, batches: Batches) -> Batches:
+        """Run on one partition."""
+        spill_beside_blocks()
+        for _, parts in _by_shard(batches):
+            yield from _emitted(self.stages.reached(self.hop, parts))
 
 
 @dataclass(frozen=True)
