@@ -44,6 +44,7 @@ TEXTS = {
     "grouped by more": "SELECT upper(town) AS t, id, cost, sum(cost) / count(*) AS r FROM visits GROUP BY ALL",
     "distinct": "SELECT DISTINCT id, town, cost FROM visits",
     "union": "SELECT id, town, n FROM visits UNION ALL SELECT pid, town, age::BIGINT FROM people UNION ALL SELECT id, town, n + 1 FROM visits",
+    "union of types": "SELECT id, n, town FROM visits UNION ALL SELECT id, cost, NULL FROM visits UNION ALL SELECT pid, age::DECIMAL(9, 1), town FROM people",
     "row_number": "SELECT id, town, cost, n, row_number() OVER (PARTITION BY id ORDER BY n) AS r FROM visits",
     "places": "SELECT id, cost, lag(cost) OVER w AS a, lead(town, 1, 'none') OVER w AS b, ntile(2) OVER w AS c FROM visits WINDOW w AS (PARTITION BY id ORDER BY n)",
     "values": "SELECT id, town, first_value(cost) OVER w AS a, last_value(town) OVER w AS b, nth_value(cost, 2) OVER w AS c, last_value(cost IGNORE NULLS) OVER w AS d FROM visits WINDOW w AS (PARTITION BY id ORDER BY n)",
