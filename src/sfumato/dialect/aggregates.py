@@ -14,6 +14,7 @@ from sfumato.errors import SqlError
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate, CountPrivacyUnits
 from sfumato.query.choices import Bounded
+from sfumato.query.schema import spelled
 
 _MOST_BOUNDARIES = 1000
 
@@ -96,7 +97,7 @@ class Aggregates:
                 raise self._refuse(
                     place,
                     "distinct values are not counted privately here, only privacy units: "
-                    f"{call.function}(DISTINCT {self.unit})",
+                    f"{call.function}(DISTINCT {spelled(self.unit)})",
                 )
             if bounds is not None and [Fraction(bounds.lower.text), Fraction(bounds.upper.text)] != [0, 1]:
                 raise self._refuse(

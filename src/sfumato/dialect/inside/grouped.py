@@ -10,6 +10,7 @@ from sfumato.dialect.inside.queries import Query
 from sfumato.dialect.inside.trees import column_node, fresh, is_aggregate, parts, rewritten, shape
 from sfumato.dialect.tree import Node, written
 from sfumato.query.local import distinct_keys
+from sfumato.query.schema import spelled
 from sfumato.query.table import Table
 
 
@@ -67,7 +68,8 @@ class Grouped:
             where = keys[0][0] if keys else query.first
             raise query.refuse(
                 where,
-                f"rows of several units would become one row: add the privacy unit, GROUP BY {table.unit}"
+                "rows of several units would become one row: add the privacy unit, GROUP BY "
+                + spelled(table.unit)
                 + "".join(f", {name}" for name in by[:3]),
             )
         self.named = {shape(tree): name for (_, tree), name in zip(keys, by, strict=True)}

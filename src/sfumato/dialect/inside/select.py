@@ -28,6 +28,7 @@ from sfumato.dialect.joins import From, Reference
 from sfumato.dialect.tree import Node, written
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query.local import chosen, distinct_rows, looked_up, windowed
+from sfumato.query.schema import spelled
 from sfumato.query.shaping import WindowCall
 
 if TYPE_CHECKING:
@@ -87,9 +88,9 @@ class Select:
         for one in node["modifiers"]:
             if one["type"] == "DISTINCT_MODIFIER" and one["distinct_on_targets"]:
                 message = "DISTINCT ON: write QUALIFY row_number() OVER (PARTITION BY {} ORDER BY ...) = 1"
-                raise refuse(one["distinct_on_targets"][0], message.format(self.unit))
+                raise refuse(one["distinct_on_targets"][0], message.format(spelled(self.unit)))
             if one["type"].startswith("LIMIT"):
-                raise refuse(one.get("limit") or one.get("offset"), _NO_LIMIT.format(unit=self.unit))
+                raise refuse(one.get("limit") or one.get("offset"), _NO_LIMIT.format(unit=spelled(self.unit)))
             if one["type"] not in ("DISTINCT_MODIFIER", "ORDER_MODIFIER"):
                 raise refuse(None, f"{one['type']} is not known here")
             if one["type"] == "ORDER_MODIFIER":
@@ -134,7 +135,7 @@ class Select:
             if found is not None:
                 return found
         where = self.node["select_list"][0]
-        raise self.query.refuse(where, _NO_UNIT.format(unit=self.unit))
+        raise self.query.refuse(where, _NO_UNIT.format(unit=spelled(self.unit)))
 
     def _mentioned(self) -> set[str] | None:
         found: set[str] = set()
@@ -338,10 +339,11 @@ class Select:
                 if column != unit:
                     raise self.query.refuse(
                         self.node["select_list"][0],
-                        f"{name} is not the privacy unit, which is {unit} here: select that as {name}",
+                        f"{name} is not the privacy unit, which is {spelled(unit)} here: select that as "
+                        + name,
                     )
                 break
         else:
-            raise self.query.refuse(self.node["select_list"][0], _NO_UNIT.format(unit=unit))
+            raise self.query.refuse(self.node["select_list"][0], _NO_UNIT.format(unit=spelled(unit)))
         if columns != [(column, column) for column in self.table.schema]:
             self.table = chosen(self.table, tuple(columns), name)

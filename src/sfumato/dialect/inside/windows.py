@@ -7,6 +7,7 @@ from collections.abc import Callable
 from sfumato.dialect.inside.trees import WINDOW, column_of, parts, unknown
 from sfumato.dialect.tree import Node, aggregates, written
 from sfumato.errors import SqlError
+from sfumato.query.schema import spelled
 from sfumato.query.shaping import Order, WindowCall
 
 Refuse = Callable[[Node, str], SqlError]
@@ -50,8 +51,8 @@ def window_call(
     if unit not in [column_of(part) for part in node["partitions"]]:
         raise refuse(
             node,
-            f"a window over rows of several units: write OVER (PARTITION BY {unit}, ...), so that it sees "
-            "one unit's rows",
+            "a window over rows of several units: write OVER (PARTITION BY "
+            f"{spelled(unit)}, ...), so that it sees one unit's rows",
         )
     by = tuple(dict.fromkeys(column(part, "key") for part in node["partitions"]))
     order = tuple(
