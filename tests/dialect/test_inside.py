@@ -178,6 +178,11 @@ ASKED = [
     "@DP COUNT(*) AS n FROM orders o WHERE o.town NOT IN (SELECT town FROM towns WHERE town IS NOT NULL)",
     "WITH q AS (SELECT town FROM towns) @DP COUNT(*) AS n FROM orders o JOIN (SELECT customer AS id, age FROM customers) c "
     "ON o.id = c.id WHERE c.age > 30 AND o.town IN (SELECT town FROM q)",
+    "@DP COUNT(*) AS n FROM orders WHERE n > (SELECT avg(pop) / 10 FROM towns)",
+    "@DP COUNT(*) AS n FROM orders o WHERE o.n > (SELECT min(pop) / 10 FROM towns) AND (o.town = (SELECT max(town) FROM towns) "
+    "OR o.town IN (SELECT town FROM towns WHERE pop < (SELECT max(pop) FROM towns)))",
+    "WITH m AS (SELECT max(pop) AS p FROM towns), q AS (SELECT id, n + (SELECT p FROM m) AS k FROM orders) "
+    "@DP COUNT(*) AS n FROM q WHERE k < (SELECT p + 5 FROM m)",
     "@DP COUNT(*) AS n FROM orders o JOIN (SELECT town, max(region) AS region FROM towns GROUP BY town) AS r USING (town)",
     "@DP r.region, COUNT(*) AS n FROM orders o JOIN (SELECT town, region FROM towns) AS r ON o.town = r.town GROUP BY r.region",
     "WITH a AS (SELECT id FROM orders UNION ALL SELECT customer FROM customers) @DP COUNT(*) AS n FROM a",
@@ -232,7 +237,14 @@ NOT_ASKED = [
     ("@DP COUNT(*) AS n FROM (orders o JOIN towns t USING (town))", "a join in brackets"),
     ("@DP COUNT(*) AS n FROM orders WHERE id IN (SELECT customer FROM customers)", "of a private table"),
     ("@DP COUNT(*) AS n FROM orders WHERE EXISTS (SELECT 1)", "a subquery in WHERE"),
-    ("@DP COUNT(*) AS n FROM orders WHERE town = (SELECT max(town) FROM towns)", "a subquery in WHERE"),
+    ("@DP COUNT(*) AS n FROM orders WHERE n > ALL (SELECT pop FROM towns)", "a subquery in WHERE"),
+    ("@DP COUNT(*) AS n FROM orders WHERE n > (SELECT avg(age) FROM customers)", "in the place of a value"),
+    ("@DP COUNT(*) AS n FROM orders WHERE n > (SELECT avg(n) FROM orders)", "in the place of a value"),
+    (
+        "@DP COUNT(*) AS n FROM orders WHERE n > (SELECT max(pop) FROM towns WHERE pop > n)",
+        "public tables alone",
+    ),
+    ("@DP SUM(n + (SELECT 1), contribution_bounds_per_row => (0, 1)) AS n FROM orders", "a subquery in SUM"),
     ("@DP COUNT(*) AS n FROM (SELECT town, pop AS id FROM towns) AS s", "public table"),
     ("@DP COUNT(*) AS n FROM (SELECT id + 1 AS id FROM orders) AS s", "id is computed"),
     ("@DP COUNT(*) AS n FROM (SELECT customer FROM customers) AS s", "keeps its privacy unit"),
@@ -298,6 +310,20 @@ def test_each_table_is_opened_once():
 
     query.question(open_table)
     assert sorted(opened) == ["orders", "towns"]
+
+
+@pytest.mark.parametrize("rows", [ROWS["orders"], ROWS["orders"].slice(0, 0)])
+def test_several_public_rows_are_no_value_whatever_private_rows_there_are(rows):
+    known = {**tables(), "orders": sf.scan(rows, privacy_unit="id")}
+    for text in (
+        "SELECT id, (SELECT pop FROM towns) AS c FROM orders",
+        "SELECT id, CASE WHEN false THEN (SELECT pop FROM towns) END AS c FROM orders",
+        "SELECT id FROM orders WHERE n < 0 AND n > (SELECT pop FROM towns)",
+        "SELECT id, count(*) AS c FROM orders GROUP BY id HAVING count(*) > (VALUES (1), (2))",
+    ):
+        asked = known["orders"].sql(text, tables=known)
+        with pytest.raises(sf.errors.EngineError, match="stands for one value gives several rows"):
+            rows_of(asked)
 
 
 DP = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) AS n"

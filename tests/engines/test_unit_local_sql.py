@@ -40,6 +40,7 @@ TEXTS = {
     "join public": "SELECT v.*, t.region FROM visits v LEFT JOIN towns t USING (town)",
     "join computed public": "SELECT v.id, t.c FROM visits v JOIN (SELECT lower(town) AS town, count(*) AS c FROM towns GROUP BY ALL) t ON v.town = t.town",
     "in": "SELECT id, n, town IN (SELECT town FROM towns) AS x FROM visits WHERE town NOT IN (SELECT town FROM towns WHERE region = 's') OR n > 0",
+    "values of public tables": "SELECT id, sum(cost) / (SELECT count(*) FROM towns) AS s, (SELECT max(region) FROM towns) AS r FROM visits WHERE town <= (SELECT min(town) FROM towns) OR n > (SELECT 0) GROUP BY id HAVING count(*) < (SELECT 3)",
     "grouped": "SELECT id, count(*) AS c, sum(cost) AS s, avg(cost) AS m, avg(n) AS k, max(town) AS t FROM visits GROUP BY id HAVING sum(n) > 0 OR max(cost) IS NULL",
     "grouped by more": "SELECT upper(town) AS t, id, cost, sum(cost) / count(*) AS r FROM visits GROUP BY ALL",
     "distinct": "SELECT DISTINCT id, town, cost FROM visits",

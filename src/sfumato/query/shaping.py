@@ -75,6 +75,31 @@ class IsIn:
 
 
 @dataclass(frozen=True)
+class WithValue:
+    """A private table with one column more: in each row the value of a public table, NULL where it has none.
+
+    Args:
+        part, other: the private table, and a public one of one column and at most one row.
+        name: of the new column.
+    """
+
+    part: Part
+    other: Part
+    name: str
+    by_rows = True
+
+    @property
+    def kept(self) -> tuple[tuple[Part, Renamed], ...]:
+        """Its private part, and the columns that stay; the public one has none."""
+        return (self.part, same(self.part)), (self.other, ())
+
+    @property
+    def notes(self) -> list[str]:
+        """What the explanation of a release says of it."""
+        return [*self.part.told("the table"), f"In the table, {self.name} is the value of a public table."]
+
+
+@dataclass(frozen=True)
 class Order:
     """A column by which rows are ordered: `direction` is what stands behind it in SQL."""
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sfumato.dialect.inside.grouped import Grouped, Item, group_keys
-from sfumato.dialect.inside.membership import public_values
+from sfumato.dialect.inside.membership import public_value, public_values
 from sfumato.dialect.inside.queries import Query
 from sfumato.dialect.inside.scope import Scope, traced
 from sfumato.dialect.inside.trees import (
@@ -27,9 +27,10 @@ from sfumato.dialect.inside.windows import window_call
 from sfumato.dialect.joins import From, Reference
 from sfumato.dialect.tree import Node, written
 from sfumato.errors import ColumnError, QueryError, SqlError
-from sfumato.query.local import chosen, distinct_rows, looked_up, windowed
+from sfumato.query.local import chosen, distinct_rows, looked_up, windowed, with_value
 from sfumato.query.schema import spelled
 from sfumato.query.shaping import WindowCall
+from sfumato.query.table import PublicTable
 
 if TYPE_CHECKING:
     from sfumato.dialect.inside.compiler import Inside
@@ -67,6 +68,7 @@ class Select:
             node["alias"].casefold(): node for node in self.node["select_list"] if node.get("alias")
         }
         self.derived: dict[str, str] = {}
+        self.values: dict[str, PublicTable] = {}
         self.expanding = self.expanded = 0
         self._make()
 
@@ -173,10 +175,13 @@ class Select:
         if grouped or having is not None or any(is_aggregate(p) for tree in everything for p in parts(tree)):
             keys = group_keys(self.query, items, self._plain)
             by = [self._column(tree, "key") for _, tree in keys]
-            asked = Grouped(self.query, self.table, keys, by)
+            asked = Grouped(self.query, self.table, keys, by, self.values)
             trees = [asked.rewritten(one.tree, one.name) for one in items]
             having, qualify = (one and asked.rewritten(one, "aggregate") for one in (having, qualify))
             self.table, self.derived = asked.result(), {}
+            for name, other in self.values.items():
+                if name in asked.constant and name not in self.table.schema:
+                    self.table = with_value(self.table, other, name)
             self.taken = {name.casefold() for name in self.table.schema}
             if having is not None:
                 with self._at(node["having"]):
@@ -264,7 +269,8 @@ class Select:
                     raise self.query.refuse(one, str(ColumnError.unknown(name, known, "SELECT")))
                 return self._expanded(alias)
             if one["class"] == "SUBQUERY":
-                return column_node(self._found(one))
+                scalar = one["subquery_type"] == "SCALAR"
+                return column_node(self._value(one) if scalar else self._found(one))
             if one["class"] in ("STAR", "LAMBDA", "PARAMETER", "POSITIONAL_REFERENCE"):
                 raise self.query.refuse(one, f"{one['class'].lower()} has no place in an expression here")
             return None
@@ -291,6 +297,16 @@ class Select:
             column = self._column(child, "looked_up")
             self.derived[key] = fresh("is_in", self.taken)
             self.table = looked_up(self.table, column, other, self.derived[key])
+        return self.derived[key]
+
+    def _value(self, node: Node) -> str:
+        """Return the column that has the one value of a public SELECT."""
+        key = f"VALUE {shape(node['subquery'], PLACES)}"
+        if key not in self.derived:
+            other = public_value(self.inside, self.query.names, node, self.table.unit)
+            name = self.derived[key] = fresh("value", self.taken)
+            self.values[name] = other
+            self.table = with_value(self.table, other, name)
         return self.derived[key]
 
     def _column(self, tree: Node, stem: str) -> str:

@@ -21,7 +21,7 @@ from sfumato.engines.duckdb.databases import one_snapshot
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
 from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
-from sfumato.engines.duckdb.shaped import computed, looked_up, selected, windowed
+from sfumato.engines.duckdb.shaped import computed, looked_up, selected, windowed, with_value
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.sources import NO_ARROW, check_names, open_source
 from sfumato.engines.duckdb.text import identifier, same_name
@@ -35,7 +35,7 @@ from sfumato.query.part import Part
 from sfumato.query.plan import Plan
 from sfumato.query.release import Release
 from sfumato.query.schema import FLOATS, INTEGERS, Column, Derive, Filter, Kind, Schema, Step
-from sfumato.query.shaping import Computed, IsIn, Select, Window
+from sfumato.query.shaping import Computed, IsIn, Select, Window, WithValue
 from sfumato.query.units import UnitPart, unit_name
 
 _OPAQUE = (
@@ -311,6 +311,9 @@ class DuckDBEngine(Owned):
             case IsIn():
                 parts = self._part(how.part, "IN"), self._part(how.other, "IN")
                 source = looked_up(how, *parts, self._resources)
+            case WithValue():
+                parts = self._part(how.part, "SELECT"), self._part(how.other, "SELECT")
+                source = with_value(how, *parts, self._resources)
             case Window(part=part):
                 source = windowed(how, self._part(part, "OVER"), self._resources, _column)
             case Computed():

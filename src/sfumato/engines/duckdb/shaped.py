@@ -6,6 +6,7 @@ Each is one relation in SQL over its parts' own, as those of `combined`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import duckdb
 
@@ -26,7 +27,7 @@ from sfumato.engines.duckdb.text import identifier
 from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.query.schema import Column, Kind, Schema
-from sfumato.query.shaping import IsIn, Select, Window, WindowCall
+from sfumato.query.shaping import IsIn, Select, Window, WindowCall, WithValue
 
 _OF_VALUES = ("first_value", "last_value", "nth_value")
 _NUMBERED = {"row_number": "BIGINT", "rank": "BIGINT", "dense_rank": "BIGINT", "ntile": "BIGINT"}
@@ -59,6 +60,18 @@ def looked_up(how: IsIn, part: Rows, other: Rows, resources: Resources) -> Sourc
         return f"SELECT *, ({found}) AS {identifier(how.name)} FROM ({rows[0]}) AS part"
 
     schema = part.schema | {how.name: Column(Kind.BOOLEAN, "BOOLEAN")}
+    return source_of(text, [part, other], schema, resources, part.unique)
+
+
+def with_value(how: WithValue, part: Rows, other: Rows, resources: Resources) -> Source:
+    """Return a table with a column that has the one value of a public table."""
+    ((of, column),) = other.schema.items()
+
+    def text(rows: Sequence[str]) -> str:
+        value = f"SELECT {identifier(of)} FROM ({rows[1]}) AS other LIMIT 1"  # of one row, so nothing raises
+        return f"SELECT *, ({value}) AS {identifier(how.name)} FROM ({rows[0]}) AS part"
+
+    schema = part.schema | {how.name: replace(column, missing=True)}
     return source_of(text, [part, other], schema, resources, part.unique)
 
 
@@ -179,6 +192,11 @@ def _typed(part: Rows) -> list[tuple[str, str]]:
 
 
 def _failed(error: Exception) -> EngineError:
+    if "More than one row returned by a subquery" in str(error):
+        return EngineError(
+            "a SELECT of public tables that stands for one value gives several rows; make them one, as with "
+            "an aggregate, or ORDER BY and LIMIT 1"
+        )
     return EngineError(f"a SELECT of public tables alone failed: {_first(error)}")
 
 
