@@ -51,6 +51,7 @@ TEXTS = {
     "values": "SELECT id, town, first_value(cost) OVER w AS a, last_value(town) OVER w AS b, nth_value(cost, 2) OVER w AS c, last_value(cost IGNORE NULLS) OVER w AS d FROM visits WINDOW w AS (PARTITION BY id ORDER BY n)",
     "ranks": "SELECT id, rank() OVER w AS a, dense_rank() OVER w AS b, percent_rank() OVER w AS c, cume_dist() OVER w AS d FROM visits WINDOW w AS (PARTITION BY id ORDER BY cost DESC)",
     "sums": "SELECT id, sum(cost) OVER (PARTITION BY id) AS a, sum(cost) OVER (PARTITION BY id ORDER BY n) AS b, avg(cost) OVER (PARTITION BY id ORDER BY n ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS c, max(cost) OVER (PARTITION BY id, town) AS d FROM visits",
+    "distances": "SELECT id, sum(cost) OVER (PARTITION BY id ORDER BY cost RANGE BETWEEN 0.3 PRECEDING AND 1e18 FOLLOWING) AS a, first_value(town) OVER (PARTITION BY id ORDER BY n DESC RANGE 1 PRECEDING) AS b, avg(n) OVER (PARTITION BY id, town ORDER BY n RANGE BETWEEN 1 FOLLOWING AND 5 FOLLOWING) AS c FROM visits",
     "first of each": "SELECT id, town, cost FROM visits QUALIFY row_number() OVER (PARTITION BY id ORDER BY n) <= 2",
     "everything": "WITH v AS (SELECT id, town, cost, n FROM visits WHERE town IN (SELECT town FROM towns)), "
     "p AS (SELECT id, town, count(*) AS c, sum(cost) AS s FROM v GROUP BY id, town HAVING count(*) > 0), "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sfumato.query.distance import Distance
 from sfumato.query.part import Part
 
 # Columns that stay as they are: the name that each has in the part, and its new one.
@@ -119,6 +120,7 @@ class WindowCall:
         by: columns that rows have in common, beside the privacy unit.
         order: of the rows; those that it leaves open are put in order by all their columns.
         unit, start, end: of its frame: ROWS, RANGE or GROUPS, and its ends as SQL has them.
+        distances: of the two ends of RANGE, which stand where these have {}.
         ignore_nulls: whether rows without a value are passed over.
     """
 
@@ -132,6 +134,7 @@ class WindowCall:
     start: str
     end: str
     ignore_nulls: bool = False
+    distances: tuple[Distance | None, Distance | None] = (None, None)
 
     @property
     def described(self) -> str:

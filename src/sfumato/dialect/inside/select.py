@@ -333,7 +333,10 @@ class Select:
                 if key not in calls:
                     name = fresh(preferred, self.taken)
                     unit = self.table.unit
-                    calls[key] = window_call(name, one, unit, self._column, self.query.refuse)
+                    call = window_call(name, one, unit, self._column, self.query.refuse)
+                    calls[key] = call
+                    if any(call.distances):
+                        self._check_distances(one, call)
                 return column_node(calls[key].name)
 
             return found
@@ -343,6 +346,17 @@ class Select:
         if calls:
             self.table = windowed(self.table, list(calls.values()))
         return new, qualified
+
+    def _check_distances(self, node: Node, call: WindowCall) -> None:
+        """Refuse a frame whose distances do not fit what its rows are ordered by."""
+        if len(call.order) != 1:
+            message = "RANGE with a distance takes one ORDER BY key: a number, a date or a timestamp"
+            raise self.query.refuse(node, message)
+        column = call.order[0].column
+        for distance in call.distances:
+            why = distance and distance.misfit(self.table.schema[column].type_name)
+            if why:
+                raise self.query.refuse(node, f"RANGE with a distance, in the order of {column}: {why}")
 
     def _choose(self, items: list[Item], trees: list[Node]) -> None:
         columns: list[tuple[str, str]] = []

@@ -125,7 +125,9 @@ def _why(before: str, here: str) -> str:
         return "no type holds the values of both as they are; cast one, such as CAST(... AS DOUBLE)"
     if families <= {"time", "instant"}:
         if "instant" in families:
-            return "which date and hour an instant has depends on the zone; write ... AT TIME ZONE 'UTC'"
+            return (
+                "which date and hour a time with a zone has depends on the zone; write CAST(... AS TIMESTAMP)"
+            )
         return f"not all dates and times have nanoseconds; {cast}, or CAST(... AS TIMESTAMP)"
     return f"a value of the one is none of the other; {cast}"
 
