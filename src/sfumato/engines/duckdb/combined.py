@@ -71,7 +71,8 @@ def joined(how: Join, left: Rows, right: Rows, resources: Resources) -> Source:
         name: replace(right.schema[old], missing=lost or right.schema[old].missing)
         for old, name in brought.items()
     }
-    return source_of(text, [left, right], schema, resources)
+    # A row that meets one at most stays one row.
+    return source_of(text, [left, right], schema, resources, left.unique if alone else ())
 
 
 def compared(name: str, schema: Schema) -> str:

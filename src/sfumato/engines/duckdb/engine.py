@@ -150,6 +150,12 @@ class DuckDBEngine(Owned):
             self._schemas[key] = self._after(key[:-1], key[-1]) if key else self._declared()
         return self._schemas[key]
 
+    def unique(self, steps: Sequence[Step] = ()) -> tuple[str, ...]:
+        """Return columns in which no two rows have the same values, as far as their making tells."""
+        changed = {same_name(step.name) for step in steps if isinstance(step, Derive)}
+        columns = self._source.unique
+        return () if changed & set(map(same_name, columns)) else columns
+
     def _declared(self) -> Schema:
         source = self._source
         check_names([name for name, _ in source.columns])
@@ -377,10 +383,8 @@ class DuckDBEngine(Owned):
         """Return the rows of this engine after steps, for a combination."""
         pairs = zip(part.steps, self._judgements(part.steps), strict=True)
         steps = [replace(step, expression=one.text) for step, one in pairs]
-        columns, changed = list(self.schema(())), {s.name for s in steps if isinstance(s, Derive)}
-        unique = () if changed & set(self._source.unique) else self._source.unique
-        after = partial(stepped, steps=steps, columns=columns)
-        return Rows(self._source, after, part.schema, part.unit, unique)
+        after = partial(stepped, steps=steps, columns=list(self.schema(())))
+        return Rows(self._source, after, part.schema, part.unit, self.unique(part.steps))
 
     def release(
         self, plan: Plan, *, confidence: float | None = None, unsafe_words: Words | None = None
