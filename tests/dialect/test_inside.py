@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections import Counter
 from pathlib import Path
@@ -91,6 +92,75 @@ def test_the_corpus_is_as_large_as_it_says():
     assert len(corpus("refused")) >= 100
 
 
+NUMBERS = [
+    "TINYINT",
+    "INTEGER",
+    "BIGINT",
+    "UBIGINT",
+    "HUGEINT",
+    "FLOAT",
+    "DOUBLE",
+    "DECIMAL(9,2)",
+    "DECIMAL(18,9)",
+]
+TIMES = ["DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS"]
+
+
+@pytest.mark.parametrize("kinds", [*itertools.permutations(NUMBERS, 2), *itertools.permutations(TIMES, 2), ("BIGINT", "DECIMAL(9,2)", "FLOAT"), ("DATE", "TIMESTAMP_S", "TIMESTAMP")], ids=" ".join)  # fmt: skip
+def test_columns_of_a_union_have_the_type_that_duckdb_gives_them(kinds):
+    one = sf.scan(pa.table({"id": [1], "x": pa.array([None], pa.string())}), privacy_unit="id")
+    text = " UNION ALL ".join(f"SELECT id, TRY_CAST(x AS {kind}) AS v FROM self" for kind in kinds)
+    columns = " UNION ALL ".join(f"SELECT CAST(NULL AS {kind}) AS v" for kind in kinds)
+    ((_, expected, *_),) = duckdb.execute(f"DESCRIBE {columns}").fetchall()
+    if "HUGEINT" in kinds and any(kind.startswith("DECIMAL") for kind in kinds):
+        with pytest.raises(SqlError, match="no type holds"):
+            one.sql(text)
+    else:
+        assert one.sql(text).schema["v"].type_name == expected
+
+
+HOSTILE = {
+    "HUGEINT": ["-170141183460469231731687303715884105728", "170141183460469231731687303715884105727"],
+    "UBIGINT": ["0", "18446744073709551615"],
+    "DECIMAL(38,9)": ["-99999999999999999999999999999.999999999"],
+    "FLOAT": ["nan", "inf", "-inf", "-0.0", "3.4028235e38", "1e-45"],
+    "DOUBLE": ["nan", "inf", "-inf", "-0.0", "1.7976931348623157e308", "5e-324"],
+    "DATE": ["infinity", "-infinity", "290309-12-22 (BC)", "5881580-07-10"],
+    "TIMESTAMP": ["infinity", "-infinity", "290309-12-22 (BC) 00:00:00", "294247-01-10 04:00:54.775806"],
+    "TIMESTAMP_S": ["infinity", "290309-12-22 (BC) 00:00:00", "294247-01-10 04:00:54"],
+}
+
+
+def test_no_value_of_a_union_raises():
+    """One that does not fit, such as a date beyond all times, is NULL."""
+    values = [(kind, value) for kind in HOSTILE for value in HOSTILE[kind]]
+    rows = pa.table({"id": [1] * len(values), "of": [k for k, _ in values], "x": [v for _, v in values]})
+    one = sf.scan(rows, privacy_unit="id")
+    for kinds in itertools.permutations(HOSTILE, 2):
+        number = [kind not in ("DATE", "TIMESTAMP", "TIMESTAMP_S") for kind in kinds]
+        if number[0] != number[1] or set(kinds) in (
+            {"HUGEINT", "DECIMAL(38,9)"},
+            {"UBIGINT", "DECIMAL(38,9)"},
+        ):
+            continue
+        text = " UNION ALL ".join(
+            f"SELECT id, TRY_CAST(x AS {kind}) AS v FROM self WHERE of = '{kind}'" for kind in kinds
+        )
+        asked = one.sql(text).with_columns(told="CAST(v AS VARCHAR)", v="0")
+        found = list(rows_of(asked).elements())
+        assert len(found) == sum(len(HOSTILE[kind]) for kind in kinds)
+        assert sum(None in row for row in found) == (1 if "DATE" in kinds else 0), (kinds, found)
+
+
+def test_a_unit_is_of_one_type_in_all_selects():
+    known = {
+        "self": sf.scan(pa.table({"id": [1], "x": [1]}), privacy_unit="id"),
+        "small": sf.scan(pa.table({"id": pa.array([1], pa.int32()), "x": [1]}), privacy_unit="id"),
+    }
+    with pytest.raises(SqlError, match="the privacy unit id is BIGINT before, and INTEGER in this SELECT"):
+        known["self"].sql("SELECT id, x FROM self UNION ALL SELECT id, x FROM small", tables=known)
+
+
 HEAD = (
     "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1000000, delta = 1e-6, privacy_unit_column = id, "
     "max_groups_contributed = 100, max_rows_per_group = 100) "
@@ -108,6 +178,11 @@ ASKED = [
     "@DP COUNT(*) AS n FROM orders o WHERE o.town NOT IN (SELECT town FROM towns WHERE town IS NOT NULL)",
     "WITH q AS (SELECT town FROM towns) @DP COUNT(*) AS n FROM orders o JOIN (SELECT customer AS id, age FROM customers) c "
     "ON o.id = c.id WHERE c.age > 30 AND o.town IN (SELECT town FROM q)",
+    "@DP COUNT(*) AS n FROM orders WHERE n > (SELECT avg(pop) / 10 FROM towns)",
+    "@DP COUNT(*) AS n FROM orders o WHERE o.n > (SELECT min(pop) / 10 FROM towns) AND (o.town = (SELECT max(town) FROM towns) "
+    "OR o.town IN (SELECT town FROM towns WHERE pop < (SELECT max(pop) FROM towns)))",
+    "WITH m AS (SELECT max(pop) AS p FROM towns), q AS (SELECT id, n + (SELECT p FROM m) AS k FROM orders) "
+    "@DP COUNT(*) AS n FROM q WHERE k < (SELECT p + 5 FROM m)",
     "@DP COUNT(*) AS n FROM orders o JOIN (SELECT town, max(region) AS region FROM towns GROUP BY town) AS r USING (town)",
     "@DP r.region, COUNT(*) AS n FROM orders o JOIN (SELECT town, region FROM towns) AS r ON o.town = r.town GROUP BY r.region",
     "WITH a AS (SELECT id FROM orders UNION ALL SELECT customer FROM customers) @DP COUNT(*) AS n FROM a",
@@ -162,7 +237,14 @@ NOT_ASKED = [
     ("@DP COUNT(*) AS n FROM (orders o JOIN towns t USING (town))", "a join in brackets"),
     ("@DP COUNT(*) AS n FROM orders WHERE id IN (SELECT customer FROM customers)", "of a private table"),
     ("@DP COUNT(*) AS n FROM orders WHERE EXISTS (SELECT 1)", "a subquery in WHERE"),
-    ("@DP COUNT(*) AS n FROM orders WHERE town = (SELECT max(town) FROM towns)", "a subquery in WHERE"),
+    ("@DP COUNT(*) AS n FROM orders WHERE n > ALL (SELECT pop FROM towns)", "a subquery in WHERE"),
+    ("@DP COUNT(*) AS n FROM orders WHERE n > (SELECT avg(age) FROM customers)", "in the place of a value"),
+    ("@DP COUNT(*) AS n FROM orders WHERE n > (SELECT avg(n) FROM orders)", "in the place of a value"),
+    (
+        "@DP COUNT(*) AS n FROM orders WHERE n > (SELECT max(pop) FROM towns WHERE pop > n)",
+        "public tables alone",
+    ),
+    ("@DP SUM(n + (SELECT 1), contribution_bounds_per_row => (0, 1)) AS n FROM orders", "a subquery in SUM"),
     ("@DP COUNT(*) AS n FROM (SELECT town, pop AS id FROM towns) AS s", "public table"),
     ("@DP COUNT(*) AS n FROM (SELECT id + 1 AS id FROM orders) AS s", "id is computed"),
     ("@DP COUNT(*) AS n FROM (SELECT customer FROM customers) AS s", "keeps its privacy unit"),
@@ -228,6 +310,20 @@ def test_each_table_is_opened_once():
 
     query.question(open_table)
     assert sorted(opened) == ["orders", "towns"]
+
+
+@pytest.mark.parametrize("rows", [ROWS["orders"], ROWS["orders"].slice(0, 0)])
+def test_several_public_rows_are_no_value_whatever_private_rows_there_are(rows):
+    known = {**tables(), "orders": sf.scan(rows, privacy_unit="id")}
+    for text in (
+        "SELECT id, (SELECT pop FROM towns) AS c FROM orders",
+        "SELECT id, CASE WHEN false THEN (SELECT pop FROM towns) END AS c FROM orders",
+        "SELECT id FROM orders WHERE n < 0 AND n > (SELECT pop FROM towns)",
+        "SELECT id, count(*) AS c FROM orders GROUP BY id HAVING count(*) > (VALUES (1), (2))",
+    ):
+        asked = known["orders"].sql(text, tables=known)
+        with pytest.raises(sf.errors.EngineError, match="stands for one value gives several rows"):
+            rows_of(asked)
 
 
 DP = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) AS n"

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
+from sfumato.engines.asked import ask
 from sfumato.engines.duckdb import combined, composite
 from sfumato.errors import ParameterError, QueryError
 
@@ -254,6 +255,126 @@ def test_a_catalog_declares_them_and_sql_asks(tmp_path):
     assert release.to_arrow().to_pylist() == [{"n": 3}]  # Sunday, Monday, Tuesday in Berlin
     assert "protected as m people" in str(release.explain())
     assert catalog.check().ok
+
+
+LIMITS = dict.fromkeys(("memory_limit", "threads", "temp_directory"))
+TEXTS = {
+    "alone": "SELECT * FROM visits",
+    "renamed": 'SELECT u AS "id and month", m FROM (SELECT "id and month" AS u, n AS m FROM visits WHERE n > 0) AS r',
+    "join": "SELECT v.*, p.age FROM visits v JOIN people p ON v.id = p.id AND v.month = p.month",
+    "left join": "SELECT v.\"id and month\", v.n, p.age FROM visits v LEFT JOIN people p USING (\"id and month\")",
+    "grouped": "SELECT \"id and month\", id, sum(n) AS n, max(ts) AS t FROM visits GROUP BY ALL",
+    "window": "SELECT *, sum(n) OVER (PARTITION BY \"id and month\" ORDER BY ts RANGE UNBOUNDED PRECEDING) AS s FROM visits",
+    "union": "SELECT \"id and month\", n FROM visits UNION ALL SELECT \"id and month\", age / 2 FROM people",
+}  # fmt: skip
+
+
+def in_sql(name: str, v: Any, p: Any) -> Any:
+    """Return the rows of which a private SELECT with such units asks."""
+    text = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = [id, month], "
+        f"max_rows_per_group = 1) COUNT(*) AS n FROM ({TEXTS[name]}) AS s"
+    )
+    tables = {"visits": table(VISITS, v), "people": table(PEOPLE, p)}
+    return rows_of(ask(text, tables, None, None, LIMITS).questions[0].table)
+
+
+@pytest.mark.parametrize("name", some(TEXTS, 3))
+@given(visits, people, st.sets(st.tuples(st.sampled_from(IDS), st.sampled_from([1.0, 11.0, 0.0, "nan"]))))
+@settings(max_examples=3, deadline=None)
+def test_sql_of_them_is_local_too(name, v, p, chosen):
+    whole = in_sql(name, v, p)
+    halves = [
+        in_sql(name, *([r for r in rows if (unit_of(r) in chosen) == of] for rows in (v, p)))
+        for of in (True, False)
+    ]
+    assert whole == halves[0] + halves[1]
+
+
+SAID = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 0, max_rows_per_group = 2, privacy_unit_column = {}) COUNT(*) AS n FROM visits AS v WHERE n > 0"
+WEEKS = ["id", "date_trunc('week', ts)"]
+
+
+@pytest.mark.parametrize(
+    ("written", "parts", "zone"),
+    [
+        ("[id, month]", PARTS, "UTC"),
+        ("(id, month)", PARTS, "UTC"),
+        ('["id", `month`]', PARTS, "UTC"),
+        ("['id', 'month']", PARTS, "UTC"),
+        ("[v.id, v.month]", PARTS, "UTC"),
+        ("[id, date_trunc('week', ts)]", WEEKS, "UTC"),
+        ("[v.id, date_trunc('week',\n  v.ts)], unit_timezone = 'Asia/Tokyo'", WEEKS, "Asia/Tokyo"),
+        ("[id, (month // 2), -n]", ["id", "(month // 2)", "-n"], "UTC"),
+    ],
+)
+def test_sql_has_the_units_of_a_chain(written, parts, zone):
+    rows = table(VISITS, [("a", 1.0, 1, t) for t in TIMES])
+    asked = ask(SAID.format(written), {"visits": rows}, None, None, LIMITS).questions[0]
+    chain_ = sf.scan(rows, privacy_unit=parts, unit_timezone=zone).filter("n > 0")
+    assert (asked.table.unit, asked.table.unit_parts) == (chain_.unit, chain_.unit_parts)
+    assert asked.table.notes == chain_.notes and rows_of(asked.table) == rows_of(chain_)
+    plans = [one.plan(epsilon=1) for one in (asked, chain_.bound(rows=2).agg(n=sf.count()))]
+    assert plans[0].exact == plans[1].exact
+    assert "in m units, it is protected as m people together are" in str(plans[0].explain())
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("[]", "an entry of this list is missing"),
+        ("[id, ]", "an entry of this list is missing"),
+        ("[id,, month]", "an entry of this list is missing"),
+        ("[id, month", "this is never closed"),
+        ("[id, ID]", "'ID' is there twice; name each part once"),
+        ("[id, random()]", "uses random"),
+        ("[id, (SELECT 1)]", "a subquery, which sees other rows"),
+        ("[id, sum(n)]", "sum, which is not a function of one row alone"),
+        ("[id, nothing]", "there is no column 'nothing'"),
+        ("[id, [n]]", "values do not compare alike everywhere"),
+        ("[id, ts::TIMESTAMPTZ]", "makes a time with a zone"),
+        (f"[{', '.join(f'n + {i}' for i in range(60))}]", "at most 50 parts"),
+        (f"[id, {'(' * 5000}n{')' * 5000}]", "nested too deep"),
+        ("[id, month], unit_timezone = 'Nowhere'", "the name of a time zone"),
+        ("[id, month], unit_timezone = UTC", "the name of a time zone"),
+        ("id, unit_timezone = 'UTC'", "of a privacy_unit_column of several parts"),
+        ("[id], unit_timezone = 'UTC'", "of a privacy_unit_column of several parts"),
+        ("[id, month], confidence = [0.5]", "confidence must be a number"),
+        ("[id, month], noise = [laplace]", "noise must be one of"),
+        ("[id, month], types = ('n BIGINT')", "types is written"),
+    ],
+)
+def test_what_is_no_list_of_parts_is_refused_with_its_place(written, says):
+    with pytest.raises(QueryError) as caught:
+        ask(SAID.format(written), {"visits": table(VISITS, [])}, None, None, LIMITS)
+    assert says in str(caught.value)
+
+
+def test_sql_says_the_name_of_such_a_unit_as_it_is_written():
+    for text, says in (
+        (SAID.replace("COUNT(*)", "COUNT(DISTINCT id)"), 'COUNT(DISTINCT "id and month")'),
+        (SAID.replace("visits AS v", "(SELECT id, n FROM visits) AS v"), 'add "id and month" to the SELECT list'),
+        (SAID.replace("visits AS v", "(SELECT * FROM visits QUALIFY row_number() OVER (PARTITION BY id) = 1) AS v"),
+         'PARTITION BY "id and month", ...'),
+        (SAID.replace("visits AS v", "(SELECT id, count(*) AS n FROM visits GROUP BY id) AS v"), 'add "id and month"'),
+    ):  # fmt: skip
+        with pytest.raises(QueryError) as caught:
+            ask(text.format("[id, month]"), {"visits": table(VISITS, [])}, None, None, LIMITS)
+        assert says in str(caught.value)
+
+
+def test_a_catalog_and_a_text_may_say_the_same_list():
+    rows = table(VISITS, [("a", 1.0, 1, None)])
+    catalog = sf.catalog({"tables": {"visits": {"source": rows, "privacy_unit": PARTS}}})
+    text = SAID.replace(" AS v WHERE n > 0", "")
+    assert (
+        ask(text.format("[id, month]"), None, catalog, None, LIMITS).questions[0].table.unit == "id and month"
+    )
+    for other in ("[month, id]", "id", "[id]"):
+        with pytest.raises(QueryError, match="privacy_unit_column is id and month in catalog"):
+            ask(text.format(other), None, catalog, None, LIMITS)
+    with pytest.raises(QueryError, match="unit_timezone is what"):
+        ask(text.format("[id, month], unit_timezone = 'UTC'"), None, catalog, None, LIMITS)
 
 
 def test_a_foreign_key_leads_to_them():

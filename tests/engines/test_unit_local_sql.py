@@ -40,15 +40,18 @@ TEXTS = {
     "join public": "SELECT v.*, t.region FROM visits v LEFT JOIN towns t USING (town)",
     "join computed public": "SELECT v.id, t.c FROM visits v JOIN (SELECT lower(town) AS town, count(*) AS c FROM towns GROUP BY ALL) t ON v.town = t.town",
     "in": "SELECT id, n, town IN (SELECT town FROM towns) AS x FROM visits WHERE town NOT IN (SELECT town FROM towns WHERE region = 's') OR n > 0",
+    "values of public tables": "SELECT id, sum(cost) / (SELECT count(*) FROM towns) AS s, (SELECT max(region) FROM towns) AS r FROM visits WHERE town <= (SELECT min(town) FROM towns) OR n > (SELECT 0) GROUP BY id HAVING count(*) < (SELECT 3)",
     "grouped": "SELECT id, count(*) AS c, sum(cost) AS s, avg(cost) AS m, avg(n) AS k, max(town) AS t FROM visits GROUP BY id HAVING sum(n) > 0 OR max(cost) IS NULL",
     "grouped by more": "SELECT upper(town) AS t, id, cost, sum(cost) / count(*) AS r FROM visits GROUP BY ALL",
     "distinct": "SELECT DISTINCT id, town, cost FROM visits",
     "union": "SELECT id, town, n FROM visits UNION ALL SELECT pid, town, age::BIGINT FROM people UNION ALL SELECT id, town, n + 1 FROM visits",
+    "union of types": "SELECT id, n, town FROM visits UNION ALL SELECT id, cost, NULL FROM visits UNION ALL SELECT pid, age::DECIMAL(9, 1), town FROM people",
     "row_number": "SELECT id, town, cost, n, row_number() OVER (PARTITION BY id ORDER BY n) AS r FROM visits",
     "places": "SELECT id, cost, lag(cost) OVER w AS a, lead(town, 1, 'none') OVER w AS b, ntile(2) OVER w AS c FROM visits WINDOW w AS (PARTITION BY id ORDER BY n)",
     "values": "SELECT id, town, first_value(cost) OVER w AS a, last_value(town) OVER w AS b, nth_value(cost, 2) OVER w AS c, last_value(cost IGNORE NULLS) OVER w AS d FROM visits WINDOW w AS (PARTITION BY id ORDER BY n)",
     "ranks": "SELECT id, rank() OVER w AS a, dense_rank() OVER w AS b, percent_rank() OVER w AS c, cume_dist() OVER w AS d FROM visits WINDOW w AS (PARTITION BY id ORDER BY cost DESC)",
     "sums": "SELECT id, sum(cost) OVER (PARTITION BY id) AS a, sum(cost) OVER (PARTITION BY id ORDER BY n) AS b, avg(cost) OVER (PARTITION BY id ORDER BY n ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS c, max(cost) OVER (PARTITION BY id, town) AS d FROM visits",
+    "distances": "SELECT id, sum(cost) OVER (PARTITION BY id ORDER BY cost RANGE BETWEEN 0.3 PRECEDING AND 1e18 FOLLOWING) AS a, first_value(town) OVER (PARTITION BY id ORDER BY n DESC RANGE 1 PRECEDING) AS b, avg(n) OVER (PARTITION BY id, town ORDER BY n RANGE BETWEEN 1 FOLLOWING AND 5 FOLLOWING) AS c FROM visits",
     "first of each": "SELECT id, town, cost FROM visits QUALIFY row_number() OVER (PARTITION BY id ORDER BY n) <= 2",
     "everything": "WITH v AS (SELECT id, town, cost, n FROM visits WHERE town IN (SELECT town FROM towns)), "
     "p AS (SELECT id, town, count(*) AS c, sum(cost) AS s FROM v GROUP BY id, town HAVING count(*) > 0), "

@@ -66,7 +66,8 @@ class DeclaredTable(Table[Released]):
             QueryError: as from any table.
         """
         bounded = {name: self._bounded(name, asked) for name, asked in aggregates.items()}
-        table = self._limited(bounded.values())
+        one_row = cast("DeclaredTable[Released]", self._one_row(bounded.values()))
+        table = one_row._limited(bounded.values())
         notes = dict.fromkeys([*table.notes, *self._notes(aggregates.values())])
         return Table.agg(replace(table, notes=tuple(notes)), *unnamed, **bounded)
 
@@ -135,19 +136,25 @@ class DeclaredTable(Table[Released]):
             return asked  # which is said where the question is checked
         bounds = self.declared.bounds(column) if self._own(column) else None
         if bounds is None:
-            there = self.declared.bounds(column) is not None
-            raise asked.refusal(
-                f"; the bounds in {self.declared.where} are those of the source's {column}, not of what "
-                "with_columns makes of it"
-                if there
-                else f"; or declare lower and upper of {column} in {self.declared.where}"
-            )
+            raise asked.refusal(self._declaring(column))
         if dict(asked.options).get("per") == "unit":
             raise QueryError(
                 f"agg: {name} bounds what a unit adds to a group, but the bounds in {self.declared.where} "
                 f"are of each row. Write sum({column!r}, lower=..., upper=..., per='unit'), or leave per out"
             )
         return asked.bounded(*bounds)
+
+    def _declaring(self, column: str) -> str:
+        """Say where else bounds of a column could stand."""
+        where, origin = self.declared.where, self._origin(column)
+        if origin is not None and self._own(column):
+            return f"; or declare lower and upper of {origin[1]} in {origin[0].where}"
+        if self.declared.bounds(column) is not None:
+            return (
+                f"; the bounds in {where} are those of the source's {column}, not of what with_columns makes "
+                "of it"
+            )
+        return f"; the question makes {column}, so that no bounds in {where} are its own"
 
     def _limited(self, asked: Iterable[Aggregate]) -> DeclaredTable[Released]:
         """Take the catalog's limits where the question needs one and has none."""

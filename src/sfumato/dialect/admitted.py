@@ -13,16 +13,18 @@ from sfumato.dialect.words import Place, refusal
 _WINDOW = "a window function: not private here"
 _INSTEAD = "; join its table on the privacy unit in FROM, for NOT EXISTS with LEFT JOIN ... WHERE x IS NULL"
 
+_OF_ROWS = ("EXISTS", "ANY", "ALL", "SOME")
+
 
 def check_words(words: Cursor, span: range, where: str) -> None:
-    """Refuse what is seen without a tree, at its own place; WHERE x IN (SELECT ...) is judged later."""
+    """Refuse what is seen without a tree, at its own place; SELECTs in WHERE are judged later."""
     inner = span.start
     for i in span:
         word, before = words.tokens[i].word, words.tokens[i - 1].word
         if (
             where == "WHERE"
             and word == "("
-            and before == "IN"
+            and before not in _OF_ROWS
             and words.tokens[i + 1].word in ("SELECT", "WITH")
         ):
             inner = max(inner, words.closing[i])
@@ -69,7 +71,7 @@ def check_tree(text: str, place: Place, tree: Node, where: str) -> None:
             "STAR": f"a * in {where}: name the column",
             "PARAMETER": "a parameter: write the value itself",
         }.get(node["class"])
-        if node["class"] == "SUBQUERY" and where == "WHERE" and node["subquery_type"] == "ANY":
+        if node["class"] == "SUBQUERY" and where == "WHERE" and node["subquery_type"] in ("ANY", "SCALAR"):
             message = None
         if message == "" and node["function_name"].lower() in aggregates():
             message = f"an aggregate in an expression of {where}: only a row's own columns are known"

@@ -8,12 +8,14 @@ from fractions import Fraction
 
 from sfumato.catalogs.declarations import TableDeclaration
 from sfumato.catalogs.notes import beyond, bounds_note
+from sfumato.dialect.inside.queries import Source
 from sfumato.dialect.syntax import Call, Expression, Statement, positive
 from sfumato.dialect.words import Place, refusal
 from sfumato.errors import SqlError
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate, CountPrivacyUnits
 from sfumato.query.choices import Bounded
+from sfumato.query.schema import spelled
 
 _MOST_BOUNDARIES = 1000
 
@@ -96,7 +98,7 @@ class Aggregates:
                 raise self._refuse(
                     place,
                     "distinct values are not counted privately here, only privacy units: "
-                    f"{call.function}(DISTINCT {self.unit})",
+                    f"{call.function}(DISTINCT {spelled(self.unit)})",
                 )
             if bounds is not None and [Fraction(bounds.lower.text), Fraction(bounds.upper.text)] != [0, 1]:
                 raise self._refuse(
@@ -142,7 +144,7 @@ class Aggregates:
                 call.name_place,
                 f"{function} without bounds: without them no noise is enough, and they are never read "
                 f"from the data. Write {function}(x{more}{form}) with a range that is known beforehand"
-                + self._declaring(column),
+                + self._declaring(call.argument, column),
             )
         if bounds.kind == per_unit and function != "SUM":
             average = " (BigQuery averages the averages of the units; here all rows are averaged)"
@@ -156,11 +158,23 @@ class Aggregates:
             raise self._refuse(bounds.place, f"the lower bound {low} is not below the upper bound {high}")
         return low, high, "row" if bounds.kind == "contribution_bounds_per_row" else "unit"
 
-    def _declaring(self, column: str | None) -> str:
-        """Say where else bounds could stand."""
-        if self.declared is None or column is None:
+    def _declaring(self, argument: Expression | None, column: str | None) -> str:
+        """Say where else bounds could stand: in the catalog, where the column is one of a table there."""
+        if self.declared is None or argument is None or column is None:
             return ""
-        return f", or declare lower and upper of {column} in {self.declared.where}"
+        tables, name = self.statement.tables, self.statement.bare(column)
+        of: list[tuple[str | None, Source]] = [(tables.alias, tables.source)]
+        of += [(one.alias, one.source) for one in tables.joined]
+        if len(argument.tokens) > 1:  # which is written with the name of its table
+            whose = argument.tokens[0].text.casefold()
+            of = [(alias, source) for alias, source in of if (alias or "").casefold() == whose]
+        sources = [source for _, source in of]
+        if len(sources) == 1 and not isinstance(sources[0], str):
+            return f"; {name} is of a SELECT inside, of which no bounds are declared"
+        if not all(isinstance(source, str) for source in sources):
+            return ""
+        where = ", ".join(map(str, sources))
+        return f", or declare lower and upper of {name} in {self.declared.catalog}: tables.{where}"
 
     def _ranks(self, call: Call) -> list[float] | float:
         function, ranks = call.function, call.ranks

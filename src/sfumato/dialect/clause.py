@@ -7,7 +7,7 @@ import re
 from sfumato.dialect.cursor import Cursor
 from sfumato.dialect.syntax import Literal
 from sfumato.dialect.vocabulary import CLAUSES
-from sfumato.dialect.words import Place
+from sfumato.dialect.words import Place, Token
 from sfumato.errors import nearest
 
 _FORM = "an option is written name = value, such as {} = 1"
@@ -50,9 +50,28 @@ def _value(words: Cursor) -> Literal:
         return words.number("an option")
     if token.kind == "end" or token.word in (",", ")", "]", "}"):
         raise words.refuse("an option's value is missing")
+    if token.word in ("[", "("):
+        return _list(words)
     value = words.literal(token.kind if token.kind in ("text", "name") else "word")
     while words.take("."):
         value = words.literal("name")
     if not value.text and value.kind != "text":  # whose meaning is the option's
         raise words.refuse("an option's value is missing")
     return Literal(value.text, value.kind, Place(token.start, words.before.stop))
+
+
+def _list(words: Cursor) -> Literal:
+    """Take a list in brackets: the words of each entry."""
+    start, stop = words.at, words.closing[words.at]
+    parts: list[tuple[Token, ...]] = []
+    at = first = start + 1
+    while at <= stop:
+        if at == stop or words.tokens[at].word == ",":
+            if at == first:
+                raise words.refuse("an entry of this list is missing", words.tokens[at])
+            parts.append(tuple(words.tokens[first:at]))
+            first = at + 1
+        at = words.closing.get(at, at) + 1
+    words.at = stop + 1
+    place = Place(words.tokens[start].start, words.before.stop)
+    return Literal(words.text[place.start : place.stop], "list", place, tuple(parts))

@@ -169,6 +169,8 @@ class _Reading:
             epsilon=options.epsilon,
             delta=options.delta or "0",
             privacy_unit_column=options.unit,
+            unit_parts=options.unit_parts,
+            unit_timezone=options.unit_timezone,
             groups=groups,
             rows=rows,
             total_rows=options.total_rows,

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 from sfumato.catalogs.declarations import TableDeclaration
 from sfumato.catalogs.notes import beyond
 from sfumato.dialect.public_groups import STRATEGY
 from sfumato.dialect.syntax import Literal, Statement, positive
-from sfumato.dialect.words import Place, refusal
-from sfumato.errors import SqlError, nearest
+from sfumato.dialect.words import Place, Token, refusal
+from sfumato.errors import ParameterError, QueryError, SqlError, nearest
 from sfumato.query.choices import NOISE_CHOICES, SELECTION_CHOICES
+from sfumato.query.units import checked_parts, unit_name
 
 _canonical = {
     "kappa": "max_groups_contributed",
@@ -30,11 +33,13 @@ _known = (
         "types",
         "multiline",
         "confidence",
+        "unit_timezone",
         *_canonical,
     ),
 )
 TYPES_FORM = "'id BIGINT, amount DOUBLE, day DATE', each column once"
 _WEIGHTS_FORM = "'mean_age 4, \"the total\" 2', each output once"
+_MOST_PARTS = 50
 _refused = {
     "k_threshold": "set delta instead, or min_privacy_units_per_group for a least size of groups",
     "group_selection_epsilon": "the budget is divided by itself; leave it out",
@@ -49,6 +54,8 @@ class Options:
     Args:
         epsilon, delta: the budget, as written.
         unit: the column that tells whose a row is.
+        unit_parts: the columns and expressions that make a unit together; none where it is one column.
+        unit_timezone: in which these expressions read times with a zone.
         groups, rows: limits of contribution, at least 1.
         total_rows: the limit of rows in all groups together, in the place of both.
         noise, selection, threshold: kind of noise, rule for groups, and their least number of units.
@@ -74,6 +81,8 @@ class Options:
     weights: dict[str, str]
     weighing: Place | None
     confidence: float
+    unit_parts: tuple[str, ...]
+    unit_timezone: str
 
 
 def read_options(statement: Statement, declared: TableDeclaration | None = None) -> Options:
@@ -90,6 +99,8 @@ def read_options(statement: Statement, declared: TableDeclaration | None = None)
     groups, rows = (declared.max_groups, declared.max_rows) if declared is not None else (None, None)
     return Options(
         unit=given.unit(),
+        unit_parts=given.unit_parts(),
+        unit_timezone=given.unit_timezone(),
         epsilon=given.epsilon(),
         delta=given.delta(),
         groups=given.whole("max_groups_contributed", groups),
@@ -130,7 +141,7 @@ class _Given:
     """Name and value of each option, as written, by its canonical name."""
 
     def __init__(self, statement: Statement, declared: TableDeclaration | None) -> None:
-        self.text, self.declared = statement.text, declared
+        self.text, self.declared, self.tables = statement.text, declared, statement.tables
         self.pairs: dict[str, tuple[Literal, Literal]] = {}
         for name, value in statement.options:
             self._add(name, value)
@@ -148,7 +159,7 @@ class _Given:
             hint = f"; did you mean {near}?" if near else "."
             raise self._refuse(name.place, f"there is no option {name.text}{hint} The options are: {listed}")
         key = _canonical.get(name.text, name.text)
-        if self.declared is not None and key in ("types", "multiline"):
+        if self.declared is not None and key in ("types", "multiline", "unit_timezone"):
             raise self._refuse(name.place, f"{key} is what {self.declared.where} says; leave it out")
         if key in self.pairs:
             other = self.pairs[key][0].text
@@ -164,13 +175,59 @@ class _Given:
         if declared is not None and "privacy_unit_column" not in self.pairs:
             return declared.privacy_unit or ""
         value = self.pairs["privacy_unit_column"][1]
-        if declared is not None and value.text != declared.privacy_unit:
+        text = unit_name(self._parts(value)) if value.kind == "list" else value.text
+        if declared is not None and text != declared.privacy_unit:
             raise self._refuse(
                 value.place,
                 f"privacy_unit_column is {declared.privacy_unit} in {declared.where}; leave it out",
             )
-        if value.kind == "number" or not value.text.strip():
+        if value.kind == "number" or not text.strip():
             raise self._refuse(value.place, "privacy_unit_column names the column that tells whose a row is")
+        return text
+
+    def unit_parts(self) -> tuple[str, ...]:
+        value = self.pairs.get("privacy_unit_column", (None, None))[1]
+        if self.declared is not None or value is None or value.kind != "list" or len(value.parts) < 2:
+            return ()
+        return self._parts(value)
+
+    def _parts(self, value: Literal) -> tuple[str, ...]:
+        """Return the columns and expressions of a list, without the names of tables before columns."""
+        if len(value.parts) > _MOST_PARTS:
+            raise self._refuse(value.place, f"a privacy unit has at most {_MOST_PARTS} parts")
+        aliases = {(self.tables.alias or "").casefold(), *self.tables.aliases} - {""}
+        found = []
+        for tokens in value.parts:
+            kept = [
+                token
+                for i, token in enumerate(tokens)
+                if not any(_qualifies(tokens, at, aliases) for at in (i, i - 1))
+            ]
+            found.append(self._spelled(kept or list(tokens)))
+        try:
+            return checked_parts(found)
+        except (ParameterError, QueryError) as error:
+            raise self._refuse(value.place, str(error)) from None
+
+    def _spelled(self, tokens: list[Token]) -> str:
+        """Return an entry of a list as it is written, in one line: of a single name what it names."""
+        if len(tokens) == 1:
+            return tokens[0].text
+        pieces = [self.text[tokens[0].start : tokens[0].stop]]
+        for before, token in pairwise(tokens):
+            pieces.append(" " * (token.start > before.stop) + self.text[token.start : token.stop])
+        return "".join(pieces)
+
+    def unit_timezone(self) -> str:
+        if "unit_timezone" not in self.pairs:
+            return "UTC"
+        name, value = self.pairs["unit_timezone"]
+        if value.kind != "text" or not self.unit_parts():
+            raise self._refuse(
+                name.place,
+                "unit_timezone is the name of a time zone, such as 'Europe/Berlin', in which expressions of "
+                "a privacy_unit_column of several parts read times: [id, date_trunc('week', ts)]",
+            )
         return value.text
 
     def epsilon(self) -> str:
@@ -264,3 +321,10 @@ class _Given:
 
     def _refuse(self, place: Place, message: str) -> SqlError:
         return refusal(self.text, place, message)
+
+
+def _qualifies(tokens: Sequence[Token], at: int, aliases: Collection[str]) -> bool:
+    """Whether a word is the name of a table, with a point and a column behind it."""
+    if not 0 <= at < len(tokens) - 2 or tokens[at + 1].word != "." or tokens[at].kind not in ("word", "name"):
+        return False
+    return tokens[at].text.casefold() in aliases and (at == 0 or tokens[at - 1].word != ".")

@@ -37,6 +37,8 @@ class SqlQuery:
         aggregates: (output name, aggregate), in the order of the SELECT list.
         epsilon, delta: the budget, as written.
         privacy_unit_column: the column that tells whose a row is.
+        unit_parts, unit_timezone: the columns and expressions that make a unit together, where it is no
+            single column, and the time zone in which these read times; that column is called after them.
         groups, rows: limits of contribution; None where nothing depends on them.
         noise, group_selection, pre_threshold: options of a release; None where not given.
         notes: sentences about defaults that were taken.
@@ -80,6 +82,8 @@ class SqlQuery:
     looked_up: Node | None = None
     names: CommonTables | None = None
     total_rows: int | None = None
+    unit_parts: tuple[str, ...] = ()
+    unit_timezone: str = "UTC"
 
     @property
     def source(self) -> str:

@@ -17,11 +17,16 @@ _VALUES = ("NULL", "TRUE", "FALSE")
 
 @dataclass(frozen=True)
 class Literal:
-    """A number, word or name as it was written (`kind` is "number", "word", "text" or "name")."""
+    """A number, word or name as it was written (`kind` is "number", "word", "text" or "name"), or a "list".
+
+    Args:
+        parts: of a list, the words of each entry.
+    """
 
     text: str
     kind: str
     place: Place
+    parts: tuple[tuple[Token, ...], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -229,7 +229,12 @@ def _of_tables(
             return sources[name]
         declared = one.types if types is None else types
         return scan(
-            sources.get(name, name), privacy_unit=unit, types=declared, multiline=one.multiline, **limits
+            sources.get(name, name),
+            privacy_unit=one.unit_parts if one.unit_parts and unit == one.privacy_unit_column else unit,
+            unit_timezone=one.unit_timezone,
+            types=declared,
+            multiline=one.multiline,
+            **limits,
         )
 
     return query, opened

@@ -100,6 +100,10 @@ class DistributedEngine:
         """Return the columns after the steps."""
         return self._local.schema(steps)
 
+    def unique(self, steps: Sequence[Step] = ()) -> tuple[str, ...]:
+        """Return columns in which no two rows have the same values, as far as their making tells."""
+        return self._local.unique(steps)
+
     def public_keys(
         self, keys: Sequence[str], values: object, steps: Sequence[Step]
     ) -> pa.Table | BroughtKeys:

@@ -14,7 +14,7 @@ from sfumato.errors import ColumnError, ParameterError, QueryError, shown
 from sfumato.exact import one_of, positive_int
 from sfumato.query.part import Part
 from sfumato.query.schema import INTEGERS, Column, check_flat
-from sfumato.query.shaping import Computed, IsIn, Renamed, Select, Window, same
+from sfumato.query.shaping import Computed, IsIn, Renamed, Select, Window, WithValue, same
 
 Pairs = tuple[tuple[str, str], ...]
 JoinKind = Literal["inner", "left"]
@@ -155,7 +155,7 @@ class Reached:
         return []
 
 
-Combination = Join | Union | PerUnit | Reached | Select | IsIn | Window | Computed
+Combination = Join | Union | PerUnit | Reached | Select | IsIn | WithValue | Window | Computed
 Combined = TypeVar("Combined")
 
 

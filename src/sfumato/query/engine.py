@@ -26,6 +26,13 @@ class Engine(Evaluator, Protocol[Released_co]):
         """
         ...
 
+    def unique(self, steps: Sequence[Step] = ()) -> tuple[str, ...]:
+        """Return columns in which no two rows have the same values after the steps.
+
+        None where that does not follow from how the rows are made, whatever they are.
+        """
+        ...
+
     def public_keys(
         self, keys: Sequence[str], values: object, steps: Sequence[Step]
     ) -> pa.Table | BroughtKeys:

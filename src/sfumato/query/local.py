@@ -7,7 +7,7 @@ from typing import Any
 
 from sfumato.query.combining import distinct, is_in
 from sfumato.query.engine import Engine
-from sfumato.query.shaping import Computed, Renamed, Select, Window, WindowCall
+from sfumato.query.shaping import Computed, Renamed, Select, Window, WindowCall, WithValue
 from sfumato.query.table import PublicTable, Released, Table
 
 
@@ -29,6 +29,11 @@ def distinct_keys(table: Table[Released], by: Sequence[str]) -> Table[Released]:
 def looked_up(table: Table[Released], column: str, other: PublicTable, name: str) -> Table[Released]:
     """Return a table with a column that tells whether values of another are in a public table's only one."""
     return table._combined(is_in(table._part, column, other._part, name), *other.notes)
+
+
+def with_value(table: Table[Released], other: PublicTable, name: str) -> Table[Released]:
+    """Return a table with a column that has, in each row, the one value of a public table."""
+    return table._combined(WithValue(table._part, other._part, name), *other.notes)
 
 
 def windowed(table: Table[Released], calls: Sequence[WindowCall]) -> Table[Released]:

@@ -9,10 +9,12 @@ from fractions import Fraction
 from sfumato.errors import ColumnError
 from sfumato.framework import AtomDomain
 
-# Types of columns, as DuckDB calls them. Of floats 0.0 and -0.0 are equal, and all NaN.
-INTEGERS = frozenset(
-    {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
-)
+# Types of columns, as DuckDB calls them: whole numbers, with how many digits they have at most.
+INTEGERS = {
+    "TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19, "HUGEINT": 39,
+    "UTINYINT": 3, "USMALLINT": 5, "UINTEGER": 10, "UBIGINT": 20,
+}  # fmt: skip
+# 0.0 and -0.0 are equal, and all NaN.
 FLOATS = frozenset({"FLOAT", "DOUBLE"})
 # Where an expression goes that takes the place of a column, whichever way a question is asked.
 IN_PLACE = "in its place (in Python, as a column that with_columns derives first)"

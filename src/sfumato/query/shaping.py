@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sfumato.query.distance import Distance
 from sfumato.query.part import Part
 
 # Columns that stay as they are: the name that each has in the part, and its new one.
@@ -75,6 +76,31 @@ class IsIn:
 
 
 @dataclass(frozen=True)
+class WithValue:
+    """A private table with one column more: in each row the value of a public table, NULL where it has none.
+
+    Args:
+        part, other: the private table, and a public one of one column and at most one row.
+        name: of the new column.
+    """
+
+    part: Part
+    other: Part
+    name: str
+    by_rows = True
+
+    @property
+    def kept(self) -> tuple[tuple[Part, Renamed], ...]:
+        """Its private part, and the columns that stay; the public one has none."""
+        return (self.part, same(self.part)), (self.other, ())
+
+    @property
+    def notes(self) -> list[str]:
+        """What the explanation of a release says of it."""
+        return [*self.part.told("the table"), f"In the table, {self.name} is the value of a public table."]
+
+
+@dataclass(frozen=True)
 class Order:
     """A column by which rows are ordered: `direction` is what stands behind it in SQL."""
 
@@ -94,6 +120,7 @@ class WindowCall:
         by: columns that rows have in common, beside the privacy unit.
         order: of the rows; those that it leaves open are put in order by all their columns.
         unit, start, end: of its frame: ROWS, RANGE or GROUPS, and its ends as SQL has them.
+        distances: of the two ends of RANGE, which stand where these have {}.
         ignore_nulls: whether rows without a value are passed over.
     """
 
@@ -107,6 +134,7 @@ class WindowCall:
     start: str
     end: str
     ignore_nulls: bool = False
+    distances: tuple[Distance | None, Distance | None] = (None, None)
 
     @property
     def described(self) -> str:

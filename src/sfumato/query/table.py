@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -27,7 +27,7 @@ from sfumato.query.exact import BroughtKeys
 from sfumato.query.part import Part
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
-from sfumato.query.question import Query
+from sfumato.query.question import Query, needs_rows
 from sfumato.query.schema import IN_PLACE, Derive, Filter, Schema, Step, check_flat
 from sfumato.query.shaping import Select
 from sfumato.query.units import UnitPart
@@ -248,7 +248,8 @@ class Table(Generic[Released]):
 
         Args:
             groups: a unit counts in at most so many groups.
-            rows: a unit counts as at most so many rows in a group; one with more is scaled down.
+            rows: a unit counts as at most so many rows in a group; one with more is scaled down. It may be
+                left out where each unit has one row by how they are made, as behind `per_unit`.
             beyond: how a unit counts that is in more groups. "sample": in some of them, chosen at random.
                 "scale": of public groups, in part in each: of j, as groups/j of a unit. "auto": "scale" for
                 public groups where no quantiles are asked, else "sample".
@@ -274,7 +275,18 @@ class Table(Generic[Released]):
         """
         if unnamed:
             raise QueryError("agg: give each aggregate a name, such as agg(n=sf.count())")
-        return Question(self, tuple(aggregates.items()))
+        return Question(self._one_row(aggregates.values()), tuple(aggregates.items()))
+
+    def _one_row(self, asked: Collection[Aggregate]) -> Table[Released]:
+        """Take the limit of rows that follows from how they are made, where a unit has one in a group."""
+        given = self.rows is not None or self.total_rows is not None
+        if given or not any(map(needs_rows, asked)):
+            return self
+        unique = self.engine.unique(self.steps)
+        if not unique or not set(unique) <= {self.unit, *self.keys}:
+            return self
+        note = "rows was not given: as rows are made here, a privacy unit has at most one in a group."
+        return replace(self, rows=1, notes=(*self.notes, note))
 
     @property
     def _part(self) -> Part:

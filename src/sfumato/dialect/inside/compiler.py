@@ -73,14 +73,14 @@ class Inside:
                     self._public[source] = all(self.is_public(one, unit) for one in read)
         return self._public[source]
 
-    def public(self, source: Source, unit: str) -> PublicTable:
-        """Return a public table, or what a SELECT of public tables gives."""
+    def public(self, source: Source, unit: str, value: bool = False) -> PublicTable:
+        """Return a public table, or what a SELECT of public tables gives, perhaps as the row of one value."""
         if isinstance(source, str):
             found = self.table(source, unit)
         else:
             assert self._engine is not None  # a private table comes first
             with self._deeper(source):
-                found = public_table(source, self._engine, lambda one: self.public(one, unit))
+                found = public_table(source, self._engine, lambda one: self.public(one, unit), value)
         assert isinstance(found, PublicTable)
         return found
 

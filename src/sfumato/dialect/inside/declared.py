@@ -11,6 +11,7 @@ from sfumato.dialect.inside.scope import traced
 from sfumato.dialect.joins import From, Joined, NotJoined, Reference, qualified, read_from
 from sfumato.dialect.tree import Node
 from sfumato.errors import QueryError
+from sfumato.query.schema import spelled
 
 
 def of_tables(source: From, catalog: Declarations, depth: int = 0) -> TableDeclaration:
@@ -116,8 +117,9 @@ def _of_select(query: Query, catalog: Declarations, depth: int) -> TableDeclarat
     if unit is None:
         raise query.refuse(
             query.first,
-            f"each SELECT of a private table keeps its privacy unit: add {base.privacy_unit} to the SELECT "
-            "list, as it is; what is computed of it is none",
+            "each SELECT of a private table keeps its privacy unit: add "
+            + spelled(base.privacy_unit or "")
+            + " to the SELECT list, as it is; what is computed of it is none",
         )
     return replace(base, name=query.name, privacy_unit=unit, columns=tuple(columns.values()))
 

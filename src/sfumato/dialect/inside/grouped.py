@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from sfumato.dialect.inside.queries import Query
 from sfumato.dialect.inside.trees import column_node, fresh, is_aggregate, parts, rewritten, shape
 from sfumato.dialect.tree import Node, written
 from sfumato.query.local import distinct_keys
+from sfumato.query.schema import spelled
 from sfumato.query.table import Table
 
 
@@ -55,25 +56,33 @@ class Grouped:
         table: its rows.
         keys: what it groups by, as written, and over the table's columns.
         by: the columns of the keys.
+        values: columns that are the same in all rows.
     Raises:
         SqlError: the privacy unit is no key.
     """
 
     def __init__(
-        self, query: Query, table: Table[Any], keys: Sequence[tuple[Node, Node]], by: Sequence[str]
+        self,
+        query: Query,
+        table: Table[Any],
+        keys: Sequence[tuple[Node, Node]],
+        by: Sequence[str],
+        values: Collection[str],
     ) -> None:
         self.query, self.table, self.by = query, table, list(dict.fromkeys(by))
         if table.unit not in by:
             where = keys[0][0] if keys else query.first
             raise query.refuse(
                 where,
-                f"rows of several units would become one row: add the privacy unit, GROUP BY {table.unit}"
+                "rows of several units would become one row: add the privacy unit, GROUP BY "
+                + spelled(table.unit)
                 + "".join(f", {name}" for name in by[:3]),
             )
         self.named = {shape(tree): name for (_, tree), name in zip(keys, by, strict=True)}
         self.kinds = {(tree["class"], tree["type"]) for _, tree in keys}
         self.asked: dict[str, tuple[str, Node]] = {}
-        self.names = {name.casefold() for name in by}
+        self.names = {name.casefold() for name in (*by, *values)}
+        self.values, self.constant = values, set[str]()
 
     def rewritten(self, tree: Node, name: str) -> Node:
         """Return an expression over the keys and aggregates; `name` is that of its aggregate, if it is free.
@@ -95,6 +104,9 @@ class Grouped:
                 return column_node(self.asked[key][0])
             if one["class"] == "COLUMN_REF" and one["column_names"][0] in self.table.schema:
                 column = one["column_names"][0]
+                if column in self.values:
+                    self.constant.add(column)
+                    return one
                 message = f"{column} is neither in GROUP BY nor in an aggregate; add it to one"
                 raise self.query.refuse(one, message)
             return None

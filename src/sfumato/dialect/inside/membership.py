@@ -1,4 +1,4 @@
-"""`x IN (SELECT y FROM a public table)`: what is looked for where, and conditions that hold it."""
+"""SELECTs of public tables in expressions: `x IN (SELECT y ...)` and `(SELECT max(y) ...)`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,27 @@ from sfumato.dialect.inside.queries import CommonTables, Query
 from sfumato.dialect.inside.trees import column_node, fresh, rewritten
 from sfumato.dialect.joins import From, Reference
 from sfumato.dialect.tree import Node, written
-from sfumato.query.local import looked_up
+from sfumato.query.local import looked_up, with_value
 from sfumato.query.table import PublicTable, Table
 
 if TYPE_CHECKING:
     from sfumato.dialect.inside.compiler import Inside
+
+
+def public_value(inside: Inside, names: CommonTables, node: Node, unit: str) -> PublicTable:
+    """Return the public table of one row and column that a SELECT in the place of a value is.
+
+    Raises:
+        SqlError: it reads a private table, or gives several columns.
+    """
+    inner = Query("a SELECT in an expression", node["subquery"]["node"], names)
+    if not inside.is_public(inner, unit):
+        raise names.written.refuse(
+            node,
+            "a SELECT of a private table in the place of a value, which would follow from all people's rows; "
+            "write one for each unit, GROUP BY the privacy unit, in FROM, and join it on that",
+        )
+    return inside.public(inner, unit, value=True)
 
 
 def public_values(inside: Inside, names: CommonTables, node: Node, unit: str) -> PublicTable:
@@ -24,8 +40,8 @@ def public_values(inside: Inside, names: CommonTables, node: Node, unit: str) ->
     if node["subquery_type"] != "ANY" or node["comparison_type"] != "COMPARE_EQUAL":
         raise names.written.refuse(
             node,
-            "a SELECT in an expression: there is x IN (SELECT y FROM a public table); join what else is "
-            "needed, in FROM",
+            "a SELECT in an expression: there is x IN (SELECT y FROM a public table), and (SELECT ...) of "
+            "public tables that gives one value; join what else is needed, in FROM",
         )
     inner = Query("a SELECT behind IN", node["subquery"]["node"], names)
     if not inside.is_public(inner, unit):
@@ -67,6 +83,10 @@ def filtered(inside: Inside, table: Table[Any], node: Node, names: CommonTables,
             return one
         if one["class"] != "SUBQUERY":
             return None
+        if one["subquery_type"] == "SCALAR":
+            name = fresh("value", taken)
+            table = with_value(table, public_value(inside, names, one, table.unit), name)
+            return column_node(name)
         other = public_values(inside, names, one, table.unit)
         child, name = fresh("looked_up", taken), fresh("is_in", taken)
         table = looked_up(table.with_columns(**{child: written(plain(one["child"]))}), child, other, name)

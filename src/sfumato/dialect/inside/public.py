@@ -16,7 +16,7 @@ from sfumato.query.table import PublicTable
 
 
 def public_table(
-    query: Query, engine: Engine[object], open_table: Callable[[Source], PublicTable]
+    query: Query, engine: Engine[object], open_table: Callable[[Source], PublicTable], value: bool = False
 ) -> PublicTable:
     """Return what a SELECT of public tables gives.
 
@@ -24,6 +24,8 @@ def public_table(
         query: reads public tables alone.
         engine: what computes it.
         open_table: gives a public table.
+        value: whether it stands for one value: then it is one row, of NULL where it gives none, and an error
+            where it gives several.
     Raises:
         SqlError: it holds something whose result does not follow from these tables.
         QueryError: it does not fit their columns.
@@ -50,6 +52,8 @@ def public_table(
     if query.columns:
         listed = ", ".join(map(quoted, query.columns))
         text = f"SELECT * FROM ({text}) AS part({listed})"
+    if value:
+        text = f"SELECT ({text}) AS value"
     return computed(engine, parts, text)
 
 

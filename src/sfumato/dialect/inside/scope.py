@@ -11,7 +11,8 @@ from sfumato.dialect.inside.trees import fresh
 from sfumato.dialect.joins import From, Joined, NotJoined, Reference, read_from
 from sfumato.dialect.tree import Node
 from sfumato.errors import ColumnError, QueryError
-from sfumato.query.schema import FLOATS, quoted
+from sfumato.query.combining import with_units
+from sfumato.query.schema import FLOATS, quoted, spelled
 from sfumato.query.table import PublicTable, Table
 
 Opener = Callable[[Source, str], "Table[Any] | PublicTable"]
@@ -105,6 +106,8 @@ class Scope:
         for pair in one.on:
             mine, rest = one.sides(pair, own, lambda name: self.resolve([name]) is not None)
             pairs.append((self._earlier(rest), _own(mine.column, own, one)))
+        if isinstance(other, Table):  # where all parts of the units are compared, these are
+            pairs = list(with_units(tuple(pairs), table._part, other._part))
         # A column that is compared does not come along: it is the other one, or comes under another name.
         columns, copies = dict[str, str](), dict[str, str]()
         taken = {name.casefold() for name in (*table.schema, *other.schema)}
@@ -123,7 +126,7 @@ class Scope:
             names = one.alias or str(one.source)
             raise QueryError(
                 f"both tables are private, so rows of one unit may only meet rows of the same: join {names} "
-                f"ON its privacy unit {other.unit} = {table.unit} too"
+                f"ON its privacy unit {spelled(other.unit)} = {spelled(table.unit)} too"
             )
         compared = {right for _, right in pairs}
         brought = [name for name in other.schema if name not in compared]

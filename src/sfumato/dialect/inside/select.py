@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sfumato.dialect.inside.grouped import Grouped, Item, group_keys
-from sfumato.dialect.inside.membership import public_values
+from sfumato.dialect.inside.membership import public_value, public_values
 from sfumato.dialect.inside.queries import Query
 from sfumato.dialect.inside.scope import Scope, traced
 from sfumato.dialect.inside.trees import (
@@ -27,8 +27,10 @@ from sfumato.dialect.inside.windows import window_call
 from sfumato.dialect.joins import From, Reference
 from sfumato.dialect.tree import Node, written
 from sfumato.errors import ColumnError, QueryError, SqlError
-from sfumato.query.local import chosen, distinct_rows, looked_up, windowed
+from sfumato.query.local import chosen, distinct_rows, looked_up, windowed, with_value
+from sfumato.query.schema import spelled
 from sfumato.query.shaping import WindowCall
+from sfumato.query.table import PublicTable
 
 if TYPE_CHECKING:
     from sfumato.dialect.inside.compiler import Inside
@@ -66,6 +68,7 @@ class Select:
             node["alias"].casefold(): node for node in self.node["select_list"] if node.get("alias")
         }
         self.derived: dict[str, str] = {}
+        self.values: dict[str, PublicTable] = {}
         self.expanding = self.expanded = 0
         self._make()
 
@@ -87,9 +90,9 @@ class Select:
         for one in node["modifiers"]:
             if one["type"] == "DISTINCT_MODIFIER" and one["distinct_on_targets"]:
                 message = "DISTINCT ON: write QUALIFY row_number() OVER (PARTITION BY {} ORDER BY ...) = 1"
-                raise refuse(one["distinct_on_targets"][0], message.format(self.unit))
+                raise refuse(one["distinct_on_targets"][0], message.format(spelled(self.unit)))
             if one["type"].startswith("LIMIT"):
-                raise refuse(one.get("limit") or one.get("offset"), _NO_LIMIT.format(unit=self.unit))
+                raise refuse(one.get("limit") or one.get("offset"), _NO_LIMIT.format(unit=spelled(self.unit)))
             if one["type"] not in ("DISTINCT_MODIFIER", "ORDER_MODIFIER"):
                 raise refuse(None, f"{one['type']} is not known here")
             if one["type"] == "ORDER_MODIFIER":
@@ -134,7 +137,7 @@ class Select:
             if found is not None:
                 return found
         where = self.node["select_list"][0]
-        raise self.query.refuse(where, _NO_UNIT.format(unit=self.unit))
+        raise self.query.refuse(where, _NO_UNIT.format(unit=spelled(self.unit)))
 
     def _mentioned(self) -> set[str] | None:
         found: set[str] = set()
@@ -172,10 +175,13 @@ class Select:
         if grouped or having is not None or any(is_aggregate(p) for tree in everything for p in parts(tree)):
             keys = group_keys(self.query, items, self._plain)
             by = [self._column(tree, "key") for _, tree in keys]
-            asked = Grouped(self.query, self.table, keys, by)
+            asked = Grouped(self.query, self.table, keys, by, self.values)
             trees = [asked.rewritten(one.tree, one.name) for one in items]
             having, qualify = (one and asked.rewritten(one, "aggregate") for one in (having, qualify))
             self.table, self.derived = asked.result(), {}
+            for name, other in self.values.items():
+                if name in asked.constant and name not in self.table.schema:
+                    self.table = with_value(self.table, other, name)
             self.taken = {name.casefold() for name in self.table.schema}
             if having is not None:
                 with self._at(node["having"]):
@@ -263,7 +269,8 @@ class Select:
                     raise self.query.refuse(one, str(ColumnError.unknown(name, known, "SELECT")))
                 return self._expanded(alias)
             if one["class"] == "SUBQUERY":
-                return column_node(self._found(one))
+                scalar = one["subquery_type"] == "SCALAR"
+                return column_node(self._value(one) if scalar else self._found(one))
             if one["class"] in ("STAR", "LAMBDA", "PARAMETER", "POSITIONAL_REFERENCE"):
                 raise self.query.refuse(one, f"{one['class'].lower()} has no place in an expression here")
             return None
@@ -292,6 +299,16 @@ class Select:
             self.table = looked_up(self.table, column, other, self.derived[key])
         return self.derived[key]
 
+    def _value(self, node: Node) -> str:
+        """Return the column that has the one value of a public SELECT."""
+        key = f"VALUE {shape(node['subquery'], PLACES)}"
+        if key not in self.derived:
+            other = public_value(self.inside, self.query.names, node, self.table.unit)
+            name = self.derived[key] = fresh("value", self.taken)
+            self.values[name] = other
+            self.table = with_value(self.table, other, name)
+        return self.derived[key]
+
     def _column(self, tree: Node, stem: str) -> str:
         """Return the column of an expression, which is derived where it is none."""
         name = column_of(tree)
@@ -316,7 +333,10 @@ class Select:
                 if key not in calls:
                     name = fresh(preferred, self.taken)
                     unit = self.table.unit
-                    calls[key] = window_call(name, one, unit, self._column, self.query.refuse)
+                    call = window_call(name, one, unit, self._column, self.query.refuse)
+                    calls[key] = call
+                    if any(call.distances):
+                        self._check_distances(one, call)
                 return column_node(calls[key].name)
 
             return found
@@ -326,6 +346,17 @@ class Select:
         if calls:
             self.table = windowed(self.table, list(calls.values()))
         return new, qualified
+
+    def _check_distances(self, node: Node, call: WindowCall) -> None:
+        """Refuse a frame whose distances do not fit what its rows are ordered by."""
+        if len(call.order) != 1:
+            message = "RANGE with a distance takes one ORDER BY key: a number, a date or a timestamp"
+            raise self.query.refuse(node, message)
+        column = call.order[0].column
+        for distance in call.distances:
+            why = distance and distance.misfit(self.table.schema[column].type_name)
+            if why:
+                raise self.query.refuse(node, f"RANGE with a distance, in the order of {column}: {why}")
 
     def _choose(self, items: list[Item], trees: list[Node]) -> None:
         columns: list[tuple[str, str]] = []
@@ -338,10 +369,11 @@ class Select:
                 if column != unit:
                     raise self.query.refuse(
                         self.node["select_list"][0],
-                        f"{name} is not the privacy unit, which is {unit} here: select that as {name}",
+                        f"{name} is not the privacy unit, which is {spelled(unit)} here: select that as "
+                        + name,
                     )
                 break
         else:
-            raise self.query.refuse(self.node["select_list"][0], _NO_UNIT.format(unit=unit))
+            raise self.query.refuse(self.node["select_list"][0], _NO_UNIT.format(unit=spelled(unit)))
         if columns != [(column, column) for column in self.table.schema]:
             self.table = chosen(self.table, tuple(columns), name)

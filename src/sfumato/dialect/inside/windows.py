@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from fractions import Fraction
+
+import duckdb
 
 from sfumato.dialect.inside.trees import WINDOW, column_of, parts, unknown
-from sfumato.dialect.tree import Node, aggregates, written
+from sfumato.dialect.tree import Node, aggregates, ask, written
 from sfumato.errors import SqlError
+from sfumato.query.distance import Distance
+from sfumato.query.schema import spelled
 from sfumato.query.shaping import Order, WindowCall
 
 Refuse = Callable[[Node, str], SqlError]
@@ -24,6 +30,11 @@ _ENDS = {
 _DIRECTIONS = {"ASCENDING": "ASC", "ORDER_DEFAULT": "ASC", "DESCENDING": "DESC"}
 _NULLS = {"NULLS FIRST": " NULLS FIRST", "NULLS LAST": " NULLS LAST", "ORDER_DEFAULT": " NULLS LAST"}
 _MOST = 10**9
+_NUMBER = re.compile(r"-?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})(e[+-]?\d{1,2})?", re.IGNORECASE)
+_SPAN = (
+    "SELECT 12 * datepart('year', i) + datepart('month', i), datepart('day', i), datepart('hour', i), "
+    "datepart('minute', i), datepart('microsecond', i) FROM (SELECT CAST({} AS INTERVAL) AS i)"
+)
 
 
 def window_call(
@@ -50,15 +61,15 @@ def window_call(
     if unit not in [column_of(part) for part in node["partitions"]]:
         raise refuse(
             node,
-            f"a window over rows of several units: write OVER (PARTITION BY {unit}, ...), so that it sees "
-            "one unit's rows",
+            "a window over rows of several units: write OVER (PARTITION BY "
+            f"{spelled(unit)}, ...), so that it sees one unit's rows",
         )
     by = tuple(dict.fromkeys(column(part, "key") for part in node["partitions"]))
     order = tuple(
         Order(column(one["expression"], "rank"), _DIRECTIONS[one["type"]] + _NULLS[one["null_order"]])
         for one in node["orders"]
     )
-    kind, start, end = _frame(node, refuse)
+    kind, (start, end), distances = _frame(node, refuse)
     function = node["function_name"].lower()
     function = _SAME.get(function, function)
     aggregate, arguments = "", tuple[str | int, ...]()
@@ -74,11 +85,13 @@ def window_call(
         )
     by = tuple(one for one in by if one != unit)
     ignore = bool(node["ignore_nulls"])
-    return WindowCall(name, function, aggregate, arguments, by, order, kind, start, end, ignore)
+    return WindowCall(name, function, aggregate, arguments, by, order, kind, start, end, ignore, distances)
 
 
-def _frame(node: Node, refuse: Refuse) -> tuple[str, str, str]:
-    """Return the frame: ROWS, RANGE or GROUPS, and its ends."""
+def _frame(
+    node: Node, refuse: Refuse
+) -> tuple[str, tuple[str, str], tuple[Distance | None, Distance | None]]:
+    """Return the frame: ROWS, RANGE or GROUPS, its ends, and their distances."""
     if node["exclude_clause"] != "NO_OTHER":
         raise refuse(node, "EXCLUDE in a window: leave it out")
     kinds = {
@@ -89,17 +102,51 @@ def _frame(node: Node, refuse: Refuse) -> tuple[str, str, str]:
     }
     kind = kinds.pop() if len(kinds) == 1 else "RANGE"
     ends: list[str] = []
+    distances: list[Distance | None] = []
     for end in ("start", "end"):
         word = node[end].removesuffix(f"_{kind}")
         if word not in _ENDS:
             raise refuse(node, "this frame is not known here: write ROWS BETWEEN n PRECEDING AND CURRENT ROW")
+        distances.append(None)
         if "{}" in _ENDS[word] and kind == "RANGE":
-            raise refuse(
-                node, "RANGE with a distance: write ROWS, or a join on the privacy unit and a condition"
-            )
+            distances[-1] = _distance(node[f"{end}_expr"], refuse, node)
+            ends.append(_ENDS[word])
+            continue
         number = _number(node[f"{end}_expr"], refuse, node, 0) if "{}" in _ENDS[word] else 0
         ends.append(_ENDS[word].format(number))
-    return kind, ends[0], ends[1]
+    return kind, (ends[0], ends[1]), (distances[0], distances[1])
+
+
+def _distance(node: Node, refuse: Refuse, where: Node) -> Distance:
+    """Return what is written as a number, or as an interval that is made of constants."""
+    found: Distance | None = None
+    literal = node.get("literal", {})
+    try:
+        if literal.get("kind") in ("INTEGER", "NUMERIC") and _NUMBER.fullmatch(literal["text"]):
+            found = Distance(Fraction(literal["text"]))
+        elif node["class"] != "CONSTANT" and all(map(_of_interval, parts(node))):
+            ((months, days, hours, minutes, rest),) = ask(_SPAN.format(written(node)))
+            found = Distance(None, (months, days, ((hours * 60 + minutes) * 60 * 10**6) + rest))
+    except ValueError as error:
+        raise refuse(where, str(error)) from None
+    except (duckdb.Error, TypeError):  # it is none, or NULL
+        found = None
+    if found is None:
+        raise refuse(
+            where, "a distance in RANGE is written as a number, or as an interval: INTERVAL 30 DAYS PRECEDING"
+        )
+    return found
+
+
+def _of_interval(node: Node) -> bool:
+    match node["class"]:
+        case "CONSTANT":
+            return len(node["literal"]["text"]) < 100
+        case "FUNCTION":
+            return node["function_name"] == "trunc" or str(node["function_name"]).startswith("to_")
+        case "CAST":
+            return str(node["type_expr"]["type_name"]) in ("INTERVAL", "DOUBLE", "INTEGER", "BIGINT")
+    return bool(node["class"] == "TYPE")
 
 
 def _arguments(

@@ -84,7 +84,9 @@ def joined(how: Join, left: Rows, right: Rows, resources: Resources) -> Source:
         name: replace(right.schema[old], missing=lost or right.schema[old].missing)
         for old, name in brought.items()
     }
-    return source_of(text, [left, right], schema, resources, looked=looked)
+    # A row that meets one at most stays one row.
+    unique = left.unique if alone else ()
+    return source_of(text, [left, right], schema, resources, unique, looked)
 
 
 def compared(name: str, schema: Schema) -> str:

@@ -21,7 +21,7 @@ from sfumato.engines.duckdb.databases import one_snapshot
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
 from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
-from sfumato.engines.duckdb.shaped import computed, looked_up, selected, windowed
+from sfumato.engines.duckdb.shaped import computed, looked_up, selected, windowed, with_value
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.sources import NO_ARROW, check_names, open_source
 from sfumato.engines.duckdb.text import identifier, same_name
@@ -35,7 +35,7 @@ from sfumato.query.part import Part
 from sfumato.query.plan import Plan
 from sfumato.query.release import Release
 from sfumato.query.schema import FLOATS, INTEGERS, Column, Derive, Filter, Kind, Schema, Step
-from sfumato.query.shaping import Computed, IsIn, Select, Window
+from sfumato.query.shaping import Computed, IsIn, Select, Window, WithValue
 from sfumato.query.units import UnitPart, unit_name
 
 _OPAQUE = (
@@ -150,6 +150,12 @@ class DuckDBEngine(Owned):
         if key not in self._schemas:
             self._schemas[key] = self._after(key[:-1], key[-1]) if key else self._declared()
         return self._schemas[key]
+
+    def unique(self, steps: Sequence[Step] = ()) -> tuple[str, ...]:
+        """Return columns in which no two rows have the same values, as far as their making tells."""
+        changed = {same_name(step.name) for step in steps if isinstance(step, Derive)}
+        columns = self._source.unique
+        return () if changed & set(map(same_name, columns)) else columns
 
     def _declared(self) -> Schema:
         source = self._source
@@ -320,6 +326,9 @@ class DuckDBEngine(Owned):
             case IsIn():
                 parts = self._part(how.part, "IN"), self._part(how.other, "IN")
                 source = looked_up(how, *parts, self._resources)
+            case WithValue():
+                parts = self._part(how.part, "SELECT"), self._part(how.other, "SELECT")
+                source = with_value(how, *parts, self._resources)
             case Window(part=part):
                 source = windowed(how, self._part(part, "OVER"), self._resources, _column)
             case Computed():
@@ -381,11 +390,8 @@ class DuckDBEngine(Owned):
 
     def rows_after(self, part: Part) -> Rows:
         """Return the rows of this engine after steps, for a combination."""
-        steps = self._total(part.steps)
-        columns, changed = list(self.schema(())), {s.name for s in steps if isinstance(s, Derive)}
-        unique = () if changed & set(self._source.unique) else self._source.unique
-        after = partial(stepped, steps=steps, columns=columns)
-        return Rows(self._source, after, part.schema, part.unit, unique)
+        after = partial(stepped, steps=self._total(part.steps), columns=list(self.schema(())))
+        return Rows(self._source, after, part.schema, part.unit, self.unique(part.steps))
 
     def release(
         self, plan: Plan, *, confidence: float | None = None, unsafe_words: Words | None = None

@@ -109,7 +109,7 @@ class ParquetFiles:
                 )
 
     def _told(self, kinds: Sequence[tuple[str, str]]) -> tuple[frozenset[str], int, frozenset[str]] | None:
-        """Return the columns in which all files require a value, how many rows there are, and those harmless."""
+        """Return columns in which all files require a value, the number of rows, and proven columns."""
         with suppress(Exception):
             found = [pq.read_metadata(file) for file in self.files]
             required = frozenset.intersection(*map(_required, found))

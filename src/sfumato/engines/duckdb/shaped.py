@@ -6,6 +6,7 @@ Each is one relation in SQL over its parts' own, as those of `combined`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import duckdb
 
@@ -19,6 +20,7 @@ from sfumato.engines.duckdb.combined import (
     told_apart,
 )
 from sfumato.engines.duckdb.connection import closed, lender, timezone_of
+from sfumato.engines.duckdb.distances import reach, wide_key
 from sfumato.engines.duckdb.harmless import described, within_types
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source
@@ -26,7 +28,7 @@ from sfumato.engines.duckdb.text import identifier
 from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.query.schema import Column, Kind, Schema
-from sfumato.query.shaping import IsIn, Select, Window, WindowCall
+from sfumato.query.shaping import IsIn, Select, Window, WindowCall, WithValue
 
 _OF_VALUES = ("first_value", "last_value", "nth_value")
 _NUMBERED = {"row_number": "BIGINT", "rank": "BIGINT", "dense_rank": "BIGINT", "ntile": "BIGINT"}
@@ -59,6 +61,18 @@ def looked_up(how: IsIn, part: Rows, other: Rows, resources: Resources) -> Sourc
         return f"SELECT *, ({found}) AS {identifier(how.name)} FROM ({rows[0]}) AS part"
 
     schema = part.schema | {how.name: Column(Kind.BOOLEAN, "BOOLEAN")}
+    return source_of(text, [part, other], schema, resources, part.unique)
+
+
+def with_value(how: WithValue, part: Rows, other: Rows, resources: Resources) -> Source:
+    """Return a table with a column that has the one value of a public table."""
+    ((of, column),) = other.schema.items()
+
+    def text(rows: Sequence[str]) -> str:
+        value = f"SELECT {identifier(of)} FROM ({rows[1]}) AS other LIMIT 1"  # of one row, so nothing raises
+        return f"SELECT *, ({value}) AS {identifier(how.name)} FROM ({rows[0]}) AS part"
+
+    schema = part.schema | {how.name: replace(column, missing=True)}
     return source_of(text, [part, other], schema, resources, part.unique)
 
 
@@ -95,8 +109,15 @@ def _call(call: WindowCall, held: str, unit: str, schema: Schema) -> tuple[str, 
     everything = [*order, *(term for term in apart if term not in alike)]
     placed = call.function in _PLACES or call.unit == "ROWS"
     by_order = everything if placed else order
+    ends = [call.start, call.end]
+    for i, distance in enumerate(call.distances):
+        if distance is not None:
+            (one,) = call.order
+            kind = schema[one.column].type_name
+            by_order = [f"{wide_key(compared(one.column, schema), kind)} {one.direction}"]
+            ends[i] = ends[i].format(reach(distance, kind))
     ordered = f" ORDER BY {', '.join(by_order)}" if by_order else ""
-    frame = f" {call.unit} BETWEEN {call.start} AND {call.end}"
+    frame = f" {call.unit} BETWEEN {ends[0]} AND {ends[1]}"
     over = f" OVER (PARTITION BY {by}{ordered}{frame})"
     if call.aggregate:
         found = unit_aggregate(call.name, call.aggregate, schema)
@@ -179,6 +200,11 @@ def _typed(part: Rows) -> list[tuple[str, str]]:
 
 
 def _failed(error: Exception) -> EngineError:
+    if "More than one row returned by a subquery" in str(error):
+        return EngineError(
+            "a SELECT of public tables that stands for one value gives several rows; make them one, as with "
+            "an aggregate, or ORDER BY and LIMIT 1"
+        )
     return EngineError(f"a SELECT of public tables alone failed: {_first(error)}")
 
 

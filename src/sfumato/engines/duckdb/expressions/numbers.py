@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from sfumato.dialect.tree import Node, ask
 from sfumato.engines.duckdb.expressions.part import (
-    INTEGERS,
     Form,
     NotTotal,
     Part,
@@ -20,7 +19,7 @@ from sfumato.engines.duckdb.expressions.part import (
     understood,
 )
 from sfumato.engines.duckdb.expressions.times import time_arithmetic
-from sfumato.query.schema import FLOATS
+from sfumato.query.schema import FLOATS, INTEGERS
 
 # Of these any two add up and multiply within 64 bits.
 _SHORT = {"TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT"}

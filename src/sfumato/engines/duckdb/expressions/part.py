@@ -16,15 +16,12 @@ from sfumato.dialect.tree import Node, ask, written
 from sfumato.engines.duckdb.expressions.binding import Bound, DoesNotBind, bound, local, type_of
 from sfumato.engines.duckdb.expressions.syntax import made, said, with_children
 from sfumato.engines.duckdb.harmless import JSON_BYTES
+from sfumato.query.schema import INTEGERS
 
 # How long the text of an argument may be that stands twice in a total form.
 _TWICE = 4000
 _MOST_TAKEN = 1000
 _LONGEST_TIME = 200
-INTEGERS = {
-    "TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19, "HUGEINT": 39,
-    "UTINYINT": 3, "USMALLINT": 5, "UINTEGER": 10, "UBIGINT": 20,
-}  # fmt: skip
 DATED = ("DATE", "TIMESTAMP")
 
 

@@ -7,7 +7,6 @@ from sfumato.engines.duckdb.expressions.binding import DoesNotBind
 from sfumato.engines.duckdb.expressions.costs import LARGEST_PATTERN, pattern_size
 from sfumato.engines.duckdb.expressions.part import (
     DATED,
-    INTEGERS,
     Form,
     NotTotal,
     Part,
@@ -20,7 +19,7 @@ from sfumato.engines.duckdb.expressions.part import (
     plain,
     short_document,
 )
-from sfumato.query.schema import FLOATS
+from sfumato.query.schema import FLOATS, INTEGERS
 
 # How many characters of a text are taken by a function that can make it longer, or a list of its parts, and
 # how many texts are joined: a vector of 2,048 results stays within the memory of a small machine, also where

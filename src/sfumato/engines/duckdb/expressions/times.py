@@ -11,7 +11,6 @@ import duckdb
 from sfumato.dialect.tree import Node, ask
 from sfumato.engines.duckdb.expressions.part import (
     DATED,
-    INTEGERS,
     Form,
     NotTotal,
     Part,
@@ -24,7 +23,7 @@ from sfumato.engines.duckdb.expressions.part import (
     timely,
     tried,
 )
-from sfumato.query.schema import FLOATS
+from sfumato.query.schema import FLOATS, INTEGERS
 
 _LONGEST_FORMAT = 256
 _TIMED = (*DATED, "TIME", "INTERVAL")

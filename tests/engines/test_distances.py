@@ -1,0 +1,118 @@
+"""Frames of RANGE with a distance: no value raises, and each row has those that are near."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from fractions import Fraction
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.engines.duckdb import shaped
+from sfumato.query.distance import LARGEST, Distance
+
+from .made_rows import rows_of
+from .tiers import some
+
+SPAN = "INTERVAL '120000 months 3660000 days'"
+HOURS = "INTERVAL 87840000 HOURS"
+TIMES = [
+    "infinity", "-infinity", "290309-12-22 (BC) 00:00:00", "294247-01-10 04:00:54.775806", "0001-01-01 00:00:00",
+    "9999-12-31 23:59:59.999999", "10000-01-01 00:00:00", "2024-02-29 00:00:00", "2024-03-31 02:30:00", None,
+]  # fmt: skip
+VALUES = {
+    "TINYINT": (["-128", "127", "0", None], "1", str(LARGEST)),
+    "BIGINT": (["-9223372036854775808", "9223372036854775807", "0", None], "1", str(LARGEST)),
+    "UBIGINT": (["0", "18446744073709551615", None], "1", "0.5"),
+    "FLOAT": (["nan", "inf", "-inf", "-0.0", "0.0", "3.4028235e38", "-3.4028235e38", None], "0.1", str(LARGEST)),
+    "DOUBLE": (["nan", "inf", "-inf", "-0.0", "0.0", "1.7976931348623157e308", "5e-324", None], "1e-40", "1e18"),
+    "DECIMAL(18,18)": (["0.999999999999999999", "-0.999999999999999999", None], "1e-30", str(LARGEST)),
+    "DECIMAL(37,0)": (["9" * 37, "-" + "9" * 37, "0", None], "0.5", str(LARGEST)),
+    "DECIMAL(37,37)": (["0." + "9" * 37, "-0." + "9" * 37, None], "0.5", str(LARGEST)),
+    "DATE": (["infinity", "-infinity", "5881580-07-10", "5877642-06-25 (BC)", "0001-01-01", "9999-12-31", "10000-01-01", "2024-02-29", None], "INTERVAL 1 DAY", SPAN),
+    "TIMESTAMP": (TIMES, "INTERVAL 1 MICROSECOND", SPAN),
+    "TIMESTAMPTZ": (TIMES, "INTERVAL 1 HOUR", HOURS),
+}  # fmt: skip
+ASKED = (
+    "SELECT id, k, count(*) OVER (PARTITION BY id ORDER BY x RANGE BETWEEN {0} PRECEDING AND {1} FOLLOWING) AS a, "
+    "sum(k * 0.1::DOUBLE) OVER (PARTITION BY id ORDER BY x DESC NULLS FIRST RANGE BETWEEN {1} PRECEDING AND {1} FOLLOWING) AS b, "
+    "last_value(k) OVER (PARTITION BY id ORDER BY x RANGE BETWEEN {1} FOLLOWING AND UNBOUNDED FOLLOWING) AS c "
+    "FROM (SELECT id, k, TRY_CAST(t AS {2}) AS x FROM self)"
+)
+
+
+def rows(values: list[str | None], units: list[int]) -> pa.Table:
+    """Return a table in which each unit has all values."""
+    made = [(unit, k, value) for unit in units for k, value in enumerate(values)]
+    columns = list(zip(*made, strict=True)) or [(), (), ()]
+    types = [("id", pa.int64()), ("k", pa.int64()), ("t", pa.string())]
+    return pa.table([pa.array(c, t) for c, (_, t) in zip(columns, types, strict=True)], [n for n, _ in types])
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Apia"])
+@pytest.mark.parametrize("kind", some(VALUES, 5))
+def test_no_value_raises_and_units_do_not_see_each_other(kind, zone, monkeypatch):
+    monkeypatch.setenv("TZ", zone)
+    values, near, far = VALUES[kind]
+    found = []
+    for units in ([1, 2], [1], [2]):
+        asked = sf.scan(rows(values, units), privacy_unit="id").sql(ASKED.format(near, far, kind))
+        found.append(rows_of(asked))
+    assert sum(found[0].values()) == 2 * len(values)
+    assert found[0] == found[1] + found[2]
+
+
+def test_the_suite_would_see_a_frame_that_raises(monkeypatch):
+    monkeypatch.setattr(shaped, "wide_key", lambda column, kind: column)
+    raised = 0
+    for kind, (values, near, far) in VALUES.items():
+        asked = sf.scan(rows(values, [1]), privacy_unit="id").sql(ASKED.format(near, far, kind))
+        try:
+            rows_of(asked)
+        except duckdb.Error:
+            raised += 1
+    assert raised == 3  # of times; the distance of a number is wide by itself
+
+
+@pytest.mark.parametrize("distance", ["0", "1", "2.5", "300"])
+@pytest.mark.parametrize("kind", ["TINYINT", "BIGINT", "DOUBLE", "DECIMAL(9,2)"])
+def test_each_row_has_those_that_are_near(kind, distance):
+    values = ["-128", "-100", "-1", "0", "1", "2", "3", "100", "126", "127", None, "1"]
+    values += ["nan", "inf", "-inf"] if kind == "DOUBLE" else []
+    text = (
+        f"SELECT id, k, count(*) OVER (PARTITION BY id ORDER BY x RANGE BETWEEN {distance} PRECEDING AND CURRENT "
+        f"ROW) AS a FROM (SELECT id, k, TRY_CAST(t AS {kind}) AS x FROM self)"
+    )
+    found = rows_of(sf.scan(rows(values, [7]), privacy_unit="id").sql(text))
+
+    def near(here: str | None, there: str | None) -> bool:
+        if here is None or there is None or "n" in here + there:
+            return here == there
+        return 0 <= Fraction(here) - Fraction(there) <= Fraction(distance)
+
+    expected = {(7, k, sum(near(one, other) for other in values)) for k, one in enumerate(values)}
+    assert found == Counter(expected)
+
+
+def test_times_beyond_the_years_of_all_else_are_near_null():
+    asked = sf.scan(rows(["10000-01-01", None, "9999-12-31", "infinity"], [1]), privacy_unit="id")
+    text = (
+        "SELECT id, k, count(*) OVER (PARTITION BY id ORDER BY x RANGE BETWEEN INTERVAL 5 DAYS PRECEDING AND "
+        "CURRENT ROW) AS a FROM (SELECT id, k, TRY_CAST(t AS DATE) AS x FROM self)"
+    )
+    assert sorted(rows_of(asked.sql(text))) == [(1, 0, 2), (1, 1, 2), (1, 2, 1), (1, 3, 1)]
+
+
+def test_a_distance_is_a_constant_that_fits():
+    for given in (Fraction(-1), Fraction(LARGEST) + 1):
+        with pytest.raises(ValueError, match="a distance in a window"):
+            Distance(given)
+    for span in ((-1, 0, 0), (0, 0, -1), (120_001, 0, 0), (0, 10**9, 0), (0, 0, 2**63)):
+        with pytest.raises(ValueError, match="a distance in a window"):
+            Distance(None, span)
+    assert Distance(Fraction(1)).misfit("DOUBLE") is None
+    assert "HUGEINT" in str(Distance(Fraction(1)).misfit("HUGEINT"))
+    assert math.isfinite(float(LARGEST))
