@@ -168,16 +168,21 @@ def first_failure(examples: int = 60) -> str:
 
 def no_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Private tables are joined on all that is compared but the unit."""
-    real = combined._side
+    real = combined.joined
 
-    def side(rows: Any, part: Any, keys: Any, most: Any) -> str:
-        return (
-            real(rows, part, keys, most).replace("AS k0", "IS NOT NULL AS k0")
-            if most
-            else real(rows, part, keys, most)
+    def made(how: Any, left: Any, right: Any, resources: Any) -> Any:
+        found = real(how, left, right, resources)
+        if right.unit is None:
+            return found
+
+        def looked(session: Any) -> str:
+            return found.relation_in(session).replace("l.k0 = r.k0", "l.k0 IS NOT NULL")
+
+        return replace(
+            found, relation=found.relation.replace("l.k0 = r.k0", "l.k0 IS NOT NULL"), looked=looked
         )
 
-    monkeypatch.setattr(combined, "_side", side)
+    monkeypatch.setattr("sfumato.engines.duckdb.engine.joined", made)
 
 
 def of_all(monkeypatch: pytest.MonkeyPatch) -> None:

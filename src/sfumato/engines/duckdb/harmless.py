@@ -32,6 +32,9 @@ _TEXTS = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
 _COARSE = "s", "ms"
 # Types at some values of which DuckDB's reader of Parquet stops.
 _STOPPING = "VARCHAR", "TIME"
+# The smallest and largest values that a file of Parquet names leave out NaN, which DuckDB takes for larger
+# than any number: whether a row with NaN passes a condition would follow from the rows beside it.
+_MISJUDGED = re.compile(r"\b(FLOAT|DOUBLE)\b")
 # Types that `within_types` leaves as they are.
 _KEPT = re.compile(
     r"BOOLEAN|U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|VARCHAR|BLOB|DATE|TIME|"
@@ -62,7 +65,8 @@ def within_types(
         described: names and DuckDB types of its columns.
         check_text: whether nobody has checked yet that texts are UTF-8.
         decoded: whether a value is there once its column is read. Where it is not, DuckDB answers `x IS NULL`
-            from what a file says of itself, also for values at which it would stop: then it is made to look.
+            from what a file says of itself, also for values at which it would stop, and compares what is said
+            of floats: then it is made to look.
         proven: columns of dates and decimals all whose values are known to be ones that their type has.
     """
     columns, changed = [], False
@@ -72,6 +76,8 @@ def within_types(
         value = place if name in proven else _within(place, texts, check_text) or place
         if not decoded and kind.startswith(_STOPPING) and not is_nested(kind):
             value = f"CASE WHEN {_looked_at(place, kind)} THEN {value} END"
+        if not decoded and _MISJUDGED.search(kind):
+            value = f"TRY({value})"  # of which DuckDB knows nothing
         changed |= value != identifier(name)
         columns.append(value if value == identifier(name) else f"{value} AS {identifier(name)}")
     return f"(SELECT {', '.join(columns)} FROM {relation})" if changed else relation

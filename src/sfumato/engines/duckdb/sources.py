@@ -327,8 +327,9 @@ def _open_database(file: str, table: str, resources: Resources) -> Source:
         raise EngineError(f"scan: {table!r} in {file!r} cannot be described; it is a view that does not bind")
     never_null = (r[0] for r in rows if r[2] == "NO" and not may_become_null(r[1]))
     complete = frozenset(never_null) - {r[0] for r in rows if r[1] in FLOATS}
-    # DuckDB itself stores text unseen that came from Arrow.
-    inside = within(connection, relation, [(r[0], r[1]) for r in rows], check_text=True)
+    # DuckDB itself stores text unseen that came from Arrow; and a view may be one of Parquet files.
+    kinds = [(r[0], r[1]) for r in rows]
+    inside = within(connection, relation, kinds, check_text=True, decoded=False)
     files = whole_source(file), *behind.views(connection)
     return Source(f"{file}/{table}", *inside, owned(connection), complete, files=files)
 
