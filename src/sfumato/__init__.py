@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from sfumato.engines.scan import public, scan
     from sfumato.measurements.stratified.survey import StratifiedProportion, stratified_proportion
     from sfumato.query.aggregates import count, count_units, mean, quantiles, stddev, sum, variance
+    from sfumato.query.public_table import PublicTable
     from sfumato.query.release import Release
-    from sfumato.query.table import PublicTable, Question, Table
+    from sfumato.query.table import Question, Table
 
 # Loaded when they are first used: DuckDB and Arrow take longer to import than `sfumato --help`
 # should take to answer.

@@ -14,7 +14,7 @@ import sfumato as sf
 from sfumato.engines.distributed import DistributedEngine
 from sfumato.engines.duckdb import combined_stages
 from sfumato.engines.duckdb.engine import DuckDBEngine
-from sfumato.engines.scan import _with_unit
+from sfumato.engines.scan import unit_table
 from sfumato.query.table import Table
 
 from .made_rows import table
@@ -44,7 +44,7 @@ def asked(name: str, seed: int, opened: Callable[[pa.Table], Any]) -> Table[Any]
     v, p = rows_by_chance(seed)
 
     def of(schema: pa.Schema, rows: Any, parts: list[str]) -> Table[Any]:
-        return _with_unit(opened(table(schema, rows)), "", parts, "Europe/Berlin")
+        return unit_table(opened(table(schema, rows)), "", parts, "Europe/Berlin")
 
     if name in ALONE:
         parts, made = ALONE[name]

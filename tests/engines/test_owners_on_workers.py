@@ -13,7 +13,7 @@ import sfumato as sf
 from sfumato.engines.duckdb import hops
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.hops import Hop
-from sfumato.engines.scan import _with_unit
+from sfumato.engines.scan import unit_table
 from sfumato.errors import CatalogError, QueryError
 from sfumato.query.combining import Reached
 from sfumato.query.part import Part
@@ -59,7 +59,7 @@ class Shop:
     def __init__(self, unit: Any, seed: int, opened: Opened) -> None:
         c, o, n = rows_by_chance(seed)
         parts = unit if isinstance(unit, list) else []
-        self.customers = _with_unit(opened(table(CUSTOMERS, c)), unit, parts, "UTC")
+        self.customers = unit_table(opened(table(CUSTOMERS, c)), unit, parts, "UTC")
         of_orders = "customer" if unit == "id" else self.customers.unit
         self.orders = with_owners(opened(table(ORDERS, o)), self.customers, "customer", "id", of_orders)
         self.lines = with_owners(opened(table(LINES, n)), self.orders, "order", "number", of_orders)

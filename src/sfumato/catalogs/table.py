@@ -13,9 +13,10 @@ from sfumato.catalogs.notes import beyond, bounds_note, groups_note, limit_note
 from sfumato.errors import QueryError
 from sfumato.query.aggregates import Aggregate, Unbounded
 from sfumato.query.combining import MOST_ROWS, Combination, JoinKind, Union, pairs_of, with_units
+from sfumato.query.public_table import PublicTable
 from sfumato.query.question import needs_rows
 from sfumato.query.schema import Derive
-from sfumato.query.table import PublicTable, Question, Released, Table
+from sfumato.query.table import Question, Released, Table
 
 Origin = tuple[TableDeclaration, str]
 

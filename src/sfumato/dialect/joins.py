@@ -10,8 +10,9 @@ from sfumato.dialect.inside.queries import CommonTables, Query, Source
 from sfumato.dialect.tree import Node
 from sfumato.errors import ColumnError, QueryError
 from sfumato.query.combining import JoinKind
+from sfumato.query.public_table import PublicTable
 from sfumato.query.schema import quoted
-from sfumato.query.table import PublicTable, Table
+from sfumato.query.table import Table
 
 _KINDS: dict[str, JoinKind] = {"INNER": "inner", "LEFT": "left"}
 _NO_JOINS = {

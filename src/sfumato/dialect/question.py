@@ -19,8 +19,9 @@ from sfumato.dialect.public_groups import PublicGroups
 from sfumato.dialect.tree import Node
 from sfumato.errors import ColumnError, QueryError
 from sfumato.query.aggregates import Aggregate, BoundedAggregate, CountRows
+from sfumato.query.public_table import PublicTable
 from sfumato.query.schema import Derive, Filter, Schema, Step, quoted
-from sfumato.query.table import PRIVATE, PublicTable, Question, Released, Table
+from sfumato.query.table import PRIVATE, Question, Released, Table
 
 
 @dataclass(frozen=True)

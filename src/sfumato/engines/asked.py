@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, overload
 from sfumato.catalogs.declarations import Declarations
 from sfumato.engines.scan import SparkFrame, scan
 from sfumato.errors import ParameterError, QueryError, SqlError, nearest
+from sfumato.query.public_table import PublicTable
 from sfumato.query.release import Release
-from sfumato.query.table import PublicTable, Question
+from sfumato.query.table import Question
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,7 +13,7 @@ from sfumato.catalogs.table import DeclaredTable
 from sfumato.engines.asked import as_collection
 from sfumato.engines.declared import opened, opened_public, said_where
 from sfumato.errors import QueryError
-from sfumato.query.table import PublicTable
+from sfumato.query.public_table import PublicTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

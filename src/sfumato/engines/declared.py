@@ -17,8 +17,8 @@ from sfumato.errors import CatalogError, ColumnError, EngineError, QueryError
 from sfumato.query.combining import Reached, alike
 from sfumato.query.engine import Engine
 from sfumato.query.part import Part
+from sfumato.query.public_table import PublicTable
 from sfumato.query.schema import Column, check_flat
-from sfumato.query.table import PublicTable
 
 
 def opened(

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
+from sfumato.query.public_table import PublicTable
 from sfumato.query.release import Release
-from sfumato.query.table import PublicTable, Table
+from sfumato.query.table import Table
 from sfumato.query.units import checked_parts, unit_name, unit_note
 
 if TYPE_CHECKING:
@@ -123,14 +124,14 @@ def scan(
     unit: Any = parts[0] if len(parts) == 1 else privacy_unit
     elsewhere = read_elsewhere(source, types, multiline, *limits)
     if elsewhere is not None:
-        return _with_unit(elsewhere, unit, parts, unit_timezone)
+        return unit_table(elsewhere, unit, parts, unit_timezone)
     from sfumato.engines.duckdb.engine import DuckDBEngine
 
     engine = DuckDBEngine.open(source, types=types, multiline=multiline, resources=checked_resources(*limits))
-    return _with_unit(engine, unit, parts, unit_timezone, engine.notes)
+    return unit_table(engine, unit, parts, unit_timezone, engine.notes)
 
 
-def _with_unit(
+def unit_table(
     engine: Any, unit: str, parts: Sequence[str], timezone: str, notes: tuple[str, ...] = ()
 ) -> Table[Any]:
     """Return the table of an engine, whose unit is a column, or is made of several parts."""

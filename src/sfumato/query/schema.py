@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
-from sfumato.errors import ColumnError
+from sfumato.errors import ColumnError, QueryError, shown
 from sfumato.framework import AtomDomain
 
 # Types of columns, as DuckDB calls them: whole numbers, with how many digits they have at most.
@@ -100,3 +100,12 @@ def quoted(name: str) -> str:
 def spelled(column: str) -> str:
     """Write a column's name as people do in SQL: in quotes where it needs them."""
     return column if column.isidentifier() else quoted(column)
+
+
+def checked_expression(where: str, expression: object) -> str:
+    """Return a SQL expression; say what was asked, and what is none, where it is not one."""
+    if not isinstance(expression, str) or not expression.strip():
+        raise QueryError(
+            f"{where}: {shown(expression)} is not a SQL expression; write text such as 'age >= 25'"
+        )
+    return expression

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from sfumato.errors import ColumnError, ParameterError, QueryError, shown
+from sfumato.errors import ColumnError, ParameterError, QueryError
 from sfumato.exact import Number, one_of, positive_int
 from sfumato.noise import Words
 from sfumato.query.aggregates import Aggregate
@@ -27,8 +27,9 @@ from sfumato.query.exact import BroughtKeys
 from sfumato.query.part import Part
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
+from sfumato.query.public_table import PublicTable
 from sfumato.query.question import Query, needs_rows
-from sfumato.query.schema import IN_PLACE, Derive, Filter, Schema, Step, check_flat
+from sfumato.query.schema import IN_PLACE, Derive, Filter, Schema, Step, check_flat, checked_expression
 from sfumato.query.shaping import Select
 from sfumato.query.units import UnitPart
 
@@ -81,7 +82,7 @@ class Table(Generic[Released]):
         Raises:
             QueryError: the expression is not admissible or names an unknown column.
         """
-        return self._with_step(Filter(_text("filter", expression)))
+        return self._with_step(Filter(checked_expression("filter", expression)))
 
     def with_columns(self, /, **expressions: str) -> Table[Released]:
         """Add or replace columns by SQL expressions of one row's columns; a row that fails gives NULL.
@@ -93,7 +94,7 @@ class Table(Generic[Released]):
         for name, expression in expressions.items():
             if name.casefold() == self.unit.casefold():
                 raise QueryError(f"with_columns: {name!r} is the privacy unit, which cannot be redefined")
-            table = table._with_step(Derive(name, _text("with_columns", expression)))
+            table = table._with_step(Derive(name, checked_expression("with_columns", expression)))
         return table
 
     def join(
@@ -308,43 +309,6 @@ class Table(Generic[Released]):
 
 
 @dataclass(frozen=True)
-class PublicTable:
-    """A table that holds nothing about people: public knowledge, to be joined with private ones.
-
-    Made by `sfumato.public`. Every method gives a new one.
-    """
-
-    engine: Engine[Any]
-    steps: tuple[Step, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def schema(self) -> Schema:
-        """The columns by name, with what is known of their types."""
-        return self.engine.schema(self.steps)
-
-    def filter(self, expression: str) -> PublicTable:
-        """Keep the rows where a SQL expression of one row's columns is true, as `Table.filter` does."""
-        return self._with_step(Filter(_text("filter", expression)))
-
-    def with_columns(self, /, **expressions: str) -> PublicTable:
-        """Add or replace columns by SQL expressions of one row's columns, as `Table.with_columns` does."""
-        table = self
-        for name, expression in expressions.items():
-            table = table._with_step(Derive(name, _text("with_columns", expression)))
-        return table
-
-    @property
-    def _part(self) -> Part:
-        return Part(self.engine, self.steps, None)
-
-    def _with_step(self, step: Step) -> PublicTable:
-        table = replace(self, steps=(*self.steps, step))
-        table.schema  # noqa: B018  checks the step
-        return table
-
-
-@dataclass(frozen=True)
 class Question(Generic[Released]):
     """A complete question, validated; it can be planned (what would it cost?) and released."""
 
@@ -459,11 +423,3 @@ def _limit(value: object, name: str) -> int:
     if number > LARGEST_LIMIT:
         raise ParameterError(name, value, f"at most {LARGEST_LIMIT:,}, beyond which it limits nothing")
     return number
-
-
-def _text(where: str, expression: object) -> str:
-    if not isinstance(expression, str) or not expression.strip():
-        raise QueryError(
-            f"{where}: {shown(expression)} is not a SQL expression; write text such as 'age >= 25'"
-        )
-    return expression

@@ -9,7 +9,8 @@ from sfumato.dialect.inside.trees import column_node, fresh, rewritten
 from sfumato.dialect.joins import From, Reference
 from sfumato.dialect.tree import Node, written
 from sfumato.query.local import looked_up, with_value
-from sfumato.query.table import PublicTable, Table
+from sfumato.query.public_table import PublicTable
+from sfumato.query.table import Table
 
 if TYPE_CHECKING:
     from sfumato.dialect.inside.compiler import Inside

@@ -17,8 +17,8 @@ from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import EngineError, QueryError
 from sfumato.query.part import Part
+from sfumato.query.public_table import PublicTable
 from sfumato.query.schema import Schema
-from sfumato.query.table import PublicTable
 
 _TEXTS = (*NOT_ARROW, "UUID", "JSON")
 

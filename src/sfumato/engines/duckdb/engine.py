@@ -20,11 +20,12 @@ from sfumato.engines.duckdb.connection import timezone_of
 from sfumato.engines.duckdb.databases import one_snapshot
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
 from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
+from sfumato.engines.duckdb.public_keys import as_table, typed_keys
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.shaped import computed, looked_up, selected, windowed, with_value
 from sfumato.engines.duckdb.source import Source
-from sfumato.engines.duckdb.sources import NO_ARROW, check_names, open_source
-from sfumato.engines.duckdb.text import identifier, same_name
+from sfumato.engines.duckdb.sources import check_names, open_source
+from sfumato.engines.duckdb.text import same_name
 from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.noise import Words
@@ -228,9 +229,9 @@ class DuckDBEngine(Owned):
     def public_keys(self, keys: Sequence[str], values: object, steps: Sequence[Step]) -> pa.Table:
         """Return public keys with the key columns' types, sorted."""
         schema = self.schema(steps)
-        table = _as_table(keys, values)
+        table = as_table(keys, values)
         with self._source.session() as session:
-            return _typed_keys(session, keys, table, schema)
+            return typed_keys(session, keys, table, schema)
 
     def statistics(
         self, query: ExactQuery, batch_rows: int, salt: int | None = None
@@ -408,41 +409,6 @@ class DuckDBEngine(Owned):
         return percent / 100 if percent >= 0 else None
 
 
-def _typed_keys(
-    session: duckdb.DuckDBPyConnection, keys: Sequence[str], table: pa.Table, schema: Schema
-) -> pa.Table:
-    """Return public keys with the key columns' types, sorted."""
-    try:
-        session.register("given", table)
-    except duckdb.Error:
-        types = ", ".join(map(str, table.schema.types))
-        raise QueryError(f"group_by: keys= is of type {types}, which cannot be read; cast it") from None
-    if table.num_rows == 0:
-        raise QueryError("group_by: keys= is empty; name at least one group, or leave it out")
-    casts, odd = [], []
-    for key in keys:
-        name, column = identifier(key), schema[key]
-        casts.append(f"TRY_CAST({name} AS {column.type_name})")
-        changed = f"{name} IS NOT NULL AND {casts[-1]} IS NULL"
-        if column.kind.numeric:
-            changed += f" OR TRY_CAST({name} AS DOUBLE) <> TRY_CAST({casts[-1]} AS DOUBLE)"
-        odd.append(f"any_value(CASE WHEN {changed} THEN CAST({name} AS VARCHAR) END)")
-    # One statement, as each costs a small release more than its rows do.
-    query = f"SELECT {', '.join([*casts, *odd])} FROM given GROUP BY {', '.join(casts)} ORDER BY ALL"
-    found = session.sql(query).to_arrow_table()
-    for key, changes in zip(keys, found.columns[len(keys) :], strict=True):
-        for value in changes.drop_null()[:1].to_pylist():
-            raise QueryError(
-                f"group_by: keys= holds {value!r}, which does not fit {key} ({schema[key].type_name})"
-            )
-    if found.num_rows < table.num_rows:
-        texts = ", ".join(f"CAST({cast} AS VARCHAR)" for cast in casts)
-        again = f"SELECT {texts} FROM given GROUP BY {', '.join(casts)} HAVING count(*) > 1 LIMIT 1"
-        (group,) = session.execute(again).fetchall()
-        raise QueryError(f"group_by: keys= names {(group[0] if len(group) == 1 else group)!r} twice")
-    return pa.Table.from_arrays(found.columns[: len(keys)], list(keys))
-
-
 def batches(connection: duckdb.DuckDBPyConnection, text: str, batch_rows: int) -> Iterator[pa.RecordBatch]:
     """Yield what a query gives; at least one batch, be it empty."""
     reader = spill.keep(connection.sql(text).to_arrow_reader(batch_rows))
@@ -466,41 +432,3 @@ def _column(type_name: str, missing: bool) -> Column:
     else:
         kind = Kind.OTHER
     return Column(kind, type_name, missing)
-
-
-def _as_table(keys: Sequence[str], values: Any) -> pa.Table:
-    module = type(values).__module__.partition(".")[0]
-    if module == "polars" and hasattr(values, "to_arrow"):
-        values = values.to_arrow()
-    elif module == "pandas" and hasattr(values, "columns"):
-        columns = [_key_column(name, column) for name, column in values.items()]
-        values = pa.Table.from_arrays(columns, [*map(str, values.columns)])
-    elif module in ("pandas", "numpy") and getattr(values, "ndim", 0) == 1:
-        values = _key_column(keys[0], values)
-    if isinstance(values, (pa.Array, pa.ChunkedArray)) and len(keys) == 1:
-        return pa.table({keys[0]: values})
-    if isinstance(values, pa.Table):
-        if sorted(values.column_names) != sorted(keys):
-            raise QueryError(f"group_by: keys= has the columns {values.column_names}, but needs {list(keys)}")
-        return values.select(list(keys))
-    if not isinstance(values, (list, tuple, set, range)):
-        raise QueryError(
-            "group_by: keys= must be a list of values, a list of tuples, or an array or table of Arrow, "
-            "NumPy, pandas or Polars"
-        )
-    rows = [v if isinstance(v, tuple) else (v,) for v in values]
-    if any(len(row) != len(keys) for row in rows):
-        raise QueryError(f"group_by: each of keys= must give one value for each of {list(keys)}")
-    return pa.table({k: _key_column(k, [row[i] for row in rows]) for i, k in enumerate(keys)})
-
-
-def _key_column(name: str, values: Any) -> pa.Array:
-    try:
-        # NaN is what pandas has for a value that is missing, and a key of its own elsewhere.
-        return pa.array(values, from_pandas=type(values).__module__.startswith("pandas"))
-    except NO_ARROW:
-        types = " and ".join(sorted({type(value).__name__ for value in values}))
-        raise QueryError(
-            f"group_by: keys= has values of the Python type {types} for {name!r}; give them one type that a "
-            "column can have"
-        ) from None

@@ -111,8 +111,18 @@ class ExactSql:
             ctes, pairs = ctes | weighted(pairs, self.query.groups), "kept"
         ctes["sums"] = self._sums(pairs)
         for index, tree in enumerate(self.trees):
-            ctes |= self._leaves(f"leaves{index}", tree, self._leaves_of_rows(index), pairs)
+            first = self.firsts.get(index)
+            of_units = self._leaves_of_rows(index, pairs if first else None)
+            ctes |= self._leaves(f"leaves{index}", tree, of_units, pairs, first)
         return f"WITH {written(ctes, self.combined)}\n{self._output()}"
+
+    @property
+    def firsts(self) -> dict[int, str]:
+        """Of trees: the column of pairs with a row's leaf, where pairs of one row need no count of leaves.
+
+        That is where one row of a unit counts: most have no more in a group.
+        """
+        return {i: f"first{i}" for i, tree in enumerate(self.trees) if tree.rows == 1}
 
     def _bounded(self) -> tuple[dict[str, str], str]:
         """Return the first expressions, with the rows that may count in `near`, and the name of the pairs."""
@@ -176,18 +186,23 @@ class ExactSql:
         if self.query.total_rows is not None:
             return {"given": self._in_groups} | self._pairs_of_rows("given")
         if self._chosen:
-            aggregates = [(p.pair, identifier(p.coordinate)) for p in self.parts if p.pair]
             return kept_pairs(
                 "input",
                 self.keys,
                 self.query.groups,
                 self.salt,
                 self.values,
-                aggregates,
+                self._aggregates,
                 self._only,
                 self.small,
             )
         return {"near": self._in_groups, "pairs": self._summed("near")}
+
+    @property
+    def _aggregates(self) -> list[tuple[str, str]]:
+        """What a unit has in a group: expressions over values of its rows, and their names."""
+        sums = [(p.pair, identifier(p.coordinate)) for p in self.parts if p.pair]
+        return sums + [(f"min({self.leaves[index]})", name) for index, name in self.firsts.items()]
 
     @property
     def _only(self) -> str:
@@ -205,7 +220,7 @@ class ExactSql:
 
     def _summed(self, rows: str) -> str:
         """Return the sums of rows by unit and group."""
-        sums = [f"{p.pair} AS {identifier(p.coordinate)}" for p in self.parts if p.pair]
+        sums = [f"{expression} AS {name}" for expression, name in self._aggregates]
         columns = ", ".join([self._pair_keys, "count(*) AS n", *sums])
         return f"SELECT {columns} FROM {rows} GROUP BY {self._pair_keys}"
 
@@ -235,23 +250,43 @@ class ExactSql:
         leaf = f"least(CAST({place} AS BIGINT), {LEAVES - 1})"
         return f"CASE WHEN {self._valued(tree.column)} THEN {leaf} END"
 
-    def _leaves_of_rows(self, index: int) -> str:
-        """Count each unit's rows in each leaf of a group."""
-        leaf = self.leaves[index]
+    def _leaves_of_rows(self, index: int, pairs: str | None = None) -> str:
+        """Count each unit's rows in each leaf of a group; of `pairs`, only where there are several rows."""
+        leaf, several = self.leaves[index], ""
+        if pairs is not None:
+            found = f"(SELECT {self._pair_keys} FROM {pairs} WHERE n > 1) AS several"
+            several = f" SEMI JOIN {found} ON ({self._same_pair('near', 'several')})"
         return (
-            f"SELECT {self._pair_keys}, {leaf} AS leaf, count(*) AS m FROM near WHERE {leaf} IS NOT NULL "
-            f"GROUP BY {self._pair_keys}, {leaf}"
+            f"SELECT {self._pair_keys}, {leaf} AS leaf, count(*) AS m FROM near{several} "
+            f"WHERE {leaf} IS NOT NULL GROUP BY {self._pair_keys}, {leaf}"
         )
 
-    def _leaves(self, name: str, tree: QuantileTree | Leaves, of_units: str, pairs: str) -> dict[str, str]:
-        """Leaves of a tree, weighted by what their unit counts in the group."""
-        weight = scaled(f"(m::HUGEINT * {1 << -tree.exponent})", tree.rows, self._most(tree))
+    def _leaves(
+        self, name: str, tree: QuantileTree | Leaves, of_units: str, pairs: str, first: str | None = None
+    ) -> dict[str, str]:
+        """Leaves of a tree, weighted by what their unit counts in the group.
+
+        `of_units` counts rows of pairs by leaf; of all, or of those with several, where `first` is a column
+        with the leaf of the others.
+        """
+
+        def weight(m: str) -> str:
+            return scaled(f"({m}::HUGEINT * {1 << -tree.exponent})", tree.rows, self._most(tree))
+
+        keys = "".join(f"pair.{k}, " for k in self.keys)
+        weights = (
+            f"SELECT {keys}leaf, {weight('m')} AS one FROM {name}_of_units AS unit "
+            f"JOIN {pairs} AS pair ON ({self._same_pair('unit', 'pair')})"
+        )
+        if first is not None:
+            weights += (
+                f" UNION ALL SELECT {keys}{first} AS leaf, {weight('1')} AS one FROM {pairs} AS pair "
+                f"WHERE n = 1 AND {first} IS NOT NULL"
+            )
         return {
             f"{name}_of_units": of_units,
             f"{name}_of_groups": (
-                f"SELECT {''.join(f'pair.{k}, ' for k in self.keys)}leaf, "
-                f"CAST(sum({weight}) AS BIGINT) AS weight "
-                f"FROM {name}_of_units AS one JOIN {pairs} AS pair ON ({self._same_pair('one', 'pair')}) "
+                f"SELECT {self._columns}leaf, CAST(sum(one) AS BIGINT) AS weight FROM ({weights}) "
                 "GROUP BY ALL"
             ),
             name: self._listed(tree, f"{name}_of_groups"),

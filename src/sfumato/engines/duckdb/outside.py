@@ -18,9 +18,9 @@ from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import SqlError, in_own_words
 from sfumato.query.plan import Plan
 from sfumato.query.processed import with_intervals
+from sfumato.query.public_table import PublicTable
 from sfumato.query.release import Release
 from sfumato.query.schema import Schema
-from sfumato.query.table import PublicTable
 
 
 class OutsideSql:

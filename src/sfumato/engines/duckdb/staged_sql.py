@@ -25,6 +25,11 @@ PARTIALS, TOTALS = "partials", "totals"
 class StagedSql(ExactSql):
     """Writes each stage of one exact query. The tables `partials` and `totals` hold what came in."""
 
+    @property
+    def firsts(self) -> dict[int, str]:
+        """None: a pair's rows are in several parts."""
+        return {}
+
     def partials(self, shards: int) -> str:
         """Return the first stage, from any part of the rows: shard of the unit, u, keys, n and sums."""
         if self.query.total_rows is not None:
