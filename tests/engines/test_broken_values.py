@@ -66,6 +66,22 @@ def test_one_more_unit_changes_one(name, kind, tmp_path):
         assert before == (3 * SIZE if name in COUNT_NULL else 0)
 
 
+@pytest.mark.parametrize(
+    "missing", ["x IS NULL", "x.a IS NULL", "NOT (x.a IS NOT NULL)", "coalesce(x.a, '') = ''"]
+)
+def test_one_more_unit_changes_one_where_the_text_is_in_a_struct(missing, tmp_path):
+    found = []
+    for nulls in (0, 1, SIZE):
+        rows = pa.StructArray.from_arrays([column("text", SIZE, nulls, 0)], ["a"])
+        pq.write_table(pa.table({"id": range(len(rows)), "x": rows}), tmp_path / "rows.parquet")
+        table = sf.scan(tmp_path / "rows.parquet", privacy_unit="id").filter(missing)
+        asked = table.bound(rows=1).agg(n=sf.count())
+        query = asked.plan(epsilon=1, noise="laplace").exact
+        (batch,) = asked.table.engine.statistics(query, 10)
+        found.append(int(batch.column(0)[0].as_py()) >> -query.statistics[0].exponent)
+    assert found in ([0, 0, 0], [SIZE, SIZE + 1, 2 * SIZE])
+
+
 def test_what_files_say_of_themselves_would_be_found(tmp_path, monkeypatch):
     monkeypatch.setattr(harmless, "_STOPPING", ())
     question, path = QUESTIONS["IS NULL"], tmp_path / "rows.parquet"

@@ -35,6 +35,11 @@ class Distance:
         if (self.number or 0) > LARGEST or any(p > most for p, most in zip(self.span, _MOST, strict=True)):
             raise ValueError(f"a distance in a window is at most {LARGEST:,}, or {_YEARS:,} years")
 
+    @property
+    def is_zero(self) -> bool:
+        """Whether it comes to nothing."""
+        return not (any(self.span) if self.number is None else self.number)
+
     def misfit(self, kind: str) -> str | None:
         """Say why values of a type cannot be compared at this distance, and what to write; else None."""
         number = self.number is not None

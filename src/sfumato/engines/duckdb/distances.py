@@ -6,7 +6,9 @@ compared in a wider type, and dates and times only within the years that everyth
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
+from math import ceil, floor
 
 from sfumato.engines.duckdb.text import double, literal
 from sfumato.query.distance import Distance
@@ -34,20 +36,49 @@ def wide_key(column: str, kind: str) -> str:
     return f"CASE WHEN isinf({column}) OR {column} BETWEEN {first} AND {last} THEN {moved} END"
 
 
-def reach(distance: Distance, kind: str) -> str:
+def frame_ends(ends: Sequence[str], distances: Sequence[Distance | None], kind: str) -> list[str]:
+    """Return SQL of the two ends of a frame, of which those with {} are at distances.
+
+    Where a distance comes to nothing, CURRENT ROW stands: rows that are equal in the order are meant, in the
+    middle of which DuckDB may begin to look. Only a frame that ends before it begins keeps the 0: no row is
+    in it, wherever DuckDB looks.
+    """
+    far = [distance and _steps(distance, kind, _inner(i, ends[i])) for i, distance in enumerate(distances)]
+    same = all(far) and ends[0] == ends[1]
+    found = []
+    for i, (end, one) in enumerate(zip(ends, far, strict=True)):
+        beside = far[1 - i]
+        empty = same and _inner(1 - i, end) and beside is not None and not beside.is_zero
+        nothing = one is not None and one.is_zero and not empty
+        found.append("CURRENT ROW" if nothing else end if one is None else end.format(_sql(one, kind)))
+    return found
+
+
+def _inner(i: int, end: str) -> bool:
+    """Whether rows count from an end of PRECEDING back, or from a start of FOLLOWING on."""
+    return end.endswith("FOLLOWING") == (i == 0)
+
+
+def _steps(distance: Distance, kind: str, inner: bool) -> Distance:
+    """Return a distance in whole steps of a key: nothing is a part of one apart."""
+    if distance.number is None or kind in FLOATS:
+        return distance
+    one = 10 ** (0 if kind in INTEGERS else _scale(kind))
+    return Distance(Fraction((ceil if inner else floor)(distance.number * one), one))
+
+
+def _sql(distance: Distance, kind: str) -> str:
     """Return SQL of a distance, in the type of the wide key."""
     if distance.number is None:
         months, days, microseconds = distance.span
         return f"INTERVAL '{months} months {days} days {microseconds} microseconds'"
     if kind in FLOATS:
         return f"CAST({double(float(distance.number))} AS {kind})"
-    # Between whole numbers, and decimals, there is none of more digits.
-    scale = 0 if kind in INTEGERS else _scale(kind)
-    steps = int(distance.number * 10**scale)
     if kind in INTEGERS:
-        return f"CAST({steps} AS HUGEINT)"
-    steps = min(steps, 2 * 10**37)  # farther than two of them are apart, and it fits
-    return f"CAST({literal(_decimal(Fraction(steps, 10**scale), scale))} AS DECIMAL(38,{scale}))"
+        return f"CAST({distance.number} AS HUGEINT)"
+    scale = _scale(kind)
+    most = Fraction(2 * 10**37, 10**scale)  # farther than two of them are apart, and it fits
+    return f"CAST({literal(_decimal(min(distance.number, most), scale))} AS DECIMAL(38,{scale}))"
 
 
 def _ends(kind: str) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from sfumato.engines.duckdb.nested import (
     without_equal_keys,
 )
 from sfumato.engines.duckdb.text import identifier
+from sfumato.query.schema import FLOATS
 
 # Reading JSON takes some 50 times its text, and DuckDB reads 2,048 values at once.
 JSON_BYTES = 1 << 18
@@ -32,9 +33,6 @@ _TEXTS = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
 _COARSE = "s", "ms"
 # Types at some values of which DuckDB's reader of Parquet stops.
 _STOPPING = "VARCHAR", "TIME"
-# The smallest and largest values that a file of Parquet names leave out NaN, which DuckDB takes for larger
-# than any number: whether a row with NaN passes a condition would follow from the rows beside it.
-_MISJUDGED = re.compile(r"\b(FLOAT|DOUBLE)\b")
 # Types that `within_types` leaves as they are.
 _KEPT = re.compile(
     r"BOOLEAN|U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|VARCHAR|BLOB|DATE|TIME|"
@@ -65,8 +63,7 @@ def within_types(
         described: names and DuckDB types of its columns.
         check_text: whether nobody has checked yet that texts are UTF-8.
         decoded: whether a value is there once its column is read. Where it is not, DuckDB answers `x IS NULL`
-            from what a file says of itself, also for values at which it would stop, and compares what is said
-            of floats: then it is made to look.
+            from what a file says of itself, also for values at which it would stop: then it is made to look.
         proven: columns of dates and decimals all whose values are known to be ones that their type has.
     """
     columns, changed = [], False
@@ -74,10 +71,10 @@ def within_types(
         texts = with_texts(kind)
         place = identifier(name) if texts == kind else f"CAST({identifier(name)} AS {texts})"
         value = place if name in proven else _within(place, texts, check_text) or place
-        if not decoded and kind.startswith(_STOPPING) and not is_nested(kind):
-            value = f"CASE WHEN {_looked_at(place, kind)} THEN {value} END"
-        if not decoded and _MISJUDGED.search(kind):
+        if not decoded and is_nested(kind):
             value = f"TRY({value})"  # of which DuckDB knows nothing
+        elif not decoded and kind.startswith(_STOPPING):
+            value = f"CASE WHEN {_looked_at(place, kind)} THEN {value} END"
         changed |= value != identifier(name)
         columns.append(value if value == identifier(name) else f"{value} AS {identifier(name)}")
     return f"(SELECT {', '.join(columns)} FROM {relation})" if changed else relation
@@ -90,12 +87,19 @@ def _looked_at(name: str, kind: str) -> str:
 
 def may_become_null(kind: str) -> bool:
     """Whether a value of a DuckDB type that is there may be read as NULL."""
-    return kind == "VARCHAR" or is_nested(kind) or _within("x", kind, False) is not None
+    return (
+        kind == "VARCHAR" or is_nested(kind) or (kind not in FLOATS and _within("x", kind, False) is not None)
+    )
 
 
 def _within(name: str, kind: str, check_text: bool) -> str | None:
     if kind == "VARCHAR":
         return f"TRY(decode(encode({name})))" if check_text else None
+    if kind in FLOATS:
+        # Of one NaN, as its sign shows in text. And what DuckDB computes is not what it is told of a column:
+        # the smallest and largest values that Parquet names leave out NaN, which it takes for the largest, so
+        # that whether a row with NaN passes a condition would follow from the rows beside it.
+        return f"CASE WHEN isnan({name}) THEN 'nan'::{kind} ELSE {name} END"
     if kind == "DATE":
         return f"CASE WHEN {name} BETWEEN {_DAYS} OR NOT isfinite({name}) THEN {name} END"
     if kind in ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"):
@@ -254,17 +258,31 @@ def _harmless_dictionary(column: pa.DictionaryArray) -> pa.Array:
 
 
 def _fitting(column: pa.Array) -> pa.Array:
-    """Return times in coarse units; NULL where microseconds in 64 bits cannot hold them."""
-    most = (2**63 - 1) // (10**6 if column.type.unit == "s" else 10**3)
+    """Return times in coarse units; NULL where microseconds in 64 bits cannot hold them.
+
+    The largest and the smallest number but one are infinite timestamps, as in Parquet, and to DuckDB. With a
+    time zone they are in microseconds, as DuckDB would multiply these too.
+    """
+    kind, is_time = column.type, pa.types.is_timestamp(column.type)
+    times = 10**6 if kind.unit == "s" else 10**3
+    most = (2**63 - 1) // times
     numbers = column.view(pa.int64())
     values = numbers.fill_null(0).to_numpy(zero_copy_only=False)
-    absent = (values < -most) | (values > most)
-    if not column.null_count and not absent.any():
+    infinite = (values == 2**63 - 1) | (values == 1 - 2**63) if is_time else np.zeros(len(values), bool)
+    absent = ((values < -most) | (values > most)) & ~infinite
+    zoned = is_time and kind.tz is not None
+    if not zoned and not column.null_count and not absent.any():
         return column
     if column.null_count:
         absent |= numbers.is_null().to_numpy(zero_copy_only=False)
     # DuckDB converts what is under a NULL too.
-    return pa.array(np.where(absent, 0, values), mask=absent).view(column.type)
+    values = np.where(absent, 0, values)
+    if zoned:
+        values, kind = (
+            np.where(infinite, values, np.where(infinite, 0, values) * times),
+            pa.timestamp("us", kind.tz),
+        )
+    return pa.array(values, mask=absent).view(kind)
 
 
 def _is_utf8(column: pa.Array) -> bool:

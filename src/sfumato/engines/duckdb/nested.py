@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sfumato.engines.duckdb.text import identifier, literal
+from sfumato.query.schema import FLOATS
 
 _LISTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[..., pa.DataType]], ...] = (
     (pa.types.is_map, pa.map_),
@@ -55,7 +56,7 @@ def within_nested(
     """
     if not is_nested(kind):
         value = within(name, kind)
-        return value and f"CASE WHEN {value} IS NOT NULL THEN {name} END"
+        return value if kind in FLOATS else value and f"CASE WHEN {value} IS NOT NULL THEN {name} END"
     children = [(field, str(of)) for field, of in duckdb.sqltype(kind).children if field != "size"]
     one = identifier(f"each{depth}")
     if kind.startswith("MAP(") and not kind.endswith("]"):

@@ -27,6 +27,7 @@ from sfumato.engines.duckdb.harmless import (
     may_become_null,
     within,
 )
+from sfumato.engines.duckdb.nested import parts, with_parts
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.source import ROWS, Source, arriving, owned
 from sfumato.engines.duckdb.text import identifier, literal
@@ -110,8 +111,13 @@ class ParquetFiles:
 
     def _told(self, kinds: Sequence[tuple[str, str]]) -> tuple[frozenset[str], int, frozenset[str]] | None:
         """Return columns in which all files require a value, the number of rows, and proven columns."""
-        with suppress(Exception):
+        with suppress(pa.ArrowException, OSError, ValueError, RuntimeError):
             found = [pq.read_metadata(file) for file in self.files]
+            for name in {name for one in found for name in _unlike(one.schema.to_arrow_schema())}:
+                raise EngineError(
+                    f"scan: {name!r} of {self.path!r} has decimals of more than 38 digits, or a map of "
+                    "floats of 16 bits, which DuckDB and Arrow read in two ways; cast it, such as to double"
+                )
             required = frozenset.intersection(*map(_required, found))
             # Names of folders may hold values of columns.
             plain = not any("=" in file for file in self.files)
@@ -172,6 +178,18 @@ def _required(metadata: pq.FileMetaData) -> frozenset[str]:
     return frozenset(f.name for f in schema if not f.nullable and not pa.types.is_floating(f.type))
 
 
+def _unlike(schema: pa.Schema) -> list[str]:
+    """Return columns of types that DuckDB does not have, and Arrow casts to none that it takes them for."""
+
+    def unlike(kind: pa.DataType, in_map: bool = False) -> bool:
+        in_map |= pa.types.is_map(kind)
+        inner = parts(kind) if kind.num_fields else []
+        alone = pa.types.is_decimal256(kind) or (in_map and pa.types.is_float16(kind))
+        return alone or any(unlike(field.type, in_map) for field in inner)
+
+    return [field.name for field in schema if unlike(field.type)]
+
+
 def _read(file: str, columns: Sequence[str]) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """Yield a file's schema and batches, harmless; columns under the names that DuckDB gives them."""
     with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as opened:
@@ -195,8 +213,21 @@ def _stored(field: pa.Field) -> pa.Field:
     kind = field.type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    return pa.field(field.name, kind)
+    return pa.field(field.name, _as_duckdb_reads(kind))
 
 
 def _decoded(column: pa.Array) -> pa.Array:
-    return decoded(column) if pa.types.is_dictionary(column.type) else column
+    column = decoded(column) if pa.types.is_dictionary(column.type) else column
+    kind = _as_duckdb_reads(column.type)
+    return column if kind == column.type else column.cast(kind)
+
+
+def _as_duckdb_reads(kind: pa.DataType) -> pa.DataType:
+    """Return the type as which DuckDB reads what Arrow has written as another: a duration is its number."""
+    if pa.types.is_duration(kind):
+        return pa.int64()
+    if pa.types.is_float16(kind):
+        return pa.float32()
+    if not kind.num_fields or pa.types.is_dictionary(kind):
+        return kind
+    return with_parts(kind, [field.with_type(_as_duckdb_reads(field.type)) for field in parts(kind)])

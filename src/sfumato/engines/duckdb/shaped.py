@@ -20,7 +20,7 @@ from sfumato.engines.duckdb.combined import (
     told_apart,
 )
 from sfumato.engines.duckdb.connection import closed, lender, timezone_of
-from sfumato.engines.duckdb.distances import reach, wide_key
+from sfumato.engines.duckdb.distances import frame_ends, wide_key
 from sfumato.engines.duckdb.harmless import described, within_types
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source
@@ -110,12 +110,11 @@ def _call(call: WindowCall, held: str, unit: str, schema: Schema) -> tuple[str, 
     placed = call.function in _PLACES or call.unit == "ROWS"
     by_order = everything if placed else order
     ends = [call.start, call.end]
-    for i, distance in enumerate(call.distances):
-        if distance is not None:
-            (one,) = call.order
-            kind = schema[one.column].type_name
-            by_order = [f"{wide_key(compared(one.column, schema), kind)} {one.direction}"]
-            ends[i] = ends[i].format(reach(distance, kind))
+    if any(call.distances):
+        (one,) = call.order
+        kind = schema[one.column].type_name
+        by_order = [f"{wide_key(compared(one.column, schema), kind)} {one.direction}"]
+        ends = frame_ends(ends, call.distances, kind)
     ordered = f" ORDER BY {', '.join(by_order)}" if by_order else ""
     frame = f" {call.unit} BETWEEN {ends[0]} AND {ends[1]}"
     over = f" OVER (PARTITION BY {by}{ordered}{frame})"
