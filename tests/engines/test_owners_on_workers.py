@@ -13,6 +13,7 @@ import sfumato as sf
 from sfumato.engines.duckdb import hops
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.hops import Hop
+from sfumato.engines.duckdb.staged_sql import StagedSql
 from sfumato.engines.scan import unit_table
 from sfumato.errors import CatalogError, QueryError
 from sfumato.query.combining import Reached
@@ -244,6 +245,60 @@ def test_what_is_computed_again_from_parts_in_another_order_is_the_same(name, mo
     assert set(outputs_in_any_order(made(Shop(unit, 0, LocalEngine)))) == {1}
     monkeypatch.setattr("sfumato.engines.duckdb.combined_stages.in_one_order", lambda kinds: "")
     assert (outputs_in_any_order(made(Shop(unit, 0, LocalEngine)))[-1] > 1) is (name != "lines")
+
+
+LARGER = {
+    "one group": lambda o: o.bound(rows=5).agg(n=sf.count()),
+    "groups": lambda o: o.group_by("town").bound(groups=3, rows=5).agg(n=sf.count()),
+    "total rows": lambda o: o.group_by("town").bound(total_rows=4).agg(n=sf.count("price")),
+    "quantiles": lambda o: o.group_by("town").bound(groups=3, rows=5).agg(m=sf.quantiles("price", [0.5], lower=0, upper=9)),
+}  # fmt: skip
+
+
+def kinds_of_outputs(made, owners: bool) -> tuple[int, int]:
+    """Return how many kinds there are of what a hop gives, and of totals, of parts in five orders."""
+    chance = random.Random(0)
+    customers = pa.table({"id": range(60), "p": [f"p{i % 30}" for i in range(60)]})
+    columns = {"cust": 60, "town": 40, "price": 9}
+    rows = pa.table({name: [chance.randrange(most) for _ in range(180)] for name, most in columns.items()})
+    rows = rows.set_column(1, "town", rows["town"].cast(pa.string()))
+    orders = Table(LocalEngine(rows), "cust")
+    if owners:
+        orders = with_owners(LocalEngine(rows), Table(LocalEngine(customers), "p"), "cust", "id", "p")
+    question = made(orders)
+    engine = question.table.engine
+    stages = engine.stages(question.plan(epsilon=1, delta=1e-6).exact, 1)
+    parts = [
+        part.data
+        for number, read in stages.arriving.items()
+        for start in range(0, 180, 9)
+        for part in stages.partials(
+            engine.tables[number].engine.given.select(read.names).slice(start, 9).to_batches(), number
+        )
+    ]
+    hops, totals = set(), set()
+    for seed in range(5):
+        random.Random(seed).shuffle(parts)
+        units = parts
+        for hop in stages.hops:
+            units = [part.data for part in stages.reached(hop, parts)]
+            hops.add(tuple(units))
+            units = [*reversed(units)]
+        totals.add(tuple(part.data for part in stages.totals(units)))
+    return len(hops), len(totals)
+
+
+@pytest.mark.parametrize("owners", [True, False])
+@pytest.mark.parametrize("name", LARGER)
+def test_sums_of_parts_in_another_order_are_the_same(name, owners, fixed_salt):
+    assert kinds_of_outputs(LARGER[name], owners) == (int(owners), 1)
+
+
+@pytest.mark.parametrize("order", ["partial_order", "total_order"])
+def test_sums_in_no_order_would_be_found(order, monkeypatch, fixed_salt):
+    monkeypatch.setattr(StagedSql, order, "")
+    found = kinds_of_outputs(LARGER["groups"], order == "partial_order")
+    assert found[order == "total_order"] > 1
 
 
 def test_tables_of_two_engines_do_not_meet():

@@ -17,7 +17,7 @@ from sfumato.engines.beam.engine import SHARDS, BeamEngine, named
 from sfumato.engines.beam.once import Stays
 from sfumato.engines.beam.opaque import PrivateRow
 from sfumato.engines.beam.plain import plain
-from sfumato.engines.beam.release import check_collection
+from sfumato.engines.beam.release import PRIVATE_KEYS, check_collection
 from sfumato.engines.beam.values import KINDS, NONE, read, written
 from sfumato.engines.secret import Secret
 from sfumato.errors import ParameterError, QueryError
@@ -92,6 +92,11 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
         paid = copy.copy(self)
         paid._budget, paid._secret = budget, secret
         return paid
+
+    def check_keys(self, private: Iterable[beam.PCollection]) -> None:
+        """Refuse public keys that one of some private collections would bring."""
+        if any(self._brought is rows for rows in private):
+            raise QueryError(PRIVATE_KEYS)
 
     def expand(self, owned: beam.PCollection) -> beam.PCollection:
         """Spend, then aggregate."""

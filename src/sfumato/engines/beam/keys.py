@@ -12,13 +12,14 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from apache_beam.utils.windowed_value import WindowedValue
 
 from sfumato.engines.beam import plain
 from sfumato.engines.beam.callables import attempted
 from sfumato.engines.beam.rows import arrow_column, named_column
 from sfumato.engines.beam.windows import Part, in_one_window
-from sfumato.engines.duckdb.harmless import harmless
+from sfumato.engines.duckdb.harmless import decoded, harmless
 from sfumato.engines.duckdb.stages import as_stream
 from sfumato.errors import QueryError, shown
 from sfumato.query.exact import BroughtKeys
@@ -89,7 +90,9 @@ class ReadKeys(beam.DoFn):  # type: ignore[misc]
                 f"{batch.schema.names}"
             )
         column = harmless(arrow_column(given, field.type, len(batch)))
-        nulls = given.is_null().to_numpy(zero_copy_only=False)
+        # Codes that stand for NULL are none themselves.
+        nulls = pc.is_null(decoded(given) if pa.types.is_dictionary(given.type) else given)
+        nulls = nulls.to_numpy(zero_copy_only=False)
         return self._checked(column, nulls, field, lambda i: attempted(None, given[i].as_py))
 
     def _checked(self, column: pa.Array, missing: np.ndarray, field: pa.Field, value: Any) -> pa.Array:

@@ -44,7 +44,7 @@ class MakePrivate(Stays, beam.PTransform):  # type: ignore[misc]
             return [] if owner == NONE else [PrivateRow(owner, row)]
 
         units = beam.FlatMap(forgiving(owned)).with_output_types(PrivateRow)
-        return PrivateCollection(rows | "Units" >> units, self._budget, self._secret)
+        return PrivateCollection(rows | "Units" >> units, self._budget, self._secret, (rows,))
 
 
 class PrivateCollection:
@@ -55,8 +55,16 @@ class PrivateCollection:
     raises drops its row.
     """
 
-    def __init__(self, owned: beam.PCollection, budget: Budget, secret: Secret | None = None) -> None:
+    def __init__(
+        self,
+        owned: beam.PCollection,
+        budget: Budget,
+        secret: Secret | None = None,
+        before: tuple[beam.PCollection, ...] = (),
+    ) -> None:
         self._owned, self._budget, self._secret = owned, budget, secret
+        # All collections of private rows that lead here.
+        self._private = (*before, owned)
 
     def map(self, function: Callable[[Any], Any], label: str | None = None) -> PrivateCollection:
         """Replace each row by what the function returns."""
@@ -89,7 +97,7 @@ class PrivateCollection:
                 "Budget, and the same secret: MakePrivate(budget=budget, unit=...)"
             )
         rows = (self._owned, other._owned) | label >> beam.Flatten().with_output_types(PrivateRow)
-        return PrivateCollection(rows, self._budget, self._secret)
+        return PrivateCollection(rows, self._budget, self._secret, self._private + other._private)
 
     def __or__(self, aggregation: Aggregation) -> beam.PCollection:
         """Apply an aggregation; a label may be given as `private | "label" >> Count(...)`."""
@@ -101,6 +109,7 @@ class PrivateCollection:
                 "CountUnits, Sum, Mean, Variance, Quantiles or SelectGroups, or use its map, filter and "
                 "flat_map"
             )
+        inner.check_keys(self._private)
         return self._owned | label >> inner.drawing_on(self._budget, self._secret)
 
     def _each(self, function: Callable[[Any], Iterable[Any]], label: str) -> PrivateCollection:
@@ -110,7 +119,7 @@ class PrivateCollection:
             return [PrivateRow(given.unit, made) for made in function(given.row)]
 
         made = self._owned | label >> beam.FlatMap(forgiving(owned)).with_output_types(PrivateRow)
-        return PrivateCollection(made, self._budget, self._secret)
+        return PrivateCollection(made, self._budget, self._secret, self._private)
 
 
 def _label(verb: str, function: Callable[..., Any]) -> str:

@@ -45,6 +45,12 @@ SHUFFLE_BYTES, SHUFFLE_PARTS = 1 << 20, 1 << 4
 Drawn = tuple[int, tuple[int, bytes]]
 
 
+PRIVATE_KEYS = (
+    "Beam: public keys are brought by the collection of private rows, and each would be shown; give those "
+    "that are public knowledge"
+)
+
+
 class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
     """The transform of one release. Made by `Question.release` and `sfumato.beam.Release`.
 
@@ -117,10 +123,7 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
             check_collection(collection)
         keys = rows.get(self._names_of.get(KEYS, ""))
         if any(keys is rows[self._names_of[number]] for number in self._work.stages.arriving):
-            raise QueryError(
-                "Beam: public keys are brought by the collection of private rows, and each would be shown; "
-                "give those that are public knowledge"
-            )
+            raise QueryError(PRIVATE_KEYS)
         return {number: rows[name] for number, name in self._names_of.items()}
 
     @property

@@ -220,10 +220,15 @@ class CombinedStages(Stages):
                 return
         if self.sums(number) and sent.unit is not None:
             connection.execute(f"INSERT INTO {sent.held} SELECT {_named(sent.rows.names)} FROM {relation}")
-            yield from parts_of(connection, self._sql.partials(shards))
+            order = self._sql.partial_order if self._of_hop(number) else ""
+            yield from parts_of(connection, self._sql.partials(shards), order=order)
             return
         shard = f"CAST(hash({sent.unit_text}) % {shards} AS INTEGER)" if sent.unit else "0"
         yield from self._as_they_are(connection, number, relation, shard)
+
+    def _of_hop(self, number: int) -> bool:
+        """Whether rows of a table come of a shuffle by a key."""
+        return any(hop.gives == number for hop in self.hops)
 
     def _as_they_are(
         self, connection: duckdb.DuckDBPyConnection, number: int, relation: str, shard: str
@@ -234,8 +239,7 @@ class CombinedStages(Stages):
         text = f"SELECT {', '.join([f'{shard} AS shard', *values])} FROM ({sent.rows_from(relation)})"
         # Rows of nobody are in no statistics, and meet nobody's.
         text += "" if sent.unit is None else f" WHERE {identifier(sent.unit)} IS NOT NULL"
-        of_hop = any(hop.gives == number for hop in self.hops)
-        order = in_one_order(sent.kinds.values()) if of_hop else ""
+        order = in_one_order(sent.kinds.values()) if self._of_hop(number) else ""
         yield from parts_of(connection, text, {_TABLE: str(number)}, order)
 
     def _reached(
@@ -257,7 +261,7 @@ class CombinedStages(Stages):
         connection.execute(f"CREATE TEMP TABLE {PARTIALS} AS {self._sql.partials(1)}")
         for sent in self._within:
             connection.execute(f"TRUNCATE {sent.held}")
-        yield from parts_of(connection, self._sql.totals(self.group_shards))
+        yield from parts_of(connection, self._sql.totals(self.group_shards), order=self._sql.total_order)
 
     def _take_none(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._make(connection, self._within)

@@ -30,6 +30,16 @@ class StagedSql(ExactSql):
         """None: a pair's rows are in several parts."""
         return {}
 
+    @property
+    def partial_order(self) -> str:
+        """SQL of an order of the first stage's rows, no two of which are equal, however they came."""
+        return _texts(["u", *self.keys] if self.query.total_rows is None else self._row_columns)
+
+    @property
+    def total_order(self) -> str:
+        """The same of the second stage's rows."""
+        return _texts(self.keys)
+
     def partials(self, shards: int) -> str:
         """Return the first stage, from any part of the rows: shard of the unit, u, keys, n and sums."""
         if self.query.total_rows is not None:
@@ -97,10 +107,8 @@ class StagedSql(ExactSql):
         return f"WITH {written(ctes)}\nSELECT {shard} AS shard, {columns} FROM counted AS base"
 
     def _listed_by_pair(self, tree: QuantileTree | Leaves, leaves: str) -> str:
-        return (
-            f"SELECT {self._pair_keys}, list({{'leaf': leaf, 'm': m}}) AS {identifier(tree.names[0])} "
-            f"FROM ({leaves}) GROUP BY {self._pair_keys}"
-        )
+        listed = f"list_sort(list({{'leaf': leaf, 'm': m}})) AS {identifier(tree.names[0])}"
+        return f"SELECT {self._pair_keys}, {listed} FROM ({leaves}) GROUP BY {self._pair_keys}"
 
     def _joined_pairs(self) -> dict[str, str]:
         """Add up partial sums, and choose among groups of a unit where that is done; the last holds them."""
@@ -133,6 +141,10 @@ class StagedSql(ExactSql):
             )
             ctes[f"leaves{index}"] = self._listed(tree, f"({leaves})")
         return ctes
+
+
+def _texts(columns: Sequence[str]) -> str:
+    return ", ".join(f"CAST({column} AS VARCHAR)" for column in columns)
 
 
 def _shard(columns: Sequence[str], shards: int) -> str:

@@ -179,7 +179,8 @@ class Stages:
 
     def _totals(self, connection: duckdb.DuckDBPyConnection, payloads: Iterable[bytes]) -> Iterator[Payload]:
         _load(connection, PARTIALS, self.partial_types, payloads)
-        yield from parts_of(connection, self._sql.totals(self.group_shards))
+        # What comes of a shuffle comes in any order; see `hops.in_one_order`.
+        yield from parts_of(connection, self._sql.totals(self.group_shards), order=self._sql.total_order)
 
     def joined_partials(self, payloads: Iterable[bytes]) -> list[bytes]:
         """Add up partial sums of one shard that came in several parts."""
