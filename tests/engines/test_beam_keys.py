@@ -452,3 +452,18 @@ def test_keys_of_tuples_and_of_no_kind(run):
     assert [key for key, _ in found] == [("x", 1), ("y", None)]
     with pytest.raises(Exception, match="public_keys holds"):
         run(lambda pipeline: counted(pipeline, [{"x": 1}]))
+
+
+@pytest.mark.parametrize("of", ["rows", "private rows", "rows of a union"])
+def test_keys_of_an_aggregation_are_not_those_of_its_own_rows(of):
+    pipeline, budget = beam.Pipeline(), Budget(epsilon=1)
+    rows = pipeline | beam.Create([(1, "a")])
+    others = pipeline | "Others" >> beam.Create([(2, "b")])
+    private = rows | MakePrivate(budget=budget, unit=lambda row: row[0])
+    both = private.map(lambda row: row).union(
+        others | "Make private" >> MakePrivate(budget=budget, unit=lambda row: row[0])
+    )
+    keys = {"rows": rows, "private rows": private._owned, "rows of a union": others}[of]
+    with pytest.raises(QueryError, match="brought by the collection of private rows"):
+        both.filter(bool) | Count(key=lambda row: row[1], public_keys=keys, groups=1, rows=1, epsilon=1)
+    assert budget.left == (1, 0)

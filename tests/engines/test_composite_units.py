@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import sfumato as sf
 from sfumato.engines.asked import ask
 from sfumato.engines.duckdb import combined, composite
-from sfumato.errors import ParameterError, QueryError
+from sfumato.errors import ParameterError, QueryError, SqlError
 
 from .made_rows import rows_of, table
 from .tiers import some
@@ -406,3 +406,14 @@ def test_limits_are_those_of_one_column_that_holds_the_same(limit, tmp_path):
         totals = [sum(int(v) for v in column.to_pylist()) for column in batch.columns[1:3]]
         found.append(totals if limit < 5 else [column.to_pylist() for column in batch.columns])
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("column", ["m", "row"])
+def test_a_column_that_is_called_like_the_unit_is_not_the_unit(column):
+    people = pa.table({"id": [1, 1, 2], "m": [1, 2, 1], "row": [1, 2, 3]})
+    with pytest.raises(SqlError, match=f"the privacy unit is made of id and m, .* it cannot be {column}"):
+        sf.sql(
+            "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = [id, m], "
+            f'max_rows_per_group = 1) COUNT(*) AS n FROM (SELECT "{column}" AS "id and m" FROM p) AS a',
+            tables={"p": people},
+        )

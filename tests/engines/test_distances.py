@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 from fractions import Fraction
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import shaped
+from sfumato.engines.duckdb import distances, shaped
 from sfumato.query.distance import LARGEST, Distance
 
 from .made_rows import rows_of
@@ -116,3 +117,60 @@ def test_a_distance_is_a_constant_that_fits():
     assert Distance(Fraction(1)).misfit("DOUBLE") is None
     assert "HUGEINT" in str(Distance(Fraction(1)).misfit("HUGEINT"))
     assert math.isfinite(float(LARGEST))
+
+
+ENDS = ["UNBOUNDED PRECEDING", "{} PRECEDING", "CURRENT ROW", "{} FOLLOWING", "UNBOUNDED FOLLOWING"]
+FRAMES = [(a, b) for i, a in enumerate(ENDS) for b in ENDS[i:] if a != ENDS[4] and b != ENDS[0] and a + b != ENDS[2] * 2]  # fmt: skip
+TIES = ["0", "2", "0", "-3", "2.5", None, "0", "1", "1", "7", None]
+NEAR = ["0", "0.01", "0.5", "1", "2", "2.5"]
+
+
+def reached(end: str, distance: Fraction) -> Fraction | None:
+    """Return where a frame ends, from a row, in the direction of the order; None of one without an end."""
+    sign = -1 if "PRECEDING" in end else 1
+    return None if "UNBOUNDED" in end else Fraction(0) if "CURRENT" in end else sign * distance
+
+
+def expected_counts(values, frame, far, down):
+    found = Counter()
+    for k, one in enumerate(values):
+        low, high = (reached(end, Fraction(d)) for end, d in zip(frame, far, strict=True))
+        counted = 0
+        for other in values:
+            if one is None or other is None:  # NULLs are peers, and last
+                beside = (other is None) - (one is None)
+                counted += beside == 0 or (beside < 0 and low is None) or (beside > 0 and high is None)
+                continue
+            gap = (Fraction(other) - Fraction(one)) * (-1 if down else 1)
+            counted += (low is None or low <= gap) and (high is None or gap <= high)
+        found[k, counted] += 1
+    return found
+
+
+@pytest.mark.parametrize("kind", ["TINYINT", "BIGINT", "DECIMAL(9,2)", "DOUBLE"])
+@pytest.mark.parametrize("frame", FRAMES, ids=" AND ".join)
+def test_frames_have_the_rows_that_are_meant_also_where_many_are_equal(kind, frame):
+    whole = kind.endswith("INT")
+    values = [value if value is None or not whole else str(int(float(value))) for value in TIES]
+    chance = random.Random(f"{kind}{frame}")
+    for _ in range(8):
+        far = [chance.choice(NEAR), chance.choice(NEAR)]
+        down = chance.random() < 0.5
+        ends = " AND ".join(end.format(d) for end, d in zip(frame, far, strict=True))
+        text = (
+            f"SELECT id, k, count(*) OVER (PARTITION BY id ORDER BY x {'DESC' if down else 'ASC'} NULLS LAST RANGE "
+            f"BETWEEN {ends}) AS a FROM (SELECT id, k, TRY_CAST(t AS {kind}) AS x FROM self)"
+        )
+        units = chance.sample(range(9), 3)
+        found = rows_of(sf.scan(rows(values, units), privacy_unit="id").sql(text))
+        counts = expected_counts(values, frame, far, down)
+        assert found == Counter({(unit, *row): n for unit in units for row, n in counts.items()}), (
+            ends,
+            down,
+        )
+
+
+def test_distances_that_are_rounded_the_wrong_way_would_be_found(monkeypatch):
+    monkeypatch.setattr(distances, "_inner", lambda i, end: False)
+    with pytest.raises(AssertionError):
+        test_frames_have_the_rows_that_are_meant_also_where_many_are_equal("BIGINT", (ENDS[0], ENDS[1]))

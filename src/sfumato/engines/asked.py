@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, overload
 
 from sfumato.catalogs.declarations import Declarations
 from sfumato.engines.scan import SparkFrame, scan
-from sfumato.errors import ParameterError, QueryError, SqlError, nearest
+from sfumato.errors import ColumnError, ParameterError, QueryError, SqlError, nearest, shown
 from sfumato.query.public_table import PublicTable
 from sfumato.query.release import Release
+from sfumato.query.schema import spelled
 from sfumato.query.table import Question
 
 if TYPE_CHECKING:
@@ -229,9 +230,14 @@ def _of_tables(
         if isinstance(sources.get(name), PublicTable):
             return sources[name]
         declared = one.types if types is None else types
+        if one.unit_parts and unit.casefold() != one.privacy_unit_column.casefold():
+            raise ColumnError(
+                f"the privacy unit is made of {' and '.join(one.unit_parts)}, and is the column "
+                f"{spelled(one.privacy_unit_column)} of {shown(name)}; it cannot be {spelled(unit)}"
+            )
         return scan(
             sources.get(name, name),
-            privacy_unit=one.unit_parts if one.unit_parts and unit == one.privacy_unit_column else unit,
+            privacy_unit=one.unit_parts or unit,
             unit_timezone=one.unit_timezone,
             types=declared,
             multiline=one.multiline,

@@ -35,6 +35,8 @@ from sfumato.query.units import UnitPart
 
 Released = TypeVar("Released")
 LARGEST_LIMIT = 10**9
+# Types of which some values are no key of a group: days and times beyond the years 1 to 9999, 39 digits.
+_NOT_ALL_KEYS = "DATE", "TIME", "HUGEINT"
 PRIVATE = "private"  # in the place of public keys: groups are chosen privately
 
 
@@ -287,6 +289,11 @@ class Table(Generic[Released]):
         if not unique or not set(unique) <= {self.unit, *self.keys}:
             return self
         note = "rows was not given: as rows are made here, a privacy unit has at most one in a group."
+        if any(self.schema[key].type_name.startswith(_NOT_ALL_KEYS) for key in self.keys):
+            note += (
+                " Values that are no key, such as infinite dates, are together in the group of NULL, in "
+                "which it counts as one row."
+            )
         return replace(self, rows=1, notes=(*self.notes, note))
 
     @property

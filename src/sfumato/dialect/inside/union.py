@@ -1,7 +1,7 @@
 """UNION ALL inside: the rows of several SELECTs under each other, by the places of their columns.
 
 Columns of one place have one type: that of DuckDB, where all are numbers, or all dates and times without a
-zone, and it holds the values of each. Anything else is refused, so that no value becomes another one unseen.
+zone: beside a float, whole numbers and decimals are rounded to one. Anything else is refused.
 """
 
 from __future__ import annotations

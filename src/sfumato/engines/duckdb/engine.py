@@ -154,9 +154,9 @@ class DuckDBEngine(Owned):
 
     def unique(self, steps: Sequence[Step] = ()) -> tuple[str, ...]:
         """Return columns in which no two rows have the same values, as far as their making tells."""
-        changed = {same_name(step.name) for step in steps if isinstance(step, Derive)}
+        changed = {step.name.casefold() for step in steps if isinstance(step, Derive)}
         columns = self._source.unique
-        return () if changed & set(map(same_name, columns)) else columns
+        return () if changed & set(map(str.casefold, columns)) else columns
 
     def _declared(self) -> Schema:
         source = self._source
