@@ -45,6 +45,11 @@ def corpus(verdict: str) -> list[tuple[str, str]]:
     return [(says, text) for says, text in found if says.startswith(verdict)]
 
 
+def in_tiers(cases: list[tuple[str, str]]) -> list[object]:
+    """Return parameters, of which every other one is in the first tier."""
+    return [pytest.param(*one, marks=pytest.mark.long if i % 2 else ()) for i, one in enumerate(cases)]
+
+
 def made(text: str) -> sf.Table:
     known = tables()
     return known["orders"].sql(text, tables=known)
@@ -66,7 +71,7 @@ def rows_of(asked: sf.Table) -> Counter:
     return Counter(tuple(map(bits, row)) for row in rows if row[place] is not None)
 
 
-@pytest.mark.parametrize(("_", "text"), corpus("same"))
+@pytest.mark.parametrize(("_", "text"), in_tiers(corpus("same")))
 def test_rows_are_those_of_duckdb(_, text):
     asked = made(text)
     session = duckdb.connect()
@@ -80,7 +85,7 @@ def test_rows_are_those_of_duckdb(_, text):
     assert all(a == b.casefold() for a, b in zip(names, asked.schema, strict=True) if "(" not in a)
 
 
-@pytest.mark.parametrize(("verdict", "text"), corpus("refused"))
+@pytest.mark.parametrize(("verdict", "text"), in_tiers(corpus("refused")))
 def test_what_is_not_unit_local_is_refused(verdict, text):
     with pytest.raises(QueryError) as caught:
         made(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -65,6 +66,11 @@ def corpus(kind: str) -> list[tuple[str, str]]:
     return [(verdict, text) for verdict, text in entries if verdict.startswith(kind)]
 
 
+def in_tiers(cases: list[tuple[str, str]]) -> list[Any]:
+    """Return parameters, of which every other one is in the first tier."""
+    return [pytest.param(*one, marks=pytest.mark.long if i % 2 else ()) for i, one in enumerate(cases)]
+
+
 def written(text: str, words: dict[str, str] = WORDS) -> str:
     for short, long in words.items():
         text = text.replace(short, long)
@@ -87,7 +93,7 @@ def rounded(table: pa.Table) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.flakiness(k=40, because="epsilon is so large that noise moves no number by half a unit")
-@pytest.mark.parametrize(("verdict", "text"), corpus("same"))
+@pytest.mark.parametrize(("verdict", "text"), in_tiers(corpus("same")))
 def test_answers_are_those_of_plain_sql(verdict: str, text: str) -> None:
     release = ask(text)
     with duckdb.connect() as connection:
@@ -102,12 +108,12 @@ def test_answers_are_those_of_plain_sql(verdict: str, text: str) -> None:
 
 
 @pytest.mark.noise_cannot_matter("only names of columns are compared")
-@pytest.mark.parametrize(("verdict", "text"), corpus("gives"))
+@pytest.mark.parametrize(("verdict", "text"), in_tiers(corpus("gives")))
 def test_columns(verdict: str, text: str) -> None:
     assert ask(text).to_arrow().schema.names == verdict.removeprefix("gives ").split(", ")
 
 
-@pytest.mark.parametrize(("verdict", "text"), corpus("refused"))
+@pytest.mark.parametrize(("verdict", "text"), in_tiers(corpus("refused")))
 def test_refusals(verdict: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sf.Release, "_draw", None)  # nothing is read or drawn
     with pytest.raises(SqlError) as caught:
@@ -120,7 +126,7 @@ def test_refusals(verdict: str, text: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.noise_cannot_matter("all groups are large enough to be shown, whatever is drawn")
-@pytest.mark.parametrize(("verdict", "text"), corpus("fails"))
+@pytest.mark.parametrize(("verdict", "text"), in_tiers(corpus("fails")))
 def test_failures_on_noisy_numbers_do_not_lose_them(verdict: str, text: str) -> None:
     release = ask(text)
     assert isinstance(release, ProcessedRelease)

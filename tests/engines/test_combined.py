@@ -19,6 +19,7 @@ from sfumato.engines.duckdb import combined, harmless, unit_aggregates
 from sfumato.errors import ColumnError, ParameterError, QueryError
 
 from .made_rows import bits, rows_of, table
+from .tiers import some
 
 NUMBERS = [0.0, -0.0, 1.5, 0.1, 0.2, 0.3, 1e300, -1e300, float("inf"), float("-inf"), float("nan"), None]
 TOWNS = ["A", "B", "C", "a", "", None]
@@ -80,7 +81,7 @@ def chain(name: str, v, p, as_file=lambda name, rows: rows) -> sf.Table:
     return CHAINS[name](*tables, sf.public(REGIONS))
 
 
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("name", some(CHAINS, 3))
 @given(
     st.lists(visits, max_size=25),
     st.lists(people, max_size=12),
@@ -102,7 +103,7 @@ def test_rows_of_some_units_are_the_same_without_the_others(name, v, p, chosen):
     assert whole == halves[0] + halves[1]
 
 
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("name", some(CHAINS, 4))
 @given(st.lists(visits, max_size=25), st.lists(people, max_size=12), st.randoms(use_true_random=False))
 @settings(max_examples=8, deadline=None)
 def test_the_order_of_rows_changes_nothing(name, v, p, chance):
@@ -143,7 +144,7 @@ doubles = st.floats(width=64) | st.sampled_from(
 
 
 @given(st.lists(doubles, min_size=1, max_size=30), st.randoms(use_true_random=False))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_sums_of_doubles_are_exact_where_they_can_be_and_no_order_changes_them(values, chance):
     def of(numbers):
         rows = table(TYPES["visits"], [(1.0, "A", x, 0) for x in numbers])

@@ -119,7 +119,7 @@ def rows_by_chance(seed: int):
     return v, p
 
 
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("name", some(CHAINS, 4))
 @pytest.mark.parametrize("seed", some(range(2), 2))
 def test_workers_compute_what_one_machine_does(name, seed, fixed_salt):
     v, p = rows_by_chance(seed)
@@ -289,6 +289,7 @@ def test_sql_joins_data_frames(frame_of):
     assert close(released.toArrow().to_pylist())
 
 
+@pytest.mark.long
 @near
 def test_sql_joins_tables_of_a_spark_session_that_a_catalog_names(spark, frame_of, tmp_path):
     for name, rows in (("orders", ORDERS), ("people", PEOPLE), ("towns", LIES)):
@@ -488,7 +489,7 @@ UNITS = {
 ODD = ["shard", "c0", 'a.b "x"', "u"]
 
 
-@pytest.mark.parametrize("kind", some(UNITS, 4))
+@pytest.mark.parametrize("kind", some(UNITS, 8))
 def test_units_and_columns_of_every_kind_meet(kind, fixed_salt):
     left, right, values = UNITS[kind]
     texts = [values[i * i % len(values)] for i in range(60)]

@@ -52,7 +52,7 @@ def asked(name: str, seed: int, opened: Callable[[pa.Table], Any]) -> Table[Any]
     return CHAINS[name](of(VISITS, v, PARTS), of(PEOPLE, p, PARTS))
 
 
-@pytest.mark.parametrize("name", some([*CHAINS, *ALONE], 4))
+@pytest.mark.parametrize("name", some([*CHAINS, *ALONE], 8))
 @pytest.mark.parametrize("seed", some(range(3), 3))
 def test_workers_compute_what_one_machine_does(name, seed, fixed_salt):
     found = statistics(asked(name, seed, lambda rows: LocalEngine(rows, seed)))
@@ -87,7 +87,7 @@ def test_columns_that_make_a_unit_move_and_no_others():
     )  # by all of which rows are ordered
 
 
-@pytest.mark.parametrize("engine", ["spark", "beam"])
+@pytest.mark.parametrize("engine", [pytest.param("spark", marks=pytest.mark.long), "beam"])
 @pytest.mark.parametrize("name", some(["weeks", "everything", *CHAINS, *ALONE], 20))
 def test_spark_and_beam_compute_what_one_machine_does(name, engine, openers, fixed_salt):
     found = statistics(asked(name, 7, openers(engine)))

@@ -65,7 +65,7 @@ def chain(name: str, v: Any, p: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize("name", some(CHAINS, 4))
+@pytest.mark.parametrize("name", some(CHAINS, 8))
 @given(visits, people, st.sets(st.tuples(st.sampled_from(IDS), st.sampled_from([1.0, 11.0, 0.0, "nan"]))))
 @settings(max_examples=12, deadline=None)
 def test_rows_of_some_units_are_the_same_without_the_others(name, v, p, chosen):
@@ -104,6 +104,7 @@ texts = st.text("a1: 2\0|", max_size=5)
 
 @given(st.lists(st.tuples(texts, texts, texts), max_size=40))
 @settings(max_examples=60, deadline=None)
+@pytest.mark.long
 def test_no_two_lists_of_texts_are_one_unit(rows):
     given_ = pa.table(
         {name: [row[i] for row in rows] for i, name in enumerate("xyz")},

@@ -103,7 +103,7 @@ def differs(text: str, seed: int) -> bool:
     return repr(found) != repr(statistics(made(text, DuckDBEngine.open, rows)))
 
 
-@pytest.mark.parametrize("text", some(SAME, 40))
+@pytest.mark.parametrize("text", some(SAME, 80))
 def test_workers_compute_what_one_machine_does(text):
     assert not differs(text, 1)
 
@@ -116,7 +116,7 @@ def test_workers_compute_what_one_machine_does(text):
             "SELECT id, lag(n) OVER (PARTITION BY id ORDER BY n, price) AS before FROM orders",
             marks=pytest.mark.long,
         ),
-        (PerUnit, "SELECT DISTINCT id, town FROM orders"),
+        pytest.param(PerUnit, "SELECT DISTINCT id, town FROM orders", marks=pytest.mark.long),
     ],
 )
 def test_rows_that_are_combined_where_they_are_by_mistake_would_be_found(kind, text, monkeypatch):

@@ -82,7 +82,7 @@ CHAINS = {
 }
 
 
-@pytest.mark.parametrize("name", some(CHAINS, 4))
+@pytest.mark.parametrize("name", some(CHAINS, 8))
 @given(customers, orders, lines, st.sets(st.sampled_from([p for p in PERSONS if p is not None])))
 @settings(max_examples=12, deadline=None)
 def test_rows_of_some_units_are_the_same_without_the_others(name, c, o, n, chosen):

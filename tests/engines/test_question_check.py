@@ -78,6 +78,7 @@ def test_every_kind_of_plan(noise, keys):
     assert found.ok and len(found.moved) == found.units and max(found.moved) > 0
 
 
+@pytest.mark.long
 def test_a_chain():
     found = sf.check(everything(), splits=2, removed=60)
     assert found.ok and len(found.moved) == found.units and max(found.moved) == 1
@@ -163,6 +164,7 @@ def test_a_defect_in_bounding_is_found(monkeypatch):
     assert "WRONG one unit less: for 33 of 51 units, exact numbers move by up to 3 times" in str(found)
 
 
+@pytest.mark.long
 def test_groups_beyond_the_limit_are_found(monkeypatch):
     loose = everything(limit=4)
     plan = everything(limit=1).plan(epsilon=1, delta=1e-6)
