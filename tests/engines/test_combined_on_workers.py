@@ -29,7 +29,7 @@ from .tiers import some
 
 
 class LocalEngine(DistributedEngine):
-    """Workers without a cluster: rows in random parts, of which some are made twice, and one kept."""
+    """Workers without a cluster: rows in random parts, in few batches or in many."""
 
     name = "stages"
 
@@ -47,10 +47,8 @@ class LocalEngine(DistributedEngine):
             cuts = sorted(chance.choices(range(rows.num_rows + 1), k=chance.randint(0, 3)))
             for start, end in zip([0, *cuts], [*cuts, rows.num_rows], strict=True):
                 some = rows.slice(start, end - start)
-                tries = [
-                    list(stages.partials(some.to_batches(max_chunksize=size), number)) for size in (3, 1000)
-                ]
-                moved[number] += chance.choice(tries)
+                batches = some.to_batches(max_chunksize=chance.choice((3, 1000)))
+                moved[number] += stages.partials(batches, number)
         for hop in stages.hops:
             met = self.by_shard(moved.pop(hop.owners) + moved.pop(hop.rows))
             moved[hop.gives] = [part for data in met for part in stages.reached(hop, data)]
@@ -85,7 +83,7 @@ def questions(asked: Table) -> list[sf.Question]:
 
 
 def statistics(asked: Table) -> list[list[dict]]:
-    plans = [one.plan(epsilon=1, delta=1e-6, noise="laplace") for one in questions(asked)]
+    plans = [one.plan(epsilon=1, delta=1e-6, noise="gaussian") for one in questions(asked)]
     return [
         [row for batch in asked.engine.statistics(plan.exact, 1000) for row in batch.to_pylist()]
         for plan in plans

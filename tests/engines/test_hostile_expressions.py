@@ -47,7 +47,11 @@ def test_no_value_stops_it(text):
 BITS = "SELECT '101'::BIT AS b, unnest(['010'::BIT, '1']) AS c"
 TEXTS = "SELECT unnest(['abc', 'é']) AS s, '5'::JSON AS j, 'x'::BLOB AS bl, [1] AS l"
 WIDE = "SELECT unnest([0::UHUGEINT, 340282366920938463463374607431768211455]) AS u"
+MIXED = "SELECT true AS t, '101'::BIT AS b, '5'::JSON AS j, MAP {1: 'x'} AS m, {'a': 1} AS st"
 REFUSED = {
+    "j IN (t, b)": (MIXED, "JSON is never read as BIT"),
+    "j IN (t, m)": (MIXED, "JSON is never read as MAP"),
+    "t IN (st, m)": (MIXED, "is never read as MAP"),
     "b & c": (BITS, "BIT"),
     "b | c": (BITS, "BIT"),
     "xor(b, c)": (BITS, "BIT"),

@@ -90,7 +90,7 @@ def questions(asked: Table) -> list[sf.Question]:
 
 
 def statistics(asked: Table) -> list[list[dict]]:
-    plans = [one.plan(epsilon=1, delta=1e-6, noise="laplace") for one in questions(asked)]
+    plans = [one.plan(epsilon=1, delta=1e-6, noise="gaussian") for one in questions(asked)]
     return [
         [row for batch in asked.engine.statistics(plan.exact, 1000) for row in batch.to_pylist()]
         for plan in plans

@@ -16,6 +16,7 @@ import duckdb
 
 from sfumato.dialect.tree import Node, NotSql, ask, children, descendants, written
 from sfumato.engines.duckdb.expressions.syntax import NULL, column, parsed, said, with_children
+from sfumato.engines.duckdb.nested import is_nested
 
 _SHORT = 500  # characters, and types: thousands of long ones, which anybody may send, fill memory
 
@@ -79,6 +80,23 @@ def types_of_constants(texts: str) -> list[str]:
 def type_of(text: str, types: tuple[str | None, ...] = ()) -> str:
     """Return the type of an expression over `_0`, `_1`, and so on."""
     return bound(text, types).type_name
+
+
+@lru_cache(maxsize=4096)
+def check_cast(given: str, kind: str) -> None:
+    """See that rows of one type can be cast to another: some casts stop at each row, whatever it holds.
+
+    Raises:
+        DoesNotBind: they cannot; or what is made of JSON or of structs may be a map whose keys are no keys,
+            at which DuckDB stops.
+    """
+    from_json = "JSON" in given and is_nested(kind)
+    if from_json or ("MAP(" in kind and "MAP(" not in given and given != "VARCHAR"):
+        raise DoesNotBind(f"{given} is never read as {kind} here")
+    try:
+        ask(f"SELECT hash(TRY_CAST(_0 AS {kind})) FROM (VALUES (CAST(NULL AS {given}))) AS rows(_0)")
+    except duckdb.Error:
+        raise DoesNotBind(f"{given} is never read as {kind} here") from None
 
 
 def _expression(plan: list[dict[str, Any]]) -> str:

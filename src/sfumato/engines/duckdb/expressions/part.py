@@ -13,7 +13,7 @@ from functools import cached_property
 import duckdb
 
 from sfumato.dialect.tree import Node, ask, written
-from sfumato.engines.duckdb.expressions.binding import Bound, DoesNotBind, bound, local, type_of
+from sfumato.engines.duckdb.expressions.binding import Bound, DoesNotBind, bound, check_cast, local, type_of
 from sfumato.engines.duckdb.expressions.syntax import made, said, with_children
 from sfumato.engines.duckdb.harmless import JSON_BYTES
 from sfumato.query.schema import INTEGERS
@@ -86,6 +86,8 @@ def tried(part: Part, kind: str) -> Part:
         return part
     if part.type_name == "VARCHAR" and kind == "TIMESTAMP WITH TIME ZONE" and not part.constant:
         part = timely(part)
+    if not part.constant:
+        check_cast(part.type_name, kind)
     return Part(made(f"TRY_CAST(_0 AS {kind})", part.node), type_of(f"CAST(NULL AS {kind})"))
 
 
