@@ -14,7 +14,19 @@ if TYPE_CHECKING:
     from sfumato.engines.check import check
     from sfumato.engines.scan import public, scan
     from sfumato.measurements.stratified.survey import StratifiedProportion, stratified_proportion
-    from sfumato.query.aggregates import count, count_units, mean, quantiles, stddev, sum, variance
+    from sfumato.query.aggregates import (
+        count,
+        count_units,
+        max,
+        mean,
+        median,
+        min,
+        quantile,
+        quantiles,
+        stddev,
+        sum,
+        variance,
+    )
     from sfumato.query.public_table import PublicTable
     from sfumato.query.release import Release
     from sfumato.query.table import Question, Table
@@ -32,8 +44,12 @@ _HOMES = {
     "check": "sfumato.engines.check",
     "count": "sfumato.query.aggregates",
     "count_units": "sfumato.query.aggregates",
+    "max": "sfumato.query.aggregates",
     "mean": "sfumato.query.aggregates",
+    "median": "sfumato.query.aggregates",
+    "min": "sfumato.query.aggregates",
     "public": "sfumato.engines.scan",
+    "quantile": "sfumato.query.aggregates",
     "quantiles": "sfumato.query.aggregates",
     "scan": "sfumato.engines.scan",
     "sql": "sfumato.engines.asked",
@@ -54,8 +70,12 @@ __all__ = [
     "check",
     "count",
     "count_units",
+    "max",
     "mean",
+    "median",
+    "min",
     "public",
+    "quantile",
     "quantiles",
     "scan",
     "sql",

@@ -3,7 +3,19 @@
 Needs the extra: `pip install 'sfumato[beam]'`.
 """
 
-from sfumato.engines.beam.aggregations import Count, CountUnits, Mean, Quantiles, SelectGroups, Sum, Variance
+from sfumato.engines.beam.aggregations import (
+    Count,
+    CountUnits,
+    Max,
+    Mean,
+    Median,
+    Min,
+    Quantile,
+    Quantiles,
+    SelectGroups,
+    Sum,
+    Variance,
+)
 from sfumato.engines.beam.budget import Budget
 from sfumato.engines.beam.engine import named
 from sfumato.engines.beam.private import MakePrivate, PrivateCollection
@@ -18,8 +30,12 @@ __all__ = [
     "EnvironmentSecret",
     "FileSecret",
     "MakePrivate",
+    "Max",
     "Mean",
+    "Median",
+    "Min",
     "PrivateCollection",
+    "Quantile",
     "Quantiles",
     "Release",
     "SelectGroups",

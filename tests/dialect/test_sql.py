@@ -553,8 +553,13 @@ def test_refused_budgets(old: str, new: str, says: str, marked: str) -> None:
 @pytest.mark.parametrize(
     ("select", "says", "marked"),
     [
-        ("MIN(x)", "not a private aggregate", "MIN"),
-        ("max(x)", "PERCENTILE_CONT(x, 0.99", "max"),
+        ("MIN(x)", "MIN without bounds", "MIN"),
+        ("max(x, 0.9, contribution_bounds_per_row => (0, 1))", "takes one expression", "0.9"),
+        (
+            "MEDIAN(x, contribution_bounds_per_group => (0, 1))",
+            "bounds each row",
+            "contribution_bounds_per_group => (0, 1)",
+        ),
         ("ARRAY_AGG(x)", "single rows", "ARRAY_AGG"),
         ("VAR_SAMP(x, contribution_bounds_per_row => (0, 1))", "write VAR_POP", "VAR_SAMP"),
         ("COUNTIF(x > 1)", "COUNT(CASE WHEN", "COUNTIF"),

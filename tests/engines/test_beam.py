@@ -33,7 +33,11 @@ from sfumato.beam import (
     Count,
     CountUnits,
     MakePrivate,
+    Max,
     Mean,
+    Median,
+    Min,
+    Quantile,
     Quantiles,
     Release,
     SelectGroups,
@@ -635,6 +639,14 @@ def test_each_aggregation_answers(run):
                 rows
                 | Quantiles(lambda r: r.stars, [0.01, 0.99], **value, **KEYED)
                 | "6" >> beam.Map(lambda kv: ("quantiles", kv)),
+                rows
+                | Quantile(lambda r: r.stars, 0.99, **value, **KEYED)
+                | "9" >> beam.Map(lambda kv: ("quantile", kv)),
+                rows
+                | Median(lambda r: r.stars, **value, **KEYED)
+                | "10" >> beam.Map(lambda kv: ("median", kv)),
+                rows | Min(lambda r: r.stars, **value, **KEYED) | "11" >> beam.Map(lambda kv: ("min", kv)),
+                rows | Max(lambda r: r.stars, **value, **KEYED) | "12" >> beam.Map(lambda kv: ("max", kv)),
                 rows | SelectGroups(**KEYED) | "7" >> beam.Map(lambda k: ("groups", (k, 1))),
                 rows | "all" >> Count(rows=1000, epsilon=10**5) | "8" >> beam.Map(lambda v: ("all", (0, v))),
             )
@@ -655,6 +667,8 @@ def test_each_aggregation_answers(run):
     assert by_name["variance"] == pytest.approx(dict.fromkeys(keys, square - mean**2), abs=0.01)
     for low, high in by_name["quantiles"].values():
         assert (low, high) == pytest.approx((1, 5), abs=0.02)
+    for one, is_about in {"quantile": 5, "median": 3, "min": 1, "max": 5}.items():
+        assert by_name[one] == pytest.approx(dict.fromkeys(keys, is_about), abs=0.02)
 
 
 @pytest.mark.long

@@ -187,7 +187,7 @@ def _meaning(aggregate: Aggregate, steps: Any) -> str:
         a.Mean: "mean",
         a.Variance: "variance",
         a.StandardDeviation: "standard deviation",
-        a.Quantiles: "quantiles",
+        a.Quantiles: getattr(aggregate, "called", "") or "quantiles",
     }
     assert isinstance(aggregate, a.BoundedAggregate)
     bounds = f"{float(aggregate.lower):g} to {float(aggregate.upper):g}"

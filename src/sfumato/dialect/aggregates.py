@@ -59,7 +59,7 @@ class Aggregates:
             raise self._refuse(
                 call.bounds.place, f"with WITH {self.statement.clause}, bounds are written {form}"
             )
-        if call.error_bars and FUNCTIONS[function] is not ask.quantiles:
+        if call.error_bars and FUNCTIONS[function] not in _QUANTILES:
             raise self._refuse(
                 call.error_bars.place,
                 f"{function} always has error bars; only quantiles do without, for less noise",
@@ -73,12 +73,14 @@ class Aggregates:
         low, high, per = self._bounds(call)
         make = FUNCTIONS[function]
         column = self._column(call.argument)
+        error_bars = call.error_bars is None or call.error_bars.value
         if make is ask.quantiles:
             ranks = self._ranks(call)
-            error_bars = call.error_bars is None or call.error_bars.value
             return ask.quantiles(column, ranks, lower=low, upper=high, error_bars=error_bars)
         if call.ranks:
             raise self._refuse(call.ranks[0].place, f"{function} takes one expression, and bounds")
+        if make in _QUANTILES:
+            return make(column, lower=low, upper=high, error_bars=error_bars)
         if make is ask.sum:
             return ask.sum(column, lower=low, upper=high, per=per)
         if function in ("VARIANCE", "STDDEV"):
@@ -246,6 +248,7 @@ _TWINS = {
     "VARIANCE": "ANON_VAR_POP",
     "STDDEV": "ANON_STDDEV_POP",
     "APPROX_QUANTILES": "ANON_QUANTILES",
+    **dict.fromkeys(("MEDIAN", "MIN", "MAX"), "ANON_PERCENTILE_CONT"),
     "ANON_QUANTILES": "APPROX_QUANTILES",
 }
 FUNCTIONS: dict[str, Callable[..., Aggregate]] = {
@@ -259,6 +262,9 @@ FUNCTIONS: dict[str, Callable[..., Aggregate]] = {
     "APPROX_QUANTILES": ask.quantiles,
     "QUANTILES": ask.quantiles,
     "PERCENTILE_CONT": ask.quantiles,
+    "MEDIAN": ask.median,
+    "MIN": ask.min,
+    "MAX": ask.max,
     "ANON_COUNT": ask.count,
     "ANON_SUM": ask.sum,
     "ANON_AVG": ask.mean,
@@ -267,3 +273,5 @@ FUNCTIONS: dict[str, Callable[..., Aggregate]] = {
     "ANON_QUANTILES": ask.quantiles,
     "ANON_PERCENTILE_CONT": ask.quantiles,
 }
+# What may do without error bars, for less noise.
+_QUANTILES = (ask.quantiles, ask.median, ask.min, ask.max)

@@ -7,7 +7,7 @@ BOUNDS = ("contribution_bounds_per_group", "contribution_bounds_per_row")
 ERROR_BARS = "error_bars"
 PRIVATE = (
     *("COUNT", "SUM", "AVG", "VAR_POP", "VARIANCE", "STDDEV", "STDDEV_POP"),
-    *("APPROX_QUANTILES", "QUANTILES", "PERCENTILE_CONT"),
+    *("APPROX_QUANTILES", "QUANTILES", "PERCENTILE_CONT", "MEDIAN", "MIN", "MAX"),
     *("ANON_COUNT", "ANON_SUM", "ANON_AVG", "ANON_VAR_POP", "ANON_STDDEV_POP"),
     *("ANON_QUANTILES", "ANON_PERCENTILE_CONT"),
 )
@@ -22,14 +22,9 @@ UNKNOWN_FORM = (
     *("DENSE_RANK", "LAG", "LEAD", "NTILE"),
 )
 ROWS_SHOWN = "it shows the values of single rows, and has no private form"
-ONE_ROW = (
-    "it is one row's value; write a quantile, such as PERCENTILE_CONT(x, {}, "
-    "contribution_bounds_per_row => (lower, upper))"
-)
 NO_FORM = "there is no private form of it here"
 POPULATION = "the divisor here is the count, not the count less one; write {}"
 NOT_PRIVATE = {
-    **{name: ONE_ROW.format(rank) for name, rank in (("MIN", 0.01), ("MAX", 0.99), ("MEDIAN", 0.5))},
     **dict.fromkeys(SINGLE_ROWS, ROWS_SHOWN),
     **dict.fromkeys(UNKNOWN_FORM, NO_FORM),
     **dict.fromkeys(("COUNTIF", "COUNT_IF"), "write COUNT(CASE WHEN condition THEN 1 END)"),

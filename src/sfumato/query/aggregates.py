@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,11 +13,17 @@ from sfumato.exact import as_fraction, as_fractions, one_of, truth_value
 from sfumato.query.choices import Bounded
 
 Number = int | float | str | Fraction
+# The ranks that are asked for in place of the smallest and the largest value.
+EXTREMES = {"min": 0.01, "max": 0.99}
 
 
 @dataclass(frozen=True)
 class Aggregate:
     """Something that is asked of each group. Made by the functions of this module."""
+
+    def note(self, name: str) -> str | None:
+        """What whoever asks should know of an output of this name: that it is not quite what it is called."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -64,11 +71,27 @@ class StandardDeviation(BoundedAggregate):
 
 @dataclass(frozen=True)
 class Quantiles(BoundedAggregate):
-    """Quantiles at the given ranks; `scalar` where one rank was asked as a number."""
+    """Quantiles at the given ranks; `scalar` where one rank was asked as a number.
+
+    Args:
+        called: the function that asked, where its name says the rank.
+    """
 
     ranks: tuple[float, ...]
     scalar: bool
     error_bars: bool = True
+    called: str = ""
+
+    def note(self, name: str) -> str | None:
+        """Say which rank stands for the smallest or the largest value."""
+        if self.called not in EXTREMES:
+            return None
+        end, side = ("smallest", "least") if self.called == "min" else ("largest", "most")
+        (rank,) = self.ranks
+        return (
+            f"{name}: the {end} value is one row's, and no noise hides it; {self.called} asks for the "
+            f"quantile of rank {rank:g}: {builtins.max(rank, 1 - rank):.0%} of the values are at {side} this."
+        )
 
 
 @dataclass(frozen=True)
@@ -219,6 +242,87 @@ def quantiles(
     )
 
 
+def quantile(
+    column: str,
+    rank: float,
+    *,
+    lower: Number | None = None,
+    upper: Number | None = None,
+    error_bars: bool = True,
+) -> Aggregate:
+    """Return the quantile of a column at one rank: the value that a share of the values is at most.
+
+    Args:
+        column: a numeric column.
+        rank: the share, a number in [0, 1].
+        lower, upper, error_bars: as of `quantiles`.
+
+    >>> quantile("docvis", 0.9, lower=0, upper=30).ranks
+    (0.9,)
+    """
+    return quantiles(column, rank, lower=lower, upper=upper, error_bars=error_bars)
+
+
+def median(
+    column: str, *, lower: Number | None = None, upper: Number | None = None, error_bars: bool = True
+) -> Aggregate:
+    """Return the median of a column: the quantile of rank 0.5.
+
+    Args:
+        column: a numeric column.
+        lower, upper, error_bars: as of `quantiles`.
+
+    >>> median("docvis", lower=0, upper=30).ranks
+    (0.5,)
+    """
+    return _named("median", column, 0.5, lower, upper, error_bars)
+
+
+def min(
+    column: str, *, lower: Number | None = None, upper: Number | None = None, error_bars: bool = True
+) -> Aggregate:
+    """Return about the smallest value of a column: the quantile of rank 0.01, and a note that says so.
+
+    The smallest value itself is one row's: no noise would hide whose it is. For another rank near the end ask
+    for `quantile`.
+
+    Args:
+        column: a numeric column.
+        lower, upper, error_bars: as of `quantiles`.
+
+    >>> min("docvis", lower=0, upper=30).ranks
+    (0.01,)
+    """
+    return _named("min", column, EXTREMES["min"], lower, upper, error_bars)
+
+
+def max(
+    column: str, *, lower: Number | None = None, upper: Number | None = None, error_bars: bool = True
+) -> Aggregate:
+    """Return about the largest value of a column: the quantile of rank 0.99, and a note that says so.
+
+    Args:
+        column: a numeric column.
+        lower, upper, error_bars: as of `quantiles`.
+
+    >>> max("docvis", lower=0, upper=30).ranks
+    (0.99,)
+    """
+    return _named("max", column, EXTREMES["max"], lower, upper, error_bars)
+
+
+def _named(
+    function: str, column: str, rank: float, lower: Number | None, upper: Number | None, error_bars: bool
+) -> Aggregate:
+    """Return a quantile that is called by the name of its rank."""
+    if lower is None and upper is None:
+        options = (("error_bars", truth_value(error_bars, "error_bars")),)
+        return Unbounded(function, _column(function, column), options)
+    low, high = _bounds(function, column, lower, upper)
+    bars = truth_value(error_bars, "error_bars")
+    return Quantiles(_column(function, column), low, high, (rank,), True, bars, function)
+
+
 def _column(function: str, column: object) -> str:
     if not isinstance(column, str):
         raise QueryError(f"{function}: the column is {shown(column)}, but must be a column's name, as text")
@@ -255,8 +359,8 @@ def checked_bounds(what: str, lower: object, upper: object) -> tuple[Fraction, F
     if low >= high:
         raise ParameterError(f"{what} lower", lower, f"below upper, which is {shown(upper)}")
     # What float64 can still square, and tell apart.
-    if max(abs(low), abs(high)) > 10**100 or high - low < Fraction(1, 10**100):
+    if builtins.max(abs(low), abs(high)) > 10**100 or high - low < Fraction(1, 10**100):
         raise ParameterError(f"{what} bounds", (lower, upper), "between 1e-100 and 1e100 in size")
-    if (high - low) * 2**45 < max(abs(low), abs(high)):
+    if (high - low) * 2**45 < builtins.max(abs(low), abs(high)):
         raise ParameterError(f"{what} bounds", (lower, upper), "further apart, or nearer to zero")
     return low, high

@@ -139,6 +139,7 @@ class Plan:
             *self.query.notes,
             *self.query.groups_notes,
             *(s.note for s in self.requirements.statistics if s.note is not None),
+            *(note for name, a in self.query.aggregates if (note := a.note(name)) is not None),
         ]
         if self.others:
             compared = " and ".join(
@@ -165,6 +166,7 @@ class Plan:
                         "from": list(e.coordinates),
                         "type": "int64" if e.integer else "float64",
                     }
+                    | ({"rank": e.rank} if e.kind == "quantile" else {})
                     for e in estimates
                 },
                 "budget": {

@@ -194,7 +194,8 @@ class _Bounded(Aggregation):
     """
 
     def __init__(self, value: Extract, *, lower: Number, upper: Number, **options: Any) -> None:
-        self._value, self._bounds = checked("value", value), {"lower": lower, "upper": upper}
+        self._value = checked("value", value)
+        self._bounds: dict[str, Any] = {"lower": lower, "upper": upper}
         super().__init__(**options)
 
 
@@ -225,6 +226,38 @@ class Variance(_Bounded):
         return {"n": aggregates.variance("value", **self._bounds)}
 
 
+class Quantile(_Bounded):
+    """Return the quantile of values by key, at one rank."""
+
+    def __init__(self, value: Extract, rank: float, *, lower: Number, upper: Number, **options: Any) -> None:
+        self._rank = rank
+        super().__init__(value, lower=lower, upper=upper, **options)
+
+    def _aggregates(self) -> dict[str, Aggregate]:
+        return {"n": aggregates.quantile("value", self._rank, **self._bounds)}
+
+
+class Median(_Bounded):
+    """Return the median of values by key."""
+
+    def _aggregates(self) -> dict[str, Aggregate]:
+        return {"n": aggregates.median("value", **self._bounds)}
+
+
+class Min(_Bounded):
+    """Return about the smallest value by key: the quantile of rank 0.01."""
+
+    def _aggregates(self) -> dict[str, Aggregate]:
+        return {"n": aggregates.min("value", **self._bounds)}
+
+
+class Max(_Bounded):
+    """Return about the largest value by key: the quantile of rank 0.99."""
+
+    def _aggregates(self) -> dict[str, Aggregate]:
+        return {"n": aggregates.max("value", **self._bounds)}
+
+
 class Quantiles(_Bounded):
     """Return a tuple of quantiles of values by key, at the given ranks."""
 
@@ -235,8 +268,7 @@ class Quantiles(_Bounded):
         super().__init__(value, lower=lower, upper=upper, **options)
 
     def _aggregates(self) -> dict[str, Aggregate]:
-        lower, upper = self._bounds["lower"], self._bounds["upper"]
-        return {"n": aggregates.quantiles("value", list(self._ranks), lower=lower, upper=upper)}
+        return {"n": aggregates.quantiles("value", list(self._ranks), **self._bounds)}
 
     @staticmethod
     def _result(row: dict[str, Any]) -> Any:
