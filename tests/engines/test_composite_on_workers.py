@@ -87,9 +87,15 @@ def test_columns_that_make_a_unit_move_and_no_others():
     )  # by all of which rows are ordered
 
 
-@pytest.mark.parametrize("engine", [pytest.param("spark", marks=pytest.mark.long), "beam"])
-@pytest.mark.parametrize("name", some(["weeks", "everything", *CHAINS, *ALONE], 20))
-def test_spark_and_beam_compute_what_one_machine_does(name, engine, openers, fixed_salt):
+NAMES = ["weeks", "everything", *CHAINS, *ALONE]
+# On both, and then on one after the other: stages without a cluster compute each of them, above.
+BOTH = [(name, engine) for name in NAMES[:2] for engine in ("beam", "spark")]
+IN_TURN = [(name, ("spark", "beam")[i % 2]) for i, name in enumerate(NAMES[2:])]
+
+
+@pytest.mark.parametrize("case", some([*BOTH, *IN_TURN], 40), ids=" on ".join)
+def test_spark_and_beam_compute_what_one_machine_does(case, openers, fixed_salt):
+    name, engine = case
     found = statistics(asked(name, 7, openers(engine)))
     assert found == statistics(asked(name, 7, DuckDBEngine.open))
 

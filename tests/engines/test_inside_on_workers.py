@@ -32,8 +32,8 @@ def corpus(verdict: str) -> list[tuple[str, str]]:
     return [(says, text) for says, text in found if says.startswith(verdict)]
 
 
-# Each other one: that all mean the same on one machine is held elsewhere.
-SAME = [text for _, text in corpus("same")][::2]
+# Every third one: that all mean the same on one machine is held elsewhere.
+SAME = [text for _, text in corpus("same")][::3]
 
 
 def rows_by_chance(seed: int) -> dict[str, pa.Table]:
@@ -103,7 +103,7 @@ def differs(text: str, seed: int) -> bool:
     return repr(found) != repr(statistics(made(text, DuckDBEngine.open, rows)))
 
 
-@pytest.mark.parametrize("text", some(SAME, 80))
+@pytest.mark.parametrize("text", some(SAME, 60))
 def test_workers_compute_what_one_machine_does(text):
     assert not differs(text, 1)
 
