@@ -71,7 +71,7 @@ BATCHES = {
 @pytest.mark.parametrize("name", BATCHES)
 def test_one_draw_does_not_tell_of_the_others_in_its_call(name):
     """The type of an array, its width or its columns depend on all draws of a call: that is no event of one."""
-    assert alarms(lambda rng: rare_none(rng, BATCHES[name]), approximate(1), runs=20) <= most(20)
+    assert alarms(lambda rng: rare_none(rng, BATCHES[name]), approximate(1), runs=30) <= most(30)
 
 
 def test_lists_of_single_draws_are_read_one_by_one():

@@ -399,7 +399,7 @@ def test_mean_properties(g, k, factor):
 
 
 @given(cases, st.floats(0.5, 50))
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_variance_properties(g, k):
     spread = g["normalized_sum"] ** 2 / max(1, g["count"])
     g = g | dict(squares_noise=g["sum_noise"], lower=-1e3, upper=1e3, normalized_squares=spread + g["count"])
