@@ -77,7 +77,7 @@ def test_bounds_may_be_those_of_a_catalog():
     question = catalog.table("t").bound(rows=1).agg(a=sf.max("x"), b=sf.median("x"), c=sf.quantile("x", 0.9))
     found = [a for _, a in question.plan(epsilon=1).query.aggregates]
     assert [(a.ranks, a.called, a.upper) for a in found if isinstance(a, Quantiles)] == [
-        ((0.99,), "max", 9), ((0.5,), "median", 9), ((0.9,), "", 9),
+        ((0.99,), "max", 9), ((0.5,), "", 9), ((0.9,), "", 9),
     ]  # fmt: skip
 
 
@@ -89,8 +89,19 @@ def test_mistakes_are_named(function):
         function(3, **BOUNDS)
     with pytest.raises(ParameterError, match="error_bars"):
         function("x", **BOUNDS, error_bars="no")
-    with pytest.raises(ParameterError, match="ranks"):
-        sf.quantile("x", 1.5, **BOUNDS)
+
+
+@pytest.mark.parametrize("rank", [1.5, -0.1, float("nan"), "half", [0.5], None, True])
+def test_a_quantile_has_one_rank(rank):
+    with pytest.raises(ParameterError, match=r"^rank\b.*a number in \[0, 1\]"):
+        sf.quantile("x", rank, **BOUNDS)
+
+
+def test_what_to_write_has_the_rank():
+    with pytest.raises(QueryError, match=r"quantile\('x', 0.9, lower=..., upper=...\)"):
+        sf.quantile("x", 0.9, lower=0)
+    with pytest.raises(QueryError, match=r"quantiles\('x', \[0.1, 0.9\], lower=..., upper=...\)"):
+        table([1.0]).agg(a=sf.quantiles("x", [0.1, 0.9]))
 
 
 BOUNDED = "contribution_bounds_per_row => (0, 200)"

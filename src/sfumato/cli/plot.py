@@ -187,11 +187,14 @@ def _meaning(aggregate: Aggregate, steps: Any) -> str:
         a.Mean: "mean",
         a.Variance: "variance",
         a.StandardDeviation: "standard deviation",
-        a.Quantiles: getattr(aggregate, "called", "") or "quantiles",
+        a.Quantiles: "quantiles",
     }
     assert isinstance(aggregate, a.BoundedAggregate)
+    kind = kinds[type(aggregate)]
+    if isinstance(aggregate, a.Quantiles) and aggregate.scalar:
+        kind = f"quantile of rank {aggregate.ranks[0]:g}"
     bounds = f"{float(aggregate.lower):g} to {float(aggregate.upper):g}"
-    return _short(f"{kinds[type(aggregate)]} of {column}, bounds {bounds}")
+    return _short(f"{kind} of {column}, bounds {bounds}")
 
 
 def _short(text: str) -> str:

@@ -74,7 +74,7 @@ class Quantiles(BoundedAggregate):
     """Quantiles at the given ranks; `scalar` where one rank was asked as a number.
 
     Args:
-        called: the function that asked, where its name says the rank.
+        called: "min" or "max" where that was asked.
     """
 
     ranks: tuple[float, ...]
@@ -89,8 +89,8 @@ class Quantiles(BoundedAggregate):
         end, side = ("smallest", "least") if self.called == "min" else ("largest", "most")
         (rank,) = self.ranks
         return (
-            f"{name}: the {end} value is one row's, and no noise hides it; {self.called} asks for the "
-            f"quantile of rank {rank:g}: {builtins.max(rank, 1 - rank):.0%} of the values are at {side} this."
+            f"{name}: the {end} value of all is one row's and is not released; {self.called} is the quantile "
+            f"of rank {rank:g}: {builtins.max(rank, 1 - rank):.0%} of the values are at {side} this."
         )
 
 
@@ -116,7 +116,7 @@ class Unbounded(Aggregate):
 
     def refusal(self, remedy: str = "") -> QueryError:
         """Say that bounds are missing."""
-        return _missing(self.function, self.column, "lower and upper", remedy)
+        return _missing(self.function, self.column, self.options, "lower and upper", remedy)
 
 
 def names_of(name: str, aggregate: Aggregate) -> tuple[str, ...]:
@@ -216,30 +216,21 @@ def quantiles(
             the bounds, and all else has less noise. Other noise gives them in any case.
     Returns:
         An aggregate whose outputs are `name_25` for rank 0.25, and so on; `name` for one number.
+    Raises:
+        QueryError: the column is no name, or one of the bounds is missing.
+        ParameterError: ranks, bounds or `error_bars` are not such; a rank stands twice.
+
+    >>> quantiles("docvis", [0.25, 0.75], lower=0, upper=30).ranks
+    (0.25, 0.75)
     """
-    scalar = not isinstance(ranks, Iterable) or isinstance(ranks, str)
-    given = as_fractions([ranks] if scalar else ranks, "ranks", "numbers in [0, 1]")
-    for rank in given:
-        if not 0 <= rank <= 1:
-            raise ParameterError("ranks", ranks, "numbers in [0, 1]")
-    if not given or len(set(given)) < len(given):
+    if not isinstance(ranks, Iterable) or isinstance(ranks, str):
+        one = _rank(ranks, "ranks")
+        return _of_ranks("quantiles", column, (one,), (("ranks", one),), lower, upper, error_bars)
+    each = as_fractions(ranks, "ranks", "numbers in [0, 1]")
+    if not all(0 <= rank <= 1 for rank in each) or not each or len(set(each)) < len(each):
         raise ParameterError("ranks", ranks, "at least one number in [0, 1], none of them twice")
-    if lower is None and upper is None:
-        each = tuple(map(float, given))
-        options = (
-            ("ranks", each[0] if scalar else each),
-            ("error_bars", truth_value(error_bars, "error_bars")),
-        )
-        return Unbounded("quantiles", _column("quantiles", column), options)
-    low, high = _bounds("quantiles", column, lower, upper)
-    return Quantiles(
-        _column("quantiles", column),
-        low,
-        high,
-        tuple(float(r) for r in given),
-        scalar,
-        truth_value(error_bars, "error_bars"),
-    )
+    floats = tuple(map(float, each))
+    return _of_ranks("quantiles", column, floats, (("ranks", floats),), lower, upper, error_bars, False)
 
 
 def quantile(
@@ -256,11 +247,15 @@ def quantile(
         column: a numeric column.
         rank: the share, a number in [0, 1].
         lower, upper, error_bars: as of `quantiles`.
+    Raises:
+        QueryError: the column is no name, or one of the bounds is missing.
+        ParameterError: the rank, the bounds or `error_bars` are not such.
 
     >>> quantile("docvis", 0.9, lower=0, upper=30).ranks
     (0.9,)
     """
-    return quantiles(column, rank, lower=lower, upper=upper, error_bars=error_bars)
+    one = _rank(rank, "rank")
+    return _of_ranks("quantile", column, (one,), (("rank", one),), lower, upper, error_bars)
 
 
 def median(
@@ -271,11 +266,14 @@ def median(
     Args:
         column: a numeric column.
         lower, upper, error_bars: as of `quantiles`.
+    Raises:
+        QueryError: the column is no name, or one of the bounds is missing.
+        ParameterError: the bounds or `error_bars` are not such.
 
     >>> median("docvis", lower=0, upper=30).ranks
     (0.5,)
     """
-    return _named("median", column, 0.5, lower, upper, error_bars)
+    return _of_ranks("median", column, (0.5,), (), lower, upper, error_bars)
 
 
 def min(
@@ -283,17 +281,20 @@ def min(
 ) -> Aggregate:
     """Return about the smallest value of a column: the quantile of rank 0.01, and a note that says so.
 
-    The smallest value itself is one row's: no noise would hide whose it is. For another rank near the end ask
-    for `quantile`.
+    The smallest value of all is one row's, and is never released. For another rank near the end ask for
+    `quantile`.
 
     Args:
         column: a numeric column.
         lower, upper, error_bars: as of `quantiles`.
+    Raises:
+        QueryError: the column is no name, or one of the bounds is missing.
+        ParameterError: the bounds or `error_bars` are not such.
 
     >>> min("docvis", lower=0, upper=30).ranks
     (0.01,)
     """
-    return _named("min", column, EXTREMES["min"], lower, upper, error_bars)
+    return _of_ranks("min", column, (EXTREMES["min"],), (), lower, upper, error_bars)
 
 
 def max(
@@ -301,26 +302,45 @@ def max(
 ) -> Aggregate:
     """Return about the largest value of a column: the quantile of rank 0.99, and a note that says so.
 
+    The largest value of all is one row's, and is never released. For another rank near the end ask for
+    `quantile`.
+
     Args:
         column: a numeric column.
         lower, upper, error_bars: as of `quantiles`.
+    Raises:
+        QueryError: the column is no name, or one of the bounds is missing.
+        ParameterError: the bounds or `error_bars` are not such.
 
     >>> max("docvis", lower=0, upper=30).ranks
     (0.99,)
     """
-    return _named("max", column, EXTREMES["max"], lower, upper, error_bars)
+    return _of_ranks("max", column, (EXTREMES["max"],), (), lower, upper, error_bars)
 
 
-def _named(
-    function: str, column: str, rank: float, lower: Number | None, upper: Number | None, error_bars: bool
+def _rank(rank: object, name: str) -> float:
+    (one,) = as_fractions([rank], name, "a number in [0, 1]")
+    if not 0 <= one <= 1:
+        raise ParameterError(name, rank, "a number in [0, 1]")
+    return float(one)
+
+
+def _of_ranks(
+    function: str,
+    column: str,
+    ranks: tuple[float, ...],
+    given: tuple[tuple[str, Any], ...],
+    lower: Number | None,
+    upper: Number | None,
+    error_bars: bool,
+    scalar: bool = True,
 ) -> Aggregate:
-    """Return a quantile that is called by the name of its rank."""
+    """Return what a function asks for; `given` are the ranks as they were given to it, if they were."""
+    name, bars = _column(function, column), truth_value(error_bars, "error_bars")
     if lower is None and upper is None:
-        options = (("error_bars", truth_value(error_bars, "error_bars")),)
-        return Unbounded(function, _column(function, column), options)
-    low, high = _bounds(function, column, lower, upper)
-    bars = truth_value(error_bars, "error_bars")
-    return Quantiles(_column(function, column), low, high, (rank,), True, bars, function)
+        return Unbounded(function, name, (*given, ("error_bars", bars)))
+    low, high = _bounds(function, name, lower, upper, given)
+    return Quantiles(name, low, high, ranks, scalar, bars, function if function in EXTREMES else "")
 
 
 def _column(function: str, column: object) -> str:
@@ -330,18 +350,25 @@ def _column(function: str, column: object) -> str:
 
 
 def _bounds(
-    function: str, column: str, lower: Number | None, upper: Number | None
+    function: str,
+    column: str,
+    lower: Number | None,
+    upper: Number | None,
+    given: tuple[tuple[str, Any], ...] = (),
 ) -> tuple[Fraction, Fraction]:
     if lower is None or upper is None:
         missing = " and ".join(n for n, v in (("lower", lower), ("upper", upper)) if v is None)
-        raise _missing(function, column, missing)
+        raise _missing(function, column, given, missing)
     return checked_bounds(f"{function}({shown(column)})", lower, upper)
 
 
-def _missing(function: str, column: str, missing: str, remedy: str = "") -> QueryError:
+def _missing(
+    function: str, column: str, given: tuple[tuple[str, Any], ...], missing: str, remedy: str = ""
+) -> QueryError:
+    ranks = "".join(f", {list(v) if isinstance(v, tuple) else v}" for n, v in given if n in ("rank", "ranks"))
     return QueryError(
         f"{function}({shown(column)}): {missing} missing. Without bounds no noise is enough; write "
-        f"{function}({shown(column)}, lower=..., upper=...) with a range that is known beforehand, "
+        f"{function}({shown(column)}{ranks}, lower=..., upper=...) with a range that is known beforehand, "
         f"not read from the data{remedy}"
     )
 

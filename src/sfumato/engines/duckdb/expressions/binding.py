@@ -82,14 +82,20 @@ def type_of(text: str, types: tuple[str | None, ...] = ()) -> str:
     return bound(text, types).type_name
 
 
-@lru_cache(maxsize=4096)
 def check_cast(given: str, kind: str) -> None:
     """See that rows of one type can be cast to another: some casts stop at each row, whatever it holds.
 
+    Args:
+        given: the type of what is cast, which is no constant.
+        kind: the type to which it is cast.
     Raises:
         DoesNotBind: they cannot; or what is made of JSON or of structs may be a map whose keys are no keys,
             at which DuckDB stops.
     """
+    (_remembered_cast if len(given) + len(kind) < _SHORT else _check_cast)(given, kind)
+
+
+def _check_cast(given: str, kind: str) -> None:
     from_json = "JSON" in given and is_nested(kind)
     if from_json or ("MAP(" in kind and "MAP(" not in given and given != "VARCHAR"):
         raise DoesNotBind(f"{given} is never read as {kind} here")
@@ -97,6 +103,9 @@ def check_cast(given: str, kind: str) -> None:
         ask(f"SELECT hash(TRY_CAST(_0 AS {kind})) FROM (VALUES (CAST(NULL AS {given}))) AS rows(_0)")
     except duckdb.Error:
         raise DoesNotBind(f"{given} is never read as {kind} here") from None
+
+
+_remembered_cast = lru_cache(maxsize=4096)(_check_cast)
 
 
 def _expression(plan: list[dict[str, Any]]) -> str:

@@ -15,7 +15,13 @@ import duckdb
 
 from sfumato.dialect.tree import Node, ask, children, descendants, written
 from sfumato.engines.duckdb.expressions import numbers, texts, times
-from sfumato.engines.duckdb.expressions.binding import DoesNotBind, cast_type, type_of, types_of_constants
+from sfumato.engines.duckdb.expressions.binding import (
+    DoesNotBind,
+    cast_type,
+    check_cast,
+    type_of,
+    types_of_constants,
+)
 from sfumato.engines.duckdb.expressions.part import (
     Form,
     NotTotal,
@@ -31,7 +37,7 @@ from sfumato.engines.duckdb.expressions.part import (
 from sfumato.engines.duckdb.expressions.syntax import made, said, with_children
 
 # Types that a cast may name. Others hold others, grow, or crash on deep values (VARIANT).
-_TYPES = (
+TYPES = (
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
     "UBIGINT", "FLOAT", "DOUBLE", "DECIMAL", "VARCHAR", "DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS",
     "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", "TIME", "UUID", "JSON",
@@ -124,6 +130,7 @@ def _part(node: Node, parts: list[Part]) -> Part:
                     parts = [timely(parts[0])]
                 if _cast(node) == "JSON" and parts[0].type_name == "VARCHAR":
                     return document(parts[0])
+                check_cast(parts[0].type_name, _cast(node))
                 return Part(with_children(node, [p.node for p in parts]) | {"try_cast": True}, _cast(node))
             case ("CONJUNCTION", _) | (_, "OPERATOR_NOT"):
                 return Part(with_children(node, [tried(p, "BOOLEAN").node for p in parts]), "BOOLEAN")
@@ -143,7 +150,7 @@ def _cast(node: Node) -> str:
         kind = type_of(f"CAST(NULL AS {cast_type(node)})")
     except DoesNotBind:
         raise NotTotal(node, "casts to a type that is not known") from None
-    if kind.partition("(")[0] not in _TYPES:
+    if kind.partition("(")[0] not in TYPES:
         raise NotTotal(node, f"casts to {kind.partition('(')[0]}, which is not available here")
     return kind
 
