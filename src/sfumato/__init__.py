@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sfumato.measurements.stratified.survey import StratifiedProportion, stratified_proportion
     from sfumato.query.aggregates import (
         count,
+        count_distinct,
         count_units,
         max,
         mean,
@@ -43,6 +44,7 @@ _HOMES = {
     "catalog": "sfumato.engines.catalog",
     "check": "sfumato.engines.check",
     "count": "sfumato.query.aggregates",
+    "count_distinct": "sfumato.query.aggregates",
     "count_units": "sfumato.query.aggregates",
     "max": "sfumato.query.aggregates",
     "mean": "sfumato.query.aggregates",
@@ -69,6 +71,7 @@ __all__ = [
     "catalog",
     "check",
     "count",
+    "count_distinct",
     "count_units",
     "max",
     "mean",

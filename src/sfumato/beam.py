@@ -5,6 +5,7 @@ Needs the extra: `pip install 'sfumato[beam]'`.
 
 from sfumato.engines.beam.aggregations import (
     Count,
+    CountDistinct,
     CountUnits,
     Max,
     Mean,
@@ -26,6 +27,7 @@ __all__ = [
     "Budget",
     "CallableSecret",
     "Count",
+    "CountDistinct",
     "CountUnits",
     "EnvironmentSecret",
     "FileSecret",

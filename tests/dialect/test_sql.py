@@ -563,7 +563,7 @@ def test_refused_budgets(old: str, new: str, says: str, marked: str) -> None:
         ("ARRAY_AGG(x)", "single rows", "ARRAY_AGG"),
         ("VAR_SAMP(x, contribution_bounds_per_row => (0, 1))", "write VAR_POP", "VAR_SAMP"),
         ("COUNTIF(x > 1)", "COUNT(CASE WHEN", "COUNTIF"),
-        ("COUNT(DISTINCT city)", "COUNT(DISTINCT id)", "city"),
+        ("COUNT(DISTINCT city)", "COUNT(DISTINCT id)", "COUNT"),
         (
             "COUNT(DISTINCT id, contribution_bounds_per_group => (0, 5))",
             "leave the bounds out",

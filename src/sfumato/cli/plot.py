@@ -182,6 +182,8 @@ def _meaning(aggregate: Aggregate, steps: Any) -> str:
         return "number of privacy units"
     if isinstance(aggregate, a.CountRows):
         return "number of rows" if column is None else f"rows with a value of {column}"
+    if isinstance(aggregate, a.CountDistinct):
+        return _short(f"different values of {column}, at most {aggregate.values:,} of a unit")
     kinds = {
         a.Sum: "sum",
         a.Mean: "mean",

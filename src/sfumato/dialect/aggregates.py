@@ -43,7 +43,7 @@ class Aggregates:
         Raises:
             SqlError: it has no private form, or not with such bounds.
         """
-        function = call.function
+        function, make = call.function, FUNCTIONS[call.function]
         if function.startswith("ANON_") != self.anonymization:
             other = _TWINS.get(function) or function.removeprefix("ANON_")
             other = other if other != function else f"ANON_{function}"
@@ -59,19 +59,18 @@ class Aggregates:
             raise self._refuse(
                 call.bounds.place, f"with WITH {self.statement.clause}, bounds are written {form}"
             )
-        if call.error_bars and FUNCTIONS[function] not in _QUANTILES:
+        if call.error_bars and make not in _QUANTILES:
             raise self._refuse(
                 call.error_bars.place,
                 f"{function} always has error bars; only quantiles do without, for less noise",
             )
-        if function.endswith("COUNT"):
+        if make in (ask.count, ask.count_distinct):
             return self._count(call)
         if call.distinct:
             raise self._refuse(call.name_place, f"{function}(DISTINCT ...) has no private form here")
         if call.argument is None:
             raise self._refuse(call.name_place, f"{function}(*): name a column")
         low, high, per = self._bounds(call)
-        make = FUNCTIONS[function]
         column = self._column(call.argument)
         error_bars = call.error_bars is None or call.error_bars.value
         if make is ask.quantiles:
@@ -93,15 +92,12 @@ class Aggregates:
         bounds = call.bounds
         if call.ranks:
             raise self._refuse(call.ranks[0].place, f"{call.function} takes one expression, and bounds")
+        if FUNCTIONS[call.function] is ask.count_distinct:
+            return self._count_distinct(call)
         if call.distinct:
             column = None if call.argument is None else self.statement.column(call.argument)
             if column is None or column.casefold() != self.unit.casefold():
-                place = call.argument.place if call.argument else call.name_place
-                raise self._refuse(
-                    place,
-                    "distinct values are not counted privately here, only privacy units: "
-                    f"{call.function}(DISTINCT {spelled(self.unit)})",
-                )
+                return self._count_distinct(call)
             if bounds is not None and [Fraction(bounds.lower.text), Fraction(bounds.upper.text)] != [0, 1]:
                 raise self._refuse(
                     bounds.place, "a privacy unit counts once in each of its groups: leave the bounds out"
@@ -127,6 +123,33 @@ class Aggregates:
                 )
             self.rows = self.rows or (rows, bounds.upper.place)
         return ask.count(None if call.argument is None else self._column(call.argument))
+
+    def _count_distinct(self, call: Call) -> Aggregate:
+        bounds, fast = call.bounds, call.function == "APPROX_COUNT_DISTINCT"
+        form = f"{call.function}({'' if fast else 'DISTINCT '}x" + (
+            " CLAMPED BETWEEN 0 AND 3)"
+            if self.anonymization
+            else ", contribution_bounds_per_group => (0, 3))"
+        )
+        if call.argument is None:
+            raise self._refuse(call.name_place, f"values of one column are counted: {form}")
+        if fast and call.distinct:
+            raise self._refuse(call.name_place, f"{call.function} counts different values by itself: {form}")
+        if bounds is None:
+            raise self._refuse(
+                call.name_place,
+                f"as how many different values may one privacy unit count in a group at most? Write {form}; "
+                f"privacy units themselves are counted by COUNT(DISTINCT {spelled(self.unit)})",
+            )
+        if bounds.kind == "contribution_bounds_per_row":
+            raise self._refuse(bounds.place, f"what a unit adds to a group is bounded: {form}")
+        if Fraction(bounds.lower.text) != 0:
+            raise self._refuse(bounds.lower.place, "the lower bound of a count must be 0")
+        values = positive(self.statement.text, bounds.upper, "the upper bound of a count")
+        if values > ask.MOST_VALUES:
+            raise self._refuse(bounds.upper.place, f"at most {ask.MOST_VALUES:,} values of a unit can count")
+        column = self._column(call.argument)
+        return ask.count_distinct(column, values=values, method="shares" if fast else "matching")
 
     def _bounds(self, call: Call) -> tuple[str | Fraction, str | Fraction, Bounded]:
         function, bounds = call.function, call.bounds
@@ -221,9 +244,8 @@ class Aggregates:
         """Return the name of an output without one."""
         if isinstance(aggregate, CountPrivacyUnits):
             return "count_units"
-        prefix = _PREFIXES.get(
-            call.function.removeprefix("ANON_"), call.function.removeprefix("ANON_").lower()
-        )
+        bare = call.function.removeprefix("ANON_")
+        prefix = "count_distinct" if call.distinct else _PREFIXES.get(bare, bare.lower())
         if call.argument is None:
             return prefix
         column = self.statement.column(call.argument)
@@ -242,12 +264,14 @@ _PREFIXES = {
     "VAR_POP": "var",
     "STDDEV_POP": "stddev",
     "APPROX_QUANTILES": "quantiles",
+    "APPROX_COUNT_DISTINCT": "count_distinct",
     "PERCENTILE_CONT": "percentile",
 }
 _TWINS = {
     "VARIANCE": "ANON_VAR_POP",
     "STDDEV": "ANON_STDDEV_POP",
     "APPROX_QUANTILES": "ANON_QUANTILES",
+    "APPROX_COUNT_DISTINCT": "ANON_COUNT",
     **dict.fromkeys(("MEDIAN", "MIN", "MAX"), "ANON_PERCENTILE_CONT"),
     "ANON_QUANTILES": "APPROX_QUANTILES",
 }
@@ -265,6 +289,7 @@ FUNCTIONS: dict[str, Callable[..., Aggregate]] = {
     "MEDIAN": ask.median,
     "MIN": ask.min,
     "MAX": ask.max,
+    "APPROX_COUNT_DISTINCT": ask.count_distinct,
     "ANON_COUNT": ask.count,
     "ANON_SUM": ask.sum,
     "ANON_AVG": ask.mean,

@@ -10,7 +10,8 @@ from sfumato.dialect.aggregates import Aggregates
 from sfumato.dialect.options import Options
 from sfumato.dialect.syntax import Statement
 from sfumato.dialect.words import refusal
-from sfumato.query.aggregates import Aggregate, CountPrivacyUnits, Sum
+from sfumato.query.aggregates import Aggregate
+from sfumato.query.question import needs_rows
 
 
 class Limits:
@@ -74,10 +75,7 @@ class Limits:
                     "one limit of rows holds for the whole question",
                 )
             rows = of_count[0]
-        needed = any(
-            not isinstance(a, CountPrivacyUnits) and not (isinstance(a, Sum) and a.per == "unit")
-            for a in asked
-        )
+        needed = any(needs_rows(a) for a in asked)
         if rows is None and needed and self.declared is not None and self.declared.max_rows is not None:
             rows = self.declared.max_rows
             self.notes.append(limit_note(self.declared, "max_rows_per_group", rows))

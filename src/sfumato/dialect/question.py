@@ -18,7 +18,7 @@ from sfumato.dialect.outside import Outside
 from sfumato.dialect.public_groups import PublicGroups
 from sfumato.dialect.tree import Node
 from sfumato.errors import ColumnError, QueryError
-from sfumato.query.aggregates import Aggregate, BoundedAggregate, CountRows
+from sfumato.query.aggregates import Aggregate, BoundedAggregate, CountDistinct, CountRows
 from sfumato.query.public_table import PublicTable
 from sfumato.query.schema import Derive, Filter, Schema, Step, quoted
 from sfumato.query.table import PRIVATE, Question, Released, Table
@@ -179,9 +179,10 @@ class SqlQuery:
         elif self.keys:
             groups = PRIVATE if self.domains is None else product(keys, self.domains)
             table = table.group_by(*keys, keys=groups)
+        of_columns = CountDistinct, CountRows, BoundedAggregate
         aggregates = tuple(
             (name, replace(aggregate, column=columns[aggregate.column]))
-            if isinstance(aggregate, (CountRows, BoundedAggregate)) and aggregate.column is not None
+            if isinstance(aggregate, of_columns) and aggregate.column is not None
             else (name, aggregate)
             for name, aggregate in self.aggregates
         )

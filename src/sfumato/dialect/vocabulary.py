@@ -7,7 +7,7 @@ BOUNDS = ("contribution_bounds_per_group", "contribution_bounds_per_row")
 ERROR_BARS = "error_bars"
 PRIVATE = (
     *("COUNT", "SUM", "AVG", "VAR_POP", "VARIANCE", "STDDEV", "STDDEV_POP"),
-    *("APPROX_QUANTILES", "QUANTILES", "PERCENTILE_CONT", "MEDIAN", "MIN", "MAX"),
+    *("APPROX_QUANTILES", "QUANTILES", "PERCENTILE_CONT", "MEDIAN", "MIN", "MAX", "APPROX_COUNT_DISTINCT"),
     *("ANON_COUNT", "ANON_SUM", "ANON_AVG", "ANON_VAR_POP", "ANON_STDDEV_POP"),
     *("ANON_QUANTILES", "ANON_PERCENTILE_CONT"),
 )
@@ -31,8 +31,8 @@ NOT_PRIVATE = {
     **dict.fromkeys(("VAR_SAMP", "ANON_VAR_SAMP"), POPULATION.format("VAR_POP")),
     **dict.fromkeys(("STDDEV_SAMP", "ANON_STDDEV_SAMP"), POPULATION.format("STDDEV_POP")),
     **dict.fromkeys(
-        ("APPROX_COUNT_DISTINCT", "APPROX_DISTINCT"),
-        "distinct values are not counted privately here, only privacy units: COUNT(DISTINCT unit column)",
+        ("APPROX_DISTINCT",),
+        "write APPROX_COUNT_DISTINCT(x, contribution_bounds_per_group => (0, values))",
     ),
     **dict.fromkeys(
         ("PERCENTILE_DISC", "QUANTILE", "QUANTILE_CONT", "QUANTILE_DISC", "APPROX_QUANTILE"),

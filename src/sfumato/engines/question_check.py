@@ -25,7 +25,7 @@ from sfumato.query.part import Part
 from sfumato.query.plan import Plan
 from sfumato.query.schema import Schema
 from sfumato.query.table import Question
-from sfumato.transformations import Leaves, QuantileTree, per_group
+from sfumato.transformations import Leaves, Statistic, per_group
 from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT, LEAVES
 
 NOT_PRIVATE = (
@@ -249,19 +249,15 @@ def _numbers(part: Part, plan: Plan, salt: int) -> Numbers:
     for batch in engine.statistics(exact, 1 << 16, salt):
         for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             values, of = iter(row[keys:]), Counter[Hashable]()
-            for statistic in sorted(exact.statistics, key=_is_tree):  # trees last
+            for statistic in sorted(exact.statistics, key=lambda s: s.listed):  # trees last
                 for name in statistic.names:
                     _add(of, statistic, name, next(values))
             found[group_key(row[:keys])] = of
     return found
 
 
-def _is_tree(statistic: object) -> bool:
-    return isinstance(statistic, (QuantileTree, Leaves))
-
-
-def _add(of: Counter[Hashable], statistic: object, name: str, value: Any) -> None:
-    if not _is_tree(statistic):
+def _add(of: Counter[Hashable], statistic: Statistic, name: str, value: Any) -> None:
+    if not statistic.listed:
         of[name] += int(value)
         return
     for entry in value or []:

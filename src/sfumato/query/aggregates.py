@@ -9,12 +9,13 @@ from fractions import Fraction
 from typing import Any, get_args
 
 from sfumato.errors import ParameterError, QueryError, shown
-from sfumato.exact import as_fraction, as_fractions, one_of, truth_value
-from sfumato.query.choices import Bounded
+from sfumato.exact import as_fraction, as_fractions, one_of, positive_int, truth_value
+from sfumato.query.choices import Bounded, DistinctMethod
 
 Number = int | float | str | Fraction
 # The ranks that are asked for in place of the smallest and the largest value.
 EXTREMES = {"min": 0.01, "max": 0.99}
+MOST_VALUES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,15 @@ class CountRows(Aggregate):
 @dataclass(frozen=True)
 class CountPrivacyUnits(Aggregate):
     """The number of privacy units."""
+
+
+@dataclass(frozen=True)
+class CountDistinct(Aggregate):
+    """The number of different values of a column, of which a unit brings at most `values`."""
+
+    column: str
+    values: int
+    method: DistinctMethod
 
 
 @dataclass(frozen=True)
@@ -145,6 +155,32 @@ def count_units() -> Aggregate:
     CountPrivacyUnits()
     """
     return CountPrivacyUnits()
+
+
+def count_distinct(column: str, *, values: int, method: DistinctMethod = "matching") -> Aggregate:
+    """Count the different values of a column that are not NULL and not NaN.
+
+    Args:
+        column: any column.
+        values: a unit counts with at most so many different values in a group.
+        method: "matching" counts as many values as can be, each brought by one unit. "shares" divides each
+            unit among its rows: less is counted where units have more values than the limit, but it needs
+            no look at all units of a group together, and takes a third of the time on large tables.
+    Raises:
+        QueryError: the column is no name.
+        ParameterError: the limit is not a whole number from 1 to 1,000,000, or there is no such method.
+
+    >>> count_distinct("product", values=3)
+    CountDistinct(column='product', values=3, method='matching')
+
+    Source:
+        Knop and Steinke 2023, "Counting distinct elements under person-level differential privacy". Proof:
+        docs/proofs/distinct.md.
+    """
+    if positive_int(values, "values") > MOST_VALUES:
+        raise ParameterError("values", values, f"at most {MOST_VALUES:,}")
+    one_of(method, "method", get_args(DistinctMethod))
+    return CountDistinct(_column("count_distinct", column), values, method)
 
 
 def sum(

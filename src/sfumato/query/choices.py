@@ -10,6 +10,7 @@ from typing import Literal, get_args
 Amount = int | float | Fraction | Decimal
 NoiseName = Literal["laplace", "gaussian", "k_norm"]
 Bounded = Literal["unit", "row"]
+DistinctMethod = Literal["matching", "shares"]
 BeyondChoice = Literal["auto", "scale", "sample"]
 SelectionName = Literal["truncated_geometric", "laplace", "gaussian"]
 NoiseChoice = Literal["auto", NoiseName]

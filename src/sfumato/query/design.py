@@ -9,6 +9,7 @@ from sfumato.framework import WEIGHT_BITS, Norm
 from sfumato.query.aggregates import (
     Aggregate,
     BoundedAggregate,
+    CountDistinct,
     CountPrivacyUnits,
     CountRows,
     Mean,
@@ -92,7 +93,7 @@ class Design:
         There may be one count above it, of units or of rows.
         """
         asked = [a for _, a in self.query.aggregates]
-        sums_of_units = any(isinstance(a, Sum) and not self.per_row(a) for a in asked)
+        sums_of_units = any(self.of_units(a) for a in asked)
         quantiles = any(isinstance(a, Quantiles) for a in asked)  # beside which rows are counted
         if len(columns) != 1 or sums_of_units or quantiles or (self.units and self.base == "rows"):
             return None
@@ -101,8 +102,8 @@ class Design:
 
     def _limit(self, asked: list[Aggregate]) -> None:
         """Take the count that limits all others: of units for sums of units' own, else of rows."""
-        unit_sums = [a for a in asked if isinstance(a, Sum) and not self.per_row(a)]
-        rising = isinstance(asked[0], CountRows) or any(a.lower >= 0 for a in unit_sums)
+        unit_sums = [a for a in asked if self.of_units(a)]
+        rising = isinstance(asked[0], CountRows) or any(getattr(a, "lower", 0) >= 0 for a in unit_sums)
         if len(set(asked)) == 1 and rising and not self.units:
             return  # a single number that is never negative needs no other
         self.units = self.units or bool(unit_sums)
@@ -119,6 +120,12 @@ class Design:
         if aggregate.per is not None:
             return aggregate.per == "row"
         return self.rows == 1 and block_of(aggregate) in self.blocks
+
+    def of_units(self, aggregate: Aggregate) -> bool:
+        """Whether an aggregate has a bound on what a unit adds as a whole, in place of its rows."""
+        return isinstance(aggregate, CountDistinct) or (
+            isinstance(aggregate, Sum) and not self.per_row(aggregate)
+        )
 
     def add(self, statistic: Statistic) -> None:
         """Take a statistic, unless its numbers are there."""

@@ -21,7 +21,7 @@ from sfumato.query.choosing import Choice, Places
 from sfumato.query.numbers import NoisyNumbers, arrow_column
 from sfumato.query.quantiles import LeafCounts, NoisyTree, noisy_tree
 from sfumato.query.requirements import Requirements
-from sfumato.transformations import Leaves, QuantileTree, Statistic
+from sfumato.transformations import QuantileTree, Statistic
 
 
 @dataclass(frozen=True)
@@ -150,9 +150,7 @@ class Noising:
 
     def columns(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
         """Return columns by coordinate; by position, because a key may have a coordinate's name."""
-        plain = [s for s in self.statistics if not isinstance(s, (QuantileTree, Leaves))]
-        trees = [s for s in self.statistics if isinstance(s, (QuantileTree, Leaves))]
-        names = [name for s in [*plain, *trees] for name in s.names]
+        names = [name for s in sorted(self.statistics, key=lambda s: s.listed) for name in s.names]
         return dict(zip(names, batch.columns[len(self.keys) :], strict=False))
 
 

@@ -13,6 +13,7 @@ from sfumato.exact import Number, as_fraction
 from sfumato.query.aggregates import (
     Aggregate,
     BoundedAggregate,
+    CountDistinct,
     CountPrivacyUnits,
     CountRows,
     Quantiles,
@@ -74,7 +75,8 @@ class Query:
             if not isinstance(aggregate, Aggregate):
                 raise QueryError(
                     f"agg: {name} is {shown(aggregate)}, which is not a private aggregate; there are count, "
-                    "count_units, sum, mean, variance, stddev and quantiles"
+                    "count_units, count_distinct, sum, mean, variance, stddev, quantiles, quantile, median, "
+                    "min and max"
                 )
             _check_column(name, aggregate, self.schema)
             if isinstance(aggregate, Unbounded):
@@ -93,6 +95,11 @@ class Query:
             raise QueryError(
                 "bound: beyond='scale' is for public groups, in each of which a unit counts in part; give "
                 "them, group_by(..., keys=[...]), or leave beyond out: then groups are chosen at random"
+            )
+        if self.beyond == "scale" and self._matched:
+            raise QueryError(
+                "bound: with beyond='scale' a unit counts in part, which count_distinct does with "
+                "method='shares' alone; write that, or beyond='sample'"
             )
         if self.total_rows is self.max_rows is None and any(needs_rows(a) for _, a in self.aggregates):
             raise QueryError(
@@ -160,15 +167,22 @@ class Query:
     def scaled(self) -> bool:
         """Whether a unit that is in more public groups than the limit counts in part in each.
 
-        Unless asked otherwise, where no quantiles are asked: what is released has the same mean as with a
-        random choice, and no noise of one. Quantiles gain nothing, and their counts in all groups take long.
+        Unless asked otherwise, where no quantiles are asked, and no matching: what is released has the same
+        mean as with a random choice, and no noise of one. Quantiles gain nothing, and their counts in all
+        groups take long.
         """
         keys = self.public_keys
         if self.beyond == "sample" or self.total_rows or keys is None:
             return False
         if isinstance(keys, pa.Table) and self.groups >= keys.num_rows:
             return False
-        return self.beyond == "scale" or not any(isinstance(a, Quantiles) for _, a in self.aggregates)
+        whole = self._matched or any(isinstance(a, Quantiles) for _, a in self.aggregates)
+        return self.beyond == "scale" or not whole
+
+    @property
+    def _matched(self) -> bool:
+        """Whether values are counted by a matching, in which a unit has a place or none."""
+        return any(isinstance(a, CountDistinct) and a.method == "matching" for _, a in self.aggregates)
 
     @property
     def public_groups(self) -> tuple[Hashable, ...]:
@@ -226,9 +240,9 @@ class Query:
 
 def needs_rows(aggregate: Aggregate) -> bool:
     """Whether what an aggregate promises depends on a limit of rows per unit and group."""
-    return not (
-        isinstance(aggregate, CountPrivacyUnits) or (isinstance(aggregate, Sum) and aggregate.per != "row")
-    )
+    if isinstance(aggregate, Sum):
+        return aggregate.per == "row"
+    return not isinstance(aggregate, (CountDistinct, CountPrivacyUnits))
 
 
 def checked_weights(
@@ -263,7 +277,7 @@ def _check_column(name: str, aggregate: Aggregate, schema: Schema) -> None:
         return
     if column not in schema:
         raise ColumnError.unknown(column, schema, f"agg: {name}")
-    if not isinstance(aggregate, (BoundedAggregate, CountRows, Unbounded)):
+    if not isinstance(aggregate, (BoundedAggregate, CountDistinct, CountRows, Unbounded)):
         raise ParameterError(name, aggregate, "an aggregate")
     if isinstance(aggregate, BoundedAggregate) and not schema[column].kind.numeric:
         raise ColumnError(

@@ -20,7 +20,6 @@ from sfumato.query import output
 from sfumato.query.exact import Evaluator
 from sfumato.query.noising import NoisyBatch
 from sfumato.query.plan import Plan
-from sfumato.transformations import Leaves, QuantileTree
 
 if TYPE_CHECKING:
     import pandas
@@ -241,7 +240,7 @@ class Release(Owned):
 
     def _drawn(self) -> Iterator[NoisyBatch]:
         plan = self.plan
-        trees = any(isinstance(s, (QuantileTree, Leaves)) for s in plan.exact.statistics)
+        trees = any(s.listed for s in plan.exact.statistics)
         with in_own_words(_stopped, Exception):
             batches = self.engine.statistics(plan.exact, BATCH_TREES if trees else BATCH_GROUPS)
             for batch in joined(batches) if plan.noising.at_once else batches:

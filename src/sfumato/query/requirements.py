@@ -11,6 +11,7 @@ from typing import Any
 from sfumato.framework import Body, Norm
 from sfumato.query.aggregates import (
     Aggregate,
+    CountDistinct,
     CountPrivacyUnits,
     CountRows,
     Mean,
@@ -20,7 +21,7 @@ from sfumato.query.aggregates import (
     Variance,
 )
 from sfumato.query.design import Design
-from sfumato.query.estimates import Estimate, counts, means, quantiles
+from sfumato.query.estimates import Estimate, counts, distinct, means, quantiles
 from sfumato.query.question import Query
 from sfumato.transformations import Coordinate, Leaves, Statistic, body_in_all
 
@@ -28,6 +29,7 @@ from sfumato.transformations import Coordinate, Leaves, Statistic, body_in_all
 ESTIMATES: dict[type[Aggregate], Callable[[Design, str, Any], tuple[Estimate, ...]]] = {
     CountPrivacyUnits: counts.units,
     CountRows: counts.rows,
+    CountDistinct: distinct.distinct,
     Sum: counts.sums,
     Mean: means.means,
     Variance: means.variances,

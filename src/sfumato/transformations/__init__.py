@@ -22,6 +22,7 @@ from sfumato.transformations.records.variance import covariance, variance
 from sfumato.transformations.rows import bound_groups, bound_rows, bound_total_rows, scale_groups
 from sfumato.transformations.statistics.cone import body_of, cone_of
 from sfumato.transformations.statistics.count import Count, CountUnits
+from sfumato.transformations.statistics.distinct import DistinctMatched, DistinctShared
 from sfumato.transformations.statistics.leaves import Leaves
 from sfumato.transformations.statistics.margin import Margin
 from sfumato.transformations.statistics.moments import Moments
@@ -38,6 +39,8 @@ __all__ = [
     "Coordinate",
     "Count",
     "CountUnits",
+    "DistinctMatched",
+    "DistinctShared",
     "Grid",
     "Lattice",
     "Leaves",

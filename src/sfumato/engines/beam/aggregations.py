@@ -18,26 +18,20 @@ from sfumato.engines.beam.once import Stays
 from sfumato.engines.beam.opaque import PrivateRow
 from sfumato.engines.beam.plain import plain
 from sfumato.engines.beam.release import PRIVATE_KEYS, check_collection
-from sfumato.engines.beam.values import KINDS, NONE, read, written
+from sfumato.engines.beam.values import KINDS, NAN, NONE, read, written
 from sfumato.engines.secret import Secret
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import positive_int
 from sfumato.query import aggregates
 from sfumato.query.aggregates import Aggregate, Number
-from sfumato.query.choices import Amount, Bounded, NoiseChoice
+from sfumato.query.choices import Amount, Bounded, DistinctMethod, NoiseChoice
 from sfumato.query.plan import Plan
 from sfumato.query.table import Table
 
 Extract = Callable[[Any], Any]
 
 # Keys and units are texts that tell equal values from others; `None` is a key like others.
-_COLUMNS = pa.schema(
-    [
-        pa.field("unit", pa.string(), nullable=False),
-        pa.field("key", pa.string(), nullable=False),
-        ("value", pa.float64()),
-    ]
-)
+_UNIT, _KEY = (pa.field(name, pa.string(), nullable=False) for name in ("unit", "key"))
 # The names of an aggregation's collections, where keys are one.
 _ROWS, _KEYS = "rows", "keys"
 
@@ -61,6 +55,7 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
     """
 
     _value: Extract | None = None
+    _value_type = pa.float64()
 
     def __init__(
         self,
@@ -78,7 +73,8 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
         self._key = key if key is None else checked("key", key)
         self._spends = {"epsilon": epsilon, "delta": delta}
         self._shards = positive_int(shards, "shards")
-        columns = _COLUMNS if self._key is not None else _COLUMNS.remove(1)
+        keys = [] if self._key is None else [_KEY]
+        columns = pa.schema([_UNIT, *keys, ("value", self._value_type)])
         self._brought = public_keys if isinstance(public_keys, beam.PCollection) else None
         if self._brought is not None:
             check_collection(self._brought)
@@ -106,15 +102,14 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
                 "rows | MakePrivate(budget=..., unit=...)"
             )
         check_collection(owned)
-        key, value, result = self._key, self._value, self._result
+        key, value, result, as_value = self._key, self._value, self._result, self._as_value
 
         def columns(given: PrivateRow) -> list[dict[str, Any]]:
             if given.unit == NONE:
                 return []
             text = None if key is None else written(key(given.row))
-            # Of Python's own classes, as Beam may encode it.
-            number = None if value is None else plain(value(given.row), pa.float64())
-            return [{"unit": given.unit, "key": text, "value": number}]
+            of_row = None if value is None else as_value(value(given.row))
+            return [{"unit": given.unit, "key": text, "value": of_row}]
 
         release = self._engine.release(self._plan, shards=self._shards, secret=self._secret)
         self._budget.spend(**self._spends)
@@ -134,7 +129,7 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
         table = Table(self._engine, "unit")
         if self._key is not None:
             brought = self._brought is not None
-            keys = named(_KEYS, pa.schema([_COLUMNS.field("key")])) if brought else _key_texts(public_keys)
+            keys = named(_KEYS, pa.schema([_KEY])) if brought else _key_texts(public_keys)
             table = table.group_by("key", keys=keys)
         elif public_keys is not None or groups is not None:
             raise QueryError(
@@ -142,6 +137,11 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
             )
         asked = table.bound(groups=groups, rows=rows).agg(**self._aggregates())
         return asked.plan(epsilon=self._spends["epsilon"], delta=self._spends["delta"], noise=noise)
+
+    @staticmethod
+    def _as_value(value: Any) -> Any:
+        """Return a row's value in a class of Python's own, as Beam may encode it."""
+        return plain(value, pa.float64())
 
     @abstractmethod
     def _aggregates(self) -> dict[str, Aggregate]:
@@ -166,6 +166,34 @@ class CountUnits(Aggregation):
 
     def _aggregates(self) -> dict[str, Aggregate]:
         return {"n": aggregates.count_units()}
+
+
+class CountDistinct(Aggregation):
+    """Count different values by key.
+
+    Args:
+        value: what is counted of a row, of the kinds that a key has; None, NaN and others are no values.
+        values: a unit counts with at most so many different values in a group.
+        method: "matching" or "shares", as of `sfumato.count_distinct`.
+        options: as for `Aggregation`.
+    """
+
+    _value_type = pa.string()
+
+    def __init__(
+        self, value: Extract, *, values: int, method: DistinctMethod = "matching", **options: Any
+    ) -> None:
+        self._value = checked("value", value)
+        self._counted: dict[str, Any] = {"values": values, "method": method}
+        super().__init__(**options)
+
+    @staticmethod
+    def _as_value(value: Any) -> Any:
+        text = written(value)
+        return None if text in (NONE, NAN) else text
+
+    def _aggregates(self) -> dict[str, Aggregate]:
+        return {"n": aggregates.count_distinct("value", **self._counted)}
 
 
 class SelectGroups(Aggregation):

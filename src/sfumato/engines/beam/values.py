@@ -17,7 +17,7 @@ import numpy as np
 from sfumato.engines.beam import plain
 
 KINDS = "text, an int or float, a truth value, bytes, a date, a datetime, a UUID, None, or a tuple of these"
-NONE = "null"
+NONE, NAN = "null", "NaN"
 # Of tuples in tuples: more could be written where the stack is short, and not read where it is long.
 DEPTH = 16
 _READ: dict[str, Callable[[str], Any]] = {

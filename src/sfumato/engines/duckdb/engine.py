@@ -18,6 +18,7 @@ from sfumato.engines.duckdb.combined import Rows, joined, of_units, reached, uni
 from sfumato.engines.duckdb.composite import composite
 from sfumato.engines.duckdb.connection import timezone_of
 from sfumato.engines.duckdb.databases import one_snapshot
+from sfumato.engines.duckdb.distinct import numbered
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
 from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
 from sfumato.engines.duckdb.public_keys import as_table, typed_keys
@@ -273,7 +274,7 @@ class DuckDBEngine(Owned):
             text = ExactSql(total, relation, names, schema, salt, source.rows, combined).text()
             for batch in batches(session, text, batch_rows):
                 given = True
-                yield batch
+                yield numbered(batch, query)
             ended = True
         if given and not ended:
             raise self._stopped()

@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import pyarrow as pa
 
+from sfumato.engines.duckdb import distinct
 from sfumato.engines.duckdb.group_limit import kept_pairs
 from sfumato.engines.duckdb.lattice import nearest
 from sfumato.engines.duckdb.row_limit import kept_rows
@@ -22,6 +23,8 @@ from sfumato.query.schema import FLOATS, Column, Derive, Step
 from sfumato.transformations import (
     Count,
     CountUnits,
+    DistinctMatched,
+    DistinctShared,
     Leaves,
     Moments,
     QuantileTree,
@@ -64,7 +67,7 @@ def stepped(relation: str, steps: Sequence[Step], columns: Sequence[str]) -> str
 
 @dataclass(frozen=True)
 class _Part:
-    """One coordinate: what is aggregated of values for each unit and group, and what the unit then adds."""
+    """What is aggregated of values for each unit and group, and what the unit then adds to a coordinate."""
 
     coordinate: str
     pair: str
@@ -101,8 +104,12 @@ class ExactSql:
         self.keys = [f"k{i}" for i in range(len(query.keys))]
         self._named: dict[str, str] = {}
         self.parts = [part for s in query.statistics for part in self._parts(s)]
-        self.trees = [s for s in query.statistics if isinstance(s, (QuantileTree, Leaves))]
+        # What is counted by value first: in trees each value has a leaf, and distinct ones a hash.
+        self.trees = [s for s in query.statistics if isinstance(s, (QuantileTree, Leaves, *distinct.KINDS))]
         self.leaves = [self._value(self._leaf(tree)) for tree in self.trees]
+        for index, tree in enumerate(self.trees):
+            if isinstance(tree, DistinctShared):
+                self.parts.append(_Part(having(index), f"count({self.leaves[index]})", ""))
 
     def text(self) -> str:
         """Return the whole statement."""
@@ -111,6 +118,10 @@ class ExactSql:
             ctes, pairs = ctes | weighted(pairs, self.query.groups), "kept"
         ctes["sums"] = self._sums(pairs)
         for index, tree in enumerate(self.trees):
+            if isinstance(tree, distinct.KINDS):
+                units = self._bringing(index, tree, self._leaf_of_rows(index), pairs)
+                ctes[f"leaves{index}"] = distinct.counted(tree, self.keys, units)
+                continue
             first = self.firsts.get(index)
             of_units = self._leaves_of_rows(index, pairs if first else None)
             ctes |= self._leaves(f"leaves{index}", tree, of_units, pairs, first)
@@ -122,7 +133,7 @@ class ExactSql:
 
         That is where one row of a unit counts: most have no more in a group.
         """
-        return {i: f"first{i}" for i, tree in enumerate(self.trees) if tree.rows == 1}
+        return {i: f"first{i}" for i, tree in enumerate(self.trees) if getattr(tree, "rows", None) == 1}
 
     def _bounded(self) -> tuple[dict[str, str], str]:
         """Return the first expressions, with the rows that may count in `near`, and the name of the pairs."""
@@ -235,13 +246,16 @@ class ExactSql:
         return kept_rows(rows, self._row_columns, limit, self.salt) | {"pairs": self._summed("near")}
 
     def _sums(self, source: str) -> str:
-        added = [f"{p.added} AS {identifier(p.coordinate)}" for p in self.parts]
+        added = [f"{p.added} AS {identifier(p.coordinate)}" for p in self.parts if p.added]
         columns = ", ".join([*self.keys, *added]) or "count(*) AS nothing"
         grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
         return f"SELECT {columns} FROM {source}{grouping}"
 
-    def _leaf(self, tree: QuantileTree | Leaves) -> str:
+    def _leaf(self, tree: QuantileTree | Leaves | distinct.Distinct) -> str:
         """Return the leaf of a row's value; NULL where it has none."""
+        if isinstance(tree, distinct.KINDS):
+            code = distinct.code(self._column(tree.column), self.schema[tree.column].type_name)
+            return f"CASE WHEN {self._valued(tree.column)} THEN {code} END"
         value = self._number(tree.column)
         if isinstance(tree, Leaves):
             return f"CASE WHEN {self._valued(tree.column)} THEN {nearest(value, tree.lattice)} END"
@@ -249,6 +263,20 @@ class ExactSql:
         place = f"floor((least(greatest({value}, {lower}), {upper}) - {lower}) * {double(tree.factor)})"
         leaf = f"least(CAST({place} AS BIGINT), {LEAVES - 1})"
         return f"CASE WHEN {self._valued(tree.column)} THEN {leaf} END"
+
+    def _leaf_of_rows(self, index: int) -> str:
+        """Return each row with its leaf, as `_leaves_of_rows` does with their number."""
+        leaf = self.leaves[index]
+        return f"SELECT {self._pair_keys}, {leaf} AS leaf, 1 AS m FROM near WHERE {leaf} IS NOT NULL"
+
+    def _bringing(self, index: int, s: distinct.Distinct, of_units: str, pairs: str) -> str:
+        """Return what units bring to values of their groups; `of_units` are the rows of pairs by value."""
+        keys = "".join(f"pair.{k}, " for k in self.keys)
+        source = f"({of_units}) AS unit JOIN {pairs} AS pair ON ({self._same_pair('unit', 'pair')})"
+        if isinstance(s, DistinctMatched):
+            return f"SELECT DISTINCT {keys}pair.u, leaf FROM {source}"
+        each = distinct.shares(s, f"pair.{having(index)}", self._in_part)
+        return f"SELECT {keys}leaf, m * {each} AS one FROM {source}"
 
     def _leaves_of_rows(self, index: int, pairs: str | None = None) -> str:
         """Count each unit's rows in each leaf of a group; of `pairs`, only where there are several rows."""
@@ -307,13 +335,16 @@ class ExactSql:
             for key, alias in zip(self.query.keys, self.keys, strict=True)
         ]
         joins = "" if base == "sums" else f" LEFT JOIN sums ON ({self._match(base, 'sums')})"
-        for p in self.parts:
-            name = identifier(p.coordinate)
-            columns.append(f"coalesce(sums.{name}, {_INT128_ZERO}) AS {name}")
-        for index, tree in enumerate(self.trees):
-            name = identifier(tree.names[0])
-            columns.append(f"coalesce(leaves{index}.{name}, []) AS {name}")
-            joins += f" LEFT JOIN leaves{index} ON ({self._match(base, f'leaves{index}')})"
+        by_value = {tree.names[0]: index for index, tree in enumerate(self.trees)}
+        for s in sorted(self.query.statistics, key=lambda s: s.listed):
+            for coordinate in s.names:
+                name, index = identifier(coordinate), by_value.get(coordinate)
+                if index is None:
+                    columns.append(f"coalesce(sums.{name}, {_INT128_ZERO}) AS {name}")
+                    continue
+                none = distinct.nothing(s) if isinstance(s, distinct.KINDS) else "[]"
+                columns.append(f"coalesce(leaves{index}.{name}, {none}) AS {name}")
+                joins += f" LEFT JOIN leaves{index} ON ({self._match(base, f'leaves{index}')})"
         order = f" ORDER BY {', '.join(f'{base}.{k}' for k in self.keys)}" if self.keys else ""
         return f"SELECT {', '.join(columns)} FROM {base}{joins}{order}"
 
@@ -354,7 +385,7 @@ class ExactSql:
                 return [self._unit_sum(s)]
             case Moments():
                 return self._moments(s)
-            case QuantileTree() | Leaves():
+            case QuantileTree() | Leaves() | DistinctMatched() | DistinctShared():
                 return []
         raise AssertionError(f"no SQL for {type(s).__name__}")
 
@@ -402,6 +433,11 @@ class ExactSql:
         clamped = f"least(greatest({value}, {double(lower * step)}), {double(upper * step)})"
         rounded = f"CAST(round({clamped} * {double(2.0**-exponent)}) AS BIGINT)"
         return f"CASE WHEN {self._valued(column)} THEN {rounded} END"
+
+
+def having(index: int) -> str:
+    """Return the name of how many rows of a pair have a value, for the tree with a number."""
+    return f"having{index}"
 
 
 def written(ctes: Mapping[str, str], dear: bool = False) -> str:

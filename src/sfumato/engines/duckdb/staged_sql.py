@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from sfumato.engines.duckdb import distinct
 from sfumato.engines.duckdb.exact_sql import ExactSql, written
 from sfumato.engines.duckdb.group_limit import first_pairs
 from sfumato.engines.duckdb.row_limit import counted_rows, joined_counts, written_out
@@ -78,6 +79,10 @@ class StagedSql(ExactSql):
         ctes["sums"] = self._sums(pairs)
         for index, tree in enumerate(self.trees):
             of_units = self._leaves_of_rows(index) if by_rows else self._joined_leaves(tree)
+            if isinstance(tree, distinct.KINDS):
+                units = self._bringing(index, tree, of_units, pairs)
+                ctes[f"leaves{index}"] = distinct.brought(tree, self.keys, units)
+                continue
             ctes |= self._leaves(f"leaves{index}", tree, of_units, pairs)
         return self._gathered(ctes, _shard(self.keys, shards), "sums", self._match)
 
@@ -85,11 +90,11 @@ class StagedSql(ExactSql):
         """Return totals of one shard of groups from several: in the second stage's columns."""
         # Without keys there is one row, of one shard, also of no parts at all.
         shard = f"(SELECT min(shard) FROM {TOTALS})" if self.keys else "0"
-        return self._gathered(self._joined_totals(), shard, "sums", self._match)
+        return self._gathered(self._joined_totals(distinct.joined), shard, "sums", self._match)
 
     def merged(self) -> str:
         """Return the last stage, from all totals of some groups, and their public keys: the answer."""
-        return f"WITH {written(self._joined_totals())}\n{self._output()}"
+        return f"WITH {written(self._joined_totals(distinct.counted_of_lists))}\n{self._output()}"
 
     def _gathered(
         self, ctes: Mapping[str, str], shard: str, sums: str, match: Callable[[str, str], str]
@@ -106,7 +111,7 @@ class StagedSql(ExactSql):
         columns = ", ".join([*(f"base.{name}" for name in self._row_columns), "n"])
         return f"WITH {written(ctes)}\nSELECT {shard} AS shard, {columns} FROM counted AS base"
 
-    def _listed_by_pair(self, tree: QuantileTree | Leaves, leaves: str) -> str:
+    def _listed_by_pair(self, tree: QuantileTree | Leaves | distinct.Distinct, leaves: str) -> str:
         listed = f"list_sort(list({{'leaf': leaf, 'm': m}})) AS {identifier(tree.names[0])}"
         return f"SELECT {self._pair_keys}, {listed} FROM ({leaves}) GROUP BY {self._pair_keys}"
 
@@ -121,19 +126,27 @@ class StagedSql(ExactSql):
             ctes |= first_pairs("pairs", self.keys, self.query.groups, self.salt)
         return ctes
 
-    def _joined_leaves(self, tree: QuantileTree | Leaves) -> str:
+    def _joined_leaves(self, tree: QuantileTree | Leaves | distinct.Distinct) -> str:
         return (
             f"SELECT {self._pair_keys}, leaf.leaf AS leaf, CAST(sum(leaf.m) AS BIGINT) AS m FROM "
             f"(SELECT {self._pair_keys}, unnest({identifier(tree.names[0])}) AS leaf FROM {PARTIALS}) "
             "GROUP BY ALL"
         )
 
-    def _joined_totals(self) -> dict[str, str]:
-        sums = [f"sum({identifier(p.coordinate)}) AS {identifier(p.coordinate)}" for p in self.parts]
+    def _joined_totals(
+        self, of_distinct: Callable[[distinct.Distinct, Sequence[str], str], str]
+    ) -> dict[str, str]:
+        """Add up totals; numbers of different values as they are to be."""
+        sums = [
+            f"sum({identifier(p.coordinate)}) AS {identifier(p.coordinate)}" for p in self.parts if p.added
+        ]
         grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
         columns = ", ".join([*self.keys, *sums]) or "count(*) AS nothing"
         ctes = {"sums": f"SELECT {columns} FROM {TOTALS}{grouping}"}
         for index, tree in enumerate(self.trees):
+            if isinstance(tree, distinct.KINDS):
+                ctes[f"leaves{index}"] = of_distinct(tree, self.keys, TOTALS)
+                continue
             column = identifier(tree.names[0])
             leaves = (
                 f"SELECT {self._columns}leaf.leaf AS leaf, CAST(sum(leaf.weight) AS BIGINT) AS weight FROM "

@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.engines.duckdb import spill
+from sfumato.engines.duckdb.distinct import numbered
 from sfumato.engines.duckdb.engine import DuckDBEngine, batches
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, canonical
 from sfumato.engines.duckdb.harmless import described, harmless, harmless_schema, within_types
@@ -37,7 +38,6 @@ from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.measurements.wide import int64_values
 from sfumato.query.exact import BroughtKeys, ExactQuery
 from sfumato.query.schema import Schema
-from sfumato.transformations import Leaves, QuantileTree
 
 # Of a payload: whatever moves it has the whole of it in memory, and 2 GiB are too much for most.
 BATCH_ROWS, PAYLOAD_BYTES = 1 << 16, 1 << 25
@@ -143,7 +143,7 @@ class Stages:
     @property
     def has_trees(self) -> bool:
         """Whether counts of values are among the statistics, for each of which a group has many."""
-        return any(isinstance(s, (QuantileTree, Leaves)) for s in self.query.statistics)
+        return any(s.listed for s in self.query.statistics)
 
     @property
     def group_shards(self) -> int:
@@ -205,7 +205,8 @@ class Stages:
         self, connection: duckdb.DuckDBPyConnection, payloads: Iterable[bytes], batch_rows: int
     ) -> Iterator[pa.RecordBatch]:
         _load(connection, TOTALS, self.total_types, payloads)
-        yield from batches(connection, self._sql.merged(), batch_rows)
+        for batch in batches(connection, self._sql.merged(), batch_rows):
+            yield numbered(batch, self.query)
 
     @contextmanager
     def _connection(

@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from sfumato.errors import QueryError
 from sfumato.framework import Body, ConeBody, ParabolaBody, Product
 from sfumato.transformations.statistics.count import Count, CountUnits
+from sfumato.transformations.statistics.distinct import DistinctMatched, DistinctShared
 from sfumato.transformations.statistics.margin import Margin
 from sfumato.transformations.statistics.moments import Moments
 from sfumato.transformations.statistics.statistic import Statistic
 from sfumato.transformations.statistics.unit_sum import UnitSum
+
+# What a unit adds of its own, whatever its number of rows.
+BY_UNITS = (UnitSum, DistinctMatched, DistinctShared)
 
 
 def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
@@ -34,10 +38,10 @@ def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
     statistics = tuple(statistics)
     body: Body = Product(tuple(s.body for s in statistics))
     first, rest = statistics[0], statistics[1:]
-    if not all(isinstance(s, (CountUnits, Count, Moments, UnitSum, Margin)) for s in statistics):
+    if any(s.listed for s in statistics):
         raise QueryError("no cone holds the nodes of a quantile tree")
     if isinstance(first, CountUnits):
-        by_rows = not any(isinstance(s, UnitSum) for s in rest)
+        by_rows = not any(isinstance(s, BY_UNITS) for s in rest)
         both = by_rows and bool(rest) and _limits(rest[0], rest[1:])
         return ConeBody(body.names, body.linf_sensitivities, units=both)
     if rest and _limits(first, rest) and _counts_values(rest[0]) and _limits(rest[0], rest[1:]):
@@ -98,4 +102,4 @@ def _counts_values(statistic: Statistic) -> bool:
 def _never_negative(statistic: Statistic) -> bool:
     if isinstance(statistic, UnitSum):
         return statistic.lower >= statistic.centre
-    return isinstance(statistic, Count)
+    return isinstance(statistic, (Count, DistinctMatched, DistinctShared))

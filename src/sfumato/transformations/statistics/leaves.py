@@ -36,6 +36,7 @@ class Leaves(Statistic):
     """
 
     by_rows: ClassVar[bool] = True
+    listed: ClassVar[bool] = True
 
     label: str
     column: str

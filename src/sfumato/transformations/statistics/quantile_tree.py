@@ -41,6 +41,7 @@ class QuantileTree(Statistic):
     """
 
     by_rows: ClassVar[bool] = True
+    listed: ClassVar[bool] = True
 
     label: str
     column: str

@@ -47,6 +47,7 @@ class Role(Enum):
     SQUARES = "squares"
     LEAVES = "leaves"
     MARGIN = "margin"
+    DISTINCT = "distinct"
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Coordinate:
         name: by which numbers, noise scales and laws are found; unique in a release.
         role: what it counts or adds up.
         step: the grid step, in `unit`.
-        unit: of the number: "units", "rows", a column's name, or that squared.
+        unit: of the number: "units", "rows", "values", a column's name, or that squared.
         what: in a few words, for explanations.
         bounds: of the values that are added up, in the column's unit; None for counts.
     """
@@ -74,13 +75,15 @@ class Coordinate:
 class Statistic(ABC):
     """Integers per group to which each unit contributes independently of every other unit.
 
-    A statistic of a group is the sum of `contribution(rows)` over the units in it, so adding or
-    removing a unit changes it by that unit's contribution and by nothing else. `body` holds every
-    contribution, and is the only privacy claim. One that is not `additive` is no such sum, but a unit
-    moves it within `body` all the same.
+    A statistic of a group is made of the sum of `contribution(rows)` over the units in it, by `of_added`.
+    For most that is the sum itself, so adding or removing a unit changes it by that unit's contribution and
+    by nothing else. `body` holds every change that one unit makes, and is the only privacy claim. One that
+    is not `additive` is made of other statistics and of what was released before.
     """
 
     additive: ClassVar[bool] = True
+    # Whether a group has numbers at many places, in place of one for each coordinate.
+    listed: ClassVar[bool] = False
     # Whether what a unit adds is the sum of what its rows add, each by itself, up to a limit `rows` of them.
     by_rows: ClassVar[bool] = False
 
@@ -98,6 +101,10 @@ class Statistic(ABC):
             weight: how much of that counts, of `WHOLE`. What is added is so large a part of a vector of the
                 body, or less; of counts exactly so large a part, where they are `divisible`.
         """
+
+    def of_added(self, added: Counter[Hashable]) -> Counter[Hashable]:
+        """Return a group's numbers, of the sum of what its units contribute."""
+        return added
 
     @property
     @abstractmethod
@@ -239,12 +246,14 @@ def per_group(
     def function(contributions: Contributions | Parts) -> dict[Hashable, Counter[Any]]:
         totals: dict[Hashable, Counter[Any]] = {}
         for key, units in contributions.items():
-            total = totals.setdefault(key, Counter())
-            for unit in units:
-                part = unit if isinstance(unit, Part) else (unit,)
-                for statistic in statistics:
+            parts = [unit if isinstance(unit, Part) else (unit,) for unit in units]
+            totals[key] = Counter()
+            for statistic in statistics:
+                added: Counter[Hashable] = Counter()
+                for part in parts:
                     for name, steps in statistic.contribution(*part).items():
-                        total[name] += steps
+                        added[name] += steps
+                totals[key].update(statistic.of_added(added))
         return totals
 
     return Transformation(

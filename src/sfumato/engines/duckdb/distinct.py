@@ -1,0 +1,174 @@
+"""The SQL of numbers of different values: what units bring to each value of a group, and what that comes to.
+
+A value is known by its hash of 64 bits: of ten million values, two are taken for one with a probability of
+3 in a million, and a unit changes a number by no more than it may, whatever the hash. A maximum matching is
+no SQL: a group's sets of values, one of each unit, go to `matched`, which has it from SciPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_flow
+
+from sfumato.engines.duckdb.text import identifier
+from sfumato.framework import WHOLE
+from sfumato.query.exact import ExactQuery
+from sfumato.query.schema import FLOATS
+from sfumato.transformations import DistinctMatched, DistinctShared
+
+Distinct = DistinctMatched | DistinctShared
+KINDS = (DistinctMatched, DistinctShared)
+
+
+def code(value: str, type_name: str) -> str:
+    """Return what stands for a value: equal for equal values, also for the two zeros."""
+    if type_name in FLOATS:
+        return f"hash({value} + 0.0)"
+    # DuckDB's hash of 128 bits is the same where the two halves change places.
+    wide = type_name.startswith(("HUGEINT", "UHUGEINT", "UUID", "DECIMAL"))
+    return f"hash(CAST({value} AS VARCHAR))" if wide else f"hash({value})"
+
+
+def shares(statistic: DistinctShared, having: str, in_part: bool) -> str:
+    """Write what a unit brings to a value with each row; `having` is how many of its rows have a value."""
+    whole = 1 << -statistic.exponent
+    each = (
+        f"CASE WHEN {having} <= {statistic.values} THEN {whole}::BIGINT "
+        f"ELSE {statistic.values * whole}::BIGINT // {having} END"
+    )
+    return f"((({each}) * w) // {WHOLE})" if in_part else f"({each})"
+
+
+def brought(statistic: Distinct, keys: Sequence[str], units: str) -> str:
+    """Return what units bring, a list for each group: of hashes with shares of them, or of units' own hashes.
+
+    Args:
+        statistic: the number.
+        keys: names of the key columns.
+        units: rows of keys, leaf and, of shares, `one`: of matchings each of a unit `u` and leaf once.
+    """
+    columns, name = "".join(f"{k}, " for k in keys), identifier(statistic.names[0])
+    if isinstance(statistic, DistinctShared):
+        leaves = f"SELECT {columns}leaf, CAST(sum(one) AS BIGINT) AS weight FROM ({units}) GROUP BY ALL"
+        return _grouped(f"list({{'leaf': leaf, 'weight': weight}}) AS {name}", keys, leaves)
+    sets = f"SELECT {columns}list(leaf) AS leaves FROM ({units}) GROUP BY {columns}u"
+    return _grouped(f"list(leaves) AS {name}", keys, sets)
+
+
+def joined(statistic: Distinct, keys: Sequence[str], lists: str) -> str:
+    """Return the lists of each group, of several tables of them put together."""
+    columns, name = "".join(f"{k}, " for k in keys), identifier(statistic.names[0])
+    if isinstance(statistic, DistinctMatched):
+        return _grouped(f"flatten(list({name})) AS {name}", keys, f"SELECT * FROM {lists}")
+    each = f"SELECT {columns}unnest({name}) AS leaf FROM {lists}"
+    leaves = (
+        f"SELECT {columns}leaf.leaf AS leaf, CAST(sum(leaf.weight) AS BIGINT) AS weight "
+        f"FROM ({each}) GROUP BY ALL"
+    )
+    return _grouped(f"list({{'leaf': leaf, 'weight': weight}}) AS {name}", keys, leaves)
+
+
+def counted(statistic: Distinct, keys: Sequence[str], units: str) -> str:
+    """Return the number of each group, of units as of `brought`; of a matching what `matched` takes."""
+    if isinstance(statistic, DistinctMatched):
+        return brought(statistic, keys, units)
+    columns = "".join(f"{k}, " for k in keys)
+    leaves = f"SELECT {columns}sum(one) AS weight FROM ({units}) GROUP BY {columns}leaf"
+    return _sum(statistic, keys, leaves)
+
+
+def counted_of_lists(statistic: Distinct, keys: Sequence[str], lists: str) -> str:
+    """The same, of lists by group of several tables."""
+    if isinstance(statistic, DistinctMatched):
+        return joined(statistic, keys, lists)
+    columns, name = "".join(f"{k}, " for k in keys), identifier(statistic.names[0])
+    each = f"SELECT {columns}unnest({name}) AS leaf FROM {lists}"
+    leaves = f"SELECT {columns}sum(leaf.weight) AS weight FROM ({each}) GROUP BY {columns}leaf.leaf"
+    return _sum(statistic, keys, leaves)
+
+
+def nothing(statistic: Distinct) -> str:
+    """Return the number of a group without units, as `counted` has it."""
+    return "0" if isinstance(statistic, DistinctShared) else "[]"
+
+
+def _sum(statistic: DistinctShared, keys: Sequence[str], leaves: str) -> str:
+    whole, name = 1 << -statistic.exponent, identifier(statistic.names[0])
+    return _grouped(f"CAST(sum(least(weight, {whole})) AS BIGINT) AS {name}", keys, leaves)
+
+
+def _grouped(number: str, keys: Sequence[str], rows: str) -> str:
+    columns = "".join(f"{k}, " for k in keys)
+    grouping = f" GROUP BY {', '.join(keys)}" if keys else ""
+    return f"SELECT {columns}{number} FROM ({rows}){grouping}"
+
+
+def numbered(batch: pa.RecordBatch, query: ExactQuery) -> pa.RecordBatch:
+    """Return statistics with the size of a maximum matching in the place of the sets that it is made of."""
+    columns, at = batch.columns, len(query.keys)
+    for statistic in sorted(query.statistics, key=lambda s: s.listed):
+        if isinstance(statistic, DistinctMatched):
+            columns[at] = matched(columns[at], statistic.values)
+        at += len(statistic.names)
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def matched(column: pa.Array, most: int) -> pa.Array:
+    """Return the size of a maximum matching of each group.
+
+    Args:
+        column: of each group a list of its units' lists of hashes, none twice in a list; in any order.
+        most: how many values a unit brings at most.
+    Returns:
+        int64, of as many groups.
+    """
+    groups = _lengths(column)
+    units = pa.ListArray.flatten(column)  # without what lies outside a slice, and under NULL
+    sizes = _lengths(units)
+    codes = pa.ListArray.flatten(units).to_numpy(zero_copy_only=False)
+    unit = np.repeat(np.arange(len(sizes)), sizes)
+    group = np.repeat(np.repeat(np.arange(len(groups)), groups), sizes)
+    # A value of a group is one node, also where another group has the same.
+    order = np.lexsort((codes, group))
+    codes, group, unit = codes[order], group[order], unit[order]
+    new = np.ones(len(codes), bool)
+    new[1:] = (codes[1:] != codes[:-1]) | (group[1:] != group[:-1])
+    value = np.cumsum(new) - 1
+    group_of_value = group[new]
+    brings = _brings(unit, value, sizes, int(new.sum()), most)
+    return pa.array(np.bincount(group_of_value[brings], minlength=len(groups)), pa.int64())
+
+
+def _brings(unit: np.ndarray, value: np.ndarray, sizes: np.ndarray, values: int, most: int) -> np.ndarray:
+    """Return which values are brought by a unit in a maximum matching."""
+    taken, left = np.zeros(values, bool), sizes.copy()
+    # A unit with no more values than it may bring does bring them all; others need them no longer.
+    while len(unit):
+        free = left[unit] <= most
+        if not free.any():
+            break
+        taken[value[free]] = True
+        kept = ~taken[value]
+        unit, value = unit[kept], value[kept]
+        left = np.bincount(unit, minlength=len(sizes))
+    if not len(unit):
+        return taken
+    units, unit = np.unique(unit, return_inverse=True)
+    wanted, value = np.unique(value, return_inverse=True)
+    source = len(units) + len(wanted)
+    tails = np.concatenate([np.full(len(units), source), unit, len(units) + np.arange(len(wanted))])
+    heads = np.concatenate([np.arange(len(units)), len(units) + value, np.full(len(wanted), source + 1)])
+    limits = np.ones(len(tails), np.int32)
+    limits[: len(units)] = np.minimum(left[units], most)
+    graph = csr_array((limits, (tails, heads)), shape=(source + 2, source + 2))
+    flow = maximum_flow(graph, source, source + 1).flow
+    taken[wanted] = flow[:, [source + 1]].toarray().ravel()[len(units) : source] > 0
+    return taken
+
+
+def _lengths(lists: pa.Array) -> np.ndarray:
+    return np.diff(lists.offsets.to_numpy()) if len(lists) else np.zeros(0, np.int64)
