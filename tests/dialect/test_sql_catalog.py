@@ -182,7 +182,7 @@ REFUSED = {
     "a path": (text("COUNT(*)", source="'x.csv'"), "there is no table 'x.csv'", "'x.csv'"),
     "a public table": (text("COUNT(*)", source="regions"), "the table is public", "regions"),
     "a group for each unit": (text("id, COUNT(*)", rest="GROUP BY 1"), "a group for each privacy unit", "id"),
-    "distinct of others": (text("COUNT(DISTINCT year)"), "COUNT(DISTINCT id)", "year"),
+    "distinct of others": (text("COUNT(DISTINCT year)"), "COUNT(DISTINCT id)", "COUNT"),
     "no epsilon": (
         text("COUNT(*)").replace("epsilon = 1, ", ""),
         "epsilon is missing",

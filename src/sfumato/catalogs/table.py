@@ -14,7 +14,6 @@ from sfumato.errors import QueryError
 from sfumato.query.aggregates import Aggregate, Unbounded
 from sfumato.query.combining import MOST_ROWS, Combination, JoinKind, Union, pairs_of, with_units
 from sfumato.query.public_table import PublicTable
-from sfumato.query.question import needs_rows
 from sfumato.query.schema import Derive
 from sfumato.query.table import Question, Released, Table
 
@@ -165,7 +164,7 @@ class DeclaredTable(Table[Released]):
         if groups is None and self.keys and self.declared.max_groups is not None:
             groups = self.declared.max_groups
             notes.append(limit_note(self.declared, "groups", groups))
-        if rows is None and self.declared.max_rows is not None and any(map(needs_rows, asked)):
+        if rows is None and self.declared.max_rows is not None and any(a.needs_rows for a in asked):
             rows = self.declared.max_rows
             notes.append(limit_note(self.declared, "rows", rows))
         return replace(self, groups=groups, rows=rows, notes=tuple(notes))

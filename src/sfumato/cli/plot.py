@@ -132,8 +132,6 @@ class _Chart:
 
     @classmethod
     def of(cls, release: Release, confidence: float, simultaneous: bool) -> _Chart:
-        from sfumato.query.aggregates import names_of
-
         widths = release.errors(confidence, simultaneous=simultaneous).slice(0, MOST_GROUPS)
         whole = release.to_arrow()
         table = whole.slice(0, MOST_GROUPS)
@@ -144,7 +142,7 @@ class _Chart:
         estimates = {e.name: e for e in release.plan.requirements.estimates}
         panels = []
         for name, aggregate in query.aggregates[:MOST_PANELS]:
-            outputs = names_of(name, aggregate)
+            outputs = aggregate.outputs(name)
             series = [
                 _Series.of(
                     output.removeprefix(f"{name}_") + "%",
@@ -171,32 +169,9 @@ def _label(value: Any) -> str:
 
 
 def _meaning(aggregate: Aggregate, steps: Any) -> str:
-    from sfumato.query import aggregates as a
     from sfumato.query.schema import Derive
 
-    written = {s.name: s.expression for s in steps if isinstance(s, Derive)}
-    column = getattr(aggregate, "column", None)
-    if column is not None:
-        column = written.get(column, column)
-    if isinstance(aggregate, a.CountPrivacyUnits):
-        return "number of privacy units"
-    if isinstance(aggregate, a.CountRows):
-        return "number of rows" if column is None else f"rows with a value of {column}"
-    if isinstance(aggregate, a.CountDistinct):
-        return _short(f"different values of {column}, at most {aggregate.values:,} of a unit")
-    kinds = {
-        a.Sum: "sum",
-        a.Mean: "mean",
-        a.Variance: "variance",
-        a.StandardDeviation: "standard deviation",
-        a.Quantiles: "quantiles",
-    }
-    assert isinstance(aggregate, a.BoundedAggregate)
-    kind = kinds[type(aggregate)]
-    if isinstance(aggregate, a.Quantiles) and aggregate.scalar:
-        kind = f"quantile of rank {aggregate.ranks[0]:g}"
-    bounds = f"{float(aggregate.lower):g} to {float(aggregate.upper):g}"
-    return _short(f"{kind} of {column}, bounds {bounds}")
+    return _short(aggregate.meaning({s.name: s.expression for s in steps if isinstance(s, Derive)}))
 
 
 def _short(text: str) -> str:

@@ -11,7 +11,6 @@ from sfumato.dialect.options import Options
 from sfumato.dialect.syntax import Statement
 from sfumato.dialect.words import refusal
 from sfumato.query.aggregates import Aggregate
-from sfumato.query.question import needs_rows
 
 
 class Limits:
@@ -75,7 +74,7 @@ class Limits:
                     "one limit of rows holds for the whole question",
                 )
             rows = of_count[0]
-        needed = any(needs_rows(a) for a in asked)
+        needed = any(a.needs_rows for a in asked)
         if rows is None and needed and self.declared is not None and self.declared.max_rows is not None:
             rows = self.declared.max_rows
             self.notes.append(limit_note(self.declared, "max_rows_per_group", rows))

@@ -29,7 +29,7 @@ from sfumato.dialect.syntax import Call, Expression, Item, Statement
 from sfumato.dialect.words import Place, refusal
 from sfumato.dialect.writer import Writer
 from sfumato.errors import ParameterError, QueryError, SqlError, shown
-from sfumato.query.aggregates import Aggregate, names_of
+from sfumato.query.aggregates import Aggregate
 from sfumato.query.question import checked_weights
 
 
@@ -129,7 +129,7 @@ class _Reading:
     @property
     def released(self) -> list[str]:
         """The columns that are released."""
-        outputs = (output for name, (_, a) in self.named.items() for output in names_of(name, a))
+        outputs = (output for name, (_, a) in self.named.items() for output in a.outputs(name))
         return [*self.keys, *outputs]
 
     def query(self) -> SqlQuery:
@@ -212,7 +212,7 @@ class _Reading:
     def _check_names(self, keys: dict[str, Item], named: dict[str, tuple[Item, Aggregate]]) -> None:
         seen = {name.casefold() for name in keys}
         for name, (item, aggregate) in named.items():
-            for output in names_of(name, aggregate):
+            for output in aggregate.outputs(name):
                 if output.casefold() in seen:
                     raise self._twice(output, item)
                 seen.add(output.casefold())

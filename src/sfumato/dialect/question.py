@@ -18,7 +18,7 @@ from sfumato.dialect.outside import Outside
 from sfumato.dialect.public_groups import PublicGroups
 from sfumato.dialect.tree import Node
 from sfumato.errors import ColumnError, QueryError
-from sfumato.query.aggregates import Aggregate, BoundedAggregate, CountDistinct, CountRows
+from sfumato.query.aggregates import Aggregate
 from sfumato.query.public_table import PublicTable
 from sfumato.query.schema import Derive, Filter, Schema, Step, quoted
 from sfumato.query.table import PRIVATE, Question, Released, Table
@@ -179,13 +179,7 @@ class SqlQuery:
         elif self.keys:
             groups = PRIVATE if self.domains is None else product(keys, self.domains)
             table = table.group_by(*keys, keys=groups)
-        of_columns = CountDistinct, CountRows, BoundedAggregate
-        aggregates = tuple(
-            (name, replace(aggregate, column=columns[aggregate.column]))
-            if isinstance(aggregate, of_columns) and aggregate.column is not None
-            else (name, aggregate)
-            for name, aggregate in self.aggregates
-        )
+        aggregates = tuple((name, aggregate.of_columns(columns)) for name, aggregate in self.aggregates)
         limits = table.bound(groups=self.groups, rows=self.rows, total_rows=self.total_rows)
         return Question(limits, aggregates, self.weights)
 
@@ -255,8 +249,9 @@ def _settle(query: SqlQuery, schema: Schema) -> tuple[list[tuple[str, str]], lis
     for name in query.keys:
         keys[name] = keys.get(name) or _source_column(name, source, schema, "GROUP BY")
     for _, aggregate in query.aggregates:
-        column = getattr(aggregate, "column", None)
-        if column is not None and column not in columns:
+        for column in aggregate.columns:
+            if column in columns:
+                continue
             columns[column] = _source_column(column, source, schema, "the SELECT list")
             if column.casefold() in hiding:
                 early.append((fresh(f"_{column}"), quoted(columns[column])))

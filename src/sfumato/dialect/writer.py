@@ -14,7 +14,7 @@ from sfumato.dialect.syntax import Call, Computed, Expression, Item, Statement
 from sfumato.dialect.vocabulary import INTERVALS
 from sfumato.dialect.words import Place, Token, refusal
 from sfumato.errors import SqlError, nearest
-from sfumato.query.aggregates import Aggregate, names_of
+from sfumato.query.aggregates import Aggregate
 from sfumato.query.schema import quoted
 
 NO_INTERVAL = "write {}(name), with the name of an aggregate"
@@ -49,8 +49,8 @@ class Writer:
         self.by_shape: dict[tuple[str, ...], str] = {}
         for name, (item, aggregate) in named.items():
             self.names[id(item)] = name
-            free.taken.update(output.casefold() for output in names_of(name, aggregate))
-            self.bare |= {output.casefold(): output for output in names_of(name, aggregate)}
+            free.taken.update(output.casefold() for output in aggregate.outputs(name))
+            self.bare |= {output.casefold(): output for output in aggregate.outputs(name)}
             written = statement.calls[item.place.start][1]
             self.by_shape.setdefault(statement.shape(written), name)
         self.intervals: dict[str, tuple[str, bool]] = {}
@@ -117,7 +117,7 @@ class Writer:
         if id(item) in self.names:
             name = self.names[id(item)]
             asked = self.named.get(name)
-            outputs = names_of(name, asked[1]) if asked is not None and asked[0] is item else (name,)
+            outputs = asked[1].outputs(name) if asked is not None and asked[0] is item else (name,)
             found: list[tuple[str, str | None, Pieces]] = []
             for output in outputs:
                 pieces = Pieces()
@@ -239,7 +239,7 @@ class Writer:
             self.named[name] = (item, aggregate)
             self.by_shape[shape] = name
         name = self.by_shape[shape]
-        outputs = names_of(name, self.named[name][1])
+        outputs = self.named[name][1].outputs(name)
         if len(outputs) > 1:
             message = (
                 f"{call.function} gives {len(outputs)} columns, and no number to compute with; write "

@@ -92,7 +92,7 @@ class Plan:
     def exact_chain(self) -> Transformation:
         """Rows to exact statistics, measured as the noise sees them: the definition that engines compute."""
         query, statistics = self.query, self.statistics
-        columns = sorted({c for s in statistics if (c := getattr(s, "column", None)) is not None})
+        columns = sorted({c for s in statistics for c in s.columns})
         rows = RowsDomain(tuple((name, query.schema[name].values) for name in columns))
         # The noise does not see what is counted where numbers are made of it first.
         together = self.metric if statistics == self.requirements.statistics else None

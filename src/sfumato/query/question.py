@@ -8,22 +8,18 @@ from fractions import Fraction
 
 import pyarrow as pa
 
-from sfumato.errors import ColumnError, ParameterError, QueryError, nearest, shown
+from sfumato.errors import ParameterError, QueryError, nearest, shown
 from sfumato.exact import Number, as_fraction
 from sfumato.query.aggregates import (
+    FUNCTIONS,
     Aggregate,
-    BoundedAggregate,
     CountDistinct,
-    CountPrivacyUnits,
-    CountRows,
     Quantiles,
-    Sum,
     Unbounded,
-    names_of,
 )
 from sfumato.query.choices import BeyondChoice
 from sfumato.query.exact import BroughtKeys, ExactQuery
-from sfumato.query.schema import IN_PLACE, Schema, Step, spelled
+from sfumato.query.schema import Schema, Step
 from sfumato.transformations import Statistic
 
 # An output that matters less than this beside another one is better left out.
@@ -73,12 +69,12 @@ class Query:
             raise QueryError("agg: nothing is asked; name at least one aggregate, such as n=sf.count()")
         for name, aggregate in self.aggregates:
             if not isinstance(aggregate, Aggregate):
+                *first, last = (function.__name__ for function in FUNCTIONS)
                 raise QueryError(
-                    f"agg: {name} is {shown(aggregate)}, which is not a private aggregate; there are count, "
-                    "count_units, count_distinct, sum, mean, variance, stddev, quantiles, quantile, median, "
-                    "min and max"
+                    f"agg: {name} is {shown(aggregate)}, which is not a private aggregate; there are "
+                    f"{', '.join(first)} and {last}"
                 )
-            _check_column(name, aggregate, self.schema)
+            aggregate.check(name, self.schema)
             if isinstance(aggregate, Unbounded):
                 raise aggregate.refusal()
         _check_names([*self.keys, *self.output_names])
@@ -101,7 +97,7 @@ class Query:
                 "bound: with beyond='scale' a unit counts in part, which count_distinct does with "
                 "method='shares' alone; write that, or beyond='sample'"
             )
-        if self.total_rows is self.max_rows is None and any(needs_rows(a) for _, a in self.aggregates):
+        if self.total_rows is self.max_rows is None and any(a.needs_rows for _, a in self.aggregates):
             raise QueryError(
                 "rows is missing: as how many rows may one privacy unit count in a group at most? "
                 "Give rows=..., in a question as .bound(rows=...)"
@@ -204,12 +200,12 @@ class Query:
     @property
     def output_names(self) -> tuple[str, ...]:
         """The output's columns after the keys."""
-        return tuple(n for name, aggregate in self.aggregates for n in names_of(name, aggregate))
+        return tuple(n for name, aggregate in self.aggregates for n in aggregate.outputs(name))
 
     @property
     def output_weights(self) -> dict[str, Fraction]:
         """How much each output matters."""
-        return {n: self.weight(name) for name, asked in self.aggregates for n in names_of(name, asked)}
+        return {n: self.weight(name) for name, asked in self.aggregates for n in asked.outputs(name)}
 
     @property
     def weighed(self) -> bool:
@@ -238,13 +234,6 @@ class Query:
         )  # fmt: skip
 
 
-def needs_rows(aggregate: Aggregate) -> bool:
-    """Whether what an aggregate promises depends on a limit of rows per unit and group."""
-    if isinstance(aggregate, Sum):
-        return aggregate.per == "row"
-    return not isinstance(aggregate, (CountDistinct, CountPrivacyUnits))
-
-
 def checked_weights(
     weights: Iterable[tuple[str, object]], names: Collection[str]
 ) -> tuple[tuple[str, Fraction], ...]:
@@ -269,21 +258,6 @@ def checked_weights(
             )
         found.append((name, weight))
     return tuple(found)
-
-
-def _check_column(name: str, aggregate: Aggregate, schema: Schema) -> None:
-    column = getattr(aggregate, "column", None)
-    if column is None:
-        return
-    if column not in schema:
-        raise ColumnError.unknown(column, schema, f"agg: {name}")
-    if not isinstance(aggregate, (BoundedAggregate, CountDistinct, CountRows, Unbounded)):
-        raise ParameterError(name, aggregate, "an aggregate")
-    if isinstance(aggregate, BoundedAggregate) and not schema[column].kind.numeric:
-        raise ColumnError(
-            f"agg: {name} asks for numbers of column {column!r}, which is {schema[column].type_name}; "
-            f"use try_cast({spelled(column)} AS DOUBLE) {IN_PLACE}"
-        )
 
 
 def _check_names(names: list[str]) -> None:

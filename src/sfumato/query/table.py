@@ -28,7 +28,7 @@ from sfumato.query.part import Part
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
 from sfumato.query.public_table import PublicTable
-from sfumato.query.question import Query, needs_rows
+from sfumato.query.question import Query
 from sfumato.query.schema import IN_PLACE, Derive, Filter, Schema, Step, check_flat, checked_expression
 from sfumato.query.shaping import Select
 from sfumato.query.units import UnitPart
@@ -283,7 +283,7 @@ class Table(Generic[Released]):
     def _one_row(self, asked: Collection[Aggregate]) -> Table[Released]:
         """Take the limit of rows that follows from how they are made, where a unit has one in a group."""
         given = self.rows is not None or self.total_rows is not None
-        if given or not any(map(needs_rows, asked)):
+        if given or not any(a.needs_rows for a in asked):
             return self
         unique = self.engine.unique(self.steps)
         if not unique or not set(unique) <= {self.unit, *self.keys}:

@@ -140,8 +140,8 @@ class DuckDBEngine(Owned):
 
     def reads(self, query: ExactQuery) -> list[str]:
         """Return the source's columns that a query may read, in the source's order."""
-        values = [getattr(s, "column", None) for s in query.statistics]
-        named = {same_name(name) for name in [query.unit, *query.keys, *values] if name is not None}
+        values = [column for s in query.statistics for column in s.columns]
+        named = {same_name(name) for name in [query.unit, *query.keys, *values]}
         for one in self._judgements(query.steps):
             named |= one.columns
         return [name for name in self.schema() if same_name(name) in named]

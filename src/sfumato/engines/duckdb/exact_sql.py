@@ -7,38 +7,32 @@ in the place of the first, in exact integers; the tests hold it to them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
 
 import pyarrow as pa
 
 from sfumato.engines.duckdb import distinct
+from sfumato.engines.duckdb.forms import FORMS, Part, Values
 from sfumato.engines.duckdb.group_limit import kept_pairs
 from sfumato.engines.duckdb.lattice import nearest
 from sfumato.engines.duckdb.row_limit import kept_rows
-from sfumato.engines.duckdb.scaled import scaled, scaled_upwards, weighted, whole_number
+from sfumato.engines.duckdb.scaled import scaled, weighted
 from sfumato.engines.duckdb.text import double, identifier
 from sfumato.query.exact import ExactQuery
 from sfumato.query.schema import FLOATS, Column, Derive, Step
 from sfumato.transformations import (
-    Count,
-    CountUnits,
     DistinctMatched,
     DistinctShared,
     Leaves,
-    Moments,
     QuantileTree,
-    Role,
-    Statistic,
-    UnitSum,
 )
 from sfumato.transformations.statistics.quantile_tree import LEAVES
-from sfumato.transformations.statistics.unit_sum import HUGE_STEPS
 
 PUBLIC_KEYS = "public_keys"
 _INT128_ZERO = "0::HUGEINT"
 # Fewer rows are bounded in less time than it takes to plan the steps that save time on many.
 _SMALL = 100_000
+# What is counted by value first: in trees each value has a leaf, and distinct ones a hash.
+_BY_VALUE = (QuantileTree, Leaves, *distinct.KINDS)
 
 
 def stepped(relation: str, steps: Sequence[Step], columns: Sequence[str]) -> str:
@@ -63,15 +57,6 @@ def stepped(relation: str, steps: Sequence[Step], columns: Sequence[str]) -> str
         else:
             text = f"SELECT * FROM ({text}) AS {alias} WHERE {step.expression}"
     return text
-
-
-@dataclass(frozen=True)
-class _Part:
-    """What is aggregated of values for each unit and group, and what the unit then adds to a coordinate."""
-
-    coordinate: str
-    pair: str
-    added: str
 
 
 class ExactSql:
@@ -102,14 +87,18 @@ class ExactSql:
         self.query, self.schema, self.salt = query, schema, salt
         self.rows = stepped(relation, query.steps, columns)
         self.keys = [f"k{i}" for i in range(len(query.keys))]
-        self._named: dict[str, str] = {}
-        self.parts = [part for s in query.statistics for part in self._parts(s)]
-        # What is counted by value first: in trees each value has a leaf, and distinct ones a hash.
-        self.trees = [s for s in query.statistics if isinstance(s, (QuantileTree, Leaves, *distinct.KINDS))]
-        self.leaves = [self._value(self._leaf(tree)) for tree in self.trees]
+        self.values = Values(schema, query.scaled)
+        self.parts = [
+            part
+            for s in query.statistics
+            if not isinstance(s, _BY_VALUE)
+            for part in FORMS[type(s)](self.values, s)
+        ]
+        self.trees = [s for s in query.statistics if isinstance(s, _BY_VALUE)]
+        self.leaves = [self.values.value(self._leaf(tree)) for tree in self.trees]
         for index, tree in enumerate(self.trees):
             if isinstance(tree, DistinctShared):
-                self.parts.append(_Part(having(index), f"count({self.leaves[index]})", ""))
+                self.parts.append(Part(having(index), f"count({self.leaves[index]})", ""))
 
     def text(self) -> str:
         """Return the whole statement."""
@@ -140,14 +129,6 @@ class ExactSql:
         return {"input": self._input()} | self._pairs(), "kept" if self._chosen else "pairs"
 
     @property
-    def values(self) -> dict[str, str]:
-        """Name and expression of each value of a row that is aggregated: computed once, where it is near."""
-        return {name: expression for expression, name in self._named.items()}
-
-    def _value(self, expression: str) -> str:
-        return self._named.setdefault(expression, f"y{len(self._named)}")
-
-    @property
     def _pair_keys(self) -> str:
         return ", ".join(["u", *self.keys])
 
@@ -170,10 +151,6 @@ class ExactSql:
         """Whether a unit that is in more groups than the limit counts in part in each."""
         return self.query.scaled
 
-    def _most(self, s: Statistic) -> Fraction | None:
-        """Return the largest number that a unit adds, where parts of it are made."""
-        return max(s.body.linf_sensitivities) if self._in_part else None
-
     def _input(self) -> str:
         unit = identifier(self.query.unit)
         if self.schema[self.query.unit].type_name in ("FLOAT", "DOUBLE", "VARCHAR"):
@@ -182,15 +159,12 @@ class ExactSql:
             f"{canonical(k, self.schema)} AS {alias}"
             for k, alias in zip(self.query.keys, self.keys, strict=True)
         ]
-        used = sorted({c for s in self.query.statistics if (c := getattr(s, "column", None)) is not None})
-        values = [f"{identifier(c)} AS {self._column(c)}" for c in used]
+        used = sorted({c for s in self.query.statistics for c in s.columns})
+        values = [f"{identifier(c)} AS {self.values.column(c)}" for c in used]
         return (
             f"SELECT {', '.join([f'{unit} AS u', *keys, *values])} FROM ({self.rows}) "
             f"WHERE {identifier(self.query.unit)} IS NOT NULL"
         )
-
-    def _column(self, column: str) -> str:
-        return identifier("v:" + column)
 
     def _pairs(self) -> dict[str, str]:
         """What each unit has in each group that it is kept in."""
@@ -202,7 +176,7 @@ class ExactSql:
                 self.keys,
                 self.query.groups,
                 self.salt,
-                self.values,
+                self.values.named,
                 self._aggregates,
                 self._only,
                 self.small,
@@ -226,7 +200,7 @@ class ExactSql:
     @property
     def _in_groups(self) -> str:
         """Return the rows of the groups that there are, with their values."""
-        computed = [f"{expression} AS {name}" for name, expression in self.values.items()]
+        computed = [f"{expression} AS {name}" for name, expression in self.values.named.items()]
         return f"SELECT {', '.join(['u', *self.keys, *computed])} FROM input{self._only}"
 
     def _summed(self, rows: str) -> str:
@@ -238,7 +212,7 @@ class ExactSql:
     @property
     def _row_columns(self) -> list[str]:
         """All of a row that statistics see."""
-        return ["u", *self.keys, *self.values]
+        return ["u", *self.keys, *self.values.named]
 
     def _pairs_of_rows(self, rows: str) -> dict[str, str]:
         """What each unit has in each group, where its rows in all of them are limited."""
@@ -254,15 +228,15 @@ class ExactSql:
     def _leaf(self, tree: QuantileTree | Leaves | distinct.Distinct) -> str:
         """Return the leaf of a row's value; NULL where it has none."""
         if isinstance(tree, distinct.KINDS):
-            code = distinct.code(self._column(tree.column), self.schema[tree.column].type_name)
-            return f"CASE WHEN {self._valued(tree.column)} THEN {code} END"
-        value = self._number(tree.column)
+            code = distinct.code(self.values.column(tree.column), self.schema[tree.column].type_name)
+            return f"CASE WHEN {self.values.valued(tree.column)} THEN {code} END"
+        value = self.values.number(tree.column)
         if isinstance(tree, Leaves):
-            return f"CASE WHEN {self._valued(tree.column)} THEN {nearest(value, tree.lattice)} END"
+            return f"CASE WHEN {self.values.valued(tree.column)} THEN {nearest(value, tree.lattice)} END"
         lower, upper = double(tree.lower), double(tree.upper)
         place = f"floor((least(greatest({value}, {lower}), {upper}) - {lower}) * {double(tree.factor)})"
         leaf = f"least(CAST({place} AS BIGINT), {LEAVES - 1})"
-        return f"CASE WHEN {self._valued(tree.column)} THEN {leaf} END"
+        return f"CASE WHEN {self.values.valued(tree.column)} THEN {leaf} END"
 
     def _leaf_of_rows(self, index: int) -> str:
         """Return each row with its leaf, as `_leaves_of_rows` does with their number."""
@@ -299,7 +273,7 @@ class ExactSql:
         """
 
         def weight(m: str) -> str:
-            return scaled(f"({m}::HUGEINT * {1 << -tree.exponent})", tree.rows, self._most(tree))
+            return scaled(f"({m}::HUGEINT * {1 << -tree.exponent})", tree.rows, self.values.most(tree))
 
         keys = "".join(f"pair.{k}, " for k in self.keys)
         weights = (
@@ -350,89 +324,6 @@ class ExactSql:
 
     def _match(self, left: str, right: str) -> str:
         return " AND ".join(f"{left}.{k} IS NOT DISTINCT FROM {right}.{k}" for k in self.keys) or "true"
-
-    def _number(self, column: str) -> str:
-        """Return a column as DOUBLE."""
-        return f"CAST({self._column(column)} AS DOUBLE)"
-
-    def _valued(self, column: str) -> str:
-        """Return the condition that a row has a value, which NULL and NaN are not."""
-        if self.schema[column].type_name in FLOATS:
-            return f"NOT isnan({self._number(column)})"
-        return f"{self._column(column)} IS NOT NULL"
-
-    def _counted(self, column: str) -> str:
-        """Return how many rows have a value; not by its steps, which DuckDB would compute once more."""
-        if self.schema[column].type_name in FLOATS:
-            return f"count(*) FILTER ({self._value(self._valued(column))})"
-        return f"count({self._value(self._column(column))})"
-
-    def _parts(self, s: Statistic) -> list[_Part]:
-        match s:
-            case CountUnits():
-                one = whole_number("1", s.exponent, self._in_part)
-                return [_Part("units", "", "count(*)" if one == "1" else f"sum({one})")]
-            case Count(column=None):
-                rows = whole_number(f"least(n, {s.rows})", s.exponent, self._in_part)
-                return [_Part("rows", "", f"sum({rows})")]
-            case Count():
-                name, valued = s.names[0], self._value(self._valued(str(s.column)))
-                present = f"count(*) FILTER ({valued})"
-                shifted = f"({identifier(name)}::HUGEINT * {1 << -s.exponent})"
-                limit = s.rows << -s.exponent
-                return [_Part(name, present, f"sum({scaled_upwards(shifted, s.rows, limit, self._most(s))})")]
-            case UnitSum():
-                return [self._unit_sum(s)]
-            case Moments():
-                return self._moments(s)
-            case QuantileTree() | Leaves() | DistinctMatched() | DistinctShared():
-                return []
-        raise AssertionError(f"no SQL for {type(s).__name__}")
-
-    def _unit_sum(self, s: UnitSum) -> _Part:
-        name = s.names[0]
-        if s.integer:
-            value = self._column(s.column)
-            if self.schema[s.column].type_name == "UHUGEINT":
-                value = f"least({value}, {HUGE_STEPS}::UHUGEINT)"
-            value = f"CAST({value} AS HUGEINT)"
-            clamped = f"least(greatest({value}, {-HUGE_STEPS}), {HUGE_STEPS})"
-            row = f"CASE WHEN {value} IS NOT NULL THEN {clamped} END"
-        else:
-            row = self._steps(s.column, -HUGE_STEPS, HUGE_STEPS, s.exponent)
-        total = f"least(greatest(coalesce({identifier(name)}, 0), {s.lower}), {s.upper})"
-        value = self._value(f"CAST({row} AS BIGINT)")
-        added = scaled(f"({total} - {s.centre})::HUGEINT", None, self._most(s))
-        return _Part(name, f"sum({value})", f"sum({added})")
-
-    def _moments(self, s: Moments) -> list[_Part]:
-        grid = s.grid
-        offset = grid.centre if s.centred else 0
-        # NULL where the row has no value.
-        x = self._value(f"{self._steps(s.column, grid.lower, grid.upper, grid.exponent)} - {offset}")
-        parts = []
-        for coordinate in s.coordinates:
-            name, quoted = coordinate.name, identifier(coordinate.name)
-            total = f"coalesce({quoted}, 0)::HUGEINT"
-            if coordinate.role is Role.NULL_COUNT:
-                pair = f"count(*) - {self._counted(s.column)}"
-                total = f"({quoted}::HUGEINT * {1 << -(s.null_count_exponent or 0)})"
-            elif coordinate.role is Role.SQUARES:  # of values from the centre
-                bits = s.square_bits or 0
-                half = (1 << bits) >> 1
-                pair = f"sum(((({x} * {x}) + {half}) >> {bits}) - {s.square_centre})"
-            else:
-                pair = f"sum({x})"
-            parts.append(_Part(name, pair, f"sum({scaled(total, s.rows, self._most(s))})"))
-        return parts
-
-    def _steps(self, column: str, lower: int, upper: int, exponent: int) -> str:
-        """Return a column clamped and rounded to steps; every float64 in it is exact."""
-        step = 2.0**exponent
-        value = self._number(column)
-        clamped = f"least(greatest({value}, {double(lower * step)}), {double(upper * step)})"
-        rounded = f"CAST(round({clamped} * {double(2.0**-exponent)}) AS BIGINT)"
-        return f"CASE WHEN {self._valued(column)} THEN {rounded} END"
 
 
 def having(index: int) -> str:

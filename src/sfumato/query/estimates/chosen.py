@@ -12,7 +12,7 @@ from sfumato.errors import QueryError
 from sfumato.exact import round_down, round_up
 from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats
-from sfumato.query.aggregates import Quantiles, names_of
+from sfumato.query.aggregates import Quantiles
 from sfumato.query.design import Design, block_of
 from sfumato.query.estimates.estimate import Estimate
 from sfumato.query.numbers import NoisyNumbers
@@ -120,7 +120,7 @@ def chosen_quantiles(design: Design, name: str, aggregate: Quantiles) -> tuple[E
     of_column = [a for _, a in design.query.aggregates if isinstance(a, Quantiles)]
     bars = any(a.error_bars for a in of_column if block_of(a) == block_of(aggregate))
     found = []
-    for output, rank in zip(names_of(name, aggregate), aggregate.ranks, strict=True):
+    for output, rank in zip(aggregate.outputs(name), aggregate.ranks, strict=True):
         nearest = Fraction(round(Fraction(rank) * (1 << Margin.BITS)), 1 << Margin.BITS)
         if nearest not in ranks:
             ranks.append(nearest)

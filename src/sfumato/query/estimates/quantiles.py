@@ -12,7 +12,7 @@ from sfumato.exact import round_down, round_up
 from sfumato.noise.intervals import Interval
 from sfumato.noise.sums import NoiseSum
 from sfumato.noise.values import Floats
-from sfumato.query.aggregates import Quantiles, names_of
+from sfumato.query.aggregates import Quantiles
 from sfumato.query.design import Design, block_of
 from sfumato.query.estimates.chosen import chosen_quantiles
 from sfumato.query.estimates.estimate import Estimate
@@ -70,7 +70,7 @@ def quantiles(design: Design, name: str, aggregate: Quantiles) -> tuple[Estimate
     design.add(tree)
     return tuple(
         QuantileEstimate(output, total=tree.names[0], lower=lower, upper=upper, rank=rank)
-        for output, rank in zip(names_of(name, aggregate), aggregate.ranks, strict=True)
+        for output, rank in zip(aggregate.outputs(name), aggregate.ranks, strict=True)
     )
 
 

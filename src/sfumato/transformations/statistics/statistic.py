@@ -121,6 +121,12 @@ class Statistic(ABC):
         """What whoever asks should know of it, if anything."""
         return None
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns whose values it takes."""
+        column = getattr(self, "column", None)
+        return () if column is None else (column,)
+
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of the coordinates."""

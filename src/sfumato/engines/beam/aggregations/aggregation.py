@@ -1,11 +1,11 @@
-"""What can be asked of a private collection: `Count`, `Sum` and their kin."""
+"""What is asked of a private collection: its keys, its plan, and what it pays."""
 
 from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -18,13 +18,12 @@ from sfumato.engines.beam.once import Stays
 from sfumato.engines.beam.opaque import PrivateRow
 from sfumato.engines.beam.plain import plain
 from sfumato.engines.beam.release import PRIVATE_KEYS, check_collection
-from sfumato.engines.beam.values import KINDS, NAN, NONE, read, written
+from sfumato.engines.beam.values import KINDS, NONE, read, written
 from sfumato.engines.secret import Secret
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import positive_int
-from sfumato.query import aggregates
-from sfumato.query.aggregates import Aggregate, Number
-from sfumato.query.choices import Amount, Bounded, DistinctMethod, NoiseChoice
+from sfumato.query.aggregates import Aggregate
+from sfumato.query.choices import Amount, NoiseChoice
 from sfumato.query.plan import Plan
 from sfumato.query.table import Table
 
@@ -152,156 +151,6 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
         """Turn a released row into what the aggregation gives."""
         *key, output = row.values()
         return (read(key[0]), output) if key else output
-
-
-class Count(Aggregation):
-    """Count rows by key."""
-
-    def _aggregates(self) -> dict[str, Aggregate]:
-        return {"n": aggregates.count()}
-
-
-class CountUnits(Aggregation):
-    """Count units (people) by key; each counts once in each of its groups."""
-
-    def _aggregates(self) -> dict[str, Aggregate]:
-        return {"n": aggregates.count_units()}
-
-
-class CountDistinct(Aggregation):
-    """Count different values by key.
-
-    Args:
-        value: what is counted of a row, of the kinds that a key has; None, NaN and others are no values.
-        values: a unit counts with at most so many different values in a group.
-        method: "matching" or "shares", as of `sfumato.count_distinct`.
-        options: as for `Aggregation`.
-    """
-
-    _value_type = pa.string()
-
-    def __init__(
-        self, value: Extract, *, values: int, method: DistinctMethod = "matching", **options: Any
-    ) -> None:
-        self._value = checked("value", value)
-        self._counted: dict[str, Any] = {"values": values, "method": method}
-        super().__init__(**options)
-
-    @staticmethod
-    def _as_value(value: Any) -> Any:
-        text = written(value)
-        return None if text in (NONE, NAN) else text
-
-    def _aggregates(self) -> dict[str, Aggregate]:
-        return {"n": aggregates.count_distinct("value", **self._counted)}
-
-
-class SelectGroups(Aggregation):
-    """Choose keys that enough units have; gives the keys alone."""
-
-    def __init__(
-        self, key: Extract, *, groups: int, epsilon: Amount, delta: Amount, shards: int = SHARDS
-    ) -> None:
-        super().__init__(key=key, groups=groups, epsilon=epsilon, delta=delta, shards=shards)
-
-    def _aggregates(self) -> dict[str, Aggregate]:
-        return {"n": aggregates.count_units()}
-
-    @staticmethod
-    def _result(row: dict[str, Any]) -> Any:
-        return read(row["key"])
-
-
-class _Bounded(Aggregation):
-    """An aggregation of values within bounds.
-
-    Args:
-        value: the number of a row; None, NaN and what is no number add nothing.
-        lower, upper: bounds that are known beforehand, not read from the data.
-        options: as for `Aggregation`.
-    """
-
-    def __init__(self, value: Extract, *, lower: Number, upper: Number, **options: Any) -> None:
-        self._value = checked("value", value)
-        self._bounds: dict[str, Any] = {"lower": lower, "upper": upper}
-        super().__init__(**options)
-
-
-class Sum(_Bounded):
-    """Add up values by key; the bounds are of what a unit adds to a group, or with per="row" of each row."""
-
-    def __init__(
-        self, value: Extract, *, lower: Number, upper: Number, per: Bounded = "unit", **options: Any
-    ) -> None:
-        self._per = per
-        super().__init__(value, lower=lower, upper=upper, **options)
-
-    def _aggregates(self) -> dict[str, Aggregate]:
-        return {"n": aggregates.sum("value", per=self._per, **self._bounds)}
-
-
-class Mean(_Bounded):
-    """Average values by key; each is clamped to the bounds."""
-
-    def _aggregates(self) -> dict[str, Aggregate]:
-        return {"n": aggregates.mean("value", **self._bounds)}
-
-
-class Variance(_Bounded):
-    """Return the population variance of values by key; each is clamped to the bounds."""
-
-    def _aggregates(self) -> dict[str, Aggregate]:
-        return {"n": aggregates.variance("value", **self._bounds)}
-
-
-class Quantile(_Bounded):
-    """Return the quantile of values by key, at one rank."""
-
-    def __init__(self, value: Extract, rank: float, *, lower: Number, upper: Number, **options: Any) -> None:
-        self._rank = rank
-        super().__init__(value, lower=lower, upper=upper, **options)
-
-    def _aggregates(self) -> dict[str, Aggregate]:
-        return {"n": aggregates.quantile("value", self._rank, **self._bounds)}
-
-
-class Median(_Bounded):
-    """Return the median of values by key."""
-
-    def _aggregates(self) -> dict[str, Aggregate]:
-        return {"n": aggregates.median("value", **self._bounds)}
-
-
-class Min(_Bounded):
-    """Return about the smallest value by key: the quantile of rank 0.01."""
-
-    def _aggregates(self) -> dict[str, Aggregate]:
-        return {"n": aggregates.min("value", **self._bounds)}
-
-
-class Max(_Bounded):
-    """Return about the largest value by key: the quantile of rank 0.99."""
-
-    def _aggregates(self) -> dict[str, Aggregate]:
-        return {"n": aggregates.max("value", **self._bounds)}
-
-
-class Quantiles(_Bounded):
-    """Return a tuple of quantiles of values by key, at the given ranks."""
-
-    def __init__(
-        self, value: Extract, ranks: Sequence[float], *, lower: Number, upper: Number, **options: Any
-    ) -> None:
-        self._ranks = ranks
-        super().__init__(value, lower=lower, upper=upper, **options)
-
-    def _aggregates(self) -> dict[str, Aggregate]:
-        return {"n": aggregates.quantiles("value", list(self._ranks), **self._bounds)}
-
-    @staticmethod
-    def _result(row: dict[str, Any]) -> Any:
-        outputs = tuple(v for name, v in row.items() if name != "key")
-        return (read(row["key"]), outputs) if "key" in row else outputs
 
 
 def _key_texts(public_keys: Iterable[Any] | None) -> list[str] | None:

@@ -1,0 +1,23 @@
+"""What can be asked of a private collection: `Count`, `Sum` and their kin, a module each."""
+
+from sfumato.engines.beam.aggregations.aggregation import Aggregation
+from sfumato.engines.beam.aggregations.counts import Count, CountUnits, SelectGroups
+from sfumato.engines.beam.aggregations.distinct import CountDistinct
+from sfumato.engines.beam.aggregations.quantiles import Max, Median, Min, Quantile, Quantiles
+from sfumato.engines.beam.aggregations.sums import Mean, Sum, Variance
+
+__all__ = [
+    "Aggregation",
+    "Count",
+    "CountDistinct",
+    "CountUnits",
+    "Max",
+    "Mean",
+    "Median",
+    "Min",
+    "Quantile",
+    "Quantiles",
+    "SelectGroups",
+    "Sum",
+    "Variance",
+]

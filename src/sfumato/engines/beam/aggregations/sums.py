@@ -1,0 +1,53 @@
+"""Sums, means and variances of values within bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sfumato.engines.beam.aggregations.aggregation import Aggregation, Extract
+from sfumato.engines.beam.callables import checked
+from sfumato.query import aggregates
+from sfumato.query.aggregates import Aggregate, Number
+from sfumato.query.choices import Bounded
+
+
+class OfValues(Aggregation):
+    """An aggregation of values within bounds.
+
+    Args:
+        value: the number of a row; None, NaN and what is no number add nothing.
+        lower, upper: bounds that are known beforehand, not read from the data.
+        options: as for `Aggregation`.
+    """
+
+    def __init__(self, value: Extract, *, lower: Number, upper: Number, **options: Any) -> None:
+        self._value = checked("value", value)
+        self._bounds: dict[str, Any] = {"lower": lower, "upper": upper}
+        super().__init__(**options)
+
+
+class Sum(OfValues):
+    """Add up values by key; the bounds are of what a unit adds to a group, or with per="row" of each row."""
+
+    def __init__(
+        self, value: Extract, *, lower: Number, upper: Number, per: Bounded = "unit", **options: Any
+    ) -> None:
+        self._per = per
+        super().__init__(value, lower=lower, upper=upper, **options)
+
+    def _aggregates(self) -> dict[str, Aggregate]:
+        return {"n": aggregates.sum("value", per=self._per, **self._bounds)}
+
+
+class Mean(OfValues):
+    """Average values by key; each is clamped to the bounds."""
+
+    def _aggregates(self) -> dict[str, Aggregate]:
+        return {"n": aggregates.mean("value", **self._bounds)}
+
+
+class Variance(OfValues):
+    """Return the population variance of values by key; each is clamped to the bounds."""
+
+    def _aggregates(self) -> dict[str, Aggregate]:
+        return {"n": aggregates.variance("value", **self._bounds)}

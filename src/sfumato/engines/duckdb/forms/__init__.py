@@ -1,0 +1,19 @@
+"""The SQL form of each statistic that adds up numbers: by pair of a unit and a group, then by group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sfumato.engines.duckdb.forms import counts, sums
+from sfumato.engines.duckdb.forms.values import Part, Values
+from sfumato.transformations import Count, CountUnits, Moments, Statistic, UnitSum
+
+__all__ = ["FORMS", "Part", "Values"]
+
+FORMS: dict[type[Statistic], Callable[[Values, Any], list[Part]]] = {
+    CountUnits: counts.units,
+    Count: counts.rows,
+    UnitSum: sums.unit_sum,
+    Moments: sums.moments,
+}

@@ -1,0 +1,75 @@
+"""Values of rows as a query computes them, each once, and what units add of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from sfumato.engines.duckdb.text import double, identifier
+from sfumato.query.schema import FLOATS, Column
+from sfumato.transformations import Statistic
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is aggregated of values for each unit and group, and what the unit then adds to a coordinate."""
+
+    coordinate: str
+    pair: str
+    added: str
+
+
+@dataclass(frozen=True)
+class Values:
+    """Expressions over rows that may count.
+
+    Args:
+        schema: the columns after the steps.
+        in_part: whether a unit that is in more groups than the limit counts in part in each.
+    """
+
+    schema: Mapping[str, Column]
+    in_part: bool
+    _names: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def named(self) -> dict[str, str]:
+        """Name and expression of each value of a row that is aggregated: computed once, where it is near."""
+        return {name: expression for expression, name in self._names.items()}
+
+    def value(self, expression: str) -> str:
+        """Return the name of a value that is computed once for each row."""
+        return self._names.setdefault(expression, f"y{len(self._names)}")
+
+    def column(self, column: str) -> str:
+        """Return the name of a column of the table among the rows."""
+        return identifier("v:" + column)
+
+    def number(self, column: str) -> str:
+        """Return a column as DOUBLE."""
+        return f"CAST({self.column(column)} AS DOUBLE)"
+
+    def valued(self, column: str) -> str:
+        """Return the condition that a row has a value, which NULL and NaN are not."""
+        if self.schema[column].type_name in FLOATS:
+            return f"NOT isnan({self.number(column)})"
+        return f"{self.column(column)} IS NOT NULL"
+
+    def counted(self, column: str) -> str:
+        """Return how many rows have a value; not by its steps, which DuckDB would compute once more."""
+        if self.schema[column].type_name in FLOATS:
+            return f"count(*) FILTER ({self.value(self.valued(column))})"
+        return f"count({self.value(self.column(column))})"
+
+    def steps(self, column: str, lower: int, upper: int, exponent: int) -> str:
+        """Return a column clamped and rounded to steps; every float64 in it is exact."""
+        step = 2.0**exponent
+        value = self.number(column)
+        clamped = f"least(greatest({value}, {double(lower * step)}), {double(upper * step)})"
+        rounded = f"CAST(round({clamped} * {double(2.0**-exponent)}) AS BIGINT)"
+        return f"CASE WHEN {self.valued(column)} THEN {rounded} END"
+
+    def most(self, s: Statistic) -> Fraction | None:
+        """Return the largest number that a unit adds, where parts of it are made."""
+        return max(s.body.linf_sensitivities) if self.in_part else None

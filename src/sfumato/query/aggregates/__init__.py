@@ -1,0 +1,58 @@
+"""What can be asked of a group: `sf.count()`, `sf.sum(...)` and their kin, a module each."""
+
+from sfumato.query.aggregates.aggregate import (
+    Aggregate,
+    BoundedAggregate,
+    Number,
+    Unbounded,
+    checked_bounds,
+)
+from sfumato.query.aggregates.counts import CountPrivacyUnits, CountRows, count, count_units
+from sfumato.query.aggregates.distinct import MOST_VALUES, CountDistinct, count_distinct
+from sfumato.query.aggregates.moments import (
+    Mean,
+    StandardDeviation,
+    Sum,
+    Variance,
+    mean,
+    stddev,
+    sum,
+    variance,
+)
+from sfumato.query.aggregates.quantiles import Quantiles, max, median, min, quantile, quantiles
+
+# What users call, in the order in which messages name them.
+FUNCTIONS = (
+    *(count, count_units, count_distinct, sum, mean, variance, stddev),
+    *(quantiles, quantile, median, min, max),
+)
+
+__all__ = [
+    "FUNCTIONS",
+    "MOST_VALUES",
+    "Aggregate",
+    "BoundedAggregate",
+    "CountDistinct",
+    "CountPrivacyUnits",
+    "CountRows",
+    "Mean",
+    "Number",
+    "Quantiles",
+    "StandardDeviation",
+    "Sum",
+    "Unbounded",
+    "Variance",
+    "checked_bounds",
+    "count",
+    "count_distinct",
+    "count_units",
+    "max",
+    "mean",
+    "median",
+    "min",
+    "quantile",
+    "quantiles",
+    "stddev",
+    "sum",
+    "variance",
+]

@@ -1,0 +1,190 @@
+"""What is asked of each group, and what every such thing tells of itself."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+from sfumato.errors import ColumnError, ParameterError, QueryError, shown
+from sfumato.exact import as_fraction
+from sfumato.query.schema import IN_PLACE, Schema, spelled
+
+Number = int | float | str | Fraction
+
+
+@dataclass(frozen=True)
+class Aggregate(ABC):
+    """Something that is asked of each group. Made by the functions of this package."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it is asked of."""
+        column = getattr(self, "column", None)
+        return () if column is None else (column,)
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether what it promises depends on a limit of rows per unit and group."""
+        return True
+
+    def outputs(self, name: str) -> tuple[str, ...]:
+        """Return the output columns, where it is asked by a name."""
+        return (name,)
+
+    def of_columns(self, columns: Mapping[str, str]) -> Self:
+        """Return the same, of columns by other names."""
+        if not self.columns:
+            return self
+        given: Any = self
+        return replace(given, column=columns[given.column])  # type: ignore[no-any-return]
+
+    def check(self, name: str, schema: Schema) -> None:
+        """Check that it can be asked of its columns.
+
+        Args:
+            name: by which it is asked.
+            schema: the columns that there are.
+        Raises:
+            ColumnError: a column is not there, or has a type of which this cannot be asked.
+        """
+        for column in self.columns:
+            if column not in schema:
+                raise ColumnError.unknown(column, schema, f"agg: {name}")
+
+    @abstractmethod
+    def meaning(self, written: Mapping[str, str]) -> str:
+        """Return what it is, in a few words, for pictures.
+
+        Args:
+            written: what is shown in the place of a column, by its name.
+        """
+
+    def note(self, name: str) -> str | None:
+        """What whoever asks should know of an output of this name: that it is not quite what it is called."""
+        return None
+
+
+@dataclass(frozen=True)
+class BoundedAggregate(Aggregate):
+    """An aggregate of a column with bounds on its values."""
+
+    kind: ClassVar[str]
+
+    column: str
+    lower: Fraction
+    upper: Fraction
+
+    def check(self, name: str, schema: Schema) -> None:
+        """Check that the column is there, and holds numbers."""
+        super().check(name, schema)
+        check_numeric(name, self.column, schema)
+
+    def meaning(self, written: Mapping[str, str]) -> str:
+        """Return its kind, the column and the bounds."""
+        column = written.get(self.column, self.column)
+        return f"{self.kind} of {column}, bounds {float(self.lower):g} to {float(self.upper):g}"
+
+
+@dataclass(frozen=True)
+class Unbounded(Aggregate):
+    """An aggregate whose bounds are left to the catalog of its table; without one it cannot be asked.
+
+    Args:
+        make: the function that makes it.
+        column: whose bounds are to be taken.
+        options: what else the function was given.
+    """
+
+    make: Callable[..., Aggregate]
+    column: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def bounded(self, lower: Fraction, upper: Fraction) -> Aggregate:
+        """Return the aggregate with bounds of each row."""
+        options = dict(self.options) | ({"per": "row"} if "per" in dict(self.options) else {})
+        return self.make(self.column, lower=lower, upper=upper, **options)
+
+    def meaning(self, written: Mapping[str, str]) -> str:
+        """Return its function and the column."""
+        return f"{self.make.__name__} of {written.get(self.column, self.column)}"
+
+    def refusal(self, remedy: str = "") -> QueryError:
+        """Say that bounds are missing."""
+        return _missing(self.make.__name__, self.column, self.options, "lower and upper", remedy)
+
+
+def check_numeric(name: str, column: str, schema: Schema) -> None:
+    """Check that a column holds numbers.
+
+    Raises:
+        ColumnError: it does not.
+    """
+    if not schema[column].kind.numeric:
+        raise ColumnError(
+            f"agg: {name} asks for numbers of column {column!r}, which is {schema[column].type_name}; "
+            f"use try_cast({spelled(column)} AS DOUBLE) {IN_PLACE}"
+        )
+
+
+def column_name(function: str, column: object) -> str:
+    """Return the name of a column that a function was given.
+
+    Raises:
+        QueryError: it is no text.
+    """
+    if not isinstance(column, str):
+        raise QueryError(f"{function}: the column is {shown(column)}, but must be a column's name, as text")
+    return column
+
+
+def bounds_of(
+    function: str,
+    column: str,
+    lower: Number | None,
+    upper: Number | None,
+    given: tuple[tuple[str, Any], ...] = (),
+) -> tuple[Fraction, Fraction]:
+    """Return the exact bounds that a function was given; `given` is what else it was.
+
+    Raises:
+        QueryError: one is missing.
+        ParameterError: as of `checked_bounds`.
+    """
+    if lower is None or upper is None:
+        missing = " and ".join(n for n, v in (("lower", lower), ("upper", upper)) if v is None)
+        raise _missing(function, column, given, missing)
+    return checked_bounds(f"{function}({shown(column)})", lower, upper)
+
+
+def _missing(
+    function: str, column: str, given: tuple[tuple[str, Any], ...], missing: str, remedy: str = ""
+) -> QueryError:
+    ranks = "".join(f", {list(v) if isinstance(v, tuple) else v}" for n, v in given if n in ("rank", "ranks"))
+    return QueryError(
+        f"{function}({shown(column)}): {missing} missing. Without bounds no noise is enough; write "
+        f"{function}({shown(column)}{ranks}, lower=..., upper=...) with a range that is known beforehand, "
+        f"not read from the data{remedy}"
+    )
+
+
+def checked_bounds(what: str, lower: object, upper: object) -> tuple[Fraction, Fraction]:
+    """Return exact bounds.
+
+    Args:
+        what: whose they are, for the error.
+        lower, upper: numbers, as `as_fraction` takes them.
+    Raises:
+        ParameterError: one is no finite number, lower is not below upper, or float64 cannot tell them apart.
+    """
+    low, high = as_fraction(lower, f"{what} lower"), as_fraction(upper, f"{what} upper")
+    if low >= high:
+        raise ParameterError(f"{what} lower", lower, f"below upper, which is {shown(upper)}")
+    # What float64 can still square, and tell apart.
+    if max(abs(low), abs(high)) > 10**100 or high - low < Fraction(1, 10**100):
+        raise ParameterError(f"{what} bounds", (lower, upper), "between 1e-100 and 1e100 in size")
+    if (high - low) * 2**45 < max(abs(low), abs(high)):
+        raise ParameterError(f"{what} bounds", (lower, upper), "further apart, or nearer to zero")
+    return low, high

@@ -1,0 +1,56 @@
+"""Numbers of rows and of privacy units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sfumato.query.aggregates.aggregate import Aggregate, column_name
+
+
+@dataclass(frozen=True)
+class CountRows(Aggregate):
+    """The number of rows, or of rows where `column` has a value."""
+
+    column: str | None = None
+
+    def meaning(self, written: Mapping[str, str]) -> str:
+        """Return what is counted."""
+        if self.column is None:
+            return "number of rows"
+        return f"rows with a value of {written.get(self.column, self.column)}"
+
+
+@dataclass(frozen=True)
+class CountPrivacyUnits(Aggregate):
+    """The number of privacy units."""
+
+    @property
+    def needs_rows(self) -> bool:
+        """A unit counts once, whatever its rows."""
+        return False
+
+    def meaning(self, written: Mapping[str, str]) -> str:
+        """Return what is counted."""
+        return "number of privacy units"
+
+
+def count(column: str | None = None) -> Aggregate:
+    """Count rows, or rows in which `column` is not NULL and not NaN.
+
+    Args:
+        column: a column; all rows count without one.
+
+    >>> count()
+    CountRows(column=None)
+    """
+    return CountRows(column_name("count", column) if column is not None else None)
+
+
+def count_units() -> Aggregate:
+    """Count privacy units (people): each counts once in each of its groups.
+
+    >>> count_units()
+    CountPrivacyUnits()
+    """
+    return CountPrivacyUnits()
