@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.engines.duckdb import combined, engine, exact_sql
+from sfumato.engines.duckdb import combined, engine
+from sfumato.engines.duckdb.forms import counts
 from sfumato.engines.duckdb.restricted import Units, restricted
 from sfumato.engines.question_check import checked
 from sfumato.errors import EngineError, ParameterError, QueryError
@@ -154,9 +155,9 @@ def test_a_defect_in_a_join_is_found(monkeypatch, plant):
 
 def test_a_defect_in_bounding_is_found(monkeypatch):
     """No limit of rows: the rows are apart, and a unit moves numbers by more than is claimed."""
-    real = exact_sql.whole_number
+    real = counts.whole_number
     monkeypatch.setattr(
-        exact_sql, "whole_number", lambda count, *rest: real(count.replace("least(n, 2)", "n"), *rest)
+        counts, "whole_number", lambda count, *rest: real(count.replace("least(n, 2)", "n"), *rest)
     )
     asked = opened()[0].bound(rows=2).agg(n=sf.count())
     found = checked(asked, asked.plan(epsilon=1), 1, 60)

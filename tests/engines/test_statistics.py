@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.engines.duckdb import exact_sql, scaled
+from sfumato.engines.duckdb.forms import counts, sums
 from sfumato.query.exact import ExactQuery
 from sfumato.query.schema import Derive, Filter
 from sfumato.query.table import Table
@@ -539,13 +540,17 @@ def test_parts_are_seen_to_differ_from_wholes(engine):
 @pytest.mark.long
 def test_planted_parts_of_another_limit_and_sums_that_are_rounded_otherwise_are_seen(openers, monkeypatch):
     honest = in_three_groups(openers("duckdb"))
-    for name, wrong in (
-        ("weighted", lambda pairs, limit: scaled.weighted(pairs, limit + 1)),
-        ("scaled", lambda total, rows, most: f"({total} * w + {(1 << 20) - 1}) // {1 << 20}"),
-        ("whole_number", lambda count, exponent, in_part: scaled.whole_number(count, exponent - 1, in_part)),
+    for place, name, wrong in (
+        (exact_sql, "weighted", lambda pairs, limit: scaled.weighted(pairs, limit + 1)),
+        (sums, "scaled", lambda total, rows, most: f"({total} * w + {(1 << 20) - 1}) // {1 << 20}"),
+        (
+            counts,
+            "whole_number",
+            lambda count, exponent, in_part: scaled.whole_number(count, exponent - 1, in_part),
+        ),
     ):
         with monkeypatch.context() as planted:
-            planted.setattr(exact_sql, name, wrong)
+            planted.setattr(place, name, wrong)
             assert in_three_groups(openers("duckdb")) != honest, name
     assert in_three_groups(openers("duckdb")) == honest
 
