@@ -40,6 +40,8 @@ from sfumato.transformations import (
     Statistic,
     UnitSum,
     ValueGrid,
+    WeightedSum,
+    WeightGrid,
     bound_groups,
     per_group,
     scale_groups,
@@ -210,6 +212,15 @@ def unit_sum(draw: st.DrawFn, label: str, column: str, whole: bool) -> UnitSum:
 
 
 @st.composite
+def weighted_sum(draw: st.DrawFn, column: str, rows: int) -> WeightedSum:
+    weights = draw(st.sampled_from([WeightGrid(0, 50), WeightGrid(-20, 3 << 20), WeightGrid(3, 2)]))
+    if draw(st.booleans()):
+        return WeightedSum("w", "x", rows, weights, draw(st.sampled_from([None, column])))
+    grid = ValueGrid.around(*draw(bounds), Grid(draw(st.sampled_from([-40, -1, 0]))))
+    return WeightedSum("w", "x", rows, weights, column, grid, draw(st.sampled_from([0, 1, 20])))
+
+
+@st.composite
 def cases(draw: st.DrawFn, engine: Any, binding: bool) -> Case:
     size = draw(st.integers(0, 40))
     made: dict[str, tuple[str, list[str | None]]] = {}
@@ -247,6 +258,7 @@ def cases(draw: st.DrawFn, engine: Any, binding: bool) -> Case:
     most = st.sampled_from([1, 2, 3, 7])
     choices.append(st.builds(DistinctMatched, st.just("y"), most))
     choices.append(st.builds(DistinctShared, st.just("y"), most, st.sampled_from([-20, -3])))
+    choices.append(weighted_sum(draw(st.sampled_from(["x", "y"])), rows))
     picked = draw(st.lists(st.sampled_from(range(len(choices))), min_size=1, max_size=5, unique=True))
     statistics = tuple(draw(choices[i]) for i in sorted(picked))
     read_rows = [
@@ -512,7 +524,9 @@ def divisible(statistic: Statistic) -> Statistic:
 def test_units_in_more_public_groups_than_the_limit_count_in_part_as_defined(engine, case, data):
     opened, chosen = engine(case.columns), some_keys(case, data)
     # In a matching a unit has a place or none.
-    statistics = tuple(divisible(s) for s in case.statistics if not isinstance(s, DistinctMatched))
+    statistics = tuple(
+        divisible(s) for s in case.statistics if not isinstance(s, (DistinctMatched, WeightedSum))
+    )
     public = opened.public_keys(case.keys, list(chosen.values()), ())
     query = ExactQuery((), "unit", case.keys, public, case.groups, statistics, scaled=True)
     chain = scale_groups(case.groups, chosen) >> per_group(statistics, groups=case.groups, scaled=True)

@@ -40,6 +40,8 @@ from sfumato.transformations import (
     Row,
     UnitSum,
     ValueGrid,
+    WeightedSum,
+    WeightGrid,
     body_of,
     bound_groups,
     cone_of,
@@ -126,6 +128,7 @@ def test_the_chain_is_what_a_release_runs(asked, limits, monkeypatch):
 # All rows of small grids: what one unit of up to four rows may add, after rounding and scaling down.
 
 
+WEIGHTED = WeightedSum("w", "x", 2, WeightGrid(0, 5), "x", ValueGrid(0, -3, 3), 1)
 STATISTICS = {
     "rows and a sum": [Count(2), Moments("x", "x", 2, ValueGrid(0, -3, 3))],
     "units, rows and a sum": [CountUnits(), Count(2), Moments("x", "x", 2, ValueGrid(0, 0, 6))],
@@ -145,6 +148,10 @@ STATISTICS = {
     "units, their sum and rows": [CountUnits(), Count(2), UnitSum("x", "x", 0, 0, 4, True, 2)],
     "a sum alone": [UnitSum("x", "x", 0, 0, 4, True)],
     "values alone": [Count(2, "x", -2)],
+    "weights and weighted values": [WEIGHTED],
+    "weights alone": [WeightedSum("w", "x", 2, WeightGrid(-1, 11))],
+    "rows and weighted values": [Count(2), WEIGHTED, Moments("x", "x", 2, ValueGrid(0, -3, 3))],
+    "units and weighted values": [CountUnits(), Count(2), WEIGHTED],
 }
 
 

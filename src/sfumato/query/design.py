@@ -17,12 +17,27 @@ from sfumato.query.aggregates import (
     StandardDeviation,
     Sum,
     Variance,
+    Weighted,
+    Weights,
 )
 from sfumato.query.question import Query
-from sfumato.transformations import Count, CountUnits, Grid, Leaves, Moments, Role, Statistic, ValueGrid
+from sfumato.query.schema import Kind
+from sfumato.transformations import (
+    Count,
+    CountUnits,
+    Grid,
+    Leaves,
+    Moments,
+    Role,
+    Statistic,
+    ValueGrid,
+    WeightedSum,
+    WeightGrid,
+)
 from sfumato.transformations.statistics.moments import SQUARES_SHIFT
 
 Block = tuple[str, Fraction, Fraction]
+WeightedBlock = tuple[Weights, Block | str | None]
 
 
 @dataclass
@@ -94,8 +109,8 @@ class Design:
         """
         asked = [a for _, a in self.query.aggregates]
         sums_of_units = any(self.of_units(a) for a in asked)
-        quantiles = any(isinstance(a, Quantiles) for a in asked)  # beside which rows are counted
-        if len(columns) != 1 or sums_of_units or quantiles or (self.units and self.base == "rows"):
+        others = any(isinstance(a, (Quantiles, Weighted)) for a in asked)  # beside which rows are counted
+        if len(columns) != 1 or sums_of_units or others or (self.units and self.base == "rows"):
             return None
         column = next(iter(columns))
         return column if self.missing(column) else None
@@ -106,6 +121,13 @@ class Design:
         rising = isinstance(asked[0], CountRows) or any(getattr(a, "lower", 0) >= 0 for a in unit_sums)
         if len(set(asked)) == 1 and rising and not self.units:
             return  # a single number that is never negative needs no other
+        weighted = [a for a in asked if isinstance(a, Weighted)]
+        if (
+            len(weighted) == len(asked)
+            and not self.units
+            and len(set(map(self.weighted_block, weighted))) == 1
+        ):
+            return  # weights limit weighted values
         self.units = self.units or bool(unit_sums)
         if self.base is None and (self.blocks or not self.units):
             self.base = "units" if self.rows == 1 else "rows"
@@ -206,6 +228,40 @@ class Design:
             share = Fraction(1, 2) if self.together else SQUARES_SHIFT[self.norm]
             shift = int(share * made.largest_square)
             made = replace(made, square_centre=shift)
+        self.add(made)
+        return made
+
+    def weighted_block(self, aggregate: Weighted) -> WeightedBlock:
+        """Return what may share statistics: the weights, and the column with its bounds.
+
+        A sum of weights alone is that of weights beside values, where the same rows have these.
+        """
+        if isinstance(aggregate.of, BoundedAggregate):
+            return aggregate.weights, block_of(aggregate.of)
+        for _, other in self.query.aggregates:
+            if isinstance(other, Weighted) and isinstance(other.of, BoundedAggregate):
+                column = other.of.column
+                same = aggregate.column == column or (aggregate.column is None and not self.missing(column))
+                if same and other.weights == aggregate.weights:
+                    return aggregate.weights, block_of(other.of)
+        return aggregate.weights, aggregate.column
+
+    def weighted(self, aggregate: Weighted) -> WeightedSum:
+        """Take the sum of weights, and of values times weights where they are asked."""
+        weights, block = self.weighted_block(aggregate)
+        whole = self.schema[weights.column].kind in (Kind.INTEGER, Kind.BOOLEAN)
+        grid = WeightGrid.up_to(weights.most, whole)
+        of_weights = f"{weights.column}[0,{short(weights.most)}]"
+        if not isinstance(block, tuple):
+            label = of_weights if block is None else f"{block}·{of_weights}"
+            made = WeightedSum(label, weights.column, self.rows, grid, block)
+        else:
+            values = self.value_grid(block)
+            largest = weights.most * (block[2] - block[1]) / 2
+            noise = Grid.for_noise(self.multiplier * self.rows * largest, 28 if self.together else 30)
+            bits = max(0, noise.exponent - grid.exponent - values.exponent)
+            label = f"{self.label(block)}·{of_weights}"
+            made = WeightedSum(label, weights.column, self.rows, grid, block[0], values, bits)
         self.add(made)
         return made
 

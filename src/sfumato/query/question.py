@@ -13,7 +13,6 @@ from sfumato.exact import Number, as_fraction
 from sfumato.query.aggregates import (
     FUNCTIONS,
     Aggregate,
-    CountDistinct,
     Quantiles,
     Unbounded,
 )
@@ -92,10 +91,10 @@ class Query:
                 "bound: beyond='scale' is for public groups, in each of which a unit counts in part; give "
                 "them, group_by(..., keys=[...]), or leave beyond out: then groups are chosen at random"
             )
-        if self.beyond == "scale" and self._matched:
+        if self.beyond == "scale" and (whole := self._whole):
             raise QueryError(
-                "bound: with beyond='scale' a unit counts in part, which count_distinct does with "
-                "method='shares' alone; write that, or beyond='sample'"
+                f"bound: with beyond='scale' a unit counts in part, which {whole} cannot have; write "
+                "beyond='sample', and of count_distinct method='shares' will do too"
             )
         if self.total_rows is self.max_rows is None and any(a.needs_rows for _, a in self.aggregates):
             raise QueryError(
@@ -172,13 +171,13 @@ class Query:
             return False
         if isinstance(keys, pa.Table) and self.groups >= keys.num_rows:
             return False
-        whole = self._matched or any(isinstance(a, Quantiles) for _, a in self.aggregates)
+        whole = self._whole is not None or any(isinstance(a, Quantiles) for _, a in self.aggregates)
         return self.beyond == "scale" or not whole
 
     @property
-    def _matched(self) -> bool:
-        """Whether values are counted by a matching, in which a unit has a place or none."""
-        return any(isinstance(a, CountDistinct) and a.method == "matching" for _, a in self.aggregates)
+    def _whole(self) -> str | None:
+        """The name of what counts a unit whole or not at all, if there is something."""
+        return next((name for name, a in self.aggregates if not a.divisible), None)
 
     @property
     def public_groups(self) -> tuple[Hashable, ...]:

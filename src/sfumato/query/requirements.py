@@ -19,9 +19,10 @@ from sfumato.query.aggregates import (
     StandardDeviation,
     Sum,
     Variance,
+    Weighted,
 )
 from sfumato.query.design import Design
-from sfumato.query.estimates import Estimate, counts, distinct, means, quantiles
+from sfumato.query.estimates import Estimate, counts, distinct, means, quantiles, weighted
 from sfumato.query.question import Query
 from sfumato.transformations import Coordinate, Leaves, Statistic, body_in_all
 
@@ -35,6 +36,7 @@ ESTIMATES: dict[type[Aggregate], Callable[[Design, str, Any], tuple[Estimate, ..
     Variance: means.variances,
     StandardDeviation: means.variances,
     Quantiles: quantiles.quantiles,
+    Weighted: weighted.weighted,
 }
 
 

@@ -29,6 +29,7 @@ from sfumato.transformations.statistics.moments import Moments
 from sfumato.transformations.statistics.quantile_tree import QuantileTree
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic, body_in_all, per_group
 from sfumato.transformations.statistics.unit_sum import UnitSum
+from sfumato.transformations.statistics.weighted import WeightedSum, WeightGrid
 from sfumato.transformations.stratified import (
     make_lipschitz_sized_proportion_ci_mean,
     make_lipschitz_sized_proportion_ci_variance,
@@ -53,6 +54,8 @@ __all__ = [
     "Statistic",
     "UnitSum",
     "ValueGrid",
+    "WeightGrid",
+    "WeightedSum",
     "body_in_all",
     "body_of",
     "bound_groups",

@@ -15,15 +15,17 @@ from sfumato.query.aggregates.moments import (
     Sum,
     Variance,
     mean,
+    proportion,
     stddev,
     sum,
     variance,
 )
 from sfumato.query.aggregates.quantiles import Quantiles, max, median, min, quantile, quantiles
+from sfumato.query.aggregates.weighted import Weighted, Weights
 
 # What users call, in the order in which messages name them.
 FUNCTIONS = (
-    *(count, count_units, count_distinct, sum, mean, variance, stddev),
+    *(count, count_units, count_distinct, sum, mean, proportion, variance, stddev),
     *(quantiles, quantile, median, min, max),
 )
 
@@ -42,6 +44,8 @@ __all__ = [
     "Sum",
     "Unbounded",
     "Variance",
+    "Weighted",
+    "Weights",
     "checked_bounds",
     "count",
     "count_distinct",
@@ -50,6 +54,7 @@ __all__ = [
     "mean",
     "median",
     "min",
+    "proportion",
     "quantile",
     "quantiles",
     "stddev",

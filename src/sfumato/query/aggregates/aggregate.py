@@ -30,6 +30,11 @@ class Aggregate(ABC):
         """Whether what it promises depends on a limit of rows per unit and group."""
         return True
 
+    @property
+    def divisible(self) -> bool:
+        """Whether a part of a unit may count, that is in more public groups than the limit."""
+        return True
+
     def outputs(self, name: str) -> tuple[str, ...]:
         """Return the output columns, where it is asked by a name."""
         return (name,)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sfumato.query.aggregates.aggregate import Aggregate, column_name
+from sfumato.query.aggregates.aggregate import Aggregate, Number, column_name
+from sfumato.query.aggregates.weighted import weighted, weights_of
 
 
 @dataclass(frozen=True)
@@ -35,16 +36,23 @@ class CountPrivacyUnits(Aggregate):
         return "number of privacy units"
 
 
-def count(column: str | None = None) -> Aggregate:
+def count(
+    column: str | None = None, *, weight: str | None = None, max_weight: Number | None = None
+) -> Aggregate:
     """Count rows, or rows in which `column` is not NULL and not NaN.
 
     Args:
         column: a column; all rows count without one.
+        weight: a column of survey weights: then rows count as many as they stand for in the population.
+        max_weight: larger weights are trimmed to this; below 0 they are 0, and rows without one do not count.
+    Raises:
+        QueryError: the column is no name, or one of the weights is missing.
 
     >>> count()
     CountRows(column=None)
     """
-    return CountRows(column_name("count", column) if column is not None else None)
+    name = column_name("count", column) if column is not None else None
+    return weighted(CountRows(name), weights_of("count", weight, max_weight))
 
 
 def count_units() -> Aggregate:

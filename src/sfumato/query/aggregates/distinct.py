@@ -27,6 +27,11 @@ class CountDistinct(Aggregate):
         """A unit's values are limited, whatever its rows."""
         return False
 
+    @property
+    def divisible(self) -> bool:
+        """In a matching a unit has a place or none."""
+        return self.method == "shares"
+
     def meaning(self, written: Mapping[str, str]) -> str:
         """Return what is counted."""
         column = written.get(self.column, self.column)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import get_args
 
+from sfumato.errors import QueryError
 from sfumato.exact import one_of
 from sfumato.query.aggregates.aggregate import (
     Aggregate,
@@ -14,6 +15,7 @@ from sfumato.query.aggregates.aggregate import (
     bounds_of,
     column_name,
 )
+from sfumato.query.aggregates.weighted import weighted, weights_of
 from sfumato.query.choices import Bounded
 
 
@@ -58,6 +60,8 @@ def sum(
     lower: Number | None = None,
     upper: Number | None = None,
     per: Bounded | None = None,
+    weight: str | None = None,
+    max_weight: Number | None = None,
 ) -> Aggregate:
     """Add up a column.
 
@@ -68,24 +72,74 @@ def sum(
             the table is one of a catalog that declares bounds of the column; these bound each row.
         per: "unit" or "row". When left out it is "unit"; but where a mean or variance of the same
             column and bounds is asked with rows=1, the sum shares their numbers and is per row.
+        weight: a column of survey weights: then the total of the population that the rows stand for is
+            estimated, the sum of values times weights (an expansion total). Bounds are of each row.
+        max_weight: larger weights are trimmed to this; below 0 they are 0, and rows without one do not count.
     Raises:
-        QueryError: a bound is missing, not finite, or lower is not below upper.
+        QueryError: a bound or one of the weights is missing, not finite, or lower is not below upper; or
+            bounds are of units beside weights.
 
     >>> sum("docvis", lower=0, upper=30)
     Sum(column='docvis', lower=Fraction(0, 1), upper=Fraction(30, 1), per=None)
     """
     if per is not None:
         one_of(per, "per", get_args(Bounded))
+    weights = weights_of("sum", weight, max_weight)
+    if weights is not None and per == "unit":
+        raise QueryError("sum: with weights, bounds are of each row; leave per='unit' out")
     if lower is None and upper is None:
-        return Unbounded(sum, column_name("sum", column), (("per", per),))
-    return Sum(column_name("sum", column), *bounds_of("sum", column, lower, upper), per)
+        given = () if weights is None else (("weight", weight), ("max_weight", max_weight))
+        return Unbounded(sum, column_name("sum", column), (("per", per), *given))
+    bounds = bounds_of("sum", column, lower, upper)
+    return weighted(Sum(column_name("sum", column), *bounds, per if weights is None else "row"), weights)
 
 
-def mean(column: str, *, lower: Number | None = None, upper: Number | None = None) -> Aggregate:
-    """Average a column whose rows are clamped to [lower, upper]."""
+def mean(
+    column: str,
+    *,
+    lower: Number | None = None,
+    upper: Number | None = None,
+    weight: str | None = None,
+    max_weight: Number | None = None,
+) -> Aggregate:
+    """Average a column whose rows are clamped to [lower, upper].
+
+    Args:
+        column: a numeric column.
+        lower, upper: bounds of each row, in the column's unit.
+        weight, max_weight: as of `sum`: then the mean of the population is estimated, the sum of values times
+            weights over that of the weights.
+    Raises:
+        QueryError: a bound or one of the weights is missing, not finite, or lower is not below upper.
+
+    >>> mean("income", lower=0, upper=100, weight="w", max_weight=50).weights
+    Weights(column='w', most=Fraction(50, 1))
+    """
+    weights = weights_of("mean", weight, max_weight)
     if lower is None and upper is None:
-        return Unbounded(mean, column_name("mean", column))
-    return Mean(column_name("mean", column), *bounds_of("mean", column, lower, upper))
+        given = () if weights is None else (("weight", weight), ("max_weight", max_weight))
+        return Unbounded(mean, column_name("mean", column), given)
+    bounds = bounds_of("mean", column, lower, upper)
+    return weighted(Mean(column_name("mean", column), *bounds), weights)
+
+
+def proportion(column: str, *, weight: str | None = None, max_weight: Number | None = None) -> Aggregate:
+    """Return the share of rows whose answer is true, or of the population that they stand for.
+
+    Args:
+        column: of truth values, or of 0 and 1; other numbers are clamped to these. Rows without one do not
+            count.
+        weight, max_weight: the column of survey weights, and that to which larger ones are trimmed.
+    Raises:
+        QueryError: the column is no name, or one of the weights is missing.
+
+    >>> proportion("employed")
+    Mean(column='employed', lower=Fraction(0, 1), upper=Fraction(1, 1))
+
+    Source:
+        Hájek 1971, the ratio of two expansion totals. Proof: docs/proofs/weighted_sum.md.
+    """
+    return mean(column_name("proportion", column), lower=0, upper=1, weight=weight, max_weight=max_weight)
 
 
 def variance(column: str, *, lower: Number | None = None, upper: Number | None = None) -> Aggregate:

@@ -28,6 +28,7 @@ class Estimate(ABC):
         lower, upper: the bounds in which the output lies.
         half_range: the largest distance of a value from the centre, in the column's unit.
         rank: of a quantile.
+        least: the least number by which a sum is divided.
         whole: whether the output is a whole number.
         wide: a whole number that 64-bit integers may not hold, so shown as float64.
     """
@@ -45,6 +46,7 @@ class Estimate(ABC):
     upper: float = 0.0
     half_range: float = 0.0
     rank: float = 0.0
+    least: float = 1.0
     whole: bool = False
     wide: bool = False
 

@@ -17,14 +17,14 @@ from sfumato.transformations import Role
 
 @dataclass(frozen=True)
 class MeanEstimate(Estimate):
-    """A mean: the noisy sum over the noisy count, or over 1 where that is less."""
+    """A mean: the noisy sum over the noisy count, or over the least count where that is less."""
 
     kind = "mean"
 
     def value(self, numbers: NoisyNumbers) -> Floats:
         """Return the mean, within the bounds."""
         assert self.total is not None
-        mean = numbers.values[self.total] / np.maximum(self.counted(numbers), 1.0)
+        mean = numbers.values[self.total] / np.maximum(self.counted(numbers), self.least)
         return np.clip(mean + self.centre, self.lower, self.upper)
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:

@@ -12,6 +12,7 @@ from sfumato.transformations.statistics.margin import Margin
 from sfumato.transformations.statistics.moments import Moments
 from sfumato.transformations.statistics.statistic import Statistic
 from sfumato.transformations.statistics.unit_sum import UnitSum
+from sfumato.transformations.statistics.weighted import WeightedSum
 
 # What a unit adds of its own, whatever its number of rows.
 BY_UNITS = (UnitSum, DistinctMatched, DistinctShared)
@@ -23,7 +24,7 @@ def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
     The count that limits the others comes first: units, of which each contribution to a group is one; units,
     and then rows, of which it is at least one; or rows, where no number goes by units. In the place of rows,
     or below rows or units, may be the rows with a value in a column, for sums of its values alone. One
-    number that is never negative needs no other.
+    number that is never negative needs no other, and sums of weights limit those of weighted values.
 
     Raises:
         QueryError: no count limits all numbers, or there is a quantile tree.
@@ -46,7 +47,7 @@ def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
         return ConeBody(body.names, body.linf_sensitivities, units=both)
     if rest and _limits(first, rest) and _counts_values(rest[0]) and _limits(rest[0], rest[1:]):
         return ConeBody(body.names, body.linf_sensitivities, units=True)
-    if _limits(first, rest) or (not rest and _never_negative(first)):
+    if _limits(first, rest) or (not rest and _limits_itself(first)):
         return ConeBody(body.names, body.linf_sensitivities)
     raise QueryError(f"no count among {', '.join(body.names)} limits all the others")
 
@@ -85,7 +86,7 @@ def _limits(count: Statistic, others: Sequence[Statistic]) -> bool:
     a value are rounded up.
     """
     if not isinstance(count, Count) or not all(
-        isinstance(s, (Count, Moments, Margin)) and s.rows == count.rows for s in others
+        isinstance(s, (Count, Moments, Margin, WeightedSum)) and s.rows == count.rows for s in others
     ):
         return False
     if count.column is None:
@@ -99,7 +100,8 @@ def _counts_values(statistic: Statistic) -> bool:
     return isinstance(statistic, Count) and statistic.column is not None
 
 
-def _never_negative(statistic: Statistic) -> bool:
+def _limits_itself(statistic: Statistic) -> bool:
+    """Whether it is one number that is never negative, or its first one limits the second."""
     if isinstance(statistic, UnitSum):
         return statistic.lower >= statistic.centre
-    return isinstance(statistic, (Count, DistinctMatched, DistinctShared))
+    return isinstance(statistic, (Count, DistinctMatched, DistinctShared, WeightedSum))

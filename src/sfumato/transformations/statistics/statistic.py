@@ -48,6 +48,7 @@ class Role(Enum):
     LEAVES = "leaves"
     MARGIN = "margin"
     DISTINCT = "distinct"
+    WEIGHTS = "weights"
 
 
 @dataclass(frozen=True)

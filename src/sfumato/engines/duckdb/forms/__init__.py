@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sfumato.engines.duckdb.forms import counts, sums
+from sfumato.engines.duckdb.forms import counts, sums, weighted
 from sfumato.engines.duckdb.forms.values import Part, Values
-from sfumato.transformations import Count, CountUnits, Moments, Statistic, UnitSum
+from sfumato.transformations import Count, CountUnits, Moments, Statistic, UnitSum, WeightedSum
 
 __all__ = ["FORMS", "Part", "Values"]
 
@@ -16,4 +16,5 @@ FORMS: dict[type[Statistic], Callable[[Values, Any], list[Part]]] = {
     Count: counts.rows,
     UnitSum: sums.unit_sum,
     Moments: sums.moments,
+    WeightedSum: weighted.weighted_sum,
 }

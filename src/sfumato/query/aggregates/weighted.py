@@ -1,0 +1,102 @@
+"""Totals, means and shares of a population, of rows with survey weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Self
+
+from sfumato.errors import ParameterError, QueryError
+from sfumato.exact import as_fraction
+from sfumato.query.aggregates.aggregate import (
+    Aggregate,
+    Number,
+    check_numeric,
+    column_name,
+)
+from sfumato.query.schema import Schema
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Survey weights: how many units of the population a row stands for.
+
+    Args:
+        column: the column of weights.
+        most: larger ones are trimmed to this.
+    """
+
+    column: str
+    most: Fraction
+
+
+@dataclass(frozen=True)
+class Weighted(Aggregate):
+    """A count, sum or mean of the population that rows with weights stand for.
+
+    Args:
+        of: the same without weights.
+        weights: how many each row stands for.
+    """
+
+    of: Aggregate
+    weights: Weights
+
+    @property
+    def column(self) -> str | None:
+        """The column of values, if there is one."""
+        return next(iter(self.of.columns), None)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The weights, and the values if there are some."""
+        return (self.weights.column, *self.of.columns)
+
+    @property
+    def divisible(self) -> bool:
+        """A part of a weight is not counted."""
+        return False
+
+    def of_columns(self, columns: Mapping[str, str]) -> Self:
+        """Return the same, of columns by other names."""
+        weights = replace(self.weights, column=columns[self.weights.column])
+        return replace(self, of=self.of.of_columns(columns), weights=weights)
+
+    def check(self, name: str, schema: Schema) -> None:
+        """Check that the columns are there, and hold numbers."""
+        super().check(name, schema)
+        self.of.check(name, schema)
+        check_numeric(f"{name}, by its weights,", self.weights.column, schema)
+
+    def meaning(self, written: Mapping[str, str]) -> str:
+        """Return what it is of a column, and its weights."""
+        weight = written.get(self.weights.column, self.weights.column)
+        return f"{self.of.meaning(written)}, weighted by {weight} up to {float(self.weights.most):g}"
+
+
+def weighted(of: Aggregate, weights: Weights | None) -> Aggregate:
+    """Return an aggregate with weights, where there are some."""
+    return of if weights is None else Weighted(of, weights)
+
+
+def weights_of(function: str, weight: object, max_weight: Number | None) -> Weights | None:
+    """Return the weights that a function was given, or None.
+
+    Raises:
+        QueryError: the weight is no column's name, or one of the two is missing.
+        ParameterError: the largest weight is no number from 1e-100 to 1e100.
+    """
+    if weight is max_weight is None:
+        return None
+    if weight is None or max_weight is None:
+        missing = "weight" if weight is None else "max_weight"
+        raise QueryError(
+            f"{function}: {missing} is missing. Noise follows from the largest weight; write {function}(..., "
+            "weight='w', max_weight=50) with one that is known beforehand, not read from the data: larger "
+            "ones are trimmed to it"
+        )
+    most = as_fraction(max_weight, "max_weight")
+    if not Fraction(1, 10**100) <= most <= 10**100:
+        raise ParameterError("max_weight", max_weight, "a number from 1e-100 to 1e100")
+    return Weights(column_name(f"{function}: weight", weight), most)

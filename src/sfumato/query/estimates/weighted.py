@@ -1,0 +1,26 @@
+"""Totals and means of a population, of noisy sums of weights and of values times weights."""
+
+from __future__ import annotations
+
+from sfumato.query.aggregates import CountRows, Mean, Weighted
+from sfumato.query.design import Design
+from sfumato.query.estimates.counts import CountEstimate, SumEstimate
+from sfumato.query.estimates.estimate import Estimate
+from sfumato.query.estimates.means import MeanEstimate
+
+
+def weighted(design: Design, name: str, aggregate: Weighted) -> tuple[Estimate, ...]:
+    """Ask for the number, the total or the mean of a population."""
+    made = design.weighted(aggregate)
+    of, count = aggregate.of, made.names[0]
+    if isinstance(of, CountRows):
+        return (CountEstimate(name, count),)
+    total, grid = made.names[1], made.grid
+    assert grid is not None
+    centre = float(grid.centre * grid.step)
+    if not isinstance(of, Mean):
+        return (SumEstimate(name, count, total=total, centre=centre),)
+    least, bounds = float(made.weights.step), (float(of.lower), float(of.upper))
+    return (
+        MeanEstimate(name, count, total=total, centre=centre, lower=bounds[0], upper=bounds[1], least=least),
+    )

@@ -1,0 +1,158 @@
+"""Sums of survey weights, and of values times weights, with bounds on both."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+from sfumato.errors import ParameterError
+from sfumato.framework import WHOLE, Body, Product, Segment
+from sfumato.transformations.grid import Grid, ValueGrid, as_double, has_value, scaled_down, steps_half_away
+from sfumato.transformations.rows import Values
+from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
+
+
+@dataclass(frozen=True)
+class WeightGrid:
+    """Weights from 0 to a largest one, rounded to a grid; above it they are trimmed, below 0 they are 0.
+
+    Args:
+        exponent: log2 of the step.
+        most: the largest weight, in steps.
+
+    >>> WeightGrid.up_to(Fraction(50), whole=True)
+    WeightGrid(exponent=0, most=50)
+    >>> [WeightGrid(-1, 100).steps(w) for w in (1.3, -2, 1e9, None, float("nan"))]
+    [3, 0, 100, None, None]
+    """
+
+    exponent: int
+    most: int
+
+    # Of a largest weight: a product with a value of 2^31 steps, and a thousand of these, are in 64 bits.
+    BITS: ClassVar[int] = 22
+
+    @classmethod
+    def up_to(cls, most: Fraction, whole: bool) -> WeightGrid:
+        """Return the grid of weights up to a largest one, which moves outward to it.
+
+        Args:
+            most: the largest weight, greater than 0.
+            whole: whether weights are whole numbers.
+        """
+        fine = Grid.for_noise(most, cls.BITS)
+        grid = Grid(max(fine.exponent, 0)) if whole else fine
+        return cls(grid.exponent, grid.steps_at_least(most))
+
+    @property
+    def step(self) -> Fraction:
+        """The step of weights."""
+        return Grid(self.exponent).step
+
+    def steps(self, weight: object) -> int | None:
+        """Return a weight in steps, trimmed; None where there is none."""
+        number = as_double(weight)
+        if number is None:
+            return None
+        return steps_half_away(min(max(number, 0.0), float(self.most * self.step)), self.exponent)
+
+
+@dataclass(frozen=True)
+class WeightedSum(Statistic):
+    """The sum of the weights of rows with a value, and the sum of their values times their weights.
+
+    A row with weight w and value x, in steps, the value from the centre of its bounds, adds w to the one and
+    round(w x / 2^bits) to the other; without a weight or a value it adds nothing. A unit with n rows is
+    scaled down by rows/n: weights upwards, and values towards zero, so that weights always limit values.
+
+    Args:
+        label: prefix of the coordinates' names.
+        weight: the column of weights.
+        rows: the limit of rows per unit and group.
+        weights: bounds and step of the weights.
+        column: the column of values; None for weights alone, of all rows.
+        grid: bounds and step of the values; None for weights alone.
+        bits: log2 of the coarsening of products.
+    Raises:
+        ParameterError: there is a grid without a column of values.
+
+    >>> total = WeightedSum("x·w", "w", 1, WeightGrid(0, 50), "x", ValueGrid(0, 0, 30))
+    >>> total.contribution([{"x": 20, "w": 4}]), total.contribution([{"x": None, "w": 4}])
+    (Counter({'x·w.sum': 20, 'x·w.weight': 4}), Counter({'x·w.weight': 0, 'x·w.sum': 0}))
+
+    Proof: docs/proofs/weighted_sum.md.
+    """
+
+    by_rows: ClassVar[bool] = True
+
+    label: str
+    weight: str
+    rows: int
+    weights: WeightGrid
+    column: str | None = None
+    grid: ValueGrid | None = None
+    bits: int = 0
+
+    def __post_init__(self) -> None:
+        if self.grid is not None and self.column is None:
+            raise ParameterError("column", self.column, "a column, where there are bounds of its values")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The weights, and the values."""
+        return (self.weight,) if self.column is None else (self.weight, self.column)
+
+    @property
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """The sum of weights, then that of values where they are added up."""
+        bounds = 0.0, float(self.weights.most * self.weights.step)
+        of = "rows" if self.column is None else f"rows with a value of {self.column}"
+        what = f"sum of the weights {self.weight} of {of}, trimmed"
+        weights = Coordinate(
+            f"{self.label}.weight", Role.WEIGHTS, self.weights.step, self.weight, what, bounds
+        )
+        if self.grid is None or self.column is None:
+            return (weights,)
+        step = Grid(self.weights.exponent + self.grid.exponent + self.bits).step
+        what = f"sum of {self.column} about the middle times {self.weight}, both bounded per row"
+        values = Coordinate(f"{self.label}.sum", Role.SUM, step, self.column, what, self.grid.bounds)
+        return weights, values
+
+    def row(self, row: Values) -> tuple[int, int]:
+        """Return what one row adds to the sum of weights and to that of values."""
+        w = self.weights.steps(row[self.weight])
+        if w is None or (self.column is not None and not has_value(row[self.column])):
+            return 0, 0
+        if self.grid is None or self.column is None:
+            return w, 0
+        x = self.grid.centred(row[self.column])
+        return (0, 0) if x is None else (w, (w * x + ((1 << self.bits) >> 1)) >> self.bits)
+
+    def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
+        """Return the unit's sums, scaled down to the limit of rows."""
+        weights, values = map(sum, zip(*(self.row(row) for row in rows), strict=True))
+        if len(rows) > self.rows:
+            weights = -(-weights * self.rows // len(rows))
+        found = weights * weight // WHOLE, scaled_down(values, len(rows), self.rows, weight)
+        return Counter(dict(zip(self.names, found, strict=False)))
+
+    @property
+    def divisible(self) -> bool:
+        """A part of a weight is no whole number of steps."""
+        return False
+
+    @property
+    def largest(self) -> int:
+        """The largest |value|, in steps of products per step of weights."""
+        return 0 if self.grid is None else -(-self.grid.half_range >> self.bits)
+
+    @property
+    def body(self) -> Body:
+        """`rows` rows of the largest weight, with values at one end of their bounds."""
+        most = self.rows * self.weights.most
+        sizes = (most, most * self.largest)
+        parts = (Segment(name, Fraction(size)) for name, size in zip(self.names, sizes, strict=False))
+        return Product(tuple(parts))
