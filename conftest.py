@@ -133,6 +133,10 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "liver_study.md": (100, "private groups of more than 500 people are shown, where 50 are enough"),
     "measurements.md": (18, "noise of scale 22 against 990, three times; a group of one person, at 1e-20"),
     "query.md": (100, "a Gaussian threshold of 80 with sigma 15 against 750 people"),
+    "statistics.md": (
+        20,
+        "at epsilon 10 noise of scale 2 or less against hundreds of rows, and of scale 1.3 against 60",
+    ),
     "sql.md": (100, "noise of scale 0.1 or less against thousands, in a ratio that is rounded to a tenth"),
     "surveys.md": (20, "noise of scale 0.007 takes a share of 0.66 to 1"),
     "sfumato.framework.combinators.postprocess": (100, "noise of scale 2 against a million"),

@@ -38,6 +38,8 @@ STATISTICS = [
     t.Moments("n", "n", 2, t.ValueGrid(0, 2, 8), False),
     t.QuantileTree("x", "x", 2, 0.0, 16.0, -2),
     t.Leaves("x", "x", 2, t.Lattice(0.0, 16.0), -2),
+    t.DistinctMatched("n", 1),
+    t.DistinctShared("n", 1),
     t.WeightedSum("x·n", "n", 2, t.WeightGrid(0, 20), "x", t.ValueGrid(-2, 0, 32), 1),
 ]
 LEAVES = t.Leaves("x", "x", 2, t.Lattice(0.0, 16.0), -2)
@@ -130,7 +132,7 @@ SLOW = (
 )
 def test_no_claim_is_broken_and_all_are_reached(name):
     d_in, made = CASES[name]
-    harder = any(part in name for part in ("sum", "tree", "leaves", "upto", "weight"))
+    harder = any(part in name for part in ("sum", "tree", "leaves", "upto", "weight", "distinct", "shared"))
     found = falsify(made, d_in, evaluations=3000 if "largest" in name else 800 if harder else 400)
     assert not found.violated, str(found)
     assert (found.bound == 0) is (name in FREE)

@@ -56,7 +56,7 @@ def count_distinct(column: str, *, values: int, method: DistinctMethod = "matchi
 
     Source:
         Knop and Steinke 2023, "Counting distinct elements under person-level differential privacy". Proof:
-        docs/proofs/distinct.md.
+        docs/proofs/distinct_matched.md.
     """
     if positive_int(values, "values") > MOST_VALUES:
         raise ParameterError("values", values, f"at most {MOST_VALUES:,}")

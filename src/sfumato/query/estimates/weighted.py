@@ -20,7 +20,9 @@ def weighted(design: Design, name: str, aggregate: Weighted) -> tuple[Estimate, 
     centre = float(grid.centre * grid.step)
     if not isinstance(of, Mean):
         return (SumEstimate(name, count, total=total, centre=centre),)
-    least, bounds = float(made.weights.step), (float(of.lower), float(of.upper))
+    # Like one row of a mean without weights, or less, where there is less noise.
+    least = float(aggregate.weights.most * min(1, design.multiplier))
+    bounds = float(of.lower), float(of.upper)
     return (
         MeanEstimate(name, count, total=total, centre=centre, lower=bounds[0], upper=bounds[1], least=least),
     )

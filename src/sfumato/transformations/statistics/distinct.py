@@ -32,7 +32,7 @@ class DistinctMatched(Statistic):
 
     Source:
         Knop and Steinke 2023, "Counting distinct elements under person-level differential privacy". Proof:
-        docs/proofs/distinct.md.
+        docs/proofs/distinct_matched.md.
     """
 
     column: str
@@ -83,7 +83,7 @@ class DistinctShared(Statistic):
     >>> shared.of_added(ann), shared.of_added(ann + bob)  # in quarters of a value
     (Counter({'x[1].shared': 4}), Counter({'x[1].shared': 6}))
 
-    Proof: docs/proofs/distinct.md.
+    Proof: docs/proofs/distinct_shared.md.
     """
 
     EXPONENT: ClassVar[int] = -WEIGHT_BITS
