@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from sfumato.query.aggregates import CountRows, Mean, Weighted
 from sfumato.query.design import Design
 from sfumato.query.estimates.counts import CountEstimate, SumEstimate
@@ -21,7 +23,7 @@ def weighted(design: Design, name: str, aggregate: Weighted) -> tuple[Estimate, 
     if not isinstance(of, Mean):
         return (SumEstimate(name, count, total=total, centre=centre),)
     # Like one row of a mean without weights, or less, where there is less noise.
-    least = float(aggregate.weights.most * min(1, design.multiplier))
+    least = float(aggregate.weights.most * min(Fraction(1), design.multiplier))
     bounds = float(of.lower), float(of.upper)
     return (
         MeanEstimate(name, count, total=total, centre=centre, lower=bounds[0], upper=bounds[1], least=least),
