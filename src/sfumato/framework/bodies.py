@@ -110,8 +110,8 @@ class Product(Body):
 
     @property
     def parts(self) -> tuple[Body, ...]:
-        """The factors."""
-        return self.factors
+        """The factors, and those of factors that are products themselves."""
+        return tuple(part for factor in self.factors for part in factor.parts)
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
         """Return the sum over the factors: absolute values, and squares, of different coordinates add up."""
