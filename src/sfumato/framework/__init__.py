@@ -41,6 +41,7 @@ from sfumato.framework.metrics import (
 from sfumato.framework.odometer import Odometer
 from sfumato.framework.parabolas import ParabolaBody
 from sfumato.framework.privacy_units import PrivacyUnitDistance
+from sfumato.framework.series import SeriesDistance
 
 __all__ = [
     "WEIGHT_BITS",
@@ -81,6 +82,7 @@ __all__ = [
     "RowsBody",
     "RowsDomain",
     "Segment",
+    "SeriesDistance",
     "SymmetricDistance",
     "TableDomain",
     "Transformation",

@@ -10,6 +10,7 @@ from sfumato.measurements.noise import NOISES, NoiseKind, gaussian, laplace
 from sfumato.measurements.noisy_max import exponential_mechanism, permute_and_flip
 from sfumato.measurements.randomized_response import estimate_shares, randomized_response
 from sfumato.measurements.selection import GaussianThreshold, LaplaceThreshold, TruncatedGeometric
+from sfumato.measurements.series_gaussian import series_gaussian
 from sfumato.measurements.sparse_vector import AboveThreshold, above_threshold
 from sfumato.measurements.stratified import StratifiedProportion, stratified_estimate, stratified_proportion
 from sfumato.measurements.wide import WideIntegers
@@ -37,6 +38,7 @@ __all__ = [
     "permute_and_flip",
     "randomized_response",
     "select_groups",
+    "series_gaussian",
     "stratified_estimate",
     "stratified_proportion",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
@@ -79,6 +80,18 @@ class WideIntegers:
         low = self.low + added
         carry = (low < added).astype(np.int64)
         return WideIntegers(self.high + (noise >> 63) + carry, low)
+
+    def cumulated(self, order: NDArray[np.int64]) -> WideIntegers:
+        """Return for each number the total of those up to it.
+
+        Args:
+            order: rows of places, each of which is added up by itself; no place twice.
+        """
+        values = [(h << 64) + low for h, low in zip(self.high.tolist(), self.low.tolist(), strict=True)]
+        for places in order.tolist():
+            for place, total in zip(places, accumulate(values[i] for i in places), strict=True):
+                values[place] = total
+        return self.from_integers(values)
 
     def scaled(self, step: Fraction) -> NDArray[np.float64]:
         """Return the integers times a power of two, as float64."""

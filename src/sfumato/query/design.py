@@ -64,7 +64,7 @@ class Design:
     def __post_init__(self) -> None:
         self.schema = self.query.schema
         self.rows = self.query.rows
-        asked = [a for _, a in self.query.aggregates]
+        asked = [a.each for _, a in self.query.aggregates]
         self.blocks = {
             block_of(a) for a in asked if isinstance(a, (Mean, Variance, StandardDeviation))
         }  # columns whose rows are bounded one by one
@@ -107,7 +107,7 @@ class Design:
 
         There may be one count above it, of units or of rows.
         """
-        asked = [a for _, a in self.query.aggregates]
+        asked = [a.each for _, a in self.query.aggregates]
         sums_of_units = any(self.of_units(a) for a in asked)
         others = any(isinstance(a, (Quantiles, Weighted)) for a in asked)  # beside which rows are counted
         if len(columns) != 1 or sums_of_units or others or (self.units and self.base == "rows"):

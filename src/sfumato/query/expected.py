@@ -55,7 +55,7 @@ def factors(e: Estimate) -> dict[str, float]:
         return {total: OFF_OF_THREE if e.margin else 1.0}
     if e.kind == "count" or e.total is None:
         each, sums = 1.0, dict[str, float]()
-    elif e.kind == "sum":
+    elif e.kind in ("sum", "cumulative total"):
         each, sums = e.centre, {total: 1.0}
     elif e.squares is None:
         each, sums = (e.upper - e.lower) / 4, {total: 1.0}

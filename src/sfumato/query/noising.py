@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sfumato.errors import EngineError
 from sfumato.measurements.k_norm import KNormNoise
@@ -17,10 +19,12 @@ from sfumato.measurements.wide import WideIntegers, int64_values
 from sfumato.noise import Words
 from sfumato.noise.centred_gaussian import CentredGaussian
 from sfumato.noise.k_norm import SeparateNoise
+from sfumato.noise.series_gaussian import FINE, SeriesGaussian
 from sfumato.query.choosing import Choice, Places
-from sfumato.query.numbers import NoisyNumbers, arrow_column
+from sfumato.query.numbers import Cumulated, NoisyNumbers, arrow_column
 from sfumato.query.quantiles import LeafCounts, NoisyTree, noisy_tree
 from sfumato.query.requirements import Requirements
+from sfumato.query.series import Series
 from sfumato.transformations import QuantileTree, Statistic
 
 
@@ -37,6 +41,7 @@ class Noising:
         selection: how private groups are chosen, or None.
         together: noise that is drawn for all numbers together, in place of that of each law by itself.
         choices: places near quantiles that are chosen before, from exact counts.
+        series: which groups are time steps, where noise is drawn for series of them.
     """
 
     keys: tuple[str, ...]
@@ -45,8 +50,9 @@ class Noising:
     steps: Mapping[str, Fraction]
     laws: Mapping[str, Law]
     selection: GroupSelection | None
-    together: KNormNoise | CentredGaussian | None = None
+    together: KNormNoise | CentredGaussian | SeriesGaussian | None = None
     choices: tuple[Choice, ...] = ()
+    series: Series | None = None
 
     @property
     def at_once(self) -> bool:
@@ -63,7 +69,10 @@ class Noising:
         keys, exact = self._keys_of(batch), self.columns(batch)
         values: dict[str, WideIntegers] = {}
         chosen: dict[str, Places] = {}
-        if self.together is not None:
+        totals = None
+        if isinstance(self.together, SeriesGaussian):
+            values, totals = self._in_series(self.together, keys, exact, words)
+        elif self.together is not None:
             keys, values, chosen = self._together(self.together, keys, exact, words)
         elif self.selection is not None:
             kept, noisy = self.selection.select(int64_values(exact["units"]), words=words)
@@ -84,7 +93,7 @@ class Noising:
                     column = WideIntegers.from_arrow(exact[name])
                     values[name] = column + self.laws[name].rounded(len(column), words=words)
         floats = {name: value.scaled(self.steps[name]) for name, value in values.items()}
-        return NoisyBatch(self, keys, NoisyNumbers(floats, trees, self.laws, self.steps, chosen))
+        return NoisyBatch(self, keys, NoisyNumbers(floats, trees, self.laws, self.steps, chosen, totals))
 
     def chosen(self, batch: pa.RecordBatch, words: Words | None = None) -> pa.RecordBatch:
         """Return exact statistics with what was chosen in place of the counts that it was chosen from.
@@ -142,6 +151,33 @@ class Noising:
                 number = beyond[name] if name in beyond else WideIntegers.from_arrow(exact[name])
                 values[name] = number + row
         return keys, values, chosen
+
+    def _in_series(
+        self, noise: SeriesGaussian, keys: pa.RecordBatch, exact: dict[str, pa.Array], words: Words | None
+    ) -> tuple[dict[str, WideIntegers], Cumulated]:
+        """Add noise to all numbers of time steps, and to what they add up to."""
+        assert self.series is not None
+        names = [n for s in self.requirements.statistics for n in s.names]
+        if not keys.num_rows:  # of no group, to know the columns
+            empty = dict.fromkeys(names, np.zeros(0))
+            return {n: WideIntegers.from_integers([]) for n in names}, Cumulated(empty, {}, *[np.zeros(0)] * 2)
+        order = self.series.order(keys.columns)
+        drawn, (deviations, off) = noise.rounded(words), noise.cumulated
+
+        def placed(by_step: NDArray[Any]) -> NDArray[Any]:
+            found = np.empty(order.size, by_step.dtype)
+            found[order] = by_step
+            return found
+
+        values, totals = {}, {}
+        half = 1 << FINE >> 1
+        for name, fine in zip(names, drawn, strict=True):
+            number = WideIntegers.from_arrow(exact[name])
+            values[name] = number + placed((fine + half) >> FINE)
+            total = number.cumulated(order) + placed((np.cumsum(fine, axis=1) + half) >> FINE)
+            totals[name] = total.scaled(self.steps[name])
+        scales = {n: float(s) * (1 + 2.0**-50) for n, s in zip(names, noise.scales, strict=True)}
+        return values, Cumulated(totals, scales, placed(deviations), placed(off))
 
     def _keys_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if not self.keys:

@@ -21,6 +21,23 @@ from sfumato.query.quantiles import NoisyTree
 
 
 @dataclass(frozen=True)
+class Cumulated:
+    """Noisy totals of time steps up to each.
+
+    Args:
+        values: by coordinate, float64 of shape (groups,), in the units of the statistics.
+        scales: by coordinate, the scale of Gaussian noise in grid steps.
+        deviations: of each group's total, over the scale.
+        off: how far each is off a Gaussian number at most, before it is rounded to a whole step.
+    """
+
+    values: Mapping[str, Floats]
+    scales: Mapping[str, float]
+    deviations: Floats
+    off: Floats
+
+
+@dataclass(frozen=True)
 class NoisyNumbers:
     """The noisy numbers of a batch of groups, in the units of the statistics.
 
@@ -30,6 +47,7 @@ class NoisyNumbers:
         laws: by coordinate, the law of the noise in grid steps.
         steps: by coordinate, the grid step.
         chosen: by coordinate of counts, the places that were chosen from them.
+        totals: of time steps, all up to each; None where none are asked.
     """
 
     values: Mapping[str, Floats]
@@ -37,6 +55,13 @@ class NoisyNumbers:
     laws: Mapping[str, Law]
     steps: Mapping[str, Fraction]
     chosen: Mapping[str, Places] = field(default_factory=dict)
+    totals: Cumulated | None = None
+
+    @property
+    def cumulated(self) -> Cumulated:
+        """The totals of time steps, which are asked."""
+        assert self.totals is not None
+        return self.totals
 
     @property
     def noises(self) -> Noises:

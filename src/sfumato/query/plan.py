@@ -15,6 +15,7 @@ from sfumato.framework import (
     KNormDistance,
     Measurement,
     RowsDomain,
+    SeriesDistance,
     Transformation,
 )
 from sfumato.measurements.noise import Law, NoiseKind
@@ -84,7 +85,7 @@ class Plan:
         return self.query.exact(statistics)
 
     @property
-    def metric(self) -> KNormDistance | CentredDistance | None:
+    def metric(self) -> KNormDistance | CentredDistance | SeriesDistance | None:
         """How the noise sees all numbers together; None where each has noise of its own."""
         return None
 

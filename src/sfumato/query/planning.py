@@ -27,6 +27,7 @@ from sfumato.query.expected import Errors, ratio
 from sfumato.query.plan import Plan
 from sfumato.query.question import Query
 from sfumato.query.separate import SeparatePlans
+from sfumato.query.series_plan import series_plan
 from sfumato.query.together import TogetherPlan, k_norm_plan
 
 SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**12), Fraction(10**6)
@@ -103,6 +104,8 @@ def _chosen(
 ) -> Plan:
     """Choose the plan of a question whose options are admissible; nothing in one is of a single release."""
     query = asked.query
+    if query.series is not None:
+        return series_plan(query, eps, dlt, noise)
     plans = SeparatePlans(query, eps, dlt, pre_threshold)
     if noise == "k_norm":
         together = k_norm_plan(query, eps, dlt, pre_threshold)

@@ -19,6 +19,7 @@ from sfumato.query.aggregates import (
 from sfumato.query.choices import BeyondChoice
 from sfumato.query.exact import BroughtKeys, ExactQuery
 from sfumato.query.schema import Schema, Step
+from sfumato.query.series import Series, series_of
 from sfumato.transformations import Statistic
 
 # An output that matters less than this beside another one is better left out.
@@ -42,6 +43,7 @@ class Query:
         weights: how much aggregates matter, by name; 1 where not given.
         beyond: how a unit counts that is in more groups than the limit.
         total_rows: the limit of rows per unit in all groups together, in the place of the other two; or None.
+        series: which groups are time steps, where cumulative totals are asked; found from public keys.
     Raises:
         QueryError: an aggregate has no name, cannot be asked of its column, or lacks a limit, or there is one
             beside that of rows in all groups; a weight is of none of them; or a unit is to count in part in
@@ -62,6 +64,7 @@ class Query:
     weights: tuple[tuple[str, Number], ...] = ()
     beyond: BeyondChoice = "auto"
     total_rows: int | None = None
+    series: Series | None = None
 
     def __post_init__(self) -> None:
         if not self.aggregates:
@@ -101,6 +104,10 @@ class Query:
                 "rows is missing: as how many rows may one privacy unit count in a group at most? "
                 "Give rows=..., in a question as .bound(rows=...)"
             )
+
+        if self.series is None:
+            found = series_of(self.keys, self.public_keys, self.total_rows, self.aggregates)
+            object.__setattr__(self, "series", found)
 
     def _check_total_rows(self) -> None:
         if self.max_groups is not None or self.max_rows is not None:

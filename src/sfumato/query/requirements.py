@@ -14,6 +14,7 @@ from sfumato.query.aggregates import (
     CountDistinct,
     CountPrivacyUnits,
     CountRows,
+    Cumulative,
     Mean,
     Quantiles,
     StandardDeviation,
@@ -22,7 +23,7 @@ from sfumato.query.aggregates import (
     Weighted,
 )
 from sfumato.query.design import Design
-from sfumato.query.estimates import Estimate, counts, distinct, means, quantiles, weighted
+from sfumato.query.estimates import Estimate, counts, distinct, means, quantiles, series, weighted
 from sfumato.query.question import Query
 from sfumato.transformations import Coordinate, Leaves, Statistic, body_in_all
 
@@ -31,6 +32,7 @@ ESTIMATES: dict[type[Aggregate], Callable[[Design, str, Any], tuple[Estimate, ..
     CountPrivacyUnits: counts.units,
     CountRows: counts.rows,
     CountDistinct: distinct.distinct,
+    Cumulative: series.cumulative,
     Sum: counts.sums,
     Mean: means.means,
     Variance: means.variances,

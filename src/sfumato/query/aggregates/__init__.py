@@ -21,12 +21,13 @@ from sfumato.query.aggregates.moments import (
     variance,
 )
 from sfumato.query.aggregates.quantiles import Quantiles, max, median, min, quantile, quantiles
+from sfumato.query.aggregates.series import Cumulative, cumulative
 from sfumato.query.aggregates.weighted import Weighted, Weights
 
 # What users call, in the order in which messages name them.
 FUNCTIONS = (
     *(count, count_units, count_distinct, sum, mean, proportion, variance, stddev),
-    *(quantiles, quantile, median, min, max),
+    *(quantiles, quantile, median, min, max, cumulative),
 )
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "CountDistinct",
     "CountPrivacyUnits",
     "CountRows",
+    "Cumulative",
     "Mean",
     "Number",
     "Quantiles",
@@ -50,6 +52,7 @@ __all__ = [
     "count",
     "count_distinct",
     "count_units",
+    "cumulative",
     "max",
     "mean",
     "median",

@@ -20,6 +20,11 @@ class Aggregate(ABC):
     """Something that is asked of each group. Made by the functions of this package."""
 
     @property
+    def each(self) -> Aggregate:
+        """What is asked of each group by itself, of which this is made."""
+        return self
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The columns that it is asked of."""
         column = getattr(self, "column", None)

@@ -100,7 +100,9 @@ def _unit_sum(design: Design, name: str, aggregate: Sum, integer: bool, wide: bo
     # Noise on whole numbers has scales in steps of one; beyond 2^50 of them, or where bounds are
     # beyond what a row is clamped to, or where parts of a unit count, a column of integers is put on a grid
     # like any other.
-    exact = integer and not design.query.scaled and design.multiplier * bound < 2**50 and bound <= HUGE_STEPS
+    largest_noise = 2**50 if design.query.series is None else 2**30  # which are added up over steps
+    exact = integer and not design.query.scaled and bound <= HUGE_STEPS
+    exact = exact and design.multiplier * bound < largest_noise
     if exact:
         grid = Grid(0)
     else:

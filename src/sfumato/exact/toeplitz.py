@@ -1,0 +1,73 @@
+"""Running weighted sums with falling weights, exactly: the factors of cumulative totals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate, pairwise
+from typing import ClassVar
+
+from sfumato.errors import ParameterError
+
+MOST_STEPS = 1 << 14
+# Digits that a coefficient is computed with before it is cut.
+_GUARD = 64
+
+
+@dataclass(frozen=True)
+class Toeplitz:
+    """A lower triangular matrix R with R[t, s] = coefficients[t - s] / 2^16.
+
+    Args:
+        coefficients: whole numbers, 2^16 first, then none larger than the one before it, nor negative.
+
+    >>> half = Toeplitz.of_power(Fraction(1, 2), 4)
+    >>> [c / 2**16 for c in half.coefficients], float(half.squared_sum(2))
+    ([1.0, 0.5, 0.375, 0.3125], 4.48828125)
+    """
+
+    BITS: ClassVar[int] = 16
+
+    coefficients: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        given = self.coefficients
+        falling = all(0 <= later <= earlier for earlier, later in pairwise(given))
+        if not 0 < len(given) <= MOST_STEPS or given[0] != 1 << self.BITS or not falling:
+            raise ParameterError("coefficients", given[:5], f"2^{self.BITS}, then falling, at most 2^14 of them")
+
+    @classmethod
+    def of_power(cls, power: Fraction, steps: int) -> Toeplitz:
+        """Return about (1 - z)^-power: the matrix of cumulative sums to this power, each coefficient cut.
+
+        Args:
+            power: in [0, 1]; with 0 nothing is added up, with 1 all is.
+            steps: how many.
+        """
+        if not 0 <= power <= 1 or not 0 < steps <= MOST_STEPS:
+            raise ParameterError("power", (power, steps), "in [0, 1], of 1 to 2^14 steps")
+        above, below = power.numerator, power.denominator
+        found = [1 << (cls.BITS + _GUARD)]
+        for k in range(1, steps):
+            found.append(found[-1] * (above + (k - 1) * below) // (k * below))
+        return cls(tuple(c >> _GUARD for c in found))
+
+    @property
+    def steps(self) -> int:
+        """How many rows and columns it has."""
+        return len(self.coefficients)
+
+    def times(self, values: Sequence[Fraction]) -> list[Fraction]:
+        """Return its product with a column."""
+        return [
+            sum((c * values[t - s] for s, c in enumerate(self.coefficients[: t + 1])), Fraction(0))
+            / (1 << self.BITS)
+            for t in range(len(values))
+        ]
+
+    def squared_sum(self, columns: int) -> Fraction:
+        """Return the squared length of the sum of the first so many columns."""
+        sums = list(accumulate(self.coefficients))
+        inside = (total - (sums[t - columns] if t >= columns else 0) for t, total in enumerate(sums))
+        return Fraction(sum(s * s for s in inside), 1 << 2 * self.BITS)

@@ -1,0 +1,178 @@
+"""Plans of time steps whose cumulative totals are asked: Gaussian noise on running weighted sums."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+
+from sfumato.budget import Loss, gaussian_mu
+from sfumato.budget.measure import PrivacyLoss
+from sfumato.errors import BudgetError, ParameterError, QueryError
+from sfumato.exact import root_up
+from sfumato.exact.toeplitz import Toeplitz
+from sfumato.framework import Measurement, Norm, SeriesDistance
+from sfumato.measurements.conversions import convert
+from sfumato.measurements.noise import NOISES
+from sfumato.measurements.series_gaussian import series_gaussian, series_noise
+from sfumato.noise.series_gaussian import SeriesGaussian, inverse
+from sfumato.query.estimates.series import CumulativeEstimate
+from sfumato.query.expected import Errors, expected_errors, ratio
+from sfumato.query.noising import Noising
+from sfumato.query.plan import Plan
+from sfumato.query.question import Query
+from sfumato.query.requirements import Requirements, requirements
+from sfumato.query.weighing import split
+
+# Running sums are those of a part of a cumulative sum: with power 0 steps by themselves, with 1/2 its root.
+POWERS = tuple(Fraction(i, 16) for i in range(9))
+
+
+@dataclass(frozen=True)
+class SeriesPlan(Plan):
+    """A plan whose noise is that of running weighted sums over time steps.
+
+    Args:
+        drawn: the noise.
+        shape: its shape, in which one unit moves the numbers by at most 1.
+    """
+
+    drawn: SeriesGaussian
+    shape: SeriesDistance
+
+    @property
+    def metric(self) -> SeriesDistance:
+        """Its shape on the groups that are shown."""
+        assert self.query.series is not None
+        keys = self.query.public_groups
+        rows = self.query.series.order(_columns(self.query))
+        return replace(self.shape, series=tuple(tuple(keys[i] for i in one) for one in rows))
+
+    @property
+    def chain(self) -> Measurement:
+        """Rows to noisy statistics of all groups; its map at 1 is the loss."""
+        return self.exact_chain >> convert(series_gaussian(self.multiplier, self.metric), PrivacyLoss())
+
+    @property
+    def noising(self) -> Noising:
+        """What the release does with exact statistics."""
+        return replace(super().noising, together=self.drawn, series=self.query.series)
+
+    @cached_property
+    def expected(self) -> Errors:
+        """About how large the error of each output will be: the root of the mean square over all steps."""
+        return _expected(self.requirements, self.shape, self.multiplier)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What whoever asks should know before the release."""
+        plain = _metric(self.requirements, self.query, Fraction(0))
+        before = _expected(self.requirements, plain, self.multiplier)
+        totals = [e.name for e in self.requirements.estimates if isinstance(e, CumulativeEstimate)]
+        told = "; ".join(
+            f"{name}: root mean squared error {self.expected[name]:.4g} over all steps, of steps with noise "
+            f"of their own {before[name]:.4g}"
+            for name in totals
+        )
+        return (*super().notes, f"Noise is that of running weighted sums over time steps. {told}.")
+
+
+def series_plan(query: Query, epsilon: Fraction, delta: Fraction, noise: str) -> SeriesPlan:
+    """Return the plan with the smallest expected errors among those with Gaussian noise on running sums.
+
+    Raises:
+        BudgetError: delta is 0, or the noise would be too large.
+        ParameterError: another noise is asked for.
+        QueryError: a statistic is no sum over units.
+    """
+    if noise not in ("auto", "gaussian"):
+        raise ParameterError("noise", noise, "'gaussian' or left out, beside cumulative totals")
+    if not delta:
+        raise BudgetError(
+            "delta is 0, but cumulative totals have Gaussian noise, which needs more; give a delta such as 1e-6"
+        )
+    mu = gaussian_mu(epsilon, delta)
+    # Grids depend on the size of the noise, and the best sums on what is asked of them.
+    rough = requirements(query, Norm.L2, root_up(Fraction(query.groups)) / mu, units=False)
+    power = _best_power(rough, query, mu)
+    size = _moved(query, power) / mu
+    needed = requirements(query, Norm.L2, size, units=False)
+    metric = _metric(needed, query, power)
+    try:
+        drawn = series_noise(metric, 1 / mu)
+    except ParameterError:
+        raise BudgetError(
+            f"epsilon = {float(epsilon):g} asks for noise beyond what 64-bit integers hold; {query.remedies}"
+        ) from None
+    names = needed.body.names
+    return SeriesPlan(
+        query, epsilon, delta, NOISES["gaussian"], needed, 1 / mu,
+        dict(zip(names, drawn.scales, strict=True)), dict(zip(names, drawn.laws, strict=True)),
+        None, Loss(gaussian=mu**2), drawn=drawn, shape=metric,
+    )  # fmt: skip
+
+
+def _best_power(needed: Requirements, query: Query, mu: Fraction) -> Fraction:
+    """Return the power with the smallest errors, by weight."""
+    found = {p: _expected(needed, _metric(needed, query, p), 1 / mu) for p in POWERS}
+    least = found[Fraction(0)]
+    return min(POWERS, key=lambda p: ratio(found[p], least, needed.weights))
+
+
+def _metric(needed: Requirements, query: Query, power: Fraction) -> SeriesDistance:
+    """Return the shape of noise on running sums, in which one unit moves by at most 1."""
+    series = query.series
+    assert series is not None
+    if any(not s.additive for s in needed.statistics) or any(part.spread for part in needed.body.parts):
+        raise QueryError("agg: beside cumulative totals ask for counts, sums, means and variances alone")
+    groups = tuple(tuple((i, t) for t in range(series.steps)) for i in range(series.count))
+    found = SeriesDistance(needed.body.names, split(needed, Norm.L2), _factor(power, series.steps), groups)
+    size = root_up(found.moved(needed.body, query.groups))
+    return replace(found, scales=tuple(size * s for s in found.scales))
+
+
+def _moved(query: Query, power: Fraction) -> Fraction:
+    """Return about how many times more noise there is than hides a unit in one step."""
+    assert query.series is not None
+    most = min(query.groups, query.series.steps)
+    return root_up(_factor(power, query.series.steps).squared_sum(most) * Fraction(query.groups, most))
+
+
+def _expected(needed: Requirements, metric: SeriesDistance, multiplier: Fraction) -> dict[str | None, float]:
+    step, total = _spread(metric.factor)
+    sizes = {
+        c.name: float(multiplier * s * c.step) * step
+        for c, s in zip(needed.coordinates, metric.scales, strict=True)
+    }
+    errors = expected_errors(needed.estimates, sizes)
+    for e in needed.estimates:
+        if isinstance(e, CumulativeEstimate):
+            errors[e.name] *= total / step
+    return errors
+
+
+@lru_cache(maxsize=64)
+def _factor(power: Fraction, steps: int) -> Toeplitz:
+    return Toeplitz.of_power(power, steps)
+
+
+@lru_cache(maxsize=64)
+def _spread(factor: Toeplitz) -> tuple[float, float]:
+    """Return the roots of the mean squares, over all steps, of what draws do to a step and to its total."""
+    own = inverse(factor)
+
+    def spread(each: Any) -> float:
+        return math.sqrt(float(np.cumsum(each**2).mean()))
+
+    return spread(own), spread(np.cumsum(own))
+
+
+def _columns(query: Query) -> list[Any]:
+    table: Any = query.public_keys
+    return [table.column(key).combine_chunks() for key in query.keys]
+
+
