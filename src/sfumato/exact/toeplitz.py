@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import ClassVar
+
+import numpy as np
 
 from sfumato.errors import ParameterError
 
@@ -35,7 +37,9 @@ class Toeplitz:
         given = self.coefficients
         falling = all(0 <= later <= earlier for earlier, later in pairwise(given))
         if not 0 < len(given) <= MOST_STEPS or given[0] != 1 << self.BITS or not falling:
-            raise ParameterError("coefficients", given[:5], f"2^{self.BITS}, then falling, at most 2^14 of them")
+            raise ParameterError(
+                "coefficients", given[:5], f"2^{self.BITS}, then falling, at most 2^14 of them"
+            )
 
     @classmethod
     def of_power(cls, power: Fraction, steps: int) -> Toeplitz:
@@ -68,6 +72,10 @@ class Toeplitz:
 
     def squared_sum(self, columns: int) -> Fraction:
         """Return the squared length of the sum of the first so many columns."""
-        sums = list(accumulate(self.coefficients))
-        inside = (total - (sums[t - columns] if t >= columns else 0) for t, total in enumerate(sums))
-        return Fraction(sum(s * s for s in inside), 1 << 2 * self.BITS)
+        sums = np.cumsum(np.array(self.coefficients, np.int64))
+        inside = sums.copy()
+        inside[columns:] -= sums[:-columns]
+        # Each is at most 2^30, and its square 2^60: halves of these add up in 64 bits.
+        squares = inside * inside
+        high, low = int((squares >> 30).sum()), int((squares & ((1 << 30) - 1)).sum())
+        return Fraction((high << 30) + low, 1 << 2 * self.BITS)

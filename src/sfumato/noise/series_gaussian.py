@@ -69,7 +69,9 @@ class SeriesGaussian:
         source, steps = source_of(words), self.factor.steps
         drawn = [Gaussian(scale * 2**FINE).rounded(self.groups, words=source) for scale in self.scales]
         z = np.array(drawn, np.int64).reshape(-1, steps)
-        weights = np.array(self.factor.coefficients[:0:-1], np.int64)  # the oldest step first, without this one
+        weights = np.array(
+            self.factor.coefficients[:0:-1], np.int64
+        )  # the oldest step first, without this one
         high, low = np.zeros_like(z), np.zeros_like(z)
         for t in range(steps):
             own = weights[steps - 1 - t :]
@@ -97,9 +99,9 @@ class SeriesGaussian:
 
     @property
     def cumulated(self) -> tuple[Floats, Floats]:
-        """Of each step's cumulative total, over the scale: the deviation; and in grid steps how far it is off.
+        """Of each step's cumulative total the deviation, over the scale; and in steps how far it is off.
 
-        That is by the rounding of draws, and of what is made of them: of each by half of a fine step.
+        It is off by the rounding of draws, and of what is made of them: of each by half of a fine step.
         """
         totals = np.cumsum(self.inverse)
         return np.sqrt(np.cumsum(totals**2)) * _SAFE, np.cumsum(np.abs(totals)) * _SAFE * 2.0**-FINE

@@ -160,7 +160,9 @@ class Noising:
         names = [n for s in self.requirements.statistics for n in s.names]
         if not keys.num_rows:  # of no group, to know the columns
             empty = dict.fromkeys(names, np.zeros(0))
-            return {n: WideIntegers.from_integers([]) for n in names}, Cumulated(empty, {}, *[np.zeros(0)] * 2)
+            return {n: WideIntegers.from_integers([]) for n in names}, Cumulated(
+                empty, {}, *[np.zeros(0)] * 2
+            )
         order = self.series.order(keys.columns)
         drawn, (deviations, off) = noise.rounded(words), noise.cumulated
 

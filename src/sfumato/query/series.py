@@ -15,7 +15,7 @@ from sfumato.exact.toeplitz import MOST_STEPS
 from sfumato.query.aggregates import Aggregate, CountDistinct, Cumulative, Quantiles
 from sfumato.query.exact import BroughtKeys
 
-MOST_GROUPS = 1 << 20
+MOST_GROUPS = 1 << 16  # one batch
 
 Places = NDArray[np.int64]
 
@@ -106,8 +106,8 @@ def _series(name: str, over: int, table: pa.Table, key: str) -> Series:
         )
     if steps > MOST_STEPS or table.num_rows > MOST_GROUPS:
         raise QueryError(
-            f"{name}: cumulative totals are of at most {MOST_STEPS:,} steps, and {MOST_GROUPS:,} groups in all; "
-            "take longer steps, such as weeks for days"
+            f"{name}: cumulative totals are of at most {MOST_STEPS:,} steps, and {MOST_GROUPS:,} groups "
+            "in all; take longer steps, such as weeks for days"
         )
     return Series(over, steps, count)
 

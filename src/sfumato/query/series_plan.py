@@ -93,7 +93,8 @@ def series_plan(query: Query, epsilon: Fraction, delta: Fraction, noise: str) ->
         raise ParameterError("noise", noise, "'gaussian' or left out, beside cumulative totals")
     if not delta:
         raise BudgetError(
-            "delta is 0, but cumulative totals have Gaussian noise, which needs more; give a delta such as 1e-6"
+            "delta is 0, but cumulative totals have Gaussian noise, which needs more; give a delta such as "
+            "1e-6"
         )
     mu = gaussian_mu(epsilon, delta)
     # Grids depend on the size of the noise, and the best sums on what is asked of them.
@@ -174,5 +175,3 @@ def _spread(factor: Toeplitz) -> tuple[float, float]:
 def _columns(query: Query) -> list[Any]:
     table: Any = query.public_keys
     return [table.column(key).combine_chunks() for key in query.keys]
-
-

@@ -85,12 +85,18 @@ class _Tiles:
     def draw(self, size: int) -> Any:
         """Return outputs of `size` releases."""
         groups, noising = len(self.groups), self.release.plan.noising
-        if noising.at_once:
+        if noising.at_once and noising.series is None:
             noise: Any = noising.together
             together: Any = _Repeated(noise, size)
             noising = replace(noising, together=together)
         shown = np.zeros((size, groups), np.bool_)
         found = np.full((size, groups, len(self.names)), np.nan)
+        if noising.series is not None:  # a series is told by its keys, which tell no draws apart
+            (batch,) = self.exact
+            for i in range(size):
+                outputs = noising.draw(batch, self.release._words).outputs().columns[self.keys :]
+                found[i] = np.column_stack([_floats(c) for c in outputs])
+            return self._by_name(found)
         for batch in self.exact:
             noisy = noising.draw(self._tiled(batch, size, groups), self.release._words).outputs()
             outputs = np.column_stack([_floats(c) for c in noisy.columns[self.keys :]])
@@ -98,11 +104,7 @@ class _Tiles:
             found[codes // groups, codes % groups] = outputs
             shown[codes // groups, codes % groups] = True
         if self.release.plan.selection is None:
-            return {
-                f"{group}.{name}" if group else name: found[:, i, j]
-                for i, group in enumerate(self.groups)
-                for j, name in enumerate(self.names)
-            }
+            return self._by_name(found)
         # A group that is not shown must leave no trace, not even an empty column.
         return [
             {
@@ -111,6 +113,14 @@ class _Tiles:
             }
             for draw in range(size)
         ]
+
+    def _by_name(self, found: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+        """Return a column for each output of each group."""
+        return {
+            f"{group}.{name}" if group else name: found[:, i, j]
+            for i, group in enumerate(self.groups)
+            for j, name in enumerate(self.names)
+        }
 
     def _tiled(self, batch: pa.RecordBatch, size: int, groups: int) -> pa.RecordBatch:
         """Repeat a batch, with the numbers of draw and group for its first key, to tell them apart."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from sfumato.measurements.k_norm import KNormNoise
     from sfumato.noise.centred_gaussian import CentredGaussian
+    from sfumato.noise.series_gaussian import SeriesGaussian
     from sfumato.noise.words import Words64
     from sfumato.query.noising import Noising
     from sfumato.query.plan import Plan
@@ -50,7 +51,7 @@ class NoiselessWords(Words):
         return np.full(count, _MIDDLE, np.uint64)
 
 
-def _still(noise: KNormNoise | CentredGaussian) -> Any:
+def _still(noise: KNormNoise | CentredGaussian | SeriesGaussian) -> Any:
     """Return noise whose every number is 0: it is made of many words, which no words make 0 together."""
 
     class Still(type(noise)):  # type: ignore[misc]
@@ -102,13 +103,14 @@ def noise_free() -> Iterator[None]:
     from sfumato.engines.work import Work
     from sfumato.query.centred import CentredPlan
     from sfumato.query.release import Release
+    from sfumato.query.series_plan import SeriesPlan
     from sfumato.query.together import TogetherPlan
     from sfumato.testing.workers import watched
 
     words, original = NoiselessWords(), Release.__init__
 
     def without_noise(self: Release, plan: Plan, *given: Any, **options: Any) -> None:
-        if isinstance(plan, TogetherPlan | CentredPlan):
+        if isinstance(plan, TogetherPlan | CentredPlan | SeriesPlan):
             plan = replace(plan, drawn=_still(plan.drawn))
         original(self, plan, *given, **(options | {"unsafe_words": words}))
 

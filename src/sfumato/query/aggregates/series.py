@@ -57,7 +57,9 @@ class Cumulative(Aggregate):
         """Say what a cumulative number of units is."""
         if not isinstance(self.of, CountPrivacyUnits):
             return None
-        return f"{name}: a privacy unit counts once in each step that it is in, so several times in the total."
+        return (
+            f"{name}: a privacy unit counts once in each step that it is in, so several times in the total."
+        )
 
 
 def cumulative(of: Aggregate, *, over: str | None = None) -> Aggregate:
@@ -72,7 +74,8 @@ def cumulative(of: Aggregate, *, over: str | None = None) -> Aggregate:
     Raises:
         QueryError: what is added up is none of these.
 
-    >>> cumulative(sum("price", lower=0, upper=9), over="week").over
+    >>> from sfumato.query.aggregates import count
+    >>> cumulative(count(), over="week").over
     'week'
 
     Source:

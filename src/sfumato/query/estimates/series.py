@@ -66,5 +66,3 @@ def cumulative(design: Design, name: str, aggregate: Cumulative) -> tuple[Estima
         wide = wide or (one.whole and most * max(Fraction(MOST_UNITS), design.multiplier) > LARGEST_WHOLE)
     fields: Any = {f: getattr(one, f) for f in ("count", "null_count", "total", "centre", "whole")}
     return (CumulativeEstimate(name, wide=wide, **fields),)
-
-

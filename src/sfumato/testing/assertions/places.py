@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _LOG2 = math.log10(2)
 # Relative error of the float arithmetic from noisy numbers to outputs, on the safe side.
 _FLOATS = 1e-12
+_IMPROBABLE = 100.0  # as 10^-k: nobody asks how much less probable something is
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,7 @@ class Place:
     def __init__(self, plan: Plan, batch: NoisyBatch, row: int) -> None:
         self.laws = plan.laws
         self.steps = {n: float(s) for n, s in plan.steps.items()}
+        self.batch, self.row = batch, row
         self.values = {n: float(v[row]) for n, v in batch.numbers.values.items()}
 
     def linear(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
@@ -116,6 +118,22 @@ class Place:
             tolerance = float(math.floor(tolerance))
         off = abs(actual - truth)
         return Judgement(tolerance, noise.log10_tail(max(0.0, off - slack)) if off > tolerance else 0.0)
+
+    def total(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
+        """Judge a total of time steps, by the error bars of any confidence."""
+        given: Any = e
+
+        def reach(k: float) -> float:
+            own = float(given.tolerance(self.batch.numbers, k)[self.row]) + 0.5 * e.whole
+            own += _FLOATS * (abs(truth) + abs(actual))
+            return float(math.floor(own)) if e.whole and float(truth).is_integer() else own
+
+        tolerance, off, beyond = reach(k), abs(actual - truth), k
+        if off <= tolerance:
+            return Judgement(tolerance, 0.0)
+        while beyond < _IMPROBABLE and reach(2 * beyond) < off:
+            beyond *= 2
+        return Judgement(tolerance, -beyond)
 
     def mean(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
         """Judge a mean."""

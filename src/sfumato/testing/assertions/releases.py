@@ -11,6 +11,7 @@ from sfumato.errors import ParameterError, RefusalError
 from sfumato.noise.centred_gaussian import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, LimitedNoise, SeparateNoise
 from sfumato.noise.laws import Gaussian
+from sfumato.noise.series_gaussian import SeriesGaussian
 from sfumato.testing.assertions.cells import (
     Cells,
     Group,
@@ -38,7 +39,7 @@ _QUANTILE = (
     "number. Pass the group's own values in its place, one for each row that counts, or the leaf counts of a "
     "recorder; or a tolerance, such as tolerance={{{output!r}: 2.0}}"
 )
-_ORDER = ("count", "sum", "mean", "variance", "stddev", "quantile")
+_ORDER = ("count", "sum", "mean", "variance", "stddev", "quantile", "cumulative total")
 
 
 def is_release(value: object) -> bool:
@@ -186,6 +187,8 @@ class ReleasedCells:
         at = Place(self.plan, *self.places[group])
         if e.kind in ("count", "sum"):
             return at.linear(e, truth[output], actual, k)
+        if e.kind == "cumulative total":
+            return at.total(e, truth[output], actual, k)
         if e.kind == "mean":
             return at.mean(e, truth[output], actual, k)
         return at.variance(e, truth[output], self._mean_of(e, truth), actual, k)
@@ -201,14 +204,13 @@ class ReleasedCells:
         # Noise that is drawn together is judged of groups that are surely shown: see `surely_shown`.
         apart = self.together is None
         conditioned = {"units"} if self._selects_on_noise and not complete and apart else set()
-        own_laws, first = self._own_laws, True
-        for group, expected in truth.items():
-            if group not in self.places:
-                continue
+        # Of a time step, given earlier ones, the noise is its own draw and what these say of it.
+        own_laws, first = self._own_laws, self.plan.query.series is None
+        for group, expected in self._in_order(truth):
             at, used = Place(self.plan, *self.places[group]), set(conditioned)
             for output in sorted(expected, key=lambda o: _ORDER.index(self.estimates[o].kind)):
                 e = self.estimates[output]
-                if e.kind == "quantile":
+                if e.kind in ("quantile", "cumulative total"):
                     continue
                 fresh = [
                     c for c in (e.squares, e.total, e.count, e.null_count) if c is not None and c not in used
@@ -228,6 +230,18 @@ class ReleasedCells:
                         found = replace(found, lead=law, others=others)
                     first = False
                 yield found
+
+    def _in_order(
+        self, truth: Mapping[Group, Mapping[str, float]]
+    ) -> list[tuple[Group, Mapping[str, float]]]:
+        """Return what is expected of the groups that are shown, time steps the earlier ones first."""
+        found = [(group, expected) for group, expected in truth.items() if group in self.places]
+        series = self.plan.query.series
+        if series is None or not found:
+            return found
+        batch, _ = self.places[found[0][0]]
+        at = {row: i for i, row in enumerate(series.order(batch.keys.columns).ravel().tolist())}
+        return sorted(found, key=lambda item: at[self.places[item[0]][1]])
 
     def surely_shown(
         self, truth: Mapping[Group, Mapping[str, float]], k: float
@@ -272,7 +286,9 @@ class ReleasedCells:
     @property
     def _own_laws(self) -> dict[str, Gaussian]:
         """Of Gaussian noise with a part in common the laws of each number's own part."""
-        noise = self.plan.noising.together
+        noise: Any = self.plan.noising.together
+        if isinstance(noise, SeriesGaussian):
+            return dict(zip(self.plan.requirements.body.names, map(Gaussian, noise.scales), strict=True))
         if not isinstance(noise, CentredGaussian):
             return {}
         parts = zip(self.plan.requirements.body.names, noise.scales, noise.weights, strict=True)

@@ -1,0 +1,339 @@
+"""Cumulative totals: what one unit moves, what is drawn, what is shown, and what is refused."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from fractions import Fraction as F
+from itertools import combinations, product
+from math import sqrt
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.audit import audit, falsify
+from sfumato.errors import BudgetError, ParameterError, QueryError
+from sfumato.exact import root_up
+from sfumato.exact.toeplitz import Toeplitz
+from sfumato.framework import SeriesDistance
+from sfumato.measurements import series_gaussian
+from sfumato.noise import SeededWords
+from sfumato.noise.series_gaussian import FINE, SeriesGaussian
+from sfumato.query.series_plan import SeriesPlan
+from sfumato.testing import assert_approx_equal, assert_noisy, noise_free, recording, release_mechanism
+from sfumato.transformations import Count, CountUnits, Moments, Row, ValueGrid, bound_groups, per_group
+
+WEEKS = 12
+TABLE = pa.table(
+    {
+        "id": [i for i in range(6) for _ in range(WEEKS)],
+        "week": list(range(WEEKS)) * 6,
+        "town": ["A", "B"] * (3 * WEEKS),
+        "x": [0.25 * (i % 7) for i in range(6 * WEEKS)],
+    }
+)
+BUDGET = {"epsilon": 1, "delta": "1/1000000"}
+BOTH = {"n": sf.count(), "total": sf.cumulative(sf.count())}
+SUMS = {"m": sf.mean("x", lower=0, upper=2), "s": sf.cumulative(sf.sum("x", lower=0, upper=2, per="row"))}
+
+
+def weeks(count=WEEKS, groups=1, rows=1, **asked):
+    grouped = sf.scan(TABLE, privacy_unit="id").group_by("week", keys=list(range(count)))
+    return grouped.bound(groups=groups, rows=rows).agg(**(asked or BOTH))
+
+
+def towns(groups=2, **asked):
+    keys = [(town, week) for week in range(WEEKS) for town in "BA"]
+    grouped = sf.scan(TABLE, privacy_unit="id").group_by("town", "week", keys=keys)
+    return grouped.bound(groups=groups, rows=1).agg(
+        **(asked or {"n": sf.count(), "total": sf.cumulative(sf.count(), over="week")})
+    )
+
+
+# Errors.
+
+
+@pytest.mark.parametrize("groups, most", [(1, 0.15), (10, 0.4)])
+def test_totals_of_1000_weeks_have_less_than_half_the_error_of_weeks_by_themselves(groups, most):
+    asked = weeks(1000, groups, total=sf.cumulative(sf.count()))
+    plan = asked.plan(**BUDGET)
+    alone = weeks(1000, groups, n=sf.count()).plan(**BUDGET, noise="gaussian").deviations["units"]
+    assert plan.expected["total"] < most * alone * sqrt(1001 / 2)
+    assert "error" in str(plan.explain()) and plan.loss == plan.chain.map(1)
+    assert plan.loss.delta(1) <= F(1, 10**6) < plan.loss.delta(F(99, 100))
+
+
+def test_a_unit_in_all_weeks_has_noise_of_each_week():
+    plan = weeks(200, 200).plan(**BUDGET)
+    assert plan.shape.factor.coefficients[1] == 0 and plan.expected["n"] == pytest.approx(
+        plan.deviations["units"], rel=1e-4
+    )
+
+
+def test_weights_say_whether_weeks_or_totals_matter():
+    asked = weeks(300)
+    weekly, total = (asked.weigh(**{name: 100}).plan(**BUDGET).expected for name in ("n", "total"))
+    assert weekly["n"] < total["n"] and total["total"] < weekly["total"]
+
+
+@pytest.mark.noise_cannot_matter("the words are seeded")
+def test_errors_and_bars_are_those_that_are_promised():
+    """60 releases: errors within a fifth of what is expected, and 0.93 of 0.95 bars hold."""
+    asked, errors, inside = weeks(groups=WEEKS, **BOTH, **SUMS).weigh(total=10, s=10), [], []
+    truth = np.arange(6, 6 * WEEKS + 1, 6)
+    for i in range(60):
+        release = asked.release(**BUDGET, confidence=0.95, unsafe_words=SeededWords(i)).to_arrow()
+        off = np.abs(release["total"].to_numpy() - truth)
+        errors.append((off**2).mean())
+        inside.append((off <= release["total_error"].to_numpy()).mean())
+    assert sqrt(np.mean(errors)) == pytest.approx(asked.plan(**BUDGET).expected["total"], rel=0.2)
+    assert np.mean(inside) > 0.93
+
+
+# What one unit moves.
+
+STATISTICS = [Count(2), Moments("x", "x", 2, ValueGrid(0, -3, 3))]
+FACTOR = Toeplitz.of_power(F(1, 2), 5)
+
+
+def shape(series=1, factor=FACTOR, groups=2, statistics=STATISTICS):
+    names = tuple(n for s in statistics for n in s.names)
+    keys = tuple(tuple(range(5 * i, 5 * i + 5)) for i in range(series))
+    metric = SeriesDistance(names, (F(2), F(6))[: len(names)], factor, keys)
+    body = per_group(statistics, groups=groups).output_metric.body
+    size = root_up(metric.moved(body, groups))
+    return replace(metric, scales=tuple(size * s for s in metric.scales))
+
+
+@pytest.mark.parametrize("series", [1, 2])
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_no_unit_moves_a_series_by_more_than_1_and_one_moves_it_as_far(series, groups):
+    metric = shape(series, groups=groups)
+    largest = [{"rows": 2, "x.sum": s} for s in (-6, 6)]
+    moved = max(
+        metric.distance(dict(zip(chosen, vectors, strict=True)), {})
+        for chosen in combinations(range(5 * series), groups)
+        for vectors in product(largest, repeat=groups)
+    )
+    assert F(99, 100) < moved <= 1
+
+
+@pytest.mark.parametrize("groups, asked", [(1, BOTH), (3, BOTH), (3, SUMS)])
+def test_the_falsifier_finds_no_unit_that_moves_a_plan_by_more_than_1(groups, asked):
+    plan = weeks(6, groups, rows=2, **asked).plan(**BUDGET)
+    metric = replace(plan.metric, series=tuple(tuple(k for (k,) in one) for one in plan.metric.series))
+    rows, statistics = plan.exact_chain.input_domain, plan.requirements.statistics
+    chain = bound_groups(groups, domain=rows) >> per_group(statistics, groups=groups, together=metric)
+    found = falsify(chain, 1, evaluations=150)
+    assert not found.violated and found.ratio > F(6, 10), str(found)
+
+
+class OfOneColumn(SeriesDistance):
+    """A unit is taken for one in a single step."""
+
+    def moved(self, body, groups):
+        return super().moved(body, 1)
+
+
+class OfApartColumns(SeriesDistance):
+    """Squares of columns are added up, as if no two had a product."""
+
+    def moved(self, body, groups):
+        return groups * super().moved(body, 1)
+
+
+class OfLastColumns(SeriesDistance):
+    """The last steps are taken for the worst."""
+
+    def moved(self, body, groups):
+        ones = [F(int(t >= self.factor.steps - groups)) for t in range(self.factor.steps)]
+        return (
+            super().moved(body, 1) / self.factor.squared_sum(1) * sum(s * s for s in self.factor.times(ones))
+        )
+
+
+class OfOtherSums(SeriesDistance):
+    """The sensitivity is that of other running sums than those that have noise."""
+
+    def moved(self, body, groups):
+        return SeriesDistance.moved(replace(self, factor=Toeplitz.of_power(F(1, 4), 5)), body, groups)
+
+
+class OfTheRoot(SeriesDistance):
+    """A length is taken for its square."""
+
+    def moved(self, body, groups):
+        square = self.factor.squared_sum(groups)
+        return super().moved(body, groups) / square * root_up(square)
+
+
+@pytest.mark.parametrize("wrong", [OfOneColumn, OfApartColumns, OfLastColumns, OfOtherSums, OfTheRoot])
+def test_a_wrong_sensitivity_is_found_by_the_falsifier(wrong):
+    statistics, one = [CountUnits()], SeriesDistance(("units",), (F(1),), FACTOR, (range(5),))
+    body = per_group(statistics, groups=3).output_metric.body
+    size = root_up(wrong(("units",), (F(1),), FACTOR, (range(5),)).moved(body, 3))
+    metric = wrong(one.names, (size,), one.factor, one.series)
+    chain = bound_groups(3) >> per_group(statistics, groups=3, together=metric)
+    assert falsify(chain, 1, evaluations=150).violated
+
+
+def test_noise_that_is_too_small_for_a_unit_is_refused():
+    metric = replace(shape(), scales=(F(1), F(1)))
+    with pytest.raises(ParameterError):
+        per_group(STATISTICS, groups=2, together=metric)
+    with pytest.raises(ParameterError):
+        per_group(STATISTICS, groups=3, together=shape(groups=2))
+
+
+# What is drawn.
+
+
+def test_the_chain_is_what_a_release_runs(monkeypatch):
+    def known(self, words=None):
+        return np.arange(len(self.scales) * self.groups).reshape(len(self.scales), self.series, -1) << FINE
+
+    monkeypatch.setattr(SeriesGaussian, "rounded", known)
+    for asked, names in ((weeks(groups=3, **SUMS), ("week",)), (towns(), ("town", "week"))):
+        plan = asked.plan(**BUDGET)
+        rows = [Row(r["id"], tuple(r[n] for n in names), r) for r in TABLE.to_pylist()]
+        expected = plan.chain(rows)
+        (batch,) = asked.release(**BUDGET)._draw()
+        keys = list(zip(*[c.to_pylist() for c in batch.keys.columns], strict=True))
+        assert len(keys) == len(expected)
+        for name, step in plan.steps.items():
+            drawn = [F(v) / step for v in batch.numbers.values[name]]
+            assert drawn == [expected[key][name] for key in keys]
+
+
+def test_totals_are_those_of_their_own_series_in_order_of_time():
+    days = [dt.date(2024, 12, 30) + dt.timedelta(7 * i) for i in range(4)]
+    rows = [(i, town, day) for i in range(5) for town in (None, "B") for day in days[: i + 1]]
+    table = pa.table(dict(zip(("id", "town", "day"), map(list, zip(*rows, strict=True)), strict=True)))
+    keys = [(town, day) for day in reversed(days) for town in ("B", None)]
+    asked = sf.scan(table, privacy_unit="id").group_by("town", "day", keys=keys).bound(groups=8, rows=1)
+    with noise_free():
+        shown = (
+            asked.agg(n=sf.count(), total=sf.cumulative(sf.count_units(), over="day"))
+            .release(**BUDGET)
+            .to_arrow()
+        )
+    for town in (None, "B"):
+        own = sorted((r["day"], r["n"], r["total"]) for r in shown.to_pylist() if r["town"] == town)
+        assert [n for _, n, _ in own] == [5, 4, 3, 2] and [t for _, _, t in own] == [5, 9, 12, 14]
+
+
+@pytest.mark.noise_cannot_matter("the words are seeded")
+def test_assertions_recorders_and_mechanisms_know_of_totals():
+    with recording() as recorder:
+        release = towns().release(**BUDGET, unsafe_words=SeededWords(3))
+        truth = recorder[release].truth
+    assert truth["total"].to_pylist()[-1] == 6  # in 2 of 12 groups, each in part
+    assert_approx_equal(release, truth, k=9)
+    assert_noisy(release, truth, k=9)
+    wrong = truth.set_column(3, "total", pa.array([5000] * 24))
+    with pytest.raises(AssertionError):
+        assert_approx_equal(release, wrong, k=9)
+    with noise_free():
+        still = towns().release(**BUDGET)
+    assert still.to_arrow().equals(truth)
+    with pytest.raises(AssertionError):
+        assert_noisy(still, truth, k=9)
+
+
+@pytest.mark.long
+@pytest.mark.noise_cannot_matter("the words are seeded")
+@pytest.mark.parametrize("claimed, violated", [(1, False), (3, True)])
+def test_the_auditor_of_a_release_from_end_to_end(claimed, violated):
+    """A claim of a third of epsilon is found; alpha is 1e-9, and words are seeded."""
+    few = TABLE.select(["id", "week"]).filter(pa.compute.less(TABLE["week"], 3))
+    pairs, words = (
+        [(few, pa.concat_tables([few, pa.table({"id": [9] * 3, "week": [0, 1, 2]})]))],
+        SeededWords(1),
+    )
+
+    def ask(table):
+        grouped = (
+            sf.scan(table, privacy_unit="id").group_by("week", keys=[0, 1, 2, 3]).bound(groups=3, rows=1)
+        )
+        return grouped.agg(**BOTH).release(epsilon=3, delta="1/100", unsafe_words=words)
+
+    found = audit(
+        release_mechanism(ask), epsilon=3 / claimed, delta=0.01, pairs=pairs, alpha=1e-9, max_samples=8000,
+        seconds=100,
+    )  # fmt: skip
+    assert found.violated is violated
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: sf.cumulative(sf.mean("x", lower=0, upper=1)),
+        lambda: sf.cumulative(sf.sum("x")),
+        lambda: sf.cumulative("x"),
+        lambda: sf.cumulative(sf.cumulative(sf.count())),
+        lambda: sf.cumulative(sf.count(), over=3),
+        lambda: towns(c=sf.cumulative(sf.count())),
+        lambda: towns(c=sf.cumulative(sf.count(), over="id")),
+        lambda: towns(c=sf.cumulative(sf.count(), over="town")),
+        lambda: towns(a=sf.cumulative(sf.count(), over="week"), b=sf.cumulative(sf.count(), over="town")),
+        lambda: weeks(q=sf.median("x", lower=0, upper=1), c=sf.cumulative(sf.count())),
+        lambda: weeks(q=sf.count_distinct("x", values=1), c=sf.cumulative(sf.count())),
+        lambda: weeks(c=sf.cumulative(sf.sum("town", lower=0, upper=1))),
+        lambda: weeks((1 << 14) + 1),
+        lambda: sf.scan(TABLE, privacy_unit="id").group_by("week").bound(groups=1, rows=1).agg(**BOTH),
+        lambda: sf.scan(TABLE, privacy_unit="id").bound(rows=1).agg(**BOTH),
+        lambda: sf.scan(TABLE, privacy_unit="id").group_by("week", keys=[1]).bound(total_rows=2).agg(**BOTH),
+        lambda: sf.scan(TABLE, privacy_unit="id").group_by("x", keys=[1.0, 2.0]).bound(groups=1).agg(**BOTH),
+        lambda: (
+            sf.scan(TABLE, privacy_unit="id").group_by("week", keys=[1, None]).bound(groups=1).agg(**BOTH)
+        ),
+        lambda: (
+            sf.scan(TABLE, privacy_unit="id")
+            .group_by("week", "town", keys=[(0, "A"), (1, "A"), (0, "B")])
+            .bound(groups=1, rows=1)
+            .agg(c=sf.cumulative(sf.count(), over="week"))
+        ),
+    ],
+)
+def test_questions_that_are_refused(made):
+    with pytest.raises(QueryError):
+        made()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"delta": 0},
+        {"noise": "laplace"},
+        {"noise": "k_norm"},
+        {"group_selection": "laplace"},
+        {"epsilon": "1e-12", "delta": "1e-12"},
+    ],
+)
+def test_budgets_that_are_refused(given):
+    with pytest.raises((BudgetError, ParameterError)):
+        weeks().plan(**BUDGET | given)
+
+
+def test_what_is_planned_is_not_that_of_another_number_of_steps():
+    """A plan is remembered by how many steps there are of how many series, not by the groups alone."""
+    one = towns(total=sf.cumulative(sf.count(), over="week")).plan(**BUDGET)
+    keys = [(town, week) for week in range(2) for town in map(str, range(WEEKS))]
+    grouped = sf.scan(TABLE, privacy_unit="id").group_by("town", "week", keys=keys).bound(groups=2, rows=1)
+    other = grouped.agg(total=sf.cumulative(sf.count(), over="week")).plan(**BUDGET)
+    assert (one.drawn.series, one.drawn.factor.steps) == (2, WEEKS)
+    assert (other.drawn.series, other.drawn.factor.steps) == (WEEKS, 2)
+    assert isinstance(one, SeriesPlan) and one.loss == one.chain.map(1)
+
+
+@pytest.mark.noise_cannot_matter("keys and errors do not depend on noise")
+def test_what_the_measurement_takes():
+    release = series_gaussian(2, shape())
+    assert release.map(3) == F(3, 2) and set(release({})) == set(range(5))
+    with pytest.raises(ParameterError):
+        series_gaussian(2**40, shape())
