@@ -383,6 +383,22 @@ def test_qualifiers_are_dropped() -> None:
     assert query.keys == ("year",) and query.aggregates == (("n", sf.count("city")),)
 
 
+def test_weights_are_columns_with_a_largest_one() -> None:
+    weights = "weight => people.w, max_weight => 5.5"
+    query = parse(
+        dp(
+            f"year, COUNT(*, {weights}) AS n, SUM(docvis, {ROWS}, {weights}) AS t, AVG(docvis, {weights}, {ROWS}) AS m"
+        )
+    )
+    given = {"weight": "w", "max_weight": "5.5"}
+    low, high = (0, 30)
+    assert [aggregate for _, aggregate in query.aggregates] == [
+        sf.count(**given),
+        sf.sum("docvis", lower=low, upper=high, per="row", **given),
+        sf.mean("docvis", lower=low, upper=high, **given),
+    ]
+
+
 def test_default_names() -> None:
     select = (
         f"year, COUNT(*), COUNT(DISTINCT id), COUNT(city), SUM(docvis, {ROWS}), AVG(docvis + 1, {ROWS}), "
@@ -576,6 +592,22 @@ def test_refused_budgets(old: str, new: str, says: str, marked: str) -> None:
             "PERCENTILE_CONT(x, 0.5)",
             "PERCENTILE_CONT(x, rank, contribution_bounds_per_row",
             "PERCENTILE_CONT",
+        ),
+        ("COUNT(*, weight => w)", "weight => column, max_weight => 50", "w"),
+        ("COUNT(*, max_weight => 3)", "weight => column, max_weight => 50", "3"),
+        ("COUNT(*, weight => w + 1, max_weight => 3)", "with the name of a column", "w"),
+        ("COUNT(*, weight => a.b.c, max_weight => 3)", "with the name of a column", "a"),
+        ("COUNT(*, weight => (SELECT 1), max_weight => 3)", "with the name of a column", "("),
+        ("COUNT(*, weight => w, weight => w, max_weight => 3)", "given twice", "weight"),
+        ("COUNT(*, weight => w, max_weight => 0)", "greater than 0", "0"),
+        ("COUNT(*, weight => w, max_weight => x)", "a number here", "x"),
+        ("COUNT(*, weigth => w)", "did you mean weight?", "weigth"),
+        ("COUNT(DISTINCT id, weight => w, max_weight => 3)", "has no weights", "COUNT"),
+        (f"VAR_POP(x, {ROWS}, weight => w, max_weight => 3)", "COUNT, SUM and AVG have", "w"),
+        (
+            "SUM(x, contribution_bounds_per_group => (0, 1), weight => w, max_weight => 3)",
+            "bounds of each row",
+            "contribution_bounds_per_group => (0, 1)",
         ),
         (
             "AVG(x, contribution_bounds_per_group => (0, 1))",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
+from typing import Any
 
 from sfumato.catalogs.declarations import TableDeclaration
 from sfumato.catalogs.notes import beyond, bounds_note
@@ -44,6 +45,35 @@ class Aggregates:
             SqlError: it has no private form, or not with such bounds.
         """
         function, make = call.function, FUNCTIONS[call.function]
+        self._check_form(call)
+        weights = self._weights(call, make)
+        if make in (ask.count, ask.count_distinct):
+            return self._count(call, weights)
+        if call.distinct:
+            raise self._refuse(call.name_place, f"{function}(DISTINCT ...) has no private form here")
+        if call.argument is None:
+            raise self._refuse(call.name_place, f"{function}(*): name a column")
+        low, high, per = self._bounds(call)
+        column = self._column(call.argument)
+        error_bars = call.error_bars is None or call.error_bars.value
+        if make is ask.quantiles:
+            ranks = self._ranks(call)
+            return ask.quantiles(column, ranks, lower=low, upper=high, error_bars=error_bars)
+        if call.ranks:
+            raise self._refuse(call.ranks[0].place, f"{function} takes one expression, and bounds")
+        if make in _QUANTILES:
+            return make(column, lower=low, upper=high, error_bars=error_bars)
+        if make is ask.sum:
+            return ask.sum(column, lower=low, upper=high, per=per, **weights)
+        if function in ("VARIANCE", "STDDEV"):
+            self._note(f"{function} is that of the population: divided by the count, not the count less one.")
+        if function == "ANON_AVG":
+            self._note("ANON_AVG clamps each row; ZetaSQL clamps the average of each privacy unit.")
+        return make(column, lower=low, upper=high, **weights)
+
+    def _check_form(self, call: Call) -> None:
+        """Check that a call is written as its clause has it."""
+        function, make = call.function, FUNCTIONS[call.function]
         if function.startswith("ANON_") != self.anonymization:
             other = _TWINS.get(function) or function.removeprefix("ANON_")
             other = other if other != function else f"ANON_{function}"
@@ -64,34 +94,15 @@ class Aggregates:
                 call.error_bars.place,
                 f"{function} always has error bars; only quantiles do without, for less noise",
             )
-        if make in (ask.count, ask.count_distinct):
-            return self._count(call)
-        if call.distinct:
-            raise self._refuse(call.name_place, f"{function}(DISTINCT ...) has no private form here")
-        if call.argument is None:
-            raise self._refuse(call.name_place, f"{function}(*): name a column")
-        low, high, per = self._bounds(call)
-        column = self._column(call.argument)
-        error_bars = call.error_bars is None or call.error_bars.value
-        if make is ask.quantiles:
-            ranks = self._ranks(call)
-            return ask.quantiles(column, ranks, lower=low, upper=high, error_bars=error_bars)
-        if call.ranks:
-            raise self._refuse(call.ranks[0].place, f"{function} takes one expression, and bounds")
-        if make in _QUANTILES:
-            return make(column, lower=low, upper=high, error_bars=error_bars)
-        if make is ask.sum:
-            return ask.sum(column, lower=low, upper=high, per=per)
-        if function in ("VARIANCE", "STDDEV"):
-            self._note(f"{function} is that of the population: divided by the count, not the count less one.")
-        if function == "ANON_AVG":
-            self._note("ANON_AVG clamps each row; ZetaSQL clamps the average of each privacy unit.")
-        return make(column, lower=low, upper=high)
 
-    def _count(self, call: Call) -> Aggregate:
+    def _count(self, call: Call, weights: Mapping[str, Any]) -> Aggregate:
         bounds = call.bounds
         if call.ranks:
             raise self._refuse(call.ranks[0].place, f"{call.function} takes one expression, and bounds")
+        if weights and call.distinct:
+            raise self._refuse(
+                call.name_place, f"{call.function}(DISTINCT ...) has no weights: leave them out"
+            )
         if FUNCTIONS[call.function] is ask.count_distinct:
             return self._count_distinct(call)
         if call.distinct:
@@ -122,7 +133,24 @@ class Aggregates:
                     bounds.upper.place, beyond(declared, "the bound of a COUNT", rows, declared.max_rows)
                 )
             self.rows = self.rows or (rows, bounds.upper.place)
-        return ask.count(None if call.argument is None else self._column(call.argument))
+        return ask.count(None if call.argument is None else self._column(call.argument), **weights)
+
+    def _weights(self, call: Call, make: Callable[..., Aggregate]) -> dict[str, Any]:
+        """Return the weights of a call, as its function takes them."""
+        written = call.weight or call.max_weight
+        if written is None:
+            return {}
+        place = written.place
+        if make not in (ask.count, ask.sum, ask.mean):
+            raise self._refuse(place, f"{call.function} has no weights; COUNT, SUM and AVG have")
+        if call.weight is None or call.max_weight is None:
+            raise self._refuse(place, "weights are written weight => column, max_weight => 50")
+        if make is ask.sum and call.bounds and call.bounds.kind != "contribution_bounds_per_row":
+            example = "SUM(x, contribution_bounds_per_row => (0, 9), weight => w, max_weight => 50)"
+            raise self._refuse(call.bounds.place, f"with weights a sum has bounds of each row: {example}")
+        if Fraction(call.max_weight.text) <= 0:
+            raise self._refuse(call.max_weight.place, "the largest weight must be greater than 0")
+        return {"weight": self._column(call.weight), "max_weight": call.max_weight.text}
 
     def _count_distinct(self, call: Call) -> Aggregate:
         bounds, fast = call.bounds, call.function == "APPROX_COUNT_DISTINCT"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from sfumato.dialect.cursor import Cursor
 from sfumato.dialect.syntax import Bounds, Call, Expression, Literal, Truth
-from sfumato.dialect.vocabulary import BOUNDS, ERROR_BARS, OPERATORS, PRIVATE
+from sfumato.dialect.vocabulary import BOUNDS, ERROR_BARS, MAX_WEIGHT, OPERATORS, PRIVATE, WEIGHT
 from sfumato.dialect.words import Place, refusal
 from sfumato.errors import nearest
 
@@ -66,16 +67,15 @@ def _call(words: Cursor, name: int) -> CallForm:
             raise words.refuse(f"an expression is missing in {function}(...)")
     argument = range(start, words.at)
     ranks: list[Literal] = []
-    listed, bounds, error_bars = False, None, None
+    listed, bounds = False, None
+    named: dict[str, Any] = dict.fromkeys((ERROR_BARS, WEIGHT, MAX_WEIGHT))
     while words.at < stop:
         if words.take("CLAMPED"):
             given = _clamped(words)
         elif not words.take(","):
             raise words.refuse(f"a comma or ) is missing in {function}(...)")
-        elif words.token.text.lower() == ERROR_BARS and words.after.word == "=>":
-            if error_bars:
-                raise words.refuse(f"{ERROR_BARS} is given twice; keep one")
-            error_bars = _truth_value(words)
+        elif words.after.word == "=>" and words.token.text.lower() in named:
+            _named(words, named)
             continue
         elif words.after.word == "=>":
             given = _named_bounds(words)
@@ -89,7 +89,7 @@ def _call(words: Cursor, name: int) -> CallForm:
             raise refusal(words.text, given.place, f"{function} has bounds twice; keep one")
         bounds = given
     expression = None if star else Expression(tuple(words.tokens[start : argument.stop]))
-    call = Call(function, expression, distinct, tuple(ranks), listed, bounds, error_bars, token.place)
+    call = Call(function, expression, distinct, tuple(ranks), listed, bounds, name_place=token.place, **named)
     return CallForm(call, range(name, stop + 1), argument, range(argument.stop, stop))
 
 
@@ -127,19 +127,41 @@ def _clamped(words: Cursor) -> Bounds:
     return Bounds("clamped", lower, upper, Place(start, words.before.stop))
 
 
-def _truth_value(words: Cursor) -> Truth:
-    start = words.token.start
+def _named(words: Cursor, found: dict[str, Any]) -> None:
+    """Read a named argument other than bounds."""
+    start, name = words.token.start, words.token.text.lower()
+    if found[name] is not None:
+        raise words.refuse(f"{name} is given twice; keep one")
     words.at += 2
-    value = words.take("TRUE")
-    if not value and not words.take("FALSE"):
-        raise words.refuse(f"write {ERROR_BARS} => TRUE or {ERROR_BARS} => FALSE")
-    return Truth(value, Place(start, words.before.stop))
+    if name == WEIGHT:
+        found[name] = _column(words)
+    elif name == MAX_WEIGHT:
+        found[name] = words.number("the largest weight")
+    else:
+        value = words.take("TRUE")
+        if not value and not words.take("FALSE"):
+            raise words.refuse(f"write {ERROR_BARS} => TRUE or {ERROR_BARS} => FALSE")
+        found[name] = Truth(value, Place(start, words.before.stop))
+
+
+def _column(words: Cursor) -> Expression:
+    """Return the column that a weight is, with the name of its table if that is written."""
+    start = words.at
+    while words.token.kind in ("word", "name"):
+        words.at += 1
+        if words.at - start > 1 or not words.take("."):
+            break
+    found = words.tokens[start : words.at]
+    if len(found) not in (1, 3) or words.token.word not in (",", ")", "CLAMPED"):
+        words.at = start
+        raise words.refuse(f"write {WEIGHT} => column, with the name of a column")
+    return Expression(tuple(found))
 
 
 def _named_bounds(words: Cursor) -> Bounds:
     token, name = words.token, words.token.text.lower()
     if name not in BOUNDS:
-        known = (*BOUNDS, ERROR_BARS)
+        known = (*BOUNDS, ERROR_BARS, WEIGHT, MAX_WEIGHT)
         near = nearest(name, known)
         raise words.refuse(
             f"there is no argument {token.text}; "

@@ -69,8 +69,10 @@ class Call:
     ranks: tuple[Literal, ...]
     listed: bool
     bounds: Bounds | None
-    error_bars: Truth | None
     name_place: Place
+    error_bars: Truth | None = None
+    weight: Expression | None = None
+    max_weight: Literal | None = None
 
 
 @dataclass(frozen=True)
@@ -155,9 +157,13 @@ class Statement:
                 elif not rest or first.casefold() != (self.tables.alias or "").casefold():
                     plain.add(first.casefold())
         # Those of aggregates that stand behind the groups are not in the tree's list.
-        for _, expression, _ in self.calls.values():
+        for _, expression, call in self.calls.values():
             own = {token.start: token for token in expression.tokens}
             named |= {t.text for t in self.unqualified(expression) if own.get(t.start) is not t}
+            if call.weight is not None:
+                (column,) = self.unqualified(call.weight)
+                (plain if column in call.weight.tokens else named).add(column.text)
+        plain = {name.casefold() for name in plain}
         return frozenset(named), frozenset(plain - {(i.alias or "").casefold() for i in self.items})
 
     def _stands_for(self, table: str, column: str) -> str:

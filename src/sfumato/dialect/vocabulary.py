@@ -5,6 +5,7 @@ from __future__ import annotations
 CLAUSES = ("DIFFERENTIAL_PRIVACY", "ANONYMIZATION")
 BOUNDS = ("contribution_bounds_per_group", "contribution_bounds_per_row")
 ERROR_BARS = "error_bars"
+WEIGHT, MAX_WEIGHT = "weight", "max_weight"
 PRIVATE = (
     *("COUNT", "SUM", "AVG", "VAR_POP", "VARIANCE", "STDDEV", "STDDEV_POP"),
     *("APPROX_QUANTILES", "QUANTILES", "PERCENTILE_CONT", "MEDIAN", "MIN", "MAX", "APPROX_COUNT_DISTINCT"),
