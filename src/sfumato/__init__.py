@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         stddev,
         sum,
         variance,
+        vector_sum,
     )
     from sfumato.query.public_table import PublicTable
     from sfumato.query.release import Release
@@ -63,6 +64,7 @@ _HOMES = {
     "stratified_proportion": "sfumato.measurements.stratified.survey",
     "sum": "sfumato.query.aggregates",
     "variance": "sfumato.query.aggregates",
+    "vector_sum": "sfumato.query.aggregates",
 }
 
 __all__ = [
@@ -92,6 +94,7 @@ __all__ = [
     "stratified_proportion",
     "sum",
     "variance",
+    "vector_sum",
 ]
 
 __version__ = "0.1.0"

@@ -27,6 +27,7 @@ from sfumato.query.exact import ExactQuery
 from sfumato.query.schema import Derive, Filter
 from sfumato.query.table import Table
 from sfumato.transformations import (
+    Ball,
     Count,
     CountUnits,
     DistinctMatched,
@@ -40,6 +41,7 @@ from sfumato.transformations import (
     Statistic,
     UnitSum,
     ValueGrid,
+    VectorSum,
     WeightedSum,
     WeightGrid,
     bound_groups,
@@ -122,6 +124,36 @@ VALUE_TYPES: dict[str, tuple[list[str], Any]] = {
     "FLOAT": (FLOATS32, float),
     "BOOLEAN": (["true", "false"], lambda text: text == "true"),
     "DECIMAL(12,3)": (["0", "-0.001", "1.500", "999999999.999", "-999999999.999", "2.125"], Decimal),
+}
+
+
+def vector_of(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    def entries(text: str) -> list[Any]:
+        inner = text[1:-1]
+        return [None if part == "NULL" else read(part) for part in inner.split(",")] if inner else []
+
+    return entries
+
+
+SHORT = ["[]", "[1]", "[1,2,3]", "[NULL,1]"]
+VECTORS = ["[3,4]", "[0,0]", "[-3,4]", "[1,1]", "[100,-1]", "[5,12]", "[-7,0]"]
+REAL_VECTORS = [
+    *VECTORS,
+    "[1e308,1]",
+    "[nan,1]",
+    "[-inf,2.5]",
+    "[inf,inf]",
+    "[0.5,-0.125]",
+    "[5e-324,-1e18]",
+    "[-0.0,1e9]",
+]
+WIDE_VECTORS = [f"[{2**63 - 1},1]", f"[{-(2**63)},{2**62}]", f"[{2**40},{2**41}]"]
+VECTOR_TYPES: dict[str, tuple[list[str], Any]] = {
+    "DOUBLE[]": ([*SHORT, *REAL_VECTORS], vector_of(float)),
+    "DOUBLE[2]": (REAL_VECTORS, vector_of(float)),
+    "FLOAT[2]": (["[nan,0]", "[-inf,2.5]", "[0.5,-0.125]", *VECTORS], vector_of(float)),
+    "BIGINT[]": ([*SHORT, *VECTORS, *WIDE_VECTORS], vector_of(int)),
+    "TINYINT[]": ([*SHORT, *VECTORS], vector_of(int)),
 }
 KEY_TYPES: dict[str, tuple[list[str], Any]] = {
     "BIGINT": (["0", "1", "-1", str(2**63 - 1)], int),
@@ -259,18 +291,29 @@ def cases(draw: st.DrawFn, engine: Any, binding: bool) -> Case:
     choices.append(st.builds(DistinctMatched, st.just("y"), most))
     choices.append(st.builds(DistinctShared, st.just("y"), most, st.sampled_from([-20, -3])))
     choices.append(weighted_sum(draw(st.sampled_from(["x", "y"])), rows))
+    if not engine.lacks & set(VECTOR_TYPES) and draw(st.booleans()):
+        add("v", VECTOR_TYPES, 3)
+        choices.append(vector_sum(rows))
     picked = draw(st.lists(st.sampled_from(range(len(choices))), min_size=1, max_size=5, unique=True))
     statistics = tuple(draw(choices[i]) for i in sorted(picked))
     read_rows = [
         Row(
             as_key(values["unit"][i]),
             tuple(as_key(values[k][i]) for k in keys),
-            {c: values[c][i] for c in ("x", "y")},
+            {c: values[c][i] for c in ("x", "y", "v") if c in values},
         )
         for i in range(size)
     ]
     groups = draw(st.sampled_from([1, 2])) if binding else 10**6
     return Case(made, read_rows, keys, statistics, groups)
+
+
+@st.composite
+def vector_sum(draw: st.DrawFn, rows: int) -> VectorSum:
+    ball = draw(st.sampled_from(Ball))
+    radius = draw(st.sampled_from([1, 2, 5, 1000, 2**31 - 1, 2**40]))
+    exponent = draw(st.sampled_from([-40, -20, -1, 0, 3]))
+    return VectorSum("w", "v", 2, exponent, radius, ball, draw(st.sampled_from([None, rows])))
 
 
 Result = dict[tuple[Any, ...], dict[Any, int]]
@@ -311,6 +354,9 @@ def evaluated(engine, query: ExactQuery, batch_rows: int = 1000) -> Result:
                             node = name, level, e["leaf"] // (LEAVES // BRANCHING**level)
                             if e["weight"]:
                                 numbers[node] = numbers.get(node, 0) + e["weight"]
+                elif name.endswith(".vector"):
+                    numbers |= {(name, place): int(n) for place, n in enumerate(row[name]) if n}
+                    assert len(row[name]) == 2
                 elif row[name]:
                     assert row[name] == int(row[name])
                     numbers[name] = int(row[name])

@@ -24,10 +24,13 @@ from sfumato.framework import (
     SymmetricDistance,
     TableDomain,
     Transformation,
+    VectorDomain,
 )
 
 TABLE = (("age", AtomDomain(int, 0, 120, null=True)), ("x", AtomDomain(float, nan=True)))
-ROWS = RowsDomain((("x", AtomDomain(float, nan=True, null=True)), ("n", AtomDomain(int, -(2**63), 2**63))))
+NUMBERS = ("x", AtomDomain(float, nan=True, null=True)), ("n", AtomDomain(int, -(2**63), 2**63))
+ROWS = RowsDomain(NUMBERS)
+VECTORS = RowsDomain((("v", VectorDomain(AtomDomain(float, nan=True, null=True), 2, null=True)),))
 STATISTICS = [
     t.CountUnits(),
     t.Count(2),
@@ -41,6 +44,10 @@ STATISTICS = [
     t.DistinctMatched("n", 1),
     t.DistinctShared("n", 1),
     t.WeightedSum("x·n", "n", 2, t.WeightGrid(0, 20), "x", t.ValueGrid(-2, 0, 32), 1),
+]
+VECTOR_SUMS = [
+    t.VectorSum(f"{ball.value} {rows}", "v", 2, -20, 1 << 20, ball, rows)
+    for ball, rows in ((t.Ball.L1, None), (t.Ball.L2, None), (t.Ball.L2, 2), (t.Ball.LINF, 2))
 ]
 LEAVES = t.Leaves("x", "x", 2, t.Lattice(0.0, 16.0), -2)
 
@@ -105,6 +112,13 @@ def cases() -> Iterator[tuple[str, Any, Transformation]]:
         yield f"total rows, per_group {norm.name} {statistic.names[0]}", 2, in_all
         both = t.bound_groups(2, domain=ROWS) >> t.per_group([statistic], norm, statistic.body.split(norm), 2)
         yield f"per_group {norm.name} {statistic.names[0]}", 2, both
+    for norm, statistic in product(t.Norm, VECTOR_SUMS):
+        both = t.per_group([statistic], norm, statistic.body.split(norm), 2)
+        yield (
+            f"per_group {norm.name} vector sum {statistic.label}",
+            2,
+            t.bound_groups(2, domain=VECTORS) >> both,
+        )
     counted = t.bound_groups(2, domain=ROWS) >> t.per_group([LEAVES], t.Norm.L1, [Fraction(1)], 2)
     yield "margin", 2, counted >> t.Margin(LEAVES, Fraction(1, 4), (8000, 9000)).by_group(range(9))
 
@@ -124,6 +138,7 @@ SLOW = (
     "total rows, per_group",
     "per_group L1 x.tree",
     "per_group L1 x.leaves",
+    "per_group L1 vector sum",
 )  # more than half a second each
 
 
@@ -145,7 +160,10 @@ def test_no_public_transformation_is_left_out():
         item = getattr(t, name)
         if inspect.isfunction(item) and inspect.signature(item).return_annotation == "Transformation":
             assert name in made
-    statistics = {type(s).__name__ for s in STATISTICS} | {"Statistic", "Margin"}  # which is no sum
+    statistics = {type(s).__name__ for s in (*STATISTICS, *VECTOR_SUMS)} | {
+        "Statistic",
+        "Margin",
+    }  # which is no sum
     public = {
         n for n in t.__all__ if inspect.isclass(getattr(t, n)) and issubclass(getattr(t, n), t.Statistic)
     }
@@ -155,7 +173,7 @@ def test_no_public_transformation_is_left_out():
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["bounded_sum int, SymmetricDistance, size 5", "clamp float, ChangeOneDistance, size None",
     "histogram in L2, ChangeOneDistance, size None", "mean float, ChangeOneDistance, size 5", "variance int, SymmetricDistance, size 5",
-    "covariance Fraction, ChangeOneDistance, size 5", "bound_groups", "per_group L2 x.sum", "per_group L1 x.tree", "a chain", "bound_total_rows", "total rows, per_group L2 x.sum", "total rows, per_group L1 units"])  # fmt: skip
+    "covariance Fraction, ChangeOneDistance, size 5", "bound_groups", "per_group L2 x.sum", "per_group L1 x.tree", "per_group L1 vector sum l2 None", "per_group L2 vector sum l1 None", "a chain", "bound_total_rows", "total rows, per_group L2 x.sum", "total rows, per_group L1 units"])  # fmt: skip
 def test_a_claim_of_two_percent_less_is_broken(name):
     d_in, made = CASES[name]
     less = replace(made, stability_map=lambda d: made.map(d) * Fraction(98, 100))

@@ -260,6 +260,10 @@ def _add(of: Counter[Hashable], statistic: Statistic, name: str, value: Any) -> 
     if not statistic.listed:
         of[name] += int(value)
         return
+    if statistic.entries:
+        for place, entry in enumerate(value):
+            of[name, place] += int(entry)
+        return
     for entry in value or []:
         leaf, weight = entry["leaf"], entry["weight"]
         if isinstance(statistic, Leaves):

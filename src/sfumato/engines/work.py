@@ -121,8 +121,8 @@ class Work:
         bare = self.noising.draw(exact, KeyedWords(bytes(32), b"")).outputs().schema
         if self.confidence is None:
             return bare
-        names = [e.name for e in self.noising.requirements.estimates]
-        return pa.schema([*bare, *(pa.field(f"{name}_error", pa.float64()) for name in names)])
+        estimates = self.noising.requirements.estimates
+        return pa.schema([*bare, *(pa.field(f"{e.name}_error", e.error_type) for e in estimates)])
 
 
 def _stopped(error: Exception) -> EngineError:

@@ -5,6 +5,7 @@ lie `d_in` apart (its stability map). A `Measurement` adds noise and says what t
 privacy map). `>>` chains them after checking that the spaces meet.
 """
 
+from sfumato.framework.balls import Ball, BallBody
 from sfumato.framework.bodies import Body, Norm, Product, RowsBody, Segment
 from sfumato.framework.centred import CentredDistance
 from sfumato.framework.combinators import compose, postprocess, product
@@ -49,6 +50,8 @@ __all__ = [
     "AbsoluteDistance",
     "ApproximateDP",
     "AtomDomain",
+    "Ball",
+    "BallBody",
     "Body",
     "CategoryDomain",
     "CentredDistance",

@@ -135,6 +135,7 @@ class VectorDomain(Domain):
     Args:
         element: the domain of each entry.
         size: the length, at least 1, or None.
+        null: whether None is a member: NULL, in the place of a vector.
 
     >>> VectorDomain(AtomDomain(int), size=2).contains([3, 4])
     True
@@ -142,6 +143,7 @@ class VectorDomain(Domain):
 
     element: Domain
     size: int | None = None
+    null: bool = False
 
     def __post_init__(self) -> None:
         if self.size is not None:
@@ -149,6 +151,8 @@ class VectorDomain(Domain):
 
     def contains(self, value: Any) -> bool:
         """Whether a value is a sequence of the length, of members."""
+        if value is None:
+            return self.null
         return (
             isinstance(value, Sequence)
             and not isinstance(value, (str, bytes))
@@ -160,6 +164,7 @@ class VectorDomain(Domain):
         """Whether every member of `other` is a member of this."""
         return (
             isinstance(other, VectorDomain)
+            and self.null >= other.null
             and self.size in (None, other.size)
             and self.element.includes(other.element)
         )

@@ -42,6 +42,11 @@ class Metric(ABC):
         """Return the distance of two members of an admitted domain."""
 
 
+def _of_records(domain: Domain) -> bool:
+    """Whether all members are vectors or tables; NULL is none."""
+    return isinstance(domain, TableDomain) or (isinstance(domain, VectorDomain) and not domain.null)
+
+
 @dataclass(frozen=True)
 class SymmetricDistance(Metric):
     """The number of records to add or remove; their order does not count.
@@ -52,7 +57,7 @@ class SymmetricDistance(Metric):
 
     def admits(self, domain: Domain) -> bool:
         """Vectors and tables."""
-        return isinstance(domain, (VectorDomain, TableDomain))
+        return _of_records(domain)
 
     def distance(self, one: Sequence[Any], other: Sequence[Any]) -> Distance:
         """Return the size of the symmetric difference of two multisets."""
@@ -70,7 +75,7 @@ class ChangeOneDistance(Metric):
 
     def admits(self, domain: Domain) -> bool:
         """Vectors and tables."""
-        return isinstance(domain, (VectorDomain, TableDomain))
+        return _of_records(domain)
 
     def distance(self, one: Sequence[Any], other: Sequence[Any]) -> Distance:
         """Return the number of records of one multiset that are not in the other."""
@@ -124,7 +129,9 @@ class _Norm(Metric):
         number = AbsoluteDistance().admits
         if isinstance(domain, ProductDomain):
             return not self.scales and all(map(number, domain.parts))
-        return isinstance(domain, VectorDomain) and not self.scales and number(domain.element)
+        if not isinstance(domain, VectorDomain) or domain.null or self.scales:
+            return False
+        return number(domain.element)
 
     def differences(self, one: Any, other: Any) -> list[Distance]:
         """Return all |differences|, each divided by its scale."""

@@ -11,6 +11,7 @@ Amount = int | float | Fraction | Decimal
 NoiseName = Literal["laplace", "gaussian", "k_norm"]
 Bounded = Literal["unit", "row"]
 DistinctMethod = Literal["matching", "shares"]
+VectorNorm = Literal["l2", "l1", "linf"]
 BeyondChoice = Literal["auto", "scale", "sample"]
 SelectionName = Literal["truncated_geometric", "laplace", "gaussian"]
 NoiseChoice = Literal["auto", NoiseName]

@@ -90,9 +90,13 @@ class Noising:
                 continue
             for name in statistic.names:
                 if name not in values:
-                    column = WideIntegers.from_arrow(exact[name])
+                    numbers = exact[name].flatten() if statistic.entries else exact[name]
+                    column = WideIntegers.from_arrow(numbers)
                     values[name] = column + self.laws[name].rounded(len(column), words=words)
         floats = {name: value.scaled(self.steps[name]) for name, value in values.items()}
+        for statistic in self.requirements.statistics:
+            if statistic.entries:
+                floats |= {name: floats[name].reshape(-1, statistic.entries) for name in statistic.names}
         return NoisyBatch(self, keys, NoisyNumbers(floats, trees, self.laws, self.steps, chosen, totals))
 
     def chosen(self, batch: pa.RecordBatch, words: Words | None = None) -> pa.RecordBatch:

@@ -42,7 +42,7 @@ class NoisyNumbers:
     """The noisy numbers of a batch of groups, in the units of the statistics.
 
     Args:
-        values: by coordinate, float64 of shape (groups,).
+        values: by coordinate, float64 of shape (groups,), or (groups, entries) where it is a vector.
         trees: by coordinate of a tree.
         laws: by coordinate, the law of the noise in grid steps.
         steps: by coordinate, the grid step.
@@ -72,10 +72,11 @@ class NoisyNumbers:
 
 
 def arrow_column(values: NDArray[np.float64] | NDArray[np.int64]) -> pa.Array:
-    """Return a float64 or int64 array as Arrow, without a copy.
+    """Return a float64 or int64 array as Arrow, without a copy; of two dimensions, as lists of one length.
 
     `pa.array` would do, but imports pandas where it is installed: a third of a second.
     """
     kind = pa.int64() if values.dtype == np.int64 else pa.float64()
     data = pa.py_buffer(np.ascontiguousarray(values))
-    return pa.Array.from_buffers(kind, len(values), [None, data])
+    flat = pa.Array.from_buffers(kind, values.size, [None, data])
+    return flat if values.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, values.shape[1])

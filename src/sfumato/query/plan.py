@@ -168,6 +168,7 @@ class Plan:
                         "type": "int64" if e.integer else "float64",
                     }
                     | ({"rank": e.rank} if e.kind == "quantile" else {})
+                    | ({"entries": e.entries} if e.entries else {})
                     for e in estimates
                 },
                 "budget": {

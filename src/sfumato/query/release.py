@@ -149,11 +149,14 @@ class Release(Owned):
                 release was asked for them.
             simultaneous: as for `errors`; it needs the number of groups, so nothing is streamed.
         Raises:
-            ParameterError: the path is not admissible, or is a file that the rows come from.
+            ParameterError: the path is not admissible, or is a file that the rows come from; or an output
+                is a list, which CSV does not have.
             RefusalError: error bars of a release that was streamed to a file are asked for.
             OSError: the file cannot be written; nothing is drawn where that shows before.
         """
         target = output.checked_path(path)
+        if target.suffix.lower() == ".csv":
+            self._check_no_lists(path)
         truth_value(simultaneous, "simultaneous")
         check = partial(self.check_no_source, target)
         check()
@@ -186,12 +189,21 @@ class Release(Owned):
         """
         check_no_source(path, self.engine.files, name)
 
+    def _check_no_lists(self, path: str | Path) -> None:
+        """Refuse a file that has no place for lists."""
+        for estimate in self.plan.requirements.estimates:
+            if estimate.entries:
+                wanted = f".parquet or .json, as CSV has no lists, and {estimate.name} is one"
+                raise ParameterError("output path", str(path), wanted)
+
     @property
     def _types(self) -> dict[str, pa.DataType]:
         """The types of the outputs and their error bars, which texts in a file do not tell."""
-        shown = {e.name: pa.int64() if e.integer else pa.float64() for e in self.plan.requirements.estimates}
+        estimates = self.plan.requirements.estimates
+        shown = {e.name: e.type for e in estimates}
         taken = {*shown, *self.plan.query.keys}
-        return shown | {f"{n}_error": pa.float64() for n in shown if f"{n}_error" not in taken}
+        errors = {f"{e.name}_error": e.error_type for e in estimates}
+        return shown | {name: kind for name, kind in errors.items() if name not in taken}
 
     def _outputs(
         self, kept: list[NoisyBatch] | None, confidence: float | None, among: int
@@ -211,7 +223,8 @@ class Release(Owned):
 
     def _numbers(self, batches: list[NoisyBatch]) -> int:
         """Return how many numbers have error bars; at least 1."""
-        return sum(int(b.keys.num_rows) for b in batches) * len(self.plan.requirements.estimates) or 1
+        each = sum(e.entries or 1 for e in self.plan.requirements.estimates)
+        return sum(int(b.keys.num_rows) for b in batches) * each or 1
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

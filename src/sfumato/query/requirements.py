@@ -20,10 +20,11 @@ from sfumato.query.aggregates import (
     StandardDeviation,
     Sum,
     Variance,
+    VectorSum,
     Weighted,
 )
 from sfumato.query.design import Design
-from sfumato.query.estimates import Estimate, counts, distinct, means, quantiles, series, weighted
+from sfumato.query.estimates import Estimate, counts, distinct, means, quantiles, series, vectors, weighted
 from sfumato.query.question import Query
 from sfumato.transformations import Coordinate, Leaves, Statistic, body_in_all
 
@@ -39,6 +40,7 @@ ESTIMATES: dict[type[Aggregate], Callable[[Design, str, Any], tuple[Estimate, ..
     StandardDeviation: means.variances,
     Quantiles: quantiles.quantiles,
     Weighted: weighted.weighted,
+    VectorSum: vectors.vector_sums,
 }
 
 

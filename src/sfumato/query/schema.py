@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
 from sfumato.errors import ColumnError, QueryError, shown
-from sfumato.framework import AtomDomain
+from sfumato.framework import AtomDomain, Domain, VectorDomain
 
 # Types of columns, as DuckDB calls them: whole numbers, with how many digits they have at most.
 INTEGERS = {
     "TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19, "HUGEINT": 39,
     "UTINYINT": 3, "USMALLINT": 5, "UINTEGER": 10, "UBIGINT": 20,
 }  # fmt: skip
+# With a sign or without.
+INT128 = Fraction(-(2**127)), Fraction(2**128 - 1)
 # 0.0 and -0.0 are equal, and all NaN.
 FLOATS = frozenset({"FLOAT", "DOUBLE"})
+# A list of what is no list, or an array, whose length is in its type.
+_LIST = re.compile(r"([^\[\]]+)\[(\d*)\]")
 # Where an expression goes that takes the place of a column, whichever way a question is asked.
 IN_PLACE = "in its place (in Python, as a column that with_columns derives first)"
 
@@ -51,10 +56,29 @@ class Column:
     missing: bool = True
 
     @property
-    def values(self) -> AtomDomain:
+    def entries(self) -> AtomDomain | None:
+        """What an entry may be, in a column of lists of numbers; None of other columns."""
+        of = _LIST.fullmatch(self.type_name)
+        if of is None:
+            return None
+        if of[1] in INTEGERS:
+            return AtomDomain(int, *INT128, null=True)
+        real = of[1] in FLOATS or of[1].startswith("DECIMAL")
+        return AtomDomain(float, nan=True, null=True) if real else None
+
+    @property
+    def length(self) -> int | None:
+        """How long each list is, where the type says it."""
+        of = _LIST.fullmatch(self.type_name)
+        return int(of[2]) if of is not None and of[2] else None
+
+    @property
+    def values(self) -> Domain:
         """What a row may hold; integers of up to 128 bits. Of what is no number only NULL matters: text."""
+        if (entries := self.entries) is not None:
+            return VectorDomain(entries, null=True)
         if self.kind is Kind.INTEGER:
-            return AtomDomain(int, Fraction(-(2**127)), Fraction(2**128 - 1), null=self.missing)
+            return AtomDomain(int, *INT128, null=self.missing)
         if self.kind is Kind.REAL:
             return AtomDomain(float, nan=self.missing, null=self.missing)
         return AtomDomain(bool if self.kind is Kind.BOOLEAN else str, null=self.missing)

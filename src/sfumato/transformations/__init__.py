@@ -8,7 +8,7 @@ Where each record is a unit of its own, `records/` has the usual steps on vector
 `impute(0) >> clamp(0, 1) >> bounded_sum(0, 1)`.
 """
 
-from sfumato.framework import Norm, Row
+from sfumato.framework import Ball, Norm, Row
 from sfumato.transformations.grid import Grid, ValueGrid
 from sfumato.transformations.lattice import Lattice
 from sfumato.transformations.records.bounded_sum import bounded_sum
@@ -29,6 +29,7 @@ from sfumato.transformations.statistics.moments import Moments
 from sfumato.transformations.statistics.quantile_tree import QuantileTree
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic, body_in_all, per_group
 from sfumato.transformations.statistics.unit_sum import UnitSum
+from sfumato.transformations.statistics.vector_sum import VectorSum
 from sfumato.transformations.statistics.weighted import WeightedSum, WeightGrid
 from sfumato.transformations.stratified import (
     make_lipschitz_sized_proportion_ci_mean,
@@ -37,6 +38,7 @@ from sfumato.transformations.stratified import (
 )
 
 __all__ = [
+    "Ball",
     "Coordinate",
     "Count",
     "CountUnits",
@@ -54,6 +56,7 @@ __all__ = [
     "Statistic",
     "UnitSum",
     "ValueGrid",
+    "VectorSum",
     "WeightGrid",
     "WeightedSum",
     "body_in_all",

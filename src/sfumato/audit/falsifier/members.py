@@ -122,6 +122,8 @@ def member(domain: Domain, draw: Draw) -> Any:
     if isinstance(domain, AtomDomain):
         return _single(domain, draw)
     if isinstance(domain, VectorDomain):
+        if domain.null and draw.once_in(8):
+            return None
         size = some_size(draw) if domain.size is None else domain.size
         return pattern(lambda: member(domain.element, draw), size, draw)
     if isinstance(domain, TableDomain):
@@ -245,7 +247,7 @@ def near(domain: Domain, value: Any, draw: Draw) -> Any:
     if isinstance(domain, AtomDomain) and domain.kind not in (bool, str) and value is not None:
         moved = _near_number(domain, value, draw)
         return moved if domain.contains(moved) else draw.early(extremes(domain))
-    if isinstance(domain, (VectorDomain, ProductDomain)) and len(value):
+    if isinstance(domain, (VectorDomain, ProductDomain)) and value:
         at, found = draw.below(len(value)), list(value)
         part = domain.element if isinstance(domain, VectorDomain) else domain.parts[at]
         found[at] = near(part, value[at], draw)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from sfumato.engines.duckdb import distinct
-from sfumato.engines.duckdb.forms import FORMS, Part, Values
+from sfumato.engines.duckdb.forms import FORMS, Part, Values, after
 from sfumato.engines.duckdb.group_limit import kept_pairs
 from sfumato.engines.duckdb.lattice import nearest
 from sfumato.engines.duckdb.row_limit import kept_rows
@@ -28,7 +28,6 @@ from sfumato.transformations import (
 from sfumato.transformations.statistics.quantile_tree import LEAVES
 
 PUBLIC_KEYS = "public_keys"
-_INT128_ZERO = "0::HUGEINT"
 # Fewer rows are bounded in less time than it takes to plan the steps that save time on many.
 _SMALL = 100_000
 # What is counted by value first: in trees each value has a leaf, and distinct ones a hash.
@@ -161,10 +160,11 @@ class ExactSql:
         ]
         used = sorted({c for s in self.query.statistics for c in s.columns})
         values = [f"{identifier(c)} AS {self.values.column(c)}" for c in used]
-        return (
+        text = (
             f"SELECT {', '.join([f'{unit} AS u', *keys, *values])} FROM ({self.rows}) "
             f"WHERE {identifier(self.query.unit)} IS NOT NULL"
         )
+        return f"FROM {after(f'({text})', self.values.stages)}" if self.values.stages else text
 
     def _pairs(self) -> dict[str, str]:
         """What each unit has in each group that it is kept in."""
@@ -223,7 +223,8 @@ class ExactSql:
         added = [f"{p.added} AS {identifier(p.coordinate)}" for p in self.parts if p.added]
         columns = ", ".join([*self.keys, *added]) or "count(*) AS nothing"
         grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
-        return f"SELECT {columns} FROM {source}{grouping}"
+        stages = [stage for p in self.parts for stage in p.stages]
+        return f"SELECT {columns} FROM {after(source, stages)}{grouping}"
 
     def _leaf(self, tree: QuantileTree | Leaves | distinct.Distinct) -> str:
         """Return the leaf of a row's value; NULL where it has none."""
@@ -310,11 +311,12 @@ class ExactSql:
         ]
         joins = "" if base == "sums" else f" LEFT JOIN sums ON ({self._match(base, 'sums')})"
         by_value = {tree.names[0]: index for index, tree in enumerate(self.trees)}
+        nothing = {p.coordinate: p.nothing for p in self.parts}
         for s in sorted(self.query.statistics, key=lambda s: s.listed):
             for coordinate in s.names:
                 name, index = identifier(coordinate), by_value.get(coordinate)
                 if index is None:
-                    columns.append(f"coalesce(sums.{name}, {_INT128_ZERO}) AS {name}")
+                    columns.append(f"coalesce(sums.{name}, {nothing[coordinate]}) AS {name}")
                     continue
                 none = distinct.nothing(s) if isinstance(s, distinct.KINDS) else "[]"
                 columns.append(f"coalesce(leaves{index}.{name}, {none}) AS {name}")

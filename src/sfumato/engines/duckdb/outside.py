@@ -152,7 +152,7 @@ def _empty(plan: Plan, columns: Schema, table: ReleasedTable) -> pa.Table:
     keys = {name: columns[name].type_name for name in plan.query.keys}
     schema = empty(keys).schema
     types = dict(zip(keys, schema.types, strict=True))
-    types |= {e.name: pa.int64() if e.integer else pa.float64() for e in plan.requirements.estimates}
+    types |= {e.name: e.type for e in plan.requirements.estimates}
     types |= {name: pa.float64() for name, _, _ in table.intervals} | {table.row: pa.int64()}
     return pa.schema(types.items()).empty_table()
 

@@ -117,9 +117,7 @@ class StagedSql(ExactSql):
 
     def _joined_pairs(self) -> dict[str, str]:
         """Add up partial sums, and choose among groups of a unit where that is done; the last holds them."""
-        sums = [
-            f"sum({identifier(p.coordinate)}) AS {identifier(p.coordinate)}" for p in self.parts if p.pair
-        ]
+        sums = [f"{p.joined} AS {identifier(p.coordinate)}" for p in self.parts if p.pair]
         summed = ", ".join([self._pair_keys, "CAST(sum(n) AS BIGINT) AS n", *sums])
         ctes = {"pairs": f"SELECT {summed} FROM {PARTIALS} GROUP BY {self._pair_keys}"}
         if self._chosen:
@@ -137,9 +135,7 @@ class StagedSql(ExactSql):
         self, of_distinct: Callable[[distinct.Distinct, Sequence[str], str], str]
     ) -> dict[str, str]:
         """Add up totals; numbers of different values as they are to be."""
-        sums = [
-            f"sum({identifier(p.coordinate)}) AS {identifier(p.coordinate)}" for p in self.parts if p.added
-        ]
+        sums = [f"{p.joined} AS {identifier(p.coordinate)}" for p in self.parts if p.added]
         grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
         columns = ", ".join([*self.keys, *sums]) or "count(*) AS nothing"
         ctes = {"sums": f"SELECT {columns} FROM {TOTALS}{grouping}"}

@@ -83,7 +83,7 @@ class Merge:
         """Run on one partition."""
         spill_beside_blocks()
         for shard, parts in _by_shard(batches):
-            yield from self.work.released(shard, parts)
+            yield from map(_for_spark, self.work.released(shard, parts))
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,16 @@ class Together:
 
     def __call__(self, batches: Batches) -> Batches:
         """Run on the only partition."""
-        yield from self.work.together(_rows(batches))
+        yield from map(_for_spark, self.work.together(_rows(batches)))
+
+
+def _for_spark(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return outputs in types that Spark has: its lists have no length."""
+    columns = [
+        column.cast(pa.list_(column.type.value_type)) if pa.types.is_fixed_size_list(column.type) else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def shipped(task: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:

@@ -22,12 +22,13 @@ from sfumato.query.aggregates.moments import (
 )
 from sfumato.query.aggregates.quantiles import Quantiles, max, median, min, quantile, quantiles
 from sfumato.query.aggregates.series import Cumulative, cumulative
+from sfumato.query.aggregates.vectors import VectorSum, vector_sum
 from sfumato.query.aggregates.weighted import Weighted, Weights
 
 # What users call, in the order in which messages name them.
 FUNCTIONS = (
     *(count, count_units, count_distinct, sum, mean, proportion, variance, stddev),
-    *(quantiles, quantile, median, min, max, cumulative),
+    *(quantiles, quantile, median, min, max, cumulative, vector_sum),
 )
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "Sum",
     "Unbounded",
     "Variance",
+    "VectorSum",
     "Weighted",
     "Weights",
     "checked_bounds",
@@ -63,4 +65,5 @@ __all__ = [
     "stddev",
     "sum",
     "variance",
+    "vector_sum",
 ]

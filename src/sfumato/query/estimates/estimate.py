@@ -31,6 +31,7 @@ class Estimate(ABC):
         least: the least number by which a sum is divided.
         whole: whether the output is a whole number.
         wide: a whole number that 64-bit integers may not hold, so shown as float64.
+        entries: how many numbers it has for each group, which are shown as a list; 0 for one number.
     """
 
     kind: ClassVar[str]
@@ -49,11 +50,25 @@ class Estimate(ABC):
     least: float = 1.0
     whole: bool = False
     wide: bool = False
+    entries: int = 0
 
     @property
     def integer(self) -> bool:
         """Whether the output's column is int64, else float64: by the question, whatever the rows."""
         return self.whole and not self.wide
+
+    @property
+    def type(self) -> pa.DataType:
+        """The type of the output's column."""
+        return self._of_entries(pa.int64() if self.integer else pa.float64())
+
+    @property
+    def error_type(self) -> pa.DataType:
+        """The type of a column of its half-widths."""
+        return self._of_entries(pa.float64())
+
+    def _of_entries(self, number: pa.DataType) -> pa.DataType:
+        return pa.list_(number, self.entries) if self.entries else number
 
     @property
     def coordinates(self) -> tuple[str, ...]:
@@ -62,7 +77,7 @@ class Estimate(ABC):
 
     @abstractmethod
     def value(self, numbers: NoisyNumbers) -> Floats:
-        """Return the output of each group, before it is rounded to what is shown."""
+        """Return the output of each group, before it is rounded; with entries of shape (groups, entries)."""
 
     @abstractmethod
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:

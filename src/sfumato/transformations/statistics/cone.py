@@ -39,6 +39,11 @@ def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
     statistics = tuple(statistics)
     body: Body = Product(tuple(s.body for s in statistics))
     first, rest = statistics[0], statistics[1:]
+    if any(s.entries for s in statistics):
+        raise QueryError(
+            "noise: K-norm noise is for single numbers, and not for vectors; take 'laplace', 'gaussian' or "
+            "'auto'"
+        )
     if any(s.listed for s in statistics):
         raise QueryError("no cone holds the nodes of a quantile tree")
     if isinstance(first, CountUnits):

@@ -50,6 +50,7 @@ class Role(Enum):
     MARGIN = "margin"
     DISTINCT = "distinct"
     WEIGHTS = "weights"
+    VECTOR = "vector"
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,11 @@ class Statistic(ABC):
     def divisible(self) -> bool:
         """Whether a part of a unit may count."""
         return True
+
+    @property
+    def entries(self) -> int:
+        """How many numbers a group has for its coordinate, shown as a list; 0 where it is one number."""
+        return 0
 
     @property
     def note(self) -> str | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sfumato.engines.duckdb.forms import counts, sums, weighted
-from sfumato.engines.duckdb.forms.values import Part, Values
-from sfumato.transformations import Count, CountUnits, Moments, Statistic, UnitSum, WeightedSum
+from sfumato.engines.duckdb.forms import counts, sums, vectors, weighted
+from sfumato.engines.duckdb.forms.values import Part, Values, after
+from sfumato.transformations import Count, CountUnits, Moments, Statistic, UnitSum, VectorSum, WeightedSum
 
-__all__ = ["FORMS", "Part", "Values"]
+__all__ = ["FORMS", "Part", "Values", "after"]
 
 FORMS: dict[type[Statistic], Callable[[Values, Any], list[Part]]] = {
     CountUnits: counts.units,
@@ -17,4 +17,5 @@ FORMS: dict[type[Statistic], Callable[[Values, Any], list[Part]]] = {
     UnitSum: sums.unit_sum,
     Moments: sums.moments,
     WeightedSum: weighted.weighted_sum,
+    VectorSum: vectors.vector_sum,
 }

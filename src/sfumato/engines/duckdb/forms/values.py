@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -11,13 +11,51 @@ from sfumato.query.schema import FLOATS, Column
 from sfumato.transformations import Statistic
 
 
+def sums_of(lists: str, entries: int) -> str:
+    """Add up lists entry by entry: faster than to unnest them, and no list of lists is kept."""
+    return f"[{', '.join(f'sum({lists}[{i}])' for i in range(1, entries + 1))}]"
+
+
+def after(source: str, stages: Sequence[tuple[str, str]]) -> str:
+    """Return rows of what stands behind FROM with columns that are computed one after another, each once.
+
+    UNNEST of one value is that value. DuckDB would write a plain expression in the place of each use of it,
+    such as of each entry of a list.
+    """
+    for name, expression in stages:
+        source = f"(SELECT *, unnest([{expression}]) AS {name} FROM {source})"
+    return source
+
+
 @dataclass(frozen=True)
 class Part:
-    """What is aggregated of values for each unit and group, and what the unit then adds to a coordinate."""
+    """What is aggregated of values for each unit and group, and what the unit then adds to a coordinate.
+
+    Args:
+        coordinate: its name.
+        pair: an aggregate of values, or nothing.
+        added: an aggregate over units, or nothing.
+        stages: name and expression of what is computed of each pair before, one after another.
+        entries: of a coordinate that is a list, how long it is; else 0.
+    """
 
     coordinate: str
     pair: str
     added: str
+    stages: tuple[tuple[str, str], ...] = ()
+    entries: int = 0
+
+    @property
+    def joined(self) -> str:
+        """An aggregate over sums of parts of the rows, or of units, which adds them up."""
+        name = identifier(self.coordinate)
+        return sums_of(name, self.entries) if self.entries else f"sum({name})"
+
+    @property
+    def nothing(self) -> str:
+        """The sum of nothing."""
+        zero = "0::HUGEINT"
+        return f"list_resize([]::HUGEINT[], {self.entries}, {zero})" if self.entries else zero
 
 
 @dataclass(frozen=True)
@@ -32,6 +70,7 @@ class Values:
     schema: Mapping[str, Column]
     in_part: bool
     _names: dict[str, str] = field(default_factory=dict)
+    _earlier: dict[str, str] = field(default_factory=dict)
 
     @property
     def named(self) -> dict[str, str]:
@@ -41,6 +80,15 @@ class Values:
     def value(self, expression: str) -> str:
         """Return the name of a value that is computed once for each row."""
         return self._names.setdefault(expression, f"y{len(self._names)}")
+
+    @property
+    def stages(self) -> tuple[tuple[str, str], ...]:
+        """Name and expression of what is computed of each row before its values, one after another."""
+        return tuple((name, expression) for expression, name in self._earlier.items())
+
+    def earlier(self, expression: str) -> str:
+        """Return the name of what is computed of each row, once, before its values; with those before it."""
+        return self._earlier.setdefault(expression, f"x{len(self._earlier)}")
 
     def column(self, column: str) -> str:
         """Return the name of a column of the table among the rows."""

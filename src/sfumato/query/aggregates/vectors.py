@@ -1,0 +1,92 @@
+"""Sums of vectors, which come in a column of lists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import get_args
+
+from sfumato.errors import ColumnError, ParameterError, shown
+from sfumato.exact import as_fraction, one_of, positive_int
+from sfumato.query.aggregates.aggregate import Aggregate, Number, column_name
+from sfumato.query.choices import Bounded, VectorNorm
+from sfumato.query.schema import IN_PLACE, Schema, spelled
+from sfumato.transformations import Ball
+from sfumato.transformations.statistics.vector_sum import MOST_ENTRIES, NORMS
+
+
+@dataclass(frozen=True)
+class VectorSum(Aggregate):
+    """The sum of a column of lists of a length, entry by entry; `per` tells whose norm is bounded."""
+
+    column: str
+    length: int
+    bound: Fraction
+    norm: VectorNorm
+    per: Bounded
+
+    @property
+    def needs_rows(self) -> bool:
+        """Bounds are of what a unit adds, unless they are of each row."""
+        return self.per == "row"
+
+    def check(self, name: str, schema: Schema) -> None:
+        """Check that the column is there, and holds lists of numbers, of this length if its type tells."""
+        super().check(name, schema)
+        column = schema[self.column]
+        if column.entries is None:
+            raise ColumnError(
+                f"agg: {name} asks for vectors of column {self.column!r}, which is {column.type_name} and no "
+                f"list of numbers; use try_cast({spelled(self.column)} AS DOUBLE[]) {IN_PLACE}"
+            )
+        if column.length not in (None, self.length):
+            raise ColumnError(
+                f"agg: {name} asks for vectors of {self.length:,} entries, but column {self.column!r} is "
+                f"{column.type_name}; write length={column.length}"
+            )
+
+    def meaning(self, written: Mapping[str, str]) -> str:
+        """Return what is added up, and its bound."""
+        column = written.get(self.column, self.column)
+        return f"sum of vectors of {column}, {NORMS[Ball(self.norm)]} norm at most {float(self.bound):g}"
+
+
+def vector_sum(
+    column: str, *, length: int, bound: Number, norm: VectorNorm = "l2", per: Bounded = "unit"
+) -> Aggregate:
+    """Add up a column of vectors of one length, entry by entry: embeddings, one-hot codes, flags.
+
+    A longer vector than the bound is shortened to it, and keeps its direction; with norm="linf" each entry is
+    clamped. A list that is NULL, of another length, or has an entry that is NULL or NaN is no vector, and
+    adds nothing; infinite entries are clamped.
+
+    Args:
+        column: a column of lists of numbers, or of arrays.
+        length: how many entries a vector has, from 1 to 4,096.
+        bound: of the norm, in the unit of the entries, greater than 0. It bounds the sum of what a unit has
+            in a group, or with per="row" each row's vector.
+        norm: "l2", the root of the sum of squares; "l1", the sum of sizes; "linf", the largest size.
+        per: "unit" or "row".
+    Returns:
+        An aggregate whose output is one column of lists of this length: of whole numbers where the entries
+        are whole, and so is the bound, with norm="linf"; else of float64.
+    Raises:
+        QueryError: the column is no name.
+        ParameterError: the length, the bound, the norm or `per` is not admissible.
+
+    >>> vector_sum("embedding", length=3, bound=1)
+    VectorSum(column='embedding', length=3, bound=Fraction(1, 1), norm='l2', per='unit')
+
+    Source:
+        docs/proofs/vector_sum.md.
+    """
+    name = column_name("vector_sum", column)
+    if positive_int(length, "length") > MOST_ENTRIES:
+        raise ParameterError("length", length, f"at most {MOST_ENTRIES:,}")
+    one_of(norm, "norm", get_args(VectorNorm))
+    one_of(per, "per", get_args(Bounded))
+    exact = as_fraction(bound, f"vector_sum({shown(column)}) bound")
+    if not Fraction(1, 10**100) <= exact <= 10**100:
+        raise ParameterError(f"vector_sum({shown(column)}) bound", bound, "between 1e-100 and 1e100")
+    return VectorSum(name, length, exact, norm, per)
