@@ -17,6 +17,7 @@ pytestmark = pytest.mark.long
 
 SCHEMA = pa.schema([("unit", pa.string()), ("group", pa.string()), ("value", pa.float64())])
 GROUPS = ["a", "b"]
+WEIGHTS = {"weight": "value", "max_weight": 1}
 
 
 def table(rows):
@@ -73,6 +74,18 @@ RELEASES = {
     ),
     "rows over all groups, K-norm": (
         lambda d: question_of_rows(d, people=False).release(epsilon=1, noise="k_norm"),
+        {"epsilon": 1},
+    ),
+    "different values": (
+        lambda d: people(d).bound(groups=1).agg(n=sf.count_distinct("unit", values=1)).release(epsilon=1),
+        {"epsilon": 1},
+    ),
+    "survey weights": (
+        lambda d: (
+            people(d)
+            .bound(rows=1)
+            .agg(m=sf.mean("value", lower=0, upper=2, **WEIGHTS), n=sf.count(**WEIGHTS))
+        ).release(epsilon=1),
         {"epsilon": 1},
     ),
     "one group, count": (
