@@ -7,7 +7,7 @@ The file: 10 million rows, 1 million units with a heavy tail (some with 10,000 r
 job: count, sum and mean by group, at most 4 groups per unit; the other shapes are changes of it. The floor of
 each groups by (unit, group), clamps, and adds up what the shape asks of the same columns and keys: it bounds
 nothing and adds no noise. A quantile's floor is that of count and sum; a chosen one has public keys and
-K-norm noise. Every run is a process of its own, floor and release in turn; the table gives medians, ratios pair by pair (also of CPU seconds, which other work on the
+K-norm noise. Different values (at most 3 of a unit) have DuckDB's own exact distinct count as floor. Every run is a process of its own, floor and release in turn; the table gives medians, ratios pair by pair (also of CPU seconds, which other work on the
 machine changes less), and the largest resident memory of a run. `--memory-limit` is for both. Peers run in
 environments of their own (`--pipelinedp`, `--opendp`: a Python that has the library), on the first shape;
 PipelineDP on a tenth of the rows.
@@ -36,6 +36,10 @@ SHAPES = {
     "one group": "",
     "ten columns": "unit, grp, " + ", ".join(f"75 * random() - 10 AS x{i}" for i in range(10)),
     "text": "'person ' || unit AS unit, 'group ' || grp AS grp, x",
+    "weights": "unit, grp, x, 1 + 49 * random() AS w",
+    "values, shares": "unit, grp, CAST(100_000 * random() ** 3 AS INTEGER) AS x",
+    "values, matched": "unit, grp, CAST(100_000 * random() ** 3 AS INTEGER) AS x",
+    "values by group": "unit, grp, CAST(100_000 * random() ** 3 AS INTEGER) AS x",
     "million groups": "unit, 1000 * grp + CAST(1000 * random() AS INTEGER) % 1000 AS grp, x",
 }
 
@@ -59,6 +63,12 @@ def floor():
         sums += [f"sum({b} * {b})" for b in bounded]
     if shape == "ten columns":  # each of which has a mean
         sums += [f"count({c})" for c in columns]
+    if shape == "weights":
+        sums += [f"sum({b} * w)" for b in bounded] + ["sum(w)"]
+    if shape.startswith("values"):
+        key, by = (", grp", " GROUP BY grp") if "group" in shape else ("", "")
+        con.execute(f"SELECT count(DISTINCT x){key} FROM '{path}'{by}").fetchall()
+        return start
     inner = ", ".join(["count(*) AS n", *(f"{s} AS s{i}" for i, s in enumerate(sums))])
     outer = ", ".join(["count(*)", "sum(n)", *(f"sum(s{i})" for i in range(len(sums)))])
     key, by = ("", "") if shape == "one group" else (", grp", " GROUP BY grp")
@@ -72,13 +82,19 @@ def release():
     bounds = {"lower": 0, "upper": 50}
     if shape in ("public keys", "chosen quantile"):
         table = table.group_by("grp", keys=range(1000))
-    elif shape != "one group":
+    alone = shape in ("one group", "values, shares", "values, matched")
+    if not alone and not table.keys:
         table = table.group_by("grp")
-    table = table.bound(rows=1, **({} if shape == "one group" else {"groups": of_shape.get(shape, 4)}))
+    table = table.bound(rows=1, **({} if alone else {"groups": of_shape.get(shape, 4)}))
     if shape in ("quantile", "chosen quantile"):
         asked = {"median": sf.quantiles("x", [0.5], **bounds)}
     elif shape == "variance":
         asked = {"variance": sf.variance("x", **bounds)}
+    elif shape == "weights":
+        weights = {"weight": "w", "max_weight": 50}
+        asked = {"n": sf.count(**weights), "total": sf.sum("x", **bounds, **weights), "mean": sf.mean("x", **bounds, **weights)}
+    elif shape.startswith("values"):
+        asked = {"n": sf.count_distinct("x", values=3, method="matching" if "matched" in shape else "shares")}
     elif shape == "ten columns":
         asked = {c: sf.mean(c, **bounds) for c in columns}
     else:
