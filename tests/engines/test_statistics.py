@@ -27,9 +27,11 @@ from sfumato.query.exact import ExactQuery
 from sfumato.query.schema import Derive, Filter
 from sfumato.query.table import Table
 from sfumato.transformations import (
+    Axis,
     Ball,
     Count,
     CountUnits,
+    CrossMoments,
     DistinctMatched,
     DistinctShared,
     Grid,
@@ -253,6 +255,20 @@ def weighted_sum(draw: st.DrawFn, column: str, rows: int) -> WeightedSum:
 
 
 @st.composite
+def cross_moments(draw: st.DrawFn, rows: int) -> CrossMoments:
+    axes = []
+    for label, column in (("a", "x"), ("b", "y"), ("c", "x"))[: draw(st.sampled_from([1, 2, 3]))]:
+        lower, upper = draw(bounds)
+        grid = ValueGrid.around(
+            lower, upper, Grid.for_noise(upper - lower, draw(st.sampled_from([3, 24, 30])))
+        )
+        axes.append(Axis(label, column, grid, grid.half_range**2 // draw(st.sampled_from([1, 2, 5]))))
+    pairs = [(i, j) for j in range(len(axes)) for i in range(j + 1)]
+    asked = draw(st.lists(st.sampled_from(pairs), max_size=4, unique=True))
+    return CrossMoments("t", tuple(axes), rows, tuple(asked), draw(st.sampled_from([None, 0, -14])))
+
+
+@st.composite
 def cases(draw: st.DrawFn, engine: Any, binding: bool) -> Case:
     size = draw(st.integers(0, 40))
     made: dict[str, tuple[str, list[str | None]]] = {}
@@ -294,6 +310,7 @@ def cases(draw: st.DrawFn, engine: Any, binding: bool) -> Case:
     if not engine.lacks & set(VECTOR_TYPES) and draw(st.booleans()):
         add("v", VECTOR_TYPES, 3)
         choices.append(vector_sum(rows))
+    choices.append(cross_moments(rows))
     picked = draw(st.lists(st.sampled_from(range(len(choices))), min_size=1, max_size=5, unique=True))
     statistics = tuple(draw(choices[i]) for i in sorted(picked))
     read_rows = [

@@ -27,6 +27,10 @@ class Interval:
     def __sub__(self, other: Interval) -> Interval:
         return Interval(self.low - other.high, self.high - other.low)
 
+    def __mul__(self, other: Interval) -> Interval:
+        ends = [a * b for a in (self.low, self.high) for b in (other.low, other.high)]
+        return Interval(np.minimum.reduce(ends), np.maximum.reduce(ends))
+
     def map(self, increasing: Callable[[Floats], Floats]) -> Interval:
         """Apply an increasing function."""
         return Interval(increasing(self.low), increasing(self.high))

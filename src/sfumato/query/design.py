@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import combinations, combinations_with_replacement
 
 from sfumato.framework import WEIGHT_BITS, Norm
 from sfumato.query.aggregates import (
@@ -12,7 +14,10 @@ from sfumato.query.aggregates import (
     CountDistinct,
     CountPrivacyUnits,
     CountRows,
+    Covariance,
+    LinearRegression,
     Mean,
+    OfColumns,
     Quantiles,
     StandardDeviation,
     Sum,
@@ -23,8 +28,10 @@ from sfumato.query.aggregates import (
 from sfumato.query.question import Query
 from sfumato.query.schema import Kind
 from sfumato.transformations import (
+    Axis,
     Count,
     CountUnits,
+    CrossMoments,
     Grid,
     Leaves,
     Moments,
@@ -34,6 +41,7 @@ from sfumato.transformations import (
     WeightedSum,
     WeightGrid,
 )
+from sfumato.transformations.statistics.cross import square_share
 from sfumato.transformations.statistics.moments import SQUARES_SHIFT
 
 Block = tuple[str, Fraction, Fraction]
@@ -70,7 +78,9 @@ class Design:
         }  # columns whose rows are bounded one by one
         row_sums = {block_of(a) for a in asked if isinstance(a, Sum) and self.per_row(a)}
         counts_rows = any(
-            isinstance(a, CountRows) and (a.column is None or not self.missing(a.column)) for a in asked
+            (isinstance(a, CountRows) and (a.column is None or not self.missing(a.column)))
+            or (isinstance(a, OfColumns) and not self.lacking(a.columns))
+            for a in asked
         )
         valued = {b[0] for b in self.blocks} | {
             a.column for a in asked if isinstance(a, CountRows) and a.column
@@ -109,7 +119,9 @@ class Design:
         """
         asked = [a.each for _, a in self.query.aggregates]
         sums_of_units = any(self.of_units(a) for a in asked)
-        others = any(isinstance(a, (Quantiles, Weighted)) for a in asked)  # beside which rows are counted
+        others = any(
+            isinstance(a, (OfColumns, Quantiles, Weighted)) for a in asked
+        )  # beside which rows are counted
         if len(columns) != 1 or sums_of_units or others or (self.units and self.base == "rows"):
             return None
         column = next(iter(columns))
@@ -230,6 +242,56 @@ class Design:
             made = replace(made, square_centre=shift)
         self.add(made)
         return made
+
+    def lacking(self, columns: Iterable[str]) -> tuple[str, ...]:
+        """Return which columns may lack a value: asked with the same ones is over the same rows."""
+        return tuple(sorted({column for column in columns if self.missing(column)}))
+
+    def cross(self, lacking: tuple[str, ...]) -> CrossMoments | None:
+        """Take the sums and products of all columns that are asked together, over rows that lack no value.
+
+        Args:
+            lacking: the columns that may lack one.
+        Returns:
+            None, where nothing is asked of columns together over these rows.
+        """
+        label = f"rows{list(lacking)}" if lacking else "rows"
+        found = next((s for s in self.statistics.values() if getattr(s, "label", None) == label), None)
+        if isinstance(found, CrossMoments):
+            return found
+        asked = [a for _, a in self.query.aggregates]
+        together = [a for a in asked if isinstance(a, OfColumns) and self.lacking(a.columns) == lacking]
+        if not together:
+            return None
+        blocks = list(dict.fromkeys(block for a in together for block in a.blocks))
+        products: dict[tuple[int, int], None] = {}
+        for a in together:
+            of = [blocks.index(block) for block in a.blocks]
+            pairs = combinations(of, 2) if isinstance(a, Covariance) else combinations_with_replacement(of, 2)
+            unasked = {(of[0], of[0])} if isinstance(a, LinearRegression) else set()
+            products |= dict.fromkeys((min(p), max(p)) for p in pairs if p not in unasked)
+        for beside in asked:  # squares for variances, too
+            if isinstance(beside, (Variance, StandardDeviation)) and block_of(beside) in blocks:
+                i = blocks.index(block_of(beside))
+                products |= {(i, i): None} if self.lacking([beside.column]) == lacking else {}
+        share = Fraction(1, 2) if self.norm is Norm.L1 or self.together else square_share(len(blocks))
+        axes = []
+        for block in blocks:
+            grid = self._coarse_grid(block)
+            axes.append(Axis(self.label(block), block[0], grid, int(share * grid.half_range**2)))
+        exponent = self.weight_exponent() if lacking else None
+        made = CrossMoments(label, tuple(axes), self.rows, tuple(products), exponent)
+        self.add(made)
+        return made
+
+    def _coarse_grid(self, block: Block) -> ValueGrid:
+        """Return a grid of values whose products are in 64 bits, and their noise too."""
+        _, lower, upper = block
+        half, fine = (upper - lower) / 2, (14, 14) if self.together else (20, 24)
+        noise = Grid.for_noise(self.multiplier * self.rows * half, fine[0])
+        return ValueGrid.around(
+            lower, upper, Grid(max(noise.exponent, Grid.for_noise(half, fine[1]).exponent))
+        )
 
     def weighted_block(self, aggregate: Weighted) -> WeightedBlock:
         """Return what may share statistics: the weights, and the column with its bounds.

@@ -48,6 +48,8 @@ def expected_errors(
 
 def factors(e: Estimate) -> dict[str, float]:
     """Return what the deviation of each number, in its own unit, does to the error of an output."""
+    if e.factors is not None:
+        return e.factors
     total = e.total or ""
     if isinstance(e, QuantileEstimate):
         return {total: OFF_BY_TREE}

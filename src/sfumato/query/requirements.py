@@ -11,10 +11,13 @@ from typing import Any
 from sfumato.framework import Body, Norm
 from sfumato.query.aggregates import (
     Aggregate,
+    Correlation,
     CountDistinct,
     CountPrivacyUnits,
     CountRows,
+    Covariance,
     Cumulative,
+    LinearRegression,
     Mean,
     Quantiles,
     StandardDeviation,
@@ -24,7 +27,17 @@ from sfumato.query.aggregates import (
     Weighted,
 )
 from sfumato.query.design import Design
-from sfumato.query.estimates import Estimate, counts, distinct, means, quantiles, series, vectors, weighted
+from sfumato.query.estimates import (
+    Estimate,
+    counts,
+    cross,
+    distinct,
+    means,
+    quantiles,
+    series,
+    vectors,
+    weighted,
+)
 from sfumato.query.question import Query
 from sfumato.transformations import Coordinate, Leaves, Statistic, body_in_all
 
@@ -39,6 +52,9 @@ ESTIMATES: dict[type[Aggregate], Callable[[Design, str, Any], tuple[Estimate, ..
     Variance: means.variances,
     StandardDeviation: means.variances,
     Quantiles: quantiles.quantiles,
+    Covariance: cross.covariances,
+    Correlation: cross.covariances,
+    LinearRegression: cross.regressions,
     Weighted: weighted.weighted,
     VectorSum: vectors.vector_sums,
 }

@@ -22,6 +22,7 @@ from sfumato.transformations.records.variance import covariance, variance
 from sfumato.transformations.rows import bound_groups, bound_rows, bound_total_rows, scale_groups
 from sfumato.transformations.statistics.cone import body_of, cone_of
 from sfumato.transformations.statistics.count import Count, CountUnits
+from sfumato.transformations.statistics.cross import Axis, CrossMoments
 from sfumato.transformations.statistics.distinct import DistinctMatched, DistinctShared
 from sfumato.transformations.statistics.leaves import Leaves
 from sfumato.transformations.statistics.margin import Margin
@@ -38,10 +39,12 @@ from sfumato.transformations.stratified import (
 )
 
 __all__ = [
+    "Axis",
     "Ball",
     "Coordinate",
     "Count",
     "CountUnits",
+    "CrossMoments",
     "DistinctMatched",
     "DistinctShared",
     "Grid",

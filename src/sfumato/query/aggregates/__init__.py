@@ -8,6 +8,15 @@ from sfumato.query.aggregates.aggregate import (
     checked_bounds,
 )
 from sfumato.query.aggregates.counts import CountPrivacyUnits, CountRows, count, count_units
+from sfumato.query.aggregates.cross import (
+    Correlation,
+    Covariance,
+    LinearRegression,
+    OfColumns,
+    correlation,
+    covariance,
+    linear_regression,
+)
 from sfumato.query.aggregates.distinct import MOST_VALUES, CountDistinct, count_distinct
 from sfumato.query.aggregates.moments import (
     Mean,
@@ -29,6 +38,7 @@ from sfumato.query.aggregates.weighted import Weighted, Weights
 FUNCTIONS = (
     *(count, count_units, count_distinct, sum, mean, proportion, variance, stddev),
     *(quantiles, quantile, median, min, max, cumulative, vector_sum),
+    *(covariance, correlation, linear_regression),
 )
 
 __all__ = [
@@ -36,12 +46,16 @@ __all__ = [
     "MOST_VALUES",
     "Aggregate",
     "BoundedAggregate",
+    "Correlation",
     "CountDistinct",
     "CountPrivacyUnits",
     "CountRows",
+    "Covariance",
     "Cumulative",
+    "LinearRegression",
     "Mean",
     "Number",
+    "OfColumns",
     "Quantiles",
     "StandardDeviation",
     "Sum",
@@ -51,10 +65,13 @@ __all__ = [
     "Weighted",
     "Weights",
     "checked_bounds",
+    "correlation",
     "count",
     "count_distinct",
     "count_units",
+    "covariance",
     "cumulative",
+    "linear_regression",
     "max",
     "mean",
     "median",

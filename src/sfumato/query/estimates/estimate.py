@@ -75,6 +75,11 @@ class Estimate(ABC):
         """The noisy numbers that the output depends on."""
         return tuple(c for c in (self.count, self.null_count, self.total, self.squares) if c is not None)
 
+    @property
+    def factors(self) -> dict[str, float] | None:
+        """What the deviation of each number does to the error, about, or None: see `query.expected`."""
+        return None
+
     @abstractmethod
     def value(self, numbers: NoisyNumbers) -> Floats:
         """Return the output of each group, before it is rounded; with entries of shape (groups, entries)."""

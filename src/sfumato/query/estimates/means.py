@@ -10,9 +10,11 @@ from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats
 from sfumato.query.aggregates import Mean, StandardDeviation, Variance
 from sfumato.query.design import Design, block_of
+from sfumato.query.estimates.cross import count as cross_count
+from sfumato.query.estimates.cross import term as cross_term
 from sfumato.query.estimates.estimate import Estimate
 from sfumato.query.numbers import NoisyNumbers
-from sfumato.transformations import Role
+from sfumato.transformations import CrossMoments, Role
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,13 @@ class StandardDeviationEstimate(VarianceEstimate):
 
 
 def means(design: Design, name: str, aggregate: Mean) -> tuple[Estimate, ...]:
-    """Ask for a mean."""
+    """Ask for a mean, of the sum that is asked beside where columns are asked together."""
+    if (found := _beside(design, aggregate)) is not None:
+        cross, place = found
+        term = cross_term(cross, place)
+        bounds = float(aggregate.lower), float(aggregate.upper)
+        rows = cross_count(design, cross)
+        return (MeanEstimate(name, rows, None, term.total, None, term.centre, 0.0, *bounds),)
     moments = design.moments(block_of(aggregate))
     count, null_count = design.counted(aggregate.column)
     return (
@@ -92,15 +100,30 @@ def means(design: Design, name: str, aggregate: Mean) -> tuple[Estimate, ...]:
 
 
 def variances(design: Design, name: str, aggregate: Variance | StandardDeviation) -> tuple[Estimate, ...]:
-    """Ask for a variance or its root."""
-    moments = design.moments(block_of(aggregate))
-    count, null_count = design.counted(aggregate.column)
+    """Ask for a variance or its root, of what is asked beside as a mean is."""
     width = float(aggregate.upper) - float(aggregate.lower)
     make, top = (
         (VarianceEstimate, width * width / 4)
         if isinstance(aggregate, Variance)
         else (StandardDeviationEstimate, width / 2)
     )
+    if (found := _beside(design, aggregate)) is not None:
+        cross, place = found
+        term = cross_term(cross, place)
+        return (
+            make(
+                name,
+                cross_count(design, cross),
+                total=term.total,
+                squares=cross.product_name(place, place),
+                centre=term.centre,
+                square_centre=term.square_centre,
+                upper=top,
+                half_range=term.half_range,
+            ),
+        )
+    moments = design.moments(block_of(aggregate))
+    count, null_count = design.counted(aggregate.column)
     return (
         make(
             name,
@@ -114,3 +137,13 @@ def variances(design: Design, name: str, aggregate: Variance | StandardDeviation
             half_range=float(moments.half_range * moments.grid.step),
         ),
     )
+
+
+def _beside(
+    design: Design, aggregate: Mean | Variance | StandardDeviation
+) -> tuple[CrossMoments, int] | None:
+    """Return the column among those that are asked together, over the same rows within the same bounds."""
+    cross = design.cross(design.lacking([aggregate.column]))
+    labels = [] if cross is None else [axis.label for axis in cross.axes]
+    label = design.label(block_of(aggregate))
+    return None if cross is None or label not in labels else (cross, labels.index(label))

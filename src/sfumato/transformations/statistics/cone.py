@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from sfumato.errors import QueryError
 from sfumato.framework import Body, ConeBody, ParabolaBody, Product
 from sfumato.transformations.statistics.count import Count, CountUnits
+from sfumato.transformations.statistics.cross import CrossMoments
 from sfumato.transformations.statistics.distinct import DistinctMatched, DistinctShared
 from sfumato.transformations.statistics.margin import Margin
 from sfumato.transformations.statistics.moments import Moments
@@ -91,7 +92,8 @@ def _limits(count: Statistic, others: Sequence[Statistic]) -> bool:
     a value are rounded up.
     """
     if not isinstance(count, Count) or not all(
-        isinstance(s, (Count, Moments, Margin, WeightedSum)) and s.rows == count.rows for s in others
+        isinstance(s, (Count, CrossMoments, Moments, Margin, WeightedSum)) and s.rows == count.rows
+        for s in others
     ):
         return False
     if count.column is None:

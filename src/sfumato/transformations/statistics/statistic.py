@@ -46,6 +46,7 @@ class Role(Enum):
     NULL_COUNT = "null_count"
     SUM = "sum"
     SQUARES = "squares"
+    PRODUCTS = "products"
     LEAVES = "leaves"
     MARGIN = "margin"
     DISTINCT = "distinct"

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sfumato.engines.duckdb.forms import counts, sums, vectors, weighted
+from sfumato.engines.duckdb.forms import counts, cross, sums, vectors, weighted
 from sfumato.engines.duckdb.forms.values import Part, Values, after
-from sfumato.transformations import Count, CountUnits, Moments, Statistic, UnitSum, VectorSum, WeightedSum
+from sfumato.transformations import (
+    Count,
+    CountUnits,
+    CrossMoments,
+    Moments,
+    Statistic,
+    UnitSum,
+    VectorSum,
+    WeightedSum,
+)
 
 __all__ = ["FORMS", "Part", "Values", "after"]
 
@@ -16,6 +25,7 @@ FORMS: dict[type[Statistic], Callable[[Values, Any], list[Part]]] = {
     Count: counts.rows,
     UnitSum: sums.unit_sum,
     Moments: sums.moments,
+    CrossMoments: cross.cross_moments,
     WeightedSum: weighted.weighted_sum,
     VectorSum: vectors.vector_sum,
 }
