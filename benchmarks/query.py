@@ -37,6 +37,7 @@ SHAPES = {
     "ten columns": "unit, grp, " + ", ".join(f"75 * random() - 10 AS x{i}" for i in range(10)),
     "text": "'person ' || unit AS unit, 'group ' || grp AS grp, x",
     "weights": "unit, grp, x, 1 + 49 * random() AS w",
+    "regression": "unit, grp, x, 75 * random() - 10 AS y",
     "values, shares": "unit, grp, CAST(100_000 * random() ** 3 AS INTEGER) AS x",
     "values, matched": "unit, grp, CAST(100_000 * random() ** 3 AS INTEGER) AS x",
     "values by group": "unit, grp, CAST(100_000 * random() ** 3 AS INTEGER) AS x",
@@ -63,6 +64,9 @@ def floor():
         sums += [f"sum({b} * {b})" for b in bounded]
     if shape == "ten columns":  # each of which has a mean
         sums += [f"count({c})" for c in columns]
+    if shape == "regression":
+        y = "least(greatest(y, 0), 50)"
+        sums += [f"sum({y})", f"sum({bounded[0]} * {y})", f"sum({bounded[0]} * {bounded[0]})"]
     if shape == "weights":
         sums += [f"sum({b} * w)" for b in bounded] + ["sum(w)"]
     if shape.startswith("values"):
@@ -93,6 +97,8 @@ def release():
     elif shape == "weights":
         weights = {"weight": "w", "max_weight": 50}
         asked = {"n": sf.count(**weights), "total": sf.sum("x", **bounds, **weights), "mean": sf.mean("x", **bounds, **weights)}
+    elif shape == "regression":
+        asked = {"fit": sf.linear_regression("y", ["x"], bounds={"x": (0, 50), "y": (0, 50)})}
     elif shape.startswith("values"):
         asked = {"n": sf.count_distinct("x", values=3, method="matching" if "matched" in shape else "shares")}
     elif shape == "ten columns":

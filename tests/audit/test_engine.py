@@ -46,6 +46,21 @@ def question_of_rows(data, keys=GROUPS, people=True):
     return grouped.bound(total_rows=3).agg(n=sf.count(), mean=sf.mean("value", lower=0, upper=1), **units)
 
 
+def question_of_columns(data):
+    """What is asked of two columns; a regression is made of the same numbers."""
+    bounds = {"value": (0, 1), "other": (-1, 1)}
+    return (
+        people(data)
+        .with_columns(other="CASE WHEN \"group\" = 'a' THEN value ELSE -value END")
+        .bound(rows=1)
+        .agg(
+            c=sf.covariance("value", "other", bounds=bounds),
+            r=sf.correlation("value", "other", bounds=bounds),
+            n=sf.count_units(),
+        )
+    )
+
+
 RELEASES = {
     "Laplace, public groups": (lambda d: question(d).release(epsilon=1, noise="laplace"), {"epsilon": 1}),
     "Gaussian, public groups": (
@@ -87,6 +102,14 @@ RELEASES = {
             .agg(m=sf.mean("value", lower=0, upper=2, **WEIGHTS), n=sf.count(**WEIGHTS))
         ).release(epsilon=1),
         {"epsilon": 1},
+    ),
+    "covariance and correlation": (
+        lambda d: question_of_columns(d).release(epsilon=1, noise="laplace"),
+        {"epsilon": 1},
+    ),
+    "covariance and correlation, Gaussian": (
+        lambda d: question_of_columns(d).release(epsilon=1, delta=1e-3, noise="gaussian"),
+        {"epsilon": 1, "delta": 1e-3},
     ),
     "one group, count": (
         lambda d: people(d).bound(rows=2).agg(n=sf.count()).release(epsilon=1),

@@ -43,6 +43,12 @@ STATISTICS = [
     t.Leaves("x", "x", 2, t.Lattice(0.0, 16.0), -2),
     t.DistinctMatched("n", 1),
     t.DistinctShared("n", 1),
+    t.CrossMoments(
+        "cross",
+        (t.Axis("x", "x", t.ValueGrid(-2, 0, 32), 128), t.Axis("n", "n", t.ValueGrid(0, 2, 8), 4)),
+        2,
+        ((0, 1), (0, 0), (1, 1)),
+    ),
     t.WeightedSum("x·n", "n", 2, t.WeightGrid(0, 20), "x", t.ValueGrid(-2, 0, 32), 1),
 ]
 VECTOR_SUMS = [
