@@ -47,7 +47,7 @@ def question_of_rows(data, keys=GROUPS, people=True):
 
 
 def question_of_columns(data):
-    """What is asked of two columns; a regression is made of the same numbers."""
+    """What is asked of two columns; correlations and regressions are made of such numbers too."""
     bounds = {"value": (0, 1), "other": (-1, 1)}
     return (
         people(data)
@@ -55,7 +55,6 @@ def question_of_columns(data):
         .bound(rows=1)
         .agg(
             c=sf.covariance("value", "other", bounds=bounds),
-            r=sf.correlation("value", "other", bounds=bounds),
             n=sf.count_units(),
         )
     )
@@ -103,11 +102,11 @@ RELEASES = {
         ).release(epsilon=1),
         {"epsilon": 1},
     ),
-    "covariance and correlation": (
+    "covariance": (
         lambda d: question_of_columns(d).release(epsilon=1, noise="laplace"),
         {"epsilon": 1},
     ),
-    "covariance and correlation, Gaussian": (
+    "covariance, Gaussian": (
         lambda d: question_of_columns(d).release(epsilon=1, delta=1e-3, noise="gaussian"),
         {"epsilon": 1, "delta": 1e-3},
     ),
