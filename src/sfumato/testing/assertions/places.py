@@ -95,6 +95,10 @@ def each_k(k: float, values: int, *, apart: bool) -> float:
     return per_partition_k(k, values) if apart else k + math.log10(values)
 
 
+# Kinds of outputs that are sums of noisy numbers.
+LINEAR = ("count", "sum", "vector_sum")
+
+
 class Place:
     """One group of a release: its noisy numbers, and what follows from them.
 
@@ -106,8 +110,11 @@ class Place:
     def __init__(self, plan: Plan, batch: NoisyBatch, row: int) -> None:
         self.laws = plan.laws
         self.steps = {n: float(s) for n, s in plan.steps.items()}
-        self.batch, self.row = batch, row
-        self.values = {n: float(v[row]) for n, v in batch.numbers.values.items()}
+        self.batch, self.row, numbers = batch, row, batch.numbers.values
+        # Of a vector the largest entry, which tells what floats may lose.
+        self.values = {
+            n: float(abs(v[row]).max()) if v.ndim > 1 else float(v[row]) for n, v in numbers.items()
+        }
 
     def linear(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
         """Judge a count or a sum."""
@@ -179,7 +186,7 @@ class Place:
         self, group: Group, e: Estimate, lead: str, truth: float, mean: float | None, actual: float
     ) -> Residue | None:
         """Return the noise that an output shows, in steps of the leading one."""
-        if e.kind in ("count", "sum"):
+        if e.kind in LINEAR:
             weights = self._linear_weights(e)
             if lead not in weights:
                 return None

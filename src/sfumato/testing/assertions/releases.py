@@ -24,7 +24,8 @@ from sfumato.testing.assertions.cells import (
     read,
     rows,
 )
-from sfumato.testing.assertions.places import Judgement, Place, Residue, log10_beyond
+from sfumato.testing.assertions.lists import by_entry, written_out
+from sfumato.testing.assertions.places import LINEAR, Judgement, Place, Residue, log10_beyond
 
 if TYPE_CHECKING:
     from sfumato.query.estimates import Estimate
@@ -39,7 +40,7 @@ _QUANTILE = (
     "number. Pass the group's own values in its place, one for each row that counts, or the leaf counts of a "
     "recorder; or a tolerance, such as tolerance={{{output!r}: 2.0}}"
 )
-_ORDER = ("count", "sum", "mean", "variance", "stddev", "quantile", "cumulative total")
+_ORDER = ("count", "sum", "vector_sum", "mean", "variance", "stddev", "quantile", "cumulative total")
 
 
 def is_release(value: object) -> bool:
@@ -71,7 +72,8 @@ class ReleasedCells:
         normed = isinstance(plan.noising.together, JointNoise | LimitedNoise | SeparateNoise)
         self.together: TogetherPlan | None = plan if normed else None
         self.keys = release.plan.query.keys
-        self.cells = rows(table.to_pylist(), "actual", self.keys)
+        outputs = self.outputs = release.plan.requirements.estimates
+        self.cells = written_out(rows(table.to_pylist(), "actual", self.keys), outputs, "actual")
         places = ((batch, row) for batch in batches for row in range(batch.keys.num_rows))
         order = (tuple(plain_key(r[k]) for k in self.keys) for r in table.select(list(self.keys)).to_pylist())
         self.places: dict[Group, tuple[Any, int]] = {}
@@ -79,7 +81,7 @@ class ReleasedCells:
             self.places.update(zip(order, places, strict=True))
         else:
             self.places[()] = next(places)
-        self.estimates = {e.name: e for e in release.plan.requirements.estimates}
+        self.estimates = by_entry(outputs)
         self.quantiles = tuple(e.name for e in self.estimates.values() if e.kind == "quantile")
 
     @property
@@ -102,10 +104,11 @@ class ReleasedCells:
             cells = read(expected, name, keys)
         elif isinstance(expected, Mapping):
             cells = self._mapping(expected, name)
-        elif is_number(expected) and not keys and len(self.estimates) == 1:
-            cells = Cells("number", {(): {next(iter(self.estimates)): expected}})
+        elif is_number(expected) and not keys and len(self.outputs) == 1:
+            cells = Cells("number", {(): {self.outputs[0].name: expected}})
         else:
             raise ParameterError(name, expected, f"a table or mapping of {self.described}")
+        cells = written_out(cells, self.outputs, name)
         unknown = [o for o in cells.outputs if o not in self.estimates]
         if unknown or not cells.outputs:
             raise ParameterError(
@@ -145,7 +148,7 @@ class ReleasedCells:
     @property
     def described(self) -> str:
         """What the release holds, for messages."""
-        outputs = ", ".join(self.estimates)
+        outputs = ", ".join(e.name for e in self.outputs)
         return f"{outputs} by {', '.join(self.keys)}" if self.keys else outputs
 
     def _mapping(self, expected: Mapping[Any, Any], name: str) -> Cells:
@@ -155,8 +158,8 @@ class ReleasedCells:
         for key, value in expected.items():
             if isinstance(value, Mapping):
                 values[group_of(key)] = {str(o): v for o, v in value.items()}
-            elif len(self.estimates) == 1:
-                values[group_of(key)] = {next(iter(self.estimates)): value}
+            elif len(self.outputs) == 1:
+                values[group_of(key)] = {self.outputs[0].name: value}
             else:
                 raise ParameterError(
                     name,
@@ -185,7 +188,7 @@ class ReleasedCells:
             judged: Judgement = expected[output].judge(actual, k)
             return judged
         at = Place(self.plan, *self.places[group])
-        if e.kind in ("count", "sum"):
+        if e.kind in LINEAR:
             return at.linear(e, truth[output], actual, k)
         if e.kind == "cumulative total":
             return at.total(e, truth[output], actual, k)
@@ -215,7 +218,7 @@ class ReleasedCells:
                 fresh = [
                     c for c in (e.squares, e.total, e.count, e.null_count) if c is not None and c not in used
                 ]
-                used |= set(e.coordinates)
+                used |= set(() if e.entries else e.coordinates)  # each entry has a noise of its own
                 actual = self.cells.values[group][output]
                 if not fresh or not isinstance(actual, (int, float)):
                     continue
