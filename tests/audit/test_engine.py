@@ -39,6 +39,15 @@ def question(data, keys=GROUPS, groups=1):
     )
 
 
+def question_of_vectors(data, norm):
+    vectors = people(data).with_columns(v="[value, 1 - value, 0]")
+    return (
+        vectors.group_by("group", keys=GROUPS)
+        .bound(groups=1)
+        .agg(s=sf.vector_sum("v", length=3, bound=1, norm=norm))
+    )
+
+
 def question_of_rows(data, keys=GROUPS, people=True):
     table = sf.scan(data, privacy_unit="unit")
     grouped = table.group_by("group", keys=keys) if keys else table.group_by("group")
@@ -64,6 +73,11 @@ RELEASES = {
     "Laplace, public groups": (lambda d: question(d).release(epsilon=1, noise="laplace"), {"epsilon": 1}),
     "Gaussian, public groups": (
         lambda d: question(d).release(epsilon=1, delta=1e-3, noise="gaussian"),
+        {"epsilon": 1, "delta": 1e-3},
+    ),
+    "vectors, Laplace": (lambda d: question_of_vectors(d, "l1").release(epsilon=1), {"epsilon": 1}),
+    "vectors, Gaussian": (
+        lambda d: question_of_vectors(d, "l2").release(epsilon=1, delta=1e-3, noise="gaussian"),
         {"epsilon": 1, "delta": 1e-3},
     ),
     "private groups": (
@@ -192,6 +206,8 @@ def test_bulk_draws_are_releases(name):
         expected = {}
         for row in ask(data).to_arrow().to_pylist():
             group = row.pop("group", "")
+            if (vector := row.pop("s", None)) is not None:
+                row |= {f"s[{i}]": entry for i, entry in enumerate(vector)}
             expected[repr(group)] = row
     for draw in range(3):
         if isinstance(drawn, dict):

@@ -285,9 +285,11 @@ def on_spark(folder: str) -> Opener:
         def release(self, plan, *, confidence=None, unsafe_words=None) -> Release:
             return Collected(self, plan, unsafe_words)
 
-    # Spark's integers are signed and end at 64 bits, and it has no identifiers, enumerations or times of day.
+    # Spark's integers are signed and end at 64 bits, and it has no identifiers, enumerations or times of day; its
+    # arrays have no length.
     lacks = {
         "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT", "UHUGEINT", "UUID", "TIME", "BIT",
+        "DOUBLE[2]", "FLOAT[2]",
     }  # fmt: skip
     return Opener(
         lambda columns: Engine(spark_frame(as_arrow(columns))), frozenset(lacks), not LONG, jobs_of_spark

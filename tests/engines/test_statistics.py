@@ -307,7 +307,7 @@ def cases(draw: st.DrawFn, engine: Any, binding: bool) -> Case:
     choices.append(st.builds(DistinctMatched, st.just("y"), most))
     choices.append(st.builds(DistinctShared, st.just("y"), most, st.sampled_from([-20, -3])))
     choices.append(weighted_sum(draw(st.sampled_from(["x", "y"])), rows))
-    if not engine.lacks & set(VECTOR_TYPES) and draw(st.booleans()):
+    if draw(st.booleans()):
         add("v", VECTOR_TYPES, 3)
         choices.append(vector_sum(rows))
     choices.append(cross_moments(rows))
@@ -372,8 +372,9 @@ def evaluated(engine, query: ExactQuery, batch_rows: int = 1000) -> Result:
                             if e["weight"]:
                                 numbers[node] = numbers.get(node, 0) + e["weight"]
                 elif name.endswith(".vector"):
-                    numbers |= {(name, place): int(n) for place, n in enumerate(row[name]) if n}
-                    assert len(row[name]) == 2
+                    entries = [int(n) for n in row[name]]  # none of them NULL
+                    numbers |= {(name, place): n for place, n in enumerate(entries) if n}
+                    assert len(entries) == 2
                 elif row[name]:
                     assert row[name] == int(row[name])
                     numbers[name] = int(row[name])

@@ -130,6 +130,12 @@ def test_public_and_private_groups_have_lists_of_their_own():
     assert release.to_arrow().schema.field("s").type == pa.list_(pa.float64(), LENGTH)
 
 
+@pytest.mark.parametrize("vectors", [[], [None], [[1.0]]])
+def test_no_vector_at_all_is_a_sum_of_zeros(vectors):
+    with noise_free():
+        assert only(people(vectors).agg(s=asked()).release(epsilon=1).to_arrow()) == [0, 0, 0]
+
+
 @pytest.mark.noise_cannot_matter("one draw is compared with itself")
 def test_written_files_give_the_same_lists(tmp_path):
     for ending in ("parquet", "json"):

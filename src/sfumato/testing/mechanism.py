@@ -14,6 +14,7 @@ from sfumato.errors import RefusalError
 from sfumato.noise import Words
 from sfumato.noise.centred_gaussian import CentredGaussian
 from sfumato.noise.k_norm import CentredNoise, JointNoise, LimitedNoise
+from sfumato.testing.assertions.lists import by_entry
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,7 +77,7 @@ class _Tiles:
         self.exact = pa.Table.from_batches(batches).combine_chunks().to_batches(_MOST_GROUPS)
         if sum(b.num_rows for b in self.exact) > _MOST_GROUPS:
             raise RefusalError(f"release_mechanism: more than {_MOST_GROUPS:,} groups; audit a smaller table")
-        self.names = [e.name for e in plan.requirements.estimates]
+        self.names = list(by_entry(plan.requirements.estimates))
         self.groups: list[str] = []
         for batch in self.exact:
             keys = [c.to_pylist() for c in batch.columns[: self.keys]]
@@ -148,4 +149,7 @@ class _Repeated:
 
 
 def _floats(column: pa.Array) -> NDArray[np.float64]:
+    """Return values; of lists a column for each entry."""
+    if column.type.num_fields:
+        return np.array(column.to_pylist(), np.float64).reshape(len(column), column.type.list_size)
     return np.array([np.nan if v is None else float(v) for v in column.to_pylist()])

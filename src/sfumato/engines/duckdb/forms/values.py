@@ -12,8 +12,8 @@ from sfumato.transformations import Statistic
 
 
 def sums_of(lists: str, entries: int) -> str:
-    """Add up lists entry by entry: faster than to unnest them, and no list of lists is kept."""
-    return f"[{', '.join(f'sum({lists}[{i}])' for i in range(1, entries + 1))}]"
+    """Add up lists entry by entry, none to zeros: faster than to unnest, and no list of lists is kept."""
+    return f"[{', '.join(f'coalesce(sum({lists}[{i}]), 0)' for i in range(1, entries + 1))}]"
 
 
 def after(source: str, stages: Sequence[tuple[str, str]]) -> str:

@@ -1,0 +1,116 @@
+"""What each unit adds of vectors is the definition's, to the last step, and in the ball."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sfumato.engines.duckdb import forms
+from sfumato.engines.duckdb.forms import vectors
+from sfumato.query.exact import ExactQuery
+from sfumato.transformations import Ball, VectorSum
+
+LENGTH = 3
+RADII = (1, 7, 1000, 2**31 - 1, 2**40)
+
+
+def rows() -> list[list[float]]:
+    random = np.random.default_rng(5)
+    small = random.integers(-9, 10, (60, LENGTH)).tolist()
+    large = [(random.integers(-(2**31), 2**31, LENGTH) * 2.0**power).tolist() for power in range(0, 60, 3)]
+    # Around where a square fills a float, and around whole roots.
+    edges = [[2.0**e + d, 2.0**e, 0.0] for e in (26, 31, 51, 52, 53, 62) for d in (-1, 0, 1)]
+    return [
+        *small,
+        *large,
+        *edges,
+        [float("inf"), 1.0, -2.0],
+        [3.0, 4.0, 0.0],
+        [8.0, 0.0, 0.0],
+        [1.0, 1.0, 0.0],
+        [1.0, 1.0, 1.0],
+        [7.0, 3.0, 2.0],
+        [2.0**52] * 3,
+    ]
+
+
+STATISTICS = [
+    VectorSum(f"{ball.value} {radius} {limit}", "v", LENGTH, 0, radius, ball, limit)
+    for ball in Ball
+    for radius in RADII
+    for limit in (None, 1)
+]
+
+
+def added(opened: Any) -> list[dict[str, list[int]]]:
+    """What each row's unit adds, each in a group of its own."""
+    query = ExactQuery((), "unit", ("unit",), None, 1, tuple(STATISTICS))
+    return [row for batch in opened.statistics(query, 1 << 10) for row in batch.to_pylist()]
+
+
+def table(values: list[list[float]]) -> pa.Table:
+    return pa.table({"unit": list(range(len(values))), "v": pa.array(values, pa.list_(pa.float64()))})
+
+
+def wrong(opened: Any, values: list[list[float]]) -> list[str]:
+    """Say which unit adds what the definition does not, or what is outside of the ball."""
+    found = []
+    for value, row in zip(values, added(opened), strict=True):
+        for statistic in STATISTICS:
+            got = [int(x) for x in row[statistic.names[0]]]
+            if not statistic.ball.holds(got, statistic.radius):
+                found.append("outside")
+            elif got != list(statistic.contribution([{"v": value}]).values()):
+                found.append("another")
+    return found
+
+
+def test_units_add_what_the_definition_says(openers):
+    for name in ("duckdb", "stages"):
+        assert not wrong(openers(name)(table(rows())), rows())
+
+
+def planted(name: str, old: str, new: str) -> Callable[..., Any]:
+    source = inspect.getsource(getattr(vectors, name))
+    assert old in source
+    scope = dict(vars(vectors))
+    exec("from __future__ import annotations\n" + source.replace(old, new), scope)
+    return scope[name]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "old", "new", "seen"),
+    [
+        ("_within", "for by in (2, 1)]", "for by in (3, 2, 1)]", None),  # one more look below changes nothing
+        ("_within", "{above} - {by}) >= {square}", "{above} - {by} + 2) > {square}", "outside"),  # a root below
+        ("_within", "(1 << 62) // s.radius", "1 << 62", "stopped"),  # beyond 64 bits
+        ("_within", "x * {s.radius}::BIGINT // {size}", "CAST(round(x * {s.radius}::DOUBLE / {size}) AS BIGINT)", "outside"),
+        ("_within", 'longer = f"{size} > {s.radius}"', 'longer = f"{size} > {s.radius + 1}"', "outside"),
+        ("_within", "{-FAR_STEPS}), {FAR_STEPS})", "{-FAR_STEPS}), {2 * FAR_STEPS})", "another"),
+    ],
+)  # fmt: skip
+def test_planted_forms_are_seen(openers, monkeypatch, name, old, new, seen):
+    from sfumato.errors import EngineError
+
+    monkeypatch.setattr(vectors, name, planted(name, old, new))
+    monkeypatch.setitem(forms.FORMS, VectorSum, vectors.vector_sum)
+    try:
+        found = wrong(openers("duckdb")(table(rows())), rows())
+    except EngineError:
+        found = ["stopped"]
+    assert (seen in found) if seen else not found
+
+
+def test_rows_of_any_number_of_units_and_lengths_stop_nothing(engine):
+    odd = [None, [], [1.0], [1.0, None, 2.0], [1.0, float("nan"), 2.0], [1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 2.0]]
+    made = pa.table({"unit": [1] * len(odd), "v": pa.array(odd, pa.list_(pa.float64()))})
+    query = ExactQuery((), "unit", (), None, 1, (VectorSum("x", "v", LENGTH, 0, 3, Ball.L2),))
+    for rows_ in (made, made.slice(0, 0), made.slice(0, 6)):
+        (batch,) = engine(rows_).statistics(query, 10)
+        assert [int(x) for x in batch.column(0)[0].as_py()] == ([1, 2, 2] if len(rows_) == 7 else [0, 0, 0])
