@@ -16,6 +16,7 @@ from sfumato.engines.beam.aggregations import (
     SelectGroups,
     Sum,
     Variance,
+    VectorSum,
 )
 from sfumato.engines.beam.budget import Budget
 from sfumato.engines.beam.engine import named
@@ -43,5 +44,6 @@ __all__ = [
     "SelectGroups",
     "Sum",
     "Variance",
+    "VectorSum",
     "named",
 ]

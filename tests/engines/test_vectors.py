@@ -114,3 +114,25 @@ def test_rows_of_any_number_of_units_and_lengths_stop_nothing(engine):
     for rows_ in (made, made.slice(0, 0), made.slice(0, 6)):
         (batch,) = engine(rows_).statistics(query, 10)
         assert [int(x) for x in batch.column(0)[0].as_py()] == ([1, 2, 2] if len(rows_) == 7 else [0, 0, 0])
+
+
+@pytest.mark.long
+@pytest.mark.noise_cannot_matter("epsilon is so large that noise shows in no digit that is compared")
+def test_a_private_collection_gives_sums_of_vectors():
+    import apache_beam as beam
+    from apache_beam.testing.util import assert_that
+
+    from sfumato.beam import Budget, MakePrivate
+    from sfumato.beam import VectorSum as Sums
+
+    given = [(1, [3.0, 4.0]), (2, (0.5, 0)), (3, None), (4, "text"), (5, [1.0]), (6, np.array([0.0, 1.0]))]
+
+    def near(found: list[Any]) -> None:
+        (one,) = found
+        assert np.abs(np.array(one) - [1.1, 1.8]).max() < 0.01
+
+    budget = Budget(epsilon=10**6)
+    with beam.Pipeline() as pipeline:
+        private = pipeline | beam.Create(given) | MakePrivate(budget=budget, unit=lambda row: row[0])
+        sums = private | Sums(lambda row: row[1], length=2, bound=1, epsilon=10**6)
+        assert_that(sums, near)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.errors import ColumnError, ParameterError, QueryError
+from sfumato.errors import ColumnError, ParameterError, QueryError, SqlError
 from sfumato.testing import noise_free
 
 LENGTH = 3
@@ -215,3 +215,14 @@ def test_what_is_said_of_it():
     release = people().agg(s=asked()).release(epsilon=1)
     assert "3 entries, L2 norm at most 1 per unit and group" in str(release.explain())
     assert release.explain().content["outputs"]["s"]["entries"] == LENGTH
+
+
+def test_sql_says_that_it_is_asked_in_python():
+    asked_in = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id) {} AS s FROM t"
+    )
+    table = pa.table({"id": [1, 2], "v": [[1.0, 2.0], [3.0, 4.0]]})
+    with pytest.raises(SqlError, match="sf.vector_sum"):
+        sf.sql(asked_in.format("VECTOR_SUM(v)"), tables={"t": table})
+    with pytest.raises(ColumnError, match="vector_sum"):
+        sf.sql(asked_in.format("SUM(v, contribution_bounds_per_group => (0, 1))"), tables={"t": table})

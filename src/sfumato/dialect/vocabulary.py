@@ -31,6 +31,7 @@ NOT_PRIVATE = {
     **dict.fromkeys(("COUNTIF", "COUNT_IF"), "write COUNT(CASE WHEN condition THEN 1 END)"),
     **dict.fromkeys(("VAR_SAMP", "ANON_VAR_SAMP"), POPULATION.format("VAR_POP")),
     **dict.fromkeys(("STDDEV_SAMP", "ANON_STDDEV_SAMP"), POPULATION.format("STDDEV_POP")),
+    "VECTOR_SUM": "sums of vectors are asked for in Python, as sf.vector_sum(column, length=..., bound=...)",
     **dict.fromkeys(
         ("APPROX_DISTINCT",),
         "write APPROX_COUNT_DISTINCT(x, contribution_bounds_per_group => (0, values))",

@@ -132,6 +132,12 @@ def check_numeric(name: str, column: str, schema: Schema) -> None:
     Raises:
         ColumnError: it does not.
     """
+    if schema[column].entries is not None:
+        kind, entry = schema[column].type_name, f"{spelled(column)}[1]"
+        raise ColumnError(
+            f"agg: {name} asks for numbers of column {column!r}, which is {kind}; take one entry, {entry}, "
+            f"{IN_PLACE}, or in Python vector_sum, the sum of vectors"
+        )
     if not schema[column].kind.numeric:
         raise ColumnError(
             f"agg: {name} asks for numbers of column {column!r}, which is {schema[column].type_name}; "

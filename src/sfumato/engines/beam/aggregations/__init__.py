@@ -5,6 +5,7 @@ from sfumato.engines.beam.aggregations.counts import Count, CountUnits, SelectGr
 from sfumato.engines.beam.aggregations.distinct import CountDistinct
 from sfumato.engines.beam.aggregations.quantiles import Max, Median, Min, Quantile, Quantiles
 from sfumato.engines.beam.aggregations.sums import Mean, Sum, Variance
+from sfumato.engines.beam.aggregations.vectors import VectorSum
 
 __all__ = [
     "Aggregation",
@@ -20,4 +21,5 @@ __all__ = [
     "SelectGroups",
     "Sum",
     "Variance",
+    "VectorSum",
 ]

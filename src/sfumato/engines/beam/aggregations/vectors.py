@@ -1,0 +1,48 @@
+"""Sums of vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from sfumato.engines.beam.aggregations.aggregation import Aggregation, Extract
+from sfumato.engines.beam.callables import checked
+from sfumato.engines.beam.plain import plain
+from sfumato.query import aggregates
+from sfumato.query.aggregates import Aggregate, Number
+from sfumato.query.choices import Bounded, VectorNorm
+
+
+class VectorSum(Aggregation):
+    """Add up vectors by key; gives lists.
+
+    Args:
+        value: the vector of a row, a list, tuple or array of numbers; what is no such, or has another length,
+            adds nothing.
+        length, bound, norm, per: as of `sfumato.vector_sum`.
+        options: as for `Aggregation`.
+    """
+
+    _value_type = pa.list_(pa.float64())
+
+    def __init__(
+        self,
+        value: Extract,
+        *,
+        length: int,
+        bound: Number,
+        norm: VectorNorm = "l2",
+        per: Bounded = "unit",
+        **options: Any,
+    ) -> None:
+        self._value = checked("value", value)
+        self._asked: dict[str, Any] = {"length": length, "bound": bound, "norm": norm, "per": per}
+        super().__init__(**options)
+
+    @staticmethod
+    def _as_value(value: Any) -> Any:
+        return plain(value, pa.list_(pa.float64()))
+
+    def _aggregates(self) -> dict[str, Aggregate]:
+        return {"n": aggregates.vector_sum("value", **self._asked)}
