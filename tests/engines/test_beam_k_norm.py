@@ -9,7 +9,7 @@ import sfumato as sf
 from sfumato.beam import Budget, Count, MakePrivate, Quantiles, Release
 from sfumato.errors import QueryError
 
-from .test_k_norm import ROWS, SCHEMA, budget, numbers, question
+from .test_k_norm import GAUSSIAN, ROWS, SCHEMA, budget, numbers, question
 
 pytestmark = pytest.mark.flakiness(
     k=30, because="numbers of two releases are not alike, and noise of 0.001 rounds to 0"
@@ -23,6 +23,7 @@ ASKED = (
     "quantiles of private groups",
     "the whole table",
     "gaussian",
+    "steps of time",
 )
 
 
@@ -32,7 +33,7 @@ def transforms() -> dict[str, Release]:
         if case == "some groups":
             options["noise"] = "auto"
         made = Release(question(case, SCHEMA), **options, shards=2)
-        assert made.plan.noise.name == ("gaussian" if case == "gaussian" else "k_norm")
+        assert made.plan.noise.name == ("gaussian" if case in GAUSSIAN else "k_norm")
         return made
 
     return {case: one(case) for case in ASKED}

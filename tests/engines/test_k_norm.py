@@ -23,6 +23,7 @@ from sfumato.errors import EngineError, ParameterError
 from sfumato.noise import SeededWords
 from sfumato.noise.centred_gaussian import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, LimitedNoise, SeparateNoise, StretchedNoise
+from sfumato.noise.series_gaussian import SeriesGaussian
 from sfumato.query import together
 
 ORDER = np.arange(420)
@@ -56,7 +57,14 @@ CASES = {
     "the whole table": (QUANTILES, "none", 1, JointNoise),
     # Whose noise has a part in common in all groups: one draw, too.
     "gaussian": ({"n": sf.count(), "m": sf.mean("x", lower=0, upper=20)}, KEYS, 9, CentredGaussian),
+    "steps of time": (
+        {"n": sf.count(), "c": sf.cumulative(sf.count()), "s": sf.cumulative(sf.sum("x", lower=0, upper=20))},
+        KEYS,
+        3,
+        SeriesGaussian,
+    ),
 }
+GAUSSIAN = ("gaussian", "steps of time")
 TOGETHER = [name for name, (*_, kind) in CASES.items() if not issubclass(kind, SeparateNoise)]
 # Fixed, so that no test depends on chance.
 SECRET = sha256(b"a secret of tests").digest()
@@ -71,8 +79,8 @@ def question(case: str, rows=ROWS):
 
 
 def budget(case: str) -> dict:
-    delta = 1e-6 if case == "gaussian" or "private" in case else 0
-    return {"delta": delta, "noise": "gaussian" if case == "gaussian" else "k_norm"}
+    delta = 1e-6 if case in GAUSSIAN or "private" in case else 0
+    return {"delta": delta, "noise": "gaussian" if case in GAUSSIAN else "k_norm"}
 
 
 @cache
@@ -158,7 +166,7 @@ class Choosing(Work):
 WORDS = SeededWords(5)
 
 
-FEW = ("gaussian", "all groups", "some groups", "private groups", "quantiles of all groups")
+FEW = ("gaussian", "steps of time", "all groups", "some groups", "private groups", "quantiles of all groups")
 
 
 @pytest.mark.parametrize("case", [pytest.param(c, marks=[pytest.mark.long] * (c not in FEW)) for c in CASES])

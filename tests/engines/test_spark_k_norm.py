@@ -23,6 +23,7 @@ CASES = (
     "quantiles of private groups",
     "the whole table",
     "gaussian",
+    "steps of time",
 )
 
 
