@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +20,10 @@ from sfumato.noise.words import Words, source_of
 
 # Noises are whole numbers of so small a part of a step, that of the factor's coefficients.
 FINE = Toeplitz.BITS
-MOST = Fraction(2**34)  # scales from here on could leave 64-bit integers
+MOST = Fraction(2**40)  # scales from here on could leave 64-bit integers
+_NARROW = 2**34  # up to here fine steps of totals do not, either
 _LIMB = 29
-_SAFE = 1 + 2.0**-30  # what float arithmetic may lose
+_SAFE = 1 + 2.0**-20  # what float arithmetic may lose
 
 
 @dataclass(frozen=True)
@@ -58,26 +60,30 @@ class SeriesGaussian:
         """How many groups there are, in all series together."""
         return self.series * self.factor.steps
 
-    def rounded(self, words: Words | None = None) -> NDArray[np.int64]:
+    def rounded(self, words: Words | None = None) -> NDArray[Any]:
         """Draw once, step by step: what is drawn is the only w with R w = Z up to half of a fine step each.
 
         Args:
             words: source of random words; None for this thread's secure words.
         Returns:
-            int64 of shape (coordinates, series, steps), in 2^-16 grid steps.
+            Integers of shape (coordinates, series, steps), in 2^-16 grid steps: int64, or Python's own.
         """
         source, steps = source_of(words), self.factor.steps
         drawn = [Gaussian(scale * 2**FINE).rounded(self.groups, words=source) for scale in self.scales]
         z = np.array(drawn, np.int64).reshape(-1, steps)
-        weights = np.array(
-            self.factor.coefficients[:0:-1], np.int64
-        )  # the oldest step first, without this one
+        weights = np.array(self.factor.coefficients[:0:-1], np.int64)  # the oldest first
+        half = 1 << FINE >> 1
+        if max(self.scales) > _NARROW:
+            z, weights = z.astype(object), weights.astype(object)
+            for t in range(1, steps):
+                z[:, t] -= (z[:, :t].dot(weights[steps - 1 - t :]) + half) >> FINE
+            return z.reshape(len(self.scales), self.series, steps)
         high, low = np.zeros_like(z), np.zeros_like(z)
         for t in range(steps):
             own = weights[steps - 1 - t :]
             # Limbs of 29 bits: 2^14 of them, each times at most 2^16, are below 2^63. Multiples of 2^64 that
             # the upper ones lose are gone in the sum, which is a whole number of 64 bits.
-            before = (low[:, :t] @ own + (1 << FINE >> 1)) >> FINE
+            before = (low[:, :t] @ own + half) >> FINE
             z[:, t] -= before + ((high[:, :t] @ own) << (_LIMB - FINE))
             high[:, t], low[:, t] = z[:, t] >> _LIMB, z[:, t] & ((1 << _LIMB) - 1)
         return z.reshape(len(self.scales), self.series, steps)
@@ -108,10 +114,18 @@ class SeriesGaussian:
 
 
 def inverse(factor: Toeplitz) -> Floats:
-    """Return the coefficients of its inverse, another matrix of this form."""
-    own = np.array(factor.coefficients) / 2.0**FINE
-    found = np.zeros(len(own))
-    found[0] = 1.0
-    for t in range(1, len(own)):
-        found[t] = -(own[t:0:-1] @ found[:t])
+    """Return the coefficients of its inverse, another matrix of this form: by Newton's iteration."""
+    own, found = np.array(factor.coefficients) / 2.0**FINE, np.ones(1)
+    while len(found) < len(own):
+        size = min(2 * len(found), len(own))
+        rest = -_product(own[:size], found, size)
+        rest[0] += 2
+        found = _product(found, rest, size)
+    return found
+
+
+def _product(one: Floats, other: Floats, size: int) -> Floats:
+    """Return the first coefficients of a product of power series."""
+    many = 2 * size
+    found: Floats = np.fft.irfft(np.fft.rfft(one, many) * np.fft.rfft(other, many), many)[:size]
     return found

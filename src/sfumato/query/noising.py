@@ -171,7 +171,7 @@ class Noising:
         drawn, (deviations, off) = noise.rounded(words), noise.cumulated
 
         def placed(by_step: NDArray[Any]) -> NDArray[Any]:
-            found = np.empty(order.size, by_step.dtype)
+            found = np.empty(order.size, np.float64 if by_step.dtype == np.float64 else np.int64)
             found[order] = by_step
             return found
 
