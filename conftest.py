@@ -144,6 +144,8 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "sfumato.measurements.groups.select_groups": (19, "a group of one person, at 1e-20"),
     "sfumato.noise.bernoulli.pick": "there is one outcome",
     "sfumato.measurements.joint_quantiles.joint_quantiles": (100, "scale 2 against millions"),
+    "sfumato.measurements.peeling.limited_top_k": (100, "e^-399 against the end, or of the end"),
+    "sfumato.measurements.peeling.top_k": (100, "scale 1/2 against a million"),
     "sfumato.measurements.noisy_max.exponential_mechanism": (100, "scale 1/2 against a million"),
     "sfumato.measurements.noisy_max.permute_and_flip": (100, "scale 2 against a million"),
     "sfumato.measurements.randomized_response.randomized_response": SHOWN,

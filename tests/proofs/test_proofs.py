@@ -21,7 +21,7 @@ import sfumato.transformations
 from sfumato.budget import Loss
 from sfumato.budget.mixture import joined_delta
 from sfumato.exact import root_up
-from sfumato.exact.directed import expm1_down, log1p_up
+from sfumato.exact.directed import exp_bounds, expm1_down, log1p_up
 from sfumato.noise import Gaussian, Laplace
 
 PAGES = Path(__file__).parents[2] / "docs" / "proofs"
@@ -30,7 +30,7 @@ DISTANCES = (Fraction(0), Fraction(1), Fraction(2), Fraction(3), Fraction(7, 2))
 # What a formula may call, besides its parameters and d_in.
 FUNCTIONS = {
     "Fraction": Fraction, "Gaussian": Gaussian, "Laplace": Laplace, "Loss": Loss, "abs": abs, "ceil": math.ceil,
-    "expm1_down": expm1_down, "floor": math.floor, "joined_delta": joined_delta, "len": len, "log1p_up": log1p_up, "max": max, "min": min,
+    "exp_bounds": exp_bounds, "expm1_down": expm1_down, "floor": math.floor, "joined_delta": joined_delta, "len": len, "log1p_up": log1p_up, "max": max, "min": min,
     "range": range, "root_up": root_up, "sum": sum, "zip": zip,
 }  # fmt: skip
 

@@ -36,7 +36,9 @@ from sfumato.framework.metrics import (
     L2Distance,
     LInfDistance,
     Metric,
+    OneSidedDistance,
     ProductMetric,
+    SpreadDistance,
     SymmetricDistance,
 )
 from sfumato.framework.odometer import Odometer
@@ -74,6 +76,7 @@ __all__ = [
     "Metric",
     "Norm",
     "Odometer",
+    "OneSidedDistance",
     "ParabolaBody",
     "Part",
     "PrivacyUnitDistance",
@@ -86,6 +89,7 @@ __all__ = [
     "RowsDomain",
     "Segment",
     "SeriesDistance",
+    "SpreadDistance",
     "SymmetricDistance",
     "TableDomain",
     "Transformation",

@@ -106,6 +106,51 @@ class AbsoluteDistance(Metric):
 
 
 @dataclass(frozen=True)
+class SpreadDistance(Metric):
+    """The largest change of a number less the smallest: what decides between candidates that all move.
+
+    >>> SpreadDistance().distance([1, 2, 3], [2, 3, 3])
+    Fraction(1, 1)
+    """
+
+    def admits(self, domain: Domain) -> bool:
+        """Vectors of numbers that are neither NaN nor NULL."""
+        return (
+            isinstance(domain, VectorDomain) and not domain.null and AbsoluteDistance().admits(domain.element)
+        )
+
+    def distance(self, one: Sequence[Any], other: Sequence[Any]) -> Distance:
+        """Return the exact distance."""
+        if len(one) != len(other):
+            return math.inf
+        changes = [Fraction(b) - Fraction(a) for a, b in zip(one, other, strict=True)]
+        return max(changes) - min(changes) if changes else Fraction(0)
+
+
+@dataclass(frozen=True)
+class OneSidedDistance(Metric):
+    """The largest change of an integer of a group, where all changes go one way; else infinite.
+
+    >>> OneSidedDistance().distance({"a": {"n": 1}}, {"a": {"n": 2}, "b": {"n": 1}})
+    Fraction(1, 1)
+    """
+
+    def admits(self, domain: Domain) -> bool:
+        """Integers by group, of one coordinate."""
+        return isinstance(domain, GroupedIntegers) and len(domain.coordinates) == 1
+
+    def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:
+        """Return the exact distance."""
+        empty: dict[Any, int] = {}
+        changes = [Fraction(0)]
+        for group in dict.fromkeys([*one, *other]):
+            a, b = one.get(group, empty), other.get(group, empty)
+            changes += [Fraction(b.get(n, 0)) - Fraction(a.get(n, 0)) for n in dict.fromkeys([*a, *b])]
+        low, high = min(changes), max(changes)
+        return math.inf if low < 0 < high else high - low
+
+
+@dataclass(frozen=True)
 class DiscreteDistance(Metric):
     """0 for equal values, 1 for different ones."""
 

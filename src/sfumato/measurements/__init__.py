@@ -8,6 +8,7 @@ from sfumato.measurements.joint_quantiles import Target, joint_quantiles
 from sfumato.measurements.k_norm import k_norm
 from sfumato.measurements.noise import NOISES, NoiseKind, gaussian, laplace
 from sfumato.measurements.noisy_max import exponential_mechanism, permute_and_flip
+from sfumato.measurements.peeling import limited_top_k, top_k
 from sfumato.measurements.randomized_response import estimate_shares, randomized_response
 from sfumato.measurements.selection import GaussianThreshold, LaplaceThreshold, TruncatedGeometric
 from sfumato.measurements.series_gaussian import series_gaussian
@@ -35,10 +36,12 @@ __all__ = [
     "joint_quantiles",
     "k_norm",
     "laplace",
+    "limited_top_k",
     "permute_and_flip",
     "randomized_response",
     "select_groups",
     "series_gaussian",
     "stratified_estimate",
     "stratified_proportion",
+    "top_k",
 ]

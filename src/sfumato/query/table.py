@@ -31,6 +31,7 @@ from sfumato.query.public_table import PublicTable
 from sfumato.query.question import Query
 from sfumato.query.schema import IN_PLACE, Derive, Filter, Schema, Step, check_flat, checked_expression
 from sfumato.query.shaping import Select
+from sfumato.query.top import Top
 from sfumato.query.units import UnitPart
 
 Released = TypeVar("Released")
@@ -238,6 +239,50 @@ class Table(Generic[Released]):
         chosen = keys is None or (isinstance(keys, str) and keys == PRIVATE)
         table = None if chosen else self.engine.public_keys(columns, keys, self.steps)
         return replace(self, keys=columns, public_keys=table)
+
+    def top(
+        self,
+        *columns: str,
+        k: int,
+        by: Any = None,
+        keys: Any = None,
+        candidates: int | None = None,
+    ) -> Top:
+        """Ask for the k largest groups, by units or by a sum, in one draw; a unit may be in any number.
+
+        Args:
+            columns: the columns to group by, at least one.
+            k: how many groups, from 1 to 100,000.
+            by: `sf.sum(column, lower=, upper=)`, with bounds of what a unit adds to a group; None for units.
+            keys: the groups, where they are public knowledge, as of `group_by`: k of them are shown. Without
+                it at most k are, and delta is needed.
+            candidates: of private groups, how many of the largest may be shown; None for 10 k, at least
+                100.
+        Returns:
+            A `Top`, of which `release(epsilon=..., delta=...)` gives a table of ranks and keys, and unless
+            they are left out noisy numbers of units.
+        Raises:
+            QueryError: a column or a key does not fit, limits were set, or rows are not read by DuckDB.
+        Source:
+            docs/statistics.md, "The largest groups".
+        """
+        if (self.groups, self.rows, self.total_rows) != (None, None, None):
+            raise QueryError("top: a privacy unit counts in all of its groups, however many; leave bound out")
+        if not columns:
+            raise QueryError('top: name the columns to group by, such as top("product", k=10)')
+        table = self.group_by(*columns, keys=keys)
+        return Top(
+            self.engine,
+            self.schema,
+            self.unit,
+            self.steps,
+            columns,
+            table.public_keys,
+            k,
+            candidates,
+            self.notes,
+            by,
+        )
 
     def bound(
         self,

@@ -1,0 +1,261 @@
+"""The k candidates that score best, in one draw: the exponential mechanism, peeled k times, exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from fractions import Fraction
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import ParameterError
+from sfumato.exact import Number, positive, positive_int
+from sfumato.exact.directed import convert, directed, exactly, exp_bounds
+from sfumato.framework import (
+    ApproximateDP,
+    AtomDomain,
+    GroupedIntegers,
+    Linear,
+    Measurement,
+    OneSidedDistance,
+    PureDP,
+    SpreadDistance,
+    VectorDomain,
+    ZeroConcentratedDP,
+)
+from sfumato.framework.domains import check_length
+from sfumato.framework.records import ordered_bytes
+from sfumato.measurements.coins import uniform_below
+from sfumato.noise import Words
+from sfumato.noise.bernoulli import pick
+
+MOST_PEELS = 100_000
+# Floats look at what weighs more than e^-60 of the best, all together.
+_NEAR = 60
+# NumPy's exp is taken to be right to 2^-45; with its argument, and a product, a weight is right to 2^-43.
+_WEIGHT_ERROR = 2.0**-43
+
+
+def top_k(
+    rate: Number, k: int, size: int, *, measure: PureDP | ZeroConcentratedDP | None = None
+) -> Measurement:
+    """Pick the indices of k high scores, in order: each in exact proportion to e^(rate * score) of the rest.
+
+    That is the order of the k largest of scores with Gumbel noise of scale 1 / rate.
+
+    Args:
+        rate: number greater than 0: epsilon of one index where one unit moves scores one way, by 1 at most.
+        k: how many indices, from 1 to `size`.
+        size: how many scores there are, whole numbers.
+        measure: `PureDP()`, in which the loss is k * rate * distance, or `ZeroConcentratedDP()`, in which it
+            is k * (rate * distance)^2 / 8; None for the first.
+    Returns:
+        A Measurement from scores to a list of indices. Its metric is the spread of the changes: the largest
+        less the smallest, of which a unit that adds 1 to any number of scores makes 1.
+    Raises:
+        ParameterError: a parameter is not admissible.
+
+    >>> best = top_k(2, 2, 3)
+    >>> best([10**6, 0, 2 * 10**6]), best.map(1)
+    ([2, 0], Fraction(4, 1))
+
+    Source:
+        Durfee and Rogers 2019, "Practical differentially private top-k selection with pay-what-you-get
+        composition"; the loss in zCDP: Cesar and Rogers 2021, "Bounding, concentrating, and truncating".
+        Proof: docs/proofs/top_k.md.
+    """
+    each, size = positive(rate, "rate"), positive_int(size, "size")
+    k = checked_k(k, size)
+
+    def function(scores: Sequence[int]) -> list[int]:
+        check_length(scores, size, "top_k")
+        return peel(np.array([int(s) for s in scores], object), each, k)
+
+    domain, metric = VectorDomain(AtomDomain(int), size=size), SpreadDistance()
+    if measure is None or measure == PureDP():
+        return Measurement("top_k", domain, metric, PureDP(), function, Linear(k * each))
+    if measure != ZeroConcentratedDP():
+        raise ParameterError("measure", measure, "PureDP() or ZeroConcentratedDP()")
+    return Measurement(
+        "top_k", domain, metric, ZeroConcentratedDP(), function, lambda d: k * (each * d) ** 2 / 8
+    )
+
+
+def limited_top_k(rate: Number, k: int, candidates: int, margin: int, *, name: str) -> Measurement:
+    """Pick the keys of up to k large groups, where the keys are no public knowledge.
+
+    Candidates are the largest groups, at most so many. With them competes an end, whose count is `margin`
+    above 1 and the count of the largest group that is no candidate; where it is picked, no more keys are.
+
+    Args:
+        rate: as of `top_k`; a unit adds at most 1 to a group's count, and may be in any number of groups.
+        k: how many keys at most, from 1 to `candidates`.
+        candidates: how many of the largest groups may be picked.
+        margin: whole number, at least 0 (`margin_for` says which).
+        name: the coordinate of the counts.
+    Returns:
+        A Measurement from counts by group to a list of keys, to approximate DP. Its map takes a distance
+        of at most 1, and gives k * rate and (1 + e^(k * rate)) * candidates * e^(-rate * margin), rounded up.
+    Raises:
+        ParameterError: a parameter is not admissible; from `map`, for d_in above 1.
+
+    >>> best = limited_top_k(1, 2, 10, 400, name="units")
+    >>> best({"a": {"units": 10**6}, "b": {"units": 1}})
+    ['a']
+
+    Source:
+        Durfee and Rogers 2019, the limited-domain mechanism. Proof: docs/proofs/limited_top_k.md.
+    """
+    each, candidates = positive(rate, "rate"), positive_int(candidates, "candidates")
+    k = checked_k(k, candidates)
+    if not isinstance(margin, int) or isinstance(margin, bool) or margin < 0:
+        raise ParameterError("margin", margin, "a whole number, at least 0")
+
+    def function(groups: Mapping[Hashable, Mapping[str, int]]) -> list[Hashable]:
+        keys = sorted(groups, key=ordered_bytes)
+        counts = np.array([int(groups[key].get(name, 0)) for key in keys], object)
+        return [keys[i] for i in peel_limited(counts, each, k, candidates, margin)]
+
+    def privacy_map(d_in: Fraction) -> tuple[Fraction, Fraction]:
+        if d_in > 1:
+            raise ParameterError("d_in", d_in, "at most 1: the loss is stated for one unit")
+        if d_in == 0:
+            return Fraction(0), Fraction(0)
+        lost = k * each
+        missed = candidates * exp_bounds(-each * margin, 128)[1]
+        return lost, min(Fraction(1), (1 + exp_bounds(lost, 128)[1]) * missed)
+
+    return Measurement(
+        "limited_top_k",
+        GroupedIntegers((name,)),
+        OneSidedDistance(),
+        ApproximateDP(),
+        function,
+        privacy_map,
+    )
+
+
+def margin_for(rate: Fraction, candidates: int, miss: Fraction, largest: int = 1) -> int:
+    """Return the least margin with which no group shows that should not, but with a chance of `miss`.
+
+    Args:
+        rate: of the peels, per step of a score.
+        candidates: how many groups may be picked.
+        miss: in (0, 1).
+        largest: how much of a score one unit makes at most; 1 of a count.
+
+    >>> margin_for(Fraction(1), 10, Fraction(1, 10**6))
+    17
+    """
+    _, up = directed(128)
+    logarithm = exactly(up.log(convert(candidates / miss, up)))
+    return math.ceil(logarithm / rate) + largest - 1
+
+
+def checked_k(k: object, most: int) -> int:
+    """Return k if it is from 1 to `most`, and to 100,000."""
+    number = positive_int(k, "k")
+    if number > min(most, MOST_PEELS):
+        raise ParameterError("k", k, f"from 1 to {min(most, MOST_PEELS):,}")
+    return number
+
+
+def peel_limited(
+    scores: NDArray[Any],
+    rate: Fraction,
+    k: int,
+    candidates: int,
+    margin: int,
+    words: Words | None = None,
+) -> list[int]:
+    """Draw up to k indices of positive scores among the largest, until the end is drawn.
+
+    Args:
+        scores, rate, k, words: as of `peel`.
+        candidates, margin: as of `limited_top_k`.
+    """
+    # Ties are in the order of what is given: the proof holds for any order that follows from the scores.
+    order = np.argsort(-scores, kind="stable")
+    order = order[: candidates + 1][scores[order[: candidates + 1]] > 0]
+    outside = int(scores[order[candidates]]) if len(order) > candidates else 0
+    order = order[:candidates]
+    competing = np.append(scores[order].astype(object), outside + 1 + margin)
+    picked = peel(competing, rate, min(k, len(competing)), words, until=len(order))
+    return [int(order[i]) for i in picked]
+
+
+def peel(
+    scores: NDArray[Any], rate: Fraction, k: int, words: Words | None = None, until: int | None = None
+) -> list[int]:
+    """Draw k indices, one after another, each in exact proportion to e^(rate * score) of those that are left.
+
+    Args:
+        scores: whole numbers: int64, or Python's.
+        rate: greater than 0.
+        k: at most as many as there are scores.
+        words: source of random words; None for this thread's secure words.
+        until: an index at which nothing more is drawn; it is not returned.
+    """
+    order = np.argsort(-scores, kind="stable")
+    falling = scores[order]
+    starts = np.flatnonzero(np.append(True, falling[1:] != falling[:-1]))
+    members = {int(start): int(end) for start, end in zip(starts, [*starts[1:], len(order)], strict=True)}
+    levels, sizes = falling[starts], np.diff(np.append(starts, len(order)))
+    near = math.ceil((_NEAR + math.ceil(math.log(len(order)))) / rate)
+    found: list[int] = []
+    while len(found) < k:
+        gaps = levels[0] - levels
+        level = pick(_cumulative(gaps, sizes, rate, near), words)
+        start = int(starts[level])
+        member = start + int(uniform_below(int(sizes[level]), 1, words)[0])
+        last = members[start] - 1
+        chosen = int(order[member])
+        order[member], members[start] = order[last], last
+        if chosen == until:
+            break
+        found.append(chosen)
+        sizes[level] -= 1
+        if sizes[level] == 0:
+            levels, sizes, starts = (np.delete(a, level) for a in (levels, sizes, starts))
+    return found
+
+
+def _cumulative(gaps: NDArray[Any], sizes: NDArray[np.int64], rate: Fraction, near: int) -> Any:
+    """Return what `pick` takes: bounds of the chances that a level up to each is drawn."""
+
+    def bounds(bits: int) -> tuple[Any, Any]:
+        if bits == 64:
+            # The first test keeps `near`, which may be huge, away from 64 bits.
+            some = len(gaps) if gaps[-1] <= near else int(np.searchsorted(gaps, near, "right"))
+            weights = sizes[:some] * np.exp(-(gaps[:some].astype(float) * float(rate)))
+            sums: NDArray[np.float64] = np.cumsum(weights)
+            sums = sums / sums[-1]
+            error = 4 * _WEIGHT_ERROR + some * 2.0**-50
+            left = 0.0 if some == len(gaps) else 2 * math.exp(-_NEAR)
+            low = sums * (1 - error) - left
+            high = np.minimum(sums * (1 + error) + left, 1.0)
+            high[-1] = 1.0
+            if some == len(gaps):
+                low[-1] = 1.0
+            return low, high
+        return _enclosures(gaps, sizes, rate, bits + 64 + int(sizes.sum()).bit_length())
+
+    return bounds
+
+
+def _enclosures(
+    gaps: NDArray[Any], sizes: NDArray[np.int64], rate: Fraction, bits: int
+) -> tuple[list[Fraction], list[Fraction]]:
+    exact = [rate * int(gap) for gap in gaps.tolist()]
+    none = Fraction(0), Fraction(1, 1 << bits)
+    each = [exp_bounds(-x, bits) if x <= bits else none for x in exact]
+    pairs = list(zip(sizes.tolist(), each, strict=True))
+    lows, highs = (list(accumulate(n * e[side] for n, e in pairs)) for side in (0, 1))
+    one = Fraction(1)
+    return (
+        [low / highs[-1] for low in lows[:-1]] + [one],
+        [min(high / lows[-1], one) for high in highs[:-1]] + [one],
+    )

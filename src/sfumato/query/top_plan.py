@@ -1,0 +1,114 @@
+"""What a release of the largest groups does and costs: decided from the question alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+from sfumato.budget.conversions import zcdp_delta
+from sfumato.errors import BudgetError
+from sfumato.exact import root_down, root_up
+from sfumato.exact.directed import exp_bounds
+from sfumato.measurements.noise import Law
+from sfumato.measurements.peeling import margin_for
+from sfumato.noise import Gaussian, Laplace
+
+# Half of delta is for what concentrates, where groups are private too.
+_HALF = Fraction(1, 2)
+LARGEST_SCALE = 2**56
+
+
+@dataclass(frozen=True)
+class TopPlan:
+    """What a release of the largest groups does.
+
+    Args:
+        k: how many groups.
+        candidates: how many of the largest groups may be shown; None where the groups are public.
+        epsilon, delta: the budget, exactly.
+        share: the part of it that is for the numbers of units, from 0 to less than 1.
+        rho: the zCDP that the peels and the numbers share; None where they share epsilon itself.
+        spread: by how much one unit moves one group's score more than another's, at most, in steps.
+        largest: by how much one unit moves a group's number, at most, in steps.
+    """
+
+    k: int
+    candidates: int | None
+    epsilon: Fraction
+    delta: Fraction
+    share: Fraction
+    rho: Fraction | None = None
+    spread: int = 1
+    largest: int = 1
+
+    @cached_property
+    def rate(self) -> Fraction:
+        """Epsilon of one key."""
+        if self.rho is None:
+            return (1 - self.share) * self.epsilon / self.k
+        return root_down(8 * (1 - self.share) * self.rho / self.k)
+
+    @property
+    def step_rate(self) -> Fraction:
+        """What a step of a score counts for in the exponent of each peel."""
+        return self.rate / self.spread
+
+    @cached_property
+    def noise_scale(self) -> Fraction:
+        """The scale of the noise of the numbers, in steps; 0 without any."""
+        if not self.share:
+            return Fraction(0)
+        if self.rho is None:
+            return self.largest * self.k / (self.share * self.epsilon)
+        return self.largest * root_up(self.k / (2 * self.share * self.rho))
+
+    @cached_property
+    def law(self) -> Law | None:
+        """The noise of the numbers, which one unit moves by `largest` each, in steps."""
+        if not self.share:
+            return None
+        return Laplace(scale=self.noise_scale) if self.rho is None else Gaussian(sigma=self.noise_scale)
+
+    @property
+    def miss(self) -> Fraction:
+        """A bound of the chance that a group is shown that other people's tables do not show."""
+        whole = self.delta if self.rho is None else self.delta * _HALF
+        return whole / (1 + exp_bounds(self.epsilon, 128)[1])
+
+    @cached_property
+    def margin(self) -> int | None:
+        """How far above the groups that are no candidates the end lies; None where groups are public."""
+        if self.candidates is None:
+            return None
+        return margin_for(self.step_rate, self.candidates, self.miss, self.largest)
+
+
+def make_top_plan(plan: TopPlan) -> TopPlan:
+    """Return the plan, or one by zCDP where that has a larger rate.
+
+    Raises:
+        BudgetError: groups are private and delta is 0, or the noise would be too large to draw.
+    """
+    private = plan.candidates is not None
+    if private and plan.delta == 0:
+        raise BudgetError("delta is 0, but private groups need one, such as 1e-6; or give keys=[...]")
+    made = plan
+    if plan.delta and (rho := _rho_for(plan.epsilon, plan.delta * _HALF if private else plan.delta)):
+        other = replace(plan, rho=rho)
+        made = other if other.rate > plan.rate else plan
+    if made.noise_scale > LARGEST_SCALE:
+        raise BudgetError("the noise would be beyond 64 bits; ask for a larger epsilon or a smaller k")
+    return made
+
+
+def _rho_for(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """Return a rho, near the largest, at which zCDP is (epsilon, delta)-DP; it is checked upwards."""
+    low, high = Fraction(0), epsilon
+    for _ in range(40):
+        middle = (low + high) / 2
+        if middle and zcdp_delta(middle, epsilon) <= delta:
+            low = middle
+        else:
+            high = middle
+    return low
