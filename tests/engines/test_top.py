@@ -163,6 +163,7 @@ def test_refused_before_anything_is_read():
         {"epsilon": 1},
         {"epsilon": 0, "delta": 1e-6},
         {"epsilon": math.inf, "delta": 1e-6},
+        {"epsilon": 10**9, "delta": 1e-6},
         {"epsilon": 1, "delta": 1},
         {"epsilon": 1, "delta": 1e-6, "counts_share": 1},
         {"epsilon": 1, "delta": 1e-6, "counts": "yes"},
@@ -172,7 +173,7 @@ def test_refused_before_anything_is_read():
             question.release(**options)
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(1e-9, 1e-300), (1e6, 0.9), (50, 1e-12)])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1e-9, 1e-300), (1000, 0.9), (50, 1e-12)])
 def test_claims_at_extremes(epsilon, delta):
     release = scan().top("key", k=2).release(epsilon=epsilon, delta=delta, unsafe_words=words())
     assert release.to_arrow().num_rows <= 2
@@ -225,3 +226,24 @@ def test_sums_that_are_refused():
         price.top("key", k=1, keys=["a"]).plan(epsilon=1e-20)
     wide = price.top("key", k=1, keys=["a", "many"], by=sf.sum("price", lower=0, upper=1e90))
     assert wide.release(epsilon=1, unsafe_words=words()).to_arrow().num_rows == 1
+
+
+def test_rows_that_a_pipeline_brings_are_refused():
+    pytest.importorskip("apache_beam")
+    rows = pa.schema([("id", pa.int64()), ("key", pa.string())])
+    with pytest.raises(QueryError, match="DuckDB"):
+        sf.scan(rows, privacy_unit="id").top("key", k=1)
+
+
+@pytest.mark.parametrize(
+    "values", [(math.nan, 1.5), (math.inf, -math.inf), (True, False), ('"; DROP', "\x00")]
+)
+def test_keys_of_any_value(values):
+    data = pa.table({"id": list(range(600)) * 2, "key": [values[0]] * 600 + [values[1]] * 600})
+    found = scan(data).top("key", k=2).release(epsilon=2, delta=1e-6, unsafe_words=words()).to_arrow()
+    assert sorted(map(str, found["key"].to_pylist())) == sorted(map(str, values))
+
+
+def test_epsilon_may_be_huge_where_groups_are_public():
+    found = scan().top("key", k=2, keys=list(SIZES)).release(epsilon=10**9, unsafe_words=words()).to_arrow()
+    assert found["units"].to_pylist() == [900, 700]

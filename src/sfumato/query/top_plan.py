@@ -17,6 +17,7 @@ from sfumato.noise import Gaussian, Laplace
 # Half of delta is for what concentrates, where groups are private too.
 _HALF = Fraction(1, 2)
 LARGEST_SCALE = 2**56
+LARGEST_EPSILON = 1000
 
 
 @dataclass(frozen=True)
@@ -88,11 +89,16 @@ def make_top_plan(plan: TopPlan) -> TopPlan:
     """Return the plan, or one by zCDP where that has a larger rate.
 
     Raises:
-        BudgetError: groups are private and delta is 0, or the noise would be too large to draw.
+        BudgetError: groups are private and delta is 0 or epsilon above 1,000, or the noise is
+            too large to draw.
     """
     private = plan.candidates is not None
     if private and plan.delta == 0:
         raise BudgetError("delta is 0, but private groups need one, such as 1e-6; or give keys=[...]")
+    if private and plan.epsilon > LARGEST_EPSILON:
+        raise BudgetError(
+            f"epsilon is above {LARGEST_EPSILON:,}, which protects nobody where groups are private"
+        )
     made = plan
     if plan.delta and (rho := _rho_for(plan.epsilon, plan.delta * _HALF if private else plan.delta)):
         other = replace(plan, rho=rho)
