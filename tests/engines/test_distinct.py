@@ -1,10 +1,16 @@
-"""What stands for values whose different ones are counted: equal for equal values, and else different."""
+"""Numbers of different values in DuckDB: what stands for values, and what is sent to the matching."""
+
+import random
+from collections import defaultdict
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb.distinct import code
+from sfumato.engines.duckdb.distinct import brought, code, matched
+from sfumato.transformations import DistinctMatched
+from sfumato.transformations.statistics.distinct import most_matched
 
 # Of each type, values of which none equals another, though DuckDB's own hash takes some for one.
 DIFFERENT = {
@@ -68,3 +74,51 @@ def test_any_column_is_counted(of, method):
         table = sf.scan(rows, privacy_unit="unit").bound(groups=1).agg(n=asked)
         (found,) = table.release(epsilon=1000).to_arrow()["n"].to_pylist()
     assert found == number
+
+
+def rows_of_units(tables=50):
+    """Rows (key, table, unit, value), none twice; units have one value or many, which others have too."""
+    rng = random.Random(11)
+    for table in range(tables):
+        sizes, values = rng.choice([(1, 2), (1, 5), (3, 6)]), rng.choice([6, 20])
+        for unit in range(rng.randint(1, 15)):
+            key = rng.choice([None, "a", "b"])
+            yield from ((key, table, unit, v) for v in rng.sample(range(values), rng.randint(*sizes)))
+
+
+def wrong(read):
+    """In how many groups the matching of what `read` makes of a statement is another one."""
+    rows, found = list(rows_of_units()), 0
+    of_groups = defaultdict(lambda: defaultdict(set))
+    for *key, unit, value in rows:
+        of_groups[tuple(key)][unit].add(value)
+    units = pa.table(dict(zip(["k0", "k1", "u", "leaf"], zip(*rows, strict=True), strict=True)))
+    with duckdb.connect() as con:
+        con.register("units", units)
+        for most in (1, 2, 3):
+            text = read(brought(DistinctMatched("x", most), ["k0", "k1"], "FROM units"), most)
+            *keys, sets = con.sql(text).to_arrow_table().combine_chunks().columns
+            numbers = matched(sets.combine_chunks(), most).to_pylist()
+            given = dict(zip(zip(*(k.to_pylist() for k in keys), strict=True), numbers, strict=True))
+            found += sum(
+                given.get(key) != most_matched(sets.values(), most) for key, sets in of_groups.items()
+            )
+    return found
+
+
+def test_what_is_left_to_match_has_the_same_matching():
+    assert wrong(lambda text, most: text) == 0
+
+
+@pytest.mark.parametrize(
+    "defect",
+    [
+        lambda text, most: text.replace(f"<= {most}", f"<= {most + 1}"),
+        lambda text, most: text.replace(f"> {most}", f"> {most + 1}"),
+        lambda text, most: text.replace("ANTI JOIN", "SEMI JOIN"),
+        lambda text, most: text.replace("rest.k0 IS NOT DISTINCT FROM sure.k0 AND ", ""),
+    ],
+    ids=["surely one too many", "one unit forgotten", "only what is sure", "over all groups"],
+)
+def test_planted_defects_of_what_is_left_are_found(defect):
+    assert wrong(defect) > 0

@@ -2,7 +2,8 @@
 
 A value is known by its hash of 64 bits: of ten million values, two are taken for one with a probability of
 3 in a million, and a unit changes a number by no more than it may, whatever the hash. A maximum matching is
-no SQL: a group's sets of values, one of each unit, go to `matched`, which has it from SciPy.
+no SQL: a group's sets of values, of units that have more than they may bring, go to `matched`, which has it
+from SciPy.
 """
 
 from __future__ import annotations
@@ -65,7 +66,18 @@ def brought(statistic: Distinct, keys: Sequence[str], units: str) -> str:
     if isinstance(statistic, DistinctShared):
         leaves = f"SELECT {columns}leaf, CAST(sum(one) AS BIGINT) AS weight FROM ({units}) GROUP BY ALL"
         return _grouped(f"list({{'leaf': leaf, 'weight': weight}}) AS {name}", keys, leaves)
-    sets = f"SELECT {columns}list(leaf) AS leaves FROM ({units}) GROUP BY {columns}u"
+    # Who has no more values than the limit brings them all in some largest matching: each of these values is
+    # as good as brought by a unit of its own. Of the others only what is left of their sets is needed.
+    most, same = statistic.values, [f"rest.{k} IS NOT DISTINCT FROM sure.{k}" for k in keys]
+    each = f"SELECT {columns}u, list(leaf) AS leaves FROM ({units}) GROUP BY {columns}u"
+    sure = f"SELECT DISTINCT {columns}unnest(leaves) AS leaf FROM each_unit WHERE len(leaves) <= {most}"
+    rest = f"SELECT {columns}u, unnest(leaves) AS leaf FROM each_unit WHERE len(leaves) > {most}"
+    sets = (
+        f"WITH each_unit AS MATERIALIZED ({each}), sure AS MATERIALIZED ({sure}) "
+        f"SELECT {columns}[leaf] AS leaves FROM sure UNION ALL SELECT {columns}list(leaf) AS leaves "
+        f"FROM ({rest}) AS rest ANTI JOIN sure ON ({' AND '.join([*same, 'rest.leaf = sure.leaf'])}) "
+        f"GROUP BY {columns}u"
+    )
     return _grouped(f"list(leaves) AS {name}", keys, sets)
 
 
