@@ -78,6 +78,14 @@ class OnceForAll(DistinctMatched):
         return Counter({self.names[0]: -most_matched([key[1] for key in added], self.values)})
 
 
+class OneMore(DistinctMatched):
+    """A unit brings one value more than is claimed."""
+
+    def of_added(self, added):
+        sets = [key[1] for key, units in added.items() for _ in range(units)]
+        return Counter({self.names[0]: most_matched(sets, self.values + 1)})
+
+
 class ByValues(DistinctShared):
     """A unit is divided by its different values, and counts with each row."""
 
@@ -109,11 +117,55 @@ class RoundedUp(DistinctShared):
 
 @pytest.mark.parametrize(
     ("defect", "given"),
-    [(AllValues, (1,)), (OnceForAll, (1,)), (ByValues, (1, -3)), (NotCut, (1, -3)), (RoundedUp, (1, -3))],
+    [
+        (AllValues, (1,)),
+        (OnceForAll, (1,)),
+        (OneMore, (1,)),
+        (OneMore, (2,)),
+        (ByValues, (1, -3)),
+        (NotCut, (1, -3)),
+        (RoundedUp, (1, -3)),
+    ],
     ids=lambda one: getattr(one, "__name__", ""),
 )
 def test_planted_defects_are_found(defect, given):
     assert broken(defect("x", *given))
+
+
+def broken_in_part(statistic, weight):
+    """Whether a part of one more unit moves the number by more than so large a part of what is claimed."""
+    (bound,) = statistic.body.linf_sensitivities
+    for others in chain(*(combinations_with_replacement(UNITS, size) for size in range(3))):
+        without = Counter()
+        for rows in others:
+            without += statistic.contribution([{"x": value} for value in rows])
+        (number,) = statistic.names
+        before = statistic.of_added(without)[number]
+        for rows in UNITS:
+            part = statistic.contribution([{"x": value} for value in rows], weight)
+            moved = statistic.of_added(without + part)[number] - before
+            if not 0 <= moved * WHOLE <= bound * weight:
+                return True
+    return False
+
+
+class Halved(DistinctShared):
+    """The half of a unit counts whole where it has one row."""
+
+    def contribution(self, rows, weight=WHOLE):
+        return super().contribution(rows, WHOLE if len(rows) == 1 else weight)
+
+
+@pytest.mark.parametrize("weight", [WHOLE, WHOLE // 2, WHOLE // 3, 1])
+@pytest.mark.parametrize("values", [1, 2])
+def test_a_part_of_a_unit_moves_the_number_by_no_more_than_its_part(values, weight):
+    assert not broken_in_part(DistinctShared("x", values), weight)
+
+
+def test_a_planted_part_that_counts_whole_is_found():
+    assert broken_in_part(Halved("x", 1), WHOLE // 2)
+    assert not DistinctMatched("x", 1).divisible
+    assert not DistinctShared("x", 1, -3).divisible
 
 
 def test_a_choice_in_order_counts_less_than_a_matching():
