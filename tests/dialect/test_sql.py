@@ -188,6 +188,7 @@ def test_sum_per_group_needs_no_rows() -> None:
         ("ANON_COUNT(* CLAMPED BETWEEN 0 AND 1) AS x", sf.count()),
         ("ANON_COUNT(city CLAMPED BETWEEN 0 AND 1) AS x", sf.count("city")),
         ("ANON_COUNT(DISTINCT id) AS x", sf.count_units()),
+        ("ANON_COUNT(DISTINCT city CLAMPED BETWEEN 0 AND 3) AS x", sf.count_distinct("city", values=3)),
         ("ANON_SUM(docvis CLAMPED BETWEEN -1 AND 30) x", sf.sum("docvis", lower=-1, upper=30, per="unit")),
         ("ANON_AVG(docvis CLAMPED BETWEEN 0 AND 30) x", sf.mean("docvis", lower=0, upper=30)),
         ("ANON_VAR_POP(docvis CLAMPED BETWEEN 0 AND 30) x", sf.variance("docvis", lower=0, upper=30)),
@@ -210,6 +211,23 @@ def test_zetasql_equals_fluent(select: str, aggregate: sf.Aggregate) -> None:
     question = asked(f"year, {select}, ANON_COUNT(*) AS n", options="kappa = 3", clause="ANONYMIZATION")
     expected = PEOPLE.group_by("year").bound(groups=3, rows=1).agg(x=aggregate, n=sf.count())
     assert without_notes(question) == expected
+
+
+@pytest.mark.parametrize(
+    ("select", "name", "method"),
+    [
+        ("COUNT(DISTINCT city, {})", "count_distinct_city", "matching"),
+        ("count(distinct city, {}) AS n", "n", "matching"),
+        ("APPROX_COUNT_DISTINCT(city, {})", "count_distinct_city", "shares"),
+    ],
+)
+def test_different_values(select, name, method):
+    question = asked(
+        f"year, {select.format('contribution_bounds_per_group => (0, 3)')}",
+        options="max_groups_contributed = 3",
+    )
+    counted = sf.count_distinct("city", values=3, method=method)
+    assert without_notes(question) == PEOPLE.group_by("year").bound(groups=3).agg(**{name: counted})
 
 
 @pytest.mark.parametrize(
@@ -585,6 +603,20 @@ def test_refused_budgets(old: str, new: str, says: str, marked: str) -> None:
             "leave the bounds out",
             "contribution_bounds_per_group => (0, 5)",
         ),
+        ("COUNT(DISTINCT city, contribution_bounds_per_group => (1, 5))", "must be 0", "1"),
+        ("COUNT(DISTINCT city, contribution_bounds_per_group => (0, 2.5))", "whole number", "2.5"),
+        ("COUNT(DISTINCT city, contribution_bounds_per_group => (0, 0))", "at least 1", "0"),
+        (
+            "COUNT(DISTINCT city, contribution_bounds_per_group => (0, 1000001))",
+            "at most 1,000,000",
+            "1000001",
+        ),
+        (
+            "COUNT(DISTINCT city, contribution_bounds_per_row => (0, 5))",
+            "what a unit adds to a group",
+            "contribution_bounds_per_row => (0, 5)",
+        ),
+        ("APPROX_COUNT_DISTINCT(city)", "contribution_bounds_per_group => (0, 3)", "APPROX_COUNT_DISTINCT"),
         ("SUM(DISTINCT x, contribution_bounds_per_row => (0, 1))", "DISTINCT", "SUM"),
         ("AVG(x)", "without bounds", "AVG"),
         ("SUM(x)", "contribution_bounds_per_group => (lower, upper)", "SUM"),

@@ -31,6 +31,7 @@ import sfumato as sf
 from sfumato.beam import (
     Budget,
     Count,
+    CountDistinct,
     CountUnits,
     MakePrivate,
     Max,
@@ -647,6 +648,12 @@ def test_each_aggregation_answers(run):
                 | "10" >> beam.Map(lambda kv: ("median", kv)),
                 rows | Min(lambda r: r.stars, **value, **KEYED) | "11" >> beam.Map(lambda kv: ("min", kv)),
                 rows | Max(lambda r: r.stars, **value, **KEYED) | "12" >> beam.Map(lambda kv: ("max", kv)),
+                *(
+                    rows
+                    | f"different, {how}" >> CountDistinct(lambda r: r.stars, values=2, method=how, **KEYED)
+                    | f"of {how}" >> beam.Map(lambda kv, how=how: (how, kv))
+                    for how in ("matching", "shares")
+                ),
                 rows | SelectGroups(**KEYED) | "7" >> beam.Map(lambda k: ("groups", (k, 1))),
                 rows | "all" >> Count(rows=1000, epsilon=10**5) | "8" >> beam.Map(lambda v: ("all", (0, v))),
             )
@@ -661,6 +668,8 @@ def test_each_aggregation_answers(run):
     assert by_name["all"] == {0: n}
     assert by_name["groups"].keys() == keys
     assert sum(by_name["units"].values()) == len({(r.user, r.movie) for r in RATINGS})
+    assert by_name["matching"] == dict.fromkeys(keys, 5)
+    assert by_name["shares"] == pytest.approx(dict.fromkeys(keys, 5), abs=0.01)
     # Four groups of 500 at epsilon 10^5: a scale of 0.02, beyond 1 with chance e^-50.
     assert by_name["sum"] == pytest.approx(dict.fromkeys(keys, mean * n / 4), abs=1)
     assert by_name["mean"] == pytest.approx(dict.fromkeys(keys, mean), abs=0.01)
