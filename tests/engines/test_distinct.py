@@ -9,6 +9,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.duckdb.distinct import brought, code, matched
+from sfumato.testing import assert_approx_equal
 from sfumato.transformations import DistinctMatched
 from sfumato.transformations.statistics.distinct import most_matched
 
@@ -122,3 +123,15 @@ def test_what_is_left_to_match_has_the_same_matching():
 )
 def test_planted_defects_of_what_is_left_are_found(defect):
     assert wrong(defect) > 0
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian", "k_norm"])
+@pytest.mark.parametrize("method", ["matching", "shares"])
+def test_numbers_are_the_true_ones_and_noise(method, noise):
+    table = pa.table({"unit": [1, 2, 3, 4, 5], "x": ["a", "b", "c", "d", None]})
+    asked = sf.count_distinct("x", values=1, method=method)
+    question = sf.scan(table, privacy_unit="unit").bound(groups=1).agg(n=asked)
+    released = question.release(epsilon=1, delta=1e-6, noise=noise)
+    assert_approx_equal(released, {"n": 4}, k=15)
+    with pytest.raises(AssertionError):
+        assert_approx_equal(released, {"n": 1004}, k=15)
