@@ -155,6 +155,10 @@ VECTOR_TYPES: dict[str, tuple[list[str], Any]] = {
     "DOUBLE[2]": (REAL_VECTORS, vector_of(float)),
     "FLOAT[2]": (["[nan,0]", "[-inf,2.5]", "[0.5,-0.125]", *VECTORS], vector_of(float)),
     "BIGINT[]": ([*SHORT, *VECTORS, *WIDE_VECTORS], vector_of(int)),
+    "BOOLEAN[]": (
+        ["[true,false]", "[NULL,true]", "[true]", "[true,true]"],
+        vector_of(lambda part: part == "true"),
+    ),
     "TINYINT[]": ([*SHORT, *VECTORS], vector_of(int)),
 }
 KEY_TYPES: dict[str, tuple[list[str], Any]] = {

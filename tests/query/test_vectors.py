@@ -71,6 +71,16 @@ def test_whole_numbers_stay_whole_where_entries_are_clamped():
     assert shortened.schema.field("s").type == pa.list_(pa.float64(), LENGTH)
 
 
+def test_truth_values_are_counted():
+    table = people([[True, False, True], [True, True, None], [True, True, False]], pa.list_(pa.bool_()))
+    with noise_free():
+        found = table.agg(s=asked(norm="linf")).release(epsilon=1).to_arrow()
+        assert found.schema.field("s").type == pa.list_(pa.int64(), LENGTH)
+        assert only(found) == [2, 1, 1]
+        flags = people(g=["a", "b", "a", "b", "a", "c"]).with_columns(v="[g = 'a', g = 'b', g = 'c']")
+        assert only(flags.agg(s=asked(norm="l1")).release(epsilon=1).to_arrow()) == [3, 2, 1]
+
+
 def test_noise_is_chosen_by_its_size_and_is_of_the_size_that_is_claimed():
     few, many = (sf.vector_sum("v", length=n, bound=1) for n in (3, 300))
     assert people().agg(s=few).release(epsilon=1).plan.noise.name == "laplace"

@@ -63,6 +63,8 @@ class Column:
             return None
         if of[1] in INTEGERS:
             return AtomDomain(int, *INT128, null=True)
+        if of[1] == "BOOLEAN":
+            return AtomDomain(bool, null=True)
         real = of[1] in FLOATS or of[1].startswith("DECIMAL")
         return AtomDomain(float, nan=True, null=True) if real else None
 

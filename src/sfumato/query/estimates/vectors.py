@@ -53,7 +53,7 @@ def vector_sums(design: Design, name: str, aggregate: VectorSum) -> tuple[Estima
     # numbers stay whole only where entries are clamped, each by itself.
     whole = (
         isinstance(entries, AtomDomain)
-        and entries.kind is int
+        and entries.kind in (int, bool)
         and aggregate.norm == "linf"
         and bound.denominator == 1
         and bound <= MOST_RADIUS
