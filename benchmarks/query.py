@@ -7,7 +7,8 @@ The file: 10 million rows, 1 million units with a heavy tail (some with 10,000 r
 job: count, sum and mean by group, at most 4 groups per unit; the other shapes are changes of it. The floor of
 each groups by (unit, group), clamps, and adds up what the shape asks of the same columns and keys: it bounds
 nothing and adds no noise. A quantile's floor is that of count and sum; a chosen one has public keys and
-K-norm noise. Different values (at most 3 of a unit) have DuckDB's own exact distinct count as floor. Every run is a process of its own, floor and release in turn; the table gives medians, ratios pair by pair (also of CPU seconds, which other work on the
+K-norm noise. Different values (at most 3 of a unit) have DuckDB's own exact distinct count as floor. A
+histogram has twenty bins. Every run is a process of its own, floor and release in turn; the table gives medians, ratios pair by pair (also of CPU seconds, which other work on the
 machine changes less), and the largest resident memory of a run. `--memory-limit` is for both. Peers run in
 environments of their own (`--pipelinedp`, `--opendp`: a Python that has the library), on the first shape;
 PipelineDP on a tenth of the rows.
@@ -41,6 +42,7 @@ SHAPES = {
     "values, shares": "unit, grp, CAST(100_000 * random() ** 3 AS INTEGER) AS x",
     "values, matched": "unit, grp, CAST(100_000 * random() ** 3 AS INTEGER) AS x",
     "values by group": "unit, grp, CAST(100_000 * random() ** 3 AS INTEGER) AS x",
+    "histogram": "",
     "million groups": "unit, 1000 * grp + CAST(1000 * random() AS INTEGER) % 1000 AS grp, x",
 }
 
@@ -67,6 +69,8 @@ def floor():
     if shape == "regression":
         y = "least(greatest(y, 0), 50)"
         sums += [f"sum({y})", f"sum({bounded[0]} * {y})", f"sum({bounded[0]} * {bounded[0]})"]
+    if shape == "histogram":
+        sums = [f"count(*) FILTER (x >= {2.5 * i} AND x < {2.5 * (i + 1)})" for i in range(20)]
     if shape == "weights":
         sums += [f"sum({b} * w)" for b in bounded] + ["sum(w)"]
     if shape.startswith("values"):
@@ -101,6 +105,8 @@ def release():
         asked = {"fit": sf.linear_regression("y", ["x"], bounds={"x": (0, 50), "y": (0, 50)})}
     elif shape.startswith("values"):
         asked = {"n": sf.count_distinct("x", values=3, method="matching" if "matched" in shape else "shares")}
+    elif shape == "histogram":
+        asked = {"n": sf.count(), "x": sf.histogram("x", [2.5 * i for i in range(21)])}
     elif shape == "ten columns":
         asked = {c: sf.mean(c, **bounds) for c in columns}
     else:

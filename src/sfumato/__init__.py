@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         count_units,
         covariance,
         cumulative,
+        histogram,
         linear_regression,
         max,
         mean,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         quantiles,
         stddev,
         sum,
+        value_counts,
         variance,
         vector_sum,
     )
@@ -56,6 +58,7 @@ _HOMES = {
     "count_distinct": "sfumato.query.aggregates",
     "count_units": "sfumato.query.aggregates",
     "cumulative": "sfumato.query.aggregates",
+    "histogram": "sfumato.query.aggregates",
     "max": "sfumato.query.aggregates",
     "mean": "sfumato.query.aggregates",
     "median": "sfumato.query.aggregates",
@@ -69,6 +72,7 @@ _HOMES = {
     "stddev": "sfumato.query.aggregates",
     "stratified_proportion": "sfumato.measurements.stratified.survey",
     "sum": "sfumato.query.aggregates",
+    "value_counts": "sfumato.query.aggregates",
     "variance": "sfumato.query.aggregates",
     "vector_sum": "sfumato.query.aggregates",
 }
@@ -88,6 +92,7 @@ __all__ = [
     "count_units",
     "covariance",
     "cumulative",
+    "histogram",
     "linear_regression",
     "max",
     "mean",
@@ -102,6 +107,7 @@ __all__ = [
     "stddev",
     "stratified_proportion",
     "sum",
+    "value_counts",
     "variance",
     "vector_sum",
 ]

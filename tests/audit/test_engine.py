@@ -124,6 +124,19 @@ RELEASES = {
         lambda d: question_of_columns(d).release(epsilon=1, delta=1e-3, noise="gaussian"),
         {"epsilon": 1, "delta": 1e-3},
     ),
+    "bins of rows and units": (
+        lambda d: (
+            people(d)
+            .group_by("group", keys=GROUPS)
+            .bound(groups=1, rows=1)
+            .agg(
+                x=sf.histogram("value", [0, 0.5, 1], outside="count"),
+                u=sf.histogram("value", [0, 0.5, 1], per="unit", shares=True),
+            )
+            .release(epsilon=1)
+        ),
+        {"epsilon": 1},
+    ),
     "one group, count": (
         lambda d: people(d).bound(rows=2).agg(n=sf.count()).release(epsilon=1),
         {"epsilon": 1},

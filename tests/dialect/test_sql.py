@@ -148,6 +148,11 @@ def test_a_limit_of_rows_over_all_groups(clause: str) -> None:
             {"quantiles_docvis": sf.quantiles("docvis", [0.1, 0.5], lower=0, upper=30)},
         ),
         (
+            "year, HISTOGRAM(docvis, [-1, 0, 2.5])",
+            {"histogram_docvis": sf.histogram("docvis", [-1, 0, 2.5])},
+        ),
+        ("year, HISTOGRAM(docvis, [0, 1e2]) AS h", {"h": sf.histogram("docvis", [0, 100])}),
+        (
             f"year, PERCENTILE_CONT(docvis, 0.5, {ROWS})",
             {"percentile_docvis": sf.quantiles("docvis", 0.5, lower=0, upper=30)},
         ),
@@ -711,6 +716,19 @@ def test_refused_budgets(old: str, new: str, says: str, marked: str) -> None:
             "QUANTILES(x, [0.5, contribution_bounds_per_row => (0, 1))",
             "a ] is missing",
             "[",
+        ),
+        ("HISTOGRAM(x)", "write HISTOGRAM(x, [0, 18, 65])", "HISTOGRAM"),
+        ("HISTOGRAM(x, 5)", "write HISTOGRAM(x, [0, 18, 65])", "5"),
+        ("HISTOGRAM(x, [5])", "from 1 to 1,000 bins", "HISTOGRAM"),
+        ("HISTOGRAM(x, [0, 1, 1])", "above the one before", "1"),
+        ("HISTOGRAM(x, [0, 1e400])", "above the one before", "1e400"),
+        ("HISTOGRAM(DISTINCT x, [0, 1])", "no private form", "HISTOGRAM"),
+        ("HISTOGRAM(*, [0, 1])", "name a column", "HISTOGRAM"),
+        ("HISTOGRAM(x, [0, NULL])", "must be written as a number", "NULL"),
+        (
+            "HISTOGRAM(x, [0, 1], contribution_bounds_per_row => (0, 1))",
+            "no bounds but their edges",
+            "contribution_bounds_per_row => (0, 1)",
         ),
         ("PERCENTILE_CONT(x, 50, contribution_bounds_per_row => (0, 1))", "in [0, 1]", "50"),
         (

@@ -33,6 +33,7 @@ from sfumato.beam import (
     Count,
     CountDistinct,
     CountUnits,
+    Histogram,
     MakePrivate,
     Max,
     Mean,
@@ -43,6 +44,7 @@ from sfumato.beam import (
     Release,
     SelectGroups,
     Sum,
+    ValueCounts,
     Variance,
 )
 from sfumato.engines.beam import release as release_module
@@ -409,6 +411,9 @@ def counted(public_keys) -> Count:
         (lambda: Sum(len, lower=None, upper=1, epsilon=1), QueryError, "lower missing"),
         (lambda: Mean(len, lower=2, upper=1, rows=1, epsilon=1), ParameterError, "below upper"),
         (lambda: Quantiles(len, [2], lower=0, upper=1, rows=1, epsilon=1), ParameterError, "ranks"),
+        (lambda: Histogram(len, [1], rows=1, epsilon=1), ParameterError, "edges"),
+        (lambda: ValueCounts(len, [object()], rows=1, epsilon=1), ParameterError, "values"),
+        (lambda: ValueCounts(len, ["a", None], rows=1, epsilon=1), ParameterError, "values"),
         (lambda: SelectGroups(len, groups=1, epsilon=1, delta=0), BudgetError, "delta is 0"),
     ],
 )  # fmt: skip
@@ -654,6 +659,12 @@ def test_each_aggregation_answers(run):
                     | f"of {how}" >> beam.Map(lambda kv, how=how: (how, kv))
                     for how in ("matching", "shares")
                 ),
+                rows
+                | Histogram(lambda r: r.stars, [1, 3, 4], outside="count", rows=20, **KEYED)
+                | "13" >> beam.Map(lambda kv: ("bins", kv)),
+                rows
+                | ValueCounts(lambda r: (r.stars, "x"), [(2.0, "x"), 9], other=True, rows=20, **KEYED)
+                | "14" >> beam.Map(lambda kv: ("listed", kv)),
                 rows | SelectGroups(**KEYED) | "7" >> beam.Map(lambda k: ("groups", (k, 1))),
                 rows | "all" >> Count(rows=1000, epsilon=10**5) | "8" >> beam.Map(lambda v: ("all", (0, v))),
             )
@@ -666,6 +677,8 @@ def test_each_aggregation_answers(run):
     keys = {("m", j) for j in range(4)}
     assert by_name["count"] == dict.fromkeys(keys, n // 4)
     assert by_name["all"] == {0: n}
+    assert by_name["bins"] == dict.fromkeys(keys, (0, 120, 120, 60))
+    assert by_name["listed"] == dict.fromkeys(keys, (60, 0, 240))
     assert by_name["groups"].keys() == keys
     assert sum(by_name["units"].values()) == len({(r.user, r.movie) for r in RATINGS})
     assert by_name["matching"] == dict.fromkeys(keys, 5)

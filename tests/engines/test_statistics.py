@@ -34,13 +34,17 @@ from sfumato.transformations import (
     CrossMoments,
     DistinctMatched,
     DistinctShared,
+    Edges,
     Grid,
     Lattice,
     Leaves,
+    Listed,
     Moments,
     QuantileTree,
     Row,
+    RowsInBins,
     Statistic,
+    UnitsInBins,
     UnitSum,
     ValueGrid,
     VectorSum,
@@ -273,6 +277,18 @@ def cross_moments(draw: st.DrawFn, rows: int) -> CrossMoments:
 
 
 @st.composite
+def in_bins(draw: st.DrawFn, column: str, kind: str, rows: int) -> RowsInBins:
+    edges = draw(st.sampled_from([(0.0, 1.5), (-math.inf, -2.25, 0.1, 30.0), (-5.0, 0.0, 1e18, math.inf)]))
+    bins: Edges | Listed = Edges(edges, draw(st.booleans()), draw(st.booleans()))
+    if kind not in ("DOUBLE", "FLOAT", "DECIMAL(12,3)") and draw(st.booleans()):
+        bins = Listed((True, False) if kind == "BOOLEAN" else (3, -1, 2**62 + 1), draw(st.booleans()))
+    exponent = draw(st.sampled_from([-30, -3, 0]))
+    if draw(st.booleans()):
+        return UnitsInBins(f"u {column}", column, 1, bins, exponent)
+    return RowsInBins(f"b {column}", column, rows, bins, exponent)
+
+
+@st.composite
 def cases(draw: st.DrawFn, engine: Any, binding: bool) -> Case:
     size = draw(st.integers(0, 40))
     made: dict[str, tuple[str, list[str | None]]] = {}
@@ -315,6 +331,7 @@ def cases(draw: st.DrawFn, engine: Any, binding: bool) -> Case:
         add("v", VECTOR_TYPES, 3)
         choices.append(vector_sum(rows))
     choices.append(cross_moments(rows))
+    choices += [in_bins(column, made[column][0], rows) for column in ("x", "y")]
     picked = draw(st.lists(st.sampled_from(range(len(choices))), min_size=1, max_size=5, unique=True))
     statistics = tuple(draw(choices[i]) for i in sorted(picked))
     read_rows = [
@@ -583,7 +600,7 @@ def test_public_groups_are_all_there_and_rows_of_others_take_nothing(engine, cas
 
 def divisible(statistic: Statistic) -> Statistic:
     """The same, with steps for parts of units."""
-    if isinstance(statistic, (Count, CountUnits, DistinctShared)):
+    if isinstance(statistic, (Count, CountUnits, DistinctShared, RowsInBins)):
         return replace(statistic, exponent=min(statistic.exponent, -20) - statistic.exponent % 2)
     return statistic
 

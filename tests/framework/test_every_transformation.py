@@ -49,6 +49,8 @@ STATISTICS = [
         2,
         ((0, 1), (0, 0), (1, 1)),
     ),
+    t.RowsInBins("x", "x", 2, t.Edges((0.0, 1.0, 2.0), below=True), -2),
+    t.UnitsInBins("n", "n", 1, t.Listed((0, 1), other=True), -2),
     t.WeightedSum("x·n", "n", 2, t.WeightGrid(0, 20), "x", t.ValueGrid(-2, 0, 32), 1),
 ]
 VECTOR_SUMS = [

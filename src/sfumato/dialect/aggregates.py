@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from sfumato.catalogs.declarations import TableDeclaration
@@ -53,6 +55,8 @@ class Aggregates:
             raise self._refuse(call.name_place, f"{function}(DISTINCT ...) has no private form here")
         if call.argument is None:
             raise self._refuse(call.name_place, f"{function}(*): name a column")
+        if make is ask.histogram:
+            return self._histogram(call, call.argument)
         low, high, per = self._bounds(call)
         column = self._column(call.argument)
         error_bars = call.error_bars is None or call.error_bars.value
@@ -179,6 +183,19 @@ class Aggregates:
         column = self._column(call.argument)
         return ask.count_distinct(column, values=values, method="shares" if fast else "matching")
 
+    def _histogram(self, call: Call, argument: Expression) -> Aggregate:
+        form, edges = "write HISTOGRAM(x, [0, 18, 65]), with the edges of bins", call.ranks
+        if call.bounds is not None:
+            raise self._refuse(call.bounds.place, f"bins have no bounds but their edges: {form}")
+        if not call.listed:
+            raise self._refuse(edges[0].place if edges else call.name_place, form)
+        for one, other in pairwise(edges):
+            if not float(one.text) < float(other.text) < math.inf or float(one.text) == -math.inf:
+                raise self._refuse(other.place, "each edge is a number above the one before")
+        if not 2 <= len(edges) <= ask.MOST_BINS + 1:
+            raise self._refuse(call.name_place, f"there are from 1 to {ask.MOST_BINS:,} bins: {form}")
+        return ask.histogram(self._column(argument), [edge.text for edge in edges])
+
     def _bounds(self, call: Call) -> tuple[str | Fraction, str | Fraction, Bounded]:
         function, bounds = call.function, call.bounds
         per_unit = "contribution_bounds_per_group"
@@ -300,6 +317,7 @@ _TWINS = {
     "STDDEV": "ANON_STDDEV_POP",
     "APPROX_QUANTILES": "ANON_QUANTILES",
     "APPROX_COUNT_DISTINCT": "ANON_COUNT",
+    "HISTOGRAM": "ANON_COUNT",
     **dict.fromkeys(("MEDIAN", "MIN", "MAX"), "ANON_PERCENTILE_CONT"),
     "ANON_QUANTILES": "APPROX_QUANTILES",
 }
@@ -318,6 +336,7 @@ FUNCTIONS: dict[str, Callable[..., Aggregate]] = {
     "MIN": ask.min,
     "MAX": ask.max,
     "APPROX_COUNT_DISTINCT": ask.count_distinct,
+    "HISTOGRAM": ask.histogram,
     "ANON_COUNT": ask.count,
     "ANON_SUM": ask.sum,
     "ANON_AVG": ask.mean,

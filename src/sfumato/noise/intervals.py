@@ -75,7 +75,8 @@ class Noises:
         Args:
             numbers: noisy numbers by coordinate, shape (groups,).
             top: the numerator.
-            bottom: the coordinates of which the denominator is the sum, each with its sign.
+            bottom: the coordinates of which the denominator is the sum, each with its sign; the numerator
+                may be one of them.
             within: lower and upper end.
             failure: in (0, 1).
 
@@ -86,7 +87,8 @@ class Noises:
         above = numbers[top]
 
         def contradicted(m: Floats) -> NDArray[np.bool_]:
-            weights = {top: np.ones_like(m)} | {n: -sign * m for n, sign in bottom.items()}
+            weights = {n: -sign * m for n, sign in bottom.items()}
+            weights[top] = 1 + weights.get(top, np.zeros_like(m))
             return np.asarray(np.abs(above - m * below) > self.tolerance(weights, failure))
 
         centre = np.clip(above / np.where(below > 0, below, np.inf), *within)

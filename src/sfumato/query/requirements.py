@@ -17,6 +17,7 @@ from sfumato.query.aggregates import (
     CountRows,
     Covariance,
     Cumulative,
+    InBins,
     LinearRegression,
     Mean,
     Quantiles,
@@ -29,6 +30,7 @@ from sfumato.query.aggregates import (
 from sfumato.query.design import Design
 from sfumato.query.estimates import (
     Estimate,
+    bins,
     counts,
     cross,
     distinct,
@@ -57,6 +59,7 @@ ESTIMATES: dict[type[Aggregate], Callable[[Design, str, Any], tuple[Estimate, ..
     LinearRegression: cross.regressions,
     Weighted: weighted.weighted,
     VectorSum: vectors.vector_sums,
+    InBins: bins.in_bins,
 }
 
 

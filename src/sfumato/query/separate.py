@@ -152,7 +152,9 @@ class SeparatePlans:
         share = self.delta if noise == "laplace" else self.delta / 2
         each = split_delta(share, groups)
         if name == "truncated_geometric":
-            parts = 1 + len(self._requirements(NOISES[noise], self.guess, False).body.names)
+            counted = self._requirements(NOISES[noise], self.guess, False).statistics
+            # Bins share one limit, and so the budget of one number.
+            parts = 1 + sum(1 if s.body.spread else len(s.names) for s in counted)
             rule = TruncatedGeometric(self.epsilon / (parts * groups), each, self.pre_threshold)
             return _Rule(False, rule.loss(groups), each, self.pre_threshold, rule)
         if name != noise:

@@ -20,6 +20,7 @@ from sfumato.transformations.records.impute import impute
 from sfumato.transformations.records.mean import mean
 from sfumato.transformations.records.variance import covariance, variance
 from sfumato.transformations.rows import bound_groups, bound_rows, bound_total_rows, scale_groups
+from sfumato.transformations.statistics.bins import Edges, Listed, RowsInBins, UnitsInBins
 from sfumato.transformations.statistics.cone import body_of, cone_of
 from sfumato.transformations.statistics.count import Count, CountUnits
 from sfumato.transformations.statistics.cross import Axis, CrossMoments
@@ -47,17 +48,21 @@ __all__ = [
     "CrossMoments",
     "DistinctMatched",
     "DistinctShared",
+    "Edges",
     "Grid",
     "Lattice",
     "Leaves",
+    "Listed",
     "Margin",
     "Moments",
     "Norm",
     "QuantileTree",
     "Role",
     "Row",
+    "RowsInBins",
     "Statistic",
     "UnitSum",
+    "UnitsInBins",
     "ValueGrid",
     "VectorSum",
     "WeightGrid",

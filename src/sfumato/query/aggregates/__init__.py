@@ -7,6 +7,7 @@ from sfumato.query.aggregates.aggregate import (
     Unbounded,
     checked_bounds,
 )
+from sfumato.query.aggregates.bins import MOST_BINS, InBins, histogram, value_counts
 from sfumato.query.aggregates.counts import CountPrivacyUnits, CountRows, count, count_units
 from sfumato.query.aggregates.cross import (
     Correlation,
@@ -37,12 +38,13 @@ from sfumato.query.aggregates.weighted import Weighted, Weights
 # What users call, in the order in which messages name them.
 FUNCTIONS = (
     *(count, count_units, count_distinct, sum, mean, proportion, variance, stddev),
-    *(quantiles, quantile, median, min, max, cumulative, vector_sum),
+    *(quantiles, quantile, median, min, max, cumulative, vector_sum, histogram, value_counts),
     *(covariance, correlation, linear_regression),
 )
 
 __all__ = [
     "FUNCTIONS",
+    "MOST_BINS",
     "MOST_VALUES",
     "Aggregate",
     "BoundedAggregate",
@@ -52,6 +54,7 @@ __all__ = [
     "CountRows",
     "Covariance",
     "Cumulative",
+    "InBins",
     "LinearRegression",
     "Mean",
     "Number",
@@ -71,6 +74,7 @@ __all__ = [
     "count_units",
     "covariance",
     "cumulative",
+    "histogram",
     "linear_regression",
     "max",
     "mean",
@@ -81,6 +85,7 @@ __all__ = [
     "quantiles",
     "stddev",
     "sum",
+    "value_counts",
     "variance",
     "vector_sum",
 ]

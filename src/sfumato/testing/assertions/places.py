@@ -155,6 +155,22 @@ class Place:
         shown = abs((actual - e.centre) * count - base)
         return Judgement(tolerance, noise.log10_tail(max(0.0, shown - slack)))
 
+    def share(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
+        """Judge a share of all that is in bins."""
+        whole, steps = sum(self.values[n] for n in e.coordinates), [self.steps[n] for n in e.coordinates]
+        weights = {n: -truth * self.steps[n] for n in e.coordinates}
+        weights[str(e.count)] += self.steps[str(e.count)]
+        noise = self._noise({n: w for n, w in weights.items() if w})
+        # A unit that is scaled down is cut to a step in each bin.
+        slack = abs(whole) * (steps[0] + truth * sum(steps)) + _FLOATS * sum(map(abs, self.values.values()))
+        used, reach = max(whole, e.least), noise.tolerance(k) + slack
+        ends = [(truth * whole + side * reach) / used for side in (-1, 1)]
+        tolerance = _farthest(truth, ends, 0.0, 1.0) + _FLOATS
+        if abs(actual - truth) <= tolerance:
+            return Judgement(tolerance, 0.0)
+        shown = abs(actual * used - truth * whole)
+        return Judgement(tolerance, noise.log10_tail(max(0.0, shown - slack)))
+
     def variance(self, e: Estimate, truth: float, mean: float | None, actual: float, k: float) -> Judgement:
         """Judge a variance or a standard deviation; the true mean helps where it is known."""
         assert e.total is not None and e.squares is not None

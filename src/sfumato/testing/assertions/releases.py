@@ -40,7 +40,7 @@ _QUANTILE = (
     "number. Pass the group's own values in its place, one for each row that counts, or the leaf counts of a "
     "recorder; or a tolerance, such as tolerance={{{output!r}: 2.0}}"
 )
-_ORDER = ("count", "sum", "vector_sum", "mean", "variance", "stddev", "quantile", "cumulative total")
+_ORDER = ("count", "sum", "vector_sum", "mean", "variance", "stddev", "quantile", "cumulative total", "share")
 
 
 def is_release(value: object) -> bool:
@@ -192,6 +192,8 @@ class ReleasedCells:
             return at.linear(e, truth[output], actual, k)
         if e.kind == "cumulative total":
             return at.total(e, truth[output], actual, k)
+        if e.kind == "share":
+            return at.share(e, truth[output], actual, k)
         if e.kind == "mean":
             return at.mean(e, truth[output], actual, k)
         return at.variance(e, truth[output], self._mean_of(e, truth), actual, k)
@@ -213,7 +215,7 @@ class ReleasedCells:
             at, used = Place(self.plan, *self.places[group]), set(conditioned)
             for output in sorted(expected, key=lambda o: _ORDER.index(self.estimates[o].kind)):
                 e = self.estimates[output]
-                if e.kind in ("quantile", "cumulative total"):
+                if e.kind in ("quantile", "cumulative total", "share"):
                     continue
                 fresh = [
                     c for c in (e.squares, e.total, e.count, e.null_count) if c is not None and c not in used

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sfumato.errors import QueryError
 from sfumato.framework import Body, ConeBody, ParabolaBody, Product
+from sfumato.transformations.statistics.bins import RowsInBins
 from sfumato.transformations.statistics.count import Count, CountUnits
 from sfumato.transformations.statistics.cross import CrossMoments
 from sfumato.transformations.statistics.distinct import DistinctMatched, DistinctShared
@@ -47,6 +48,11 @@ def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
         )
     if any(s.listed for s in statistics):
         raise QueryError("no cone holds the nodes of a quantile tree")
+    if any(isinstance(s, RowsInBins) for s in statistics):
+        raise QueryError(
+            "noise: what a unit adds to bins has the shape of Laplace noise, so K-norm noise is not drawn "
+            "for histogram and value_counts; take 'laplace', 'gaussian' or 'auto'"
+        )
     if isinstance(first, CountUnits):
         by_rows = not any(isinstance(s, BY_UNITS) for s in rest)
         both = by_rows and bool(rest) and _limits(rest[0], rest[1:])

@@ -52,6 +52,7 @@ class Role(Enum):
     DISTINCT = "distinct"
     WEIGHTS = "weights"
     VECTOR = "vector"
+    BIN = "bin"
 
 
 @dataclass(frozen=True)

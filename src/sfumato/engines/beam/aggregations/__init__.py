@@ -1,6 +1,7 @@
 """What can be asked of a private collection: `Count`, `Sum` and their kin, a module each."""
 
 from sfumato.engines.beam.aggregations.aggregation import Aggregation
+from sfumato.engines.beam.aggregations.bins import Histogram, ValueCounts
 from sfumato.engines.beam.aggregations.counts import Count, CountUnits, SelectGroups
 from sfumato.engines.beam.aggregations.distinct import CountDistinct
 from sfumato.engines.beam.aggregations.quantiles import Max, Median, Min, Quantile, Quantiles
@@ -12,6 +13,7 @@ __all__ = [
     "Count",
     "CountDistinct",
     "CountUnits",
+    "Histogram",
     "Max",
     "Mean",
     "Median",
@@ -20,6 +22,7 @@ __all__ = [
     "Quantiles",
     "SelectGroups",
     "Sum",
+    "ValueCounts",
     "Variance",
     "VectorSum",
 ]

@@ -153,6 +153,12 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
         return (read(key[0]), output) if key else output
 
 
+def several(row: dict[str, Any]) -> Any:
+    """Turn a released row into the tuple of its outputs, with its key before them."""
+    outputs = tuple(v for name, v in row.items() if name != "key")
+    return (read(row["key"]), outputs) if "key" in row else outputs
+
+
 def _key_texts(public_keys: Iterable[Any] | None) -> list[str] | None:
     if public_keys is None:
         return None

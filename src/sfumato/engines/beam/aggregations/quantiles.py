@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sfumato.engines.beam.aggregations.aggregation import Extract
+from sfumato.engines.beam.aggregations.aggregation import Extract, several
 from sfumato.engines.beam.aggregations.sums import OfValues
-from sfumato.engines.beam.values import read
 from sfumato.query import aggregates
 from sfumato.query.aggregates import Aggregate, Number
 
@@ -47,6 +46,8 @@ class Max(OfValues):
 class Quantiles(OfValues):
     """Return a tuple of quantiles of values by key, at the given ranks."""
 
+    _result = staticmethod(several)
+
     def __init__(
         self, value: Extract, ranks: Sequence[float], *, lower: Number, upper: Number, **options: Any
     ) -> None:
@@ -55,8 +56,3 @@ class Quantiles(OfValues):
 
     def _aggregates(self) -> dict[str, Aggregate]:
         return {"n": aggregates.quantiles("value", list(self._ranks), **self._bounds)}
-
-    @staticmethod
-    def _result(row: dict[str, Any]) -> Any:
-        outputs = tuple(v for name, v in row.items() if name != "key")
-        return (read(row["key"]), outputs) if "key" in row else outputs

@@ -1,0 +1,228 @@
+"""Numbers, or shares, of rows or units in bins of a column's values."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date, datetime
+from itertools import pairwise
+from typing import Any, Literal, get_args
+
+from sfumato.errors import ColumnError, ParameterError
+from sfumato.exact import as_fraction, one_of, truth_value
+from sfumato.query.aggregates.aggregate import Aggregate, Number, check_numeric, column_name
+from sfumato.query.choices import Bounded
+from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
+from sfumato.transformations import Edges, Listed
+
+MOST_BINS = 1000
+# Each share is held against the noise of all bins.
+MOST_SHARES = 100
+# Values of a list are of one of these: how it is called, and of which types of column.
+KINDS: dict[type, tuple[str, str]] = {
+    str: ("texts", "VARCHAR"), bool: ("truth values", "BOOLEAN"), int: ("whole numbers", "BIGINT"),
+    date: ("dates", "DATE"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class InBins(Aggregate):
+    """Numbers in bins of a column's values.
+
+    Args:
+        column: the column.
+        bins: where values belong.
+        suffixes: of the outputs' names, by bin.
+        per: what is counted: each "row", or each "unit" once.
+        shares: whether parts of all that is in bins are asked, in place of numbers.
+    """
+
+    column: str
+    bins: Edges | Listed
+    suffixes: tuple[str, ...]
+    per: Bounded
+    shares: bool = False
+
+    @property
+    def needs_rows(self) -> bool:
+        """A unit counts once, unless its rows are counted."""
+        return self.per == "row"
+
+    def outputs(self, name: str) -> tuple[str, ...]:
+        """Return a name for each bin."""
+        return tuple(f"{name}_{suffix}" for suffix in self.suffixes)
+
+    def check(self, name: str, schema: Schema) -> None:
+        """Check that the column is there, and holds what the bins are of."""
+        super().check(name, schema)
+        if isinstance(self.bins, Edges):
+            check_numeric(name, self.column, schema)
+            return
+        called, wanted = KINDS[type(self.bins.values[0])]
+        found = schema[self.column]
+        whole = wanted == "BIGINT" and found.kind is Kind.INTEGER
+        if not whole and found.type_name != wanted:
+            raise ColumnError(
+                f"agg: {name} counts {called} of column {self.column!r}, which is {found.type_name}; give "
+                f"values of its own type, or use try_cast({spelled(self.column)} AS {wanted}) {IN_PLACE}"
+            )
+
+    def meaning(self, written: Mapping[str, str]) -> str:
+        """Return what is counted, of which column."""
+        kind, of = ("shares" if self.shares else "numbers"), "units" if self.per == "unit" else "rows"
+        column = written.get(self.column, self.column)
+        return f"{kind} of {of} by {column}, {self.bins.count} bins"
+
+
+def histogram(
+    column: str,
+    edges: Sequence[Number],
+    *,
+    outside: Literal["drop", "count"] = "drop",
+    per: Bounded = "row",
+    shares: bool = False,
+) -> Aggregate:
+    """Count rows, or units, in bins between edges.
+
+    Args:
+        column: a numeric column.
+        edges: increasing numbers, each taken as the nearest float64; the first may be -inf, the last inf. A
+            bin holds its lower edge, the last one its upper edge too.
+        outside: what becomes of numbers outside of the edges: "drop", or "count" in a bin on each side.
+        per: "row" counts rows, up to the limit `rows=` in all bins of a group together. With "unit" each
+            counts once: one with several rows is divided over their bins.
+        shares: return parts of all that is in bins, in place of numbers.
+    Returns:
+        An aggregate whose outputs are `name_0_18` for the bin from 0 to 18, and so on; `name_under_0` and
+        `name_over_65` for what is outside, and with infinite edges `name_under_18` and `name_from_65`.
+        NULL and NaN are in no bin.
+    Raises:
+        QueryError: the column is no name.
+        ParameterError: there are not at least two edges, increasing numbers, for at most 1,000 bins (100 for
+            shares); or another argument is not such.
+
+    >>> histogram("age", [0, 18, 65], outside="count").outputs("age")
+    ('age_under_0', 'age_0_18', 'age_18_65', 'age_over_65')
+
+    Source:
+        Dwork, McSherry, Nissim, Smith 2006, histograms. Proof: docs/proofs/rows_in_bins.md.
+    """
+    name = column_name("histogram", column)
+    numbers = _edges(edges)
+    one_of(outside, "outside", ("drop", "count"))
+    one_of(per, "per", get_args(Bounded))
+    counted = outside == "count"
+    ends = counted and numbers[0] > -math.inf, counted and numbers[-1] < math.inf
+    bins = Edges(numbers, *ends)
+    texts = [_written(number) for number in numbers]
+    suffixes = [f"{low}_{high}" for low, high in pairwise(texts)]
+    if numbers[0] == -math.inf:
+        suffixes[0] = f"under_{texts[1]}"
+    if numbers[-1] == math.inf:
+        suffixes[-1] = f"from_{texts[-2]}" if len(texts) > 2 or numbers[0] > -math.inf else "all"
+    if ends[0]:
+        suffixes.insert(0, f"under_{texts[0]}")
+    if ends[1]:
+        suffixes.append(f"over_{texts[-1]}")
+    return _made(InBins(name, bins, tuple(suffixes), per, truth_value(shares, "shares")), "edges")
+
+
+def value_counts(
+    column: str,
+    values: Sequence[Any],
+    *,
+    other: bool = False,
+    per: Bounded = "row",
+    shares: bool = False,
+) -> Aggregate:
+    """Count rows, or units, by the values of a column that are listed.
+
+    Args:
+        column: a column of texts, whole numbers, truth values or dates.
+        values: public values, all of the column's type: known beforehand, not read from the data.
+        other: whether rows with any other value are counted together, in one bin more.
+        per, shares: as of `histogram`.
+    Returns:
+        An aggregate whose outputs are `name_small` for the value "small", and so on; `name_other` for the
+        others. Where two names would be equal but for case, the place in the list is added. NULL is no value.
+    Raises:
+        QueryError: the column is no name.
+        ParameterError: there are not from 1 to 1,000 values (or 100 for shares) of one type, each once; or
+            another argument is not such.
+
+    >>> value_counts("size", ["small", "large"], other=True).outputs("size")
+    ('size_small', 'size_large', 'size_other')
+    """
+    name = column_name("value_counts", column)
+    listed, expected = _listed(values), "texts, whole numbers of 64 bits, truth values or dates, of one kind"
+    kinds = {type(value) for value in listed}
+    if len(kinds) != 1 or not kinds <= set(KINDS) or not all(map(_plain, listed)):
+        raise ParameterError("values", values, f"a list of {expected}")
+    if len(set(listed)) < len(listed):
+        raise ParameterError("values", values, "different ones: one is there twice")
+    one_of(per, "per", get_args(Bounded))
+    bins = Listed(tuple(listed), truth_value(other, "other"))
+    suffixes = [str(value).lower() if isinstance(value, bool) else str(value) for value in listed]
+    suffixes += ["other"] * other
+    return _made(InBins(name, bins, _different(suffixes), per, truth_value(shares, "shares")), "values")
+
+
+def _made(asked: InBins, name: str) -> InBins:
+    """Return what is asked, unless there are too many bins."""
+    most = MOST_SHARES if asked.shares else MOST_BINS
+    if asked.bins.count > most:
+        raise ParameterError(name, f"{asked.bins.count:,} bins", f"at most {most:,} bins")
+    return asked
+
+
+def _edges(edges: Any) -> tuple[float, ...]:
+    """Return edges as float64 numbers."""
+    found: list[float] = []
+    with suppress(Exception):  # of whoever gives them
+        if not isinstance(edges, (str, bytes, Mapping)):
+            found = [_edge(edge) for edge in edges]
+    increasing = all(one < other for one, other in pairwise(found))
+    if len(found) < 2 or not increasing:
+        raise ParameterError("edges", edges, "at least two numbers, each greater than the one before")
+    return tuple(found)
+
+
+def _edge(edge: Any) -> float:
+    if isinstance(edge, float) and math.isinf(edge):
+        return edge
+    return float(as_fraction(edge, "edges")) + 0.0
+
+
+def _listed(values: Any) -> list[Any]:
+    with suppress(Exception):  # of whoever gives them
+        if isinstance(values, Iterable) and not isinstance(values, (str, bytes, Mapping)):
+            return [v.item() if getattr(v, "shape", None) == () else v for v in values]
+    raise ParameterError("values", values, "a list of values")
+
+
+def _plain(value: Any) -> bool:
+    """Whether a value can be compared with what is in columns."""
+    if isinstance(value, str):
+        return "\0" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**64
+    return not isinstance(value, datetime)
+
+
+def _written(number: float) -> str:
+    """Write an edge such that different ones are written differently."""
+    text = f"{number:g}"
+    if float(text) == number:
+        return text
+    return str(int(number)) if number.is_integer() and abs(number) < 2**63 else repr(number)
+
+
+def _different(suffixes: Sequence[str]) -> tuple[str, ...]:
+    """Return names of which no two are equal but for case: by their places, where two would be."""
+    times = Counter(s.casefold() for s in suffixes)
+    found = [s if times[s.casefold()] == 1 else f"{s}_{i + 1}" for i, s in enumerate(suffixes)]
+    again = len({s.casefold() for s in found}) < len(found)
+    return tuple(f"{i + 1}_{s}" for i, s in enumerate(suffixes)) if again else tuple(found)

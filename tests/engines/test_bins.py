@@ -1,0 +1,77 @@
+"""Numbers in bins of every type of column, in every engine; planted mistakes in their SQL are seen."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from datetime import date
+
+import pyarrow as pa
+
+from sfumato.engines.duckdb.forms import bins
+from sfumato.query.exact import ExactQuery
+from sfumato.transformations import (
+    Edges,
+    Listed,
+    Row,
+    RowsInBins,
+    Statistic,
+    UnitsInBins,
+    bound_groups,
+    per_group,
+)
+
+NUMBERS = [None, math.nan, math.inf, -math.inf, -0.0, 0.0, 0.1, 1.0, 1.5, 2.0, 5e-324, -5e-324, 1e308, 2.5]
+TEXTS = ["", "a", "A", "é", "e\u0301", "it's", '"', "\\", None, "日本", "%s", "a ", "; --", "NULL"]
+DAYS = [date(1, 1, 1), date(9999, 12, 31), date(2020, 2, 29), None]
+TABLE = pa.table(
+    {
+        "unit": [i // 3 for i in range(42)],
+        "x": [NUMBERS[i % 14] for i in range(42)],
+        "s": pa.array([TEXTS[(i * 5) % 14] for i in range(42)], pa.string()),
+        "d": pa.array([DAYS[i % 4] for i in range(42)], pa.date32()),
+        "b": pa.array([[True, False, None][i % 3] for i in range(42)], pa.bool_()),
+    }
+)
+STATISTICS: tuple[Statistic, ...] = (
+    RowsInBins("x", "x", 2, Edges((0.0, 0.1, 1.0, 2.0), below=True, above=True), -4),
+    RowsInBins("y", "x", 2, Edges((-math.inf, 0.0, 1.5, math.inf)), -4),
+    RowsInBins("z", "x", 1, Edges((0.0, 2.0)), -4),
+    RowsInBins("s", "s", 1, Listed(("", "a", "é", "it's", '"', "\\", "%s", "; --"), other=True), -4),
+    UnitsInBins("d", "d", 1, Listed((date(1, 1, 1), date(9999, 12, 31))), -4),
+    UnitsInBins("b", "b", 1, Listed((True,), other=True), -4),
+)
+
+
+def counted(opened) -> dict[str, int]:
+    (batch,) = opened(TABLE).statistics(ExactQuery((), "unit", (), None, 1, STATISTICS), 100)
+    return {name: int(value) for name, value in batch.to_pylist()[0].items() if value}
+
+
+def defined() -> dict[str, int]:
+    rows = [Row(row["unit"], (), row) for row in TABLE.to_pylist()]
+    chain = bound_groups(1) >> per_group(STATISTICS, groups=1)
+    return dict(+Counter(chain(rows)[()]))
+
+
+def test_bins_are_counted_as_defined(engine):
+    assert counted(engine) == defined()
+
+
+def test_planted_mistakes_are_seen(openers, monkeypatch):
+    opened, honest = openers("duckdb"), defined()
+    between, listed = bins._between, bins._listed
+    for name, wrong in (
+        # NULL is no number above the last edge, nor below the first.
+        ("_between", lambda *given: between(*given).split(" THEN ", 1)[1].removesuffix(" END")),
+        ("_between", lambda *given: between(*given).replace(" > ", " >= ", 1)),
+        ("_between", lambda *given: between(*given).replace(" < ", " <= ", 1)),
+        ("_between", lambda *given: f"coalesce({between(*given)}, 0)"),
+        ("_listed", lambda *given: f"coalesce({listed(*given)}, 0)"),
+        ("_listed", lambda *given: listed(*given).replace('COLLATE "binary"', 'COLLATE "nocase"')),
+        ("scaled", lambda total, rows, most: total),
+    ):  # fmt: skip
+        with monkeypatch.context() as planted:
+            planted.setattr(bins, name, wrong)
+            assert counted(opened) != honest, name
+    assert counted(opened) == honest
