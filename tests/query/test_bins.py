@@ -180,7 +180,7 @@ def covered(law, kind, times=20_000, failure=0.1):
     names, truth = ("a", "b", "c"), np.array([30.0, 10.0, 0.0])
     noisy = {n: law.rounded(times) + t for n, t in zip(names, truth, strict=True)}
     noises = kind(dict.fromkeys(names, law), dict.fromkeys(names, 1.0))
-    interval = noises.ratio(noisy, "b", dict.fromkeys(names, 1.0), (0.0, 1.0), failure)
+    interval = noises.ratio(noisy, {"b": 1.0}, dict.fromkeys(names, 1.0), (0.0, 1.0), failure)
     share = truth[1] / truth.sum()
     return float(np.mean((interval.low <= share) & (share <= interval.high)))
 

@@ -72,7 +72,7 @@ class Design:
     def __post_init__(self) -> None:
         self.schema = self.query.schema
         self.rows = self.query.rows
-        asked = [a.each for _, a in self.query.aggregates]
+        asked = [a.each for _, a in self.query.measured]
         self.blocks = {
             block_of(a) for a in asked if isinstance(a, (Mean, Variance, StandardDeviation))
         }  # columns whose rows are bounded one by one
@@ -117,7 +117,7 @@ class Design:
 
         There may be one count above it, of units or of rows.
         """
-        asked = [a.each for _, a in self.query.aggregates]
+        asked = [a.each for _, a in self.query.measured]
         sums_of_units = any(self.of_units(a) for a in asked)
         others = any(
             isinstance(a, (OfColumns, Quantiles, Weighted)) for a in asked
@@ -218,7 +218,7 @@ class Design:
         grid = self.value_grid(block)
         squares = any(
             isinstance(a, (Variance, StandardDeviation)) and block_of(a) == block
-            for _, a in self.query.aggregates
+            for _, a in self.query.measured
         )
         null_count = (
             self.base is not None
@@ -259,7 +259,7 @@ class Design:
         found = next((s for s in self.statistics.values() if getattr(s, "label", None) == label), None)
         if isinstance(found, CrossMoments):
             return found
-        asked = [a for _, a in self.query.aggregates]
+        asked = [a for _, a in self.query.measured]
         together = [a for a in asked if isinstance(a, OfColumns) and self.lacking(a.columns) == lacking]
         if not together:
             return None
@@ -300,7 +300,7 @@ class Design:
         """
         if isinstance(aggregate.of, BoundedAggregate):
             return aggregate.weights, block_of(aggregate.of)
-        for _, other in self.query.aggregates:
+        for _, other in self.query.measured:
             if isinstance(other, Weighted) and isinstance(other.of, BoundedAggregate):
                 column = other.of.column
                 same = aggregate.column == column or (aggregate.column is None and not self.missing(column))

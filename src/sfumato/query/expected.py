@@ -42,6 +42,7 @@ def expected_errors(
     found: dict[str | None, float] = {
         e.name: math.hypot(*(factor * deviations[name] for name, factor in factors(e).items()))
         for e in estimates
+        if not e.derived
     }
     return found if selection is None else found | {None: float(selection.expected_threshold)}
 

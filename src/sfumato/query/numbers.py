@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -62,6 +62,12 @@ class NoisyNumbers:
         """The totals of time steps, which are asked."""
         assert self.totals is not None
         return self.totals
+
+    def row(self, index: int) -> NoisyNumbers | None:
+        """Return the numbers of one group; None where there are trees, chosen places or totals too."""
+        if self.trees or self.chosen or self.totals is not None:
+            return None
+        return replace(self, values={n: v[index : index + 1] for n, v in self.values.items()})
 
     @property
     def noises(self) -> Noises:

@@ -13,6 +13,7 @@ from sfumato.exact import Number, as_fraction
 from sfumato.query.aggregates import (
     FUNCTIONS,
     Aggregate,
+    Derived,
     Quantiles,
     Unbounded,
 )
@@ -80,6 +81,7 @@ class Query:
             if isinstance(aggregate, Unbounded):
                 raise aggregate.refusal()
         _check_names([*self.keys, *self.output_names])
+        self._check_derived()
         weights = checked_weights(self.weights, [name for name, _ in self.aggregates])
         object.__setattr__(self, "weights", weights)
         if self.total_rows is not None:
@@ -202,6 +204,25 @@ class Query:
             return self
         # Nulls that have no type take no memory.
         return replace(self, public_keys=pa.table({key: pa.nulls(keys.num_rows) for key in self.keys}))
+
+    @property
+    def measured(self) -> tuple[tuple[str, Aggregate], ...]:
+        """What is asked of rows, by name: all but what is computed of other outputs."""
+        return tuple((name, a) for name, a in self.aggregates if not a.derived)
+
+    def _check_derived(self) -> None:
+        known = [n for name, a in self.measured for n in a.outputs(name)]
+        for name, aggregate in self.aggregates:
+            for of in (aggregate.first, aggregate.second) if isinstance(aggregate, Derived) else ():
+                if of in known:
+                    continue
+                if isinstance(dict(self.aggregates).get(of), Derived):
+                    why = f"{of!r} is computed itself; name what it is computed of"
+                else:
+                    near = nearest(of, known)
+                    hint = f"; did you mean {near!r}?" if near else "."
+                    why = f"there is no output {of!r}{hint} There are: {', '.join(known) or 'none yet'}"
+                raise QueryError(f"agg: {name}: {why}")
 
     @property
     def output_names(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from sfumato.files import check_no_source
 from sfumato.noise import Words
 from sfumato.ownership import Owned
 from sfumato.query import output
+from sfumato.query.comparing import Comparison, compared, shares
 from sfumato.query.exact import Evaluator
 from sfumato.query.noising import NoisyBatch
 from sfumato.query.plan import Plan
@@ -128,14 +129,46 @@ class Release(Owned):
             ParameterError: confidence is not in (0, 1).
             RefusalError: the release was streamed to a file, which keeps outputs alone.
         """
-        _check_confidence(confidence)
         truth_value(simultaneous, "simultaneous")
+        batches = self._kept(confidence)
+        among = self._numbers(batches) if simultaneous else 1
+        return pa.Table.from_batches([b.half_widths(confidence, among) for b in batches]).combine_chunks()
+
+    def compare(self, output: str, first: object, second: object, confidence: float = 0.95) -> Comparison:
+        """Compare an output of two groups: their difference and ratio, each with its interval.
+
+        Args:
+            output: its name.
+            first, second: the groups: a key, or several in order or by name, such as {"year": 1984}.
+            confidence: in (0, 1), of each interval: that it holds that of the exact statistics.
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            QueryError: there is no such output, or no such group is shown.
+            RefusalError: the release was streamed to a file, which keeps outputs alone.
+        """
+        return compared(self._kept(confidence), output, first, second, confidence)
+
+    def share_of_total(self, output: str, confidence: float = 0.95) -> pa.Table:
+        """Return each group's share of a count or a sum over all groups that are shown, with its interval.
+
+        Args:
+            output: its name.
+            confidence: in (0, 1), of each interval from `low` to `high`: that it holds the exact share among
+                these groups.
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            QueryError: there is no such output, or it does not add up.
+            RefusalError: the release was streamed to a file, which keeps outputs alone.
+        """
+        return shares(self._kept(confidence), output, confidence)
+
+    def _kept(self, confidence: float) -> list[NoisyBatch]:
+        """Return noisy parts, for what is said of them at a confidence."""
+        _check_confidence(confidence)
         with self._turn():
             if self._written is not None and self._batches is None:
                 raise RefusalError(_NOT_KEPT)
-            batches = self._draw_all()
-        among = self._numbers(batches) if simultaneous else 1
-        return pa.Table.from_batches([b.half_widths(confidence, among) for b in batches]).combine_chunks()
+            return self._draw_all()
 
     def write(self, path: str | Path, *, confidence: float | None = None, simultaneous: bool = False) -> None:
         """Write the released table to .parquet, .csv or .json (one object a line).

@@ -17,6 +17,7 @@ from sfumato.query.aggregates import (
     CountRows,
     Covariance,
     Cumulative,
+    Derived,
     InBins,
     LinearRegression,
     Mean,
@@ -40,6 +41,7 @@ from sfumato.query.estimates import (
     vectors,
     weighted,
 )
+from sfumato.query.estimates.derived import derived
 from sfumato.query.question import Query
 from sfumato.transformations import Coordinate, Leaves, Statistic, body_in_all
 
@@ -118,7 +120,9 @@ def requirements(
         - a sum is centred where a count is there to give the centre back.
     """
     design = Design(query, norm, multiplier, units, together)
-    estimates = tuple(e for name, a in query.aggregates for e in ESTIMATES[type(a)](design, name, a))
+    measured = {e.name: e for name, a in query.measured for e in ESTIMATES[type(a)](design, name, a)}
+    computed = {n: derived(n, a, measured) for n, a in query.aggregates if isinstance(a, Derived)}
+    estimates = tuple((measured | computed)[name] for name in query.output_names)
     distinct = {id(s): s for s in design.statistics.values()}
     chosen = tuple((leaves, tuple(ranks)) for leaves, ranks in design.chosen.items())
     return Requirements(

@@ -271,7 +271,7 @@ def _plan(
     Where there are sums of squares it has the shape that these have, if asked.
     """
     count = len(query.public_groups)
-    weighed = [(a, query.weight(name)) for name, a in query.aggregates]
+    weighed = [(a, query.weight(name)) for name, a in query.measured]
     share = share_of(weighed, limited=query.private_groups or query.groups < count)
     whole, epsilon = epsilon, epsilon * (1 - share)
     multiplier = Fraction(most or 1) / epsilon

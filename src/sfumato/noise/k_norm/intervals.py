@@ -70,14 +70,15 @@ class DependentNoises(Noises):
 
     laws: Mapping[str, Marginal]  # type: ignore[assignment]
 
-    def tolerance(self, weights: Mapping[str, Floats], failure: float) -> Floats:
+    def tolerance(self, weights: Mapping[str, Floats], failure: float, copies: int = 1) -> Floats:
         """Return t with P(|weighted sum of the noises| > t) <= failure, for each group.
 
         Args:
             weights: by coordinate, shape (groups,), any sign.
             failure: in (0, 1).
+            copies: of so many groups that sum is added up.
         """
         found = DependentSum(
             [(weight * self.steps[name], self.laws[name]) for name, weight in weights.items()]
         )
-        return np.asarray(found.tolerance(-math.log10(failure)))
+        return np.asarray(found.tolerance(-math.log10(failure))) * copies

@@ -18,6 +18,7 @@ from sfumato.query.aggregates.cross import (
     covariance,
     linear_regression,
 )
+from sfumato.query.aggregates.derived import Derived, Difference, Ratio, difference, ratio
 from sfumato.query.aggregates.distinct import MOST_VALUES, CountDistinct, count_distinct
 from sfumato.query.aggregates.moments import (
     Mean,
@@ -38,7 +39,8 @@ from sfumato.query.aggregates.weighted import Weighted, Weights
 # What users call, in the order in which messages name them.
 FUNCTIONS = (
     *(count, count_units, count_distinct, sum, mean, proportion, variance, stddev),
-    *(quantiles, quantile, median, min, max, cumulative, vector_sum, histogram, value_counts),
+    *(quantiles, quantile, median, min, max, ratio, difference, cumulative, vector_sum),
+    *(histogram, value_counts),
     *(covariance, correlation, linear_regression),
 )
 
@@ -54,12 +56,15 @@ __all__ = [
     "CountRows",
     "Covariance",
     "Cumulative",
+    "Derived",
+    "Difference",
     "InBins",
     "LinearRegression",
     "Mean",
     "Number",
     "OfColumns",
     "Quantiles",
+    "Ratio",
     "StandardDeviation",
     "Sum",
     "Unbounded",
@@ -74,6 +79,7 @@ __all__ = [
     "count_units",
     "covariance",
     "cumulative",
+    "difference",
     "histogram",
     "linear_regression",
     "max",
@@ -83,6 +89,7 @@ __all__ = [
     "proportion",
     "quantile",
     "quantiles",
+    "ratio",
     "stddev",
     "sum",
     "value_counts",

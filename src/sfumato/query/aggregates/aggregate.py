@@ -36,6 +36,11 @@ class Aggregate(ABC):
         return True
 
     @property
+    def derived(self) -> bool:
+        """Whether it is computed of other outputs, and nothing is measured for it."""
+        return False
+
+    @property
     def divisible(self) -> bool:
         """Whether a part of a unit may count, that is in more public groups than the limit."""
         return True

@@ -45,7 +45,7 @@ class ShareEstimate(Estimate):
         """Return Fieller's interval: a bin's own noise is in the sum too."""
         assert self.count is not None
         whole = dict.fromkeys(self.bins, 1.0)
-        return numbers.noises.ratio(numbers.values, self.count, whole, (0.0, 1.0), failure)
+        return numbers.noises.ratio(numbers.values, {self.count: 1.0}, whole, (0.0, 1.0), failure)
 
 
 def in_bins(design: Design, name: str, aggregate: InBins) -> tuple[Estimate, ...]:

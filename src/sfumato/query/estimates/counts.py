@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-
-import numpy as np
 
 from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats
 from sfumato.query.aggregates import CountPrivacyUnits, CountRows, Sum
 from sfumato.query.design import Design, block_of
-from sfumato.query.estimates.estimate import Estimate
+from sfumato.query.estimates.estimate import Estimate, linear_interval
 from sfumato.query.numbers import NoisyNumbers
 from sfumato.query.schema import Kind
 from sfumato.transformations import Grid, UnitSum, ValueGrid
@@ -33,9 +32,14 @@ class CountEstimate(Estimate):
         """Return the noisy count."""
         return self.counted(numbers)
 
+    @property
+    def linear(self) -> Mapping[str, float]:
+        """The count itself."""
+        return self.signs
+
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return the count, give or take the tolerance of its noises."""
-        return _linear(numbers, self.signs, failure)
+        return linear_interval(numbers, self.linear, failure)
 
 
 @dataclass(frozen=True)
@@ -49,19 +53,15 @@ class SumEstimate(Estimate):
         assert self.total is not None
         return numbers.values[self.total] + self.centre * self.counted(numbers)
 
+    @property
+    def linear(self) -> Mapping[str, float]:
+        """The sum of distances, and the centre for each that was counted."""
+        assert self.total is not None
+        return {self.total: 1.0} | {n: sign * self.centre for n, sign in self.signs.items()}
+
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return the sum, give or take the tolerance of its noises."""
-        assert self.total is not None
-        weights = {self.total: 1.0} | {n: sign * self.centre for n, sign in self.signs.items()}
-        return _linear(numbers, weights, failure)
-
-
-def _linear(numbers: NoisyNumbers, weights: dict[str, float], failure: float) -> Interval:
-    weights = {n: w for n, w in weights.items() if w}
-    size = len(numbers.values[next(iter(weights))])
-    exact = sum((w * numbers.values[n] for n, w in weights.items()), np.zeros(size))
-    half = numbers.noises.tolerance({n: np.full(size, w) for n, w in weights.items()}, failure)
-    return Interval(exact - half, exact + half)
+        return linear_interval(numbers, self.linear, failure)
 
 
 def units(design: Design, name: str, aggregate: CountPrivacyUnits) -> tuple[Estimate, ...]:

@@ -87,11 +87,11 @@ class CrossEstimate(Estimate):
         largest = one.half_range * other.half_range
         shift = one.square_centre if i == j else 0.0
         within = (-shift, largest - shift) if i == j else (-largest, largest)
-        product = noises.ratio(values, self.product[i, j], self.signs, within, failure).map(
+        product = noises.ratio(values, {self.product[i, j]: 1.0}, self.signs, within, failure).map(
             lambda x: x + shift
         )
         means = [
-            noises.ratio(values, t.total, self.signs, (-t.half_range, t.half_range), failure)
+            noises.ratio(values, {t.total: 1.0}, self.signs, (-t.half_range, t.half_range), failure)
             for t in (one, other)
         ]
         return product - (means[0].squared() if i == j else means[0] * means[1])

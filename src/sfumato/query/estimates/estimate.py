@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -35,6 +36,8 @@ class Estimate(ABC):
     """
 
     kind: ClassVar[str]
+    # Whether it is computed of other outputs.
+    derived: ClassVar[bool] = False
 
     name: str
     count: str | None = None
@@ -80,6 +83,11 @@ class Estimate(ABC):
         """What the deviation of each number does to the error, about, or None: see `query.expected`."""
         return None
 
+    @property
+    def linear(self) -> Mapping[str, float] | None:
+        """The weights of noisy numbers of which it is the sum; None where it is no such sum."""
+        return None
+
     @abstractmethod
     def value(self, numbers: NoisyNumbers) -> Floats:
         """Return the output of each group, before it is rounded; with entries of shape (groups, entries)."""
@@ -123,3 +131,14 @@ class Estimate(ABC):
     def signs(self) -> dict[str, float]:
         """The coordinates of the count, with their signs in it."""
         return {n: sign for n, sign in ((self.count, 1.0), (self.null_count, -1.0)) if n is not None}
+
+
+def linear_interval(numbers: NoisyNumbers, weights: Mapping[str, float], failure: float) -> Interval:
+    """Return the interval of a weighted sum of noisy numbers: give or take the tolerance of their noises."""
+    used = {n: w for n, w in weights.items() if w}
+    size = len(numbers.values[next(iter(weights))])
+    exact = sum((w * numbers.values[n] for n, w in used.items()), np.zeros(size))
+    if not used:
+        return Interval(exact, exact)
+    half = numbers.noises.tolerance({n: np.full(size, w) for n, w in used.items()}, failure)
+    return Interval(exact - half, exact + half)

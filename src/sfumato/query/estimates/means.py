@@ -33,7 +33,7 @@ class MeanEstimate(Estimate):
         """Return Fieller's interval, within the bounds."""
         assert self.total is not None
         within = self.lower - self.centre, self.upper - self.centre
-        mean = numbers.noises.ratio(numbers.values, self.total, self.signs, within, failure)
+        mean = numbers.noises.ratio(numbers.values, {self.total: 1.0}, self.signs, within, failure)
         return mean.map(lambda x: x + self.centre)
 
 
@@ -55,9 +55,10 @@ class VarianceEstimate(Estimate):
         assert self.total is not None and self.squares is not None
         # Mean and mean square lie in their intervals together but with half the failure of each.
         noises, values = numbers.noises, numbers.values
-        mean = noises.ratio(values, self.total, self.signs, (-self.half_range, self.half_range), failure / 2)
+        within = -self.half_range, self.half_range
+        mean = noises.ratio(values, {self.total: 1.0}, self.signs, within, failure / 2)
         within = -self.square_centre, self.half_range**2 - self.square_centre
-        square = noises.ratio(values, self.squares, self.signs, within, failure / 2)
+        square = noises.ratio(values, {self.squares: 1.0}, self.signs, within, failure / 2)
         return (square.map(lambda x: x + self.square_centre) - mean.squared()).map(self.of_variance)
 
     def of_variance(self, variance: Floats) -> Floats:
