@@ -25,7 +25,7 @@ from _runs import run
 
 import sfumato as sf
 
-PEOPLE, BINS, EPSILONS = 20_000, (5, 100, 1000), (0.5, 1.0, 2.0)
+PEOPLE, BINS, EPSILONS = 20_000, (5, 50, 200), (0.5, 1.0, 2.0)
 
 PEERS = """
 import json, sys, warnings
