@@ -162,7 +162,8 @@ def failed(release: sf.Release, output: str, confidence: float) -> list[int]:
 
 # Each of 200 fails with probability 0.2 at most: more than 88 is below 1e-14.
 @pytest.mark.flakiness(k=13, because="a binomial tail below 1e-14 for each of four counts")
-@pytest.mark.parametrize("noise", ["k_norm", pytest.param("laplace", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("noise", ["k_norm", "laplace"])
 def test_comparisons_hold_as_often_as_they_say(noise):
     asked = question().table.agg(n=sf.count(), m=ASKED["m"])
     release = asked.release(epsilon=2, delta=1e-6, noise=noise)
