@@ -155,7 +155,9 @@ SLOW = (
 )
 def test_no_claim_is_broken_and_all_are_reached(name):
     d_in, made = CASES[name]
-    harder = any(part in name for part in ("sum", "tree", "leaves", "upto", "weight", "distinct", "shared"))
+    harder = any(
+        part in name for part in ("sum", "tree", "leaves", "upto", "weight", "distinct", "shared", "bin")
+    )
     found = falsify(made, d_in, evaluations=3000 if "largest" in name else 800 if harder else 400)
     assert not found.violated, str(found)
     assert (found.bound == 0) is (name in FREE)
