@@ -817,6 +817,8 @@ def test_refused_anonymization(select: str, says: str, marked: str) -> None:
         ("GROUP BY year, city", "not selected", "city"),
         ("GROUP BY year, id", "each privacy unit is not private", "id"),
         ("GROUP BY ROLLUP (year)", "each grouping by itself", "ROLLUP"),
+        ("GROUP BY year, CUBE (year)", "each grouping by itself", "CUBE"),
+        ("GROUP BY year, GROUPING SETS ((year), ())", "each grouping by itself", "GROUPING"),
         ("GROUP BY COUNT(*)", "before they are grouped", "COUNT"),
         ("GROUP BY", "expression is missing", ""),
         ("", "neither a group key", "year"),

@@ -215,10 +215,11 @@ class _Reader:
             check_words(words, where, "WHERE")
         if group is None or [words.tokens[i].word for i in group] == ["ALL"]:
             return where, []
-        word = words.tokens[group.start].word
-        if word in ("ROLLUP", "CUBE", "GROUPING"):
-            raise words.refuse(f"{word}: ask each grouping by itself", words.tokens[group.start])
         keys = self._list(group, _KEYS)
+        for key in keys:
+            token, after = words.tokens[key.start], words.tokens[key.start + 1]
+            if token.word in ("ROLLUP", "CUBE", "GROUPING") and after.word in ("(", "SETS"):
+                raise words.refuse(f"{token.word}: ask each grouping by itself", token)
         if len(keys) > _MOST_KEYS:
             raise words.refuse(f"at most {_MOST_KEYS} group keys", words.tokens[keys[_MOST_KEYS].start])
         for key in keys:
