@@ -193,8 +193,8 @@ def test_what_cannot_be_compared_is_refused():
     for call, says in [
         (lambda: release.compare("nn", 0, 1), "did you mean 'n'"),
         (lambda: release.compare("n", 0, 9), "no group 9 is shown"),
-        (lambda: release.compare("n", (0, 1), 1), "told by g"),
-        (lambda: release.compare("n", {"h": 1}, 1), "told by g, not by h"),
+        (lambda: release.compare("n", (0, 1), 1), "identified by g"),
+        (lambda: release.compare("n", {"h": 1}, 1), "identified by g, not by h"),
         (lambda: release.compare("n", 0, np.array([1, 2])), "not by an array"),
         (lambda: release.share_of_total("m"), "does not add up"),
     ]:

@@ -156,18 +156,18 @@ def _place(batches: Sequence[NoisyBatch], key: object) -> tuple[NoisyBatch, int]
     if isinstance(key, Mapping):
         if set(key) != set(names):
             raise QueryError(
-                f"compare: a group is told by {', '.join(names)}, not by {', '.join(map(str, key))}"
+                f"compare: a group is identified by {', '.join(names)}, not by {', '.join(map(str, key))}"
             )
         given: tuple[Any, ...] = tuple(key[name] for name in names)
     else:
         given = tuple(key) if isinstance(key, (tuple, list)) else (key,)
     if len(given) != len(names):
-        raise QueryError(f"compare: a group is told by {', '.join(names) or 'nothing: there is one'}")
+        raise QueryError(f"compare: a group is identified by {', '.join(names) or 'nothing: there is one'}")
     # Numbers of NumPy are Python's; an array is no key.
     given = tuple(part.item() if isinstance(part, np.generic) else part for part in given)
     if any(isinstance(part, np.ndarray) for part in given):
         raise QueryError(
-            "compare: a group is told by a key, or by a tuple or a dict of several; not by an array"
+            "compare: a group is identified by a key, or by a tuple or a dict of several; not by an array"
         )
     for batch in batches:
         for row, found in enumerate(zip(*(c.to_pylist() for c in batch.keys.columns), strict=True)):

@@ -136,7 +136,7 @@ class Top:
         return self.by is None or self.schema[self.by.column].kind in (Kind.INTEGER, Kind.BOOLEAN)
 
     @property
-    def reach(self) -> tuple[int, int]:
+    def sensitivities(self) -> tuple[int, int]:
         """How far one unit moves groups apart at most, and how far one group, in steps.
 
         A unit that is in no group of two moves neither, so 0 is between the bounds of what it does.
@@ -171,7 +171,7 @@ class Top:
         if not truth_value(counts, "counts"):
             share = Fraction(0)
         budget = admissible_epsilon(epsilon), admissible_delta(delta)
-        spread, largest = self.reach
+        spread, largest = self.sensitivities
         plan = TopPlan(self.k, self.candidates, *budget, share, None, spread, largest)
         return make_top_plan(plan)
 

@@ -1,4 +1,4 @@
-"""What is asked of each group, and what every such thing tells of itself."""
+"""What is asked of each group: its columns, its outputs, and what it needs."""
 
 from __future__ import annotations
 
