@@ -182,6 +182,12 @@ def test_refused(what):
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize("given", [3, None, "count", sf.count])
+def test_what_is_no_aggregate_is_refused(given):
+    with pytest.raises(QueryError, match="agg: n is .* not a private aggregate"):
+        table().agg(n=given)
+
+
 def test_an_unknown_column_is_unknown():
     with pytest.raises(ColumnError, match=r"no column 'agee'; did you mean 'age'\?"):
         table().agg(m=sf.mean("agee"))

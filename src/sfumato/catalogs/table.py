@@ -11,7 +11,7 @@ from sfumato.catalogs.declarations import TableDeclaration
 from sfumato.catalogs.domains import product
 from sfumato.catalogs.notes import beyond, bounds_note, groups_note, limit_note
 from sfumato.errors import QueryError
-from sfumato.query.aggregates import Aggregate, Unbounded
+from sfumato.query.aggregates import Aggregate, Unbounded, check_aggregates
 from sfumato.query.combining import MOST_ROWS, Combination, JoinKind, Union, pairs_of, with_units
 from sfumato.query.public_table import PublicTable
 from sfumato.query.schema import Derive
@@ -65,6 +65,7 @@ class DeclaredTable(Table[Released]):
         Raises:
             QueryError: as from any table.
         """
+        check_aggregates(aggregates.items())
         bounded = {name: self._bounded(name, asked) for name, asked in aggregates.items()}
         one_row = cast("DeclaredTable[Released]", self._one_row(bounded.values()))
         table = one_row._limited(bounded.values())

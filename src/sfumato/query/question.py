@@ -8,14 +8,14 @@ from fractions import Fraction
 
 import pyarrow as pa
 
-from sfumato.errors import ParameterError, QueryError, nearest, shown
+from sfumato.errors import ParameterError, QueryError, nearest
 from sfumato.exact import Number, as_fraction
 from sfumato.query.aggregates import (
-    FUNCTIONS,
     Aggregate,
     Derived,
     Quantiles,
     Unbounded,
+    check_aggregates,
 )
 from sfumato.query.choices import BeyondChoice
 from sfumato.query.exact import BroughtKeys, ExactQuery
@@ -70,13 +70,8 @@ class Query:
     def __post_init__(self) -> None:
         if not self.aggregates:
             raise QueryError("agg: nothing is asked; name at least one aggregate, such as n=sf.count()")
+        check_aggregates(self.aggregates)
         for name, aggregate in self.aggregates:
-            if not isinstance(aggregate, Aggregate):
-                *first, last = (function.__name__ for function in FUNCTIONS)
-                raise QueryError(
-                    f"agg: {name} is {shown(aggregate)}, which is not a private aggregate; there are "
-                    f"{', '.join(first)} and {last}"
-                )
             aggregate.check(name, self.schema)
             if isinstance(aggregate, Unbounded):
                 raise aggregate.refusal()

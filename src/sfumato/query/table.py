@@ -12,7 +12,7 @@ import pyarrow as pa
 from sfumato.errors import ColumnError, ParameterError, QueryError
 from sfumato.exact import Number, one_of, positive_int
 from sfumato.noise import Words
-from sfumato.query.aggregates import Aggregate
+from sfumato.query.aggregates import Aggregate, check_aggregates
 from sfumato.query.choices import BEYOND_CHOICES, Amount, BeyondChoice, NoiseChoice, SelectionChoice
 from sfumato.query.combining import (
     MOST_ROWS,
@@ -323,6 +323,7 @@ class Table(Generic[Released]):
         """
         if unnamed:
             raise QueryError("agg: give each aggregate a name, such as agg(n=sf.count())")
+        check_aggregates(aggregates.items())
         return Question(self._one_row(aggregates.values()), tuple(aggregates.items()))
 
     def _one_row(self, asked: Collection[Aggregate]) -> Table[Released]:

@@ -1,5 +1,8 @@
 """What can be asked of a group: `sf.count()`, `sf.sum(...)` and their kin, a module each."""
 
+from collections.abc import Iterable
+
+from sfumato.errors import QueryError, shown
 from sfumato.query.aggregates.aggregate import (
     Aggregate,
     BoundedAggregate,
@@ -44,6 +47,22 @@ FUNCTIONS = (
     *(covariance, correlation, linear_regression),
 )
 
+
+def check_aggregates(asked: Iterable[tuple[str, object]]) -> None:
+    """Check that what is asked, by name, are aggregates: before anything else is looked up in them.
+
+    Raises:
+        QueryError: one is not.
+    """
+    for name, aggregate in asked:
+        if not isinstance(aggregate, Aggregate):
+            *first, last = (function.__name__ for function in FUNCTIONS)
+            raise QueryError(
+                f"agg: {name} is {shown(aggregate)}, which is not a private aggregate; there are "
+                f"{', '.join(first)} and {last}"
+            )
+
+
 __all__ = [
     "FUNCTIONS",
     "MOST_BINS",
@@ -72,6 +91,7 @@ __all__ = [
     "VectorSum",
     "Weighted",
     "Weights",
+    "check_aggregates",
     "checked_bounds",
     "correlation",
     "count",
