@@ -96,7 +96,7 @@ def each_k(k: float, values: int, *, apart: bool) -> float:
 
 
 # Kinds of outputs that are sums of noisy numbers.
-LINEAR = ("count", "sum", "vector_sum")
+LINEAR = ("count", "sum", "vector_sum", "difference")
 
 
 class Place:
@@ -118,8 +118,12 @@ class Place:
 
     def linear(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
         """Judge a count or a sum."""
-        noise, sign = self._noise(self._linear_weights(e)), 1.0 if e.kind == "count" else e.centre
-        slack = self._floats(e, truth) + self._rounded(e, truth, noise) + abs(sign * self._clipped(e))
+        weights = self._linear_weights(e)
+        slack = self._floats(e, truth) + self._clipping(e)
+        if not weights:  # a number less itself
+            return Judgement(slack, 0.0)
+        noise = self._noise(weights)
+        slack += self._rounded(e, truth, noise)
         tolerance = noise.tolerance(k) + slack
         if e.whole and float(truth).is_integer():
             tolerance = float(math.floor(tolerance))
@@ -154,6 +158,36 @@ class Place:
             return Judgement(tolerance, 0.0)
         shown = abs((actual - e.centre) * count - base)
         return Judgement(tolerance, noise.log10_tail(max(0.0, shown - slack)))
+
+    def ratio(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
+        """Judge a ratio of two sums; the first less `truth` times the second is noise alone."""
+        given: Any = e
+        first, second = (one.linear for one in given.both)
+        weights = {n: first.get(n, 0.0) - truth * second.get(n, 0.0) for n in e.coordinates}
+        slack = _FLOATS * sum(abs(w * self.values[n]) for n, w in weights.items())
+        for one, times in zip(given.both, (1.0, abs(truth)), strict=True):
+            slack += times * (self._rows_slack(one) + self._clipping(one))
+        below = abs(sum(w * self.values[n] for n, w in second.items())) - self._clipping(given.both[1])
+        if below <= 0:
+            return Judgement(math.inf, 0.0)
+        used = {n: w * self.steps[n] for n, w in weights.items() if w}
+        noise = self._noise(used) if used else None
+        tolerance = ((noise.tolerance(k) if noise else 0.0) + slack) / below
+        if abs(actual - truth) <= tolerance:
+            return Judgement(tolerance, 0.0)
+        shown = abs(actual - truth) * below
+        return Judgement(tolerance, noise.log10_tail(max(0.0, shown - slack)) if noise else -math.inf)
+
+    def _clipping(self, e: Estimate) -> float:
+        """How far taking a negative number of missing values as 0 moves a sum of noisy numbers, at most."""
+        if e.derived:
+            given: Any = e
+            return sum((self._clipping(one) for one in given.both), 0.0)
+        return abs((1.0 if e.kind == "count" else e.centre) * self._clipped(e))
+
+    def _rows_slack(self, e: Estimate) -> float:
+        """What rounding each row's value to the grid moves a sum by, at most."""
+        return 0.0 if e.total is None or e.count is None else self._ratio_slack(e, e.total, 0.0)
 
     def share(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
         """Judge a share of all that is in bins."""
@@ -230,9 +264,9 @@ class Place:
         return Residue(group, e.name, noise, slack / abs(unit), self.laws[lead], 0.5, lead, others)
 
     def _linear_weights(self, e: Estimate) -> dict[str, float]:
-        sign = 1.0 if e.kind == "count" else e.centre
-        weights = {e.total: 1.0, e.count: sign, e.null_count: -sign}
-        return {n: w * self.steps[n] for n, w in weights.items() if n is not None and w}
+        # Of a vector each entry is one number.
+        weights = e.linear if e.linear is not None else {str(e.total): 1.0}
+        return {n: w * self.steps[n] for n, w in weights.items() if w}
 
     def _ratio_weights(self, e: Estimate, total: str | None, at: float) -> dict[str, float]:
         weights = {total: 1.0, e.count: -at, e.null_count: at}
@@ -254,7 +288,7 @@ class Place:
         return min(self.values[e.null_count], 0.0) if e.null_count is not None else 0.0
 
     def _used_count(self, e: Estimate) -> float:
-        return max(self._count(e) + self._clipped(e), 1.0)
+        return max(self._count(e) + self._clipped(e), e.least)
 
     def _mean_range(self, e: Estimate, mean: float | None, k: float) -> tuple[float, float]:
         """Return where the true mean lies, from the centre of its bounds."""

@@ -40,7 +40,12 @@ _QUANTILE = (
     "number. Pass the group's own values in its place, one for each row that counts, or the leaf counts of a "
     "recorder; or a tolerance, such as tolerance={{{output!r}: 2.0}}"
 )
-_ORDER = ("count", "sum", "vector_sum", "mean", "variance", "stddev", "quantile", "cumulative total", "share")
+_NO_LAW = (
+    "{output} is a {kind}, of which no tolerance is derived; judge what it is made of, compare it with its "
+    "error bars, release.errors(confidence), or pass a tolerance, such as tolerance={{{output!r}: 2.0}}"
+)
+# Outputs that show a noise of their own each, in the order in which it is read off them.
+_SHOWN = ("count", "sum", "vector_sum", "mean", "variance", "stddev")
 
 
 def is_release(value: object) -> bool:
@@ -188,7 +193,7 @@ class ReleasedCells:
             judged: Judgement = expected[output].judge(actual, k)
             return judged
         at = Place(self.plan, *self.places[group])
-        if e.kind in LINEAR:
+        if e.kind in LINEAR and (e.linear or e.entries):
             return at.linear(e, truth[output], actual, k)
         if e.kind == "cumulative total":
             return at.total(e, truth[output], actual, k)
@@ -196,6 +201,11 @@ class ReleasedCells:
             return at.share(e, truth[output], actual, k)
         if e.kind == "mean":
             return at.mean(e, truth[output], actual, k)
+        given: Any = e
+        if e.kind == "ratio" and all(one.linear is not None for one in given.both):
+            return at.ratio(e, truth[output], actual, k)
+        if e.kind not in ("variance", "stddev"):
+            raise RefusalError(_NO_LAW.format(output=output, kind=e.kind))
         return at.variance(e, truth[output], self._mean_of(e, truth), actual, k)
 
     def residues(self, truth: Mapping[Group, Mapping[str, float]], complete: bool) -> Iterator[Residue]:
@@ -213,10 +223,9 @@ class ReleasedCells:
         own_laws, first = self._own_laws, self.plan.query.series is None
         for group, expected in self._in_order(truth):
             at, used = Place(self.plan, *self.places[group]), set(conditioned)
-            for output in sorted(expected, key=lambda o: _ORDER.index(self.estimates[o].kind)):
+            shown = [output for output in expected if self.estimates[output].kind in _SHOWN]
+            for output in sorted(shown, key=lambda o: _SHOWN.index(self.estimates[o].kind)):
                 e = self.estimates[output]
-                if e.kind in ("quantile", "cumulative total", "share"):
-                    continue
                 fresh = [
                     c for c in (e.squares, e.total, e.count, e.null_count) if c is not None and c not in used
                 ]
