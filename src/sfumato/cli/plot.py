@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sfumato.cli.keys import shown_keys
 from sfumato.errors import EngineError
 from sfumato.files import checked_place, replacing
 from sfumato.query.choices import titled
@@ -136,8 +137,7 @@ class _Chart:
         whole = release.to_arrow()
         table = whole.slice(0, MOST_GROUPS)
         query = release.plan.query
-        keys = query.keys
-        columns = [table.column(i).to_pylist() for i in range(len(keys))]
+        keys, columns = query.keys, shown_keys(query, table).values()
         at = {name: i for i, name in enumerate(table.schema.names)}
         estimates = {e.name: e for e in release.plan.requirements.estimates}
         panels = []

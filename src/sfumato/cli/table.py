@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sfumato.cli.keys import ALL, shown_keys
 from sfumato.cli.numbers import Shown, aligned, shown
 from sfumato.cli.terminal import visible
 from sfumato.query.choices import titled
@@ -43,7 +44,7 @@ def print_table(
         show: the most groups to print.
     """
     query = release.plan.query
-    keys = len(query.keys)
+    keys = len(query.shown_keys)
     names = numbers.schema.names
     columns = {
         name: _cells(numbers.column(i).slice(0, show), widths.column(i).slice(0, show))
@@ -55,8 +56,8 @@ def print_table(
         console.print(_standing(columns))
         console.print()
     else:
-        key_cells = {name: [_key(v) for v in numbers.column(i).slice(0, show).to_pylist()]
-                     for i, name in enumerate(names[:keys])}  # fmt: skip
+        rows = shown_keys(query, numbers.slice(0, show))
+        key_cells = {name: [_key(v) for v in values] for name, values in rows.items()}
         for part in _fold(key_cells, columns, console.width):
             console.print(_lying(key_cells, part))
             console.print()
@@ -113,8 +114,8 @@ def _number(s: Shown) -> Text:
 
 
 def _key(value: Any) -> Text:
-    if value is None:
-        return Text("NULL", style="dim italic")
+    if value is None or value is ALL:
+        return Text("NULL" if value is None else str(ALL), style="dim italic")
     text = visible(str(value))
     return Text(text or "''", style=KEY_STYLE if text else "dim italic")
 

@@ -26,6 +26,7 @@ from sfumato.framework.domains import (
     TableDomain,
     VectorDomain,
 )
+from sfumato.framework.levels import LevelsDistance
 from sfumato.framework.measures import ApproximateDP, Filter, GaussianDP, Measure, PureDP, ZeroConcentratedDP
 from sfumato.framework.metrics import (
     AbsoluteDistance,
@@ -70,6 +71,7 @@ __all__ = [
     "L1Distance",
     "L2Distance",
     "LInfDistance",
+    "LevelsDistance",
     "Linear",
     "Measure",
     "Measurement",

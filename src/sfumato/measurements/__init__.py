@@ -6,6 +6,7 @@ from sfumato.measurements.conversions import convert
 from sfumato.measurements.groups import select_groups
 from sfumato.measurements.joint_quantiles import Target, joint_quantiles
 from sfumato.measurements.k_norm import k_norm
+from sfumato.measurements.levels_gaussian import levels_gaussian
 from sfumato.measurements.noise import NOISES, NoiseKind, gaussian, laplace
 from sfumato.measurements.noisy_max import exponential_mechanism, permute_and_flip
 from sfumato.measurements.peeling import limited_top_k, top_k
@@ -36,6 +37,7 @@ __all__ = [
     "joint_quantiles",
     "k_norm",
     "laplace",
+    "levels_gaussian",
     "limited_top_k",
     "permute_and_flip",
     "randomized_response",

@@ -93,6 +93,24 @@ class WideIntegers:
                 values[place] = total
         return self.from_integers(values)
 
+    def added_up(self, codes: NDArray[np.int64], count: int) -> WideIntegers:
+        """Return so many totals, of which each number is part of the one that its code says."""
+        if count == len(self):
+            order = np.empty(count, np.int64)
+            order[codes] = np.arange(count)
+            return WideIntegers(self.high[order], self.low[order])
+        found = [0] * count
+        for code, high, low in zip(codes.tolist(), self.high.tolist(), self.low.tolist(), strict=True):
+            found[code] += (high << 64) + low
+        return self.from_integers(found)
+
+    def finer(self, bits: int) -> WideIntegers:
+        """Return the same numbers in steps of 2^-bits, from 0 to 63."""
+        if not bits:
+            return self
+        high = (self.high << bits) | (self.low >> np.uint64(64 - bits)).view(np.int64)
+        return WideIntegers(high, self.low << np.uint64(bits))
+
     def scaled(self, step: Fraction) -> NDArray[np.float64]:
         """Return the integers times a power of two, as float64."""
         narrow = self.high == (self.low.view(np.int64) >> 63)

@@ -101,6 +101,10 @@ def shares(batches: Sequence[NoisyBatch], output: str, confidence: float) -> pa.
         QueryError: there is no such output, or it does not add up.
     """
     estimate = estimate_of(batches, output)
+    if batches[0].noising.totals is not None:
+        raise QueryError(
+            "share_of_total: this release has totals beside their groups; compare() has the ratio of two rows"
+        )
     if estimate.linear is None:
         raise QueryError(f"share_of_total: {output!r} does not add up over groups; counts and sums do")
     own = [estimate.interval(b.numbers, (1 - confidence) / 2) for b in batches]

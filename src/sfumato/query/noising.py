@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -19,12 +19,14 @@ from sfumato.measurements.wide import WideIntegers, int64_values
 from sfumato.noise import Words
 from sfumato.noise.centred_gaussian import CentredGaussian
 from sfumato.noise.k_norm import SeparateNoise
+from sfumato.noise.levels_gaussian import LevelNoises, LevelsGaussian
 from sfumato.noise.series_gaussian import FINE, SeriesGaussian
 from sfumato.query.choosing import Choice, Places
-from sfumato.query.numbers import Cumulated, NoisyNumbers, arrow_column
+from sfumato.query.numbers import Cumulated, Levelled, NoisyNumbers, arrow_column
 from sfumato.query.quantiles import LeafCounts, NoisyTree, noisy_tree
 from sfumato.query.requirements import Requirements
 from sfumato.query.series import Series
+from sfumato.query.totals import Totals
 from sfumato.transformations import QuantileTree, Statistic
 
 
@@ -42,6 +44,7 @@ class Noising:
         together: noise that is drawn for all numbers together, in place of that of each law by itself.
         choices: places near quantiles that are chosen before, from exact counts.
         series: which groups are time steps, where noise is drawn for series of them.
+        totals: which totals of groups are shown, where noise is drawn for them too.
     """
 
     keys: tuple[str, ...]
@@ -50,9 +53,10 @@ class Noising:
     steps: Mapping[str, Fraction]
     laws: Mapping[str, Law]
     selection: GroupSelection | None
-    together: KNormNoise | CentredGaussian | SeriesGaussian | None = None
+    together: KNormNoise | CentredGaussian | LevelsGaussian | SeriesGaussian | None = None
     choices: tuple[Choice, ...] = ()
     series: Series | None = None
+    totals: Totals | None = None
 
     @property
     def at_once(self) -> bool:
@@ -70,6 +74,8 @@ class Noising:
         values: dict[str, WideIntegers] = {}
         chosen: dict[str, Places] = {}
         totals = None
+        if isinstance(self.together, LevelsGaussian):
+            return self._with_totals(self.together, keys, exact, words)
         if isinstance(self.together, SeriesGaussian):
             values, totals = self._in_series(self.together, keys, exact, words)
         elif self.together is not None:
@@ -184,6 +190,34 @@ class Noising:
             totals[name] = total.scaled(self.steps[name])
         scales = {n: float(s) * (1 + 2.0**-50) for n, s in zip(names, noise.scales, strict=True)}
         return values, Cumulated(totals, scales, placed(deviations), placed(off))
+
+    def _with_totals(
+        self, noise: LevelsGaussian, keys: pa.RecordBatch, exact: dict[str, pa.Array], words: Words | None
+    ) -> NoisyBatch:
+        """Add noise to the numbers of all groups, and add them up to what is shown."""
+        assert self.totals is not None
+        totals, steps = self.totals.of(keys.columns), self.steps
+        noise = replace(noise, rollup=totals.rollup)
+        names = [n for s in self.requirements.statistics for n in s.names]
+        drawn = noise.rounded(words)
+        sizes, cells, shown, off = noise.rollup.sizes, {}, {}, {}
+        for c, (name, fine, bits) in enumerate(zip(names, drawn, noise.fine, strict=True)):
+            number = WideIntegers.from_arrow(exact[name])
+            levels = [
+                number.added_up(codes, len(own)).finer(bits) + noise.rollup.totals(fine, i)
+                for i, (codes, own) in enumerate(zip(noise.rollup.codes, sizes, strict=True))
+            ]
+            scaled = [one.scaled(steps[name] / (1 << bits)) for one in levels]
+            cells[name], shown[name] = scaled[0], totals.placed(scaled)
+            off[name] = totals.placed(noise.off(c))
+        scales = {n: float(s) * (1 + 2.0**-50) for n, s in zip(names, noise.scales, strict=True)}
+        floats = {n: float(s) for n, s in steps.items()}
+        noises = LevelNoises(self.laws, floats, scales, totals.placed(noise.deviations), off)
+        of_cells = NoisyNumbers(cells, {}, self.laws, steps)
+        levelled = Levelled(totals, noises, replace(of_cells, levels=Levelled(totals, noises, of_cells)))
+        return NoisyBatch(
+            self, totals.keys(keys.columns, self.keys), replace(of_cells, values=shown, levels=levelled)
+        )
 
     def _keys_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if not self.keys:

@@ -15,9 +15,11 @@ from sfumato.measurements.noise import Law
 from sfumato.noise.intervals import Noises
 from sfumato.noise.k_norm.intervals import DependentNoises
 from sfumato.noise.k_norm.laws import Marginal
+from sfumato.noise.levels_gaussian import LevelNoises
 from sfumato.noise.values import Floats
 from sfumato.query.choosing import Places
 from sfumato.query.quantiles import NoisyTree
+from sfumato.query.totals import Totals
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,21 @@ class Cumulated:
 
 
 @dataclass(frozen=True)
+class Levelled:
+    """What is known of noisy numbers of groups and their totals.
+
+    Args:
+        totals: which there are.
+        noises: of all that is shown.
+        cells: the numbers of groups, without totals.
+    """
+
+    totals: Totals
+    noises: LevelNoises
+    cells: NoisyNumbers
+
+
+@dataclass(frozen=True)
 class NoisyNumbers:
     """The noisy numbers of a batch of groups, in the units of the statistics.
 
@@ -48,6 +65,7 @@ class NoisyNumbers:
         steps: by coordinate, the grid step.
         chosen: by coordinate of counts, the places that were chosen from them.
         totals: of time steps, all up to each; None where none are asked.
+        levels: of groups and their totals; None where none are asked.
     """
 
     values: Mapping[str, Floats]
@@ -56,6 +74,7 @@ class NoisyNumbers:
     steps: Mapping[str, Fraction]
     chosen: Mapping[str, Places] = field(default_factory=dict)
     totals: Cumulated | None = None
+    levels: Levelled | None = None
 
     @property
     def cumulated(self) -> Cumulated:
@@ -65,13 +84,15 @@ class NoisyNumbers:
 
     def row(self, index: int) -> NoisyNumbers | None:
         """Return the numbers of one group; None where there are trees, chosen places or totals too."""
-        if self.trees or self.chosen or self.totals is not None:
+        if self.trees or self.chosen or self.totals is not None or self.levels is not None:
             return None
         return replace(self, values={n: v[index : index + 1] for n, v in self.values.items()})
 
     @property
     def noises(self) -> Noises:
         """The laws, for intervals."""
+        if self.levels is not None:
+            return self.levels.noises
         steps = {n: float(s) for n, s in self.steps.items()}
         together: dict[str, Any] = {n: law for n, law in self.laws.items() if isinstance(law, Marginal)}
         return DependentNoises(together, steps) if together else Noises(self.laws, steps)

@@ -13,6 +13,7 @@ from sfumato.framework import (
     CentredDistance,
     ContributionDistance,
     KNormDistance,
+    LevelsDistance,
     Measurement,
     RowsDomain,
     SeriesDistance,
@@ -85,7 +86,7 @@ class Plan:
         return self.query.exact(statistics)
 
     @property
-    def metric(self) -> KNormDistance | CentredDistance | SeriesDistance | None:
+    def metric(self) -> KNormDistance | CentredDistance | LevelsDistance | SeriesDistance | None:
         """How the noise sees all numbers together; None where each has noise of its own."""
         return None
 

@@ -29,6 +29,7 @@ from sfumato.query.question import Query
 from sfumato.query.separate import SeparatePlans
 from sfumato.query.series_plan import series_plan
 from sfumato.query.together import TogetherPlan, k_norm_plan
+from sfumato.query.totals_plan import totals_plan
 
 SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**12), Fraction(10**6)
 SMALLEST_DELTA = Fraction(1, 10**300)
@@ -106,6 +107,8 @@ def _chosen(
     query = asked.query
     if query.series is not None:
         return series_plan(query, eps, dlt, noise)
+    if query.totals is not None:
+        return totals_plan(query, eps, dlt, noise)
     plans = SeparatePlans(query, eps, dlt, pre_threshold)
     if noise == "k_norm":
         together = k_norm_plan(query, eps, dlt, pre_threshold)

@@ -167,7 +167,7 @@ class ProcessedRelease(Release):
     @property
     def measured(self) -> list[str]:
         """The columns with error bars."""
-        keys = self.plan.query.keys
+        keys = self.plan.query.shown_keys
         found = self.computation.columns or ()
         return [name for name, released in found if released is not None and released not in keys]
 

@@ -21,6 +21,7 @@ from sfumato.query.choices import BeyondChoice
 from sfumato.query.exact import BroughtKeys, ExactQuery
 from sfumato.query.schema import Schema, Step
 from sfumato.query.series import Series, series_of
+from sfumato.query.totals import GROUPING, GroupingSets, Totals, totals_of
 from sfumato.transformations import Statistic
 
 # An output that matters less than this beside another one is better left out.
@@ -45,6 +46,8 @@ class Query:
         beyond: how a unit counts that is in more groups than the limit.
         total_rows: the limit of rows per unit in all groups together, in the place of the other two; or None.
         series: which groups are time steps, where cumulative totals are asked; found from public keys.
+        grouping: sets of keys of which totals are asked; None where they are not.
+        totals: which totals these are; found from public keys.
     Raises:
         QueryError: an aggregate has no name, cannot be asked of its column, or lacks a limit, or there is one
             beside that of rows in all groups; a weight is of none of them; or a unit is to count in part in
@@ -66,6 +69,8 @@ class Query:
     beyond: BeyondChoice = "auto"
     total_rows: int | None = None
     series: Series | None = None
+    grouping: GroupingSets | None = None
+    totals: Totals | None = None
 
     def __post_init__(self) -> None:
         if not self.aggregates:
@@ -75,7 +80,7 @@ class Query:
             aggregate.check(name, self.schema)
             if isinstance(aggregate, Unbounded):
                 raise aggregate.refusal()
-        _check_names([*self.keys, *self.output_names])
+        _check_names([*self.shown_keys, *self.output_names])
         self._check_derived()
         weights = checked_weights(self.weights, [name for name, _ in self.aggregates])
         object.__setattr__(self, "weights", weights)
@@ -105,6 +110,12 @@ class Query:
         if self.series is None:
             found = series_of(self.keys, self.public_keys, self.total_rows, self.aggregates)
             object.__setattr__(self, "series", found)
+        if self.totals is None:
+            sets = self.grouping
+            totals = totals_of(
+                self.keys, self.public_keys, self.total_rows, self.groups, self.aggregates, sets
+            )
+            object.__setattr__(self, "totals", totals)
 
     def _check_total_rows(self) -> None:
         if self.max_groups is not None or self.max_rows is not None:
@@ -218,6 +229,16 @@ class Query:
                     hint = f"; did you mean {near!r}?" if near else "."
                     why = f"there is no output {of!r}{hint} There are: {', '.join(known) or 'none yet'}"
                 raise QueryError(f"agg: {name}: {why}")
+
+    @property
+    def shown_keys(self) -> tuple[str, ...]:
+        """The output's columns that say what a row is of: keys, and with totals which of them it is of."""
+        return self.keys if self.grouping is None else (*self.keys, GROUPING)
+
+    @property
+    def added_up(self) -> bool:
+        """Whether numbers of groups are added up: to cumulative totals, or to those of coarser groups."""
+        return self.series is not None or self.totals is not None
 
     @property
     def output_names(self) -> tuple[str, ...]:

@@ -234,7 +234,7 @@ class Release(Owned):
         """The types of the outputs and their error bars, which texts in a file do not tell."""
         estimates = self.plan.requirements.estimates
         shown = {e.name: e.type for e in estimates}
-        taken = {*shown, *self.plan.query.keys}
+        taken = {*shown, *self.plan.query.shown_keys}
         errors = {f"{e.name}_error": e.error_type for e in estimates}
         return shown | {name: kind for name, kind in errors.items() if name not in taken}
 
@@ -251,7 +251,7 @@ class Release(Owned):
 
     def __repr__(self) -> str:
         epsilon, delta = self.spent
-        names = ", ".join([*self.plan.query.keys, *self.plan.query.output_names])
+        names = ", ".join([*self.plan.query.shown_keys, *self.plan.query.output_names])
         return f"<Release of {names}; epsilon={epsilon:g}, delta={delta:g}>"
 
     def _numbers(self, batches: list[NoisyBatch]) -> int:
@@ -311,7 +311,7 @@ def check_error_columns(plan: Plan, confidence: object) -> None:
         QueryError: a name is taken.
     """
     _check_confidence(confidence)
-    names = [*plan.query.keys, *plan.query.output_names]
+    names = [*plan.query.shown_keys, *plan.query.output_names]
     taken = {n.casefold() for n in names}
     for name in plan.query.output_names:
         if f"{name}_error".casefold() in taken:

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from sfumato.errors import ColumnError, ParameterError, QueryError
-from sfumato.exact import Number, one_of, positive_int
+from sfumato.exact import Number, one_of, positive_int, truth_value
 from sfumato.noise import Words
 from sfumato.query.aggregates import Aggregate, check_aggregates
 from sfumato.query.choices import BEYOND_CHOICES, Amount, BeyondChoice, NoiseChoice, SelectionChoice
@@ -32,6 +32,7 @@ from sfumato.query.question import Query
 from sfumato.query.schema import IN_PLACE, Derive, Filter, Schema, Step, check_flat, checked_expression
 from sfumato.query.shaping import Select
 from sfumato.query.top import Top
+from sfumato.query.totals import GroupingSets, grouping_sets
 from sfumato.query.units import UnitPart
 
 Released = TypeVar("Released")
@@ -60,6 +61,7 @@ class Table(Generic[Released]):
     beyond: BeyondChoice = "auto"
     unit_parts: tuple[UnitPart, ...] = ()
     total_rows: int | None = None
+    grouping: GroupingSets | None = None
 
     def __post_init__(self) -> None:
         schema = self.schema
@@ -238,7 +240,35 @@ class Table(Generic[Released]):
             raise QueryError("group_by: public keys are given, but no column that they belong to")
         chosen = keys is None or (isinstance(keys, str) and keys == PRIVATE)
         table = None if chosen else self.engine.public_keys(columns, keys, self.steps)
-        return replace(self, keys=columns, public_keys=table)
+        return replace(self, keys=columns, public_keys=table, grouping=None)
+
+    def totals(self, *sets: Sequence[str], cube: bool = False, integer: bool = False) -> Table[Released]:
+        """Ask for totals of public groups too, which agree with them: rows of which keys are NULL.
+
+        Args:
+            sets: of keys, each a list of names: a row for each combination of their values. Without any it is
+                ROLLUP: all keys, all but the last one, and so on to the total of all groups, `[]`.
+            cube: all sets of keys.
+            integer: counts, and sums of whole numbers, are whole numbers, and not negative where exact ones
+                cannot be.
+        Returns:
+            The table, whose release has a column `grouping` behind the keys: 0 for groups, else a bit for
+            each key that is NULL because a row is a total of all its values, the first key's the highest.
+        Raises:
+            QueryError: there are no keys, or a set has a name that is none of them.
+        Source:
+            docs/totals.md.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "town": ["A", "B", "A"]}), privacy_unit="id")
+        >>> towns = visits.group_by("town", keys=["A", "B"]).totals(integer=True).bound(groups=2, rows=1)
+        >>> shown = towns.agg(n=sf.count()).release(epsilon=1, delta="1e-6").to_arrow()
+        >>> shown["town"].to_pylist(), shown["grouping"].to_pylist()
+        (['A', 'B', None], [0, 0, 1])
+        """
+        truth_value(cube, "cube")
+        truth_value(integer, "integer")
+        return replace(self, grouping=grouping_sets(self.keys, sets, cube, integer))
 
     def top(
         self,
@@ -390,6 +420,7 @@ class Question(Generic[Released]):
             self.weights,
             table.beyond,
             table.total_rows,
+            grouping=table.grouping,
         )
 
     def weigh(self, /, **weights: Number) -> Question[Released]:

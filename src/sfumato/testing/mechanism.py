@@ -82,20 +82,27 @@ class _Tiles:
         for batch in self.exact:
             keys = [c.to_pylist() for c in batch.columns[: self.keys]]
             self.groups += [repr(k)[1:-1].rstrip(",") for k in zip(*keys, strict=True)] if keys else [""]
+        totals, shown = plan.noising.totals, self.exact[0].columns[: self.keys] if self.exact else []
+        self.shown_keys = self.keys
+        if totals is not None:
+            named = totals.of(shown).keys(shown, plan.query.keys)
+            self.shown_keys = named.num_columns
+            self.groups = [repr(tuple(row.values()))[1:-1] for row in named.to_pylist()]
 
     def draw(self, size: int) -> Any:
         """Return outputs of `size` releases."""
         groups, noising = len(self.groups), self.release.plan.noising
-        if noising.at_once and noising.series is None:
+        by_key = noising.series is not None or noising.totals is not None
+        if noising.at_once and not by_key:
             noise: Any = noising.together
             together: Any = _Repeated(noise, size)
             noising = replace(noising, together=together)
         shown = np.zeros((size, groups), np.bool_)
         found = np.full((size, groups, len(self.names)), np.nan)
-        if noising.series is not None:  # a series is told by its keys, which tell no draws apart
+        if by_key:  # series and totals are told by keys, which tell no draws apart
             (batch,) = self.exact
             for i in range(size):
-                outputs = noising.draw(batch, self.release._words).outputs().columns[self.keys :]
+                outputs = noising.draw(batch, self.release._words).outputs().columns[self.shown_keys :]
                 found[i] = np.column_stack([_floats(c) for c in outputs])
             return self._by_name(found)
         for batch in self.exact:

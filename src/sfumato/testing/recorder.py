@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from sfumato.measurements.k_norm import KNormNoise
     from sfumato.noise.centred_gaussian import CentredGaussian
+    from sfumato.noise.levels_gaussian import LevelsGaussian
     from sfumato.noise.series_gaussian import SeriesGaussian
     from sfumato.noise.words import Words64
     from sfumato.query.noising import Noising
@@ -51,7 +52,7 @@ class NoiselessWords(Words):
         return np.full(count, _MIDDLE, np.uint64)
 
 
-def _still(noise: KNormNoise | CentredGaussian | SeriesGaussian) -> Any:
+def _still(noise: KNormNoise | CentredGaussian | LevelsGaussian | SeriesGaussian) -> Any:
     """Return noise whose every number is 0: it is made of many words, which no words make 0 together."""
 
     class Still(type(noise)):  # type: ignore[misc]
@@ -105,12 +106,13 @@ def noise_free() -> Iterator[None]:
     from sfumato.query.release import Release
     from sfumato.query.series_plan import SeriesPlan
     from sfumato.query.together import TogetherPlan
+    from sfumato.query.totals_plan import TotalsPlan
     from sfumato.testing.workers import watched
 
     words, original = NoiselessWords(), Release.__init__
 
     def without_noise(self: Release, plan: Plan, *given: Any, **options: Any) -> None:
-        if isinstance(plan, TogetherPlan | CentredPlan | SeriesPlan):
+        if isinstance(plan, TogetherPlan | CentredPlan | SeriesPlan | TotalsPlan):
             plan = replace(plan, drawn=_still(plan.drawn))
         original(self, plan, *given, **(options | {"unsafe_words": words}))
 
@@ -147,7 +149,7 @@ class Recorded:
         import pyarrow as pa
 
         truth, shown = self.truth, self.release.to_arrow()
-        keys = list(self.release.plan.query.keys)
+        keys = list(self.release.plan.query.shown_keys)
         if not keys:
             return truth
         seen = {tuple(row.values()) for row in shown.select(keys).to_pylist()}

@@ -100,7 +100,7 @@ def _unit_sum(design: Design, name: str, aggregate: Sum, integer: bool, wide: bo
     # Noise on whole numbers has scales in steps of one; beyond 2^50 of them, or where bounds are
     # beyond what a row is clamped to, or where parts of a unit count, a column of integers is put on a grid
     # like any other.
-    largest_noise = 2**50 if design.query.series is None else 2**30  # which are added up over steps
+    largest_noise = 2**50 if not design.query.added_up else 2**30
     exact = integer and not design.query.scaled and bound <= HUGE_STEPS
     exact = exact and design.multiplier * bound < largest_noise
     if exact:

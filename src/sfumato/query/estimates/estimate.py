@@ -116,6 +116,8 @@ class Estimate(ABC):
         return np.maximum(np.maximum(interval.high - value, value - interval.low), 0.0)
 
     def _shown(self, numbers: NoisyNumbers) -> Floats:
+        if self.whole and numbers.levels is not None:
+            return numbers.levels.totals.agreed(self.value(numbers.levels.cells), self.lower)
         value = self.value(numbers)
         return np.rint(value) if self.whole else value
 
@@ -123,9 +125,12 @@ class Estimate(ABC):
         """Return the noisy count, of rows with a value where some have none."""
         if self.count is None:
             return np.zeros(1)
-        # No statistic counts fewer than zero missing values; clipping halves their noise.
-        null_count = 0.0 if self.null_count is None else np.maximum(numbers.values[self.null_count], 0.0)
-        return numbers.values[self.count] - null_count
+        if self.null_count is None:
+            return numbers.values[self.count]
+        # No statistic counts fewer than zero missing values; clipping halves their noise. But totals would
+        # not agree.
+        null_count = numbers.values[self.null_count]
+        return numbers.values[self.count] - (null_count if numbers.levels else np.maximum(null_count, 0.0))
 
     @property
     def signs(self) -> dict[str, float]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.noise.k_norm.intervals import DependentSum
 from sfumato.noise.k_norm.laws import Marginal
+from sfumato.noise.levels_gaussian import LevelSum
 from sfumato.noise.sums import NoiseSum, log10_outside
 from sfumato.testing.assertions.cells import Group
 from sfumato.testing.flakiness import log10_sum
@@ -111,6 +112,7 @@ class Place:
         self.laws = plan.laws
         self.steps = {n: float(s) for n, s in plan.steps.items()}
         self.batch, self.row, numbers = batch, row, batch.numbers.values
+        self.levels = batch.numbers.levels
         # Of a vector the largest entry, which tells what floats may lose.
         self.values = {
             n: float(abs(v[row]).max()) if v.ndim > 1 else float(v[row]) for n, v in numbers.items()
@@ -272,11 +274,13 @@ class Place:
         weights = {total: 1.0, e.count: -at, e.null_count: at}
         return {n: w * self.steps[n] for n, w in weights.items() if n is not None and w}
 
-    def _ratio_noise(self, e: Estimate, total: str | None, at: float) -> NoiseSum | DependentSum:
+    def _ratio_noise(self, e: Estimate, total: str | None, at: float) -> NoiseSum | DependentSum | LevelSum:
         return self._noise(self._ratio_weights(e, total, at))
 
-    def _noise(self, weights: Mapping[str, float]) -> NoiseSum | DependentSum:
+    def _noise(self, weights: Mapping[str, float]) -> NoiseSum | DependentSum | LevelSum:
         terms: Any = tuple((w, self.laws[n]) for n, w in weights.items())
+        if self.levels is not None:
+            return self.levels.noises.of(self.row, weights)
         return DependentSum(terms) if isinstance(terms[0][1], Marginal) else NoiseSum(terms)
 
     def _count(self, e: Estimate) -> float:
@@ -285,7 +289,9 @@ class Place:
 
     def _clipped(self, e: Estimate) -> float:
         """What taking a negative number of missing values as 0 adds to the count; at most 0."""
-        return min(self.values[e.null_count], 0.0) if e.null_count is not None else 0.0
+        if e.null_count is None or self.levels is not None:
+            return 0.0
+        return min(self.values[e.null_count], 0.0)
 
     def _used_count(self, e: Estimate) -> float:
         return max(self._count(e) + self._clipped(e), e.least)
@@ -319,10 +325,13 @@ class Place:
         exact = e.kind == "count" and size < 2**53
         return 0.0 if exact else 1e-15 * size * (1 + abs(e.centre if e.kind == "sum" else 0.0))
 
-    def _rounded(self, e: Estimate, truth: float, noise: NoiseSum | DependentSum) -> float:
+    def _rounded(self, e: Estimate, truth: float, noise: NoiseSum | DependentSum | LevelSum) -> float:
         """An output that is shown as a whole number is moved by at most one half."""
         if not e.whole:
             return 0.0
+        if self.levels is not None:  # moved to agree with others
+            shown = self.batch.numbers
+            return float(abs(e.output(shown)[self.row].as_py() - e.value(shown)[self.row]))
         on_grid = all((w % 1) == 0 for w, _ in noise.terms) and float(truth).is_integer()
         return 0.0 if on_grid else 0.5
 

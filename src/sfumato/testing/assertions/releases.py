@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 _LOG2 = math.log10(2)
 _COMMON = "all units"  # of Gaussian noise that all groups share, in what a count shows
 _FINE = 2.0**-9  # more than its fine steps move it, and than its law is wider for them, as a share of it
+_TOGETHER = (
+    "with totals the noise of groups depends on that of all others, so that what they show is no noise of "
+    "their own; assert_noisy the same question without totals, and assert_approx_equal this one"
+)
 _QUANTILE = (
     "{output} is a quantile: its error depends on the rows around it, and no sound tolerance follows from a "
     "number. Pass the group's own values in its place, one for each row that counts, or the leaf counts of a "
@@ -76,7 +80,7 @@ class ReleasedCells:
         # Of which the norm has a law.
         normed = isinstance(plan.noising.together, JointNoise | LimitedNoise | SeparateNoise)
         self.together: TogetherPlan | None = plan if normed else None
-        self.keys = release.plan.query.keys
+        self.keys = release.plan.query.shown_keys
         outputs = self.outputs = release.plan.requirements.estimates
         self.cells = written_out(rows(table.to_pylist(), "actual", self.keys), outputs, "actual")
         places = ((batch, row) for batch in batches for row in range(batch.keys.num_rows))
@@ -216,6 +220,8 @@ class ReleasedCells:
             complete: whether no expected group is missing. Else a number of units that decided
                 whether its group is shown says nothing of the noise, and is left out.
         """
+        if self.plan.query.totals is not None:
+            raise RefusalError(_TOGETHER)
         # Noise that is drawn together is judged of groups that are surely shown: see `surely_shown`.
         apart = self.together is None
         conditioned = {"units"} if self._selects_on_noise and not complete and apart else set()

@@ -23,6 +23,7 @@ from sfumato.framework import (
     KNormDistance,
     L1Distance,
     L2Distance,
+    LevelsDistance,
     Linear,
     Metric,
     Norm,
@@ -172,7 +173,7 @@ def per_group(
     *,
     groups: int,
     rows: int | None = None,
-    together: CentredDistance | KNormDistance | SeriesDistance | None = None,
+    together: CentredDistance | KNormDistance | LevelsDistance | SeriesDistance | None = None,
     scaled: bool = False,
     total: int | None = None,
 ) -> Transformation: ...
@@ -193,7 +194,7 @@ def per_group(
     scales: Sequence[Fraction] = (),
     groups: int = 1,
     rows: int | None = None,
-    together: CentredDistance | KNormDistance | SeriesDistance | None = None,
+    together: CentredDistance | KNormDistance | LevelsDistance | SeriesDistance | None = None,
     scaled: bool = False,
     total: int | None = None,
 ) -> Transformation:
@@ -207,7 +208,8 @@ def per_group(
         groups: the limit that `bound_groups`, or `scale_groups`, enforced.
         rows: the limit that `bound_rows` enforced, or None without it: statistics scale rows down.
         together: outputs are compared by this K-norm, whose body is `cone_of` the statistics: in it one unit
-            moves them by at most 1. Or as Gaussian noise with a part in common, or on series, sees them.
+            moves them by at most 1. Or as Gaussian noise with a part in common, on series, or with
+            totals, sees them.
         scaled: whether units come in parts, as `scale_groups` leaves them.
         total: the limit that `bound_total_rows` enforced; statistics are of as many rows at least.
     Returns:
@@ -239,7 +241,7 @@ def per_group(
     times = groups if body.groups == 1 else 1
     metric: Metric
     if together is not None:
-        if isinstance(together, CentredDistance | SeriesDistance):
+        if isinstance(together, CentredDistance | LevelsDistance | SeriesDistance):
             known = body.groups == 1 and together.moved(body, groups) <= 1
         else:
             within = zip(body.linf_sensitivities, together.body.bounds, strict=False)
@@ -248,7 +250,9 @@ def per_group(
             known = known and (body.groups == 1 or all(s.by_rows for s in statistics))
             # What is cut of a part of a unit can leave a parabola.
             known = known and not (scaled and isinstance(together.body, ParabolaBody))
-        names = together.names if isinstance(together, SeriesDistance) else together.body.names
+        names = (
+            together.names if isinstance(together, LevelsDistance | SeriesDistance) else together.body.names
+        )
         if names != body.names or not known:
             raise ParameterError("together", together, f"of {', '.join(body.names)} in {groups} groups")
         metric, d_out = together, Fraction(1)

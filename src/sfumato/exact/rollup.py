@@ -1,0 +1,98 @@
+"""Which cells are added up to which totals: grouping sets over the groups of some keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Rollup:
+    """Levels of totals over cells, of which each has a value of each key.
+
+    Args:
+        sets: for each level the keys whose values its totals have; the first level has all keys, and its
+            totals are the cells.
+        values: for each key how many different values there are.
+        levels: for each level, and each cell, the number of the total that the cell is part of: from 0 on,
+            and none left out.
+
+    >>> rollup = Rollup(((0,), ()), (3,), ((0, 1, 2), (0, 0, 0)))
+    >>> rollup.largest(1), rollup.squares(1, 2), rollup.complete
+    (3, 4, True)
+    """
+
+    sets: tuple[tuple[int, ...], ...]
+    values: tuple[int, ...]
+    levels: tuple[tuple[int, ...], ...]
+
+    @property
+    def cells(self) -> int:
+        """How many cells there are."""
+        return len(self.levels[0])
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is a cell for each combination of values."""
+        return self.cells == prod(self.values)
+
+    @cached_property
+    def codes(self) -> tuple[NDArray[np.int64], ...]:
+        """The levels as arrays."""
+        return tuple(np.array(level, np.int64) for level in self.levels)
+
+    @cached_property
+    def sizes(self) -> tuple[NDArray[np.int64], ...]:
+        """For each level, of how many cells each total is the sum."""
+        return tuple(np.bincount(level) for level in self.codes)
+
+    @property
+    def shape(self) -> tuple[tuple[int, ...], ...]:
+        """The sizes in order: what plans depend on, and no order of cells changes."""
+        return tuple(tuple(sorted(sizes.tolist())) for sizes in self.sizes)
+
+    def largest(self, level: int) -> int:
+        """Return of how many cells a total of a level is the sum, at most."""
+        return int(self.sizes[level].max())
+
+    def squares(self, level: int, cells: int) -> int:
+        """Return the largest sum of squares of totals of a level, of 1 in so many cells and 0 in all others.
+
+        As many of them as can be are in one total: x^2 is convex.
+        """
+        most, cells = self.largest(level), min(cells, self.cells)
+        return cells // most * most**2 + (cells % most) ** 2
+
+    def totals(self, values: NDArray[Any], level: int) -> NDArray[Any]:
+        """Add up numbers of cells to totals of a level; whole numbers exactly, but for multiples of 2^64.
+
+        Args:
+            values: the last dimension is of cells.
+        """
+        found = np.zeros((*values.shape[:-1], len(self.sizes[level])), values.dtype)
+        for own, into in zip(values.reshape(-1, self.cells), found.reshape(-1, found.shape[-1]), strict=True):
+            np.add.at(into, self.codes[level], own)
+        return found
+
+    def chain(self, level: int, among: Sequence[int]) -> list[int]:
+        """Return levels from the cells up, each added up from the one before it, of which this is one.
+
+        Args:
+            among: which levels there are, beside it.
+        """
+
+        def down(one: int, other: int) -> bool:
+            return set(self.sets[other]) < set(self.sets[one])
+
+        found = [level]
+        while below := [i for i in among if i not in found and down(i, found[0])]:
+            found.insert(0, min(below, key=lambda i: len(self.sets[i])))
+        while above := [i for i in among if i not in found and down(found[-1], i)]:
+            found.append(max(above, key=lambda i: len(self.sets[i])))
+        return found if found[0] == 0 or level == 0 else [0, *found]

@@ -1,0 +1,261 @@
+"""Which totals are asked over public groups: grouping sets, and what may be added up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from sfumato.errors import EngineError, ParameterError, QueryError, nearest
+from sfumato.exact.rollup import Rollup
+from sfumato.noise.levels_gaussian import MOST_CELLS
+from sfumato.noise.values import Floats
+from sfumato.query.aggregates import (
+    Aggregate,
+    CountPrivacyUnits,
+    CountRows,
+    Derived,
+    Mean,
+    StandardDeviation,
+    Sum,
+    Variance,
+    Weighted,
+)
+from sfumato.query.exact import BroughtKeys
+
+GROUPING = "grouping"  # the column that tells a total from a group
+MOST_SETS = 64
+_ADDED = (CountPrivacyUnits, CountRows, Derived, Mean, StandardDeviation, Sum, Variance, Weighted)
+
+Columns = Sequence[pa.Array]
+
+
+@dataclass(frozen=True)
+class GroupingSets:
+    """What is asked: for each set of keys the totals of groups with the same values of them.
+
+    Args:
+        sets: names of keys, each set in the order of GROUP BY.
+        whole: whether counts, and sums of whole numbers, are shown as whole numbers that agree.
+    """
+
+    sets: tuple[tuple[str, ...], ...]
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Totals over public groups.
+
+    Args:
+        rollup: the groups as cells, and all levels.
+        shown: which levels are shown, in order.
+        whole: as of `GroupingSets`.
+    """
+
+    rollup: Rollup
+    shown: tuple[int, ...]
+    whole: bool
+
+    def of(self, keys: Columns) -> Totals:
+        """Return the same totals over groups in the order in which they came.
+
+        Args:
+            keys: columns of keys, of which each row is a group.
+        """
+        rollup = _rollup(keys, self.rollup.sets)
+        if rollup.shape != self.rollup.shape or rollup.values != self.rollup.values:
+            raise EngineError("the groups that came are not those whose totals were asked for")
+        return replace(self, rollup=rollup)
+
+    def keys(self, keys: Columns, names: Sequence[str]) -> pa.RecordBatch:
+        """Return the keys of all that is shown, NULL where a total is of all values, and which rows are such.
+
+        Args:
+            keys: as of `of`, which made this.
+            names: of the columns.
+        """
+        parts: list[list[pa.Array]] = [[] for _ in names]
+        grouping: list[int] = []
+        for level in self.shown:
+            own, sizes = self.rollup.sets[level], self.rollup.sizes[level]
+            first = np.unique(self.rollup.codes[level], return_index=True)[1]
+            for i, column in enumerate(keys):
+                rows = pa.array(first) if i in own else pa.nulls(len(sizes), pa.int64())
+                parts[i].append(column.take(rows))
+            grouping += [self.bits(level, len(names))] * len(sizes)
+        columns = [pa.concat_arrays(part) for part in parts]
+        return pa.RecordBatch.from_arrays(
+            [*columns, pa.array(grouping, pa.int64())], names=[*names, GROUPING]
+        )
+
+    def bits(self, level: int, keys: int) -> int:
+        """Return GROUPING of all keys: a bit for each, the first one the highest, 1 where it is NULL."""
+        return sum(1 << keys - 1 - i for i in range(keys) if i not in self.rollup.sets[level])
+
+    def placed(self, by_level: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """Put numbers of all levels in the order in which they are shown."""
+        return np.concatenate([by_level[i] for i in self.shown])
+
+    def agreed(self, values: Floats, least: float) -> Floats:
+        """Return whole numbers near to noisy ones, of which totals are the sums of their groups.
+
+        From the top of nested levels down: the parts of a total are moved by the same number, but not below
+        `least`, to add up to it, and rounded so that they still do. Totals of other levels are what groups
+        add up to.
+
+        Args:
+            values: of cells.
+            least: 0, or -inf where numbers may be negative.
+        """
+        rollup = self.rollup
+        chain = rollup.chain(0, range(1, len(rollup.sets)))
+        level = chain.pop()
+        found = np.maximum(np.rint(rollup.totals(values, level)), least)
+        while chain:
+            below = chain.pop()
+            place = np.zeros(len(rollup.sizes[below]), np.int64)
+            place[rollup.codes[below]] = rollup.codes[level]
+            found, level = _divided(found, rollup.totals(values, below), place, least), below
+        return self.placed([rollup.totals(found, i) for i in range(len(rollup.sets))])
+
+
+def totals_of(
+    keys: tuple[str, ...],
+    public_keys: pa.Table | BroughtKeys | None,
+    total_rows: int | None,
+    groups: int,
+    asked: Sequence[tuple[str, Aggregate]],
+    grouping: GroupingSets | None,
+) -> Totals | None:
+    """Return which totals are asked; None where none are.
+
+    Raises:
+        QueryError: groups are not public or not known, there are too many, or something does not add up.
+    """
+    if grouping is None:
+        return None
+    if not isinstance(public_keys, pa.Table):
+        raise QueryError(
+            "totals: the groups are chosen privately, or not known yet, and totals of what is shown would "
+            "leave out the rest; give all groups, group_by(..., keys=[...])"
+        )
+    if total_rows is not None:
+        raise QueryError("bound: with totals give groups=... and rows=..., not total_rows")
+    for name, aggregate in asked:
+        if not isinstance(aggregate, _ADDED):
+            raise QueryError(
+                f"agg: {name}: totals are of counts, sums, means, variances, and ratios of these; ask the "
+                "rest in a question of its own, without totals"
+            )
+        if isinstance(aggregate, CountPrivacyUnits) and groups > 1:
+            raise QueryError(
+                f"agg: {name}: units that are in several groups are one unit of their total, so that numbers "
+                "of units do not add up; write sf.count() for rows, .bound(groups=1), or ask for units of "
+                "each level in a question of its own"
+            )
+    if public_keys.num_rows > MOST_CELLS:
+        raise QueryError(f"totals: there are more than {MOST_CELLS:,} groups")
+    sets = tuple(tuple(keys.index(key) for key in own) for own in grouping.sets)
+    every = tuple(range(len(keys)))
+    levels = (every, *(own for own in sets if own != every))
+    rollup = _rollup([column.combine_chunks() for column in public_keys.columns], levels)
+    return Totals(rollup, tuple(levels.index(own) for own in sets), grouping.whole)
+
+
+def grouping_sets(keys: Sequence[str], given: Sequence[Any], cube: bool, whole: bool) -> GroupingSets:
+    """Return which totals are asked by name.
+
+    Args:
+        keys: of GROUP BY.
+        given: sets of them; none for ROLLUP, or CUBE.
+        cube: whether all sets are asked.
+        whole: as of `GroupingSets`.
+    Raises:
+        QueryError: there are no keys, a set has a name that is none of them, or there are too many.
+    """
+    if not keys:
+        raise QueryError("totals: there are no groups to add up; write group_by(...) before it")
+    sets: list[tuple[str, ...]] = []
+    if given:
+        if cube:
+            raise QueryError("totals: cube=True asks for all sets of keys; leave it out, or the sets")
+        for own in given:
+            if isinstance(own, str) or not isinstance(own, Sequence):
+                raise ParameterError("totals", own, "a list of keys for each set, such as ['region'] or []")
+            for key in own:
+                if key not in keys:
+                    near = nearest(str(key), keys)
+                    hint = f"; did you mean {near!r}?" if near else ""
+                    raise QueryError(f"totals: {key!r} is no key of group_by{hint}")
+            sets.append(tuple(key for key in keys if key in own))
+    elif cube:
+        if 1 << len(keys) > MOST_SETS:
+            raise QueryError(f"totals: cube=True has more than {MOST_SETS} sets of keys; name those you need")
+        masks = sorted(range(1 << len(keys)), key=int.bit_count)
+        sets = [tuple(k for i, k in enumerate(keys) if not m >> len(keys) - 1 - i & 1) for m in masks]
+    else:
+        sets = [tuple(keys[:count]) for count in range(len(keys), -1, -1)]
+    sets = list(dict.fromkeys(sets))
+    if len(sets) > MOST_SETS:
+        raise QueryError(f"totals: at most {MOST_SETS} sets of keys")
+    return GroupingSets(tuple(sets), whole)
+
+
+def _rollup(keys: Columns, sets: tuple[tuple[int, ...], ...]) -> Rollup:
+    """Return levels of groups, their totals numbered in the order of their keys."""
+    ranks, values = [], []
+    for column in keys:
+        own = column.dictionary_encode(null_encoding="encode")
+        order = np.array(pc.sort_indices(own.dictionary).to_pylist(), np.int64)
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        ranks.append(place[np.array(own.indices.to_pylist(), np.int64)])
+        values.append(len(order))
+    levels = []
+    for own_set in sets:
+        codes = np.zeros(len(keys[0]), np.int64)
+        for i in own_set:
+            codes = np.unique(codes * values[i] + ranks[i], return_inverse=True)[1].reshape(-1)
+        levels.append(tuple(codes.tolist()))
+    return Rollup(sets, tuple(values), tuple(levels))
+
+
+def _divided(totals: Floats, parts: Floats, place: NDArray[np.int64], least: float) -> Floats:
+    """Return whole numbers that add up to whole totals, near to the parts, and none below `least`.
+
+    Args:
+        totals: whole numbers, none below `least`.
+        parts: of them.
+        place: of which total each is a part.
+        least: 0 or -inf.
+    """
+    order = np.lexsort((-parts, place))
+    own, at = parts[order], place[order]
+    starts = np.searchsorted(at, np.arange(len(totals)))
+    rank = np.arange(len(own)) - starts[at]
+    if least == 0:
+        # The nearest parts of at least 0: the largest ones are moved by the same number, the rest is 0.
+        sums = np.cumsum(own)
+        sums = sums - np.where(starts > 0, sums[starts - 1], 0.0)[at]
+        shift = (sums - totals[at]) / (rank + 1)
+        kept = np.maximum.reduceat(np.where(own - shift > 0, rank, 0), starts)
+        own = np.maximum(own - shift[starts + kept][at], 0.0)
+    else:
+        shift = (np.add.reduceat(own, starts) - totals) / np.diff([*starts, len(own)])
+        own = own - shift[at]
+    whole = np.floor(own)
+    # What is missing, at most one of each, goes to those that lost the most.
+    missing = totals - np.add.reduceat(whole, starts)
+    again = np.lexsort((whole - own, at))
+    first = np.empty(len(own), np.int64)
+    first[again] = rank
+    whole += first < missing[at]
+    found = np.empty(len(parts))
+    found[order] = whole
+    return found
