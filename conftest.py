@@ -138,6 +138,7 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
         "at epsilon 10 noise of scale 2 or less against hundreds of rows, and of scale 1.3 against 60",
     ),
     "sql.md": (100, "noise of scale 0.1 or less against thousands, in a ratio that is rounded to a tenth"),
+    "totals.md": "keys are shown, and that whole or dyadic numbers add up, whatever they are",
     "surveys.md": (20, "noise of scale 0.007 takes a share of 0.66 to 1"),
     "sfumato.framework.combinators.postprocess": (100, "noise of scale 2 against a million"),
     "sfumato.framework.odometer.Odometer": (100, "noise of scale 2 against 1000"),

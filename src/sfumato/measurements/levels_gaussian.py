@@ -18,7 +18,7 @@ def levels_gaussian(multiplier: Number, metric: LevelsDistance) -> Measurement:
         multiplier: how many times the scales of the metric the noise has; greater than 0.
         metric: the scales, the size of noise at each level, and the groups, each shown, empty or not.
     Returns:
-        A Measurement of integers by group to Gaussian DP, in steps of 2^-16, or larger ones where the noise is
+        A Measurement of integers by group to Gaussian DP, in steps of 2^-16, or larger ones where noise is
         large: mu is the distance / multiplier.
     Raises:
         ParameterError: multiplier is not above 0, or the noise could leave 64-bit integers.

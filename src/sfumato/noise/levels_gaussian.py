@@ -248,10 +248,10 @@ def _of_chain(rollup: Rollup, weights: Sequence[float], chain: Sequence[int]) ->
     for place, level in zip(above, chain[1:], strict=True):
         together = np.bincount(place, up[-1])
         up.append(1 / (weights[level] + 1 / together))
-    found = [up[-1]]
-    for place, own in zip(reversed(above), reversed(up[:-1]), strict=True):
-        part = own / np.bincount(place, own)[place]
-        found.append(np.asarray(own * (1 - part) + part**2 * found[-1][place]))
+    found: list[Floats] = [up[-1]]
+    for place, parts in zip(reversed(above), reversed(up[:-1]), strict=True):
+        share = parts / np.bincount(place, parts)[place]
+        found.append(np.asarray(parts * (1 - share) + share**2 * found[-1][place]))
     return found[::-1]
 
 
@@ -270,12 +270,12 @@ def least_squares(
     moved = np.zeros((coordinates, rollup.cells))
     levels = list(apart)
 
-    def told(totals: Mapping[int, Floats]) -> Floats:
+    def told(totals: Mapping[int, Any]) -> Floats:
         of_levels = (weights[i] * totals[i][rollup.codes[i]] for i in levels)
-        return sum(of_levels, np.zeros(rollup.cells))
+        return np.asarray(sum(of_levels, np.zeros(rollup.cells)))
 
     def times(x: Floats) -> Floats:
-        return weights[0] * x + told({i: np.bincount(rollup.codes[i], x) for i in levels})
+        return np.asarray(weights[0] * x + told({i: np.bincount(rollup.codes[i], x) for i in levels}))
 
     for c in range(coordinates if levels else 0):
         wanted = told({i: apart[i][c].astype(np.float64) for i in levels})
