@@ -7,7 +7,7 @@ from collections.abc import Collection
 from sfumato.dialect.calls import is_call, is_window
 from sfumato.dialect.cursor import Cursor
 from sfumato.dialect.tree import Node, aggregates, descendants
-from sfumato.dialect.vocabulary import NO_FORM, NOT_PRIVATE, PRIVATE
+from sfumato.dialect.vocabulary import GROUPINGS, NO_FORM, NOT_PRIVATE, PRIVATE
 from sfumato.dialect.words import Place, refusal
 
 _WINDOW = "a window function: not private here"
@@ -53,7 +53,8 @@ def check_after(words: Cursor, span: range, calls: Collection[range], where: str
         if (word == "SELECT" and before != ".") or (word == "WITH" and before == "("):
             message = f"a subquery in {where}: write it around the private SELECT, in brackets"
             raise words.refuse(message, words.tokens[i])
-        if word in NOT_PRIVATE and is_call(words, i) and not is_window(words, i):
+        known = word in NOT_PRIVATE and word not in GROUPINGS
+        if known and is_call(words, i) and not is_window(words, i):
             message = f"{word} is not a private aggregate: {NOT_PRIVATE[word]}"
             raise words.refuse(message, words.tokens[i])
         if word.lower() in aggregates() and is_call(words, i) and not is_window(words, i):

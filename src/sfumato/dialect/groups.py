@@ -13,6 +13,7 @@ from sfumato.dialect.public_groups import PublicGroups
 from sfumato.dialect.syntax import Expression, Item, Statement
 from sfumato.dialect.words import Place, refusal
 from sfumato.errors import QueryError, SqlError, nearest
+from sfumato.query.totals import GroupingSets
 
 
 class Groups:
@@ -64,6 +65,16 @@ class Groups:
             taken.add(name.casefold())
             keys[name] = item
         return keys, derived
+
+    def sets(self, keys: dict[str, Item]) -> GroupingSets | None:
+        """Return sets of keys whose totals are asked, in whole numbers; None without ROLLUP or the like."""
+        if self.statement.group_sets is None:
+            return None
+        named = {id(item): name for name, item in keys.items()}
+        names = [named[id(item)] for item in self._grouped_items()]
+        return GroupingSets(
+            tuple(tuple(names[i] for i in one) for one in self.statement.group_sets), whole=True
+        )
 
     def domains(self, keys: dict[str, Item]) -> tuple[tuple[Hashable, ...], ...] | None:
         """Return the values of each key, where a catalog has all.

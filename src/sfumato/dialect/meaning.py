@@ -141,6 +141,13 @@ class _Reading:
             )
         self._check_names(keys, named)
         domains = self.groups.domains(keys)
+        sets = self.groups.sets(keys)
+        if sets is not None and domains is None and self.public is None:
+            raise self._refuse(
+                statement.group_by[0].place if statement.group_by else statement.clause_place,
+                "totals need all groups: give the domains of the keys in a catalog, or a public table, "
+                "group_selection_strategy = PUBLIC_GROUPS",
+            )
         if keys and domains is None and self.public is None and not Fraction(options.delta or 0):
             raise self._refuse(
                 statement.clause_place,
@@ -165,6 +172,7 @@ class _Reading:
             names=statement.names if statement.looks_up else None,
             derived=(*self.derived_keys, *self.aggregates.derived.values()),
             keys=tuple(keys),
+            grouping=sets,
             aggregates=tuple(aggregates.items()),
             epsilon=options.epsilon,
             delta=options.delta or "0",

@@ -22,6 +22,7 @@ from sfumato.query.aggregates import Aggregate
 from sfumato.query.public_table import PublicTable
 from sfumato.query.schema import Derive, Filter, Schema, Step, quoted
 from sfumato.query.table import PRIVATE, Question, Released, Table
+from sfumato.query.totals import GroupingSets
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class SqlQuery:
         looked_up: the WHERE condition as a tree, where it holds x IN (SELECT ...), in the place of `where`.
         names: the tables of WITH.
         total_rows: the limit of rows in all groups together, in the place of `groups` and `rows`; or None.
+        grouping: sets of keys of which totals are asked; None where they are not.
     """
 
     tables: From
@@ -85,6 +87,7 @@ class SqlQuery:
     total_rows: int | None = None
     unit_parts: tuple[str, ...] = ()
     unit_timezone: str = "UTC"
+    grouping: GroupingSets | None = None
 
     @property
     def source(self) -> str:
@@ -179,6 +182,11 @@ class SqlQuery:
         elif self.keys:
             groups = PRIVATE if self.domains is None else product(keys, self.domains)
             table = table.group_by(*keys, keys=groups)
+        if self.grouping is not None:
+            final = dict(zip(self.keys, keys, strict=True))
+            sets = tuple(tuple(final[name] for name in one) for one in self.grouping.sets)
+            ordered = tuple(tuple(key for key in keys if key in one) for one in sets)
+            table = replace(table, grouping=replace(self.grouping, sets=ordered))
         aggregates = tuple((name, aggregate.of_columns(columns)) for name, aggregate in self.aggregates)
         limits = table.bound(groups=self.groups, rows=self.rows, total_rows=self.total_rows)
         return Question(limits, aggregates, self.weights)

@@ -13,12 +13,20 @@ from sfumato.dialect.admitted import check_after, check_tree, check_words
 from sfumato.dialect.calls import CallForm, is_call, is_window, read_calls
 from sfumato.dialect.clause import read_clause
 from sfumato.dialect.cursor import Cursor
+from sfumato.dialect.grouping import is_grouping, sets_of, spans_of_keys
 from sfumato.dialect.inside.queries import CommonTables, Written
 from sfumato.dialect.joins import From, NotJoined, read_from
 from sfumato.dialect.plain import NotUnderstood, PlainSelect, is_query, select_list
 from sfumato.dialect.syntax import Computed, Expression, Item, Statement
 from sfumato.dialect.tree import Node
-from sfumato.dialect.vocabulary import AFTER, INTERVALS, NOT_PRIVATE, REFUSED_CLAUSES, REFUSED_SOURCES
+from sfumato.dialect.vocabulary import (
+    AFTER,
+    GROUPINGS,
+    INTERVALS,
+    NOT_PRIVATE,
+    REFUSED_CLAUSES,
+    REFUSED_SOURCES,
+)
 from sfumato.dialect.words import Place, refusal
 from sfumato.errors import SqlError
 
@@ -60,6 +68,7 @@ class _Reader:
         self.parts = self._parts()
         self.items = self._list(self.parts["SELECT"], _ITEMS)
         self.calls: dict[int, CallForm] = {}  # by the index of the name
+        self.grouping = False
         self._check_items()
         self._check_source()
         self.where, self.keys = self._rows()
@@ -146,7 +155,8 @@ class _Reader:
 
     def _refused(self, i: int) -> bool:
         """Whether a word calls an aggregate without a private form, of rows and not of released groups."""
-        called = self.words.tokens[i].word in NOT_PRIVATE and is_call(self.words, i)
+        word = self.words.tokens[i].word
+        called = word in NOT_PRIVATE and word not in GROUPINGS and is_call(self.words, i)
         return called and not is_window(self.words, i)
 
     def _read_calls(self, span: range) -> list[CallForm]:
@@ -158,7 +168,8 @@ class _Reader:
 
     def _outside(self, i: int) -> bool:
         """Whether a word calls what only released groups have."""
-        return is_call(self.words, i) and (self.words.tokens[i].word in INTERVALS or is_window(self.words, i))
+        known = self.words.tokens[i].word in (*INTERVALS, *GROUPINGS)
+        return is_call(self.words, i) and (known or is_window(self.words, i))
 
     def _check_after(self) -> None:
         for name in ("HAVING", "AFTER"):
@@ -216,10 +227,9 @@ class _Reader:
         if group is None or [words.tokens[i].word for i in group] == ["ALL"]:
             return where, []
         keys = self._list(group, _KEYS)
-        for key in keys:
-            token, after = words.tokens[key.start], words.tokens[key.start + 1]
-            if token.word in ("ROLLUP", "CUBE", "GROUPING") and after.word in ("(", "SETS"):
-                raise words.refuse(f"{token.word}: ask each grouping by itself", token)
+        self.grouping = any(is_grouping(words, key) for key in keys)
+        if self.grouping:
+            keys = spans_of_keys(words, keys, lambda span: self._list(span, _KEYS))
         if len(keys) > _MOST_KEYS:
             raise words.refuse(f"at most {_MOST_KEYS} group keys", words.tokens[keys[_MOST_KEYS].start])
         for key in keys:
@@ -235,6 +245,9 @@ class _Reader:
         items = [self._item(span, node) for span, node in zip(self.items, tree["select_list"], strict=True)]
         if tree["where_clause"] is not None and self.where is not None:
             check_tree(words.text, self._expression(self.where).place, tree["where_clause"], "WHERE")
+        if self.grouping and len(self.keys) != len(tree["group_expressions"]):
+            where = words.tokens[self.parts["GROUP"].start]
+            raise words.refuse(f"{where.text}: write each key in the same way wherever it stands", where)
         for key in tree["group_expressions"]:
             check_tree(words.text, self._place(self.parts["GROUP"]), key, _KEYS)
         tables = self._tables(tree)
@@ -249,6 +262,7 @@ class _Reader:
             source_place=words.tokens[self.parts["FROM"].start].place,
             where=None if self.where is None else self._expression(self.where),
             group_by=tuple(map(self._expression, self.keys)),
+            group_sets=sets_of(tree) if self.grouping else None,
             group_by_all="GROUP" in self.parts and not self.keys,
             tree=tree,
             names=self.names,

@@ -100,6 +100,7 @@ class Statement:
         tree: what DuckDB reads once the privacy clause, bounds and ranks are cut out.
         names: the tables of WITH that it may read.
         calls: all private aggregates: by where each begins, where it stops, its words and what it is.
+        group_sets: of ROLLUP and its kin the sets of keys, by their place in `group_by`; None without them.
         having: the condition of groups.
         after: what comes behind it: QUALIFY, WINDOW, ORDER BY, LIMIT and OFFSET, with these words.
         public: the name of a public table of groups, and the columns that each of its own stands for, by its
@@ -118,6 +119,7 @@ class Statement:
     group_by_all: bool
     tree: Node
     names: CommonTables
+    group_sets: tuple[tuple[int, ...], ...] | None = None
     calls: Mapping[int, tuple[int, Expression, Call]] = field(default_factory=dict)
     having: Expression | None = None
     after: Expression | None = None

@@ -6,16 +6,17 @@ is computed from that table: an aggregate becomes the column that it is released
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sfumato.dialect.matching import Keys
 from sfumato.dialect.pieces import FreeNames, Pieces
 from sfumato.dialect.syntax import Call, Computed, Expression, Item, Statement
-from sfumato.dialect.vocabulary import INTERVALS
+from sfumato.dialect.vocabulary import GROUPINGS, INTERVALS
 from sfumato.dialect.words import Place, Token, refusal
 from sfumato.errors import SqlError, nearest
 from sfumato.query.aggregates import Aggregate
 from sfumato.query.schema import quoted
+from sfumato.query.totals import GROUPING
 
 NO_INTERVAL = "write {}(name), with the name of an aggregate"
 Named = dict[str, tuple[Item, Aggregate]]
@@ -44,7 +45,8 @@ class Writer:
         self.statement, self.named, self.ask, self.free = statement, named, ask, free
         self.names = {id(item): name for name, item in keys.items()}
         self.keys = Keys(statement, {name: item.value for name, item in keys.items()})  # type: ignore[misc]
-        free.taken.update(name.casefold() for name in keys)
+        self.every_key = list(keys)
+        free.taken.update(name.casefold() for name in (*keys, GROUPING))
         self.bare = dict[str, str]()  # the released name of each output, in lower case
         self.by_shape: dict[tuple[str, ...], str] = {}
         for name, (item, aggregate) in named.items():
@@ -62,7 +64,8 @@ class Writer:
         """Whether the private SELECT itself computes with what is released."""
         statement = self.statement
         plain = all(id(item) in self.names for item in statement.items)
-        return not plain or bool(statement.having or statement.after)
+        grouping = statement.group_sets is not None  # whose column is no part of the SELECT list
+        return not plain or grouping or bool(statement.having or statement.after)
 
     def computes(self, value: Expression) -> bool:
         """Whether an expression without aggregates is made of what is released."""
@@ -218,6 +221,10 @@ class Writer:
                 whole.add(quoted(self._released(written, call)), Place(token.start, stop), gap)
                 while i < len(tokens) and tokens[i].start < stop:
                     i += 1
+            elif token.word in GROUPINGS and i + 1 < len(tokens) and tokens[i + 1].word == "(":
+                stop, bits = self._grouping(tokens, i, keys)
+                whole.add(bits, Place(token.start, tokens[stop - 1].stop), gap)
+                i = stop
             elif interval is not None:
                 whole.add(quoted(interval[1]), Place(token.start, tokens[interval[0] - 1].stop), gap)
                 i = interval[0]
@@ -247,6 +254,27 @@ class Writer:
             )
             raise self._refuse(written.place, message)
         return outputs[0]
+
+    def _grouping(
+        self, tokens: Sequence[Token], i: int, keys: Mapping[int, tuple[int, str]]
+    ) -> tuple[int, str]:
+        """Return the word behind GROUPING(key, ...), and its bits: 1 where a row is a total over a key."""
+        token, at, bits, every = tokens[i], i + 2, list[str](), self.every_key
+        if self.statement.group_sets is None:
+            raise self._refuse(token.place, f"{token.word} is for GROUP BY ROLLUP, CUBE or GROUPING SETS")
+        while at in keys:
+            at, name = keys[at]
+            bits.append(f"(({quoted(GROUPING)} >> {len(every) - 1 - every.index(name)}) & 1)")
+            if at + 1 < len(tokens) and tokens[at].word == ",":
+                at += 1
+            else:
+                break
+        if not bits or at >= len(tokens) or tokens[at].word != ")":
+            raise self._refuse(
+                token.place, f"{token.word} takes group keys: {token.word}({', '.join(every)})"
+            )
+        added = (f"{bit} << {len(bits) - 1 - j}" for j, bit in enumerate(bits))
+        return at + 1, f"({' | '.join(f'({one})' for one in added)})"
 
     # Error bars.
 

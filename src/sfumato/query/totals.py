@@ -163,7 +163,7 @@ def totals_of(
         raise QueryError(f"totals: there are more than {MOST_CELLS:,} groups")
     sets = tuple(tuple(keys.index(key) for key in own) for own in grouping.sets)
     every = tuple(range(len(keys)))
-    levels = (every, *(own for own in sets if own != every))
+    levels = tuple(dict.fromkeys((every, *sets)))
     rollup = _rollup([column.combine_chunks() for column in public_keys.columns], levels)
     return Totals(rollup, tuple(levels.index(own) for own in sets), grouping.whole)
 

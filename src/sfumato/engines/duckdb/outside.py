@@ -150,6 +150,7 @@ def groups_of(asked: PublicGroups, tables: Mapping[str, PublicTable], resources:
 def _empty(plan: Plan, columns: Schema, table: ReleasedTable) -> pa.Table:
     """Return a table with the types of the released one, and no row."""
     keys = {name: columns[name].type_name for name in plan.query.keys}
+    keys |= {name: "BIGINT" for name in plan.query.shown_keys[len(keys) :]}
     schema = empty(keys).schema
     types = dict(zip(keys, schema.types, strict=True))
     types |= {e.name: e.type for e in plan.requirements.estimates}

@@ -1,0 +1,153 @@
+"""GROUP BY ROLLUP, CUBE and GROUPING SETS: the same rows as DuckDB has without noise, and what is refused."""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.dialect import parse
+from sfumato.errors import QueryError, SqlError
+from sfumato.testing import noise_free
+
+VISITS = pa.table(
+    {
+        "id": list(range(12)) * 3,
+        "region": ["A", "B", "B", "C"] * 9,
+        "town": [1, 2, 3] * 12,
+        "price": [float(i % 5) for i in range(36)],
+    }
+)
+PLACES = pa.table({"region": list("ABC") * 3, "town": [1, 1, 1, 2, 2, 2, 3, 3, 3]})
+OPTIONS = (
+    "WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, privacy_unit_column = id, "
+    "max_groups_contributed = 9, max_rows_per_group = 3, group_selection_strategy = PUBLIC_GROUPS)"
+)
+JOIN = (
+    "FROM visits RIGHT OUTER JOIN (SELECT DISTINCT region, town FROM places) AS p "
+    "ON visits.region = p.region AND visits.town = p.town"
+)
+
+
+def asked(columns, behind):
+    text = f"SELECT {OPTIONS} {columns} {JOIN} {behind}"
+    return sf.sql(text, tables={"visits": VISITS, "places": sf.public(PLACES)})
+
+
+def rows(table):
+    return sorted(map(repr, table.to_pylist()))
+
+
+@pytest.mark.parametrize(
+    "columns, behind",
+    [
+        ("p.region, p.town, COUNT(*) AS n", "GROUP BY ROLLUP (p.region, p.town)"),
+        ("p.town, p.region, COUNT(*) AS n", "GROUP BY ROLLUP (p.region, p.town)"),
+        ("p.town, p.region AS r, COUNT(*) AS n", "GROUP BY CUBE (r, p.town)"),
+        ("p.region, p.town, COUNT(*) AS n", "GROUP BY ROLLUP (1, 2)"),
+        ("p.region, p.town, COUNT(*) AS n", "GROUP BY GROUPING SETS ((p.region), (p.town), ())"),
+        ("p.region, p.town, COUNT(*) AS n", "GROUP BY GROUPING SETS (p.town, ROLLUP (p.region, p.town))"),
+        ("p.region, p.town, COUNT(*) AS n", "GROUP BY p.region, ROLLUP (p.town)"),
+        ("p.region, p.town, COUNT(*) AS n", "GROUP BY ROLLUP ((p.region, p.town))"),
+        ("p.region, p.town, COUNT(*) AS n, GROUPING(p.town) AS g", "GROUP BY CUBE (p.region, p.town)"),
+        (
+            "p.region, p.town, GROUPING(p.region, p.town) * 10 AS g, GROUPING_ID(p.town, p.region) AS h, COUNT(*) AS n",
+            "GROUP BY CUBE (p.region, p.town) HAVING GROUPING(p.region) = 0 AND COUNT(*) > 3",
+        ),
+        (
+            "p.region, p.town, COUNT(*) AS n",
+            "GROUP BY ROLLUP (p.region, p.town) ORDER BY n DESC, 1, 2 LIMIT 3",
+        ),
+    ],
+)
+def test_rows_are_those_of_duckdb(columns, behind):
+    with noise_free():
+        found = asked(columns, behind).to_arrow()
+    visits, places = VISITS, PLACES
+    expected = duckdb.sql(
+        f"SELECT {columns} FROM visits JOIN places AS p ON visits.region = p.region AND visits.town = p.town "
+        + behind
+    ).to_arrow_table()
+    assert visits is not places and found.schema.names == expected.schema.names
+    assert found.schema.types[:2] == expected.schema.types[:2]
+    # Public groups without rows are there too.
+    empty = [r for r in found.to_pylist() if r["n"] == 0]
+    assert rows(found) == sorted([*rows(expected), *map(repr, empty)])
+
+
+@pytest.mark.noise_cannot_matter("columns and types are looked at")
+def test_what_is_computed_and_error_bars():
+    release = asked(
+        "p.region, p.town, COUNT(*) AS n, DP_INTERVAL_LOW(n) AS low, "
+        "AVG(price, contribution_bounds_per_row => (0, 4)) AS price",
+        "GROUP BY ROLLUP (p.region, p.town)",
+    )
+    shown = release.to_arrow()
+    assert shown.num_rows == 13 and shown["n"].type == pa.int64() and shown["low"].type == pa.float64()
+    assert release.errors(0.95)["n"].null_count == 0
+    outside = (
+        f"SELECT region, max(n) AS most FROM (SELECT {OPTIONS} p.region, p.town, COUNT(*) AS n {JOIN} "
+        "GROUP BY ROLLUP (p.region, p.town)) WHERE town IS NOT NULL GROUP BY ROLLUP (region)"
+    )
+    around = sf.sql(outside, tables={"visits": VISITS, "places": sf.public(PLACES)})
+    assert around.to_arrow().num_rows == 4
+
+
+def test_groups_of_a_catalog(tmp_path):
+    import pyarrow.parquet as pq
+
+    pq.write_table(VISITS, tmp_path / "visits.parquet")
+    catalog = sf.catalog(
+        {
+            "tables": {
+                "visits": {
+                    "source": str(tmp_path / "visits.parquet"),
+                    "privacy_unit": "id",
+                    "columns": {"region": {"domain": ["A", "B", "C"]}, "town": {"domain": [1, 2, 3]}},
+                }
+            }
+        }
+    )
+    text = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, max_groups_contributed = 9, "
+        "max_rows_per_group = 3) region, town, COUNT(*) AS n FROM visits GROUP BY CUBE (region, town)"
+    )
+    with noise_free():
+        shown = sf.sql(text, catalog=catalog).to_arrow()
+    assert shown.num_rows == 16 and shown.to_pylist()[-1] == {"region": None, "town": None, "n": 36}
+
+
+@pytest.mark.parametrize(
+    "columns, behind, message",
+    [
+        ("p.region, p.town, COUNT(*)", "GROUP BY ROLLUP (p.region, p.town) + 1", "nothing behind it"),
+        ("p.region, p.town, COUNT(*)", "GROUP BY ROLLUP ()", "an expression is missing"),
+        ("p.region, p.town, COUNT(*)", "GROUP BY GROUPING SETS p.region", "write GROUPING SETS"),
+        ("p.region, p.town, COUNT(*)", "GROUP BY CUBE (ROLLUP (p.region), p.town)", "keys alone"),
+        ("p.region, p.town, COUNT(*)", "GROUP BY CUBE (1, 2, 1, 2, 1, 2, 1)", "more than 64 sets"),
+        ("p.region, p.town, COUNT(*)", "GROUP BY " + "ROLLUP (p.region, p.town), " * 3 + "CUBE (1, 2)", "more than 64 sets"),
+        ("p.region, p.town, COUNT(*)", "GROUP BY " + "GROUPING SETS (" * 12 + "1" + ")" * 12, "nested too deeply"),
+        ("p.region, p.town, COUNT(*)", "GROUP BY ROLLUP (p.region, 2, p.town)", "named twice"),
+        ("p.region, COUNT(*)", "GROUP BY ROLLUP (p.region, p.town)", "not selected"),
+        ("p.region, p.town, GROUPING(p.town) AS g, COUNT(*)", "GROUP BY p.region, p.town", "is for GROUP BY ROLLUP"),
+        ("p.region, p.town, GROUPING(n) AS g, COUNT(*) AS n", "GROUP BY ROLLUP (1, 2)", "takes group keys"),
+        ("p.region, p.town, GROUPING() AS g, COUNT(*) AS n", "GROUP BY ROLLUP (1, 2)", "takes group keys"),
+        ("p.region, p.town, COUNT(DISTINCT id) AS n", "GROUP BY ROLLUP (1, 2)", "do not add up"),
+        ("p.region, p.town, MEDIAN(price, contribution_bounds_per_row => (0, 4)) AS n", "GROUP BY CUBE (1, 2)", "totals are of"),
+        ("p.region AS grouping, p.town, COUNT(*)", "GROUP BY ROLLUP (1, 2)", "grouping"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(columns, behind, message):
+    with pytest.raises(QueryError, match=message):
+        asked(columns, behind)
+
+
+def test_groups_that_are_chosen_privately_are_refused():
+    with pytest.raises(SqlError, match="totals need all groups"):
+        parse(
+            "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, privacy_unit_column = id) "
+            "region, COUNT(*) FROM visits GROUP BY ROLLUP (region)"
+        )
+    with pytest.raises(SqlError, match="before they are grouped"):
+        asked("p.region, p.town, COUNT(*)", "WHERE GROUPING(region) = 1 GROUP BY ROLLUP (1, 2)")
