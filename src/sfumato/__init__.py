@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sfumato.budget.meaning import explain_epsilon
     from sfumato.engines.asked import sql
     from sfumato.engines.catalog import Catalog, catalog
     from sfumato.engines.check import check
@@ -60,6 +61,7 @@ _HOMES = {
     "count_distinct": "sfumato.query.aggregates",
     "count_units": "sfumato.query.aggregates",
     "difference": "sfumato.query.aggregates",
+    "explain_epsilon": "sfumato.budget.meaning",
     "cumulative": "sfumato.query.aggregates",
     "histogram": "sfumato.query.aggregates",
     "max": "sfumato.query.aggregates",
@@ -97,6 +99,7 @@ __all__ = [
     "covariance",
     "cumulative",
     "difference",
+    "explain_epsilon",
     "histogram",
     "linear_regression",
     "max",

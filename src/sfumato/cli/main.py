@@ -149,6 +149,13 @@ def sql(
         bool,
         flag("--dry-run", help="Only plan and explain: no row is read, nothing is spent."),
     ] = False,
+    preview: Annotated[
+        bool,
+        flag(
+            "--preview",
+            help="Only say how wide error bars would be: no row is read, nothing is spent.",
+        ),
+    ] = False,
     output: Annotated[
         list[Path] | None,
         outputs("the table to .parquet, .csv or .json"),
@@ -185,7 +192,7 @@ def sql(
 
     forgiving()
     try:
-        _check(confidence, show, quiet, bool(output or plot or explain or dry_run))
+        _check(confidence, show, quiet, bool(output or plot or explain or dry_run or preview))
         question = _question(text, file)
         tables = sources(table or [], public or [])
         _Job(
@@ -194,6 +201,7 @@ def sql(
             {"memory_limit": memory_limit, "threads": threads, "temp_directory": temp_directory},
             explain or dry_run,
             dry_run,
+            preview,
             tuple(output or ()),
             errors,
             plot,
@@ -218,6 +226,7 @@ class _Job:
         limits: dict[str, Any],
         explain: bool,
         dry_run: bool,
+        preview: bool,
         outputs: tuple[Path, ...],
         errors: bool,
         plot: Path | None,
@@ -227,7 +236,7 @@ class _Job:
         quiet: bool,
     ) -> None:
         self.text, self.tables, self.limits = text, tables, limits
-        self.explain, self.dry_run = explain, dry_run
+        self.explain, self.dry_run, self.preview = explain, dry_run, preview
         self.outputs, self.errors, self.plot = outputs, errors, plot
         self.confidence, self.simultaneous = confidence, simultaneous
         self.show, self.quiet = show, quiet
@@ -247,6 +256,11 @@ class _Job:
             release.check_no_source(path, "--plot" if path is self.plot else "--output")
         if self.explain:
             print_explanation(console, release.explain())
+        if self.preview:
+            from sfumato.cli.preview import print_preview
+
+            print_preview(console, release, self.confidence, self.plot)
+            return
         if self.dry_run:
             console.print("\nDry run: no row was read, nothing was spent.")
             return

@@ -100,6 +100,10 @@ class DistributedEngine:
         """Return the columns after the steps."""
         return self._local.schema(steps)
 
+    def of_rows(self, rows: pa.Table) -> DuckDBEngine:
+        """Return an engine on rows in memory, which are here and not with workers."""
+        return self._local.of_rows(rows)
+
     def unique(self, steps: Sequence[Step] = ()) -> tuple[str, ...]:
         """Return columns in which no two rows have the same values, as far as their making tells."""
         return self._local.unique(steps)

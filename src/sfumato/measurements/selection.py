@@ -28,6 +28,7 @@ from sfumato.exact.directed import exp_bounds, log2
 from sfumato.exact.roots import first_whole_near
 from sfumato.noise import Gaussian, Laplace, Words, bernoulli_each
 from sfumato.noise.k_norm.separate_laws import ExactMarginal
+from sfumato.noise.sums import log10_outside
 
 Units = NDArray[np.int64]
 Kept = NDArray[np.bool_]
@@ -52,6 +53,10 @@ class GroupSelection(ABC):
     @abstractmethod
     def expected_threshold(self) -> int:
         """The smallest number of units with which a group is kept with probability 1/2 or more."""
+
+    @abstractmethod
+    def chance(self, units: int) -> float:
+        """Return about how probable it is that a group of so many units is kept."""
 
     @abstractmethod
     def select(self, units: ArrayLike, words: Words | None = None) -> Selected:
@@ -135,6 +140,10 @@ class TruncatedGeometric(GroupSelection):
         """Return the exact probability with which a group of so many units is kept."""
         seen = min(max(units - self.pre_threshold + 1, 0), len(self._table) - 1)
         return Fraction(self._table[seen], 1 << self._bits)
+
+    def chance(self, units: int) -> float:
+        """Return `probability`, as a float."""
+        return float(self.probability(units))
 
     def keep(self, units: ArrayLike, words: Words | None = None) -> Kept:
         """Toss for each group; as `select`, without noisy counts."""
@@ -231,6 +240,17 @@ class _Threshold(GroupSelection):
     def expected_threshold(self) -> int:
         """The smallest number of units with which a group is kept with probability 1/2 or more."""
         return max(self.tau, 1) + self.pre_threshold - 1
+
+    def chance(self, units: int) -> float:
+        """Return about how probable it is that so many units, with noise, reach the threshold."""
+        if units < self.pre_threshold:
+            return 0.0
+        beyond = self.tau + self.pre_threshold - 1 - units - 0.5  # noise from here on, and it is symmetrical
+        half = float(10.0 ** self._log10_outside(abs(beyond))) / 2
+        return half if beyond > 0 else 1 - half
+
+    def _log10_outside(self, x: float) -> float:
+        return log10_outside(self.law, x)
 
     def noisy(self, units: ArrayLike, words: Words | None = None) -> Units:
         """Return noisy numbers of units: each plus exactly rounded noise.
@@ -391,6 +411,9 @@ class KNormThreshold(_Threshold):
     law: ExactMarginal  # type: ignore[assignment]
     delta_per_group: Fraction
     pre_threshold: int = 1
+
+    def _log10_outside(self, x: float) -> float:
+        return float(self.law.log10_outside(x))
 
     def select(self, units: ArrayLike, words: Words | None = None) -> Selected:
         """Refuse: units get no noise by themselves."""

@@ -56,6 +56,10 @@ class Engine(Evaluator, Protocol[Released_co]):
         """
         ...
 
+    def of_rows(self, rows: pa.Table) -> Evaluator:
+        """Return what evaluates the same on other rows, which are in memory here."""
+        ...
+
     def release(
         self, plan: Plan, *, confidence: float | None = None, unsafe_words: Words | None = None
     ) -> Released_co:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from sfumato.budget.meaning import EpsilonMeaning, explain_epsilon
 from sfumato.exact import round_up
 from sfumato.framework import Body, Norm
 from sfumato.measurements.noise import Law
@@ -63,6 +64,12 @@ class Explanation:
             f"{deltas} = {delta}, by basic composition.",
             computed,
         ]
+
+    @property
+    def meaning(self) -> EpsilonMeaning:
+        """What the budget means for one person, in words and numbers."""
+        epsilon, delta = (Fraction(self.content["budget"][name]) for name in _BUDGET)
+        return explain_epsilon(epsilon, delta)
 
     @property
     def steps(self) -> tuple[list[str], list[str]]:

@@ -265,3 +265,19 @@ class NoisyBatch:
         return pa.RecordBatch.from_arrays(
             [*self.keys.columns, *columns.values()], names=[*self.keys.schema.names, *columns]
         )
+
+
+class SideBySide:
+    """Noise of several releases side by side: each is a draw of its own, for all of its groups.
+
+    Args:
+        noise: which one draw serves all groups.
+        size: how many releases.
+    """
+
+    def __init__(self, noise: Any, size: int) -> None:
+        self.noise, self.size, self.groups = noise, size, noise.groups * size
+
+    def rounded(self, words: Words | None = None) -> NDArray[np.int64]:
+        """Draw all of them: of shape (coordinates, releases times groups)."""
+        return np.hstack([self.noise.rounded(words) for _ in range(self.size)])

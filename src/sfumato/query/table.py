@@ -27,6 +27,7 @@ from sfumato.query.exact import BroughtKeys
 from sfumato.query.part import Part
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
+from sfumato.query.preview import Preview, previewed, smallest_epsilon
 from sfumato.query.public_table import PublicTable
 from sfumato.query.question import Query
 from sfumato.query.schema import IN_PLACE, Derive, Filter, Schema, Step, check_flat, checked_expression
@@ -462,6 +463,65 @@ class Question(Generic[Released]):
             noise=noise,
             group_selection=group_selection,
             pre_threshold=pre_threshold,
+        )
+
+    def preview(
+        self,
+        *,
+        epsilon: Amount | Sequence[Amount],
+        units: int | Sequence[int] = (100, 1_000, 10_000),
+        rows: int = 1,
+        confidence: float = 0.95,
+        **options: Any,
+    ) -> Preview:
+        """Say how wide error bars will be, and which groups are shown, before a row is read.
+
+        Args:
+            epsilon: budgets to compare, or one.
+            units: numbers of privacy units in a group, or one; each at most 1,000,000 rows.
+            rows: how many rows each of them has in the group.
+            confidence: of the error bars, in (0, 1).
+            options: `delta` and others of `release`.
+        Returns:
+            A `Preview`: for each budget and size the chance that such a group is shown; and for each output
+            within what a part `confidence` of releases are of the exact number, and, as `<output>_error`, the
+            error bar that a release shows. Of made-up groups with values spread evenly between the bounds.
+        Raises:
+            ParameterError, QueryError, BudgetError: as for `release`; or a size is not admissible.
+        Source:
+            docs/choosing.md.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2], "town": ["A", "B"]}), privacy_unit="id")
+        >>> question = visits.group_by("town").bound(groups=1, rows=1).agg(n=sf.count())
+        >>> question.preview(epsilon=1, delta="1e-6", units=[10, 100]).to_arrow().column_names
+        ['epsilon', 'units', 'shown', 'n', 'n_error']
+        """
+        return previewed(self.query, self.table.engine, epsilon, units, rows, confidence, options)
+
+    def epsilon_for(
+        self, *, units: int, rows: int = 1, confidence: float = 0.95, shown: float | None = None,
+        options: Mapping[str, Any] | None = None, **half_widths: Number,
+    ) -> float:  # fmt: skip
+        """Return about the smallest epsilon with which error bars of a group are as narrow as asked.
+
+        Args:
+            units, rows, confidence: as of `preview`.
+            shown: also the least chance that such a group is shown, of groups that are chosen privately.
+            options: those of `release`, such as {"delta": 1e-6}.
+            half_widths: by the names of outputs, the largest half-width of the error bar.
+        Raises:
+            QueryError: no such output, or no budget up to 100 reaches it; the text says what 100 gives.
+        Source:
+            docs/choosing.md.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
+        >>> round(visits.epsilon_for(n=10, units=1_000), 1)
+        0.3
+        """
+        return smallest_epsilon(
+            self.query, self.table.engine, half_widths, units, rows, confidence, shown, options or {}
         )
 
     def release(

@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 
 from sfumato.audit.mechanisms import fingerprint
 from sfumato.errors import RefusalError
-from sfumato.noise import Words
-from sfumato.noise.centred_gaussian import CentredGaussian
-from sfumato.noise.k_norm import CentredNoise, JointNoise, LimitedNoise
+from sfumato.query.noising import SideBySide
 from sfumato.testing.assertions.lists import by_entry
 
 if TYPE_CHECKING:
@@ -95,7 +93,7 @@ class _Tiles:
         by_key = noising.series is not None or noising.totals is not None
         if noising.at_once and not by_key:
             noise: Any = noising.together
-            together: Any = _Repeated(noise, size)
+            together: Any = SideBySide(noise, size)
             noising = replace(noising, together=together)
         shown = np.zeros((size, groups), np.bool_)
         found = np.full((size, groups, len(self.names)), np.nan)
@@ -143,16 +141,6 @@ class _Tiles:
             [pa.array(codes), *tiled.columns[1:]],
             names=[str(i) for i in range(len(tiled.columns))],
         )
-
-
-class _Repeated:
-    """Noise of several releases side by side: each is a draw of its own, for all of its groups."""
-
-    def __init__(self, noise: CentredGaussian | CentredNoise | JointNoise | LimitedNoise, size: int) -> None:
-        self.noise, self.size, self.groups = noise, size, noise.groups * size
-
-    def rounded(self, words: Words | None = None) -> NDArray[np.int64]:
-        return np.hstack([self.noise.rounded(words) for _ in range(self.size)])
 
 
 def _floats(column: pa.Array) -> NDArray[np.float64]:

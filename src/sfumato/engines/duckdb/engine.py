@@ -95,6 +95,10 @@ class DuckDBEngine(Owned):
         """Open a source as `sfumato.scan` takes it; rows in memory perhaps in another time zone."""
         return cls(open_source(source, timezone, types, multiline, resources), resources)
 
+    def of_rows(self, rows: pa.Table) -> DuckDBEngine:
+        """Return an engine on rows in memory."""
+        return DuckDBEngine.open(rows, resources=self._resources)
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What the explanation of a release says of the source."""

@@ -1,0 +1,95 @@
+"""Made-up rows of one group, with the columns and bounds of a question: to see what noise does to it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sfumato.query.aggregates import Aggregate, InBins, OfColumns, VectorSum, Weighted
+from sfumato.query.question import Query
+from sfumato.query.schema import Column, Kind
+from sfumato.transformations import Listed
+
+_LARGEST = 2.0**62  # whole numbers are kept within this
+
+
+@dataclass(frozen=True)
+class MadeUp:
+    """Rows of one group.
+
+    Args:
+        table: the rows.
+        unit: the column of their privacy units.
+    """
+
+    table: pa.Table
+    unit: str
+
+
+def made_up_rows(query: Query, units: int, rows: int) -> MadeUp:
+    """Return so many rows of each of so many units, whose values are spread evenly between the bounds.
+
+    Args:
+        query: what is asked; its columns get values, and none is missing.
+        units, rows: how many.
+    """
+    count = units * rows
+    columns: dict[str, pa.Array] = {}
+    for name, aggregate in _asked(query).items():
+        columns[name] = _values(aggregate, name, query.schema[name], count, len(columns))
+    unit = "unit"
+    while unit in columns:
+        unit = f"_{unit}"
+    return MadeUp(pa.table({unit: np.repeat(np.arange(units), rows), **columns}), unit)
+
+
+def _asked(query: Query) -> dict[str, Aggregate]:
+    """Return for each column what tells most of its values."""
+    found: dict[str, Aggregate] = {}
+    for _, aggregate in query.measured:
+        for column in aggregate.each.columns:
+            if column not in found or _range(aggregate.each, column) is not None:
+                found[column] = aggregate.each
+    return found
+
+
+def _range(aggregate: Aggregate, column: str) -> tuple[float, float] | None:
+    """Return the bounds of a column's values, where an aggregate has them."""
+    if isinstance(aggregate, OfColumns):
+        return next((float(low), float(high)) for name, low, high in aggregate.blocks if name == column)
+    if isinstance(aggregate, Weighted):
+        if column == aggregate.weights.column:
+            return 0.0, float(aggregate.weights.most)
+        return _range(aggregate.of, column)
+    if isinstance(aggregate, InBins) and not isinstance(aggregate.bins, Listed):
+        edges = [float(Fraction(edge)) for edge in aggregate.bins.edges]
+        return edges[0], edges[-1]
+    lower, upper = getattr(aggregate, "lower", None), getattr(aggregate, "upper", None)
+    return None if lower is None or upper is None else (float(lower), float(upper))
+
+
+def _values(aggregate: Aggregate, name: str, column: Column, count: int, which: int) -> pa.Array:
+    # Multiples of an irrational number, modulo 1: evenly spread, and columns apart from each other.
+    spread: NDArray[np.float64] = np.mod((np.arange(count) + 0.5) * (math.sqrt(5 + 2 * which) % 1), 1)
+    bins: Any = aggregate.bins if isinstance(aggregate, InBins) else None
+    if isinstance(bins, Listed):
+        chosen = np.minimum((spread * len(bins.values)).astype(int), len(bins.values) - 1)
+        return pa.array([bins.values[i] for i in chosen.tolist()])
+    if isinstance(aggregate, VectorSum):
+        flat = pa.array(np.tile(spread[:, None] * 0, (1, aggregate.length)).ravel())
+        return pa.FixedSizeListArray.from_arrays(flat, aggregate.length)
+    low, high = _range(aggregate, name) or (0.0, 1.0)
+    if column.kind is Kind.BOOLEAN:
+        return pa.array(spread < 0.5)
+    if column.kind is Kind.INTEGER:
+        between = np.clip(low + spread * (high - low), -_LARGEST, _LARGEST)
+        return pa.array(np.rint(between).astype(np.int64))
+    if column.kind is Kind.REAL:
+        return pa.array(low + spread * (high - low))
+    return pa.array([f"value {i}" for i in range(count)])
