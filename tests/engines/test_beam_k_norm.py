@@ -24,6 +24,7 @@ ASKED = (
     "the whole table",
     "gaussian",
     "steps of time",
+    "totals",
 )
 
 

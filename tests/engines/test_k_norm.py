@@ -23,6 +23,7 @@ from sfumato.errors import EngineError, ParameterError
 from sfumato.noise import SeededWords
 from sfumato.noise.centred_gaussian import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, LimitedNoise, SeparateNoise, StretchedNoise
+from sfumato.noise.levels_gaussian import LevelsGaussian
 from sfumato.noise.series_gaussian import SeriesGaussian
 from sfumato.query import together
 
@@ -63,8 +64,9 @@ CASES = {
         3,
         SeriesGaussian,
     ),
+    "totals": ({"n": sf.count(), "m": sf.mean("x", lower=0, upper=20)}, KEYS, 3, LevelsGaussian),
 }
-GAUSSIAN = ("gaussian", "steps of time")
+GAUSSIAN = ("gaussian", "steps of time", "totals")
 TOGETHER = [name for name, (*_, kind) in CASES.items() if not issubclass(kind, SeparateNoise)]
 # Fixed, so that no test depends on chance.
 SECRET = sha256(b"a secret of tests").digest()
@@ -74,6 +76,7 @@ def question(case: str, rows=ROWS):
     asked, keys, groups, _ = CASES[case]
     table = sf.scan(rows, privacy_unit="id")
     grouped = table if keys == "none" else table.group_by("g", keys=keys)
+    grouped = grouped.totals(integer=True) if case == "totals" else grouped
     found = grouped.bound(groups=groups, rows=2).agg(**asked)
     return found.weigh(n=100) if "by weight" in case else found
 
@@ -166,7 +169,15 @@ class Choosing(Work):
 WORDS = SeededWords(5)
 
 
-FEW = ("gaussian", "steps of time", "all groups", "some groups", "private groups", "quantiles of all groups")
+FEW = (
+    "gaussian",
+    "steps of time",
+    "totals",
+    "all groups",
+    "some groups",
+    "private groups",
+    "quantiles of all groups",
+)
 
 
 @pytest.mark.parametrize("case", [pytest.param(c, marks=[pytest.mark.long] * (c not in FEW)) for c in CASES])

@@ -24,6 +24,7 @@ CASES = (
     "the whole table",
     "gaussian",
     "steps of time",
+    "totals",
 )
 
 

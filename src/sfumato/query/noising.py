@@ -26,7 +26,7 @@ from sfumato.query.numbers import Cumulated, Levelled, NoisyNumbers, arrow_colum
 from sfumato.query.quantiles import LeafCounts, NoisyTree, noisy_tree
 from sfumato.query.requirements import Requirements
 from sfumato.query.series import Series
-from sfumato.query.totals import Totals
+from sfumato.query.totals import GROUPING, Totals
 from sfumato.transformations import QuantileTree, Statistic
 
 
@@ -196,6 +196,10 @@ class Noising:
     ) -> NoisyBatch:
         """Add noise to the numbers of all groups, and add them up to what is shown."""
         assert self.totals is not None
+        if not keys.num_rows:  # of no group, to know the columns
+            none = NoisyNumbers(dict.fromkeys(exact, np.zeros(0)), {}, self.laws, self.steps)
+            whole = keys.append_column(GROUPING, pa.array([], pa.int64()))
+            return NoisyBatch(self, whole, none)
         totals, steps = self.totals.of(keys.columns), self.steps
         noise = replace(noise, rollup=totals.rollup)
         names = [n for s in self.requirements.statistics for n in s.names]

@@ -130,7 +130,7 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
     def _names(self) -> list[str]:
         query = self.plan.query
         errors = [f"{name}_error" for name in query.output_names] if self._work.confidence else []
-        return [*query.keys, *query.output_names, *errors]
+        return [*query.shown_keys, *query.output_names, *errors]
 
 
 def check_collection(rows: object) -> None:
