@@ -59,6 +59,20 @@ def rows(table):
             "p.region, p.town, COUNT(*) AS n",
             "GROUP BY ROLLUP (p.region, p.town) ORDER BY n DESC, 1, 2 LIMIT 3",
         ),
+        # An output that is called as the column of the released table that GROUPING is read from.
+        (
+            "p.region, p.town, GROUPING(p.town) AS grouping, COUNT(*) AS n",
+            "GROUP BY CUBE (p.region, p.town) HAVING grouping = 1",
+        ),
+        # Keys by the names that they are selected under.
+        (
+            "p.region AS r, p.town, GROUPING(r) AS g, COUNT(*) AS n",
+            "GROUP BY CUBE (r, p.town) HAVING GROUPING(r) = 0",
+        ),
+        (
+            "p.region AS town, p.town AS region, GROUPING(p.region, p.town) AS g, COUNT(*) AS n",
+            "GROUP BY ROLLUP (1, 2)",
+        ),
     ],
 )
 def test_rows_are_those_of_duckdb(columns, behind):
@@ -132,6 +146,7 @@ def test_groups_of_a_catalog(tmp_path):
         ("p.region, COUNT(*)", "GROUP BY ROLLUP (p.region, p.town)", "not selected"),
         ("p.region, p.town, GROUPING(p.town) AS g, COUNT(*)", "GROUP BY p.region, p.town", "is for GROUP BY ROLLUP"),
         ("p.region, p.town, GROUPING(n) AS g, COUNT(*) AS n", "GROUP BY ROLLUP (1, 2)", "takes group keys"),
+        ("p.region, p.town, COUNT(*)", "GROUP BY ROLLUP (1, 2) ORDER BY grouping", "no column here"),
         ("p.region, p.town, GROUPING() AS g, COUNT(*) AS n", "GROUP BY ROLLUP (1, 2)", "takes group keys"),
         ("p.region, p.town, COUNT(DISTINCT id) AS n", "GROUP BY ROLLUP (1, 2)", "do not add up"),
         ("p.region, p.town, MEDIAN(price, contribution_bounds_per_row => (0, 4)) AS n", "GROUP BY CUBE (1, 2)", "totals are of"),

@@ -58,6 +58,7 @@ class Writer:
         self.intervals: dict[str, tuple[str, bool]] = {}
         self.position = 0
         self.table, self.row = free.fresh("released"), free.fresh("released_row")
+        self.bits = free.fresh("released_grouping")  # GROUPING of all keys: no name that a text may mean
 
     @property
     def computing(self) -> bool:
@@ -90,7 +91,7 @@ class Writer:
         place = self.statement.clause_place
         whole.add("(SELECT" if bare else "SELECT", place)
         whole.extend(self._list(columns, body, hidden))
-        whole.add(f"FROM {quoted(self.table)}", place)
+        whole.add(f"FROM {self._source()}", place)
         if self.statement.having is not None:
             whole.add("WHERE (", place)
             self._write(self.statement.having.tokens, whole)
@@ -99,6 +100,13 @@ class Writer:
         if bare:
             whole.add(")", place, gap=False)
         return tuple((name, released) for name, released, _ in columns)
+
+    def _source(self) -> str:
+        """Return the released table; what a text calls "grouping" is not its column of totals."""
+        if self.statement.group_sets is None:
+            return quoted(self.table)
+        bits = f"{quoted(GROUPING)} AS {quoted(self.bits)}, * EXCLUDE ({quoted(GROUPING)})"
+        return f"(SELECT {bits} FROM {quoted(self.table)})"
 
     def _private(self) -> tuple[list[Pieces], list[tuple[str, str | None, int]]]:
         """Return the SELECT list's expressions, and of each its name, what it is, and its position."""
@@ -262,9 +270,10 @@ class Writer:
         token, at, bits, every = tokens[i], i + 2, list[str](), self.every_key
         if self.statement.group_sets is None:
             raise self._refuse(token.place, f"{token.word} is for GROUP BY ROLLUP, CUBE or GROUPING SETS")
-        while at in keys:
-            at, name = keys[at]
-            bits.append(f"(({quoted(GROUPING)} >> {len(every) - 1 - every.index(name)}) & 1)")
+        named = {name.casefold(): name for name in every}
+        while (found := keys.get(at) or _named_key(tokens, at, named)) is not None:
+            at, name = found
+            bits.append(f"(({quoted(self.bits)} >> {len(every) - 1 - every.index(name)}) & 1)")
             if at + 1 < len(tokens) and tokens[at].word == ",":
                 at += 1
             else:
@@ -307,6 +316,14 @@ class Writer:
 
     def _refuse(self, place: Place, message: str) -> SqlError:
         return refusal(self.statement.text, place, message)
+
+
+def _named_key(tokens: Sequence[Token], at: int, named: Mapping[str, str]) -> tuple[int, str] | None:
+    """Return the word behind a key's name in the SELECT list, and its column."""
+    token = tokens[at] if at < len(tokens) else None
+    if token is None or token.kind not in ("word", "name") or token.text.casefold() not in named:
+        return None
+    return at + 1, named[token.text.casefold()]
 
 
 def no_output(interval: Token, name: Token, outputs: Mapping[str, str]) -> str:

@@ -43,6 +43,29 @@ class Rollup:
         return self.cells == prod(self.values)
 
     @cached_property
+    def spaces(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Where cells are complete, which levels have which interactions of keys, and how many these are.
+
+        Interactions that the same levels have are put together. A key of one value has none.
+
+        Returns:
+            1 or 0 by interactions, then level; and the dimensions of their spaces.
+        """
+        keys = [i for i, count in enumerate(self.values) if count > 1]
+        masks, sizes = np.arange(1 << len(keys)), np.ones(1)
+        for i in keys:
+            sizes = np.concatenate([sizes, sizes * (self.values[i] - 1)])
+        # A bit for each level but the first, which has all: of at most 64.
+        held = np.zeros(len(masks), np.uint64)
+        for place, own in enumerate(self.sets[1:]):
+            without = sum(1 << bit for bit, i in enumerate(keys) if i not in own)
+            held |= (masks & without == 0).astype(np.uint64) << np.uint64(place)
+        alike, where = np.unique(held, return_inverse=True)
+        later = alike[:, None] >> np.arange(len(self.sets) - 1, dtype=np.uint64) & np.uint64(1)
+        levels = np.concatenate([np.ones((len(alike), 1)), later.astype(np.float64)], axis=1)
+        return np.asarray(levels, np.float64), np.asarray(np.bincount(where.reshape(-1), sizes), np.float64)
+
+    @cached_property
     def codes(self) -> tuple[NDArray[np.int64], ...]:
         """The levels as arrays."""
         return tuple(np.array(level, np.int64) for level in self.levels)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -200,9 +200,8 @@ def variances(rollup: Rollup, weights: Sequence[float]) -> tuple[Floats, ...]:
         weights: for each level one over the variance of its own noise; 0 where it is not measured.
     """
     if rollup.complete:
-        return tuple(
-            np.full(len(rollup.sizes[i]), _of_complete(rollup, weights, i)) for i in range(len(weights))
-        )
+        each = of_complete(rollup, weights).tolist()
+        return tuple(np.full(len(own), one) for own, one in zip(rollup.sizes, each, strict=True))
     measured, found = [i for i, w in enumerate(weights) if w], dict[int, Floats]()
     for i in range(len(weights)):
         if i not in found:
@@ -212,23 +211,19 @@ def variances(rollup: Rollup, weights: Sequence[float]) -> tuple[Floats, ...]:
     return tuple(found[i] for i in range(len(weights)))
 
 
-def _of_complete(rollup: Rollup, weights: Sequence[float], level: int) -> float:
-    """Return the variance of a total of cells that are all combinations.
+def of_complete(rollup: Rollup, weights: Sequence[float]) -> Floats:
+    """Return for each level the variance of a total of cells that are all combinations.
 
     On the space of interactions of a set of keys, what is known is the sum of weight * cells of a total, over
     the levels that have these keys; and a total has its part of each space.
+
+    Args:
+        rollup, weights: as of `variances`.
     """
-    own, cells = rollup.sets[level], rollup.cells
-    size = cells // math.prod(rollup.values[key] for key in own)
-    found = 0.0
-    for count in range(len(own) + 1):
-        for keys in combinations(own, count):
-            known = 0.0
-            for i, weight in enumerate(weights):
-                if weight and set(keys) <= set(rollup.sets[i]):
-                    known += weight * cells / math.prod(rollup.values[key] for key in rollup.sets[i])
-            found += math.prod(rollup.values[key] - 1 for key in keys) / known
-    return found * size**2 / cells
+    held, parts = rollup.spaces
+    each = rollup.cells / np.array([len(own) for own in rollup.sizes], np.float64)
+    known = held @ (np.array(weights) * each)
+    return np.asarray((parts / known) @ held * each**2 / rollup.cells)
 
 
 def _of_chain(rollup: Rollup, weights: Sequence[float], chain: Sequence[int]) -> list[Floats]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
+import numpy as np
+
 from sfumato.budget import Loss, gaussian_mu
 from sfumato.budget.measure import PrivacyLoss
 from sfumato.errors import BudgetError, ParameterError, QueryError
@@ -17,7 +19,7 @@ from sfumato.framework import LevelsDistance, Measurement, Norm
 from sfumato.measurements.conversions import convert
 from sfumato.measurements.levels_gaussian import levels_gaussian, levels_noise
 from sfumato.measurements.noise import NOISES
-from sfumato.noise.levels_gaussian import LevelsGaussian, variances
+from sfumato.noise.levels_gaussian import LevelsGaussian, of_complete, variances
 from sfumato.query.aggregates import Sum, Weighted
 from sfumato.query.estimates import Estimate
 from sfumato.query.expected import Errors, expected_errors
@@ -29,6 +31,7 @@ from sfumato.query.weighing import split
 
 _PARTS = 64  # in so many parts the budget is divided over levels
 _MOVES = (16, 8, 4, 2, 1)
+_VISITS = 1 << 30  # of cells, for each level and level, that the search for a division may take: some seconds
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,7 @@ def best_sizes(rollup: Rollup, groups: int, shown: tuple[int, ...]) -> tuple[Fra
 
     The budget, the square of mu, is divided over levels in parts of 1/64, so that the geometric mean of the
     errors of what is shown is small: from equal parts, and from the groups alone, parts are moved while that
-    makes it smaller.
+    makes it smaller, and is not too much work: any division is as private, and bars say what it is.
 
     Args:
         rollup: which totals there are.
@@ -156,21 +159,30 @@ def best_sizes(rollup: Rollup, groups: int, shown: tuple[int, ...]) -> tuple[Fra
     squares = [rollup.squares(i, groups) for i in levels]
 
     def mean_error(parts: Sequence[int]) -> float:
-        found = variances(rollup, [part / (_PARTS * s) for part, s in zip(parts, squares, strict=True)])
+        weights = [part / (_PARTS * s) for part, s in zip(parts, squares, strict=True)]
+        if rollup.complete:
+            return float(np.log(of_complete(rollup, weights)[list(shown)]).sum())
+        found = variances(rollup, weights)
         return sum(math.log(float(found[i].mean())) for i in shown)
 
     alone = [_PARTS, *[0] * (len(levels) - 1)]
     equal = [_PARTS // len(levels)] * len(levels)
     equal[0] += _PARTS - sum(equal)
-    best = min((_improved(start, mean_error) for start in (equal, alone)), key=lambda found: found[0])[1]
+    work = (1 if rollup.complete else rollup.cells) * len(levels) ** 2
+    tries = max(1, _VISITS // work)
+    best = min((_improved(start, mean_error, tries) for start in (equal, alone)), key=lambda found: found[0])[
+        1
+    ]
     return tuple(
         root_up(Fraction(_PARTS * s, part)) if part else Fraction(0)
         for part, s in zip(best, squares, strict=True)
     )
 
 
-def _improved(parts: list[int], error: Callable[[Sequence[int]], float]) -> tuple[float, list[int]]:
-    """Move parts of a budget from one level to another while that makes an error smaller."""
+def _improved(
+    parts: list[int], error: Callable[[Sequence[int]], float], tries: int
+) -> tuple[float, list[int]]:
+    """Move parts of a budget from one level to another while an error gets smaller, in so many tries."""
     least = error(parts)
     for move in _MOVES:
         better = True
@@ -182,7 +194,9 @@ def _improved(parts: list[int], error: Callable[[Sequence[int]], float]) -> tupl
                     tried[i], tried[j] = tried[i] - move, tried[j] + move
                     if i == j or tried[i] < (i == 0):
                         continue
-                    found = error(tried)
+                    if not tries:
+                        return least, parts
+                    found, tries = error(tried), tries - 1
                     if found < least - 1e-9:
                         parts, least, better = tried, found, True
     return least, parts
