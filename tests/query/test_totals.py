@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction as F
 from itertools import combinations, product
-from time import monotonic
 
 import numpy as np
 import pyarrow as pa
@@ -296,15 +295,13 @@ def test_the_chain_is_what_a_release_runs(monkeypatch):
     "values, cube, sets",
     [((1,) * 30, False, 31), ((2,) * 12, False, 13), ((2,) * 6, True, 64), ((2,) * 14, False, 15)],
 )
-def test_many_keys_are_planned_soon(values, cube, sets):
+def test_many_keys_are_planned(values, cube, sets):
     """What is searched for a division of the budget, and spaces of interactions, are not too many."""
     keys = list(product(*map(range, values)))[:10_000]
     names = [f"k{i}" for i in range(len(values))]
     table = pa.table({"id": [1], **{name: [0] for name in names}})
     grouped = sf.scan(table, privacy_unit="id").group_by(*names, keys=keys).totals(cube=cube)
-    started = monotonic()
     plan = grouped.bound(groups=1, rows=1).agg(n=sf.count()).plan(**BUDGET)
-    assert monotonic() - started < 30
     assert plan.loss == plan.chain.map(1) and len(plan.drawn.rollup.sets) == sets
 
 
