@@ -13,7 +13,9 @@ from sfumato.dialect import parse
 from sfumato.errors import ParameterError, QueryError, SqlError
 from sfumato.query.question import Query
 
-ROWS = pa.table({"id": [1, 2], "year": [1999, 1998], "City": ["a", "b"], "age": [500.0, -3.0]})
+ROWS = pa.table(
+    {"id": [1, 2], "year": [1999, 1998], "City": ["a", "b"], "age": [500.0, -3.0], "height": [1.0, 2.0]}
+)
 VISITS = {
     "source": ROWS,
     "privacy_unit": "id",
@@ -30,6 +32,11 @@ CATALOG = sf.catalog(
         "tables": {
             "visits": VISITS,
             "bare": {"source": ROWS, "privacy_unit": "id"},
+            "measured": {
+                "source": ROWS,
+                "privacy_unit": "id",
+                "columns": {"age": {"lower": 0, "upper": 120}, "height": {"lower": 40, "upper": 230}},
+            },
             "regions": {"source": ROWS, "public": True},
             "orders": {"source": ROWS, "foreign_keys": {"id": "visits.id"}},
         }
@@ -55,6 +62,14 @@ def asked(sql: str, catalog: Any = CATALOG) -> Query:
 UNIT = "privacy_unit_column = id"
 SAME = {
     "AVG": (text("AVG(age)"), text(f"AVG(age, {BOUNDS})", f"{UNIT}, max_rows_per_group = 2")),
+    "of two columns": (
+        text("CORR(age, height)", source="measured"),
+        text(
+            "CORR(age, height, contribution_bounds_per_row => ((0, 120), (40, 230)))",
+            UNIT,
+            source="measured",
+        ),
+    ),
     "whatever the case": (text("AVG(AGE)"), text(f"AVG(AGE, {BOUNDS})", f"{UNIT}, max_rows_per_group = 2")),
     "SUM is of rows": (text("SUM(age)"), text(f"SUM(age, {BOUNDS})", f"{UNIT}, max_rows_per_group = 2")),
     "quantiles": (

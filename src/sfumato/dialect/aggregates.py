@@ -49,6 +49,8 @@ class Aggregates:
         function, make = call.function, FUNCTIONS[call.function]
         self._check_form(call)
         weights = self._weights(call, make)
+        if call.bounds is not None and call.bounds.second is not None and call.second is None:
+            raise self._refuse(call.bounds.place, f"{function} is of one column: write (lower, upper)")
         if make in (ask.count, ask.count_distinct):
             return self._count(call, weights)
         if call.distinct:
@@ -57,6 +59,8 @@ class Aggregates:
             raise self._refuse(call.name_place, f"{function}(*): name a column")
         if make is ask.histogram:
             return self._histogram(call, call.argument)
+        if call.second is not None:
+            return self._of_two(call, [call.argument, call.second], make)
         low, high, per = self._bounds(call)
         column = self._column(call.argument)
         error_bars = call.error_bars is None or call.error_bars.value
@@ -196,6 +200,42 @@ class Aggregates:
             raise self._refuse(call.name_place, f"there are from 1 to {ask.MOST_BINS:,} bins: {form}")
         return ask.histogram(self._column(argument), [edge.text for edge in edges])
 
+    def _of_two(self, call: Call, arguments: list[Expression], make: Callable[..., Aggregate]) -> Aggregate:
+        """Return an aggregate of two columns, each with its bounds: those of the call, or of a catalog."""
+        function, bounds = call.function, call.bounds
+        form = f"{function}(x, y, contribution_bounds_per_row => ((lower, upper), (lower, upper)))"
+        if call.ranks:
+            raise self._refuse(call.ranks[0].place, f"write {form}")
+        columns = [self._column(argument) for argument in arguments]
+        if columns[0].casefold() == columns[1].casefold():
+            raise self._refuse(arguments[1].place, f"{function} of a column with itself: write VAR_POP")
+        if bounds is not None:
+            if bounds.kind != "contribution_bounds_per_row" or bounds.second is None:
+                raise self._refuse(bounds.place, f"each row of each column is bounded: write {form}")
+            pairs: list[Any] = [(bounds.lower, bounds.upper), bounds.second]
+            for low, high in pairs:
+                if Fraction(low.text) >= Fraction(high.text):
+                    message = f"the lower bound {low.text} is not below the upper bound {high.text}"
+                    raise self._refuse(bounds.place, message)
+            return make(
+                *columns,
+                bounds={c: (low.text, high.text) for c, (low, high) in zip(columns, pairs, strict=True)},
+            )
+        known = {}
+        for argument, column in zip(arguments, columns, strict=True):
+            own = self.statement.column(argument)
+            found = None if self.declared is None or own is None else self.declared.bounds(own)
+            if found is None or self.declared is None or own is None:
+                raise self._refuse(
+                    call.name_place,
+                    f"{function} without bounds: without them no noise is enough, and they are never read "
+                    f"from the data. Write {form} with ranges that are known beforehand"
+                    + self._declaring(argument, own),
+                )
+            self._note(bounds_note(self.declared, own, found))
+            known[column] = found
+        return make(*columns, bounds=known)
+
     def _bounds(self, call: Call) -> tuple[str | Fraction, str | Fraction, Bounded]:
         function, bounds = call.function, call.bounds
         per_unit = "contribution_bounds_per_group"
@@ -293,8 +333,9 @@ class Aggregates:
         prefix = "count_distinct" if call.distinct else _PREFIXES.get(bare, bare.lower())
         if call.argument is None:
             return prefix
-        column = self.statement.column(call.argument)
-        return f"{prefix}_{position if column is None else self.statement.bare(column)}"
+        columns = [self.statement.column(x) for x in (call.argument, call.second) if x is not None]
+        known = [self.statement.bare(column) for column in columns if column is not None]
+        return "_".join([prefix, *(known if len(known) == len(columns) else [str(position)])])
 
     def _note(self, sentence: str) -> None:
         if sentence not in self.notes:
@@ -307,6 +348,7 @@ class Aggregates:
 _PREFIXES = {
     "VARIANCE": "var",
     "VAR_POP": "var",
+    "COVAR_POP": "covar",
     "STDDEV_POP": "stddev",
     "APPROX_QUANTILES": "quantiles",
     "APPROX_COUNT_DISTINCT": "count_distinct",
@@ -317,7 +359,7 @@ _TWINS = {
     "STDDEV": "ANON_STDDEV_POP",
     "APPROX_QUANTILES": "ANON_QUANTILES",
     "APPROX_COUNT_DISTINCT": "ANON_COUNT",
-    "HISTOGRAM": "ANON_COUNT",
+    **dict.fromkeys(("COVAR_POP", "CORR", "HISTOGRAM"), "ANON_COUNT"),
     **dict.fromkeys(("MEDIAN", "MIN", "MAX"), "ANON_PERCENTILE_CONT"),
     "ANON_QUANTILES": "APPROX_QUANTILES",
 }
@@ -337,6 +379,8 @@ FUNCTIONS: dict[str, Callable[..., Aggregate]] = {
     "MAX": ask.max,
     "APPROX_COUNT_DISTINCT": ask.count_distinct,
     "HISTOGRAM": ask.histogram,
+    "COVAR_POP": ask.covariance,
+    "CORR": ask.correlation,
     "ANON_COUNT": ask.count,
     "ANON_SUM": ask.sum,
     "ANON_AVG": ask.mean,

@@ -7,7 +7,7 @@ from typing import Any
 
 from sfumato.dialect.cursor import Cursor
 from sfumato.dialect.syntax import Bounds, Call, Expression, Literal, Truth
-from sfumato.dialect.vocabulary import BOUNDS, ERROR_BARS, MAX_WEIGHT, OPERATORS, PRIVATE, WEIGHT
+from sfumato.dialect.vocabulary import BOUNDS, ERROR_BARS, MAX_WEIGHT, OF_TWO, OPERATORS, PRIVATE, WEIGHT
 from sfumato.dialect.words import Place, refusal
 from sfumato.errors import nearest
 
@@ -66,6 +66,7 @@ def _call(words: Cursor, name: int) -> CallForm:
         if words.at == start:
             raise words.refuse(f"an expression is missing in {function}(...)")
     argument = range(start, words.at)
+    second = _second(words, function) if function in OF_TWO else None
     ranks: list[Literal] = []
     listed, bounds = False, None
     named: dict[str, Any] = dict.fromkeys((ERROR_BARS, WEIGHT, MAX_WEIGHT))
@@ -89,7 +90,17 @@ def _call(words: Cursor, name: int) -> CallForm:
             raise refusal(words.text, given.place, f"{function} has bounds twice; keep one")
         bounds = given
     expression = None if star else Expression(tuple(words.tokens[start : argument.stop]))
-    call = Call(function, expression, distinct, tuple(ranks), listed, bounds, name_place=token.place, **named)
+    call = Call(
+        function,
+        expression,
+        distinct,
+        tuple(ranks),
+        listed,
+        bounds,
+        name_place=token.place,
+        second=second,
+        **named,
+    )
     return CallForm(call, range(name, stop + 1), argument, range(argument.stop, stop))
 
 
@@ -144,8 +155,15 @@ def _named(words: Cursor, found: dict[str, Any]) -> None:
         found[name] = Truth(value, Place(start, words.before.stop))
 
 
-def _column(words: Cursor) -> Expression:
-    """Return the column that a weight is, with the name of its table if that is written."""
+def _second(words: Cursor, function: str) -> Expression:
+    form = f"write {function}(x, y, {BOUNDS[1]} => ((lower, upper), (lower, upper))), with two columns"
+    if not words.take(","):
+        raise words.refuse(form)
+    return _column(words, form)
+
+
+def _column(words: Cursor, form: str = f"write {WEIGHT} => column, with the name of a column") -> Expression:
+    """Return a column that is written as it is, with the name of its table if that is written."""
     start = words.at
     while words.token.kind in ("word", "name"):
         words.at += 1
@@ -154,7 +172,7 @@ def _column(words: Cursor) -> Expression:
     found = words.tokens[start : words.at]
     if len(found) not in (1, 3) or words.token.word not in (",", ")", "CLAMPED"):
         words.at = start
-        raise words.refuse(f"write {WEIGHT} => column, with the name of a column")
+        raise words.refuse(form)
     return Expression(tuple(found))
 
 
@@ -168,11 +186,27 @@ def _named_bounds(words: Cursor) -> Bounds:
             + (f"did you mean {near}?" if near else f"there are {' and '.join(known)}")
         )
     words.at += 2
+    second = None
+    if words.token.word == "(" and words.after.word == "(":
+        both = f"write {name} => ((lower, upper), (lower, upper)), with two numbers for each column"
+        words.take("(")
+        first = _pair(words, both)
+        if not words.take(","):
+            raise words.refuse(both)
+        second = _pair(words, both)
+        if not words.take(")"):
+            raise words.refuse(both)
+    else:
+        first = _pair(words, f"write {name} => (lower, upper), with two numbers")
+    return Bounds(name, *first, Place(token.start, words.before.stop), second)
+
+
+def _pair(words: Cursor, form: str) -> tuple[Literal, Literal]:
     numbers: list[Literal] = []
     for sign in "(,":
         if not words.take(sign):
-            raise words.refuse(f"write {name} => (lower, upper), with two numbers")
+            raise words.refuse(form)
         numbers.append(words.number("a bound"))
     if not words.take(")"):
-        raise words.refuse(f"write {name} => (lower, upper), with two numbers")
-    return Bounds(name, numbers[0], numbers[1], Place(token.start, words.before.stop))
+        raise words.refuse(form)
+    return numbers[0], numbers[1]

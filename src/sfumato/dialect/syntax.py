@@ -31,12 +31,17 @@ class Literal:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Two numbers, and what they bound: one of BOUNDS, or "clamped"."""
+    """Two numbers, and what they bound: one of BOUNDS, or "clamped".
+
+    Args:
+        second: those of the second column, of an aggregate of two.
+    """
 
     kind: str
     lower: Literal
     upper: Literal
     place: Place
+    second: tuple[Literal, Literal] | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,7 @@ class Call:
     error_bars: Truth | None = None
     weight: Expression | None = None
     max_weight: Literal | None = None
+    second: Expression | None = None
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,18 @@ PRIVATE = (
     *("COUNT", "SUM", "AVG", "VAR_POP", "VARIANCE", "STDDEV", "STDDEV_POP"),
     *("APPROX_QUANTILES", "QUANTILES", "PERCENTILE_CONT", "MEDIAN", "MIN", "MAX", "APPROX_COUNT_DISTINCT"),
     "HISTOGRAM",
+    *("COVAR_POP", "CORR"),
     *("ANON_COUNT", "ANON_SUM", "ANON_AVG", "ANON_VAR_POP", "ANON_STDDEV_POP"),
     *("ANON_QUANTILES", "ANON_PERCENTILE_CONT"),
 )
+OF_TWO = ("COVAR_POP", "CORR")  # which take two columns
 SINGLE_ROWS = (
     *("ANY_VALUE", "ARBITRARY", "FIRST", "LAST", "LIST", "ARRAY_AGG", "ARRAY_CONCAT_AGG", "STRING_AGG"),
     *("GROUP_CONCAT", "LISTAGG", "MODE", "ARG_MIN", "ARG_MAX", "MIN_BY", "MAX_BY"),
-    *("APPROX_TOP_COUNT", "APPROX_TOP_SUM"),
 )
 GROUPINGS = ("GROUPING", "GROUPING_ID")  # functions that say which total a row is
 UNKNOWN_FORM = (
-    *("CORR", "COVAR_POP", "COVAR_SAMP", "LOGICAL_AND", "LOGICAL_OR", "BOOL_AND", "BOOL_OR", "BIT_AND"),
+    *("LOGICAL_AND", "LOGICAL_OR", "BOOL_AND", "BOOL_OR", "BIT_AND"),
     *("BIT_OR", "BIT_XOR", "PRODUCT", "GROUPING", "SKEWNESS", "KURTOSIS", "ENTROPY", "ROW_NUMBER", "RANK"),
     *("DENSE_RANK", "LAG", "LEAD", "NTILE"),
 )
@@ -33,6 +34,14 @@ NOT_PRIVATE = {
     **dict.fromkeys(("COUNTIF", "COUNT_IF"), "write COUNT(CASE WHEN condition THEN 1 END)"),
     **dict.fromkeys(("VAR_SAMP", "ANON_VAR_SAMP"), POPULATION.format("VAR_POP")),
     **dict.fromkeys(("STDDEV_SAMP", "ANON_STDDEV_SAMP"), POPULATION.format("STDDEV_POP")),
+    "COVAR_SAMP": POPULATION.format("COVAR_POP"),
+    "APPROX_TOP_COUNT": 'the largest groups are asked for in Python, as table.top("x", k=10)',
+    "APPROX_TOP_SUM": 'the largest groups are asked for in Python, as table.top("x", k=5, by=sf.sum("y"))',
+    **dict.fromkeys(
+        [f"REGR_{name}" for name in ("SLOPE", "INTERCEPT", "R2", "COUNT", "AVGX", "AVGY", "SXX", "SXY")],
+        "lines are asked for in Python, as sf.linear_regression(y, [x], bounds=...); a slope is also "
+        "COVAR_POP(y, x, ...) / VAR_POP(x, ...)",
+    ),
     "VECTOR_SUM": "sums of vectors are asked for in Python, as sf.vector_sum(column, length=..., bound=...)",
     **dict.fromkeys(
         ("APPROX_DISTINCT",),
