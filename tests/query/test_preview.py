@@ -192,7 +192,7 @@ def test_text_and_picture(tmp_path):
     text = str(found)
     assert text.splitlines()[0].split() == ["epsilon", "units", "shown", "n", "n_error", "m", "m_error"]
     assert "1,000" in text and "made-up groups" in text and "is shown" in text
-    assert found.to_pandas().shape == (4, 7) and found.outputs == ["n", "m"]
+    assert found.to_pandas().shape == found.to_polars().shape == (4, 7) and found.outputs == ["n", "m"]
 
 
 @pytest.mark.long

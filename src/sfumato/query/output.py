@@ -6,12 +6,15 @@ import importlib.util
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
 from sfumato.errors import EngineError, RefusalError
 from sfumato.files import checked_place, identity, replacing
+
+if TYPE_CHECKING:
+    import polars
 
 FORMATS = (".parquet", ".csv", ".json")
 ROW_GROUP = 1 << 16
@@ -110,6 +113,16 @@ def require(module: str, extra: str) -> None:
     """Raise an error that says what to install, if a module is not there."""
     if importlib.util.find_spec(module) is None:
         raise EngineError(f"{module} is not installed; install it with: pip install 'sfumato[{extra}]'")
+
+
+def to_polars(table: pa.Table) -> polars.DataFrame:
+    """Return a table as a Polars data frame, if Polars is installed."""
+    require("polars", "polars")
+    import polars
+
+    frame = polars.from_arrow(table)
+    assert isinstance(frame, polars.DataFrame)
+    return frame
 
 
 def _write_parquet(file: BinaryIO, batches: Iterator[pa.RecordBatch]) -> None:

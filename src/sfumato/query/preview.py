@@ -16,6 +16,7 @@ from sfumato.exact import as_fraction, positive_int
 from sfumato.measurements.wide import WideIntegers
 from sfumato.noise import SeededWords
 from sfumato.noise.values import Floats
+from sfumato.query import output
 from sfumato.query.engine import Engine
 from sfumato.query.made_up import MadeUp, made_up_rows
 from sfumato.query.noising import NoisyBatch, SideBySide
@@ -29,6 +30,7 @@ from sfumato.transformations import QuantileTree
 
 if TYPE_CHECKING:
     import pandas
+    import polars
 
 MOST_ROWS = 1_000_000
 FEW, MANY = 40, 2000  # made-up groups: of which the middle bar is shown, and errors
@@ -58,7 +60,12 @@ class Preview:
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return the numbers as a pandas data frame."""
+        output.require("pandas", "pandas")
         return self.table.to_pandas()
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return the numbers as a Polars data frame."""
+        return output.to_polars(self.table)
 
     @property
     def outputs(self) -> list[str]:

@@ -110,12 +110,7 @@ class Release(Owned):
 
     def to_polars(self) -> polars.DataFrame:
         """Return the released table as a Polars data frame."""
-        output.require("polars", "polars")
-        import polars
-
-        frame = polars.from_arrow(self.to_arrow())
-        assert isinstance(frame, polars.DataFrame)
-        return frame
+        return output.to_polars(self.to_arrow())
 
     def errors(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pa.Table:
         """Return half-widths of error bars: the keys, and one half-width for each output.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -26,11 +24,13 @@ from sfumato.query import output
 from sfumato.query.aggregates.moments import Sum
 from sfumato.query.exact import BroughtKeys, Evaluator, ExactQuery
 from sfumato.query.schema import Kind, Schema, Step
+from sfumato.query.top_explanation import TopExplanation
 from sfumato.query.top_plan import TopPlan, make_top_plan
 from sfumato.transformations import CountUnits, Grid, UnitSum, ValueGrid
 
 if TYPE_CHECKING:
     import pandas
+    import polars
 
 RANK, UNITS, SUM = "rank", "units", "sum"
 _BATCH = 1 << 16
@@ -239,6 +239,10 @@ class TopRelease(Owned):
         output.require("pandas", "pandas")
         return self.to_arrow().to_pandas()
 
+    def to_polars(self) -> polars.DataFrame:
+        """Return the table as a Polars data frame."""
+        return output.to_polars(self.to_arrow())
+
     def errors(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pa.Table:
         """Return half-widths of error bars of the numbers, beside ranks and keys.
 
@@ -318,74 +322,6 @@ class TopRelease(Owned):
                 noise = plan.law.rounded(len(picked), self._words)
                 columns[question.measured] = self._numbers([counts[i] for i in picked], noise.tolist())
         return pa.table(columns)
-
-
-@dataclass(frozen=True)
-class TopExplanation:
-    """What a release of the largest groups does: `str()` gives text, `to_dict()` and `to_json()` data."""
-
-    question: Top
-    plan: TopPlan
-
-    def to_dict(self) -> Mapping[str, Any]:
-        """Return the explanation as plain data, exact numbers as text of a fraction."""
-        question, plan = self.question, self.plan
-        return {
-            "privacy_unit": question.unit,
-            "group_by": list(question.keys),
-            "groups_are": "private" if plan.candidates is not None else "public",
-            "k": plan.k,
-            "candidates": plan.candidates,
-            "margin": plan.margin,
-            "by": self._by,
-            "spread": plan.spread,
-            "epsilon_of_each_peel": str(plan.rate),
-            "composed_by": "pure DP" if plan.rho is None else "zCDP",
-            "counts_share": str(plan.share),
-            "counts_noise": None if plan.law is None else repr(plan.law),
-            "counts_standard_deviation": None if plan.law is None else float(plan.law.standard_deviation),
-            "budget": {"epsilon": str(plan.epsilon), "delta": str(plan.delta)},
-            "notes": list(question.notes),
-        }
-
-    def to_json(self, indent: int | None = 2) -> str:
-        """Return `to_dict()` as JSON text."""
-        return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False)
-
-    @property
-    def _by(self) -> str:
-        by = self.question.by
-        return "units" if by is None else by.meaning({})
-
-    def __str__(self) -> str:
-        question, plan, name = self.question, self.plan, self.question.measured
-        step = float(question.step)
-        rate = float(plan.step_rate) / step
-        first = f"Count the different {question.unit}, the privacy unit, in each group of "
-        if question.by is not None:
-            first = f"Of each {question.unit}, the privacy unit, take the {self._by}, in each group of "
-        lines = [
-            f"{first}{', '.join(question.keys)}. A unit may be in any number of groups.",
-            f"Draw {plan.k} groups, one after another, each with a chance in proportion to "
-            f"e^({rate:.4g} x {name}) among those that are left.",
-        ]
-        if plan.margin is not None:
-            lines.append(
-                f"Only the {plan.candidates} largest groups may be drawn; beside them stands an end, "
-                f"{(plan.margin + 1) * step:.6g} above the largest group that may not, at which "
-                "drawing stops."
-            )
-        if plan.law is not None:
-            lines.append(
-                f"Then show the {name} of these groups, with {type(plan.law).__name__} noise of standard "
-                f"deviation {float(plan.law.standard_deviation) * step:.4g}, exactly rounded, for "
-                f"{float(plan.share):.0%} of the budget."
-            )
-        lines.append(
-            f"Together this costs at most epsilon {float(plan.epsilon):g} and delta {float(plan.delta):g}, "
-            f"composed by {'pure DP' if plan.rho is None else 'zCDP'}."
-        )
-        return "\n".join([*lines, *question.notes])
 
 
 def _integers(column: pa.ChunkedArray) -> NDArray[Any]:
