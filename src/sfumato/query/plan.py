@@ -21,6 +21,7 @@ from sfumato.framework import (
 )
 from sfumato.measurements.noise import Law, NoiseKind
 from sfumato.measurements.selection import GroupSelection
+from sfumato.query.cautions import cautions
 from sfumato.query.choices import titled
 from sfumato.query.exact import ExactQuery
 from sfumato.query.expected import Errors, expected_errors
@@ -140,6 +141,7 @@ class Plan:
         found = [
             *self.query.notes,
             *self.query.groups_notes,
+            *cautions(self.query.schema, self.query.keys, self.epsilon, self.delta),
             *(s.note for s in self.requirements.statistics if s.note is not None),
             *(note for name, a in self.query.aggregates if (note := a.note(name)) is not None),
         ]

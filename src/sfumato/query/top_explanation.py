@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sfumato.query.cautions import cautions
 from sfumato.query.top_plan import TopPlan
 
 if TYPE_CHECKING:
@@ -38,12 +39,20 @@ class TopExplanation:
             "counts_noise": None if plan.law is None else repr(plan.law),
             "counts_standard_deviation": None if plan.law is None else float(plan.law.standard_deviation),
             "budget": {"epsilon": str(plan.epsilon), "delta": str(plan.delta)},
-            "notes": list(question.notes),
+            "notes": list(self._notes),
         }
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return `to_dict()` as JSON text."""
         return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False)
+
+    @property
+    def _notes(self) -> tuple[str, ...]:
+        question, plan = self.question, self.plan
+        return (
+            *question.notes,
+            *cautions(question.schema, question.keys, plan.epsilon, plan.delta),
+        )
 
     @property
     def _by(self) -> str:
@@ -78,4 +87,4 @@ class TopExplanation:
             f"Together this costs at most epsilon {float(plan.epsilon):g} and delta {float(plan.delta):g}, "
             f"composed by {'pure DP' if plan.rho is None else 'zCDP'}."
         )
-        return "\n".join([*lines, *question.notes])
+        return "\n".join([*lines, *self._notes])
