@@ -823,6 +823,8 @@ def test_refused_selects(select: str, says: str, marked: str) -> None:
     [
         ("COUNT(*)", "write ANON_COUNT", "COUNT"),
         ("VARIANCE(x)", "write ANON_VAR_POP", "VARIANCE"),
+        ("CORR(x, y, contribution_bounds_per_row => ((0, 1), (0, 1)))", "ask in WITH DIFFERENTIAL", "CORR"),
+        ("HISTOGRAM(x, [0, 1])", "ask in WITH DIFFERENTIAL_PRIVACY", "HISTOGRAM"),
         ("ANON_SUM(x)", "ANON_SUM(x CLAMPED BETWEEN lower AND upper)", "ANON_SUM"),
         (
             "ANON_SUM(x, contribution_bounds_per_group => (0, 1))",

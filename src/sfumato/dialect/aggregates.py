@@ -85,8 +85,9 @@ class Aggregates:
         if function.startswith("ANON_") != self.anonymization:
             other = _TWINS.get(function) or function.removeprefix("ANON_")
             other = other if other != function else f"ANON_{function}"
+            hint = "ask in WITH DIFFERENTIAL_PRIVACY" if function in _NEWER else f"write {other}"
             raise self._refuse(
-                call.name_place, f"{function} does not go with WITH {self.statement.clause}; write {other}"
+                call.name_place, f"{function} does not go with WITH {self.statement.clause}; {hint}"
             )
         if call.bounds is not None and (call.bounds.kind == "clamped") != self.anonymization:
             form = (
@@ -354,12 +355,12 @@ _PREFIXES = {
     "APPROX_COUNT_DISTINCT": "count_distinct",
     "PERCENTILE_CONT": "percentile",
 }
+_NEWER = ("COVAR_POP", "CORR", "HISTOGRAM")  # which the older clause has no name for
 _TWINS = {
     "VARIANCE": "ANON_VAR_POP",
     "STDDEV": "ANON_STDDEV_POP",
     "APPROX_QUANTILES": "ANON_QUANTILES",
     "APPROX_COUNT_DISTINCT": "ANON_COUNT",
-    **dict.fromkeys(("COVAR_POP", "CORR", "HISTOGRAM"), "ANON_COUNT"),
     **dict.fromkeys(("MEDIAN", "MIN", "MAX"), "ANON_PERCENTILE_CONT"),
     "ANON_QUANTILES": "APPROX_QUANTILES",
 }
