@@ -8,6 +8,7 @@ from datetime import date
 
 import pyarrow as pa
 
+from sfumato.engines.duckdb import exact_sql
 from sfumato.engines.duckdb.forms import bins
 from sfumato.query.exact import ExactQuery
 from sfumato.transformations import (
@@ -38,6 +39,8 @@ STATISTICS: tuple[Statistic, ...] = (
     RowsInBins("y", "x", 2, Edges((-math.inf, 0.0, 1.5, math.inf)), -4),
     RowsInBins("z", "x", 1, Edges((0.0, 2.0)), -4),
     RowsInBins("s", "s", 1, Listed(("", "a", "é", "it's", '"', "\\", "%s", "; --"), other=True), -4),
+    # Sums that no BIGINT holds, and as many edges as are halved several times.
+    RowsInBins("m", "x", 2, Edges(tuple(i / 8 - 3.0 for i in range(60))), -70),
     UnitsInBins("d", "d", 1, Listed((date(1, 1, 1), date(9999, 12, 31))), -4),
     UnitsInBins("b", "b", 1, Listed((True,), other=True), -4),
 )
@@ -60,7 +63,7 @@ def test_bins_are_counted_as_defined(engine):
 
 def test_planted_mistakes_are_seen(openers, monkeypatch):
     opened, honest = openers("duckdb"), defined()
-    between, listed = bins._between, bins._listed
+    between, listed, halved = bins._between, bins._listed, bins._halved
     for name, wrong in (
         # NULL is no number above the last edge, nor below the first.
         ("_between", lambda *given: between(*given).split(" THEN ", 1)[1].removesuffix(" END")),
@@ -69,9 +72,11 @@ def test_planted_mistakes_are_seen(openers, monkeypatch):
         ("_between", lambda *given: f"coalesce({between(*given)}, 0)"),
         ("_listed", lambda *given: f"coalesce({listed(*given)}, 0)"),
         ("_listed", lambda *given: listed(*given).replace('COLLATE "binary"', 'COLLATE "nocase"')),
+        ("_halved", lambda x, bounds, places: halved(x, bounds, [*places[:1], *places[:-1]])),
+        ("_halved", lambda x, bounds, places: halved(x, bounds[::-1], places)),
         ("scaled", lambda total, rows, most: total),
     ):  # fmt: skip
         with monkeypatch.context() as planted:
-            planted.setattr(bins, name, wrong)
+            planted.setattr(exact_sql if name == "scaled" else bins, name, wrong)
             assert counted(opened) != honest, name
     assert counted(opened) == honest

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from sfumato.engines.duckdb import distinct
-from sfumato.engines.duckdb.forms import FORMS, Part, Values, after
+from sfumato.engines.duckdb.forms import FORMS, Part, Values, after, bins
 from sfumato.engines.duckdb.group_limit import kept_pairs
 from sfumato.engines.duckdb.lattice import nearest
 from sfumato.engines.duckdb.row_limit import kept_rows
@@ -24,14 +24,16 @@ from sfumato.transformations import (
     DistinctShared,
     Leaves,
     QuantileTree,
+    RowsInBins,
 )
 from sfumato.transformations.statistics.quantile_tree import LEAVES
 
 PUBLIC_KEYS = "public_keys"
 # Fewer rows are bounded in less time than it takes to plan the steps that save time on many.
 _SMALL = 100_000
-# What is counted by value first: in trees each value has a leaf, and distinct ones a hash.
-_BY_VALUE = (QuantileTree, Leaves, *distinct.KINDS)
+# What is counted by value first: in trees each value has a leaf, distinct ones a hash, and in bins a place.
+Counts = QuantileTree | Leaves | RowsInBins
+_BY_VALUE = (QuantileTree, Leaves, RowsInBins, *distinct.KINDS)
 
 
 def stepped(relation: str, steps: Sequence[Step], columns: Sequence[str]) -> str:
@@ -226,11 +228,13 @@ class ExactSql:
         stages = [stage for p in self.parts for stage in p.stages]
         return f"SELECT {columns} FROM {after(source, stages)}{grouping}"
 
-    def _leaf(self, tree: QuantileTree | Leaves | distinct.Distinct) -> str:
+    def _leaf(self, tree: Counts | distinct.Distinct) -> str:
         """Return the leaf of a row's value; NULL where it has none."""
         if isinstance(tree, distinct.KINDS):
             code = distinct.code(self.values.column(tree.column), self.schema[tree.column].type_name)
             return f"CASE WHEN {self.values.valued(tree.column)} THEN {code} END"
+        if isinstance(tree, RowsInBins):
+            return bins.place(self.values, tree)
         value = self.values.number(tree.column)
         if isinstance(tree, Leaves):
             return f"CASE WHEN {self.values.valued(tree.column)} THEN {nearest(value, tree.lattice)} END"
@@ -265,7 +269,7 @@ class ExactSql:
         )
 
     def _leaves(
-        self, name: str, tree: QuantileTree | Leaves, of_units: str, pairs: str, first: str | None = None
+        self, name: str, tree: Counts, of_units: str, pairs: str, first: str | None = None
     ) -> dict[str, str]:
         """Leaves of a tree, weighted by what their unit counts in the group.
 
@@ -289,19 +293,32 @@ class ExactSql:
         return {
             f"{name}_of_units": of_units,
             f"{name}_of_groups": (
-                f"SELECT {self._columns}leaf, CAST(sum(one) AS BIGINT) AS weight FROM ({weights}) "
-                "GROUP BY ALL"
+                f"SELECT {self._columns}leaf, CAST(sum(one) AS {weight_type(tree)}) AS weight "
+                f"FROM ({weights}) GROUP BY ALL"
             ),
             name: self._listed(tree, f"{name}_of_groups"),
         }
 
-    def _listed(self, tree: QuantileTree | Leaves, leaves: str) -> str:
+    def _listed(self, tree: Counts, leaves: str) -> str:
         """Sort leaves, which differ in a group: faster than an aggregate that orders what comes in."""
         grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
         return (
             f"SELECT {self._columns}list_sort(list({{'leaf': leaf, 'weight': weight}})) "
             f"AS {identifier(tree.names[0])} FROM {leaves}{grouping}"
         )
+
+    def _spread(self, s: RowsInBins, leaves: str) -> str:
+        """Return the weight of every bin of a group, in order; zeros are added so that none is left out."""
+        grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
+        found = f"SELECT {self._columns}unnest({identifier(s.names[0])}, recursive := true) FROM {leaves}"
+        none = (
+            f"SELECT {self._columns}unnest(range({s.bins.count})) AS leaf, 0::HUGEINT AS weight FROM {leaves}"
+        )
+        added = (
+            f"SELECT {self._columns}leaf, sum(weight) AS weight FROM ({found} UNION ALL BY NAME {none}) "
+            "GROUP BY ALL"
+        )
+        return f"SELECT {self._columns}list(weight ORDER BY leaf) AS bins FROM ({added}){grouping}"
 
     def _output(self) -> str:
         base = PUBLIC_KEYS if self.query.public_keys is not None else "sums"
@@ -310,22 +327,33 @@ class ExactSql:
             for key, alias in zip(self.query.keys, self.keys, strict=True)
         ]
         joins = "" if base == "sums" else f" LEFT JOIN sums ON ({self._match(base, 'sums')})"
-        by_value = {tree.names[0]: index for index, tree in enumerate(self.trees)}
+        by_value = {name: index for index, tree in enumerate(self.trees) for name in tree.names}
+        for number, tree in enumerate(self.trees):
+            leaves = f"leaves{number}"
+            found = f"({self._spread(tree, leaves)}) AS {leaves}" if isinstance(tree, RowsInBins) else leaves
+            joins += f" LEFT JOIN {found} ON ({self._match(base, leaves)})"
         nothing = {p.coordinate: p.nothing for p in self.parts}
         for s in sorted(self.query.statistics, key=lambda s: s.listed):
-            for coordinate in s.names:
+            for place, coordinate in enumerate(s.names):
                 name, index = identifier(coordinate), by_value.get(coordinate)
                 if index is None:
                     columns.append(f"coalesce(sums.{name}, {nothing[coordinate]}) AS {name}")
                     continue
+                if isinstance(s, RowsInBins):
+                    columns.append(f"coalesce(leaves{index}.bins[{place + 1}], 0::HUGEINT) AS {name}")
+                    continue
                 none = distinct.nothing(s) if isinstance(s, distinct.KINDS) else "[]"
                 columns.append(f"coalesce(leaves{index}.{name}, {none}) AS {name}")
-                joins += f" LEFT JOIN leaves{index} ON ({self._match(base, f'leaves{index}')})"
         order = f" ORDER BY {', '.join(f'{base}.{k}' for k in self.keys)}" if self.keys else ""
         return f"SELECT {', '.join(columns)} FROM {base}{joins}{order}"
 
     def _match(self, left: str, right: str) -> str:
         return " AND ".join(f"{left}.{k} IS NOT DISTINCT FROM {right}.{k}" for k in self.keys) or "true"
+
+
+def weight_type(tree: Counts) -> str:
+    """Return the type of a leaf's weight; many units in one bin, in fine steps, may be more than a BIGINT."""
+    return "HUGEINT" if isinstance(tree, RowsInBins) else "BIGINT"
 
 
 def having(index: int) -> str:

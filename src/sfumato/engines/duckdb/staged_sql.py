@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from sfumato.engines.duckdb import distinct
-from sfumato.engines.duckdb.exact_sql import ExactSql, written
+from sfumato.engines.duckdb.exact_sql import Counts, ExactSql, weight_type, written
 from sfumato.engines.duckdb.group_limit import first_pairs
 from sfumato.engines.duckdb.row_limit import counted_rows, joined_counts, written_out
 from sfumato.engines.duckdb.scaled import weighted
 from sfumato.engines.duckdb.text import identifier
-from sfumato.transformations import Leaves, QuantileTree
 
 PARTIALS, TOTALS = "partials", "totals"
 
@@ -111,7 +110,7 @@ class StagedSql(ExactSql):
         columns = ", ".join([*(f"base.{name}" for name in self._row_columns), "n"])
         return f"WITH {written(ctes)}\nSELECT {shard} AS shard, {columns} FROM counted AS base"
 
-    def _listed_by_pair(self, tree: QuantileTree | Leaves | distinct.Distinct, leaves: str) -> str:
+    def _listed_by_pair(self, tree: Counts | distinct.Distinct, leaves: str) -> str:
         listed = f"list_sort(list({{'leaf': leaf, 'm': m}})) AS {identifier(tree.names[0])}"
         return f"SELECT {self._pair_keys}, {listed} FROM ({leaves}) GROUP BY {self._pair_keys}"
 
@@ -124,7 +123,7 @@ class StagedSql(ExactSql):
             ctes |= first_pairs("pairs", self.keys, self.query.groups, self.salt)
         return ctes
 
-    def _joined_leaves(self, tree: QuantileTree | Leaves | distinct.Distinct) -> str:
+    def _joined_leaves(self, tree: Counts | distinct.Distinct) -> str:
         return (
             f"SELECT {self._pair_keys}, leaf.leaf AS leaf, CAST(sum(leaf.m) AS BIGINT) AS m FROM "
             f"(SELECT {self._pair_keys}, unnest({identifier(tree.names[0])}) AS leaf FROM {PARTIALS}) "
@@ -144,8 +143,9 @@ class StagedSql(ExactSql):
                 ctes[f"leaves{index}"] = of_distinct(tree, self.keys, TOTALS)
                 continue
             column = identifier(tree.names[0])
+            weight = f"CAST(sum(leaf.weight) AS {weight_type(tree)}) AS weight"
             leaves = (
-                f"SELECT {self._columns}leaf.leaf AS leaf, CAST(sum(leaf.weight) AS BIGINT) AS weight FROM "
+                f"SELECT {self._columns}leaf.leaf AS leaf, {weight} FROM "
                 f"(SELECT {self._columns}unnest({column}) AS leaf FROM {TOTALS}) GROUP BY ALL"
             )
             ctes[f"leaves{index}"] = self._listed(tree, f"({leaves})")

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sfumato.engines.duckdb.forms import bins, counts, cross, sums, vectors, weighted
+from sfumato.engines.duckdb.forms import counts, cross, sums, vectors, weighted
 from sfumato.engines.duckdb.forms.values import Part, Values, after
 from sfumato.transformations import (
     Count,
     CountUnits,
     CrossMoments,
     Moments,
-    RowsInBins,
     Statistic,
-    UnitsInBins,
     UnitSum,
     VectorSum,
     WeightedSum,
@@ -30,6 +28,4 @@ FORMS: dict[type[Statistic], Callable[[Values, Any], list[Part]]] = {
     CrossMoments: cross.cross_moments,
     WeightedSum: weighted.weighted_sum,
     VectorSum: vectors.vector_sum,
-    RowsInBins: bins.in_bins,
-    UnitsInBins: bins.in_bins,
 }

@@ -1,37 +1,40 @@
-"""Numbers of rows in bins."""
+"""The bin of a row's value: found by halving, so that a thousand bins take ten comparisons."""
 
+from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
-from sfumato.engines.duckdb.forms.values import Part, Values
-from sfumato.engines.duckdb.scaled import scaled
-from sfumato.engines.duckdb.text import double, identifier, literal
+from sfumato.engines.duckdb.forms.values import Values
+from sfumato.engines.duckdb.text import double, literal
 from sfumato.transformations import Edges, RowsInBins
 
 
-def in_bins(values: Values, s: RowsInBins) -> list[Part]:
-    """Count the rows of each bin."""
-    place = values.value(
-        _between(values, s.column, s.bins) if isinstance(s.bins, Edges) else _listed(values, s)
-    )
-    parts = []
-    for i, name in enumerate(s.names):
-        counted = f"({identifier(name)}::HUGEINT * {1 << -s.exponent})"
-        added = f"sum({scaled(counted, s.rows, values.most(s))})"
-        parts.append(Part(name, f"count(*) FILTER ({place} = {i})", added))
-    return parts
+def place(values: Values, s: RowsInBins) -> str:
+    """Write the bin of a row, from 0; NULL where it is in none."""
+    return _between(values, s.column, s.bins) if isinstance(s.bins, Edges) else _listed(values, s)
 
 
 def _between(values: Values, column: str, bins: Edges) -> str:
     """Return the bin of a number between edges; NULL where it has none."""
-    x, inside = values.number(column), len(bins.edges) - 1
+    x = values.number(column)
     first, *inner, last = bins.edges
     below = "0" if bins.below else "NULL"
     above = str(bins.count - 1) if bins.above else "NULL"
-    cases = [f"WHEN {x} < {_edge(first)} THEN {below}", f"WHEN {x} > {_edge(last)} THEN {above}"]
-    cases += [f"WHEN {x} < {_edge(edge)} THEN {i + bins.below}" for i, edge in enumerate(inner)]
-    place = f"CASE {' '.join(cases)} ELSE {inside - 1 + bins.below} END"
-    return f"CASE WHEN {values.valued(column)} THEN {place} END"
+    inside = _halved(x, list(map(_edge, inner)), [str(i + bins.below) for i in range(len(inner) + 1)])
+    found = (
+        f"CASE WHEN {x} < {_edge(first)} THEN {below} WHEN {x} > {_edge(last)} THEN {above} ELSE {inside} END"
+    )
+    return f"CASE WHEN {values.valued(column)} THEN {found} END"
+
+
+def _halved(x: str, bounds: Sequence[str], places: Sequence[str]) -> str:
+    """Write the place of x among increasing bounds, of which there is one less; at a bound, the upper one."""
+    if not bounds:
+        return places[0]
+    half = len(bounds) // 2
+    lower = _halved(x, bounds[:half], places[: half + 1])
+    upper = _halved(x, bounds[half + 1 :], places[half + 1 :])
+    return f"CASE WHEN {x} < {bounds[half]} THEN {lower} ELSE {upper} END"
 
 
 def _edge(edge: float) -> str:
@@ -45,9 +48,16 @@ def _listed(values: Values, s: Any) -> str:
         column = f'{column} COLLATE "binary"'  # a column of a database may have another collation
     if kind is int:
         column = f"TRY_CAST({column} AS HUGEINT)"
-    cases = [f"WHEN {column} = {_constant(value)} THEN {i}" for i, value in enumerate(s.bins.values)]
     other = str(len(s.bins.values)) if s.bins.other else "NULL"
-    return f"CASE WHEN {values.column(s.column)} IS NULL THEN NULL {' '.join(cases)} ELSE {other} END"
+    # Texts in the order of their code points, which is that of their bytes.
+    ordered = sorted(enumerate(s.bins.values), key=lambda pair: pair[1])
+    constants = [_constant(value) for _, value in ordered]
+    equal = [
+        f"CASE WHEN {column} = {constant} THEN {i} ELSE {other} END"
+        for (i, _), constant in zip(ordered, constants, strict=True)
+    ]
+    found = _halved(column, constants[1:], equal)
+    return f"CASE WHEN {values.column(s.column)} IS NOT NULL THEN {found} END"
 
 
 def _constant(value: Any) -> str:
