@@ -137,6 +137,18 @@ RELEASES = {
         ),
         {"epsilon": 1},
     ),
+    "weights in bins": (
+        lambda d: (
+            people(d)
+            .bound(rows=1)
+            .agg(
+                x=sf.histogram("value", [0, 0.5, 1], outside="count", **WEIGHTS),
+                u=sf.histogram("value", [0, 0.5, 1], outside="count", per="unit", shares=True, **WEIGHTS),
+            )
+            .release(epsilon=1)
+        ),
+        {"epsilon": 1},
+    ),
     "one group, count": (
         lambda d: people(d).bound(rows=2).agg(n=sf.count()).release(epsilon=1),
         {"epsilon": 1},

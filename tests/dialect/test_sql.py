@@ -161,6 +161,10 @@ def test_a_limit_of_rows_over_all_groups(clause: str) -> None:
         ),
         ("year, HISTOGRAM(docvis, [0, 1e2]) AS h", {"h": sf.histogram("docvis", [0, 100])}),
         (
+            "year, HISTOGRAM(docvis, [0, 9], weight => age, max_weight => 50) AS h",
+            {"h": sf.histogram("docvis", [0, 9], weight="age", max_weight=50)},
+        ),
+        (
             f"year, PERCENTILE_CONT(docvis, 0.5, {ROWS})",
             {"percentile_docvis": sf.quantiles("docvis", 0.5, lower=0, upper=30)},
         ),
@@ -685,7 +689,7 @@ def test_refused_budgets(old: str, new: str, says: str, marked: str) -> None:
         ("COUNT(*, weight => w, max_weight => x)", "a number here", "x"),
         ("COUNT(*, weigth => w)", "did you mean weight?", "weigth"),
         ("COUNT(DISTINCT id, weight => w, max_weight => 3)", "has no weights", "COUNT"),
-        (f"VAR_POP(x, {ROWS}, weight => w, max_weight => 3)", "COUNT, SUM and AVG have", "w"),
+        (f"VAR_POP(x, {ROWS}, weight => w, max_weight => 3)", "COUNT, SUM, AVG and HISTOGRAM have", "w"),
         (
             "SUM(x, contribution_bounds_per_group => (0, 1), weight => w, max_weight => 3)",
             "bounds of each row",

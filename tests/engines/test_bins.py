@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from datetime import date
 
 import pyarrow as pa
@@ -18,12 +19,15 @@ from sfumato.transformations import (
     RowsInBins,
     Statistic,
     UnitsInBins,
+    WeightGrid,
+    WeightsInBins,
     bound_groups,
     per_group,
 )
 
 NUMBERS = [None, math.nan, math.inf, -math.inf, -0.0, 0.0, 0.1, 1.0, 1.5, 2.0, 5e-324, -5e-324, 1e308, 2.5]
 TEXTS = ["", "a", "A", "é", "e\u0301", "it's", '"', "\\", None, "日本", "%s", "a ", "; --", "NULL"]
+WEIGHTS = [None, math.nan, math.inf, -math.inf, -1.0, -0.0, 0.3, 1.25, 2.0, 1e308, 5e-324]
 DAYS = [date(1, 1, 1), date(9999, 12, 31), date(2020, 2, 29), None]
 TABLE = pa.table(
     {
@@ -32,6 +36,7 @@ TABLE = pa.table(
         "s": pa.array([TEXTS[(i * 5) % 14] for i in range(42)], pa.string()),
         "d": pa.array([DAYS[i % 4] for i in range(42)], pa.date32()),
         "b": pa.array([[True, False, None][i % 3] for i in range(42)], pa.bool_()),
+        "w": [WEIGHTS[i % 11] for i in range(42)],
     }
 )
 STATISTICS: tuple[Statistic, ...] = (
@@ -43,6 +48,9 @@ STATISTICS: tuple[Statistic, ...] = (
     RowsInBins("m", "x", 2, Edges(tuple(i / 8 - 3.0 for i in range(60))), -70),
     UnitsInBins("d", "d", 1, Listed((date(1, 1, 1), date(9999, 12, 31))), -4),
     UnitsInBins("b", "b", 1, Listed((True,), other=True), -4),
+    WeightsInBins("v", "x", 2, Edges((0.0, 0.1), True, True), -4, weight="w", weights=WeightGrid(-3, 12)),
+    WeightsInBins("t", "b", 1, Listed((True, False)), -4, weight="w", weights=WeightGrid(0, 2), once=True),
+    WeightsInBins("i", "s", 1, Listed(("a",), other=True), -70, weight="b", weights=WeightGrid(0, 1)),
 )
 
 
@@ -64,6 +72,7 @@ def test_bins_are_counted_as_defined(engine):
 def test_planted_mistakes_are_seen(openers, monkeypatch):
     opened, honest = openers("duckdb"), defined()
     between, listed, halved = bins._between, bins._listed, bins._halved
+    weight = bins._weight
     for name, wrong in (
         # NULL is no number above the last edge, nor below the first.
         ("_between", lambda *given: between(*given).split(" THEN ", 1)[1].removesuffix(" END")),
@@ -75,6 +84,10 @@ def test_planted_mistakes_are_seen(openers, monkeypatch):
         ("_halved", lambda x, bounds, places: halved(x, bounds, [*places[:1], *places[:-1]])),
         ("_halved", lambda x, bounds, places: halved(x, bounds[::-1], places)),
         ("scaled", lambda total, rows, most: total),
+        # Rows without a weight count, weights are not trimmed, or each is one.
+        ("_weight", lambda values, s: f"CASE WHEN {values.valued(s.weight)} THEN {weight(values, s)} ELSE 1 END"),
+        ("_weight", lambda values, s: weight(values, replace(s, weights=WeightGrid(s.weights.exponent, 99)))),
+        ("each", lambda values, s: "1"),
     ):  # fmt: skip
         with monkeypatch.context() as planted:
             planted.setattr(exact_sql if name == "scaled" else bins, name, wrong)

@@ -50,6 +50,7 @@ from sfumato.transformations import (
     VectorSum,
     WeightedSum,
     WeightGrid,
+    WeightsInBins,
     bound_groups,
     per_group,
     scale_groups,
@@ -282,9 +283,14 @@ def in_bins(draw: st.DrawFn, column: str, kind: str, rows: int) -> RowsInBins:
     bins: Edges | Listed = Edges(edges, draw(st.booleans()), draw(st.booleans()))
     if kind not in ("DOUBLE", "FLOAT", "DECIMAL(12,3)") and draw(st.booleans()):
         bins = Listed((True, False) if kind == "BOOLEAN" else (3, -1, 2**62 + 1), draw(st.booleans()))
-    exponent = draw(st.sampled_from([-30, -3, 0]))
+    exponent, once = draw(st.sampled_from([-30, -3, 0])), draw(st.booleans())
+    rows = 1 if once else rows
     if draw(st.booleans()):
-        return UnitsInBins(f"u {column}", column, 1, bins, exponent)
+        weights = draw(st.sampled_from([WeightGrid(0, 50), WeightGrid(-20, 3 << 20), WeightGrid(3, 2)]))
+        of: dict[str, Any] = {"weight": draw(st.sampled_from("xy")), "weights": weights, "once": once}
+        return WeightsInBins(f"w {column}", column, rows, bins, exponent, **of)
+    if once:
+        return UnitsInBins(f"u {column}", column, rows, bins, exponent)
     return RowsInBins(f"b {column}", column, rows, bins, exponent)
 
 

@@ -52,6 +52,7 @@ STATISTICS = [
     t.RowsInBins("x", "x", 2, t.Edges((0.0, 1.0, 2.0), below=True), -2),
     t.UnitsInBins("n", "n", 1, t.Listed((0, 1), other=True), -2),
     t.WeightedSum("x·n", "n", 2, t.WeightGrid(0, 20), "x", t.ValueGrid(-2, 0, 32), 1),
+    t.WeightsInBins("w", "x", 2, t.Edges((0.0, 1.0)), -2, weight="n", weights=t.WeightGrid(0, 20)),
 ]
 VECTOR_SUMS = [
     t.VectorSum(f"{ball.value} {rows}", "v", 2, -20, 1 << 20, ball, rows)

@@ -58,7 +58,7 @@ class Aggregates:
         if call.argument is None:
             raise self._refuse(call.name_place, f"{function}(*): name a column")
         if make is ask.histogram:
-            return self._histogram(call, call.argument)
+            return self._histogram(call, call.argument, weights)
         if call.second is not None:
             return self._of_two(call, [call.argument, call.second], make)
         low, high, per = self._bounds(call)
@@ -150,8 +150,8 @@ class Aggregates:
         if written is None:
             return {}
         place = written.place
-        if make not in (ask.count, ask.sum, ask.mean):
-            raise self._refuse(place, f"{call.function} has no weights; COUNT, SUM and AVG have")
+        if make not in (ask.count, ask.sum, ask.mean, ask.histogram):
+            raise self._refuse(place, f"{call.function} has no weights; COUNT, SUM, AVG and HISTOGRAM have")
         if call.weight is None or call.max_weight is None:
             raise self._refuse(place, "weights are written weight => column, max_weight => 50")
         if make is ask.sum and call.bounds and call.bounds.kind != "contribution_bounds_per_row":
@@ -188,7 +188,7 @@ class Aggregates:
         column = self._column(call.argument)
         return ask.count_distinct(column, values=values, method="shares" if fast else "matching")
 
-    def _histogram(self, call: Call, argument: Expression) -> Aggregate:
+    def _histogram(self, call: Call, argument: Expression, weights: Mapping[str, Any]) -> Aggregate:
         form, edges = "write HISTOGRAM(x, [0, 18, 65]), with the edges of bins", call.ranks
         if call.bounds is not None:
             raise self._refuse(call.bounds.place, f"bins have no bounds but their edges: {form}")
@@ -199,7 +199,7 @@ class Aggregates:
                 raise self._refuse(other.place, "each edge is a number above the one before")
         if not 2 <= len(edges) <= ask.MOST_BINS + 1:
             raise self._refuse(call.name_place, f"there are from 1 to {ask.MOST_BINS:,} bins: {form}")
-        return ask.histogram(self._column(argument), [edge.text for edge in edges])
+        return ask.histogram(self._column(argument), [edge.text for edge in edges], **weights)
 
     def _of_two(self, call: Call, arguments: list[Expression], make: Callable[..., Aggregate]) -> Aggregate:
         """Return an aggregate of two columns, each with its bounds: those of the call, or of a catalog."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -54,9 +54,17 @@ def _asked(query: Query) -> dict[str, Aggregate]:
     found: dict[str, Aggregate] = {}
     for _, aggregate in query.measured:
         for column in aggregate.each.columns:
-            if column not in found or _range(aggregate.each, column) is not None:
-                found[column] = aggregate.each
+            of = _of_column(aggregate.each, column)
+            if column not in found or _range(of, column) is not None:
+                found[column] = of
     return found
+
+
+def _of_column(aggregate: Aggregate, column: str) -> Aggregate:
+    """Return what is asked of a column: of one that is not the weights, what is asked without weights."""
+    if isinstance(aggregate, Weighted) and column != aggregate.weights.column:
+        return aggregate.of
+    return aggregate
 
 
 def _range(aggregate: Aggregate, column: str) -> tuple[float, float] | None:
@@ -64,19 +72,27 @@ def _range(aggregate: Aggregate, column: str) -> tuple[float, float] | None:
     if isinstance(aggregate, OfColumns):
         return next((float(low), float(high)) for name, low, high in aggregate.blocks if name == column)
     if isinstance(aggregate, Weighted):
-        if column == aggregate.weights.column:
-            return 0.0, float(aggregate.weights.most)
-        return _range(aggregate.of, column)
+        return 0.0, float(aggregate.weights.most)
     if isinstance(aggregate, InBins) and not isinstance(aggregate.bins, Listed):
-        edges = [float(Fraction(edge)) for edge in aggregate.bins.edges]
-        return edges[0], edges[-1]
+        return _between(aggregate.bins.edges)
     lower, upper = getattr(aggregate, "lower", None), getattr(aggregate, "upper", None)
     return None if lower is None or upper is None else (float(lower), float(upper))
 
 
+def _between(edges: Sequence[float]) -> tuple[float, float]:
+    """Return a range with all finite edges, and beyond them where others are infinite."""
+    known = [edge for edge in edges if math.isfinite(edge)] or [0.0]
+    apart = (known[-1] - known[0]) / len(known) or 1.0
+    low, high = (
+        known[end] if math.isfinite(edges[end]) else known[end] + s * apart for end, s in ((0, -1), (-1, 1))
+    )
+    return (low, high) if math.isfinite(high - low) else (0.0, 1.0)
+
+
 def _values(aggregate: Aggregate, name: str, column: Column, count: int, which: int) -> pa.Array:
-    # Multiples of an irrational number, modulo 1: evenly spread, and columns apart from each other.
-    spread: NDArray[np.float64] = np.mod((np.arange(count) + 0.5) * (math.sqrt(5 + 2 * which) % 1), 1)
+    # Multiples of an irrational number, modulo 1: evenly spread, and columns apart from each other. No square
+    # leaves 5 when it is divided by 8.
+    spread: NDArray[np.float64] = np.mod((np.arange(count) + 0.5) * (math.sqrt(5 + 8 * which) % 1), 1)
     bins: Any = aggregate.bins if isinstance(aggregate, InBins) else None
     if isinstance(bins, Listed):
         chosen = np.minimum((spread * len(bins.values)).astype(int), len(bins.values) - 1)

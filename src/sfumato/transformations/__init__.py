@@ -33,6 +33,7 @@ from sfumato.transformations.statistics.statistic import Coordinate, Role, Stati
 from sfumato.transformations.statistics.unit_sum import UnitSum
 from sfumato.transformations.statistics.vector_sum import VectorSum
 from sfumato.transformations.statistics.weighted import WeightedSum, WeightGrid
+from sfumato.transformations.statistics.weighted_bins import WeightsInBins
 from sfumato.transformations.stratified import (
     make_lipschitz_sized_proportion_ci_mean,
     make_lipschitz_sized_proportion_ci_variance,
@@ -67,6 +68,7 @@ __all__ = [
     "VectorSum",
     "WeightGrid",
     "WeightedSum",
+    "WeightsInBins",
     "body_in_all",
     "body_of",
     "bound_groups",

@@ -97,6 +97,7 @@ class ExactSql:
         ]
         self.trees = [s for s in query.statistics if isinstance(s, _BY_VALUE)]
         self.leaves = [self.values.value(self._leaf(tree)) for tree in self.trees]
+        self.each = [bins.each(self.values, tree) for tree in self.trees]
         for index, tree in enumerate(self.trees):
             if isinstance(tree, DistinctShared):
                 self.parts.append(Part(having(index), f"count({self.leaves[index]})", ""))
@@ -114,12 +115,13 @@ class ExactSql:
                 continue
             first = self.firsts.get(index)
             of_units = self._leaves_of_rows(index, pairs if first else None)
-            ctes |= self._leaves(f"leaves{index}", tree, of_units, pairs, first)
+            one = "1" if first is None or self.each[index] == "1" else each_of(first)
+            ctes |= self._leaves(f"leaves{index}", tree, of_units, pairs, first, one)
         return f"WITH {written(ctes, self.combined)}\n{self._output()}"
 
     @property
     def firsts(self) -> dict[int, str]:
-        """Of trees: the column of pairs with a row's leaf, where pairs of one row need no count of leaves.
+        """Of trees: the column of pairs with a row's leaf, where pairs of one row need no sums by leaf.
 
         That is where one row of a unit counts: most have no more in a group.
         """
@@ -189,7 +191,11 @@ class ExactSql:
     def _aggregates(self) -> list[tuple[str, str]]:
         """What a unit has in a group: expressions over values of its rows, and their names."""
         sums = [(p.pair, identifier(p.coordinate)) for p in self.parts if p.pair]
-        return sums + [(f"min({self.leaves[index]})", name) for index, name in self.firsts.items()]
+        for index, name in self.firsts.items():
+            sums.append((f"min({self.leaves[index]})", name))
+            if self.each[index] != "1":
+                sums.append((f"min({self.each[index]})", each_of(name)))
+        return sums
 
     @property
     def _only(self) -> str:
@@ -258,23 +264,25 @@ class ExactSql:
         return f"SELECT {keys}leaf, m * {each} AS one FROM {source}"
 
     def _leaves_of_rows(self, index: int, pairs: str | None = None) -> str:
-        """Count each unit's rows in each leaf of a group; of `pairs`, only where there are several rows."""
+        """Add up what each unit's rows come to in each leaf of a group; of `pairs`, only of several rows."""
         leaf, several = self.leaves[index], ""
+        each = self.each[index]
+        summed = "count(*)" if each == "1" else f"CAST(sum({each}) AS BIGINT)"
         if pairs is not None:
             found = f"(SELECT {self._pair_keys} FROM {pairs} WHERE n > 1) AS several"
             several = f" SEMI JOIN {found} ON ({self._same_pair('near', 'several')})"
         return (
-            f"SELECT {self._pair_keys}, {leaf} AS leaf, count(*) AS m FROM near{several} "
+            f"SELECT {self._pair_keys}, {leaf} AS leaf, {summed} AS m FROM near{several} "
             f"WHERE {leaf} IS NOT NULL GROUP BY {self._pair_keys}, {leaf}"
         )
 
     def _leaves(
-        self, name: str, tree: Counts, of_units: str, pairs: str, first: str | None = None
+        self, name: str, tree: Counts, of_units: str, pairs: str, first: str | None = None, one: str = "1"
     ) -> dict[str, str]:
         """Leaves of a tree, weighted by what their unit counts in the group.
 
-        `of_units` counts rows of pairs by leaf; of all, or of those with several, where `first` is a column
-        with the leaf of the others.
+        `of_units` adds up rows of pairs by leaf; of all, or of those with several, where `first` is a column
+        with the leaf of the others, which add `one`.
         """
 
         def weight(m: str) -> str:
@@ -287,7 +295,7 @@ class ExactSql:
         )
         if first is not None:
             weights += (
-                f" UNION ALL SELECT {keys}{first} AS leaf, {weight('1')} AS one FROM {pairs} AS pair "
+                f" UNION ALL SELECT {keys}{first} AS leaf, {weight(one)} AS one FROM {pairs} AS pair "
                 f"WHERE n = 1 AND {first} IS NOT NULL"
             )
         return {
@@ -354,6 +362,11 @@ class ExactSql:
 def weight_type(tree: Counts) -> str:
     """Return the type of a leaf's weight; many units in one bin, in fine steps, may be more than a BIGINT."""
     return "HUGEINT" if isinstance(tree, RowsInBins) else "BIGINT"
+
+
+def each_of(first: str) -> str:
+    """Return the name of what the one row of a pair adds, whose leaf is the column `first`."""
+    return f"{first}each"
 
 
 def having(index: int) -> str:

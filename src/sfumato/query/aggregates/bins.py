@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 from sfumato.errors import ColumnError, ParameterError
 from sfumato.exact import as_fraction, one_of, truth_value
 from sfumato.query.aggregates.aggregate import Aggregate, Number, check_numeric, column_name
+from sfumato.query.aggregates.weighted import weighted, weights_of
 from sfumato.query.choices import Bounded
 from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
 from sfumato.transformations import Edges, Listed
@@ -84,6 +85,8 @@ def histogram(
     outside: Literal["drop", "count"] = "drop",
     per: Bounded = "row",
     shares: bool = False,
+    weight: str | None = None,
+    max_weight: Number | None = None,
 ) -> Aggregate:
     """Count rows, or units, in bins between edges.
 
@@ -95,12 +98,15 @@ def histogram(
         per: "row" counts rows, up to the limit `rows=` in all bins of a group together. With "unit" each
             counts once: one with several rows is divided over their bins.
         shares: return parts of all that is in bins, in place of numbers.
+        weight: a column of survey weights: then the population that the rows stand for is counted (expansion
+            totals); with per="unit" a unit counts as much as its weight, or as the mean of those of its rows.
+        max_weight: larger weights are trimmed to this; below 0 they are 0, and rows without one do not count.
     Returns:
         An aggregate whose outputs are `name_0_18` for the bin from 0 to 18, and so on; `name_under_0` and
         `name_over_65` for what is outside, and with infinite edges `name_under_18` and `name_from_65`.
         NULL and NaN are in no bin.
     Raises:
-        QueryError: the column is no name.
+        QueryError: the column is no name, or one of the weights is missing.
         ParameterError: there are not at least two edges, increasing numbers, for at most 1,000 bins (100 for
             shares); or another argument is not such.
 
@@ -108,7 +114,8 @@ def histogram(
     ('age_under_0', 'age_0_18', 'age_18_65', 'age_over_65')
 
     Source:
-        Dwork, McSherry, Nissim, Smith 2006, histograms. Proof: docs/proofs/rows_in_bins.md.
+        Dwork, McSherry, Nissim, Smith 2006, histograms. Proofs: docs/proofs/rows_in_bins.md, and with weights
+        docs/proofs/weights_in_bins.md.
     """
     name = column_name("histogram", column)
     numbers = _edges(edges)
@@ -127,7 +134,8 @@ def histogram(
         suffixes.insert(0, f"under_{texts[0]}")
     if ends[1]:
         suffixes.append(f"over_{texts[-1]}")
-    return _made(InBins(name, bins, tuple(suffixes), per, truth_value(shares, "shares")), "edges")
+    asked = _made(InBins(name, bins, tuple(suffixes), per, truth_value(shares, "shares")), "edges")
+    return weighted(asked, weights_of("histogram", weight, max_weight))
 
 
 def value_counts(
@@ -137,6 +145,8 @@ def value_counts(
     other: bool = False,
     per: Bounded = "row",
     shares: bool = False,
+    weight: str | None = None,
+    max_weight: Number | None = None,
 ) -> Aggregate:
     """Count rows, or units, by the values of a column that are listed.
 
@@ -144,12 +154,12 @@ def value_counts(
         column: a column of texts, whole numbers, truth values or dates.
         values: public values, all of the column's type: known beforehand, not read from the data.
         other: whether rows with any other value are counted together, in one bin more.
-        per, shares: as of `histogram`.
+        per, shares, weight, max_weight: as of `histogram`.
     Returns:
         An aggregate whose outputs are `name_small` for the value "small", and so on; `name_other` for the
         others. Where two names would be equal but for case, the place in the list is added. NULL is no value.
     Raises:
-        QueryError: the column is no name.
+        QueryError: the column is no name, or one of the weights is missing.
         ParameterError: there are not from 1 to 1,000 values (or 100 for shares) of one type, each once; or
             another argument is not such.
 
@@ -167,7 +177,8 @@ def value_counts(
     bins = Listed(tuple(listed), truth_value(other, "other"))
     suffixes = [str(value).lower() if isinstance(value, bool) else str(value) for value in listed]
     suffixes += ["other"] * other
-    return _made(InBins(name, bins, _different(suffixes), per, truth_value(shares, "shares")), "values")
+    asked = _made(InBins(name, bins, _different(suffixes), per, truth_value(shares, "shares")), "values")
+    return weighted(asked, weights_of("value_counts", weight, max_weight))
 
 
 def _made(asked: InBins, name: str) -> InBins:

@@ -1,4 +1,4 @@
-"""Totals, means and shares of a population, of rows with survey weights."""
+"""Totals, means, shares and histograms of a population, of rows with survey weights."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Weighted(Aggregate):
-    """A count, sum or mean of the population that rows with weights stand for.
+    """A count, sum, mean or histogram of the population that rows with weights stand for.
 
     Args:
         of: the same without weights.
@@ -54,9 +54,18 @@ class Weighted(Aggregate):
         return (self.weights.column, *self.of.columns)
 
     @property
+    def needs_rows(self) -> bool:
+        """As without weights."""
+        return self.of.needs_rows
+
+    @property
     def divisible(self) -> bool:
         """A part of a weight is not counted."""
         return False
+
+    def outputs(self, name: str) -> tuple[str, ...]:
+        """Return the same names as without weights."""
+        return self.of.outputs(name)
 
     def of_columns(self, columns: Mapping[str, str]) -> Self:
         """Return the same, of columns by other names."""

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
 from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats
-from sfumato.query.aggregates import InBins
+from sfumato.query.aggregates import InBins, Weights
 from sfumato.query.design import Design
 from sfumato.query.estimates.counts import CountEstimate
 from sfumato.query.estimates.estimate import Estimate
 from sfumato.query.numbers import NoisyNumbers
-from sfumato.transformations import Grid, RowsInBins, UnitsInBins
+from sfumato.query.schema import Kind
+from sfumato.transformations import Grid, RowsInBins, UnitsInBins, WeightGrid, WeightsInBins
 
 
 @dataclass(frozen=True)
@@ -48,24 +49,46 @@ class ShareEstimate(Estimate):
         return numbers.noises.ratio(numbers.values, {self.count: 1.0}, whole, (0.0, 1.0), failure)
 
 
-def in_bins(design: Design, name: str, aggregate: InBins) -> tuple[Estimate, ...]:
-    """Ask for numbers or shares in bins; the same bins are counted once for both."""
-    names, outputs = _counted(design, aggregate).names, aggregate.outputs(name)
+def in_bins(
+    design: Design, name: str, aggregate: InBins, weights: Weights | None = None
+) -> tuple[Estimate, ...]:
+    """Ask for numbers or shares in bins, also of a population; the same bins are counted once for both."""
+    most = Fraction(1) if weights is None else weights.most
+    names, outputs = _counted(design, aggregate, weights).names, aggregate.outputs(name)
     if aggregate.shares:
-        least = float(min(Fraction(1), design.multiplier))
+        least = float(most * min(Fraction(1), design.multiplier))
         pairs = zip(outputs, names, strict=True)
         return tuple(ShareEstimate(output, of, upper=1.0, least=least, bins=names) for output, of in pairs)
-    return tuple(CountEstimate(o, of, whole=True) for o, of in zip(outputs, names, strict=True))
+    return tuple(CountEstimate(o, of, whole=weights is None) for o, of in zip(outputs, names, strict=True))
 
 
-def _counted(design: Design, aggregate: InBins) -> RowsInBins:
+def _counted(design: Design, aggregate: InBins, weights: Weights | None) -> RowsInBins:
     """Take the numbers in bins of a column."""
-    make, rows = (UnitsInBins, 1) if aggregate.per == "unit" else (RowsInBins, design.rows)
-    found = {s.label: s for s in design.statistics.values() if isinstance(s, RowsInBins)}
-    for one in found.values():
-        if (type(one), one.column, one.bins) == (make, aggregate.column, aggregate.bins):
+    once = aggregate.per == "unit"
+    of = {s.label: s for s in design.statistics.values() if isinstance(s, RowsInBins)}
+    label, rows = f"{aggregate.column}#{len(of) + 1}", 1 if once else design.rows
+    exponent = Grid.for_noise(design.multiplier * rows).exponent
+    made: RowsInBins
+    if weights is None:
+        make = UnitsInBins if once else RowsInBins
+        made = make(label, aggregate.column, rows, aggregate.bins, min(design.whole_exponent, exponent))
+    else:
+        whole = design.schema[weights.column].kind in (Kind.INTEGER, Kind.BOOLEAN)
+        grid = WeightGrid.up_to(weights.most, whole)
+        # A unit that is scaled down needs finer steps than its weights.
+        exponent = min(0, Grid.for_noise(design.multiplier * rows * weights.most).exponent - grid.exponent)
+        made = WeightsInBins(
+            label,
+            aggregate.column,
+            rows,
+            aggregate.bins,
+            exponent,
+            weight=weights.column,
+            weights=grid,
+            once=once,
+        )
+    for one in of.values():
+        if replace(made, label=one.label) == one:
             return one
-    exponent = min(design.whole_exponent, Grid.for_noise(design.multiplier * rows).exponent)
-    made = make(f"{aggregate.column}#{len(found) + 1}", aggregate.column, rows, aggregate.bins, exponent)
     design.add(made)
     return made

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from sfumato.query.aggregates import CountRows, Mean, Weighted
+from sfumato.query.aggregates import CountRows, InBins, Mean, Weighted
 from sfumato.query.design import Design
+from sfumato.query.estimates.bins import in_bins
 from sfumato.query.estimates.counts import CountEstimate, SumEstimate
 from sfumato.query.estimates.estimate import Estimate
 from sfumato.query.estimates.means import MeanEstimate
 
 
 def weighted(design: Design, name: str, aggregate: Weighted) -> tuple[Estimate, ...]:
-    """Ask for the number, the total or the mean of a population."""
+    """Ask for the number, the total, the mean or the histogram of a population."""
+    if isinstance(aggregate.of, InBins):
+        return in_bins(design, name, aggregate.of, aggregate.weights)
     made = design.weighted(aggregate)
     of, count = aggregate.of, made.names[0]
     if isinstance(of, CountRows):

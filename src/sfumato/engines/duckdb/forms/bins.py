@@ -6,12 +6,23 @@ from typing import Any
 
 from sfumato.engines.duckdb.forms.values import Values
 from sfumato.engines.duckdb.text import double, literal
-from sfumato.transformations import Edges, RowsInBins
+from sfumato.transformations import Edges, RowsInBins, WeightsInBins
 
 
 def place(values: Values, s: RowsInBins) -> str:
     """Write the bin of a row, from 0; NULL where it is in none."""
     return _between(values, s.column, s.bins) if isinstance(s.bins, Edges) else _listed(values, s)
+
+
+def each(values: Values, s: object) -> str:
+    """Return what a row adds to its place: one, or the name of its weight in steps, 0 where it has none."""
+    if not isinstance(s, WeightsInBins):
+        return "1"
+    return values.value(_weight(values, s))
+
+
+def _weight(values: Values, s: WeightsInBins) -> str:
+    return f"coalesce({values.steps(s.weight, 0, s.weights.most, s.weights.exponent)}, 0)"
 
 
 def _between(values: Values, column: str, bins: Edges) -> str:
