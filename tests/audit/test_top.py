@@ -2,63 +2,64 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import sfumato as sf
 from sfumato.audit import audit, units
-from sfumato.query import top
+from sfumato.measurements import peeling
+from sfumato.query.top import Top
 from sfumato.query.top_plan import TopPlan
+from sfumato.testing import release_mechanism
 
 pytestmark = pytest.mark.long
 
 SCHEMA = pa.schema([("unit", pa.string()), ("group", pa.string()), ("value", pa.float64())])
 GROUPS = ["a", "b", "c"]
+PRIVATE = {"epsilon": 1, "delta": 0.01}
 
 
 def table(rows):
     return pa.Table.from_pylist(rows, SCHEMA)
 
 
-def crowd(each, one_more):
+def crowd(each, one_more=()):
+    """So many people in each group, and one in others."""
     rows = [{"unit": f"u{i}", "group": g, "value": 1.0} for g, n in each.items() for i in range(n)]
     return table(rows + [{"unit": "more", "group": g, "value": 1.0} for g in one_more])
 
 
-def mechanism(keys, **options):
-    """Draw a release many times; what is asked of the rows is read once for a table."""
-
-    def draw(rows, size):
-        question = sf.scan(rows, privacy_unit="unit").top("group", k=2, keys=keys)
-        found = list(question.engine.statistics(question.exact, 1 << 16))
-
-        class Once:
-            name, files = "DuckDB", ()
-
-            @staticmethod
-            def statistics(query, batch_rows):
-                return iter(found)
-
-        once = top.Top(Once(), question.schema, "unit", (), ("group",), question.public_keys, 2)
-        drawn = [once.release(**options).to_arrow() for _ in range(size)]
-        return [tuple(map(tuple, (r.values() for r in t.to_pylist()))) for t in drawn]
-
-    return draw
+def ask(keys=GROUPS, k=2, by=None, candidates=None, **options):
+    return release_mechanism(
+        lambda rows: (
+            sf.scan(rows, privacy_unit="unit")
+            .top("group", k=k, keys=keys, by=by, candidates=candidates)
+            .release(**options)
+        )
+    )
 
 
+SUM = {"by": sf.sum("value", lower=0, upper=1)}
+SPREAD = {"by": sf.sum("value", lower=-1, upper=1)}
 CLAIMS = {
-    "public": (GROUPS, {"epsilon": 1}, {}),
-    "public, keys alone": (GROUPS, {"epsilon": 1}, {"counts": False}),
-    "private": (None, {"epsilon": 1, "delta": 0.01}, {}),
+    "public": ({"epsilon": 1}, {}),
+    "public, keys alone": ({"epsilon": 1}, {"counts": False}),
+    "public, by sum": ({"epsilon": 1}, SPREAD),
+    "private": (PRIVATE, {"keys": None}),
+    "private, few candidates": (PRIVATE, {"keys": None, "k": 1, "candidates": 1}),
+    "private, by sum": (PRIVATE, {"keys": None} | SUM),
 }
 
 
 @pytest.mark.flakiness(k=14, because="alpha of the audits")
 @pytest.mark.parametrize("name", CLAIMS)
 def test_releases_keep_their_claim(name):
-    keys, claim, options = CLAIMS[name]
+    claim, options = CLAIMS[name]
     report = audit(
-        mechanism(keys, **claim, **options),
+        ask(**claim, **options),
         **claim,
         pairs=units(groups=GROUPS, table=table),
         max_samples=200,
@@ -67,10 +68,41 @@ def test_releases_keep_their_claim(name):
     assert not report.violated, report
 
 
-PAIR = [(crowd({"a": 3, "b": 3, "c": 3}, ["a"]), crowd({"a": 3, "b": 3, "c": 3}, []))]
+THREE = crowd({"a": 3, "b": 3, "c": 3}, ["a"]), crowd({"a": 3, "b": 3, "c": 3})
+ALONE = crowd({"a": 3}, ["z"]), crowd({"a": 3})
+# Of two groups the first by key is the candidate, but where the other has one more.
+TIED = crowd({"a": 60, "b": 60}, ["b"]), crowd({"a": 60, "b": 60})
+
+
+def plan(name, wrong):
+    return lambda patch: patch.setattr(TopPlan, name, property(wrong))
+
+
+def exact_without_the_next_group(patch):
+    right = Top.exact.fget
+    patch.setattr(Top, "exact", property(lambda top: replace(right(top), largest=top.candidates)))
+
+
+def ties_by_key(patch):
+    patch.setattr(peeling, "uniform_below", lambda most, size, words: np.zeros(size, np.int64))
+
+
+ROOT = TopPlan.noise_scale.func
 DEFECTS = {
-    "k taken the wrong way": ("rate", lambda plan: plan.epsilon * plan.k),
-    "sensitivity a sixteenth": ("step_rate", lambda plan: 16 * plan.rate),
+    "k taken the wrong way": (plan("rate", lambda p: p.epsilon * p.k), THREE, {}),
+    "sensitivity a sixteenth": (plan("step_rate", lambda p: 16 * p.rate), THREE, {}),
+    "noise of the numbers a sixteenth": (
+        plan("noise_scale", lambda p: ROOT(p) / 16),
+        THREE,
+        {"counts": True},
+    ),
+    "equal groups by key": (ties_by_key, THREE, {}),
+    "a forgotten end": (plan("margin", lambda p: 0), ALONE, {"keys": None, "delta": 1e-6}),
+    "an end that forgets the next group": (
+        exact_without_the_next_group,
+        TIED,
+        {"keys": None, "delta": 1e-6, "k": 1, "candidates": 1},
+    ),
 }
 
 
@@ -80,19 +112,16 @@ DEFECTS = {
 )
 @pytest.mark.parametrize("name", DEFECTS)
 def test_planted_defects_are_found(name, monkeypatch):
-    attribute, wrong = DEFECTS[name]
-    monkeypatch.setattr(TopPlan, attribute, property(wrong))
-    draw = mechanism(GROUPS, epsilon=1, counts=False)
-    assert audit(draw, epsilon=1, pairs=PAIR, max_samples=20_000).violated
+    plant, pair, options = DEFECTS[name]
+    plant(monkeypatch)
+    given = {"epsilon": 1, "counts": False} | options
+    claim = {n: given[n] for n in ("epsilon", "delta") if n in given}
+    assert audit(ask(**given), **claim, pairs=[pair], max_samples=20_000).violated
 
 
-@pytest.mark.flakiness(
-    k=14,
-    because="the bet's wealth grows steadily, and is at its goal after some hundred of the draws that it has",
-)
-def test_a_forgotten_end_is_found(monkeypatch):
-    """Whoever is alone in a group is then shown."""
-    monkeypatch.setattr(TopPlan, "margin", property(lambda plan: 0))
-    pair = [(crowd({"a": 3}, ["z"]), crowd({"a": 3}, []))]
-    draw = mechanism(None, epsilon=1, delta=1e-6, counts=False)
-    assert audit(draw, epsilon=1, delta=1e-6, pairs=pair, max_samples=20_000).violated
+@pytest.mark.noise_cannot_matter("the epsilon is beyond all noise")
+def test_draws_are_releases():
+    """Of each group that is shown its rank and number; of what is not, no trace."""
+    drawn = ask(k=2, epsilon=10**9)(crowd({"a": 9, "b": 7, "c": 1}), 2)
+    assert drawn == [{"'a'": {"rank": 1, "units": 9}, "'b'": {"rank": 2, "units": 7}}] * 2
+    assert ask(k=2, keys=None, counts=False, epsilon=900, delta=1e-6)(crowd({}), 1) == [{}]

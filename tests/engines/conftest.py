@@ -136,6 +136,8 @@ class StagedEngine:
         groups = self._shuffled(totals, stages.joined_totals)
         if stages.group_shards > 1 and query.public_keys is None and chance.random() < 0.5:
             self._check_shards_are_disjoint(stages, groups, batch_rows)
+        if query.largest is not None:
+            groups = {shard: stages.collected(parts) for shard, parts in groups.items()}
         return stages.merged(None, [data for of_shard in groups.values() for data in of_shard], batch_rows)
 
     def _shuffled(self, payloads: list[Payload], joined: Callable[[list[bytes]], list[bytes]]):
@@ -403,8 +405,12 @@ def on_beam(folder: str) -> Opener:
             return exact_parts(rows, stages, self.collections)
 
         def statistics(self, query, batch_rows: int) -> Iterator[pa.RecordBatch]:
+            import apache_beam as beam
+
             stages = self.stages(query)
-            parts = [data for _, datas in results_on_beam(lambda p: self.parts(p, stages)) for data in datas]
+            sent = stages.collected if query.largest is not None else list
+            build = lambda p: self.parts(p, stages) | beam.MapTuple(lambda _, parts: sent(parts))  # noqa: E731
+            parts = [data for datas in results_on_beam(build) for data in datas]
             return stages.merged(None, parts, batch_rows)
 
         def release(self, plan, *, confidence=None, unsafe_words=None) -> Release:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 from fractions import Fraction as F
 
 import pyarrow as pa
@@ -47,7 +48,7 @@ def test_private_groups_stop_at_the_end():
 
 def test_a_unit_in_ten_thousand_groups_counts_in_each():
     data = pa.table({"id": [i % 40 for i in range(40 * 3000)], "key": [i // 40 for i in range(40 * 3000)]})
-    exact = scan(data).top("key", k=1).exact
+    exact = replace(scan(data).top("key", k=1).exact, largest=None)
     [batch] = scan(data).engine.statistics(exact, 1 << 16)
     assert set(batch.column(1).to_pylist()) == {40} and batch.num_rows == 3000
 
@@ -226,13 +227,6 @@ def test_sums_that_are_refused():
         price.top("key", k=1, keys=["a"]).plan(epsilon=1e-20)
     wide = price.top("key", k=1, keys=["a", "many"], by=sf.sum("price", lower=0, upper=1e90))
     assert wide.release(epsilon=1, unsafe_words=words()).to_arrow().num_rows == 1
-
-
-def test_rows_that_a_pipeline_brings_are_refused():
-    pytest.importorskip("apache_beam")
-    rows = pa.schema([("id", pa.int64()), ("key", pa.string())])
-    with pytest.raises(QueryError, match="DuckDB"):
-        sf.scan(rows, privacy_unit="id").top("key", k=1)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,14 @@ def limit_note(table: TableDeclaration, name: str, limit: int) -> str:
     return f"{name} was not given: {limit} is taken, the most that {table.where} allows."
 
 
+def unused_note(table: TableDeclaration, name: str) -> str:
+    """Say that the largest groups need no limit."""
+    return (
+        f"{name} of {table.where} limits nothing here: a unit counts in all its groups, each of which it "
+        "moves by its bound at most, and the noise hides it in however many."
+    )
+
+
 def beyond(table: TableDeclaration, name: str, given: int, limit: int) -> str:
     """Say that a limit is larger than the owner allows."""
     return f"{name} is {given}, but {table.where} allows at most {limit}"

@@ -9,13 +9,14 @@ from typing import Any, cast
 
 from sfumato.catalogs.declarations import TableDeclaration
 from sfumato.catalogs.domains import product
-from sfumato.catalogs.notes import beyond, bounds_note, groups_note, limit_note
+from sfumato.catalogs.notes import beyond, bounds_note, groups_note, limit_note, unused_note
 from sfumato.errors import QueryError
 from sfumato.query.aggregates import Aggregate, Unbounded, check_aggregates
 from sfumato.query.combining import MOST_ROWS, Combination, JoinKind, Union, pairs_of, with_units
 from sfumato.query.public_table import PublicTable
 from sfumato.query.schema import Derive
 from sfumato.query.table import Question, Released, Table
+from sfumato.query.top import Top
 
 Origin = tuple[TableDeclaration, str]
 
@@ -71,6 +72,26 @@ class DeclaredTable(Table[Released]):
         table = one_row._limited(bounded.values())
         notes = dict.fromkeys([*table.notes, *self._notes(aggregates.values())])
         return Table.agg(replace(table, notes=tuple(notes)), *unnamed, **bounded)
+
+    def top(
+        self, *columns: str, k: int, by: Any = None, keys: Any = None, candidates: int | None = None
+    ) -> Top:
+        """Ask for the k largest groups; as of any table, but for columns with domains, which are public.
+
+        The catalog's limits are not needed, and not taken: a unit counts in all of its groups.
+        """
+        if isinstance(by, Unbounded):
+            raise QueryError(
+                f"top: by bounds what a unit adds to a group, but the bounds in {self.declared.where} are of "
+                f"each row. Write sf.sum({by.column!r}, lower=..., upper=...)"
+            )
+        return super().top(*columns, k=k, by=by, keys=keys, candidates=candidates)
+
+    @property
+    def _notes_of_top(self) -> tuple[str, ...]:
+        limits = {"max_groups": self.declared.max_groups, "max_rows": self.declared.max_rows}
+        unused = [unused_note(self.declared, name) for name, limit in limits.items() if limit is not None]
+        return (*self.notes, *self._notes(()), *unused)
 
     def join(
         self,

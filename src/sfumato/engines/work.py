@@ -74,18 +74,23 @@ class Work:
 
     def noisy(self, shard: int, payloads: Iterable[bytes]) -> Iterator[NoisyBatch]:
         """Yield all groups of one shard with their noise; at least one batch."""
-        with in_own_words(_stopped, Exception):
+        with in_own_words(stopped, Exception):
             for batch in self._exact(shard, payloads):
                 yield self._draw(batch)
 
     @property
+    def at_once(self) -> bool:
+        """Whether one draw serves all groups."""
+        return self.noising.at_once
+
+    @property
     def places(self) -> int:
         """In how many places groups are given out: in one where one draw serves all, or shard by shard."""
-        return 1 if self.noising.at_once else self.stages.group_shards
+        return 1 if self.at_once else self.stages.group_shards
 
     def gathered(self, shard: int, payloads: Iterable[bytes]) -> bytes:
         """Return what one shard of groups sends to where one draw serves all groups."""
-        with in_own_words(_stopped, Exception):
+        with in_own_words(stopped, Exception):
             exact = self._exact(shard, payloads)
             return as_stream([self.noising.chosen(batch, self._words(batch)) for batch in exact])
 
@@ -95,7 +100,7 @@ class Work:
         Args:
             gathered: each shard of groups with what it sent, in any order.
         """
-        with in_own_words(_stopped, Exception):
+        with in_own_words(stopped, Exception):
             # The draw goes by the shards' public numbers, and then by keys.
             parts = [batch for _, data in sorted(gathered) for batch in pa.ipc.open_stream(data)]
             (batch,) = pa.Table.from_batches(parts).combine_chunks().to_batches()
@@ -111,8 +116,7 @@ class Work:
 
     def _words(self, batch: pa.RecordBatch) -> KeyedWords:
         """Return the words of what is drawn for a batch."""
-        key = self.secret.key(self.release) if isinstance(self.secret, Secret) else self.secret
-        return KeyedWords(key, digest(batch))
+        return keyed_words(self.secret, self.release, digest(batch))
 
     @property
     def schema(self) -> pa.Schema:
@@ -125,7 +129,18 @@ class Work:
         return pa.schema([*bare, *(pa.field(f"{e.name}_error", e.error_type) for e in estimates)])
 
 
-def _stopped(error: Exception) -> EngineError:
+def keyed_words(secret: bytes | Secret, release: bytes, exact: bytes) -> KeyedWords:
+    """Return the words of what is drawn for exact statistics.
+
+    Args:
+        secret, release: as of `Work`.
+        exact: a digest of the statistics.
+    """
+    return KeyedWords(secret.key(release) if isinstance(secret, Secret) else secret, exact)
+
+
+def stopped(error: Exception) -> EngineError:
+    """Return what is said where work stops."""
     kind = type(error).__name__
     return EngineError(f"a worker stopped at a {kind}, whose text is left out, as it may quote rows")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -12,6 +12,10 @@ from sfumato.query.combining import Combination
 from sfumato.query.exact import BroughtKeys, Evaluator
 from sfumato.query.plan import Plan
 from sfumato.query.schema import Schema, Step
+
+if TYPE_CHECKING:
+    from sfumato.query.top import Top
+    from sfumato.query.top_plan import TopPlan
 
 Released_co = TypeVar("Released_co", covariant=True)
 
@@ -69,5 +73,15 @@ class Engine(Evaluator, Protocol[Released_co]):
             plan: what to do.
             confidence: also give error bars, in columns named `<output>_error`.
             unsafe_words: a source of random words for tests; refused where workers draw the noise.
+        """
+        ...
+
+    def top(self, question: Top, plan: TopPlan, *, unsafe_words: Words | None = None) -> Any:
+        """Return the release of the largest groups; nothing is read yet.
+
+        Args:
+            question: a `Top`.
+            plan: its `TopPlan`.
+            unsafe_words: as of `release`.
         """
         ...

@@ -11,6 +11,9 @@ import pyarrow as pa
 from sfumato.query.schema import Step
 from sfumato.transformations import Statistic
 
+# A limit of groups for questions that need none: nobody can be in more.
+ALL_GROUPS = 1 << 62
+
 
 @dataclass(frozen=True)
 class BroughtKeys:
@@ -40,6 +43,8 @@ class ExactQuery:
         statistics: what to add up per group.
         scaled: whether a unit that is in more public groups counts in part in each, in place of a choice.
         total_rows: at most so many rows per unit in all groups, in place of a choice of groups; or None.
+        largest: of private groups only so many, those with the largest number of the only statistic, and of
+            equal ones the first by key; None for all.
     """
 
     steps: tuple[Step, ...]
@@ -50,6 +55,7 @@ class ExactQuery:
     statistics: tuple[Statistic, ...] = field(default=())
     scaled: bool = False
     total_rows: int | None = None
+    largest: int | None = None
 
 
 class Evaluator(Protocol):

@@ -286,14 +286,14 @@ class Table(Generic[Released]):
             k: how many groups, from 1 to 100,000.
             by: `sf.sum(column, lower=, upper=)`, with bounds of what a unit adds to a group; None for units.
             keys: the groups, where they are public knowledge, as of `group_by`: k of them are shown. Without
-                it at most k are, and delta is needed.
+                it at most k are, and delta is needed. On Beam also a schema of `sfumato.beam.named`.
             candidates: of private groups, how many of the largest may be shown; None for 10 k, at least
                 100.
         Returns:
             A `Top`, of which `release(epsilon=..., delta=...)` gives a table of ranks and keys, and unless
             they are left out noisy numbers of units.
         Raises:
-            QueryError: a column or a key does not fit, limits were set, or rows are not read by DuckDB.
+            QueryError: a column or a key does not fit, or limits were set.
         Source:
             docs/statistics.md, "The largest groups".
         """
@@ -311,9 +311,14 @@ class Table(Generic[Released]):
             table.public_keys,
             k,
             candidates,
-            self.notes,
+            table._notes_of_top,
             by,
         )
+
+    @property
+    def _notes_of_top(self) -> tuple[str, ...]:
+        """What whoever asks for the largest of these groups should know."""
+        return self.notes
 
     def bound(
         self,

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sfumato.query.release import Release
+    from sfumato.query.top_release import TopRelease
 
 _MOST_GROUPS = 10_000
 
 
 def release_mechanism(
-    ask: Callable[[Any], Release],
+    ask: Callable[[Any], Release | TopRelease],
 ) -> Callable[[Any, int], Any]:
     """Return a mechanism `(table, size) -> outputs` that draws a release many times.
 
@@ -32,7 +33,8 @@ def release_mechanism(
     Returns:
         A function for `audit`: the engine bounds and adds up each table once; then noise, selection of
         groups and outputs are those of `size` releases. With public groups, a column for each output of each
-        group; with private ones, a mapping for each release, of the groups that it shows.
+        group; with private ones, a mapping for each release, of the groups that it shows. Of the largest
+        groups a mapping, from each that is shown to its rank and number.
     Raises:
         RefusalError: on a table of more than 10,000 groups.
 
@@ -51,12 +53,15 @@ def release_mechanism(
     >>> audit(mechanism, epsilon=1, pairs=[(table, table[:1])], max_samples=20_000).violated
     True
     """
-    known: dict[str, _Tiles] = {}
+    from sfumato.query.top_release import TopRelease
+
+    known: dict[str, _Tiles | _Largest] = {}
 
     def mechanism(table: Any, size: int) -> Any:
         key = repr(fingerprint(table))
         if key not in known:
-            known[key] = _Tiles(ask(table))
+            release = ask(table)
+            known[key] = _Largest(release) if isinstance(release, TopRelease) else _Tiles(release)
         return known[key].draw(size)
 
     return mechanism
@@ -141,6 +146,28 @@ class _Tiles:
             [pa.array(codes), *tiled.columns[1:]],
             names=[str(i) for i in range(len(tiled.columns))],
         )
+
+
+class _Largest:
+    """The exact numbers of one release of the largest groups, drawn many times."""
+
+    def __init__(self, release: TopRelease) -> None:
+        import pyarrow as pa
+
+        question, self.words = release.question, release._words
+        batches = question.engine.statistics(question.exact, _MOST_GROUPS)
+        self.exact, self.drawing = pa.Table.from_batches(batches), question.drawing(release.plan)
+        if self.exact.num_rows > _MOST_GROUPS:
+            raise RefusalError(f"release_mechanism: more than {_MOST_GROUPS:,} groups; audit a smaller table")
+
+    def draw(self, size: int) -> list[dict[str, dict[str, Any]]]:
+        """Return outputs of `size` releases."""
+        return [self._shown(self.drawing.table(self.exact, self.words)) for _ in range(size)]
+
+    def _shown(self, table: pa.Table) -> dict[str, dict[str, Any]]:
+        keys = zip(*(table[key].to_pylist() for key in self.drawing.keys), strict=True)
+        numbers = table.drop_columns(list(self.drawing.keys)).to_pylist()
+        return {repr(k)[1:-1].rstrip(","): row for k, row in zip(keys, numbers, strict=True)}
 
 
 def _floats(column: pa.Array) -> NDArray[np.float64]:

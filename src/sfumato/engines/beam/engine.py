@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from sfumato.engines.distributed import DistributedEngine
+from sfumato.engines.top_work import TopWork
 from sfumato.engines.work import Work
 from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import positive_int
@@ -18,9 +19,12 @@ from sfumato.query.schema import Step
 
 if TYPE_CHECKING:
     from sfumato.engines.beam.release import PlannedRelease
+    from sfumato.engines.beam.top import PlannedTop
     from sfumato.engines.secret import Secret
     from sfumato.noise import Words
     from sfumato.query.plan import Plan
+    from sfumato.query.top import Top
+    from sfumato.query.top_plan import TopPlan
 
 
 SHARDS = 16
@@ -174,14 +178,41 @@ class BeamEngine(DistributedEngine):
         """
         self._refuse(unsafe_words)
         from sfumato.engines.beam.callables import sealed_apart
-        from sfumato.engines.beam.keys import KEYS
         from sfumato.engines.beam.release import PlannedRelease
 
         work = self.work(plan, confidence, positive_int(shards, "shards"), sealed_apart(secret))
-        names, keys = self.collections, plan.query.public_keys
-        if isinstance(keys, BroughtKeys):
-            names = (names or {0: str(self.collection)}) | {KEYS: keys.collection}
-        return PlannedRelease(plan, work, names)
+        return PlannedRelease(plan, work, self._names_with(plan.query.public_keys))
+
+    def top(
+        self,
+        question: Top,
+        plan: TopPlan,
+        *,
+        unsafe_words: Words | None = None,
+        shards: int = SHARDS,
+        secret: Secret | None = None,
+    ) -> PlannedTop:
+        """Return the release of the largest groups as a transform: rows to one dictionary for each group.
+
+        Args:
+            question, plan: what is asked, and its noise.
+            unsafe_words, shards, secret: as of `release`.
+        """
+        self._refuse(unsafe_words)
+        from sfumato.engines.beam.callables import sealed_apart
+        from sfumato.engines.beam.top import PlannedTop
+
+        stages = self.stages(question.exact, positive_int(shards, "shards"))
+        work = TopWork.of(question.drawing(plan), stages, sealed_apart(secret))
+        return PlannedTop(question, plan, work, self._names_with(question.public_keys))
+
+    def _names_with(self, keys: pa.Table | BroughtKeys | None) -> dict[int, str] | None:
+        """Return the names of collections, with that of public keys where one brings them."""
+        from sfumato.engines.beam.keys import KEYS
+
+        if not isinstance(keys, BroughtKeys):
+            return self.collections
+        return (self.collections or {0: str(self.collection)}) | {KEYS: keys.collection}
 
     def work(
         self,

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 from sfumato.engines.beam.engine import SHARDS, BeamEngine
 from sfumato.engines.beam.release import PlannedRelease
+from sfumato.engines.beam.top import PlannedTop
 from sfumato.engines.secret import Secret
 from sfumato.errors import ParameterError, QueryError
 from sfumato.query.table import Question
+from sfumato.query.top import Top
 
 
+@overload
 def Release(
     question: Question[PlannedRelease],
+    *,
+    confidence: float | None = None,
+    shards: int = SHARDS,
+    secret: Secret | None = None,
+    **options: Any,
+) -> PlannedRelease: ...
+@overload
+def Release(
+    question: Top, *, shards: int = SHARDS, secret: Secret | None = None, **options: Any
+) -> PlannedTop: ...
+def Release(
+    question: Question[PlannedRelease] | Top,
     *,
     confidence: float | None = None,
     shards: int = SHARDS,
@@ -22,25 +37,34 @@ def Release(
     """Release the answer to a question about the rows of a collection.
 
     Args:
-        question: begun with `sf.scan(pa.schema([...]), privacy_unit=...)`.
+        question: begun with `sf.scan(pa.schema([...]), privacy_unit=...)`; or one for the
+            largest groups, `.top(...)`.
         confidence: also give error bars of this confidence, under the names `<output>_error`.
         shards: into how many parts units, and groups, are divided.
         secret: an `EnvironmentSecret`, `FileSecret` or `CallableSecret`: where workers find the secret of
             the noise. Without it one is drawn here and staged with the pipeline, and who reads that can take
             the noise away.
-        options: epsilon, delta, noise, group_selection and pre_threshold, as for `Question.release`.
+        options: epsilon, delta, noise, group_selection and pre_threshold, as for `Question.release`; or those
+            of `Top.release`.
     Returns:
         A transform: `rows | Release(question, epsilon=1, delta=1e-6)` is a collection of dictionaries.
     Raises:
         QueryError, BudgetError: before a pipeline is run, and nothing is spent.
         RefusalError: when it is applied: a second time, by itself or by a copy, or in another process.
     """
-    if not isinstance(question, Question):
+    if not isinstance(question, (Question, Top)):
         raise ParameterError("question", question, "what .agg(...) gives: sf.scan(...).agg(n=sf.count())")
-    engine = question.table.engine
+    engine = question.engine if isinstance(question, Top) else question.table.engine
     if not isinstance(engine, BeamEngine):
         raise QueryError(
             f"Release: the question is about rows on {engine.name}; for rows of a pipeline begin with "
             "sf.scan(pa.schema([...]), privacy_unit=...)"
         )
+    if isinstance(question, Top):
+        if confidence is not None:
+            raise QueryError(
+                "Release: error bars of the largest groups are equal, so no column has them; leave "
+                "confidence out, and ask the transform for its half_width(0.95)"
+            )
+        return engine.top(question, question.plan(**options), shards=shards, secret=secret)
     return engine.release(question.plan(**options), confidence=confidence, shards=shards, secret=secret)

@@ -89,10 +89,12 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
         keys = public_keys(tables, self._work.stages, self._names_of)
         parts = exact_parts(tables, self._work.stages, self._names_of, keys)
         work = replace(self._work, stages=self._work.stages.bare)
-        if work.noising.at_once:
+        if work.at_once:
             sent = beam.MapTuple(lambda shard, parts: (0, (shard, work.gathered(shard, parts))))
             gathered = parts | "Gather" >> sent.with_output_types(Drawn) | beam.GroupByKey()
-            noise = beam.FlatMapTuple(lambda place, parts: _placed(place, work.together(parts)))
+            noise = beam.FlatMapTuple(
+                lambda place, parts, keys=(): _placed(place, _knowing(work, keys).together(parts)), *keys
+            )
             drawn = gathered | "Noise" >> noise.with_output_types(Drawn)
         else:
             noise = beam.FlatMapTuple(

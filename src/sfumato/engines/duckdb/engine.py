@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -38,7 +38,12 @@ from sfumato.query.plan import Plan
 from sfumato.query.release import Release
 from sfumato.query.schema import FLOATS, INTEGERS, Column, Derive, Filter, Kind, Schema, Step
 from sfumato.query.shaping import Computed, IsIn, Select, Window, WithValue
+from sfumato.query.top_release import TopRelease
 from sfumato.query.units import UnitPart, unit_name
+
+if TYPE_CHECKING:
+    from sfumato.query.top import Top
+    from sfumato.query.top_plan import TopPlan
 
 _OPAQUE = (
     "STRUCT", "MAP", "UNION", "JSON", "VARIANT", "INTERVAL", "BLOB", "BIT", "UHUGEINT", "BIGNUM", "GEOMETRY",
@@ -404,6 +409,10 @@ class DuckDBEngine(Owned):
     ) -> Release:
         """Return the release, whose noise is drawn when it is first looked at."""
         return Release(plan, self, confidence=confidence, unsafe_words=unsafe_words)
+
+    def top(self, question: Top, plan: TopPlan, *, unsafe_words: Words | None = None) -> TopRelease:
+        """Return the release of the largest groups, which is drawn when it is first looked at."""
+        return TopRelease(question, plan, unsafe_words)
 
     def progress(self) -> float | None:
         """Return the share of the running query that is done, for a display; None where unknown."""

@@ -17,7 +17,7 @@ from sfumato.engines.duckdb.lattice import nearest
 from sfumato.engines.duckdb.row_limit import kept_rows
 from sfumato.engines.duckdb.scaled import scaled, weighted
 from sfumato.engines.duckdb.text import double, identifier
-from sfumato.query.exact import ExactQuery
+from sfumato.query.exact import ALL_GROUPS, ExactQuery
 from sfumato.query.schema import FLOATS, Column, Derive, Step
 from sfumato.transformations import (
     DistinctMatched,
@@ -146,7 +146,8 @@ class ExactSql:
     def _chosen(self) -> bool:
         """Whether a unit can be in more groups than the limit, so that some are chosen."""
         public = self.query.public_keys
-        limited = not isinstance(public, pa.Table) or self.query.groups < public.num_rows
+        most = public.num_rows if isinstance(public, pa.Table) else ALL_GROUPS
+        limited = self.query.groups < most
         return bool(self.keys) and limited and not self._in_part and self.query.total_rows is None
 
     @property
@@ -340,6 +341,7 @@ class ExactSql:
             leaves = f"leaves{number}"
             found = f"({self._spread(tree, leaves)}) AS {leaves}" if isinstance(tree, RowsInBins) else leaves
             joins += f" LEFT JOIN {found} ON ({self._match(base, leaves)})"
+        source = base if self.query.largest is None else f"({self._largest('sums')}) AS sums"
         nothing = {p.coordinate: p.nothing for p in self.parts}
         for s in sorted(self.query.statistics, key=lambda s: s.listed):
             for place, coordinate in enumerate(s.names):
@@ -353,7 +355,13 @@ class ExactSql:
                 none = distinct.nothing(s) if isinstance(s, distinct.KINDS) else "[]"
                 columns.append(f"coalesce(leaves{index}.{name}, {none}) AS {name}")
         order = f" ORDER BY {', '.join(f'{base}.{k}' for k in self.keys)}" if self.keys else ""
-        return f"SELECT {', '.join(columns)} FROM {base}{joins}{order}"
+        return f"SELECT {', '.join(columns)} FROM {source}{joins}{order}"
+
+    def _largest(self, sums: str) -> str:
+        """Return the sums of the largest groups; of those with equal numbers, the first by key."""
+        (part,) = self.parts
+        number = f"coalesce({identifier(part.coordinate)}, {part.nothing})"
+        return f"FROM {sums} ORDER BY {number} DESC, {', '.join(self.keys)} LIMIT {self.query.largest}"
 
     def _match(self, left: str, right: str) -> str:
         return " AND ".join(f"{left}.{k} IS NOT DISTINCT FROM {right}.{k}" for k in self.keys) or "true"

@@ -91,6 +91,15 @@ class StagedSql(ExactSql):
         shard = f"(SELECT min(shard) FROM {TOTALS})" if self.keys else "0"
         return self._gathered(self._joined_totals(distinct.joined), shard, "sums", self._match)
 
+    def collected(self) -> str:
+        """Return what goes on of all totals of some groups: these, added up, of the largest groups alone
+        where the question is of those."""
+        if self.query.largest is None:
+            return self.joined_totals()
+        ctes = self._joined_totals(distinct.joined)
+        ctes["largest"] = self._largest("sums")
+        return self._gathered(ctes, f"(SELECT min(shard) FROM {TOTALS})", "largest", self._match)
+
     def merged(self) -> str:
         """Return the last stage, from all totals of some groups, and their public keys: the answer."""
         return f"WITH {written(self._joined_totals(distinct.counted_of_lists))}\n{self._output()}"

@@ -194,6 +194,16 @@ class Stages:
             _load(connection, TOTALS, self.total_types, payloads)
             return [p.data for p in parts_of(connection, self._sql.joined_totals())]
 
+    def collected(self, payloads: Iterable[bytes]) -> list[bytes]:
+        """Return what one whole shard of groups sends to where all groups meet.
+
+        It is the shard's totals; where the question is of the largest groups, those of the largest here.
+        `merged`, of what all shards sent, finds the largest of them all.
+        """
+        with in_own_words(_stopped, Exception), self._connection() as connection:
+            _load(connection, TOTALS, self.total_types, payloads)
+            return [p.data for p in parts_of(connection, self._sql.collected())]
+
     def merged(
         self, shard: int | None, payloads: Iterable[bytes], batch_rows: int
     ) -> Iterator[pa.RecordBatch]:

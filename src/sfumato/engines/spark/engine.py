@@ -2,7 +2,8 @@
 
 Spark reads the rows, moves parts of shards between machines and keeps what is waiting; it never looks
 inside a part. What a row expression, a key or a limit means is settled once, in `engines.duckdb.stages`.
-Nothing is collected to the driver but public tables.
+Nothing is collected to the driver but public tables, and the exact numbers of the largest groups, no more of
+each shard than may be shown.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from sfumato.engines.spark.failures import failed
 from sfumato.engines.spark.pinned import pinned
 from sfumato.engines.spark.tasks import (
     PARTS,
+    Collect,
     Gather,
     Merge,
     Partials,
@@ -36,12 +38,15 @@ from sfumato.engines.work import Work
 from sfumato.errors import EngineError, ParameterError, QueryError, in_own_words
 from sfumato.query.exact import BroughtKeys, ExactQuery
 from sfumato.query.schema import Step
+from sfumato.query.top_release import TopRelease
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sfumato.noise import Words
     from sfumato.query.plan import Plan
+    from sfumato.query.top import Top
+    from sfumato.query.top_plan import TopPlan
 
 # A shard of units should fit in DuckDB's memory with ease; Spark's estimate of a size is of compressed rows.
 SHARD_BYTES = 32 << 20
@@ -109,10 +114,27 @@ class SparkEngine(DistributedEngine):
                 change, or Spark's job failed; in words of ours alone, as those of Spark quote rows.
         """
         self._refuse(unsafe_words)
+        self._check()
+        return pinned(self.released(self.work(plan, confidence)))
+
+    @in_own_words(failed, Exception)
+    def top(self, question: Top, plan: TopPlan, *, unsafe_words: Words | None = None) -> TopRelease:
+        """Return the release of the largest groups, which is drawn here when it is first looked at.
+
+        Args:
+            question, plan: what is asked, and its noise.
+            unsafe_words: a source of random words for tests.
+        Raises:
+            EngineError: as from `release`.
+        """
+        self._check()
+        return TopRelease(question, plan, unsafe_words)
+
+    def _check(self) -> None:
+        """Refuse a session in which a release would be made twice, or of rows that change."""
         for frame in self._frames:
             _check_session(frame)
         _check_comparing(self._frame.sparkSession)
-        return pinned(self.released(self.work(plan, confidence)))
 
     def work(self, plan: Plan, confidence: float | None = None) -> Work:
         """Return what the workers will do for one release; it holds the secret of the release."""
@@ -127,16 +149,20 @@ class SparkEngine(DistributedEngine):
         columns, groups = spark_outputs(work, work.stages.schema), self._groups(work.stages)
         work = replace(work, stages=work.stages.bare)
         with unlogged():
-            if not work.noising.at_once:
+            if not work.at_once:
                 return groups.mapInArrow(shipped(Merge(work)), columns)
             gathered = groups.mapInArrow(shipped(Gather(work)), PARTS).repartition(1)
             return gathered.mapInArrow(shipped(Together(work)), columns)
 
+    @in_own_words(failed, Exception)
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield exact statistics on the driver, sorted by key: for tests, no release calls it."""
+        """Yield exact statistics on the driver, sorted by key: of largest groups, else for tests."""
+        self._check()
         stages = self._stages(query)
-        totals = [bytes(row.data) for row in self._totals(stages).collect()]
-        return stages.merged(None, totals, batch_rows)
+        totals = self._totals(stages)
+        if query.largest is not None:
+            totals = self._groups(stages).mapInArrow(shipped(Collect(stages.bare)), PARTS)
+        return stages.merged(None, [bytes(row.data) for row in totals.collect()], batch_rows)
 
     def _stages(self, query: ExactQuery) -> Stages:
         return replace(self.stages(query, self._group_shards()), unit_shards=self._unit_shards())

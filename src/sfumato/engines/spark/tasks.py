@@ -74,6 +74,19 @@ class Totals:
 
 
 @dataclass(frozen=True)
+class Collect:
+    """Parts of whole shards of groups to what goes on to the driver."""
+
+    stages: Stages
+
+    def __call__(self, batches: Batches) -> Batches:
+        """Run on one partition."""
+        spill_beside_blocks()
+        for shard, parts in _by_shard(batches):
+            yield from _emitted([Payload(shard, data) for data in self.stages.collected(parts)])
+
+
+@dataclass(frozen=True)
 class Merge:
     """Parts of whole shards of groups to outputs."""
 

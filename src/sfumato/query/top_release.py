@@ -1,0 +1,129 @@
+"""The largest groups, released: drawn once, here, when they are first looked at."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.errors import EngineError, RefusalError, in_own_words
+from sfumato.files import check_no_source
+from sfumato.noise import Words
+from sfumato.ownership import Owned
+from sfumato.query import output
+from sfumato.query.top_draw import TopDraw
+from sfumato.query.top_explanation import TopExplanation
+from sfumato.query.top_plan import TopPlan
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+    from sfumato.query.top import Top
+
+_BATCH = 1 << 16
+
+
+class TopRelease(Owned):
+    """The largest groups, safe to publish: ranks, keys, and noisy numbers of units.
+
+    Drawn when it is first looked at, and once. Made by `Top.release`.
+    """
+
+    _elsewhere = (
+        "drawn in two places, it would be two releases for one price. Look at it first and pass on what "
+        "to_arrow() gives, or make another release there"
+    )
+
+    def __init__(self, question: Top, plan: TopPlan, words: Words | None = None) -> None:
+        self.question, self.plan, self._words = question, plan, words
+        self._lock = threading.RLock()
+        self._table: pa.Table | None = None
+        self._started = False
+
+    @property
+    def _drawing(self) -> TopDraw:
+        return self.question.drawing(self.plan)
+
+    @property
+    def spent(self) -> tuple[float, float]:
+        """The budget (epsilon, delta) that the release stays within."""
+        return float(self.plan.epsilon), float(self.plan.delta)
+
+    def to_arrow(self) -> pa.Table:
+        """Return the table: rank, the keys, and `units` or `sum` where numbers were asked for."""
+        if self._table is None:
+            self._check_home()
+            with self._lock:
+                if self._table is None:
+                    self._table = self._draw()
+        return self._table
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the table as a pandas data frame."""
+        output.require("pandas", "pandas")
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return the table as a Polars data frame."""
+        return output.to_polars(self.to_arrow())
+
+    def errors(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pa.Table:
+        """Return half-widths of error bars of the numbers, beside ranks and keys.
+
+        Args:
+            confidence: in (0, 1): the chance that a group's number is within its half-width of the truth.
+            simultaneous: let that be the chance that all of them are.
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            RefusalError: numbers were left out.
+        """
+        width = self._drawing.half_width(confidence, simultaneous)
+        table = self.to_arrow()
+        widths = pa.array(np.full(table.num_rows, width))
+        return table.set_column(table.num_columns - 1, self.question.measured, widths)
+
+    def write(self, path: str | Path) -> None:
+        """Write the table to .parquet, .csv or .json (one object a line).
+
+        Raises:
+            ParameterError: the path is not admissible, or one that rows come from.
+            OSError: the file cannot be written.
+        """
+        target = output.checked_path(path)
+
+        def check() -> None:
+            check_no_source(target, self.question.engine.files, "output path")
+
+        check()
+        output.write(target, iter(self.to_arrow().to_batches()), check)
+
+    def explain(self) -> TopExplanation:
+        """Return each step with its noise and cost; nothing in it depends on rows."""
+        return TopExplanation(self.question, self.plan)
+
+    def __repr__(self) -> str:
+        epsilon, delta = self.spent
+        keys = ", ".join(self.question.keys)
+        return f"<TopRelease of {self.plan.k} by {keys}; epsilon={epsilon:g}, delta={delta:g}>"
+
+    def _draw(self) -> pa.Table:
+        if self._started:
+            raise RefusalError(
+                "this release is being drawn, or failed while it was drawn; a second draw would spend a "
+                "second budget. Ask for a new release"
+            )
+        self._started = True
+        with in_own_words(_stopped, Exception):
+            batches = list(self.question.engine.statistics(self.question.exact, _BATCH))
+            drawn = self._drawing.table(pa.Table.from_batches(batches), self._words)
+            self._check_home()  # a handler of a signal may have forked in the middle: the child stops
+        return drawn
+
+
+def _stopped(error: Exception) -> EngineError:
+    kind = type(error).__name__
+    return EngineError(f"the release stopped at a {kind}, whose text is left out, as it may quote rows")
