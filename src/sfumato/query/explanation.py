@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import groupby
 from typing import Any
 
 from sfumato.budget.meaning import EpsilonMeaning, explain_epsilon
@@ -108,7 +109,7 @@ class Explanation:
             groups = " over all groups together" if content["group_by"] else ""
             found.append(
                 f"Let each {unit} count with at most {_many(total, 'row')}{groups}, taken at random; what "
-                "is beyond that is left out. Clamp values to their bounds."
+                f"is beyond that is left out.{' Clamp values to their bounds.' if self._clamps else ''}"
             )
             return found
         if content["group_by"]:
@@ -117,24 +118,45 @@ class Explanation:
             if limits["beyond"] == "scale":
                 beyond = f"; one that is in more, in part in each of them: of j groups, as {most}/j of one."
             found[-1] += f" Let each {unit} count in at most {_many(most, 'group')}{beyond}"
+        within = " in each of them" if content["group_by"] else " in all"
+        if not limits["by_rows"]:
+            whole = ", and ".join(limits["of_a_unit"])
+            found.append(f"Let each {unit} count{within if content['group_by'] else ''} {whole}.")
+            return found
         found.append(
-            f"Let each {unit} count as at most {_many(limits['rows_per_unit_and_group'], 'row')} in "
-            f"{'each of them' if content['group_by'] else 'all'}; clamp values to their bounds."
+            f"Let each {unit} count as at most {_many(limits['rows_per_unit_and_group'], 'row')}{within}"
+            f"{'; clamp values to their bounds' if self._clamps else ''}."
         )
         return found
 
     @property
+    def _clamps(self) -> bool:
+        """Whether there are values with bounds."""
+        return any("lower" in s for s in self.content["statistics"])
+
+    @property
     def numbers(self) -> list[tuple[str, str, str, str, str]]:
-        """The noisy numbers of one release: what each is, bounds, deviation of the noise, share, uses."""
+        """The noisy numbers of one release: what each is, bounds, deviation of the noise, share, uses.
+
+        Numbers that are many of a kind, as those of bins, are told together.
+        """
         content, found = self.content, []
         threshold = content["selection"] is not None and content["selection"]["rule"].endswith("_threshold")
-        for s in content["statistics"]:
+        for alike in _alike(content["statistics"]):
+            s, names = alike[0], {s["name"] for s in alike}
+            what = s["each_of"]["what"] if len(alike) > 1 else s["what"]
             bounds = f"{s['lower']:g} to {s['upper']:g}" if "lower" in s else ""
-            share = "free" if s["share"] == 0 else f"{s['share']:.1%}"
-            used = [name for name, output in content["outputs"].items() if s["name"] in output["from"]]
+            total = min(sum(s["share"] for s in alike), 1.0)
+            share = "free" if total == 0 else f"{total:.1%}"
+            outputs = {n: o for n, o in content["outputs"].items() if not names.isdisjoint(o["from"])}
+            used = (
+                list(outputs)
+                if len(alike) == 1
+                else list(dict.fromkeys(o["asked"] for o in outputs.values()))
+            )
             if s["name"] == "units" and threshold:
                 used.append("choice of groups")
-            found.append((s["what"], bounds, f"{s['noise_deviation']:,.4g}", share, ", ".join(used)))
+            found.append((what, bounds, f"{s['noise_deviation']:,.4g}", share, ", ".join(used)))
         return found
 
     def __str__(self) -> str:
@@ -152,6 +174,16 @@ class Explanation:
         return "\n".join([*lines, *(f"Note: {note}" for note in self.content["notes"])])
 
 
+def _alike(statistics: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Return numbers in order, those together that are many of a kind, with noise of one size."""
+    keys = (
+        (s["each_of"], s["noise_deviation"]) if "each_of" in s else index
+        for index, s in enumerate(statistics)
+    )
+    pairs = groupby(zip(keys, statistics, strict=True), key=lambda pair: pair[0])
+    return [[s for _, s in alike] for _, alike in pairs]
+
+
 _BUDGET = "epsilon", "delta"
 
 
@@ -159,8 +191,8 @@ def _shown(number: str) -> str:
     return f"{float(Fraction(number)):g}"
 
 
-def question_content(query: Query) -> dict[str, Any]:
-    """Return what is asked, as plain data."""
+def question_content(query: Query, statistics: Sequence[Statistic]) -> dict[str, Any]:
+    """Return what is asked, and counted of rows for it, as plain data."""
     groups = "the whole table"
     if query.private_groups:
         groups = "chosen privately"
@@ -181,6 +213,8 @@ def question_content(query: Query) -> dict[str, Any]:
             "groups_per_unit": query.groups,
             "rows_per_unit_and_group": query.rows,
             "beyond": "scale" if query.scaled else "sample",
+            "by_rows": any(s.by_rows for s in statistics),
+            "of_a_unit": list(dict.fromkeys(s.per_unit for s in statistics if not s.by_rows)),
         }
         | ({} if query.total_rows is None else {"rows_per_unit": query.total_rows}),
         "weights": {name: str(query.weight(name)) for name, _ in query.aggregates if query.weighed},
@@ -242,6 +276,8 @@ def numbers_content(
                 content |= {"lower": c.bounds[0], "upper": c.bounds[1]}
             if isinstance(statistic, QuantileTree):
                 content["leaf_width"] = statistic.leaf_width
+            if statistic.each_of is not None:
+                content["each_of"] = {"first": statistic.names[0], "what": statistic.each_of}
             rows.append(content)
     return rows
 

@@ -158,8 +158,9 @@ class Plan:
         """Return each step with its bounds, noise scale and share of the budget."""
         query, noise = self.query, self.noise
         estimates = self.requirements.estimates
+        asked = {output: name for name, a in query.aggregates for output in a.outputs(name)}
         return Explanation(
-            question_content(query)
+            question_content(query, self.statistics)
             | {
                 "selection": selection_content(self.selection, noise.name, query.groups, self.epsilon),
                 "noise": noise.name,
@@ -167,6 +168,7 @@ class Plan:
                 "outputs": {
                     e.name: {
                         "kind": e.kind,
+                        "asked": asked[e.name],
                         "from": list(e.coordinates),
                         "type": "int64" if e.integer else "float64",
                     }

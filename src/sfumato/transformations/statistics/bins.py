@@ -153,6 +153,11 @@ class RowsInBins(Statistic):
         return Counter({self.names[place]: n for place, n in counts.items()})
 
     @property
+    def each_of(self) -> str:
+        """All bins."""
+        return f"{'rows' if self.by_rows else 'units'} in each of {self.bins.count:,} bins of {self.column}"
+
+    @property
     def divisible(self) -> bool:
         """Whether parts of a row are whole numbers of steps."""
         return self.exponent <= -WEIGHT_BITS
@@ -174,6 +179,11 @@ class UnitsInBins(RowsInBins):
     """
 
     by_rows: ClassVar[bool] = False
+
+    @property
+    def per_unit(self) -> str:
+        """Divided over its rows."""
+        return f"divided over its rows by bins of {self.column}"
 
     def __post_init__(self) -> None:
         if self.rows != 1:

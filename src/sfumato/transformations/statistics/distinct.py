@@ -54,6 +54,11 @@ class DistinctMatched(Statistic):
         return Counter({self.names[0]: most_matched(sets, self.values)})
 
     @property
+    def per_unit(self) -> str:
+        """With a few values."""
+        return f"with at most {_many(self.values)} of {self.column}"
+
+    @property
     def divisible(self) -> bool:
         """A part of a unit has no place in a matching."""
         return False
@@ -111,6 +116,11 @@ class DistinctShared(Statistic):
         return Counter({self.names[0]: sum(min(steps, 1 << -self.exponent) for steps in brought)})
 
     @property
+    def per_unit(self) -> str:
+        """With a few values."""
+        return f"with at most {_many(self.values)} of {self.column}"
+
+    @property
     def divisible(self) -> bool:
         """Whether parts of a unit are whole numbers of steps."""
         return self.exponent <= -WEIGHT_BITS
@@ -160,10 +170,13 @@ def most_matched(sets: Iterable[Iterable[Hashable]], most: int) -> int:
     return sum(placed(holder) for holder in range(len(holders)))
 
 
+def _many(values: int) -> str:
+    return "1 value" if values == 1 else f"{values:,} values"
+
+
 def _coordinates(column: str, values: int, exponent: int) -> tuple[Coordinate, ...]:
-    many = "1 value" if values == 1 else f"{values:,} values"
     name = f"{column}[{values}].{'shared' if exponent else 'distinct'}"
-    what = f"different values of {column}, at most {many} of a unit"
+    what = f"different values of {column}, at most {_many(values)} of a unit"
     return (Coordinate(name, Role.DISTINCT, Grid(exponent).step, "values", what),)
 
 

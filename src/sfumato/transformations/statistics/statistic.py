@@ -128,6 +128,16 @@ class Statistic(ABC):
         return 0
 
     @property
+    def per_unit(self) -> str:
+        """How a unit counts, where it does as a whole: not `by_rows`."""
+        return "once"
+
+    @property
+    def each_of(self) -> str | None:
+        """What its numbers are, in a few words, where they are many of a kind."""
+        return None
+
+    @property
     def note(self) -> str | None:
         """What whoever asks should know of it, if anything."""
         return None

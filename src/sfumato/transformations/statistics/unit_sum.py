@@ -74,6 +74,11 @@ class UnitSum(Statistic):
         return Counter({self.names[0]: scaled_down(clamped, 1, 1, weight)})
 
     @property
+    def per_unit(self) -> str:
+        """With its sum."""
+        return f"with its sum of {self.column} within bounds"
+
+    @property
     def body(self) -> Body:
         """The larger distance of a bound from the centre: what a unit that comes or goes can change."""
         bound = max(abs(self.lower - self.centre), abs(self.upper - self.centre))

@@ -112,6 +112,11 @@ class VectorSum(Statistic):
         return Counter({(self.names[0], place): x for place, x in enumerate(added)})
 
     @property
+    def per_unit(self) -> str:
+        """With its sum, where that is bounded."""
+        return f"with its sum of vectors of {self.column} within the bound"
+
+    @property
     def body(self) -> Body:
         """The ball, or one as many times as large as rows count."""
         return BallBody(self.names[0], self.length, Fraction(self.radius * (self.rows or 1)), self.ball)

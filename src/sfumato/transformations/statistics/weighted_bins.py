@@ -79,6 +79,16 @@ class WeightsInBins(RowsInBins):
         )
 
     @property
+    def per_unit(self) -> str:
+        """With its weight."""
+        return f"with the mean of its weights {self.weight}, divided over its rows by bins of {self.column}"
+
+    @property
+    def each_of(self) -> str:
+        """All bins."""
+        return f"sum of the weights {self.weight}, trimmed, of {super().each_of}"
+
+    @property
     def most_weight(self) -> Fraction:
         """The largest weight of a row."""
         return self.weights.most * self.weights.step
