@@ -1,0 +1,237 @@
+"""Every aggregate with questions that ask for it, and planted defects of privacy that must be found.
+
+`test_every_aggregate.py` fails where an aggregate of the package has no case here, or fewer than three defects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import pyarrow as pa
+
+import sfumato as sf
+from sfumato.query.aggregates import Quantiles
+from sfumato.transformations import (
+    Count,
+    CountUnits,
+    CrossMoments,
+    DistinctMatched,
+    DistinctShared,
+    Moments,
+    QuantileTree,
+    RowsInBins,
+    UnitSum,
+    VectorSum,
+    WeightedSum,
+)
+
+from . import plants
+from .people import GROUPS
+from .plants import Plant, smaller_body
+
+LIMITS = {"groups": 2, "rows": 2}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A question, and what must be found where it is asked of a package with a defect.
+
+    Args:
+        asked: the aggregates, by the names of their outputs.
+        defects: what is planted, by what it is.
+        covers: names of the functions that make the aggregates.
+        of_noise: what is planted in noise, which the auditor finds.
+        time: whether groups are time steps.
+        totals: whether totals of groups are asked too.
+        draws: how many the auditor looks at, for each table.
+        copies: how many times each other unit is there, where little is released of few.
+    """
+
+    covers: Sequence[str]
+    asked: Mapping[str, Any]
+    defects: Mapping[str, Plant] = field(default_factory=dict)
+    of_noise: Mapping[str, Plant] = field(default_factory=dict)
+    time: bool = False
+    totals: bool = False
+    draws: int = 500
+    copies: int = 1
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether noise can be Gaussian alone."""
+        return self.time or self.totals
+
+    @property
+    def is_of_trees(self) -> bool:
+        """Whether it is of quantiles."""
+        return any(isinstance(a, Quantiles) for a in self.asked.values())
+
+    def question(self, rows: pa.Table, worlds: Sequence[int], *, public: bool = True) -> sf.Question:
+        """Ask it of a table."""
+        people, keys = sf.scan(rows, privacy_unit="id"), ("world", "g")
+        if not public:
+            return people.group_by(*keys).bound(**LIMITS).agg(**self.asked)
+        groups = pa.Table.from_pylist([dict(zip(keys, key, strict=True)) for key in product(worlds, GROUPS)])
+        grouped = people.group_by(*keys, keys=groups)
+        return (grouped.totals() if self.totals else grouped).bound(**LIMITS).agg(**self.asked)
+
+
+# Of every statistic that bounds rows by unit and group.
+ANY: dict[str, Plant] = {
+    "rows are taken for units": plants.units_of_rows,
+    "a unit counts in all of its groups": plants.without_group_limit,
+}
+BY_ROWS = ANY | {"rows of a unit are not scaled down": plants.without_row_limit}
+CLAMPED = BY_ROWS | {
+    "values are not clamped": plants.unclamped,
+    "values are clamped from above alone": plants.one_end,
+    "the claim is of half of what a unit adds": smaller_body(Moments),
+}
+COUNTED = ANY | {
+    "all rows count": plants.uncounted_rows,
+    "the claim is of one row": smaller_body(Count),
+}
+IN_BINS = BY_ROWS | {
+    "each bin has its own limit": plants.bins_by_themselves,
+    "the claim is of half of the rows": smaller_body(RowsInBins),
+}
+TREES = BY_ROWS | {
+    "each leaf has its own limit": plants.bins_by_themselves,
+    "the claim is of half of the rows": smaller_body(QuantileTree),
+}
+CROSSED = BY_ROWS | {
+    "values are not clamped": plants.unclamped,
+    "values are clamped from above alone": plants.one_end,
+    "the claim is of half of the rows": smaller_body(CrossMoments),
+}
+WEIGHED = BY_ROWS | {
+    "weights are trimmed at twice the largest": plants.untrimmed,
+    "the claim is of half of what a unit adds": smaller_body(WeightedSum),
+}
+DISTINCT = ANY | {"twice as many values of a unit count": plants.other_values_limit}
+
+X = {"lower": -1, "upper": 3}
+XY = {"x": (-1, 3), "y": (0, 2)}
+W = {"weight": "w", "max_weight": 4}
+
+CASES: dict[str, Case] = {
+    "rows": Case(["count"], {"n": sf.count()}, COUNTED),
+    "rows with a value": Case(["count"], {"n": sf.count("x")}, COUNTED),
+    "units": Case(
+        ["count_units"],
+        {"n": sf.count_units()},
+        ANY | {"the claim is of half a unit": smaller_body(CountUnits)},
+    ),
+    "different values": Case(
+        ["count_distinct"],
+        {"n": sf.count_distinct("s", values=2)},
+        DISTINCT
+        | {
+            "each value counts that anybody has": plants.all_values,
+            "the claim is of one value": smaller_body(DistinctMatched),
+        },
+    ),
+    "shares of different values": Case(
+        ["count_distinct"],
+        {"n": sf.count_distinct("s", values=2, method="shares")},
+        DISTINCT
+        | {
+            "a unit brings each of its values wholly": plants.whole_values,
+            "shares come to more than the limit": plants.shares_of_values,
+            "the claim is of one value": smaller_body(DistinctShared),
+        },
+    ),
+    "sum by unit": Case(
+        ["sum"],
+        {"s": sf.sum("x", **X)},
+        ANY
+        | {
+            "the bounds of a unit's sum are too wide": plants.wide_sums,
+            "the claim is of half of the sum": smaller_body(UnitSum),
+        },
+    ),
+    "sum by row": Case(["sum"], {"s": sf.sum("x", **X, per="row")}, CLAMPED),
+    "mean": Case(["mean"], {"m": sf.mean("x", **X)}, CLAMPED),
+    "proportion": Case(["proportion"], {"p": sf.proportion("x")}, CLAMPED),
+    "variance": Case(
+        ["variance"],
+        {"v": sf.variance("x", **X)},
+        CLAMPED | {"squares are counted from zero": plants.uncentred_squares},
+    ),
+    "standard deviation": Case(["stddev"], {"d": sf.stddev("x", **X)}, CLAMPED),
+    "quantiles": Case(["quantiles"], {"q": sf.quantiles("x", [0.25, 0.75], **X)}, TREES, draws=200),
+    "quantile": Case(["quantile"], {"q": sf.quantile("x", 0.9, **X)}, TREES, draws=200),
+    "median": Case(["median"], {"q": sf.median("x", **X)}, TREES, draws=200),
+    "minimum": Case(["min"], {"q": sf.min("x", **X)}, TREES, draws=200),
+    "maximum": Case(["max"], {"q": sf.max("x", **X)}, TREES, draws=200),
+    "ratio": Case(
+        ["ratio"],
+        {"n": sf.count(), "s": sf.sum("x", **X, per="row"), "r": sf.ratio("s", "n")},
+        CLAMPED | COUNTED | {"a unit counts in all groups of the others": plants.all_groups},
+        {
+            "the second number has no noise": plants.second_without_noise,
+            "the first number has no noise": plants.first_without_noise,
+        },
+    ),
+    "difference": Case(
+        ["difference"],
+        {"m": sf.count("x"), "n": sf.count("y"), "d": sf.difference("m", "n")},
+        COUNTED | {"a unit counts in all groups of the others": plants.all_groups},
+        {"both numbers have the same noise": plants.noise_in_common},
+    ),
+    "histogram": Case(["histogram"], {"h": sf.histogram("x", [-1, 0, 3], outside="count")}, IN_BINS),
+    "histogram of units": Case(
+        ["histogram"],
+        {"h": sf.histogram("x", [-1, 0, 3], outside="count", per="unit", shares=True)},
+        IN_BINS,
+    ),
+    "values": Case(["value_counts"], {"h": sf.value_counts("s", ["old 0", "new"], other=True)}, IN_BINS),
+    "values of units": Case(
+        ["value_counts"], {"h": sf.value_counts("b", [True], other=True, per="unit")}, IN_BINS
+    ),
+    "covariance": Case(["covariance"], {"c": sf.covariance("x", "y", bounds=XY)}, CROSSED),
+    "correlation": Case(
+        ["correlation"],
+        {"c": sf.correlation("x", "y", bounds=XY)},
+        CROSSED | {"squares are counted from zero": plants.uncentred_squares},
+    ),
+    "regression": Case(["linear_regression"], {"f": sf.linear_regression("y", ["x"], bounds=XY)}, CROSSED, copies=400),
+    "weighted sum": Case(["sum"], {"s": sf.sum("x", **X, **W)}, WEIGHED),
+    "weighted mean": Case(
+        ["mean"],
+        {"m": sf.mean("x", **X, **W)},
+        WEIGHED | {"values are not clamped": plants.unclamped},
+    ),
+    "weighted count": Case(["count"], {"n": sf.count(**W)}, WEIGHED),
+    "weighted proportion": Case(["proportion"], {"p": sf.proportion("b", **W)}, WEIGHED),
+    **{
+        f"vectors, {norm}, by {per}": Case(
+            ["vector_sum"],
+            {"v": sf.vector_sum("v", length=3, bound=1, norm=norm, per=per)},
+            (BY_ROWS if per == "row" else ANY)
+            | {
+                "vectors are shortened to twice the bound": plants.longer_vectors,
+                "the claim is of half of the bound": smaller_body(VectorSum),
+            }
+            | ({} if norm == "linf" else {"entries are clamped by themselves": plants.other_ball}),
+        )
+        for norm, per in (("l2", "unit"), ("l1", "row"), ("linf", "unit"))
+    },
+    "cumulative count": Case(["cumulative"], {"n": sf.cumulative(sf.count(), over="g")}, COUNTED, time=True, draws=200),
+    "cumulative sum": Case(
+        ["cumulative"],
+        {"s": sf.cumulative(sf.sum("x", **X), over="g")},
+        ANY | {"the bounds of a unit's sum are too wide": plants.wide_sums},
+        time=True, draws=200,
+    ),
+    "totals of groups": Case(
+        [],
+        {"n": sf.count(), "m": sf.mean("x", **X)},
+        CLAMPED | COUNTED,
+        totals=True,
+        draws=100,
+    ),
+}  # fmt: skip

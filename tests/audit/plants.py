@@ -1,0 +1,256 @@
+"""Planted defects of privacy: in what is claimed of a unit, in the SQL that bounds it, and in its noise."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sfumato.engines.duckdb import distinct, exact_sql
+from sfumato.engines.duckdb.exact_sql import ExactSql
+from sfumato.engines.duckdb.forms import FORMS, counts, cross, sums, vectors, weighted
+from sfumato.engines.duckdb.forms.values import Values
+from sfumato.framework import Body, Product, Segment
+from sfumato.noise import Laplace
+from sfumato.noise.levels_gaussian import LevelsGaussian
+from sfumato.noise.series_gaussian import SeriesGaussian
+from sfumato.transformations import Ball, Statistic
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+# What is claimed.
+
+
+def smaller_body(kind: type[Statistic], share: Fraction = Fraction(1, 2)) -> Plant:
+    """A unit is taken to add a part of what it may add."""
+
+    def shrunk(body: Body) -> Body:
+        if isinstance(body, Product):
+            return Product(tuple(shrunk(part) for part in body.factors))
+        if isinstance(body, Segment):
+            return Segment(body.names[0], body.linf_sensitivities[0] * share)
+        size = next(name for name in ("most", "radius", "rows") if hasattr(body, name))
+        return replace(body, **{size: getattr(body, size) * share})  # type: ignore[call-arg]
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        honest: Any = kind.__dict__["body"]
+        patch.setattr(kind, "body", property(lambda self: shrunk(honest.fget(self))))
+
+    return plant
+
+
+# What bounds a unit.
+
+
+def text(where: Any, name: str, *changes: tuple[str, str]) -> Plant:
+    """SQL that a function writes is written otherwise."""
+
+    def changed(found: Any) -> Any:
+        if isinstance(found, dict):
+            return {key: changed(value) for key, value in found.items()}
+        for old, new in changes:
+            found = found.replace(old, new)
+        return found
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        honest = getattr(where, name)
+        patch.setattr(where, name, lambda *given: changed(honest(*given)))
+
+    return plant
+
+
+def units_of_rows(patch: pytest.MonkeyPatch) -> None:
+    """Each row is taken for a unit, so that a unit counts several times."""
+    text(ExactSql, "_input", ('"id" AS u', "row_number() OVER () AS u"))(patch)
+
+
+def without_row_limit(patch: pytest.MonkeyPatch) -> None:
+    """A unit is taken to have one row, and never scaled down."""
+    text(exact_sql, "kept_pairs", ("count(*) AS n", "1 AS n"))(patch)
+    text(ExactSql, "_summed", ("count(*) AS n", "1 AS n"))(patch)
+    patch.setattr(ExactSql, "firsts", {})
+
+
+def uncounted_rows(patch: pytest.MonkeyPatch) -> None:
+    """All of a unit's rows are counted."""
+    honest = counts.whole_number
+    patch.setattr(
+        counts,
+        "whole_number",
+        lambda count, *given: honest("n" if count.startswith("least") else count, *given),
+    )
+    patch.setattr(counts, "scaled_upwards", lambda total, *given: total)
+
+
+def without_group_limit(patch: pytest.MonkeyPatch) -> None:
+    """A unit counts in each of its groups, wholly."""
+    kept, parts = exact_sql.kept_pairs, exact_sql.weighted
+    patch.setattr(
+        exact_sql, "kept_pairs", lambda source, keys, limit, *given: kept(source, keys, 10**6, *given)
+    )
+    patch.setattr(exact_sql, "weighted", lambda pairs, limit: parts(pairs, 10**6))
+
+
+def all_groups(patch: pytest.MonkeyPatch) -> None:
+    """What a unit adds to one group it adds to all."""
+    spread = "FROM (SELECT * REPLACE (unnest([0, 1, 2]) AS k1) FROM kept"
+    text(ExactSql, "_sums", ("FROM kept", f"{spread}) AS kept"))(patch)
+
+
+def unclamped(patch: pytest.MonkeyPatch) -> None:
+    """Values of a row are clamped to bounds that are four times too wide."""
+    honest = Values.steps
+
+    def steps(self: Values, column: str, lower: int, upper: int, exponent: int) -> str:
+        wide = 2 * (upper - lower)
+        return honest(self, column, lower - wide, upper + wide, exponent)
+
+    patch.setattr(Values, "steps", steps)
+
+
+def one_end(patch: pytest.MonkeyPatch) -> None:
+    """Values are clamped from above alone."""
+    honest = Values.steps
+    patch.setattr(
+        Values,
+        "steps",
+        lambda self, column, lower, upper, exponent: honest(
+            self, column, lower - 3 * (upper - lower), upper, exponent
+        ),
+    )
+
+
+def within(module: ModuleType, form: str, kind: type[Statistic], **wrong: Callable[[Any], Any]) -> Plant:
+    """The engine computes the statistic with another parameter than the plan's."""
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        honest = getattr(module, form)
+
+        def other(values: Values, s: Any) -> Any:
+            return honest(values, replace(s, **{name: change(s) for name, change in wrong.items()}))
+
+        patch.setitem(FORMS, kind, other)
+
+    return plant
+
+
+def wide_sums(patch: pytest.MonkeyPatch) -> None:
+    """What a unit has in a group is clamped to bounds that are three times too wide."""
+    within(
+        sums, "unit_sum", FORMS_OF["UnitSum"],
+        lower=lambda s: s.lower - (s.upper - s.lower), upper=lambda s: s.upper + (s.upper - s.lower),
+    )(patch)  # fmt: skip
+
+
+def other_values_limit(patch: pytest.MonkeyPatch) -> None:
+    """Twice as many values of a unit count: of sets, of what is left of them, and of shares."""
+    brought, brings, shares = distinct.brought, distinct._brings, distinct.shares
+
+    def twice(s: Any) -> Any:
+        return replace(s, values=2 * s.values)
+
+    def renamed(s: Any, keys: Any, units: str) -> str:
+        return brought(twice(s), keys, units).replace(f"[{2 * s.values}]", f"[{s.values}]")
+
+    patch.setattr(distinct, "brought", renamed)
+    patch.setattr(distinct, "_brings", lambda u, v, sizes, n, most: brings(u, v, sizes, n, 2 * most))
+    patch.setattr(distinct, "shares", lambda s, *given: shares(twice(s), *given))
+
+
+def all_values(patch: pytest.MonkeyPatch) -> None:
+    """Each value counts that anybody has."""
+    patch.setattr(distinct, "_brings", lambda unit, value, sizes, n, most: np.ones(n, bool))
+
+
+def whole_values(patch: pytest.MonkeyPatch) -> None:
+    """A unit brings each of its values wholly."""
+    patch.setattr(distinct, "shares", lambda s, *given: f"{1 << -s.exponent}::BIGINT")
+
+
+def shares_of_values(patch: pytest.MonkeyPatch) -> None:
+    """A unit is divided among its values, and brings a share with each row."""
+    honest = exact_sql.Part
+    patch.setattr(
+        exact_sql,
+        "Part",
+        lambda name, pair, added: honest(name, pair.replace("count(", "count(DISTINCT "), added),
+    )
+
+
+def bins_by_themselves(patch: pytest.MonkeyPatch) -> None:
+    """Each bin, or leaf, has a limit of rows by itself."""
+
+    def scaled(total: str, rows: int, most: Any) -> str:
+        return total.replace("m::HUGEINT", f"least(m, {rows})::HUGEINT")
+
+    patch.setattr(exact_sql, "scaled", scaled)
+
+
+def other_ball(patch: pytest.MonkeyPatch) -> None:
+    """Each entry of a vector is clamped, in place of its length."""
+    within(vectors, "vector_sum", FORMS_OF["VectorSum"], ball=lambda s: Ball.LINF)(patch)
+
+
+def longer_vectors(patch: pytest.MonkeyPatch) -> None:
+    """Vectors are shortened to twice the bound."""
+    within(vectors, "vector_sum", FORMS_OF["VectorSum"], radius=lambda s: 2 * s.radius)(patch)
+
+
+def untrimmed(patch: pytest.MonkeyPatch) -> None:
+    """Weights are trimmed at twice the largest one."""
+    within(
+        weighted, "weighted_sum", FORMS_OF["WeightedSum"],
+        weights=lambda s: replace(s.weights, most=2 * s.weights.most),
+    )(patch)  # fmt: skip
+
+
+def uncentred_squares(patch: pytest.MonkeyPatch) -> None:
+    """Squares are counted from zero, where the claim is of their distance from a centre."""
+    axes = lambda s: tuple(replace(a, square_centre=0) for a in s.axes)  # noqa: E731
+    within(cross, "cross_moments", FORMS_OF["CrossMoments"], axes=axes)(patch)
+    within(sums, "moments", FORMS_OF["Moments"], square_centre=lambda s: 0)(patch)
+
+
+# Its noise.
+
+
+def noise_of(numbers: Callable[[np.ndarray, int], np.ndarray]) -> Plant:
+    """The noise of a law is something else; `numbers` makes it of the draws, at the how manieth call it is."""
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        honest, calls = Laplace.rounded, itertools.count()
+        patch.setattr(
+            Laplace,
+            "rounded",
+            lambda self, n, *, words=None: numbers(honest(self, n, words=words), next(calls)),
+        )
+
+    return plant
+
+
+first_without_noise = noise_of(lambda noise, call: noise * (call % 2))
+second_without_noise = noise_of(lambda noise, call: noise * (1 - call % 2))
+
+
+def less_noise(patch: pytest.MonkeyPatch) -> None:
+    """All noise is a 64th of what it must be."""
+    noise_of(lambda noise, call: noise // 64)(patch)
+    for kind in (LevelsGaussian, SeriesGaussian):
+        honest = kind.rounded
+        patch.setattr(kind, "rounded", lambda self, words=None, honest=honest: honest(self, words) // 64)
+
+
+def noise_in_common(patch: pytest.MonkeyPatch) -> None:
+    """Two numbers get the same noise, which a difference of them then has no more."""
+    kept: dict[int, np.ndarray] = {}
+    noise_of(lambda noise, call: kept.setdefault(call // 2, noise))(patch)
+
+
+FORMS_OF = {kind.__name__: kind for kind in FORMS}
