@@ -26,6 +26,7 @@ from sfumato.transformations import (
     UnitSum,
     VectorSum,
     WeightedSum,
+    WeightsInBins,
 )
 
 from . import plants
@@ -111,6 +112,10 @@ WEIGHED = BY_ROWS | {
     "weights are trimmed at twice the largest": plants.untrimmed,
     "the claim is of half of what a unit adds": smaller_body(WeightedSum),
 }
+WEIGHED_BINS = BY_ROWS | {
+    "weights are trimmed at twice the largest": plants.untrimmed,
+    "the claim is of half of what a unit adds": smaller_body(WeightsInBins),
+}
 DISTINCT = ANY | {"twice as many values of a unit count": plants.other_values_limit}
 
 X = {"lower": -1, "upper": 3}
@@ -191,6 +196,14 @@ CASES: dict[str, Case] = {
     "values": Case(["value_counts"], {"h": sf.value_counts("s", ["old 0", "new"], other=True)}, IN_BINS),
     "values of units": Case(
         ["value_counts"], {"h": sf.value_counts("b", [True], other=True, per="unit")}, IN_BINS
+    ),
+    "weights in bins": Case(
+        ["histogram"], {"h": sf.histogram("x", [-1, 0, 3], outside="count", **W)}, WEIGHED_BINS
+    ),
+    "weights of units in bins": Case(
+        ["value_counts"],
+        {"h": sf.value_counts("b", [True], other=True, per="unit", shares=True, **W)},
+        WEIGHED_BINS,
     ),
     "covariance": Case(["covariance"], {"c": sf.covariance("x", "y", bounds=XY)}, CROSSED),
     "correlation": Case(

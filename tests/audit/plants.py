@@ -14,7 +14,7 @@ import pytest
 
 from sfumato.engines.duckdb import distinct, exact_sql
 from sfumato.engines.duckdb.exact_sql import ExactSql
-from sfumato.engines.duckdb.forms import FORMS, counts, cross, sums, vectors, weighted
+from sfumato.engines.duckdb.forms import FORMS, bins, counts, cross, sums, vectors, weighted
 from sfumato.engines.duckdb.forms.values import Values
 from sfumato.framework import Body, Product, Segment
 from sfumato.noise import Laplace
@@ -205,10 +205,13 @@ def longer_vectors(patch: pytest.MonkeyPatch) -> None:
 
 def untrimmed(patch: pytest.MonkeyPatch) -> None:
     """Weights are trimmed at twice the largest one."""
-    within(
-        weighted, "weighted_sum", FORMS_OF["WeightedSum"],
-        weights=lambda s: replace(s.weights, most=2 * s.weights.most),
-    )(patch)  # fmt: skip
+    honest = bins._weight
+
+    def twice(s: Any) -> Any:
+        return replace(s.weights, most=2 * s.weights.most)
+
+    within(weighted, "weighted_sum", FORMS_OF["WeightedSum"], weights=twice)(patch)
+    patch.setattr(bins, "_weight", lambda values, s: honest(values, replace(s, weights=twice(s))))
 
 
 def uncentred_squares(patch: pytest.MonkeyPatch) -> None:
