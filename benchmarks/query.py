@@ -9,7 +9,7 @@ each groups by (unit, group), clamps, and adds up what the shape asks of the sam
 nothing and adds no noise. A quantile's floor is that of count and sum; a chosen one has public keys and
 K-norm noise. Different values (at most 3 of a unit) have DuckDB's own exact distinct count as floor. A
 histogram has twenty bins, a vector eight entries, totals ten regions of a hundred groups each, whose floor is a ROLLUP; a stratified
-proportion is of all rows, as respondents, with the groups as strata. Every run is a process of its own, floor and release in turn; the table gives medians, ratios pair by pair (also of CPU seconds, which other work on the
+proportion is of all rows, as respondents, with the groups as strata, and `strata` the same of a scan, by units. Every run is a process of its own, floor and release in turn; the table gives medians, ratios pair by pair (also of CPU seconds, which other work on the
 machine changes less), and the largest resident memory of a run. `--memory-limit` is for both. Peers run in
 environments of their own (`--pipelinedp`, `--opendp`: a Python that has the library), on the first shape;
 PipelineDP on a tenth of the rows.
@@ -48,6 +48,7 @@ SHAPES = {
     "totals": "unit, grp // 100 AS region, grp, x",
     "cumulative": "",
     "stratified": "",
+    "strata": "",
     "values, shares": "unit, grp, CAST(100_000 * random() ** 3 AS INTEGER) AS x",
     "values, matched": "unit, grp, CAST(100_000 * random() ** 3 AS INTEGER) AS x",
     "values by group": "unit, grp, CAST(100_000 * random() ** 3 AS INTEGER) AS x",
@@ -81,6 +82,9 @@ def floor():
         y = "least(greatest(y, 0), 50)"
         sums += [f"sum({y})", f"sum({bounded[0]} * {y})", f"sum({bounded[0]} * {bounded[0]})"]
         sums += [f"sum({y} * {y})"] * (shape == "correlation")
+    if shape == "strata":
+        con.execute(f"SELECT grp, sum(n) FROM (SELECT unit, grp, count(*) FILTER (x > 25) / count(*) AS n FROM '{path}' GROUP BY unit, grp) GROUP BY grp").fetchall()
+        return start
     if shape == "histogram":
         sums = [f"count(*) FILTER (x >= {2.5 * i} AND x < {2.5 * (i + 1)})" for i in range(20)]
     if shape == "weights":
@@ -109,6 +113,9 @@ def release():
         sample = duckdb.sql(f"SELECT grp, coalesce(x > 25, false) AS yes FROM '{path}'").to_arrow_table()
         sf.stratified_proportion(sample, stratum="grp", answer="yes", population=dict(counted), epsilon=1).interval(0.95)
         return start
+    if shape == "strata":  # whose sizes are known beforehand
+        import duckdb
+        sizes = dict(duckdb.sql(f"SELECT grp, count(*) FROM '{path}' WHERE grp IS NOT NULL GROUP BY grp").fetchall())
     start = now()
     table = sf.scan(path, privacy_unit="unit", **({"memory_limit": limit} if limit else {}))
     bounds = {"lower": 0, "upper": 50}
@@ -116,7 +123,7 @@ def release():
         table = table.group_by("grp", keys=range(1000))
     if shape == "totals":
         table = table.group_by("region", "grp", keys=[(i // 100, i) for i in range(1000)]).totals()
-    alone = shape in ("one group", "values, shares", "values, matched")
+    alone = shape in ("one group", "values, shares", "values, matched", "strata")
     if not alone and not table.keys:
         table = table.group_by("grp")
     table = table.bound(rows=1, **({} if alone else {"groups": of_shape.get(shape, 4)}))
@@ -141,6 +148,9 @@ def release():
         asked = {"fit": sf.linear_regression("y", ["x"], bounds={"x": (0, 50), "y": (0, 50)})}
     elif shape.startswith("values"):
         asked = {"n": sf.count_distinct("x", values=3, method="matching" if "matched" in shape else "shares")}
+    elif shape == "strata":
+        table = table.with_columns(yes="x > 25")
+        asked = {"p": sf.proportion("yes", stratum="grp", asked=sizes, population={k: 10 * n for k, n in sizes.items()})}
     elif shape == "histogram":
         asked = {"n": sf.count(), "x": sf.histogram("x", [2.5 * i for i in range(21)])}
     elif shape == "ten columns":

@@ -47,6 +47,7 @@ class Case:
         of_noise: what is planted in noise, which the auditor finds.
         time: whether groups are time steps.
         totals: whether totals of groups are asked too.
+        whole: whether it is of the whole table, and of no groups.
         draws: how many the auditor looks at, for each table.
         copies: how many times each other unit is there, where little is released of few.
     """
@@ -57,6 +58,7 @@ class Case:
     of_noise: Mapping[str, Plant] = field(default_factory=dict)
     time: bool = False
     totals: bool = False
+    whole: bool = False
     draws: int = 500
     copies: int = 1
 
@@ -73,6 +75,9 @@ class Case:
     def question(self, rows: pa.Table, worlds: Sequence[int], *, public: bool = True) -> sf.Question:
         """Ask it of a table."""
         people, keys = sf.scan(rows, privacy_unit="id"), ("world", "g")
+        if self.whole:
+            (world,) = worlds
+            return people.filter(f"world = {world}").bound(rows=LIMITS["rows"]).agg(**self.asked)
         if not public:
             return people.group_by(*keys).bound(**LIMITS).agg(**self.asked)
         groups = pa.Table.from_pylist([dict(zip(keys, key, strict=True)) for key in product(worlds, GROUPS)])
@@ -98,6 +103,9 @@ COUNTED = ANY | {
 IN_BINS = BY_ROWS | {
     "each bin has its own limit": plants.bins_by_themselves,
     "the claim is of half of the rows": smaller_body(RowsInBins),
+}
+IN_STRATA = {name: plant for name, plant in IN_BINS.items() if name not in ANY} | {
+    "rows are taken for units": plants.units_of_rows,
 }
 TREES = BY_ROWS | {
     "each leaf has its own limit": plants.bins_by_themselves,
@@ -204,6 +212,12 @@ CASES: dict[str, Case] = {
         ["value_counts"],
         {"h": sf.value_counts("b", [True], other=True, per="unit", shares=True, **W)},
         WEIGHED_BINS,
+    ),
+    "stratified sample": Case(
+        ["proportion"],
+        {"p": sf.proportion("b", stratum="g", asked=dict.fromkeys(GROUPS, 8), population={0: 8, 1: 90, 2: 200})},
+        IN_STRATA,
+        whole=True,
     ),
     "covariance": Case(["covariance"], {"c": sf.covariance("x", "y", bounds=XY)}, CROSSED),
     "correlation": Case(

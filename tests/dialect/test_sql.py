@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator, Sequence
+from datetime import date
 from fractions import Fraction
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -97,6 +99,7 @@ def refused(text: str) -> tuple[str, str]:
 # The same question as the fluent calls.
 
 ROWS = "contribution_bounds_per_row => (0, 30)"
+STRATA = "stratum => s, strata => ['a', 'b'], asked => [3, 2], population => [9, 4]"
 BY_YEAR = PEOPLE.group_by("year").bound(groups=1, rows=1)
 
 
@@ -184,6 +187,34 @@ def test_a_limit_of_rows_over_all_groups(clause: str) -> None:
 )
 def test_bigquery_equals_fluent(select: str, aggregates: dict[str, sf.Aggregate]) -> None:
     assert without_notes(asked(select)) == BY_YEAR.agg(**aggregates)
+
+
+def test_a_stratified_proportion_is_that_of_python() -> None:
+    def of(call: str) -> Any:
+        text = f"OPTIONS (epsilon = 1, privacy_unit_column = id, max_rows_per_group = 1) {call}"
+        query = parse(f"SELECT WITH DIFFERENTIAL_PRIVACY {text} FROM t AS p")
+        return query.aggregates, query.derived
+
+    asked, population = {"a": 3, "b": 2}, {"b": 4, "a": 9}
+    sizes: dict[str, Any] = {"asked": asked, "population": population}
+    plain = sf.proportion("ok", stratum="school", **sizes)
+    assert of(f"STRATIFIED_PROPORTION(ok, {STRATA.replace('=> s,', '=> school,')})")[0] == (
+        ("proportion_ok", plain),
+    )
+    given = STRATA.replace("=> s,", "=> p.`school`,")
+    aggregates, derived = of(f"STRATIFIED_PROPORTION(p.reply = 'yes', confidence => 0.9, {given}) AS x")
+    assert derived == (("_value_1", "reply = 'yes'"),)
+    assert aggregates == (("x", sf.proportion("_value_1", stratum="school", confidence="0.9", **sizes)),)
+    days = {date(2024, 1, 31): 2}
+    by_day = "stratum => day, strata => [DATE '2024-01-31'], asked => [2], population => [2]"
+    assert of(f"STRATIFIED_PROPORTION(ok, {by_day}) AS x")[0] == (
+        ("x", sf.proportion("ok", stratum="day", asked=days, population=days)),
+    )
+    truths = {True: 2, False: 3}
+    by_truth = "stratum => ok, strata => [TRUE, false], asked => [2, 3], population => [2, 3]"
+    assert of(f"STRATIFIED_PROPORTION(ok, {by_truth}) AS x")[0] == (
+        ("x", sf.proportion("ok", stratum="ok", asked=truths, population=truths)),
+    )
 
 
 def test_sum_per_group_needs_no_rows() -> None:
@@ -779,6 +810,35 @@ def test_refused_budgets(old: str, new: str, says: str, marked: str) -> None:
             "no bounds but their edges",
             "contribution_bounds_per_row => (0, 1)",
         ),
+        (
+            "STRATIFIED_PROPORTION(x)",
+            "stratum and strata and asked and population missing",
+            "STRATIFIED_PROPORTION",
+        ),
+        ("STRATIFIED_PROPORTION(*, stratum => s)", "name a column", "STRATIFIED_PROPORTION"),
+        ("STRATIFIED_PROPORTION(x, stratum => s + 1)", "name of a column as stratum", "s"),
+        ("STRATIFIED_PROPORTION(x, strata => 'a')", "strata is a list", "'a'"),
+        ("STRATIFIED_PROPORTION(x, strata => [a])", "a stratum, where it is no text", "a"),
+        ("STRATIFIED_PROPORTION(x, asked => ['a'])", "a size in asked", "'a'"),
+        ("STRATIFIED_PROPORTION(x, asked => [1, 2)", "a ] is missing", "["),
+        ("STRATIFIED_PROPORTION(x, asked => [1], asked => [2])", "given twice", "asked"),
+        (
+            f"STRATIFIED_PROPORTION(x, {STRATA.replace('4]', '4, 5]')})",
+            "population has 3 sizes, strata has 2",
+            "9, 4, 5",
+        ),
+        (f"STRATIFIED_PROPORTION(x, {STRATA.replace('[9', '[2.5')})", "whole number", "2.5"),
+        (f"STRATIFIED_PROPORTION(x, {STRATA.replace('[3', '[1')})", "asked['a'] is 1", "'a'"),
+        (
+            f"STRATIFIED_PROPORTION(x, {STRATA.replace(chr(39) + 'b', chr(39) + 'a')})",
+            "each is there once",
+            "'a'",
+        ),
+        (f"STRATIFIED_PROPORTION(x, {STRATA.replace(repr('b'), '1')})", "of one kind", "'a'"),
+        (f"STRATIFIED_PROPORTION(x, {STRATA}, confidence => 1)", "less than 1", "'a'"),
+        (f"STRATIFIED_PROPORTION(x, 3, {STRATA})", "has no bounds", "3"),
+        (f"STRATIFIED_PROPORTION(x, {STRATA}, weight => w, max_weight => 2)", "has no weights", "w"),
+        ("AVG(x, stratum => s)", "AVG has no strata", "stratum => s"),
         ("PERCENTILE_CONT(x, 50, contribution_bounds_per_row => (0, 1))", "in [0, 1]", "50"),
         (
             "AVG(x, contribution_bounds_per_row => (0, 1), error_bars => FALSE)",
@@ -828,6 +888,7 @@ def test_refused_selects(select: str, says: str, marked: str) -> None:
         ("COUNT(*)", "write ANON_COUNT", "COUNT"),
         ("VARIANCE(x)", "write ANON_VAR_POP", "VARIANCE"),
         ("CORR(x, y, contribution_bounds_per_row => ((0, 1), (0, 1)))", "ask in WITH DIFFERENTIAL", "CORR"),
+        (f"STRATIFIED_PROPORTION(x, {STRATA})", "ask in WITH DIFFERENTIAL_PRIVACY", "STRATIFIED_PROPORTION"),
         ("HISTOGRAM(x, [0, 1])", "ask in WITH DIFFERENTIAL_PRIVACY", "HISTOGRAM"),
         ("ANON_SUM(x)", "ANON_SUM(x CLAMPED BETWEEN lower AND upper)", "ANON_SUM"),
         (

@@ -12,6 +12,7 @@ from typing import Any
 from sfumato.catalogs.declarations import TableDeclaration
 from sfumato.catalogs.notes import beyond, bounds_note
 from sfumato.dialect.inside.queries import Source
+from sfumato.dialect.strata import FORM, Strata
 from sfumato.dialect.syntax import Call, Expression, Statement, positive
 from sfumato.dialect.words import Place, refusal
 from sfumato.errors import SqlError
@@ -57,8 +58,9 @@ class Aggregates:
             raise self._refuse(call.name_place, f"{function}(DISTINCT ...) has no private form here")
         if call.argument is None:
             raise self._refuse(call.name_place, f"{function}(*): name a column")
-        if make is ask.histogram:
-            return self._histogram(call, call.argument, weights)
+        if make in (ask.histogram, ask.proportion):
+            stratified = make is ask.proportion
+            return (self._stratified if stratified else self._histogram)(call, call.argument, weights)
         if call.second is not None:
             return self._of_two(call, [call.argument, call.second], make)
         low, high, per = self._bounds(call)
@@ -98,6 +100,8 @@ class Aggregates:
             raise self._refuse(
                 call.bounds.place, f"with WITH {self.statement.clause}, bounds are written {form}"
             )
+        if call.sample is not None and make is not ask.proportion:
+            raise self._refuse(call.sample.place, f"{function} has no strata: {FORM}")
         if call.error_bars and make not in _QUANTILES:
             raise self._refuse(
                 call.error_bars.place,
@@ -200,6 +204,14 @@ class Aggregates:
         if not 2 <= len(edges) <= ask.MOST_BINS + 1:
             raise self._refuse(call.name_place, f"there are from 1 to {ask.MOST_BINS:,} bins: {form}")
         return ask.histogram(self._column(argument), [edge.text for edge in edges], **weights)
+
+    def _stratified(self, call: Call, argument: Expression, weights: Mapping[str, Any]) -> Aggregate:
+        assert not weights  # which only some functions have
+        if call.bounds is not None or call.ranks:
+            place = call.bounds.place if call.bounds else call.ranks[0].place
+            raise self._refuse(place, f"an answer is yes or no, and has no bounds: {FORM}")
+        strata = Strata(self.statement.text, call.sample, call.name_place, self._refuse)
+        return strata.proportion(self._column(argument), self._column)
 
     def _of_two(self, call: Call, arguments: list[Expression], make: Callable[..., Aggregate]) -> Aggregate:
         """Return an aggregate of two columns, each with its bounds: those of the call, or of a catalog."""
@@ -354,8 +366,9 @@ _PREFIXES = {
     "APPROX_QUANTILES": "quantiles",
     "APPROX_COUNT_DISTINCT": "count_distinct",
     "PERCENTILE_CONT": "percentile",
+    "STRATIFIED_PROPORTION": "proportion",
 }
-_NEWER = ("COVAR_POP", "CORR", "HISTOGRAM")  # which the older clause has no name for
+_NEWER = ("COVAR_POP", "CORR", "HISTOGRAM", "STRATIFIED_PROPORTION")  # which the older clause has no name for
 _TWINS = {
     "VARIANCE": "ANON_VAR_POP",
     "STDDEV": "ANON_STDDEV_POP",
@@ -380,6 +393,7 @@ FUNCTIONS: dict[str, Callable[..., Aggregate]] = {
     "MAX": ask.max,
     "APPROX_COUNT_DISTINCT": ask.count_distinct,
     "HISTOGRAM": ask.histogram,
+    "STRATIFIED_PROPORTION": ask.proportion,
     "COVAR_POP": ask.covariance,
     "CORR": ask.correlation,
     "ANON_COUNT": ask.count,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sfumato.dialect.cursor import Cursor
+from sfumato.dialect.strata import ARGUMENTS, read_sample
 from sfumato.dialect.syntax import Bounds, Call, Expression, Literal, Truth
 from sfumato.dialect.vocabulary import BOUNDS, ERROR_BARS, MAX_WEIGHT, OF_TWO, OPERATORS, PRIVATE, WEIGHT
 from sfumato.dialect.words import Place, refusal
@@ -70,6 +71,7 @@ def _call(words: Cursor, name: int) -> CallForm:
     ranks: list[Literal] = []
     listed, bounds = False, None
     named: dict[str, Any] = dict.fromkeys((ERROR_BARS, WEIGHT, MAX_WEIGHT))
+    sample = None
     while words.at < stop:
         if words.take("CLAMPED"):
             given = _clamped(words)
@@ -77,6 +79,9 @@ def _call(words: Cursor, name: int) -> CallForm:
             raise words.refuse(f"a comma or ) is missing in {function}(...)")
         elif words.after.word == "=>" and words.token.text.lower() in named:
             _named(words, named)
+            continue
+        elif words.after.word == "=>" and words.token.text.lower() in ARGUMENTS:
+            sample = read_sample(words, sample, _column)
             continue
         elif words.after.word == "=>":
             given = _named_bounds(words)
@@ -99,6 +104,7 @@ def _call(words: Cursor, name: int) -> CallForm:
         bounds,
         name_place=token.place,
         second=second,
+        sample=sample,
         **named,
     )
     return CallForm(call, range(name, stop + 1), argument, range(argument.stop, stop))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from sfumato.dialect.inside.queries import CommonTables
 from sfumato.dialect.joins import From, qualified
@@ -65,6 +66,14 @@ class Truth:
 
 
 @dataclass(frozen=True)
+class Sample:
+    """The named arguments that tell of a stratified sample: by name a column, a number, or a list."""
+
+    given: Mapping[str, Any]
+    place: Place
+
+
+@dataclass(frozen=True)
 class Call:
     """An aggregate: COUNT(*) has no argument."""
 
@@ -79,6 +88,13 @@ class Call:
     weight: Expression | None = None
     max_weight: Literal | None = None
     second: Expression | None = None
+    sample: Sample | None = None
+
+    @property
+    def further(self) -> tuple[Expression, ...]:
+        """The columns that are named behind its argument."""
+        stratum = None if self.sample is None else self.sample.given.get("stratum")
+        return tuple(c for c in (self.weight, self.second, stratum) if c is not None)
 
 
 @dataclass(frozen=True)
@@ -168,9 +184,9 @@ class Statement:
         for _, expression, call in self.calls.values():
             own = {token.start: token for token in expression.tokens}
             named |= {t.text for t in self.unqualified(expression) if own.get(t.start) is not t}
-            if call.weight is not None:
-                (column,) = self.unqualified(call.weight)
-                (plain if column in call.weight.tokens else named).add(column.text)
+            for further in call.further:
+                (column,) = self.unqualified(further)
+                (plain if column in further.tokens else named).add(column.text)
         plain = {name.casefold() for name in plain}
         return frozenset(named), frozenset(plain - {(i.alias or "").casefold() for i in self.items})
 

@@ -19,7 +19,7 @@ NEAR = 10  # steps that hold a Gaussian below FINE, tilted by at most a few unit
 
 @dataclass(frozen=True)
 class RoundedNoise:
-    """Noise R on a count: a law's real number, rounded to a whole one; None for no noise.
+    """Noise R on a count: a law's real number, rounded to a whole one, times a step; None for no noise.
 
     >>> from sfumato.noise import Laplace
     >>> round(RoundedNoise(Laplace(10)).variance, 3), RoundedNoise(None).variance
@@ -27,6 +27,7 @@ class RoundedNoise:
     """
 
     law: Law | None
+    step: float = 1.0
 
     @cached_property
     def variance(self) -> float:
@@ -36,16 +37,18 @@ class RoundedNoise:
         if isinstance(self.law, Laplace):
             # P(R = m) = sinh(1/2b) e^(-|m|/b) for m != 0.
             rest = 1 / float(self.law.scale)
-            return float(math.exp(-rest / 2) * (1 + math.exp(-rest)) / math.expm1(-rest) ** 2)
-        if self.law.variance >= FINE**2:
-            return self.law.variance + 1 / 12
-        steps = np.arange(1, 20 * NEAR)
-        return float(2 * (steps**2 * self.law.rounded_pmf(steps)).sum())
+            whole = math.exp(-rest / 2) * (1 + math.exp(-rest)) / math.expm1(-rest) ** 2
+        elif self.law.variance >= FINE**2:
+            whole = self.law.variance + 1 / 12
+        else:
+            steps = np.arange(1, 20 * NEAR)
+            whole = float(2 * (steps**2 * self.law.rounded_pmf(steps)).sum())
+        return whole * self.step**2
 
     @property
     def reach(self) -> float:
         """Where `exponent` ends: it is infinite from here on."""
-        return 1 / float(self.law.scale) if isinstance(self.law, Laplace) else math.inf
+        return 1 / (float(self.law.scale) * self.step) if isinstance(self.law, Laplace) else math.inf
 
     def exponent(self, s: Floats) -> Floats:
         """Return log E e^(s R), or a number above it, for s >= 0 of any shape.
@@ -56,6 +59,7 @@ class RoundedNoise:
         """
         if self.law is None:
             return np.zeros_like(s)
+        s = s * self.step
         if isinstance(self.law, Laplace):
             return _laplace(float(self.law.scale), s)
         if not isinstance(self.law, Gaussian):

@@ -93,7 +93,7 @@ def _values(aggregate: Aggregate, name: str, column: Column, count: int, which: 
     # Multiples of an irrational number, modulo 1: evenly spread, and columns apart from each other. No square
     # leaves 5 when it is divided by 8.
     spread: NDArray[np.float64] = np.mod((np.arange(count) + 0.5) * (math.sqrt(5 + 8 * which) % 1), 1)
-    bins: Any = aggregate.bins if isinstance(aggregate, InBins) else None
+    bins: Any = aggregate.bins if isinstance(aggregate, InBins) and name == aggregate.column else None
     if isinstance(bins, Listed):
         chosen = np.minimum((spread * len(bins.values)).astype(int), len(bins.values) - 1)
         return pa.array([bins.values[i] for i in chosen.tolist()])

@@ -80,6 +80,11 @@ class Query:
             aggregate.check(name, self.schema)
             if isinstance(aggregate, Unbounded):
                 raise aggregate.refusal()
+        if self.keys and (whole := next((n for n, a in self.aggregates if not a.of_groups), None)):
+            raise QueryError(
+                f"agg: {whole}: its sizes are those of the whole sample, and those of a group are others; "
+                "leave group_by out, and ask for one group by filter, with its own sizes"
+            )
         _check_names([*self.shown_keys, *self.output_names])
         self._check_derived()
         weights = checked_weights(self.weights, [name for name, _ in self.aggregates])

@@ -23,6 +23,7 @@ from sfumato.query.aggregates import (
     Mean,
     Quantiles,
     StandardDeviation,
+    Stratified,
     Sum,
     Variance,
     VectorSum,
@@ -38,6 +39,7 @@ from sfumato.query.estimates import (
     means,
     quantiles,
     series,
+    strata,
     vectors,
     weighted,
 )
@@ -62,6 +64,7 @@ ESTIMATES: dict[type[Aggregate], Callable[[Design, str, Any], tuple[Estimate, ..
     Weighted: weighted.weighted,
     VectorSum: vectors.vector_sums,
     InBins: bins.in_bins,
+    Stratified: strata.proportions,
 }
 
 

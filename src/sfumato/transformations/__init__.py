@@ -30,6 +30,7 @@ from sfumato.transformations.statistics.margin import Margin
 from sfumato.transformations.statistics.moments import Moments
 from sfumato.transformations.statistics.quantile_tree import QuantileTree
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic, body_in_all, per_group
+from sfumato.transformations.statistics.strata import YesInStrata
 from sfumato.transformations.statistics.unit_sum import UnitSum
 from sfumato.transformations.statistics.vector_sum import VectorSum
 from sfumato.transformations.statistics.weighted import WeightedSum, WeightGrid
@@ -69,6 +70,7 @@ __all__ = [
     "WeightGrid",
     "WeightedSum",
     "WeightsInBins",
+    "YesInStrata",
     "body_in_all",
     "body_of",
     "bound_groups",

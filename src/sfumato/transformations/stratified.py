@@ -39,6 +39,7 @@ class StratifiedDesign:
         where: who asks, for errors.
         least: the smallest sample that is admissible: 2 where a variance is estimated, else 1.
         names: what the strata are called, for errors; None for their places, from 0.
+        called: what the two lists are called, for errors.
     Raises:
         ParameterError: another number; it names the stratum.
 
@@ -51,29 +52,32 @@ class StratifiedDesign:
     where: str = "stratified sample"
     least: int = 2
     names: tuple[Hashable, ...] | None = None
+    called: tuple[str, str] = ("sample_sizes", "strat_sizes")
 
     def __post_init__(self) -> None:
-        samples = self._sizes("sample_sizes")
-        strata = self._sizes("strat_sizes")
+        samples = self._sizes(0)
+        strata = self._sizes(1)
+        asked, population = self.called
         if len(samples) != len(strata):
-            expected = f"as many as there are sample_sizes, {len(samples)}"
-            raise ParameterError(f"{self.where}: number of strat_sizes", len(strata), expected)
+            expected = f"as many as there are {asked}, {len(samples)}"
+            raise ParameterError(f"{self.where}: number of {population}", len(strata), expected)
         for i, (n, size) in enumerate(zip(samples, strata, strict=True)):
             if n < self.least:
                 why = " (a variance takes two)" if self.least > 1 else ""
-                raise ParameterError(self._label("sample_sizes", i), n, f"at least {self.least}{why}")
+                raise ParameterError(self._label(asked, i), n, f"at least {self.least}{why}")
             if n > size:
-                expected = f"at most strat_sizes, the {size} that there are"
-                raise ParameterError(self._label("sample_sizes", i), n, expected)
+                expected = f"at most {population}, the {size} that there are"
+                raise ParameterError(self._label(asked, i), n, expected)
 
-    def _sizes(self, name: str) -> tuple[int, ...]:
-        given = getattr(self, name)
+    def _sizes(self, which: int) -> tuple[int, ...]:
+        field, name = ("sample_sizes", "strat_sizes")[which], self.called[which]
+        given = getattr(self, field)
         if isinstance(given, (str, bytes)) or not hasattr(given, "__len__") or len(given) == 0:
             raise ParameterError(f"{self.where}: {name}", given, "a list with one whole number per stratum")
         if any(isinstance(n, (str, bytes)) for n in given):  # a column of something else
             raise ParameterError(f"{self.where}: {name}", given, "a list with one whole number per stratum")
         sizes = tuple(positive_int(n, self._label(name, i)) for i, n in enumerate(given))
-        object.__setattr__(self, name, sizes)
+        object.__setattr__(self, field, sizes)
         return sizes
 
     def _label(self, name: str, i: int) -> str:

@@ -58,7 +58,8 @@ def _columns(table: Any) -> list[Any]:
         return list(dict.fromkeys(name for row in table for name in row))
     raise EngineError(
         f"{WHERE}: cannot read a {type(table).__name__}; pass an Arrow table, a pandas or Polars data "
-        "frame, a mapping of columns, or a list of mappings"
+        "frame, a mapping of columns, or a list of mappings. Of a table of sf.scan it is an output, "
+        "agg(share=sf.proportion(..., stratum=..., asked=..., population=...))"
     )
 
 

@@ -36,6 +36,7 @@ from sfumato.query.aggregates.moments import (
 )
 from sfumato.query.aggregates.quantiles import Quantiles, max, median, min, quantile, quantiles
 from sfumato.query.aggregates.series import Cumulative, cumulative
+from sfumato.query.aggregates.strata import Stratified
 from sfumato.query.aggregates.vectors import VectorSum, vector_sum
 from sfumato.query.aggregates.weighted import Weighted, Weights
 
@@ -85,6 +86,7 @@ __all__ = [
     "Quantiles",
     "Ratio",
     "StandardDeviation",
+    "Stratified",
     "Sum",
     "Unbounded",
     "Variance",

@@ -45,6 +45,11 @@ class Aggregate(ABC):
         """Whether a part of a unit may count, that is in more public groups than the limit."""
         return True
 
+    @property
+    def of_groups(self) -> bool:
+        """Whether it can be asked of groups; else of the whole table alone."""
+        return True
+
     def outputs(self, name: str) -> tuple[str, ...]:
         """Return the output columns, where it is asked by a name."""
         return (name,)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import get_args
+from fractions import Fraction
+from typing import Any, get_args
 
 from sfumato.errors import QueryError
 from sfumato.exact import one_of
@@ -15,6 +17,7 @@ from sfumato.query.aggregates.aggregate import (
     bounds_of,
     column_name,
 )
+from sfumato.query.aggregates.strata import stratified
 from sfumato.query.aggregates.weighted import weighted, weights_of
 from sfumato.query.choices import Bounded
 
@@ -123,23 +126,50 @@ def mean(
     return weighted(Mean(column_name("mean", column), *bounds), weights)
 
 
-def proportion(column: str, *, weight: str | None = None, max_weight: Number | None = None) -> Aggregate:
+def proportion(
+    column: str,
+    *,
+    weight: str | None = None,
+    max_weight: Number | None = None,
+    stratum: str | None = None,
+    asked: Mapping[Any, int] | None = None,
+    population: Mapping[Any, int] | None = None,
+    confidence: Number = Fraction(19, 20),
+) -> Aggregate:
     """Return the share of rows whose answer is true, or of the population that they stand for.
 
     Args:
         column: of truth values, or of 0 and 1; other numbers are clamped to these. Rows without one do not
             count.
         weight, max_weight: the column of survey weights, and that to which larger ones are trimmed.
+        stratum: of a stratified sample, the column that says in which stratum a row is. Then the column is of
+            truth values, a missing answer counts as no, and no groups are asked.
+        asked, population: how many were asked in each stratum, at least 2, and how many there are: public.
+        confidence: of the interval, between 0 and 1.
+    Returns:
+        An aggregate; of a stratified sample with four outputs: the proportion by its name, and beside it
+        `_standard_error`, `_low` and `_high`, of the sample and the noise together.
     Raises:
         QueryError: the column is no name, or one of the weights is missing.
+        ParameterError: sizes are not there for the same strata, or out of range.
 
     >>> proportion("employed")
     Mean(column='employed', lower=Fraction(0, 1), upper=Fraction(1, 1))
+    >>> sizes = {"asked": {"E": 10, "H": 5}, "population": {"E": 90, "H": 30}}
+    >>> proportion("award", stratum="school", **sizes).outputs("p")
+    ('p', 'p_standard_error', 'p_low', 'p_high')
 
     Source:
-        Hájek 1971, the ratio of two expansion totals. Proof: docs/proofs/weighted_sum.md.
+        Hájek 1971, the ratio of two expansion totals; Cochran 1977, section 5.10. Proofs:
+        docs/proofs/weighted_sum.md, docs/proofs/yes_in_strata.md.
     """
-    return mean(column_name("proportion", column), lower=0, upper=1, weight=weight, max_weight=max_weight)
+    if stratum is None and asked is None and population is None:
+        return mean(column_name("proportion", column), lower=0, upper=1, weight=weight, max_weight=max_weight)
+    if weight is not None or max_weight is not None:
+        raise QueryError(
+            "proportion: of strata, weights follow from asked and population; leave weight and max_weight out"
+        )
+    return stratified(column, stratum, asked, population, confidence)
 
 
 def variance(column: str, *, lower: Number | None = None, upper: Number | None = None) -> Aggregate:

@@ -132,6 +132,15 @@ class Place:
         off = abs(actual - truth)
         return Judgement(tolerance, noise.log10_tail(max(0.0, off - slack)) if off > tolerance else 0.0)
 
+    def proportion(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
+        """Judge a proportion of strata, which is cut to [0, 1]: that brings it no farther from the truth."""
+        given: Any = e
+        weights = {n: w * self.steps[n] for n, w in given.weights.items()}
+        noise = self._noise(weights)
+        slack = _FLOATS * sum(abs(w * self.values[n]) for n, w in given.weights.items())
+        tolerance, off = noise.tolerance(k) + slack, abs(actual - truth)
+        return Judgement(tolerance, noise.log10_tail(max(0.0, off - slack)) if off > tolerance else 0.0)
+
     def total(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
         """Judge a total of time steps, by the error bars of any confidence."""
         given: Any = e

@@ -203,6 +203,8 @@ class ReleasedCells:
             return at.total(e, truth[output], actual, k)
         if e.kind == "share":
             return at.share(e, truth[output], actual, k)
+        if e.kind == "proportion":
+            return at.proportion(e, truth[output], actual, k)
         if e.kind == "mean":
             return at.mean(e, truth[output], actual, k)
         given: Any = e

@@ -137,18 +137,30 @@ class RowsInBins(Statistic):
     bins: Places
     exponent: int = 0
 
+    @property
+    def where(self) -> str | None:
+        """The column of truth values that says which rows are in bins at all; None for all rows."""
+        return None
+
     @cached_property
     def coordinates(self) -> tuple[Coordinate, ...]:
         """One number for each bin."""
         step, of = Grid(self.exponent).step, "rows" if self.by_rows else "units"
         return tuple(
-            Coordinate(f"{self.label}.bin{i}", Role.BIN, step, of, f"{of} in bin {i + 1} of {self.column}")
+            Coordinate(f"{self.label}.bin{i}", Role.BIN, step, of, self.what(i))
             for i in range(self.bins.count)
         )
 
+    def what(self, place: int) -> str:
+        """Return what is counted in a bin, in a few words."""
+        return f"{'rows' if self.by_rows else 'units'} in bin {place + 1} of {self.column}"
+
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
         """Return the unit's rows in each bin, scaled down to the limit."""
-        places = [self.bins.place(r[self.column]) for r in rows]
+        where = self.where
+        places = [
+            self.bins.place(r[self.column]) if where is None or r[where] is True else None for r in rows
+        ]
         counts = scaled_counts(places, self.rows, self.exponent, weight)
         return Counter({self.names[place]: n for place, n in counts.items()})
 

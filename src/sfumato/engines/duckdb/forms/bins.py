@@ -11,7 +11,8 @@ from sfumato.transformations import Edges, RowsInBins, WeightsInBins
 
 def place(values: Values, s: RowsInBins) -> str:
     """Write the bin of a row, from 0; NULL where it is in none."""
-    return _between(values, s.column, s.bins) if isinstance(s.bins, Edges) else _listed(values, s)
+    found = _between(values, s.column, s.bins) if isinstance(s.bins, Edges) else _listed(values, s)
+    return found if s.where is None else f"CASE WHEN {values.column(s.where)} THEN {found} END"
 
 
 def each(values: Values, s: object) -> str:
