@@ -54,6 +54,8 @@ STATISTICS = [
     t.WeightedSum("x·n", "n", 2, t.WeightGrid(0, 20), "x", t.ValueGrid(-2, 0, 32), 1),
     t.WeightsInBins("w", "x", 2, t.Edges((0.0, 1.0)), -2, weight="n", weights=t.WeightGrid(0, 20)),
 ]
+SAMPLES = RowsDomain((("s", AtomDomain(int, 0, 1)), ("yes", AtomDomain(bool, null=True))))
+STRATA = [t.YesInStrata(f"strata {rows}", "s", rows, t.Listed((0, 1)), -2, "yes") for rows in (1, 2)]
 VECTOR_SUMS = [
     t.VectorSum(f"{ball.value} {rows}", "v", 2, -20, 1 << 20, ball, rows)
     for ball, rows in ((t.Ball.L1, None), (t.Ball.L2, None), (t.Ball.L2, 2), (t.Ball.LINF, 2))
@@ -128,6 +130,9 @@ def cases() -> Iterator[tuple[str, Any, Transformation]]:
             2,
             t.bound_groups(2, domain=VECTORS) >> both,
         )
+    for norm, statistic in product(t.Norm, STRATA):
+        made = t.per_group([statistic], norm, statistic.body.split(norm), 2)
+        yield f"per_group {norm.name} {statistic.label}", 1, t.bound_groups(2, domain=SAMPLES) >> made
     counted = t.bound_groups(2, domain=ROWS) >> t.per_group([LEAVES], t.Norm.L1, [Fraction(1)], 2)
     yield "margin", 2, counted >> t.Margin(LEAVES, Fraction(1, 4), (8000, 9000)).by_group(range(9))
 
@@ -157,7 +162,8 @@ SLOW = (
 def test_no_claim_is_broken_and_all_are_reached(name):
     d_in, made = CASES[name]
     harder = any(
-        part in name for part in ("sum", "tree", "leaves", "upto", "weight", "distinct", "shared", "bin")
+        part in name
+        for part in ("sum", "tree", "leaves", "upto", "weight", "distinct", "shared", "bin", "strata")
     )
     found = falsify(made, d_in, evaluations=3000 if "largest" in name else 800 if harder else 400)
     assert not found.violated, str(found)
@@ -171,7 +177,7 @@ def test_no_public_transformation_is_left_out():
         item = getattr(t, name)
         if inspect.isfunction(item) and inspect.signature(item).return_annotation == "Transformation":
             assert name in made
-    statistics = {type(s).__name__ for s in (*STATISTICS, *VECTOR_SUMS)} | {
+    statistics = {type(s).__name__ for s in (*STATISTICS, *STRATA, *VECTOR_SUMS)} | {
         "Statistic",
         "Margin",
     }  # which is no sum
