@@ -13,6 +13,7 @@ from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.top_work import TopWork
 from sfumato.errors import ParameterError, QueryError
 from sfumato.noise import SeededWords
+from sfumato.testing import noise_free
 from sfumato.transformations import CountUnits
 
 from .test_statistics import cases, definition, evaluated, generated, same, sort_key, unit_sum
@@ -185,3 +186,16 @@ def test_on_beam(run, keys):
         Release(question, confidence=0.95, **options)
     with pytest.raises(ParameterError):
         question.release(**options, unsafe_words=words())
+
+
+def test_without_noise_workers_show_the_largest_in_order():
+    question = sf.scan(table(), privacy_unit="id").top("key", k=4)
+    stages, groups = shards_of(table(), question.exact, 2)
+    with noise_free():
+        work = TopWork.of(question.drawing(question.plan(epsilon=1, delta=1e-6)), stages)
+    sent = [(shard, work.gathered(shard, parts)) for shard, parts in groups.items()]
+    (drawn,) = work.together(sent)
+    # Two people are more likely hidden by the end.
+    assert dict(zip(drawn["key"].to_pylist(), drawn["units"].to_pylist(), strict=True)) == {
+        key: n for key, n in SIZES.items() if n > 2
+    }

@@ -52,12 +52,7 @@ class TopDraw:
         """
         plan, exact = self.plan, exact.combine_chunks()
         numbers = _integers(exact.column(exact.num_columns - 1))
-        if plan.candidates is None or plan.margin is None:
-            # Of keys that a pipeline brings there may be fewer.
-            most = min(plan.k, len(numbers))
-            picked = peel(numbers, plan.step_rate, most, words) if most else []
-        else:
-            picked = peel_limited(numbers, plan.step_rate, plan.k, plan.candidates, plan.margin, words)
+        picked = self._picked(numbers, words)
         index = pa.array(picked, pa.int64())
         columns: dict[str, Any] = {RANK: pa.array(range(1, len(picked) + 1), pa.int64())}
         for place, key in enumerate(self.keys):
@@ -66,6 +61,15 @@ class TopDraw:
             noise = plan.law.rounded(len(picked), words)
             columns[self.measured] = self._numbers([numbers[i] for i in picked], noise.tolist())
         return pa.table(columns)
+
+    def _picked(self, numbers: NDArray[Any], words: Words | None) -> list[int]:
+        """Draw the places of groups, one after another."""
+        plan = self.plan
+        if plan.candidates is None or plan.margin is None:
+            # Of keys that a pipeline brings there may be fewer.
+            most = min(plan.k, len(numbers))
+            return peel(numbers, plan.step_rate, most, words) if most else []
+        return peel_limited(numbers, plan.step_rate, plan.k, plan.candidates, plan.margin, words)
 
     def half_width(self, confidence: float, simultaneous: bool = False) -> float:
         """Return the half-width of error bars of the numbers.

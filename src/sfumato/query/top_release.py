@@ -14,7 +14,6 @@ from sfumato.files import check_no_source
 from sfumato.noise import Words
 from sfumato.ownership import Owned
 from sfumato.query import output
-from sfumato.query.top_draw import TopDraw
 from sfumato.query.top_explanation import TopExplanation
 from sfumato.query.top_plan import TopPlan
 
@@ -40,13 +39,10 @@ class TopRelease(Owned):
 
     def __init__(self, question: Top, plan: TopPlan, words: Words | None = None) -> None:
         self.question, self.plan, self._words = question, plan, words
+        self._drawing = question.drawing(plan)
         self._lock = threading.RLock()
         self._table: pa.Table | None = None
         self._started = False
-
-    @property
-    def _drawing(self) -> TopDraw:
-        return self.question.drawing(self.plan)
 
     @property
     def spent(self) -> tuple[float, float]:
@@ -119,9 +115,12 @@ class TopRelease(Owned):
         self._started = True
         with in_own_words(_stopped, Exception):
             batches = list(self.question.engine.statistics(self.question.exact, _BATCH))
-            drawn = self._drawing.table(pa.Table.from_batches(batches), self._words)
+            drawn = self._drawn(pa.Table.from_batches(batches))
             self._check_home()  # a handler of a signal may have forked in the middle: the child stops
         return drawn
+
+    def _drawn(self, exact: pa.Table) -> pa.Table:
+        return self._drawing.table(exact, self._words)
 
 
 def _stopped(error: Exception) -> EngineError:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from sfumato.query.noising import Noising
     from sfumato.query.plan import Plan
     from sfumato.query.release import Release
+    from sfumato.query.top_release import TopRelease
+    from sfumato.testing.largest import RecordedTop
     from sfumato.testing.workers import WatchedWork
 
 # The sign bit clear and all others set: the median of each coin, and of |noise| the smallest value.
@@ -101,12 +103,15 @@ def noise_free() -> Iterator[None]:
     [{'n': 3, 'mean': 4.333333333...}]
     """
     require_test("releases without noise")
+    from sfumato.engines.top_work import TopWork
     from sfumato.engines.work import Work
     from sfumato.query.centred import CentredPlan
     from sfumato.query.release import Release
     from sfumato.query.series_plan import SeriesPlan
     from sfumato.query.together import TogetherPlan
+    from sfumato.query.top_release import TopRelease
     from sfumato.query.totals_plan import TotalsPlan
+    from sfumato.testing.largest import still_draw, still_work
     from sfumato.testing.workers import watched
 
     words, original = NoiselessWords(), Release.__init__
@@ -119,7 +124,11 @@ def noise_free() -> Iterator[None]:
     def still(work: WatchedWork) -> WatchedWork:
         return replace(work, words=words, noising=_silent(work.noising))
 
-    with _replaced(Release, "__init__", without_noise), _replaced(Work, "of", watched(still)):
+    with ExitStack() as undone:
+        undone.enter_context(_replaced(Release, "__init__", without_noise))
+        undone.enter_context(_replaced(Work, "of", watched(still)))
+        undone.enter_context(_replaced(TopRelease, "__init__", still_draw(words)))
+        undone.enter_context(_replaced(TopWork, "of", still_work(words)))
         yield
 
 
@@ -183,11 +192,11 @@ class Recorder:
     """
 
     def __init__(self) -> None:
-        self.releases: list[Recorded] = []
+        self.releases: list[Recorded | RecordedTop] = []
         # What workers draw: the plan, the engine, and the folder of each, beside what the release gave.
         self._watched: list[_Watched] = []
 
-    def __getitem__(self, release: Release | int | Any) -> Recorded:
+    def __getitem__(self, release: Release | TopRelease | int | Any) -> Any:
         """Return what was recorded of a release, or of the n-th one.
 
         Args:
@@ -206,7 +215,7 @@ class Recorder:
         for watched in self._watched:
             if watched.result is release and watched.recorded is not None:
                 return watched.recorded
-        if isinstance(release, _release_type()):
+        if isinstance(release, (_release_type(), _top_type())):
             release.to_arrow()
         for recorded in self.releases:
             if recorded.release is release:
@@ -231,7 +240,7 @@ class _Watched:
     result: Any = None
     recorded: Recorded | None = None
 
-    def collect(self, releases: list[Recorded]) -> None:
+    def collect(self, releases: list[Recorded | RecordedTop]) -> None:
         """Read what workers kept, where they are done and it was not read before."""
         from sfumato.query.release import joined
         from sfumato.testing.workers import exact_batches, noisy_batches
@@ -251,6 +260,12 @@ def _release_type() -> type[Release]:
     from sfumato.query.release import Release
 
     return Release
+
+
+def _top_type() -> type[TopRelease]:
+    from sfumato.query.top_release import TopRelease
+
+    return TopRelease
 
 
 @contextmanager
@@ -274,9 +289,14 @@ def recording() -> Iterator[Recorder]:
     from sfumato.engines.beam.engine import BeamEngine
     from sfumato.engines.spark.engine import SparkEngine
     from sfumato.engines.work import Work
+    from sfumato.testing.largest import RecordedTop
     from sfumato.testing.workers import watched
 
-    recorder, original = Recorder(), _release_type()._noisy
+    recorder, original, drawn = Recorder(), _release_type()._noisy, _top_type()._drawn
+
+    def recorded_top(self: TopRelease, exact: pa.Table) -> Any:
+        recorder.releases.append(RecordedTop.of(self, exact))
+        return drawn(self, exact)
 
     def recorded(self: Release, batch: pa.RecordBatch) -> Any:
         entry = next((r for r in recorder.releases if r.release is self), None)
@@ -307,6 +327,7 @@ def recording() -> Iterator[Recorder]:
             return release
 
         undone.enter_context(_replaced(_release_type(), "_noisy", recorded))
+        undone.enter_context(_replaced(_top_type(), "_drawn", recorded_top))
         for engine in (SparkEngine, BeamEngine):
             undone.enter_context(_replaced(engine, "release", releases(engine)))
         yield recorder

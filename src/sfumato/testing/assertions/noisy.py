@@ -22,6 +22,7 @@ from sfumato.testing.assertions.cells import (
     read,
 )
 from sfumato.testing.assertions.centred import check_centred
+from sfumato.testing.assertions.largest import approx_largest, is_largest, noisy_largest
 from sfumato.testing.assertions.limits import Given, Limits, Tolerance
 from sfumato.testing.assertions.messages import Off, group_differences, labels, report, too_near
 from sfumato.testing.assertions.places import Residue, each_k
@@ -47,7 +48,8 @@ def assert_approx_equal(
             `Release`, from whose plan the tolerances follow.
         expected: the result without noise, in the same shape. For a release: a table or mapping by
             group of all or some of its outputs, the statistics of the bounded contributions; for a
-            quantile the group's own values, one for each row that counts, or a recorder's leaf counts.
+            quantile the group's own values, one for each row that counts, or a recorder's leaf counts. For
+            the largest groups: the exact number of every group, shown or not.
         tolerance: how far is near enough: a number >= 0; a mapping by group or by output, or an
             array like `actual`; or a callable that takes the k of one value, such as
             `lambda k: laplace_tolerance(k, 1, 50)`. For a release: only for outputs that it names.
@@ -76,6 +78,10 @@ def assert_approx_equal(
     Source:
         shared document 000, "Tolerance calculation for ApproxEquals", with its errata.
     """
+    if is_largest(actual):
+        _given_nothing(tolerance, law, keys)
+        approx_largest(actual, expected, k)
+        return
     if is_release(actual):
         _approx_release(actual, expected, tolerance, law, k, keys)
         return
@@ -135,6 +141,10 @@ def assert_noisy(
     Source:
         shared document 000, "Complementary tolerance calculation for checkMetricsAreNoisy".
     """
+    if is_largest(actual):
+        _given_nothing(tolerance, law, keys)
+        noisy_largest(actual, raw, k)
+        return
     if is_release(actual):
         _noisy_release(actual, raw, tolerance, law, k, keys)
         return
@@ -272,6 +282,13 @@ def _noisy_release(
         check_together(released.together, residues, hidden, len(truth), k)
     else:
         check_spread(residues, k)
+
+
+def _given_nothing(tolerance: object, law: object, keys: object) -> None:
+    """Refuse what a release of the largest groups knows by itself."""
+    for name, given in (("tolerance", tolerance), ("law", law), ("keys", keys)):
+        if given is not None:
+            raise ParameterError(name, given, f"left out: a release of the largest groups knows its {name}")
 
 
 def _release_parts(
