@@ -116,10 +116,30 @@ def statistics(frame: pd.DataFrame) -> list[Statistic]:
         Statistic("difference", asked(**sums, n=sf.difference("a", "b")), [frame.hospvis.sum() - y.sum()]),
         Statistic("weighted sum", asked(n=sf.sum("docvis", **visits, **weight)), [(w * y).sum()]),
         Statistic("weighted mean", asked(n=sf.mean("docvis", **visits, **weight)), [(w * y).sum() / w.sum()]),
+        *largest(table, frame),
         stratified(frame),
         Statistic("stratified, of a scan", asked(n=of_strata(frame)), [frame.outwork.mean()]),
         *totals(table, frame),
     ]
+
+
+def largest(table: pa.Table, frame: pd.DataFrame) -> list[Statistic]:
+    """Return numbers of people of the five commonest ages, drawn, and the first five of all ages when sorted.
+
+    Each person has one age, so that all counts together cost what one does.
+    """
+    people, ages = sf.scan(table, privacy_unit="id"), range(25, 65)
+    drawn = people.top("age", k=5, keys=ages)
+    all_ages = people.group_by("age", keys=ages).bound(groups=1).agg(n=sf.count_units())
+
+    def of_drawn(budget: dict[str, Any]) -> list[float]:
+        return sorted(drawn.release(**budget).to_arrow()["units"].to_pylist(), reverse=True)
+
+    def of_all(budget: dict[str, Any]) -> list[float]:
+        return sorted(all_ages.release(**budget).to_arrow()["n"].to_pylist(), reverse=True)[:5]
+
+    exact = frame.age.value_counts().tolist()[:5]
+    return [Statistic("top 5 ages", of_drawn, exact), Statistic("all ages, sorted", of_all, exact)]
 
 
 def stratified(frame: pd.DataFrame) -> Statistic:

@@ -1153,3 +1153,17 @@ def test_deep_nesting_is_refused(opening: str) -> None:
     ):
         with pytest.raises(SqlError):
             parse(dp("COUNT(*)", "WHERE " + text))
+
+
+def test_whoever_sorts_private_groups_and_cuts_is_told_of_the_largest():
+    text = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, privacy_unit_column = id, "
+        "max_groups_contributed = 3{}) year, COUNT(DISTINCT id) AS n FROM 'rows.parquet' GROUP BY year{}"
+    )
+
+    def told(after: str, options: str = "") -> bool:
+        return any("table.top" in note for note in parse(text.format(options, after)).notes)
+
+    assert told(" ORDER BY n DESC LIMIT 10") and told(" ORDER BY 2 DESC, year LIMIT 3 OFFSET 1")
+    assert not told("") and not told(" ORDER BY n DESC") and not told(" ORDER BY year LIMIT 3")
+    assert not told(' ORDER BY "DESC" LIMIT 3'.replace('"DESC"', "n"))

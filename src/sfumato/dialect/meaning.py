@@ -93,6 +93,13 @@ def parse(
     return replace(queries[0], outside=outside, beside=tuple(queries[1:]))
 
 
+_LARGEST = (
+    "ORDER BY and LIMIT sort what is released of all groups, each with noise for all that a unit is in. "
+    'Where the largest alone are wanted, table.top("x", k=10) in Python draws these; a unit may be in any '
+    "number."
+)
+
+
 def _declared(statement: Statement, catalog: Declarations) -> TableDeclaration:
     try:
         return of_tables(statement.tables, catalog)
@@ -159,6 +166,8 @@ class _Reading:
         rows = limits.rows(aggregates.values())
         if options.delta is None:
             self.notes.append("delta was not given: 0 is taken.")
+        if keys and domains is None and self.public is None and self._cuts_by_size:
+            self.notes.append(_LARGEST)
         if options.selecting is not None and not keys and self.public is None:
             raise self._refuse(
                 options.selecting, "without GROUP BY no group is selected; leave this option out"
@@ -193,6 +202,13 @@ class _Reading:
             public_groups=None if self.public is None else self.public.ordered(keys),
             confidence=options.confidence,
         )
+
+    @property
+    def _cuts_by_size(self) -> bool:
+        """Whether the first of groups are shown, sorted downwards: most often the largest."""
+        after = self.statement.after
+        words = [] if after is None else [token.word for token in self.statement.unqualified(after)]
+        return {"ORDER", "DESC", "LIMIT"} <= set(words)
 
     def _asked(self, call: Call, position: int) -> tuple[Aggregate, str]:
         aggregate = self.aggregates.of(call)
