@@ -155,6 +155,7 @@ def test_refused_before_anything_is_read():
         lambda: people.top("key", k=3, candidates=2),
         lambda: people.top("key", k=1, keys=["a"], candidates=2),
         lambda: people.top("key", k="1"),
+        lambda: people.top("key", k=1, candidates=2**63),
         lambda: people.with_columns(Rank="key").top("Rank", k=1),
     ):
         with pytest.raises((ParameterError, QueryError)):

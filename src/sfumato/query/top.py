@@ -23,6 +23,8 @@ from sfumato.query.top_plan import TopPlan, make_top_plan
 from sfumato.query.top_release import TopRelease
 from sfumato.transformations import CountUnits, Grid, UnitSum, ValueGrid
 
+MOST_CANDIDATES = 10**9
+
 
 @dataclass(frozen=True)
 class Top:
@@ -65,6 +67,8 @@ class Top:
         if public is None:
             default = max(100, 10 * positive_int(self.k, "k"))
             given = default if self.candidates is None else positive_int(self.candidates, "candidates")
+            if given > MOST_CANDIDATES:
+                raise ParameterError("candidates", given, f"at most {MOST_CANDIDATES:,}")
             object.__setattr__(self, "candidates", given)
             checked_k(self.k, given)
             return
