@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         sum,
         value_counts,
         variance,
+        vector_mean,
         vector_sum,
     )
     from sfumato.query.public_table import PublicTable
@@ -80,6 +81,7 @@ _HOMES = {
     "sum": "sfumato.query.aggregates",
     "value_counts": "sfumato.query.aggregates",
     "variance": "sfumato.query.aggregates",
+    "vector_mean": "sfumato.query.aggregates",
     "vector_sum": "sfumato.query.aggregates",
 }
 
@@ -118,6 +120,7 @@ __all__ = [
     "sum",
     "value_counts",
     "variance",
+    "vector_mean",
     "vector_sum",
 ]
 

@@ -18,6 +18,7 @@ from sfumato.engines.beam.aggregations import (
     Sum,
     ValueCounts,
     Variance,
+    VectorMean,
     VectorSum,
 )
 from sfumato.engines.beam.budget import Budget
@@ -48,6 +49,7 @@ __all__ = [
     "Sum",
     "ValueCounts",
     "Variance",
+    "VectorMean",
     "VectorSum",
     "named",
 ]

@@ -46,6 +46,7 @@ from sfumato.beam import (
     Sum,
     ValueCounts,
     Variance,
+    VectorMean,
 )
 from sfumato.engines.beam import release as release_module
 from sfumato.engines.beam.release import Joined, SumRows
@@ -665,6 +666,9 @@ def test_each_aggregation_answers(run):
                 rows
                 | ValueCounts(lambda r: (r.stars, "x"), [(2.0, "x"), 9], other=True, rows=20, **KEYED)
                 | "14" >> beam.Map(lambda kv: ("listed", kv)),
+                rows
+                | VectorMean(lambda r: [r.stars, 1], length=2, bound=9, rows=20, **KEYED)
+                | "15" >> beam.Map(lambda kv: ("vectors", kv)),
                 rows | SelectGroups(**KEYED) | "7" >> beam.Map(lambda k: ("groups", (k, 1))),
                 rows | "all" >> Count(rows=1000, epsilon=10**5) | "8" >> beam.Map(lambda v: ("all", (0, v))),
             )
@@ -687,6 +691,8 @@ def test_each_aggregation_answers(run):
     assert by_name["sum"] == pytest.approx(dict.fromkeys(keys, mean * n / 4), abs=1)
     assert by_name["mean"] == pytest.approx(dict.fromkeys(keys, mean), abs=0.01)
     assert by_name["variance"] == pytest.approx(dict.fromkeys(keys, square - mean**2), abs=0.01)
+    for vector in by_name["vectors"].values():
+        assert vector == pytest.approx([mean, 1], abs=0.01)
     for low, high in by_name["quantiles"].values():
         assert (low, high) == pytest.approx((1, 5), abs=0.02)
     for one, is_about in {"quantile": 5, "median": 3, "min": 1, "max": 5}.items():

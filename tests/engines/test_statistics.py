@@ -47,6 +47,7 @@ from sfumato.transformations import (
     UnitsInBins,
     UnitSum,
     ValueGrid,
+    VectorCount,
     VectorSum,
     WeightedSum,
     WeightGrid,
@@ -336,6 +337,9 @@ def cases(draw: st.DrawFn, engine: Any, binding: bool) -> Case:
     if draw(st.booleans()):
         add("v", VECTOR_TYPES, 3)
         choices.append(vector_sum(rows))
+        choices.append(
+            st.builds(VectorCount, st.just("v"), st.just(2), st.just(rows), st.sampled_from([0, -3, -30]))
+        )
     choices.append(cross_moments(rows))
     choices += [in_bins(column, made[column][0], rows) for column in ("x", "y")]
     picked = draw(st.lists(st.sampled_from(range(len(choices))), min_size=1, max_size=5, unique=True))
@@ -606,7 +610,7 @@ def test_public_groups_are_all_there_and_rows_of_others_take_nothing(engine, cas
 
 def divisible(statistic: Statistic) -> Statistic:
     """The same, with steps for parts of units."""
-    if isinstance(statistic, (Count, CountUnits, DistinctShared, RowsInBins)):
+    if isinstance(statistic, (Count, CountUnits, DistinctShared, RowsInBins, VectorCount)):
         return replace(statistic, exponent=min(statistic.exponent, -20) - statistic.exponent % 2)
     return statistic
 

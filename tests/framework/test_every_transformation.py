@@ -56,9 +56,12 @@ STATISTICS = [
 ]
 SAMPLES = RowsDomain((("s", AtomDomain(int, 0, 1)), ("yes", AtomDomain(bool, null=True))))
 STRATA = [t.YesInStrata(f"strata {rows}", "s", rows, t.Listed((0, 1)), -2, "yes") for rows in (1, 2)]
-VECTOR_SUMS = [
-    t.VectorSum(f"{ball.value} {rows}", "v", 2, -20, 1 << 20, ball, rows)
-    for ball, rows in ((t.Ball.L1, None), (t.Ball.L2, None), (t.Ball.L2, 2), (t.Ball.LINF, 2))
+OF_VECTORS: list[t.Statistic] = [
+    *(
+        t.VectorSum(f"{ball.value} {rows}", "v", 2, -20, 1 << 20, ball, rows)
+        for ball, rows in ((t.Ball.L1, None), (t.Ball.L2, None), (t.Ball.L2, 2), (t.Ball.LINF, 2))
+    ),
+    t.VectorCount("v", 2, 2, -2),
 ]
 LEAVES = t.Leaves("x", "x", 2, t.Lattice(0.0, 16.0), -2)
 
@@ -123,10 +126,10 @@ def cases() -> Iterator[tuple[str, Any, Transformation]]:
         yield f"total rows, per_group {norm.name} {statistic.names[0]}", 2, in_all
         both = t.bound_groups(2, domain=ROWS) >> t.per_group([statistic], norm, statistic.body.split(norm), 2)
         yield f"per_group {norm.name} {statistic.names[0]}", 2, both
-    for norm, statistic in product(t.Norm, VECTOR_SUMS):
+    for norm, statistic in product(t.Norm, OF_VECTORS):
         both = t.per_group([statistic], norm, statistic.body.split(norm), 2)
         yield (
-            f"per_group {norm.name} vector sum {statistic.label}",
+            f"per_group {norm.name} vector sum {statistic.names[0]}",
             2,
             t.bound_groups(2, domain=VECTORS) >> both,
         )
@@ -177,7 +180,7 @@ def test_no_public_transformation_is_left_out():
         item = getattr(t, name)
         if inspect.isfunction(item) and inspect.signature(item).return_annotation == "Transformation":
             assert name in made
-    statistics = {type(s).__name__ for s in (*STATISTICS, *STRATA, *VECTOR_SUMS)} | {
+    statistics = {type(s).__name__ for s in (*STATISTICS, *STRATA, *OF_VECTORS)} | {
         "Statistic",
         "Margin",
     }  # which is no sum
@@ -190,7 +193,7 @@ def test_no_public_transformation_is_left_out():
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["bounded_sum int, SymmetricDistance, size 5", "clamp float, ChangeOneDistance, size None",
     "histogram in L2, ChangeOneDistance, size None", "mean float, ChangeOneDistance, size 5", "variance int, SymmetricDistance, size 5",
-    "covariance Fraction, ChangeOneDistance, size 5", "bound_groups", "per_group L2 x.sum", "per_group L1 x.tree", "per_group L1 vector sum l2 None", "per_group L2 vector sum l1 None", "a chain", "bound_total_rows", "total rows, per_group L2 x.sum", "total rows, per_group L1 units"])  # fmt: skip
+    "covariance Fraction, ChangeOneDistance, size 5", "bound_groups", "per_group L2 x.sum", "per_group L1 x.tree", "per_group L1 vector sum l2 None.vector", "per_group L2 vector sum l1 None.vector", "per_group L1 vector sum v[2].vectors", "a chain", "bound_total_rows", "total rows, per_group L2 x.sum", "total rows, per_group L1 units"])  # fmt: skip
 def test_a_claim_of_two_percent_less_is_broken(name):
     d_in, made = CASES[name]
     less = replace(made, stability_map=lambda d: made.map(d) * Fraction(98, 100))

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
 from sfumato.catalogs.declarations import TableDeclaration
 from sfumato.catalogs.notes import beyond, bounds_note
 from sfumato.dialect.inside.queries import Source
+from sfumato.dialect.listed import listed
 from sfumato.dialect.strata import FORM, Strata
 from sfumato.dialect.syntax import Call, Expression, Statement, positive
+from sfumato.dialect.vocabulary import NAMED
 from sfumato.dialect.words import Place, refusal
 from sfumato.errors import SqlError
 from sfumato.query import aggregates as ask
@@ -58,9 +58,8 @@ class Aggregates:
             raise self._refuse(call.name_place, f"{function}(DISTINCT ...) has no private form here")
         if call.argument is None:
             raise self._refuse(call.name_place, f"{function}(*): name a column")
-        if make in (ask.histogram, ask.proportion):
-            stratified = make is ask.proportion
-            return (self._stratified if stratified else self._histogram)(call, call.argument, weights)
+        if function in NAMED or make is ask.proportion:
+            return self._listed(call, call.argument, make, weights)
         if call.second is not None:
             return self._of_two(call, [call.argument, call.second], make)
         low, high, per = self._bounds(call)
@@ -154,8 +153,9 @@ class Aggregates:
         if written is None:
             return {}
         place = written.place
-        if make not in (ask.count, ask.sum, ask.mean, ask.histogram):
-            raise self._refuse(place, f"{call.function} has no weights; COUNT, SUM, AVG and HISTOGRAM have")
+        if make not in _WEIGHTED:
+            known = "COUNT, SUM, AVG, HISTOGRAM and VALUE_COUNTS"
+            raise self._refuse(place, f"{call.function} has no weights; {known} have")
         if call.weight is None or call.max_weight is None:
             raise self._refuse(place, "weights are written weight => column, max_weight => 50")
         if make is ask.sum and call.bounds and call.bounds.kind != "contribution_bounds_per_row":
@@ -192,21 +192,11 @@ class Aggregates:
         column = self._column(call.argument)
         return ask.count_distinct(column, values=values, method="shares" if fast else "matching")
 
-    def _histogram(self, call: Call, argument: Expression, weights: Mapping[str, Any]) -> Aggregate:
-        form, edges = "write HISTOGRAM(x, [0, 18, 65]), with the edges of bins", call.ranks
-        if call.bounds is not None:
-            raise self._refuse(call.bounds.place, f"bins have no bounds but their edges: {form}")
-        if not call.listed:
-            raise self._refuse(edges[0].place if edges else call.name_place, form)
-        for one, other in pairwise(edges):
-            if not float(one.text) < float(other.text) < math.inf or float(one.text) == -math.inf:
-                raise self._refuse(other.place, "each edge is a number above the one before")
-        if not 2 <= len(edges) <= ask.MOST_BINS + 1:
-            raise self._refuse(call.name_place, f"there are from 1 to {ask.MOST_BINS:,} bins: {form}")
-        return ask.histogram(self._column(argument), [edge.text for edge in edges], **weights)
-
-    def _stratified(self, call: Call, argument: Expression, weights: Mapping[str, Any]) -> Aggregate:
-        assert not weights  # which only some functions have
+    def _listed(
+        self, call: Call, argument: Expression, make: Callable[..., Aggregate], weights: Mapping[str, Any]
+    ) -> Aggregate:
+        if make is not ask.proportion:
+            return listed(call, make, self._column(argument), weights, self._refuse)
         if call.bounds is not None or call.ranks:
             place = call.bounds.place if call.bounds else call.ranks[0].place
             raise self._refuse(place, f"an answer is yes or no, and has no bounds: {FORM}")
@@ -368,7 +358,11 @@ _PREFIXES = {
     "PERCENTILE_CONT": "percentile",
     "STRATIFIED_PROPORTION": "proportion",
 }
-_NEWER = ("COVAR_POP", "CORR", "HISTOGRAM", "STRATIFIED_PROPORTION")  # which the older clause has no name for
+# Which the older clause has no name for.
+_NEWER = (
+    *("COVAR_POP", "CORR", "HISTOGRAM", "VALUE_COUNTS", "STRATIFIED_PROPORTION"),
+    *("VECTOR_SUM", "VECTOR_AVG"),
+)
 _TWINS = {
     "VARIANCE": "ANON_VAR_POP",
     "STDDEV": "ANON_STDDEV_POP",
@@ -394,6 +388,9 @@ FUNCTIONS: dict[str, Callable[..., Aggregate]] = {
     "APPROX_COUNT_DISTINCT": ask.count_distinct,
     "HISTOGRAM": ask.histogram,
     "STRATIFIED_PROPORTION": ask.proportion,
+    "VALUE_COUNTS": ask.value_counts,
+    "VECTOR_SUM": ask.vector_sum,
+    "VECTOR_AVG": ask.vector_mean,
     "COVAR_POP": ask.covariance,
     "CORR": ask.correlation,
     "ANON_COUNT": ask.count,
@@ -404,5 +401,6 @@ FUNCTIONS: dict[str, Callable[..., Aggregate]] = {
     "ANON_QUANTILES": ask.quantiles,
     "ANON_PERCENTILE_CONT": ask.quantiles,
 }
+_WEIGHTED = (ask.count, ask.sum, ask.mean, ask.histogram, ask.value_counts)
 # What may do without error bars, for less noise.
 _QUANTILES = (ask.quantiles, ask.median, ask.min, ask.max)

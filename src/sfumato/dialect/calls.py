@@ -8,7 +8,18 @@ from typing import Any
 from sfumato.dialect.cursor import Cursor
 from sfumato.dialect.strata import ARGUMENTS, read_sample
 from sfumato.dialect.syntax import Bounds, Call, Expression, Literal, Truth
-from sfumato.dialect.vocabulary import BOUNDS, ERROR_BARS, MAX_WEIGHT, OF_TWO, OPERATORS, PRIVATE, WEIGHT
+from sfumato.dialect.vocabulary import (
+    BOUNDS,
+    ERROR_BARS,
+    MAX_WEIGHT,
+    NAMED,
+    NUMBER,
+    OF_TWO,
+    OPERATORS,
+    PRIVATE,
+    TRUTH,
+    WEIGHT,
+)
 from sfumato.dialect.words import Place, refusal
 from sfumato.errors import nearest
 
@@ -72,24 +83,24 @@ def _call(words: Cursor, name: int) -> CallForm:
     listed, bounds = False, None
     named: dict[str, Any] = dict.fromkeys((ERROR_BARS, WEIGHT, MAX_WEIGHT))
     sample = None
+    options: dict[str, Literal | Truth] = {}
     while words.at < stop:
         if words.take("CLAMPED"):
             given = _clamped(words)
         elif not words.take(","):
             raise words.refuse(f"a comma or ) is missing in {function}(...)")
-        elif words.after.word == "=>" and words.token.text.lower() in named:
-            _named(words, named)
+        elif words.after.word == "=>" and (_named(words, named) or _option(words, function, options)):
             continue
         elif words.after.word == "=>" and words.token.text.lower() in ARGUMENTS:
             sample = read_sample(words, sample, _column)
             continue
         elif words.after.word == "=>":
-            given = _named_bounds(words)
+            given = _named_bounds(words, function)
         elif bounds or ranks:
             raise words.refuse(f"{function} takes no further argument here")
         else:
             listed = words.take("[")
-            ranks = _ranks(words, function) if listed else [words.number(f"{function}'s second argument")]
+            ranks = _ranks(words, function) if listed else _rank(words, function)
             continue
         if bounds:
             raise refusal(words.text, given.place, f"{function} has bounds twice; keep one")
@@ -105,6 +116,7 @@ def _call(words: Cursor, name: int) -> CallForm:
         name_place=token.place,
         second=second,
         sample=sample,
+        options=tuple(options.items()),
         **named,
     )
     return CallForm(call, range(name, stop + 1), argument, range(argument.stop, stop))
@@ -124,13 +136,57 @@ def _end_of_argument(words: Cursor, stop: int) -> int:
     return stop
 
 
+def _rank(words: Cursor, function: str) -> list[Literal]:
+    if function == "VALUE_COUNTS":
+        raise words.refuse("write VALUE_COUNTS(x, ['a', 'b']), with the values that are counted")
+    return [words.number(f"{function}'s second argument")]
+
+
 def _ranks(words: Cursor, function: str) -> list[Literal]:
-    ranks = [words.number("a rank")]
-    while words.take(","):
-        ranks.append(words.number("a rank"))
+    what = {"HISTOGRAM": "edge", "VALUE_COUNTS": "value"}.get(function, "rank")
+    ranks: list[Literal] = []
+    while not ranks or words.take(","):
+        ranks.append(
+            _value(words) if what == "value" else words.number(f"{'an' if what == 'edge' else 'a'} {what}")
+        )
     if not words.take("]"):
-        raise words.refuse(f"a comma or ] is missing in the ranks of {function}")
+        raise words.refuse(f"a comma or ] is missing in the {what}s of {function}")
     return ranks
+
+
+def _value(words: Cursor) -> Literal:
+    """Read a text, a whole number, a truth value or a day."""
+    token = words.token
+    if token.kind == "text":
+        return words.literal("text")
+    if token.word in ("TRUE", "FALSE"):
+        return words.literal("word")
+    if token.word == "DATE" and words.after.kind == "text":
+        words.at += 1
+        return words.literal("date")
+    if token.kind != "number" and token.word not in ("-", "+"):
+        raise words.refuse("a value is written 'text', 3, TRUE, FALSE or DATE '2020-12-31' here")
+    return words.number("a value")
+
+
+def _option(words: Cursor, function: str, found: dict[str, Literal | Truth]) -> bool:
+    """Read a named argument that this function has by itself, if it is one."""
+    start, name = words.token.start, words.token.text.lower()
+    kind = NAMED.get(function, {}).get(name)
+    if kind is None:
+        return False
+    if name in found:
+        raise words.refuse(f"{name} is given twice; keep one")
+    words.at += 2
+    if kind == NUMBER:
+        found[name] = words.number(name)
+    elif kind == TRUTH:
+        found[name] = _truth(words, name, start)
+    elif words.token.kind == "text" and words.token.text in kind:
+        found[name] = words.literal("text")
+    else:
+        raise words.refuse("write " + " or ".join(f"{name} => '{one}'" for one in kind))
+    return True
 
 
 def _clamped(words: Cursor) -> Bounds:
@@ -144,9 +200,11 @@ def _clamped(words: Cursor) -> Bounds:
     return Bounds("clamped", lower, upper, Place(start, words.before.stop))
 
 
-def _named(words: Cursor, found: dict[str, Any]) -> None:
-    """Read a named argument other than bounds."""
+def _named(words: Cursor, found: dict[str, Any]) -> bool:
+    """Read a named argument other than bounds, if it is one that many functions have."""
     start, name = words.token.start, words.token.text.lower()
+    if name not in found:
+        return False
     if found[name] is not None:
         raise words.refuse(f"{name} is given twice; keep one")
     words.at += 2
@@ -155,10 +213,15 @@ def _named(words: Cursor, found: dict[str, Any]) -> None:
     elif name == MAX_WEIGHT:
         found[name] = words.number("the largest weight")
     else:
-        value = words.take("TRUE")
-        if not value and not words.take("FALSE"):
-            raise words.refuse(f"write {ERROR_BARS} => TRUE or {ERROR_BARS} => FALSE")
-        found[name] = Truth(value, Place(start, words.before.stop))
+        found[name] = _truth(words, name, start)
+    return True
+
+
+def _truth(words: Cursor, name: str, start: int) -> Truth:
+    value = words.take("TRUE")
+    if not value and not words.take("FALSE"):
+        raise words.refuse(f"write {name} => TRUE or {name} => FALSE")
+    return Truth(value, Place(start, words.before.stop))
 
 
 def _second(words: Cursor, function: str) -> Expression:
@@ -182,10 +245,10 @@ def _column(words: Cursor, form: str = f"write {WEIGHT} => column, with the name
     return Expression(tuple(found))
 
 
-def _named_bounds(words: Cursor) -> Bounds:
+def _named_bounds(words: Cursor, function: str) -> Bounds:
     token, name = words.token, words.token.text.lower()
     if name not in BOUNDS:
-        known = (*BOUNDS, ERROR_BARS, WEIGHT, MAX_WEIGHT)
+        known = (*BOUNDS, ERROR_BARS, WEIGHT, MAX_WEIGHT, *NAMED.get(function, ()))
         near = nearest(name, known)
         raise words.refuse(
             f"there is no argument {token.text}; "

@@ -18,7 +18,7 @@ _VALUES = ("NULL", "TRUE", "FALSE")
 
 @dataclass(frozen=True)
 class Literal:
-    """A number, word or name as it was written (`kind` is "number", "word", "text" or "name"), or a "list".
+    """A number, word, text, date or name as it was written, which is its `kind`, or a "list".
 
     Args:
         parts: of a list, the words of each entry.
@@ -88,6 +88,7 @@ class Call:
     weight: Expression | None = None
     max_weight: Literal | None = None
     second: Expression | None = None
+    options: tuple[tuple[str, Literal | Truth], ...] = ()
     sample: Sample | None = None
 
     @property

@@ -9,11 +9,20 @@ WEIGHT, MAX_WEIGHT = "weight", "max_weight"
 PRIVATE = (
     *("COUNT", "SUM", "AVG", "VAR_POP", "VARIANCE", "STDDEV", "STDDEV_POP"),
     *("APPROX_QUANTILES", "QUANTILES", "PERCENTILE_CONT", "MEDIAN", "MIN", "MAX", "APPROX_COUNT_DISTINCT"),
-    *("HISTOGRAM", "STRATIFIED_PROPORTION"),
+    *("HISTOGRAM", "VALUE_COUNTS", "VECTOR_SUM", "VECTOR_AVG", "STRATIFIED_PROPORTION"),
     *("COVAR_POP", "CORR"),
     *("ANON_COUNT", "ANON_SUM", "ANON_AVG", "ANON_VAR_POP", "ANON_STDDEV_POP"),
     *("ANON_QUANTILES", "ANON_PERCENTILE_CONT"),
 )
+# Named arguments of some functions: a number, TRUE or FALSE, or one of some texts.
+NUMBER, TRUTH = "number", "truth"
+_PER, _NORM = ("row", "unit"), ("l2", "l1", "linf")
+NAMED: dict[str, dict[str, str | tuple[str, ...]]] = {
+    "HISTOGRAM": {"outside": ("drop", "count"), "per": _PER, "shares": TRUTH},
+    "VALUE_COUNTS": {"other": TRUTH, "per": _PER, "shares": TRUTH},
+    "VECTOR_SUM": {"length": NUMBER, "bound": NUMBER, "norm": _NORM, "per": _PER},
+    "VECTOR_AVG": {"length": NUMBER, "bound": NUMBER, "norm": _NORM},
+}
 OF_TWO = ("COVAR_POP", "CORR")  # which take two columns
 SINGLE_ROWS = (
     *("ANY_VALUE", "ARBITRARY", "FIRST", "LAST", "LIST", "ARRAY_AGG", "ARRAY_CONCAT_AGG", "STRING_AGG"),
@@ -42,7 +51,6 @@ NOT_PRIVATE = {
         "lines are asked for in Python, as sf.linear_regression(y, [x], bounds=...); a slope is also "
         "COVAR_POP(y, x, ...) / VAR_POP(x, ...)",
     ),
-    "VECTOR_SUM": "sums of vectors are asked for in Python, as sf.vector_sum(column, length=..., bound=...)",
     **dict.fromkeys(
         ("APPROX_DISTINCT",),
         "write APPROX_COUNT_DISTINCT(x, contribution_bounds_per_group => (0, values))",

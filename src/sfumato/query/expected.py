@@ -56,8 +56,8 @@ def factors(e: Estimate) -> dict[str, float]:
         return {total: OFF_BY_TREE}
     if isinstance(e, ChosenQuantile):
         return {total: OFF_OF_THREE if e.margin else 1.0}
-    if e.entries:
-        return {total: 1.0}  # of each entry
+    if e.entries:  # of each of them, which of a mean are half the bound
+        return {total: 1.0} | dict.fromkeys(e.signs, e.upper / 2)
     if e.kind == "count" or e.total is None:
         each, sums = 1.0, dict[str, float]()
     elif e.kind in ("sum", "cumulative total"):

@@ -12,8 +12,10 @@ import pyarrow as pa
 
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from sfumato.files import check_no_source
+from sfumato.noise.values import Floats
 from sfumato.query import output
 from sfumato.query.explanation import Explanation
+from sfumato.query.numbers import arrow_column
 from sfumato.query.release import Release
 
 _NOT_FOLLOWED = (
@@ -188,6 +190,14 @@ class ProcessedRelease(Release):
                 )
 
 
+def _numbers(column: pa.ChunkedArray) -> Floats:
+    """Return a column as float64; of lists, which have one length, in two dimensions."""
+    if not pa.types.is_fixed_size_list(column.type):
+        return np.asarray(column.to_numpy(zero_copy_only=False).astype(float))
+    flat = column.combine_chunks().flatten().to_numpy(zero_copy_only=False).astype(float)
+    return np.asarray(flat.reshape(-1, column.type.list_size))
+
+
 def with_intervals(
     released: Release, intervals: tuple[tuple[str, str, bool], ...], confidence: float, row: str
 ) -> pa.Table:
@@ -204,9 +214,8 @@ def with_intervals(
     added = {}
     for name, of, high in intervals:
         assert widths is not None
-        values = table[of].to_numpy(zero_copy_only=False).astype(float)
-        width = widths[of].to_numpy(zero_copy_only=False).astype(float)
-        added[name] = pa.array(values + width if high else values - width, pa.float64())
+        values, width = _numbers(table[of]), _numbers(widths[of])
+        added[name] = arrow_column(values + width if high else values - width)
     for name, column in added.items():
         table = table.append_column(name, column)
     return table.append_column(row, pa.array(np.arange(table.num_rows, dtype=np.int64)))

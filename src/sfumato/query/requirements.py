@@ -26,6 +26,7 @@ from sfumato.query.aggregates import (
     Stratified,
     Sum,
     Variance,
+    VectorMean,
     VectorSum,
     Weighted,
 )
@@ -62,6 +63,7 @@ ESTIMATES: dict[type[Aggregate], Callable[[Design, str, Any], tuple[Estimate, ..
     Correlation: cross.covariances,
     LinearRegression: cross.regressions,
     Weighted: weighted.weighted,
+    VectorMean: vectors.vector_means,
     VectorSum: vectors.vector_sums,
     InBins: bins.in_bins,
     Stratified: strata.proportions,

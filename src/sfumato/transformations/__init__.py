@@ -32,6 +32,7 @@ from sfumato.transformations.statistics.quantile_tree import QuantileTree
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic, body_in_all, per_group
 from sfumato.transformations.statistics.strata import YesInStrata
 from sfumato.transformations.statistics.unit_sum import UnitSum
+from sfumato.transformations.statistics.vector_count import VectorCount
 from sfumato.transformations.statistics.vector_sum import VectorSum
 from sfumato.transformations.statistics.weighted import WeightedSum, WeightGrid
 from sfumato.transformations.statistics.weighted_bins import WeightsInBins
@@ -66,6 +67,7 @@ __all__ = [
     "UnitSum",
     "UnitsInBins",
     "ValueGrid",
+    "VectorCount",
     "VectorSum",
     "WeightGrid",
     "WeightedSum",

@@ -153,8 +153,9 @@ def _empty(plan: Plan, columns: Schema, table: ReleasedTable) -> pa.Table:
     keys |= {name: "BIGINT" for name in plan.query.shown_keys[len(keys) :]}
     schema = empty(keys).schema
     types = dict(zip(keys, schema.types, strict=True))
-    types |= {e.name: e.type for e in plan.requirements.estimates}
-    types |= {name: pa.float64() for name, _, _ in table.intervals} | {table.row: pa.int64()}
+    estimates = {e.name: e for e in plan.requirements.estimates}
+    types |= {name: e.type for name, e in estimates.items()}
+    types |= {name: estimates[of].error_type for name, of, _ in table.intervals} | {table.row: pa.int64()}
     return pa.schema(types.items()).empty_table()
 
 

@@ -37,13 +37,13 @@ from sfumato.query.aggregates.moments import (
 from sfumato.query.aggregates.quantiles import Quantiles, max, median, min, quantile, quantiles
 from sfumato.query.aggregates.series import Cumulative, cumulative
 from sfumato.query.aggregates.strata import Stratified
-from sfumato.query.aggregates.vectors import VectorSum, vector_sum
+from sfumato.query.aggregates.vectors import VectorMean, VectorSum, vector_mean, vector_sum
 from sfumato.query.aggregates.weighted import Weighted, Weights
 
 # What users call, in the order in which messages name them.
 FUNCTIONS = (
     *(count, count_units, count_distinct, sum, mean, proportion, variance, stddev),
-    *(quantiles, quantile, median, min, max, ratio, difference, cumulative, vector_sum),
+    *(quantiles, quantile, median, min, max, ratio, difference, cumulative, vector_sum, vector_mean),
     *(histogram, value_counts),
     *(covariance, correlation, linear_regression),
 )
@@ -90,6 +90,7 @@ __all__ = [
     "Sum",
     "Unbounded",
     "Variance",
+    "VectorMean",
     "VectorSum",
     "Weighted",
     "Weights",
@@ -116,5 +117,6 @@ __all__ = [
     "sum",
     "value_counts",
     "variance",
+    "vector_mean",
     "vector_sum",
 ]

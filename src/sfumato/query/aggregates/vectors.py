@@ -1,4 +1,4 @@
-"""Sums of vectors, which come in a column of lists."""
+"""Sums and means of vectors, which come in a column of lists."""
 
 from __future__ import annotations
 
@@ -52,6 +52,15 @@ class VectorSum(Aggregate):
         return f"sum of vectors of {column}, {NORMS[Ball(self.norm)]} norm at most {float(self.bound):g}"
 
 
+@dataclass(frozen=True)
+class VectorMean(VectorSum):
+    """The mean of a column of lists of a length, entry by entry, over the rows that have a vector."""
+
+    def meaning(self, written: Mapping[str, str]) -> str:
+        """Return what is averaged, and its bound."""
+        return super().meaning(written).replace("sum", "mean", 1)
+
+
 def vector_sum(
     column: str, *, length: int, bound: Number, norm: VectorNorm = "l2", per: Bounded = "unit"
 ) -> Aggregate:
@@ -81,12 +90,44 @@ def vector_sum(
     Source:
         docs/proofs/vector_sum.md.
     """
-    name = column_name("vector_sum", column)
+    one_of(per, "per", get_args(Bounded))
+    return VectorSum(*_checked("vector_sum", column, length, bound, norm), per)
+
+
+def vector_mean(column: str, *, length: int, bound: Number, norm: VectorNorm = "l2") -> Aggregate:
+    """Average a column of vectors of one length, entry by entry, over the rows that have one.
+
+    Args:
+        column: a column of lists of numbers, or of arrays.
+        length: how many entries a vector has, from 1 to 4,096.
+        bound: of the norm of each row's vector, in the unit of the entries, greater than 0.
+        norm: as of `vector_sum`.
+    Returns:
+        An aggregate whose output is one column of lists of this length, of float64, each entry between -bound
+        and bound: the noisy sum over the noisy number of rows that have a vector. Asked beside
+        `vector_sum(..., per="row")` with the same bound it needs no other sum.
+    Raises:
+        QueryError: the column is no name.
+        ParameterError: the length, the bound or the norm is not admissible.
+
+    >>> vector_mean("embedding", length=3, bound=1).norm
+    'l2'
+
+    Source:
+        docs/proofs/vector_count.md.
+    """
+    return VectorMean(*_checked("vector_mean", column, length, bound, norm), "row")
+
+
+def _checked(
+    function: str, column: str, length: int, bound: Number, norm: VectorNorm
+) -> tuple[str, int, Fraction, VectorNorm]:
+    """Return what a function was given, with an exact bound."""
+    name = column_name(function, column)
     if positive_int(length, "length") > MOST_ENTRIES:
         raise ParameterError("length", length, f"at most {MOST_ENTRIES:,}")
     one_of(norm, "norm", get_args(VectorNorm))
-    one_of(per, "per", get_args(Bounded))
-    exact = as_fraction(bound, f"vector_sum({shown(column)}) bound")
+    exact = as_fraction(bound, f"{function}({shown(column)}) bound")
     if not Fraction(1, 10**100) <= exact <= 10**100:
-        raise ParameterError(f"vector_sum({shown(column)}) bound", bound, "between 1e-100 and 1e100")
-    return VectorSum(name, length, exact, norm, per)
+        raise ParameterError(f"{function}({shown(column)}) bound", bound, "between 1e-100 and 1e100")
+    return name, length, exact, norm

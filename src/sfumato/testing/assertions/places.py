@@ -323,6 +323,8 @@ class Place:
         """Values are rounded to their grid, and so is a unit that is scaled down: a step for each row."""
         assert total is not None
         step = self.steps[total]
+        if e.entries:  # which are cut twice by less than a step where the vector is shortened
+            step *= 3
         if total == e.squares and e.total is not None:
             step += 2 * e.half_range * self.steps[e.total]
         count = abs(self._count(e))

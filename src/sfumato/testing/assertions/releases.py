@@ -205,7 +205,7 @@ class ReleasedCells:
             return at.share(e, truth[output], actual, k)
         if e.kind == "proportion":
             return at.proportion(e, truth[output], actual, k)
-        if e.kind == "mean":
+        if e.kind in ("mean", "vector_mean"):
             return at.mean(e, truth[output], actual, k)
         given: Any = e
         if e.kind == "ratio" and all(one.linear is not None for one in given.both):

@@ -6,7 +6,7 @@ from sfumato.engines.beam.aggregations.counts import Count, CountUnits, SelectGr
 from sfumato.engines.beam.aggregations.distinct import CountDistinct
 from sfumato.engines.beam.aggregations.quantiles import Max, Median, Min, Quantile, Quantiles
 from sfumato.engines.beam.aggregations.sums import Mean, Sum, Variance
-from sfumato.engines.beam.aggregations.vectors import VectorSum
+from sfumato.engines.beam.aggregations.vectors import VectorMean, VectorSum
 
 __all__ = [
     "Aggregation",
@@ -24,5 +24,6 @@ __all__ = [
     "Sum",
     "ValueCounts",
     "Variance",
+    "VectorMean",
     "VectorSum",
 ]

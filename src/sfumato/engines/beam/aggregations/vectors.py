@@ -1,4 +1,4 @@
-"""Sums of vectors."""
+"""Sums and means of vectors."""
 
 from __future__ import annotations
 
@@ -46,3 +46,22 @@ class VectorSum(Aggregation):
 
     def _aggregates(self) -> dict[str, Aggregate]:
         return {"n": aggregates.vector_sum("value", **self._asked)}
+
+
+class VectorMean(VectorSum):
+    """Average vectors by key, over the rows that have one; gives lists.
+
+    Args:
+        value: as of `VectorSum`.
+        length, bound, norm: as of `sfumato.vector_mean`.
+        options: as for `Aggregation`.
+    """
+
+    def __init__(
+        self, value: Extract, *, length: int, bound: Number, norm: VectorNorm = "l2", **options: Any
+    ) -> None:
+        super().__init__(value, length=length, bound=bound, norm=norm, per="row", **options)
+
+    def _aggregates(self) -> dict[str, Aggregate]:
+        asked = {name: given for name, given in self._asked.items() if name != "per"}
+        return {"n": aggregates.vector_mean("value", **asked)}

@@ -14,6 +14,7 @@ from sfumato.transformations import (
     Moments,
     Statistic,
     UnitSum,
+    VectorCount,
     VectorSum,
     WeightedSum,
 )
@@ -27,5 +28,6 @@ FORMS: dict[type[Statistic], Callable[[Values, Any], list[Part]]] = {
     Moments: sums.moments,
     CrossMoments: cross.cross_moments,
     WeightedSum: weighted.weighted_sum,
+    VectorCount: vectors.vector_count,
     VectorSum: vectors.vector_sum,
 }

@@ -8,7 +8,7 @@ from sfumato.engines.duckdb.forms.values import Part, Values, sums_of
 from sfumato.engines.duckdb.scaled import scaled
 from sfumato.engines.duckdb.text import double, identifier
 from sfumato.framework import Ball
-from sfumato.transformations import VectorSum
+from sfumato.transformations import VectorCount, VectorSum
 from sfumato.transformations.statistics.unit_sum import HUGE_STEPS
 from sfumato.transformations.statistics.vector_sum import FAR_STEPS
 
@@ -37,6 +37,13 @@ def vector_sum(values: Values, s: VectorSum) -> list[Part]:
     ]
 
 
+def vector_count(values: Values, s: VectorCount) -> list[Part]:
+    """Count rows with a vector."""
+    name, counted = s.names[0], f"count(*) FILTER ({values.value(f'({_is_vector(values, s)})')})"
+    total = f"({identifier(name)}::HUGEINT * {1 << -s.exponent})"
+    return [Part(name, counted, f"sum({scaled(total, s.rows, values.most(s))})")]
+
+
 def _each(vector: str, x: str) -> str:
     """Write what is made of each entry `x`."""
     return f"list_transform({vector}, lambda x: {x})"
@@ -44,13 +51,22 @@ def _each(vector: str, x: str) -> str:
 
 def _steps(values: Values, s: VectorSum) -> str:
     """Write a row's vector in steps; NULL where it has none."""
-    entries = f"CAST({values.column(s.column)} AS DOUBLE[])"
-    valued = [f"len({entries}) = {s.length}", f"list_count({entries}) = {s.length}"]
-    valued.append(f"NOT list_bool_or({_each(entries, 'isnan(x)')})")
+    entries = _entries(values, s)
     huge = HUGE_STEPS * 2.0**s.exponent
     clamped = f"least(greatest(x, {double(-huge)}), {double(huge)})"
     steps = f"CAST(round({clamped} * {double(2.0**-s.exponent)}) AS BIGINT)"
-    return f"CASE WHEN {' AND '.join(valued)} THEN {_each(entries, steps)} END"
+    return f"CASE WHEN {_is_vector(values, s)} THEN {_each(entries, steps)} END"
+
+
+def _entries(values: Values, s: VectorSum | VectorCount) -> str:
+    return f"CAST({values.column(s.column)} AS DOUBLE[])"
+
+
+def _is_vector(values: Values, s: VectorSum | VectorCount) -> str:
+    """Write the condition that a row has a vector."""
+    entries = _entries(values, s)
+    valued = [f"len({entries}) = {s.length}", f"list_count({entries}) = {s.length}"]
+    return " AND ".join([*valued, f"NOT list_bool_or({_each(entries, 'isnan(x)')})"])
 
 
 def _within(stage: Callable[[str], str], vector: str, s: VectorSum) -> str:

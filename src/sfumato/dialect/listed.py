@@ -1,0 +1,120 @@
+"""Aggregates with a list, or with named arguments of their own: bins, listed values and vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import date
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+from sfumato.dialect.syntax import Call, Literal, Truth
+from sfumato.dialect.words import Place
+from sfumato.errors import ParameterError, SqlError
+from sfumato.query import aggregates as ask
+from sfumato.query.aggregates import Aggregate
+
+Refuse = Callable[[Place, str], SqlError]
+
+_BINS = "write HISTOGRAM(x, [0, 18, 65]), with the edges of bins"
+_VALUES = "write VALUE_COUNTS(x, ['a', 'b']), with the values that are counted"
+_CALLED = {"text": "texts", "word": "truth values", "number": "whole numbers", "date": "dates"}
+
+
+def listed(
+    call: Call, make: Callable[..., Aggregate], column: str, weights: Mapping[str, Any], refuse: Refuse
+) -> Aggregate:
+    """Return what a call with a list, or with named arguments of its own, asks.
+
+    Args:
+        call: as it is written.
+        make: the function of Python.
+        column: whose values they are.
+        weights: as the function takes them.
+        refuse: makes an error at a place.
+    Raises:
+        SqlError: edges, values, or the length or the bound of vectors, are missing or not such.
+    """
+    options: dict[str, Any] = {
+        name: given.value if isinstance(given, Truth) else given.text for name, given in call.options
+    }
+    vectors = make in (ask.vector_sum, ask.vector_mean)
+    given = () if vectors else (_bins(call, refuse),)
+    if vectors:
+        options["length"] = _length(call, refuse)
+    try:
+        return make(column, *given, **options, **weights)
+    except ParameterError as error:  # there are too many, most likely
+        raise refuse(call.name_place, str(error)) from None
+
+
+def _bins(call: Call, refuse: Refuse) -> list[Any]:
+    edges = call.function == "HISTOGRAM"
+    form, what = (_BINS, "edges") if edges else (_VALUES, "values")
+    if call.bounds is not None:
+        raise refuse(call.bounds.place, f"bins have no bounds but their {what}: {form}")
+    if not call.listed:
+        raise refuse(call.ranks[0].place if call.ranks else call.name_place, form)
+    return _edges(call, refuse) if edges else _values(call.ranks, refuse)
+
+
+def _edges(call: Call, refuse: Refuse) -> list[str]:
+    edges = call.ranks
+    for one, other in pairwise(edges):
+        if not float(one.text) < float(other.text) < math.inf or float(one.text) == -math.inf:
+            raise refuse(other.place, "each edge is a number above the one before")
+    if not 2 <= len(edges) <= ask.MOST_BINS + 1:
+        raise refuse(call.name_place, f"there are from 1 to {ask.MOST_BINS:,} bins: {_BINS}")
+    return [edge.text for edge in edges]
+
+
+def _values(listed: tuple[Literal, ...], refuse: Refuse) -> list[Any]:
+    found: list[Any] = []
+    for literal in listed:
+        if literal.kind != listed[0].kind:
+            raise refuse(literal.place, f"this is none of the {_CALLED[listed[0].kind]} that stand before it")
+        value = _value(literal)
+        if value is None:
+            raise refuse(
+                literal.place, f"values are {', '.join(_CALLED.values())}; this is none, or out of range"
+            )
+        if value in found:
+            raise refuse(literal.place, "this value is counted twice")
+        found.append(value)
+    return found
+
+
+def _value(literal: Literal) -> str | bool | int | date | None:
+    """Return a value as Python has it; None for a number that is not whole, or no day."""
+    if literal.kind == "text":
+        return literal.text
+    if literal.kind == "word":
+        return literal.text.upper() == "TRUE"
+    if literal.kind == "date":
+        try:
+            return date.fromisoformat(literal.text)
+        except ValueError:
+            return None
+    number = Fraction(literal.text)
+    return int(number) if number.denominator == 1 and abs(number) < 2**63 else None
+
+
+def _length(call: Call, refuse: Refuse) -> int:
+    """Return the length of vectors, where their bound is there too."""
+    form = (
+        f"write {call.function}(x, length => 128, bound => 1), for vectors of 128 entries and a norm up to 1"
+    )
+    if call.bounds is not None:
+        raise refuse(call.bounds.place, f"a vector has one bound, that of its norm: {form}")
+    if call.ranks:
+        raise refuse(call.ranks[0].place, form)
+    given = dict(call.options)
+    for name in ("length", "bound"):
+        if name not in given:
+            raise refuse(call.name_place, f"{name} is missing; {form}")
+    length = given["length"]
+    assert isinstance(length, Literal)
+    if Fraction(length.text).denominator != 1:
+        raise refuse(length.place, "the length of vectors is a whole number")
+    return int(Fraction(length.text))
