@@ -36,6 +36,7 @@ BOUNDS = {
     "w": (1, 5),
 }
 FLAGS = ["outwork", "female", "married", "kids", "self", "edlevel1", "edlevel2", "edlevel3", "edlevel4"]
+EDGES = [0, 1, 2, 4, 8, 16, 30]  # of visits
 LONGEST = 2.5  # somebody has 6 of the flags at most
 Numbers = Callable[[dict[str, Any]], Sequence[float]]
 
@@ -79,6 +80,10 @@ def statistics(frame: pd.DataFrame) -> list[Statistic]:
         question = rows.agg(**aggregates)
         return lambda budget: np.ravel(question.release(**budget).to_arrow()[output].to_pylist())
 
+    def in_bins(**aggregates: Any) -> Numbers:
+        question = rows.agg(**aggregates)
+        return lambda budget: list(question.release(**budget).to_arrow().to_pylist()[0].values())
+
     def at(rank: float) -> list[float]:
         return [float(np.quantile(frame.hhninc, rank, method="inverted_cdf"))]
 
@@ -111,6 +116,22 @@ def statistics(frame: pd.DataFrame) -> list[Statistic]:
             "vector_sum",
             asked(n=sf.vector_sum("flags", length=len(FLAGS), bound=1)),
             flags.sum(axis=0).tolist(),
+        ),
+        Statistic(
+            "vector_mean",
+            asked(n=sf.vector_mean("flags", length=len(FLAGS), bound=1)),
+            flags.mean(axis=0).tolist(),
+        ),
+        Statistic("histogram", in_bins(n=sf.histogram("docvis", EDGES)), np.histogram(y, EDGES)[0].tolist()),
+        Statistic(
+            "shares in bins",
+            in_bins(n=sf.histogram("docvis", EDGES, shares=True)),
+            (np.histogram(y, EDGES)[0] / len(y)).tolist(),
+        ),
+        Statistic(
+            "weighted histogram",
+            in_bins(n=sf.histogram("docvis", EDGES, **weight)),
+            np.histogram(y, EDGES, weights=w)[0].tolist(),
         ),
         Statistic("ratio", asked(**sums, n=sf.ratio("a", "b")), [frame.hospvis.sum() / y.sum()]),
         Statistic("difference", asked(**sums, n=sf.difference("a", "b")), [frame.hospvis.sum() - y.sum()]),
@@ -230,7 +251,14 @@ def stratified(e):
     yes = {i: tools.count_nonzero(f["outwork"][f["edlevel"] == i], epsilon=e) for i in levels}
     return [sum(part[i] * yes[i] / asked_in_each[i] for i in levels)]
 
+edges = [0, 1, 2, 4, 8, 16, 30]
+
+def histogram(e):
+    return tools.histogram(f["docvis"], epsilon=e, bins=edges, range=(0, 30))[0]
+
+# Its histogram with weights has the noise of weights up to 1, whatever they are: it is not asked.
 answers = {
+    "histogram": histogram, "shares in bins": lambda e: histogram(e) / max(1, histogram(e).sum()),
     "regression, slope": regression,
     "stratified_proportion": stratified,
     "covariance": by_hand(["xy", "age", "hhninc"], lambda xy, x, y: xy / size - x * y / size**2),
@@ -240,12 +268,14 @@ answers = {
 )
 
 # A changed answer adds or removes one row of those who say yes. Its regression is Theil and Sen's, another slope than that
-# of least squares, and its sum of vectors is no public name: neither is asked.
+# of least squares, and is not asked. Of one bin by hand all epsilon is spent on each, as a row is in one bin at most.
 OPENDP = (
     _READ
     + """
-import opendp.prelude as dp, polars as pl
-dp.enable_features("contrib", "floating-point", "honest-but-curious")
+import polars as pl
+"""
+    + vectors.OPENDP_SUM
+    + """
 table = pl.DataFrame({n: v for n, v in f.items() if v.ndim == 1})
 
 def query(rows, e, **margin):
@@ -285,7 +315,32 @@ def stratified(e):
         made[e] = asked.with_keys(keys).resolve()
     return [sum(part[i] * n / asked_in_each[i] for i, n in made[e](said.lazy()).collect().iter_rows())]
 
+edges = [0, 1, 2, 4, 8, 16, 30]
+places = np.minimum(np.searchsorted(edges, f["docvis"], side="right") - 1, len(edges) - 2)
+bins = list(range(len(edges) - 1))
+
+def histogram(e):
+    space = dp.vector_domain(dp.atom_domain(T="i32")), dp.symmetric_distance()
+    count = dp.t.make_count_by_categories(*space, categories=bins, null_category=False)
+    return (count >> dp.m.then_laplace(scale=1 / e))(places.tolist())
+
+def shares(e):
+    numbers = histogram(e)
+    return [n / max(1, sum(numbers)) for n in numbers]
+
+def weighted(e):  # a row is in one bin, so that all bins can have the whole epsilon
+    space = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
+    total = space >> dp.t.then_clamp((0, tops["w"])) >> dp.t.then_sum() >> dp.m.then_laplace(tops["w"] / e)
+    return [total(f["w"][places == i].tolist()) for i in bins]
+
+def of_vectors(e):
+    if e not in summed:
+        summed[e] = vector_sum(f["flags"].shape[1], "l2", e, given["delta"])
+    return summed[e](f["flags"])
+
+summed = {}
 answers = {
+    "histogram": histogram, "shares in bins": shares, "weighted histogram": weighted, "vector_sum": of_vectors,
     "count_distinct": lambda e: released(e, pl.col("hhninc").dp.n_unique(signed=True)),
     "covariance": covariance, "stratified_proportion": stratified,
 }

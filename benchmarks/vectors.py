@@ -1,12 +1,15 @@
-"""Sums of vectors: errors of an entry at equal privacy, beside PipelineDP, and the time that a release takes.
+"""Sums of vectors: errors of an entry at equal privacy, beside PipelineDP and OpenDP, and the time that a release takes.
 
-    python benchmarks/vectors.py [--units 2000] [--releases 5] [--pipelinedp PYTHON] [--time 100000 128]
+    python benchmarks/vectors.py [--units 2000] [--releases 5] [--pipelinedp PYTHON] [--opendp PYTHON] [--time 100000 128]
 
 Each unit has one vector, of norm 1 in the norm that is bounded by 1. At epsilon 1 and delta 1e-6: the root mean square
 over entries and releases of what a release is off the exact sum, with the noise that the planner takes; `law` is the
 deviation of an entry by itself, recomputed here: of Gaussian noise by bisection on its delta, in mpmath, of Laplace noise
 from its L1 sensitivity. PipelineDP runs the same in a Python of its own, with Metrics.VECTOR_SUM and both kinds of noise; it
 stops at vectors in public partitions, so that its one partition is selected privately, which takes a part of its budget.
+OpenDP 0.16 clamps by its public `make_np_clamp`, which knows L1 and L2 (the L-infinity ball lies in one of L2), and adds up by a name that is
+not public yet, in arithmetic of floats that counts as that of real numbers; its noise is Laplace for L1 and Gaussian for L2. Tumult
+Analytics 0.21 has no sum of vectors.
 """
 
 from __future__ import annotations
@@ -62,17 +65,54 @@ print(json.dumps(found))
 """
 
 
+# Space, clamping, sum and noise of a scale that is searched for; `pyarrow` reads the vectors.
+OPENDP_SUM = """
+import opendp.prelude as dp
+from opendp.extras.numpy._make_np_sum import then_np_sum
+dp.enable_features("contrib", "floating-point", "idealized-numerics", "honest-but-curious")
+
+def vector_sum(length, norm, epsilon, delta):
+    bound, p = {"l2": (1.0, 2), "l1": (1.0, 1), "linf": (length ** 0.5, 2)}[norm]
+    added = ((dp.numpy.array2_domain(num_columns=length, T=float), dp.symmetric_distance())
+             >> dp.numpy.then_np_clamp(norm=bound, p=p) >> then_np_sum())
+    def made(scale):
+        if p == 1:
+            return added >> dp.m.then_laplace(scale)
+        return dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(added >> dp.m.then_gaussian(scale)), delta)
+    return made(dp.binary_search_param(made, 1, epsilon if p == 1 else (epsilon, delta), T=float))
+"""
+
+OPENDP = (
+    """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+import numpy as np, pyarrow.parquet as pq
+"""
+    + OPENDP_SUM
+    + """
+path, given = sys.argv[1], json.loads(sys.argv[2])
+vectors = np.stack(pq.read_table(path)["v"].to_numpy())
+noisy = vector_sum(vectors.shape[1], given["norm"], given["epsilon"], given["delta"])
+off = [np.array(noisy(vectors)) - vectors.sum(axis=0) for _ in range(given["releases"])]
+print(json.dumps(float(np.sqrt(np.mean(np.square(off))))))
+"""
+)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--units", type=int, default=2000)
     parser.add_argument("--releases", type=int, default=5)
     parser.add_argument("--pipelinedp", metavar="PYTHON")
+    parser.add_argument("--opendp", metavar="PYTHON")
     parser.add_argument("--time", type=int, nargs=2, metavar=("UNITS", "LENGTH"))
     given = parser.parse_args()
     if given.time:
         timed(*given.time)
         return
-    print(f"{'norm':5} {'length':>6} {'noise':9} {'rmse':>9} {'law':>9}  PipelineDP: Laplace, Gaussian")
+    print(
+        f"{'norm':5} {'length':>6} {'noise':9} {'rmse':>9} {'law':>9}  PipelineDP: Laplace, Gaussian; OpenDP"
+    )
     for norm in NORMS:
         for length in LENGTHS:
             table, truth = made(given.units, length, norm)
@@ -81,7 +121,7 @@ def main() -> None:
             )
             kind = question.plan(epsilon=EPSILON, delta=DELTA).noise.name
             off = [np.array(released(question)) - truth for _ in range(given.releases)]
-            beside = peer(given, table, norm) if given.pipelinedp else ""
+            beside = peers(given, table, norm)
             rmse = float(np.sqrt(np.mean(np.square(off))))
             print(
                 f"{norm:5} {length:6} {kind:9} {rmse:9.4g} {law(kind, norm, length):9.4g}  {beside}",
@@ -120,14 +160,19 @@ def law(kind: str, norm: str, length: int) -> float:
     return float(sensitivity / low)
 
 
-def peer(given: argparse.Namespace, table: pa.Table, norm: str) -> str:
-    """Return PipelineDP's errors."""
+def peers(given: argparse.Namespace, table: pa.Table, norm: str) -> str:
+    """Return the errors of other libraries."""
     asked = {"norm": norm, "epsilon": EPSILON, "delta": DELTA, "releases": given.releases}
+    shown: list[float | None] = [None] * 3
     with TemporaryDirectory() as folder:
         path = Path(folder) / "vectors.parquet"
         pq.write_table(table, path)
-        found = run(given.pipelinedp, PIPELINEDP, path, json.dumps(asked))
-    return " ".join("        -" if found[n] is None else f"{found[n]:9.4g}" for n in ("LAPLACE", "GAUSSIAN"))
+        if given.pipelinedp:
+            found = run(given.pipelinedp, PIPELINEDP, path, json.dumps(asked))
+            shown[:2] = found["LAPLACE"], found["GAUSSIAN"]
+        if given.opendp:
+            shown[2] = run(given.opendp, OPENDP, path, json.dumps(asked))
+    return " ".join(f"{'-':>9}" if one is None else f"{one:9.4g}" for one in shown)
 
 
 def timed(units: int, length: int) -> None:
