@@ -4,11 +4,14 @@ import random
 from collections import defaultdict
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb.distinct import brought, code, matched
+from sfumato.engines.duckdb import matching
+from sfumato.engines.duckdb.distinct import brought, code
+from sfumato.engines.duckdb.matching import largest, matched, most_brought
 from sfumato.testing import assert_approx_equal
 from sfumato.transformations import DistinctMatched
 from sfumato.transformations.statistics.distinct import most_matched
@@ -123,6 +126,84 @@ def test_what_is_left_to_match_has_the_same_matching():
 )
 def test_planted_defects_of_what_is_left_are_found(defect):
     assert wrong(defect) > 0
+
+
+def wrong_by_few_pairs(answer=lambda result: result):
+    """Of how many tables the largest matching is another one where few pairs are looked at, and where it is given up."""
+    rng, wrong, given_up = random.Random(5), 0, 0
+    for _ in range(150):
+        values, most = rng.choice([4, 9, 30]), rng.choice([1, 2, 3])
+        # Many values of few units, few of many, and some that one unit alone has.
+        sets = [
+            set(rng.sample(range(values), rng.randint(1, rng.choice([2, values]))))
+            for _ in range(rng.randint(1, 25))
+        ]
+        sets[0] |= {100 + i for i in range(rng.choice([0, 0, 1, 5]))}
+        pairs = [(u, x) for u, own in enumerate(sets) for x in own for _ in range(rng.randint(1, 2))]
+        units, leaves = (pa.array(column) for column in zip(*pairs, strict=True))
+        with duckdb.connect() as con:
+            con.register("pairs", pa.table({"u": units, "x": leaves}))
+            rows = "SELECT hash(x) AS leaf, hash(u) AS unit FROM pairs"
+            found = most_brought(
+                lambda text, con=con: con.sql(text).fetchnumpy(),
+                lambda table, con=con: con.register(matching.WANTED, table),
+                rows,
+                most,
+            )
+        given_up += found is None
+        wrong += found is not None and answer(found) != most_matched(sets, most)
+    return wrong, given_up
+
+
+def test_few_pairs_show_a_largest_matching(monkeypatch):
+    assert wrong_by_few_pairs()[0] == 0
+    monkeypatch.setattr(matching, "_MOST_LEFT", 1)
+    wrong, given_up = wrong_by_few_pairs()
+    assert wrong == 0
+    assert given_up < 40
+
+
+def without_exchanges(unit, value, values, most):
+    taken, blocked = largest(unit, value, values, most)
+    return taken, blocked & ~taken
+
+
+@pytest.mark.parametrize(
+    "defect",
+    [
+        lambda *given: (largest(*given)[0], np.zeros(given[2], bool)),
+        without_exchanges,
+        lambda unit, value, values, most: largest(unit, value, values, most + 1),
+    ],
+    ids=["the first pairs alone", "only those left out", "one place too many"],
+)
+def test_planted_defects_of_few_pairs_are_found(monkeypatch, defect):
+    monkeypatch.setattr(matching, "_MOST_LEFT", 1)
+    monkeypatch.setattr(matching, "largest", defect)
+    assert wrong_by_few_pairs()[0] > 0
+
+
+@pytest.mark.flakiness(k=20, because="noise of scale 1/1000 is 1/2 with a probability of exp(-500)")
+@pytest.mark.parametrize("unit", ["unit", "'of ' || unit", "unit::HUGEINT << 64", "unit / 2"])
+def test_without_groups_few_pairs_or_all_count_the_same(monkeypatch, unit):
+    with duckdb.connect() as con:
+        # Value 0 is everybody's; unit 1 alone has 1,000 values, of which it brings 2.
+        rows = con.sql(
+            f"SELECT {unit} AS unit, x FROM (SELECT i AS unit, i % 40 AS x FROM range(100) t(i) UNION ALL "
+            "SELECT i, 0 FROM range(100) t(i) UNION ALL SELECT 1, 100 + i FROM range(1000) t(i))"
+        ).to_arrow_table()
+    asked = {
+        "before": sf.count(),
+        "n": sf.count_distinct("x", values=2),
+        "last": sf.sum("x", lower=0, upper=5),
+    }
+    question = sf.scan(rows, privacy_unit="unit").bound(groups=1, rows=1).agg(**asked)
+    alone = sf.scan(rows, privacy_unit="unit").bound(groups=1).agg(n=asked["n"])
+    found = []
+    for most_left in (0, 1):
+        monkeypatch.setattr(matching, "_MOST_LEFT", most_left)
+        found += [q.release(epsilon=3000).to_arrow()["n"].to_pylist() for q in (question, alone)]
+    assert found == [[42]] * 4
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian", "k_norm"])

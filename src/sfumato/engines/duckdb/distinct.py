@@ -10,14 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-import pyarrow as pa
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import maximum_flow
-
 from sfumato.engines.duckdb.text import identifier
 from sfumato.framework import WHOLE
-from sfumato.query.exact import ExactQuery
 from sfumato.query.schema import FLOATS
 from sfumato.transformations import DistinctMatched, DistinctShared
 
@@ -127,70 +121,3 @@ def _grouped(number: str, keys: Sequence[str], rows: str) -> str:
     columns = "".join(f"{k}, " for k in keys)
     grouping = f" GROUP BY {', '.join(keys)}" if keys else ""
     return f"SELECT {columns}{number} FROM ({rows}){grouping}"
-
-
-def numbered(batch: pa.RecordBatch, query: ExactQuery) -> pa.RecordBatch:
-    """Return statistics with the size of a maximum matching in the place of the sets that it is made of."""
-    columns, at = batch.columns, len(query.keys)
-    for statistic in sorted(query.statistics, key=lambda s: s.listed):
-        if isinstance(statistic, DistinctMatched):
-            columns[at] = matched(columns[at], statistic.values)
-        at += len(statistic.names)
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-
-
-def matched(column: pa.Array, most: int) -> pa.Array:
-    """Return the size of a maximum matching of each group.
-
-    Args:
-        column: of each group a list of its units' lists of hashes, none twice in a list; in any order.
-        most: how many values a unit brings at most.
-    Returns:
-        int64, of as many groups.
-    """
-    groups = _lengths(column)
-    units = pa.ListArray.flatten(column)  # without what lies outside a slice, and under NULL
-    sizes = _lengths(units)
-    codes = pa.ListArray.flatten(units).to_numpy(zero_copy_only=False)
-    unit = np.repeat(np.arange(len(sizes)), sizes)
-    group = np.repeat(np.repeat(np.arange(len(groups)), groups), sizes)
-    # A value of a group is one node, also where another group has the same.
-    order = np.lexsort((codes, group))
-    codes, group, unit = codes[order], group[order], unit[order]
-    new = np.ones(len(codes), bool)
-    new[1:] = (codes[1:] != codes[:-1]) | (group[1:] != group[:-1])
-    value = np.cumsum(new) - 1
-    group_of_value = group[new]
-    brings = _brings(unit, value, sizes, int(new.sum()), most)
-    return pa.array(np.bincount(group_of_value[brings], minlength=len(groups)), pa.int64())
-
-
-def _brings(unit: np.ndarray, value: np.ndarray, sizes: np.ndarray, values: int, most: int) -> np.ndarray:
-    """Return which values are brought by a unit in a maximum matching."""
-    taken, left = np.zeros(values, bool), sizes.copy()
-    # A unit with no more values than it may bring does bring them all; others need them no longer.
-    while len(unit):
-        free = left[unit] <= most
-        if not free.any():
-            break
-        taken[value[free]] = True
-        kept = ~taken[value]
-        unit, value = unit[kept], value[kept]
-        left = np.bincount(unit, minlength=len(sizes))
-    if not len(unit):
-        return taken
-    units, unit = np.unique(unit, return_inverse=True)
-    wanted, value = np.unique(value, return_inverse=True)
-    source = len(units) + len(wanted)
-    tails = np.concatenate([np.full(len(units), source), unit, len(units) + np.arange(len(wanted))])
-    heads = np.concatenate([np.arange(len(units)), len(units) + value, np.full(len(wanted), source + 1)])
-    limits = np.ones(len(tails), np.int32)
-    limits[: len(units)] = np.minimum(left[units], most)
-    graph = csr_array((limits, (tails, heads)), shape=(source + 2, source + 2))
-    flow = maximum_flow(graph, source, source + 1).flow
-    taken[wanted] = flow[:, [source + 1]].toarray().ravel()[len(units) : source] > 0
-    return taken
-
-
-def _lengths(lists: pa.Array) -> np.ndarray:
-    return np.diff(lists.offsets.to_numpy()) if len(lists) else np.zeros(0, np.int64)

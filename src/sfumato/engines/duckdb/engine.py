@@ -18,9 +18,9 @@ from sfumato.engines.duckdb.combined import Rows, joined, of_units, reached, uni
 from sfumato.engines.duckdb.composite import composite
 from sfumato.engines.duckdb.connection import timezone_of
 from sfumato.engines.duckdb.databases import one_snapshot
-from sfumato.engines.duckdb.distinct import numbered
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
 from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
+from sfumato.engines.duckdb.matching import known, numbered
 from sfumato.engines.duckdb.public_keys import as_table, typed_keys
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.shaped import computed, looked_up, selected, windowed, with_value
@@ -280,10 +280,25 @@ class DuckDBEngine(Owned):
             with one_snapshot():
                 source.load(session, columns)
             relation = source.relation_in(session)
-            text = ExactSql(total, relation, names, schema, salt, source.rows, combined).text()
-            for batch in batches(session, text, batch_rows):
+            written = partial(
+                ExactSql,
+                relation=relation,
+                columns=names,
+                schema=schema,
+                salt=salt,
+                rows=source.rows,
+                combined=combined,
+            )
+            sizes = known(session, query, written(total).pairs_of)
+            left = tuple(s for s in query.statistics if s not in sizes)
+            if sizes and not left:
                 given = True
-                yield numbered(batch, query)
+                yield numbered(None, query, sizes)
+            else:
+                text = written(replace(total, statistics=left)).text()
+                for batch in batches(session, text, batch_rows):
+                    given = True
+                    yield numbered(batch, query, sizes)
             ended = True
         if given and not ended:
             raise self._stopped()

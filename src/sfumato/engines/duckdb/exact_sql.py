@@ -119,6 +119,15 @@ class ExactSql:
             ctes |= self._leaves(f"leaves{index}", tree, of_units, pairs, first, one)
         return f"WITH {written(ctes, self.combined)}\n{self._output()}"
 
+    def pairs_of(self, statistic: DistinctMatched) -> str:
+        """Return codes of values and of the units that have them, for a query without keys."""
+        ctes, _ = self._bounded()
+        del ctes["pairs"]  # they are not needed, and DuckDB would keep what is read twice
+        unit = distinct.code("u", self.schema[self.query.unit].type_name)
+        leaf = self.values.value(self._leaf(statistic))
+        chosen = f"SELECT {leaf} AS leaf, {unit} AS unit FROM near WHERE {leaf} IS NOT NULL"
+        return f"WITH {written(ctes, self.combined)}\n{chosen}"
+
     @property
     def firsts(self) -> dict[int, str]:
         """Of trees: the column of pairs with a row's leaf, where pairs of one row need no sums by leaf.
@@ -260,7 +269,8 @@ class ExactSql:
         keys = "".join(f"pair.{k}, " for k in self.keys)
         source = f"({of_units}) AS unit JOIN {pairs} AS pair ON ({self._same_pair('unit', 'pair')})"
         if isinstance(s, DistinctMatched):
-            return f"SELECT DISTINCT {keys}pair.u, leaf FROM {source}"
+            unit = distinct.code("pair.u", self.schema[self.query.unit].type_name)
+            return f"SELECT DISTINCT {keys}{unit} AS u, leaf FROM {source}"
         each = distinct.shares(s, f"pair.{having(index)}", self._in_part)
         return f"SELECT {keys}leaf, m * {each} AS one FROM {source}"
 

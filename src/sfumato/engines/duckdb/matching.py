@@ -1,0 +1,278 @@
+"""Maximum matchings of units to their values, of which a unit brings a limited number.
+
+Of one group as large as the table most pairs of a unit and a value need no look: a few units are asked for
+of each value, and all others only of the values that these cannot bring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
+from sfumato.query.exact import ExactQuery
+from sfumato.transformations import DistinctMatched
+
+WANTED = "sfumato_wanted"
+# With more values, or more of them left out, it takes as long to look at all pairs at once.
+_MOST_VALUES, _MOST_LEFT = 2_000_000, 1 / 8
+Numbers = NDArray[np.int64]
+Marks = NDArray[np.bool_]
+
+
+def most_brought(
+    ask: Callable[[str], Mapping[str, NDArray[np.uint64]]],
+    offer: Callable[[pa.Table], object],
+    rows: str,
+    most: int,
+) -> int | None:
+    """Return the size of a maximum matching of all units to their values, where few pairs show it.
+
+    A matching of some pairs that brings all values is a largest one of all. So is one that leaves values out
+    where all units of every value are among the pairs that an exchange could lead to: none leads further.
+
+    Args:
+        ask: runs a query.
+        offer: puts a table where queries find it, as `WANTED`.
+        rows: a query of `leaf` and `unit`, 64-bit codes of a value and of a unit; with repetitions.
+        most: how many values a unit brings at most.
+    Returns:
+        The number, or None where it takes a look at all pairs.
+    """
+    # Of each value three units, of which another value has others: those nearest to it and furthest.
+    near, other = "xor(unit, leaf)", "xor(unit, hash(leaf))"
+    three = f"min({near}) AS a, max({near}) AS b, min({other}) AS c"
+    asked = f"SELECT leaf, {three} FROM ({rows}) GROUP BY leaf LIMIT {_MOST_VALUES + 1}"
+    first = ask(f"SELECT leaf, xor(a, leaf) AS a, xor(b, leaf) AS b, xor(c, hash(leaf)) AS c FROM ({asked})")
+    leaf, *units = first.values()
+    number = len(leaf)
+    if number > _MOST_VALUES:
+        return None
+    unit, value = np.concatenate(units), np.tile(np.arange(number), len(units))
+    complete = np.zeros(number, bool)
+    while True:
+        brought, blocked = largest(unit, value, number, most)
+        missing = blocked & ~complete
+        if not missing.any():
+            return int(brought.sum())
+        if complete.any() or missing.sum() > number * _MOST_LEFT:
+            return None
+        places = np.flatnonzero(missing)
+        offer(pa.table({"leaf": leaf[places], "place": places}))
+        pairs = ask(f"SELECT DISTINCT place, unit FROM ({rows}) AS r JOIN {WANTED} AS w ON r.leaf = w.leaf")
+        unit = np.concatenate([unit, pairs["unit"]])
+        value = np.concatenate([value, pairs["place"]])
+        complete |= missing
+
+
+def known(
+    session: duckdb.DuckDBPyConnection, query: ExactQuery, pairs: Callable[[DistinctMatched], str]
+) -> dict[DistinctMatched, int]:
+    """Return matchings of a query without keys that few pairs show, by what they are of.
+
+    Args:
+        session: where rows are read.
+        query: what is asked.
+        pairs: writes a query of `leaf` and `unit`, as of `most_brought`.
+    """
+
+    def offer(table: pa.Table) -> None:
+        session.register(WANTED, table)
+
+    found = {
+        s: most_brought(lambda text: session.sql(text).fetchnumpy(), offer, pairs(s), s.values)
+        for s in query.statistics
+        if isinstance(s, DistinctMatched) and not query.keys
+    }
+    return {s: number for s, number in found.items() if number is not None}
+
+
+def numbered(
+    batch: pa.RecordBatch | None, query: ExactQuery, known: Mapping[DistinctMatched, int]
+) -> pa.RecordBatch:
+    """Return statistics with the size of a maximum matching in the place of the sets that it is made of.
+
+    Args:
+        batch: keys and all statistics but those that are known; None where all are.
+        query: what is asked.
+        known: of a query without keys, the size of some.
+    """
+    given = iter(() if batch is None else zip(batch.schema.names, batch.columns, strict=True))
+    columns = dict(islice(given, len(query.keys)))
+    for statistic in sorted(query.statistics, key=lambda s: s.listed):
+        for name in statistic.names:
+            if isinstance(statistic, DistinctMatched) and statistic in known:
+                columns[name] = pa.array([known[statistic]], pa.int64())
+                continue
+            _, columns[name] = next(given)
+            if isinstance(statistic, DistinctMatched):
+                columns[name] = matched(columns[name], statistic.values)
+    return pa.RecordBatch.from_arrays([*columns.values()], names=[*columns])
+
+
+def matched(column: pa.Array, most: int) -> pa.Array:
+    """Return the size of a maximum matching of each group.
+
+    Args:
+        column: of each group a list of its units' lists of hashes, none twice in a list; in any order.
+        most: how many values a unit brings at most.
+    Returns:
+        int64, of as many groups.
+    """
+    groups = _lengths(column)
+    units = pa.ListArray.flatten(column)  # without what lies outside a slice, and under NULL
+    sizes = _lengths(units)
+    codes = _numbers(pa.ListArray.flatten(units))
+    unit = np.repeat(np.arange(len(sizes)), sizes)
+    group = np.repeat(np.repeat(np.arange(len(groups)), groups), sizes)
+    # A value of a group is one node, also where another group has the same.
+    order = np.lexsort((codes, group))
+    codes, group, unit = codes[order], group[order], unit[order]
+    new = np.ones(len(codes), bool)
+    new[1:] = (codes[1:] != codes[:-1]) | (group[1:] != group[:-1])
+    value = np.cumsum(new) - 1
+    group_of_value = group[new]
+    brings, _ = largest(unit, value, int(new.sum()), most)
+    return pa.array(np.bincount(group_of_value[brings], minlength=len(groups)), pa.int64())
+
+
+def largest(unit: NDArray[Any], value: Numbers, values: int, most: int) -> tuple[Marks, Marks]:
+    """Return which values are brought in a maximum matching, and which an exchange could free in vain.
+
+    Args:
+        unit: of each pair who has the value, by any numbers.
+        value: of each pair what it has, from 0; repetitions are one.
+        values: how many there are.
+        most: how many a unit brings at most.
+    Returns:
+        Of each value whether it is brought; and whether it is not, or is brought by a unit that could bring
+        one of these instead, in any number of steps.
+    """
+    taken, blocked = np.zeros(values, bool), np.zeros(values, bool)
+    if not len(unit):
+        return taken, blocked
+    unit, value = _different(unit, value)
+    left = np.bincount(unit)
+    # A unit with no more values than it may bring does bring them all; others need them no longer.
+    while len(unit):
+        free = left[unit] <= most
+        if not free.any():
+            break
+        taken[value[free]] = True
+        kept = ~taken[value]
+        unit, value = unit[kept], value[kept]
+        left = np.bincount(unit, minlength=len(left))
+    if not len(unit):
+        return taken, blocked
+    units, unit = _dense(unit, len(left))
+    wanted, value = _dense(value, values)
+    by, spare = _tried(unit, value, len(wanted), np.minimum(left[units], most))
+    out = by < 0
+    if out.any():
+        by, out = _exchanged(unit, value, by, spare)
+    taken[wanted] = by >= 0
+    blocked[wanted] = out
+    return taken, blocked
+
+
+def _tried(unit: Numbers, value: Numbers, values: int, places: Numbers) -> tuple[Numbers, Numbers]:
+    """Match what finds a place at once; return of each value its pair, or -1, and the units' places left."""
+    by, spare = np.full(values, -1), places.copy()
+    # Of its pairs a value takes the one whose unit is in fewest.
+    order = np.argsort(np.bincount(unit, minlength=len(places))[unit], kind="stable")[::-1]
+    while True:
+        order = order[(by[value[order]] < 0) & (spare[unit[order]] > 0)]
+        if not len(order):
+            return by, spare
+        chosen = np.full(values, -1)
+        chosen[value[order]] = order  # the last one stays
+        chosen = chosen[chosen >= 0]
+        chosen = chosen[np.argsort(unit[chosen], kind="stable")]
+        whose = unit[chosen]
+        new = np.ones(len(whose), bool)
+        new[1:] = whose[1:] != whose[:-1]
+        starts = np.flatnonzero(new)
+        rank = np.arange(len(whose)) - np.repeat(starts, np.diff(np.append(starts, len(whose))))
+        placed = chosen[rank < spare[whose]]
+        by[value[placed]] = placed
+        spare -= np.bincount(unit[placed], minlength=len(spare))
+
+
+def _exchanged(unit: Numbers, value: Numbers, by: Numbers, spare: Numbers) -> tuple[Numbers, Marks]:
+    """Make a matching largest by exchanges; return of each value its pair, or -1, and what none could free.
+
+    An exchange goes from a value that is not brought to a unit, from there to a value that this unit brings,
+    and so on to a unit with a place left; the most of them are a largest flow.
+    """
+    values, first = len(by), len(by)
+    source, sink = first + len(spare), first + len(spare) + 1
+    matched_pair = np.zeros(len(unit), bool)
+    matched_pair[by[by >= 0]] = True
+    there, back = np.flatnonzero(~matched_pair), np.flatnonzero(matched_pair)
+    out, room = np.flatnonzero(by < 0), np.flatnonzero(spare)
+    tails = np.concatenate([np.full(len(out), source), value[there], first + unit[back], first + room])
+    heads = np.concatenate([out, first + unit[there], value[back], np.full(len(room), sink)])
+    limits = np.ones(len(tails), np.int32)
+    limits[len(tails) - len(room) :] = np.minimum(spare[room], len(out))
+    graph = csr_array((limits, (tails, heads)), shape=(sink + 1, sink + 1))
+    flow = maximum_flow(graph, source, sink).flow.tocoo()
+    changed = np.zeros(len(unit), bool)
+    through = flow.data > 0
+    ends = flow.coords[0][through], flow.coords[1][through]
+    width = np.int64(sink + 1)
+    used = ends[0] * width + ends[1]
+    changed[there] = np.isin(value[there] * width + first + unit[there], used)
+    changed[back] = np.isin((first + unit[back]) * width + value[back], used)
+    matched_pair ^= changed
+    by = np.full(values, -1)
+    pairs = np.flatnonzero(matched_pair)
+    by[value[pairs]] = pairs
+    out = np.flatnonzero(by < 0)
+    ways = (
+        np.concatenate([np.full(len(out), source), value, first + unit[pairs]]),
+        np.concatenate([out, first + unit, value[pairs]]),
+    )
+    steps = csr_array((np.ones(len(ways[0]), np.int8), ways), shape=(sink, sink))
+    reached = breadth_first_order(steps, source, return_predecessors=False)
+    blocked = np.zeros(values, bool)
+    blocked[reached[reached < values]] = True
+    return by, blocked
+
+
+def _different(unit: NDArray[Any], value: Numbers) -> tuple[Numbers, Numbers]:
+    """Return pairs, none twice, with units as numbers from 0. NumPy's `unique` hashes, which takes longer."""
+    order = np.argsort(unit)
+    found = unit[order]
+    new = np.ones(len(unit), bool)
+    new[1:] = found[1:] != found[:-1]
+    unit = np.empty(len(unit), np.int64)
+    unit[order] = np.cumsum(new) - 1
+    width = value.max() + 1
+    pairs = np.sort(unit * width + value)
+    kept = np.ones(len(pairs), bool)
+    kept[1:] = pairs[1:] != pairs[:-1]
+    unit, value = np.divmod(pairs[kept], width)
+    return unit, value
+
+
+def _dense(numbers: Numbers, end: int) -> tuple[Numbers, Numbers]:
+    """Return which numbers below the end there are, and the place of each among them."""
+    there = np.zeros(end, bool)
+    there[numbers] = True
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[numbers]
+
+
+def _numbers(codes: pa.Array) -> NDArray[np.uint64]:
+    """Return codes, none of which is missing; `to_numpy` of Arrow would import pandas."""
+    return np.frombuffer(codes.buffers()[1] or b"", np.uint64, len(codes), 8 * codes.offset)
+
+
+def _lengths(lists: pa.Array) -> np.ndarray:
+    return np.diff(lists.offsets.to_numpy()) if len(lists) else np.zeros(0, np.int64)
