@@ -134,12 +134,12 @@ def report(draw, epsilon, samples):
 
 @pytest.mark.long
 def test_the_auditor_breaks_no_honest_claim():
-    found = report(separate_draws(noise_of(BODY, F(1), 3, 2), SeededWords(1)), 1, 100_000)
+    found = report(separate_draws(noise_of(BODY, F(1), 3, 2), SeededWords(1)), 1, 40_000)
     assert not found.violated and found.epsilon_lower > 0.3
-    found = report(joint_draws(noise_of(BODY, F(2), 2), SeededWords(2)), 2, 3000)
+    found = report(joint_draws(noise_of(BODY, F(2), 2), SeededWords(2)), 2, 1500)
     assert not found.violated
     stretched = noise_of(BODY, F(1), 3, 2, favoured=("visits",), part=F(1, 2))
-    assert not report(separate_draws(stretched, SeededWords(1)), 1, 100_000).violated
+    assert not report(separate_draws(stretched, SeededWords(1)), 1, 40_000).violated
 
 
 @pytest.mark.long
@@ -147,7 +147,7 @@ def test_the_auditor_finds_a_limit_forgotten_and_no_honest_one():
     """Noise for one group of a unit, beside noise for both of two: of epsilon 2 there is enough to see in few draws."""
     for most, violated in ((1, True), (2, False)):
         noise = LimitedNoise(Cone(1), (F(1), F(15)), 2, most, F(1, 8))
-        found = report(joint_draws(noise, SeededWords(6)), 2, 5000)
+        found = report(joint_draws(noise, SeededWords(6)), 2, 2500)
         assert found.violated is violated
 
 

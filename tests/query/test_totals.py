@@ -356,7 +356,7 @@ def test_the_auditor_of_a_release_from_end_to_end(claimed, violated):
 
     found = audit(
         release_mechanism(ask), epsilon=3 / claimed, delta=0.01, pairs=[(few, more)], alpha=1e-9,
-        max_samples=8000, seconds=100,
+        max_samples=3000, seconds=100,
     )  # fmt: skip
     assert found.violated is violated
 
