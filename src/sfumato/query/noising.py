@@ -250,7 +250,7 @@ class NoisyBatch:
         columns = {e.name: e.output(self.numbers) for e in estimates}
         if confidence is not None:
             columns |= {f"{name}_error": c for name, c in self._half_widths(confidence, among).items()}
-        return self._with_keys(columns)
+        return self.with_keys(columns)
 
     def half_widths(self, confidence: float, among: int = 1) -> pa.RecordBatch:
         """Return the keys and the half-width of each output's error bar.
@@ -259,13 +259,14 @@ class NoisyBatch:
             confidence: in (0, 1), that all of so many bars hold.
             among: how many.
         """
-        return self._with_keys(self._half_widths(confidence, among))
+        return self.with_keys(self._half_widths(confidence, among))
 
     def _half_widths(self, confidence: float, among: int) -> dict[str, pa.Array]:
         estimates = self.noising.requirements.estimates
         return {e.name: arrow_column(e.half_width(self.numbers, confidence, among)) for e in estimates}
 
-    def _with_keys(self, columns: dict[str, pa.Array]) -> pa.RecordBatch:
+    def with_keys(self, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+        """Return columns behind those of the keys."""
         return pa.RecordBatch.from_arrays(
             [*self.keys.columns, *columns.values()], names=[*self.keys.schema.names, *columns]
         )

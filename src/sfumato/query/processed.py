@@ -106,20 +106,23 @@ class ProcessedRelease(Release):
             "the budget of all is spent"
         )
 
-    def errors(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pa.Table:
+    def errors(
+        self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool = False
+    ) -> pa.Table:
         """Return half-widths of error bars, row by row: NULL for what is computed.
 
         Args:
-            confidence, simultaneous: as for `Release.errors`.
+            confidence, simultaneous, sampling: as for `Release.errors`.
         Raises:
-            ParameterError: confidence is not in (0, 1).
+            ParameterError, QueryError: as of `Release.errors`.
             RefusalError: something is computed around the private SELECT, where columns are not followed.
         """
         columns = self.computation.columns
         if columns is None:
             raise RefusalError(_NOT_FOLLOWED)
         table = self.to_arrow()
-        widths = self.releases[0].errors(confidence, simultaneous=simultaneous).take(self._rows)
+        found = self.releases[0].errors(confidence, simultaneous=simultaneous, sampling=sampling)
+        widths = found.take(self._rows)
         given = [pa.nulls(len(table), pa.float64()) if name is None else widths[name] for _, name in columns]
         return pa.table(given, names=table.schema.names)
 

@@ -21,6 +21,7 @@ from sfumato.query.comparing import Comparison, compared, shares
 from sfumato.query.exact import Evaluator
 from sfumato.query.noising import NoisyBatch
 from sfumato.query.plan import Plan
+from sfumato.query.sampling import Sampled
 
 if TYPE_CHECKING:
     import pandas
@@ -112,7 +113,9 @@ class Release(Owned):
         """Return the released table as a Polars data frame."""
         return output.to_polars(self.to_arrow())
 
-    def errors(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pa.Table:
+    def errors(
+        self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool = False
+    ) -> pa.Table:
         """Return half-widths of error bars: the keys, and one half-width for each output.
 
         Args:
@@ -120,13 +123,21 @@ class Release(Owned):
                 contributions) is within its half-width of the released number.
             simultaneous: let that be the probability that all of them are, over all groups and
                 outputs.
+            sampling: let bars hold what a large population has, of which the units are a simple random
+                sample: the mean or share in it, and the count or sum that such samples have on average, of
+                bounded contributions. For counts, sums, means and proportions; of others bars are NULL.
         Raises:
             ParameterError: confidence is not in (0, 1).
+            QueryError: no output has bars with sampling, such as means where rows is more than 1.
             RefusalError: the release was streamed to a file, which keeps outputs alone.
         """
         truth_value(simultaneous, "simultaneous")
+        sampled = Sampled(self.plan) if truth_value(sampling, "sampling") else None
         batches = self._kept(confidence)
         among = self._numbers(batches) if simultaneous else 1
+        if sampled is not None:
+            bars = [sampled.half_widths(b, confidence, among) for b in batches]
+            return pa.Table.from_batches(bars).combine_chunks()
         return pa.Table.from_batches([b.half_widths(confidence, among) for b in batches]).combine_chunks()
 
     def compare(self, output: str, first: object, second: object, confidence: float = 0.95) -> Comparison:

@@ -61,6 +61,14 @@ class VarianceEstimate(Estimate):
         square = noises.ratio(values, {self.squares: 1.0}, self.signs, within, failure / 2)
         return (square.map(lambda x: x + self.square_centre) - mean.squared()).map(self.of_variance)
 
+    @property
+    def sum_of_squares(self) -> dict[str, float]:
+        """The weights of noisy numbers of which the sum of squares, of values themselves, is the sum."""
+        assert self.total is not None and self.squares is not None
+        each = self.square_centre + self.centre**2
+        weights = {self.squares: 1.0, self.total: 2 * self.centre}
+        return weights | {n: sign * each for n, sign in self.signs.items()}
+
     def of_variance(self, variance: Floats) -> Floats:
         """Return what is shown of a variance."""
         return np.clip(variance, 0.0, self.upper)
