@@ -11,7 +11,7 @@ import sfumato as sf
 from sfumato.engines.spark import engine
 from sfumato.engines.spark.failures import failed
 from sfumato.engines.spark.tasks import Partials
-from sfumato.errors import EngineError
+from sfumato.errors import EngineError, RefusalError
 
 PRIVATE = "a private value"
 pytestmark = [pytest.mark.long, pytest.mark.noise_cannot_matter("no release comes to its end")]
@@ -52,6 +52,19 @@ def test_what_stops_at_a_row_is_not_quoted(spark, what):
     ) as raised:
         asked.release(epsilon=1)
     assert PRIVATE not in chain(raised.value)
+
+
+@pytest.mark.parametrize("what", ["a cast on the driver", "a function"])
+def test_the_largest_groups_quote_no_row_either(spark, what):
+    rows = UPSTREAM[what](spark.sql(f"SELECT * FROM VALUES (1L, '1'), (2L, '{PRIVATE}') AS t(id, s)"))
+    release = sf.scan(rows, privacy_unit="id").top("x", k=1).release(epsilon=1, delta=1e-6)
+    with pytest.raises(
+        EngineError, match="^release: Spark's job failed at .*, whose text is left out"
+    ) as raised:
+        release.to_arrow()
+    assert PRIVATE not in chain(raised.value)
+    with pytest.raises(RefusalError, match="being drawn, or failed"):
+        release.to_arrow()
 
 
 def test_what_a_worker_says_before_it_has_seen_a_row(spark, monkeypatch):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import sfumato as sf
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.top_work import TopWork
-from sfumato.errors import ParameterError, QueryError
+from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.noise import SeededWords
 from sfumato.testing import noise_free
 from sfumato.transformations import CountUnits
@@ -199,3 +199,57 @@ def test_without_noise_workers_show_the_largest_in_order():
     assert dict(zip(drawn["key"].to_pylist(), drawn["units"].to_pylist(), strict=True)) == {
         key: n for key, n in SIZES.items() if n > 2
     }
+
+
+@pytest.mark.long
+@pytest.mark.flakiness(k=50, because="noise of scale 0.3 against 30 people, and 200 between groups")
+def test_of_a_private_collection(run):
+    import apache_beam as beam
+
+    from sfumato.beam import Budget, MakePrivate, TopGroups
+
+    rows = [(u, (key, 1)) for key, n in SIZES.items() for u in range(n)]
+    budget = Budget(90, "0.1")
+
+    def build(pipeline):
+        private = (
+            pipeline | beam.Create(rows, reshuffle=False) | MakePrivate(budget=budget, unit=lambda r: r[0])
+        )
+        key = {"key": lambda r: r[1], "k": 3, "epsilon": 20}
+        of_units = private | TopGroups(**key, delta="1e-9")
+        known = [("a", 1), ("b", 1), ("c", 1), None]
+        by_sum = private | "sum" >> TopGroups(**key, value=lambda r: 3, lower=0, upper=2, public_keys=known)
+        alone = private | "keys" >> TopGroups(**key, delta="1e-9", counts=False, candidates=4)
+        found = {"units": of_units, "sum": by_sum, "alone": alone}
+        return [
+            each | f"as {name}" >> beam.Map(lambda kv, name=name: (name, kv)) for name, each in found.items()
+        ] | beam.Flatten()
+
+    found: dict = {}
+    for name, (key, result) in run(build):
+        found.setdefault(name, {})[key] = result
+    ranks = {("a", 1): 1, ("b", 1): 2, ("c", 1): 3}
+    assert found["alone"] == ranks
+    for name, one in (("units", 1), ("sum", 2)):
+        assert {key: rank for key, (rank, _) in found[name].items()} == ranks
+        assert all(abs(n - one * SIZES[key[0]]) < 60 for key, (_, n) in found[name].items())
+    assert budget.left[0] == 30
+
+
+@pytest.mark.noise_cannot_matter("nothing is drawn")
+def test_what_a_private_collection_is_not_asked():
+    pytest.importorskip("apache_beam")
+    from sfumato.beam import TopGroups
+
+    key = {"key": str, "epsilon": 1}
+    for wrong in (
+        {"k": 1},  # without delta
+        {"k": 0, "delta": 0.1},
+        {"k": 3, "public_keys": ["a"]},
+        {"k": 1, "public_keys": ["a"], "lower": 0, "upper": 1},
+        {"k": 1, "public_keys": ["a"], "value": len},
+        {"k": 1, "delta": 0.1, "value": len, "lower": -1, "upper": 1},
+        {"k": 1, "delta": 0.1, "value": 3, "lower": 0, "upper": 1},
+    ):
+        with pytest.raises((ParameterError, QueryError, BudgetError)):
+            TopGroups(**key, **wrong)

@@ -106,8 +106,8 @@ class PrivateCollection:
         if not isinstance(inner, Aggregation):
             raise QueryError(
                 f"a private collection does not give its rows to {shown(aggregation)}; apply Count, "
-                "CountUnits, Sum, Mean, Variance, Quantiles or SelectGroups, or use its map, filter and "
-                "flat_map"
+                "CountUnits, Sum, Mean, Variance, Quantiles, TopGroups or SelectGroups, or use its map, "
+                "filter and flat_map"
             )
         inner.check_keys(self._private)
         return self._owned | label >> inner.drawing_on(self._budget, self._secret)

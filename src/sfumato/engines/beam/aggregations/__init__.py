@@ -4,6 +4,7 @@ from sfumato.engines.beam.aggregations.aggregation import Aggregation
 from sfumato.engines.beam.aggregations.bins import Histogram, ValueCounts
 from sfumato.engines.beam.aggregations.counts import Count, CountUnits, SelectGroups
 from sfumato.engines.beam.aggregations.distinct import CountDistinct
+from sfumato.engines.beam.aggregations.largest import TopGroups
 from sfumato.engines.beam.aggregations.quantiles import Max, Median, Min, Quantile, Quantiles
 from sfumato.engines.beam.aggregations.sums import Mean, Sum, Variance
 from sfumato.engines.beam.aggregations.vectors import VectorMean, VectorSum
@@ -22,6 +23,7 @@ __all__ = [
     "Quantiles",
     "SelectGroups",
     "Sum",
+    "TopGroups",
     "ValueCounts",
     "Variance",
     "VectorMean",

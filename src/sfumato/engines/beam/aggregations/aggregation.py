@@ -17,14 +17,13 @@ from sfumato.engines.beam.engine import SHARDS, BeamEngine, named
 from sfumato.engines.beam.once import Stays
 from sfumato.engines.beam.opaque import PrivateRow
 from sfumato.engines.beam.plain import plain
-from sfumato.engines.beam.release import PRIVATE_KEYS, check_collection
+from sfumato.engines.beam.release import PRIVATE_KEYS, PlannedRelease, check_collection
 from sfumato.engines.beam.values import KINDS, NONE, read, written
 from sfumato.engines.secret import Secret
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import positive_int
 from sfumato.query.aggregates import Aggregate
 from sfumato.query.choices import Amount, NoiseChoice
-from sfumato.query.plan import Plan
 from sfumato.query.table import Table
 
 Extract = Callable[[Any], Any]
@@ -110,7 +109,7 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
             of_row = None if value is None else as_value(value(given.row))
             return [{"unit": given.unit, "key": text, "value": of_row}]
 
-        release = self._engine.release(self._plan, shards=self._shards, secret=self._secret)
+        release = self._release()
         self._budget.spend(**self._spends)
         given: Any = owned | "Keys and values" >> beam.FlatMap(forgiving(columns))
         if self._brought is not None:
@@ -118,18 +117,23 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
             given = {_ROWS: given, _KEYS: texts}
         return given | release | "Results" >> beam.Map(result)
 
+    def _release(self) -> PlannedRelease:
+        return self._engine.release(self._plan, shards=self._shards, secret=self._secret)
+
+    def _keys(self, public_keys: Iterable[Any] | beam.PCollection | None) -> Any:
+        """Return public keys as `group_by` takes them."""
+        return named(_KEYS, pa.schema([_KEY])) if self._brought is not None else _key_texts(public_keys)
+
     def _plan_of(
         self,
         public_keys: Iterable[Any] | beam.PCollection | None,
         groups: int | None,
         rows: int | None,
         noise: NoiseChoice,
-    ) -> Plan:
+    ) -> Any:
         table = Table(self._engine, "unit")
         if self._key is not None:
-            brought = self._brought is not None
-            keys = named(_KEYS, pa.schema([_KEY])) if brought else _key_texts(public_keys)
-            table = table.group_by("key", keys=keys)
+            table = table.group_by("key", keys=self._keys(public_keys))
         elif public_keys is not None or groups is not None:
             raise QueryError(
                 "public_keys and groups are of the groups of a key; give key=... too, or neither"
