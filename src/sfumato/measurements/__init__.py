@@ -15,6 +15,7 @@ from sfumato.measurements.selection import GaussianThreshold, LaplaceThreshold, 
 from sfumato.measurements.series_gaussian import series_gaussian
 from sfumato.measurements.sparse_vector import AboveThreshold, above_threshold
 from sfumato.measurements.stratified import StratifiedProportion, stratified_estimate, stratified_proportion
+from sfumato.measurements.tree_laplace import tree_laplace
 from sfumato.measurements.wide import WideIntegers
 
 __all__ = [
@@ -46,4 +47,5 @@ __all__ = [
     "stratified_estimate",
     "stratified_proportion",
     "top_k",
+    "tree_laplace",
 ]

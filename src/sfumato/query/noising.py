@@ -21,6 +21,7 @@ from sfumato.noise.centred_gaussian import CentredGaussian
 from sfumato.noise.k_norm import SeparateNoise
 from sfumato.noise.levels_gaussian import LevelNoises, LevelsGaussian
 from sfumato.noise.series_gaussian import FINE, SeriesGaussian
+from sfumato.noise.tree_laplace import TreeLaplace
 from sfumato.query.choosing import Choice, Places
 from sfumato.query.numbers import Cumulated, Levelled, NoisyNumbers, arrow_column
 from sfumato.query.quantiles import LeafCounts, NoisyTree, noisy_tree
@@ -53,7 +54,7 @@ class Noising:
     steps: Mapping[str, Fraction]
     laws: Mapping[str, Law]
     selection: GroupSelection | None
-    together: KNormNoise | CentredGaussian | LevelsGaussian | SeriesGaussian | None = None
+    together: KNormNoise | CentredGaussian | LevelsGaussian | SeriesGaussian | TreeLaplace | None = None
     choices: tuple[Choice, ...] = ()
     series: Series | None = None
     totals: Totals | None = None
@@ -76,7 +77,7 @@ class Noising:
         totals = None
         if isinstance(self.together, LevelsGaussian):
             return self._with_totals(self.together, keys, exact, words)
-        if isinstance(self.together, SeriesGaussian):
+        if isinstance(self.together, SeriesGaussian | TreeLaplace):
             values, totals = self._in_series(self.together, keys, exact, words)
         elif self.together is not None:
             keys, values, chosen = self._together(self.together, keys, exact, words)
@@ -163,7 +164,11 @@ class Noising:
         return keys, values, chosen
 
     def _in_series(
-        self, noise: SeriesGaussian, keys: pa.RecordBatch, exact: dict[str, pa.Array], words: Words | None
+        self,
+        noise: SeriesGaussian | TreeLaplace,
+        keys: pa.RecordBatch,
+        exact: dict[str, pa.Array],
+        words: Words | None,
     ) -> tuple[dict[str, WideIntegers], Cumulated]:
         """Add noise to all numbers of time steps, and to what they add up to."""
         assert self.series is not None
@@ -189,7 +194,8 @@ class Noising:
             total = number.cumulated(order) + placed((np.cumsum(fine, axis=1) + half) >> FINE)
             totals[name] = total.scaled(self.steps[name])
         scales = {n: float(s) * (1 + 2.0**-50) for n, s in zip(names, noise.scales, strict=True)}
-        return values, Cumulated(totals, scales, placed(deviations), placed(off))
+        largest = placed(noise.largest) if isinstance(noise, TreeLaplace) else None
+        return values, Cumulated(totals, scales, placed(deviations), placed(off), largest)
 
     def _with_totals(
         self, noise: LevelsGaussian, keys: pa.RecordBatch, exact: dict[str, pa.Array], words: Words | None

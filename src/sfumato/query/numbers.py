@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -15,7 +16,9 @@ from sfumato.measurements.noise import Law
 from sfumato.noise.intervals import Noises
 from sfumato.noise.k_norm.intervals import DependentNoises
 from sfumato.noise.k_norm.laws import Marginal
+from sfumato.noise.laws import Gaussian
 from sfumato.noise.levels_gaussian import LevelNoises
+from sfumato.noise.mixtures import laplaces_tolerance
 from sfumato.noise.values import Floats
 from sfumato.query.choosing import Places
 from sfumato.query.quantiles import NoisyTree
@@ -28,15 +31,31 @@ class Cumulated:
 
     Args:
         values: by coordinate, float64 of shape (groups,), in the units of the statistics.
-        scales: by coordinate, the scale of Gaussian noise in grid steps.
+        scales: by coordinate, the scale of the noise in grid steps.
         deviations: of each group's total, over the scale.
-        off: how far each is off a Gaussian number at most, before it is rounded to a whole step.
+        off: how far each is off a sum of unrounded noises at most, before it is rounded to a whole step.
+        largest: where totals are sums of Laplace noises, the largest scale among them, over the scale; None
+            where they are Gaussian.
     """
 
     values: Mapping[str, Floats]
     scales: Mapping[str, float]
     deviations: Floats
     off: Floats
+    largest: Floats | None = None
+
+    def reach(self, sizes: Mapping[str, float], k: float) -> Floats:
+        """Return t with P(|weighted sum of unrounded noises| > t) <= 10^-k, for each group.
+
+        Args:
+            sizes: by coordinate, the weight of its total.
+            k: greater than 0.
+        """
+        each = [size * self.scales[n] for n, size in sizes.items()]
+        deviations = math.hypot(*each) * self.deviations
+        if self.largest is None:
+            return Gaussian(1).tolerance(k) * deviations
+        return laplaces_tolerance(k, deviations, max(each) * self.largest)
 
 
 @dataclass(frozen=True)

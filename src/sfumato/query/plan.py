@@ -18,6 +18,7 @@ from sfumato.framework import (
     RowsDomain,
     SeriesDistance,
     Transformation,
+    TreeDistance,
 )
 from sfumato.measurements.noise import Law, NoiseKind
 from sfumato.measurements.selection import GroupSelection
@@ -87,7 +88,9 @@ class Plan:
         return self.query.exact(statistics)
 
     @property
-    def metric(self) -> KNormDistance | CentredDistance | LevelsDistance | SeriesDistance | None:
+    def metric(
+        self,
+    ) -> KNormDistance | CentredDistance | LevelsDistance | SeriesDistance | TreeDistance | None:
         """How the noise sees all numbers together; None where each has noise of its own."""
         return None
 

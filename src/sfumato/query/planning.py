@@ -6,6 +6,7 @@ All of it depends on the question alone.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -30,6 +31,7 @@ from sfumato.query.separate import SeparatePlans
 from sfumato.query.series_plan import series_plan
 from sfumato.query.together import TogetherPlan, k_norm_plan
 from sfumato.query.totals_plan import totals_plan
+from sfumato.query.tree_plan import tree_plan
 
 SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**12), Fraction(10**6)
 SMALLEST_DELTA = Fraction(1, 10**300)
@@ -106,7 +108,7 @@ def _chosen(
     """Choose the plan of a question whose options are admissible; nothing in one is of a single release."""
     query = asked.query
     if query.series is not None:
-        return series_plan(query, eps, dlt, noise)
+        return _of_series(query, eps, dlt, noise)
     if query.totals is not None:
         return totals_plan(query, eps, dlt, noise)
     plans = SeparatePlans(query, eps, dlt, pre_threshold)
@@ -130,6 +132,20 @@ def _chosen(
         return _compared(ranked[0], rivals)
     better = ratio(found.expected, ranked[0].expected, weights) <= CLEARLY
     return _compared(found if better else ranked[0], rivals | {found.noise.name: found.expected})
+
+
+def _of_series(query: Query, epsilon: Fraction, delta: Fraction, noise: str) -> Plan:
+    """Return the plan of time steps, with the noise that has the smaller errors where both may be."""
+    if noise == "k_norm":
+        raise ParameterError("noise", noise, "'laplace', 'gaussian' or left out, for cumulative totals")
+    if noise == "gaussian":
+        return series_plan(query, epsilon, delta)
+    if noise == "laplace" or not delta:
+        return tree_plan(query, epsilon, delta)
+    plans: list[Plan] = [series_plan(query, epsilon, delta)]
+    with suppress(BudgetError, QueryError):  # what blocks cannot answer, running sums do
+        plans.append(tree_plan(query, epsilon, delta))
+    return _compared(_ranked(plans)[0], {plan.noise.name: plan.expected for plan in plans})
 
 
 def _ranked(plans: list[Plan]) -> list[Plan]:

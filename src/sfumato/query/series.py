@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +33,12 @@ class Series:
     over: int
     steps: int
     count: int
+
+    def groups(self, table: pa.Table, names: Sequence[str]) -> tuple[tuple[Hashable, ...], ...]:
+        """Return the groups of each series in order of time, each the values of the keys of these names."""
+        columns = [table.column(name).combine_chunks() for name in names]
+        groups = list(zip(*(column.to_pylist() for column in columns), strict=True))
+        return tuple(tuple(groups[i] for i in one) for one in self.order(columns))
 
     def order(self, keys: Sequence[pa.Array]) -> Places:
         """Return which row is each step, of shape (series, steps).

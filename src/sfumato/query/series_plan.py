@@ -48,9 +48,8 @@ class SeriesPlan(Plan):
     def metric(self) -> SeriesDistance:
         """Its shape on the groups that are shown."""
         assert self.query.series is not None
-        keys = self.query.public_groups
-        rows = self.query.series.order(_columns(self.query))
-        return replace(self.shape, series=tuple(tuple(keys[i] for i in one) for one in rows))
+        table: Any = self.query.public_keys
+        return replace(self.shape, series=self.query.series.groups(table, self.query.keys))
 
     @property
     def chain(self) -> Measurement:
@@ -81,20 +80,17 @@ class SeriesPlan(Plan):
         return (*super().notes, f"Noise is that of running weighted sums over time steps. {told}.")
 
 
-def series_plan(query: Query, epsilon: Fraction, delta: Fraction, noise: str) -> SeriesPlan:
+def series_plan(query: Query, epsilon: Fraction, delta: Fraction) -> SeriesPlan:
     """Return the plan with the smallest expected errors among those with Gaussian noise on running sums.
 
     Raises:
         BudgetError: delta is 0, or the noise would be too large.
-        ParameterError: another noise is asked for.
         QueryError: a statistic is no sum over units.
     """
-    if noise not in ("auto", "gaussian"):
-        raise ParameterError("noise", noise, "'gaussian' or left out, beside cumulative totals")
     if not delta:
         raise BudgetError(
-            "delta is 0, but cumulative totals have Gaussian noise, which needs more; give a delta such as "
-            "1e-6"
+            "delta is 0, but Gaussian noise needs more; give a delta such as 1e-6, or Laplace noise, with "
+            "which cumulative totals are asked alone"
         )
     mu = gaussian_mu(epsilon, delta)
     # Grids depend on the size of the noise, and the best sums on what is asked of them.
@@ -170,8 +166,3 @@ def _spread(factor: Toeplitz) -> tuple[float, float]:
         return math.sqrt(float(np.cumsum(each**2).mean()))
 
     return spread(own), spread(np.cumsum(own))
-
-
-def _columns(query: Query) -> list[Any]:
-    table: Any = query.public_keys
-    return [table.column(key).combine_chunks() for key in query.keys]

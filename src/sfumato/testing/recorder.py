@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sfumato.noise.centred_gaussian import CentredGaussian
     from sfumato.noise.levels_gaussian import LevelsGaussian
     from sfumato.noise.series_gaussian import SeriesGaussian
+    from sfumato.noise.tree_laplace import TreeLaplace
     from sfumato.noise.words import Words64
     from sfumato.query.noising import Noising
     from sfumato.query.plan import Plan
@@ -54,7 +55,7 @@ class NoiselessWords(Words):
         return np.full(count, _MIDDLE, np.uint64)
 
 
-def _still(noise: KNormNoise | CentredGaussian | LevelsGaussian | SeriesGaussian) -> Any:
+def _still(noise: KNormNoise | CentredGaussian | LevelsGaussian | SeriesGaussian | TreeLaplace) -> Any:
     """Return noise whose every number is 0: it is made of many words, which no words make 0 together."""
 
     class Still(type(noise)):  # type: ignore[misc]
@@ -111,13 +112,14 @@ def noise_free() -> Iterator[None]:
     from sfumato.query.together import TogetherPlan
     from sfumato.query.top_release import TopRelease
     from sfumato.query.totals_plan import TotalsPlan
+    from sfumato.query.tree_plan import TreePlan
     from sfumato.testing.largest import still_draw, still_work
     from sfumato.testing.workers import watched
 
     words, original = NoiselessWords(), Release.__init__
 
     def without_noise(self: Release, plan: Plan, *given: Any, **options: Any) -> None:
-        if isinstance(plan, TogetherPlan | CentredPlan | SeriesPlan | TotalsPlan):
+        if isinstance(plan, TogetherPlan | CentredPlan | SeriesPlan | TotalsPlan | TreePlan):
             plan = replace(plan, drawn=_still(plan.drawn))
         original(self, plan, *given, **(options | {"unsafe_words": words}))
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.noise import Gaussian
 from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats
 from sfumato.query.aggregates import CountPrivacyUnits, CountRows, Cumulative, Sum
@@ -47,8 +46,7 @@ class CumulativeEstimate(Estimate):
     def tolerance(self, numbers: NoisyNumbers, k: float) -> Floats:
         """Return t with P(|error| > t) <= 10^-k before it is rounded to what is shown, for each group."""
         of, sizes = numbers.cumulated, {n: abs(w) * float(numbers.steps[n]) for n, w in self.weights.items()}
-        one = math.hypot(*(size * of.scales[n] for n, size in sizes.items()))
-        half = Gaussian(1).tolerance(k) * one * of.deviations + sum(sizes.values()) * (of.off + 0.5)
+        half = of.reach(sizes, k) + sum(sizes.values()) * (of.off + 0.5)
         # A total of whole numbers is off by a whole number.
         alone = self.whole and all(size == 1 for size in sizes.values())
         return np.floor(half) if alone else half * (1 + 2.0**-40)

@@ -34,6 +34,7 @@ from sfumato.framework import (
     RowsBody,
     SeriesDistance,
     Transformation,
+    TreeDistance,
 )
 from sfumato.transformations.rows import Contributions, Parts, Values
 
@@ -183,7 +184,7 @@ def per_group(
     *,
     groups: int,
     rows: int | None = None,
-    together: CentredDistance | KNormDistance | LevelsDistance | SeriesDistance | None = None,
+    together: CentredDistance | KNormDistance | LevelsDistance | SeriesDistance | TreeDistance | None = None,
     scaled: bool = False,
     total: int | None = None,
 ) -> Transformation: ...
@@ -204,7 +205,7 @@ def per_group(
     scales: Sequence[Fraction] = (),
     groups: int = 1,
     rows: int | None = None,
-    together: CentredDistance | KNormDistance | LevelsDistance | SeriesDistance | None = None,
+    together: CentredDistance | KNormDistance | LevelsDistance | SeriesDistance | TreeDistance | None = None,
     scaled: bool = False,
     total: int | None = None,
 ) -> Transformation:
@@ -251,7 +252,7 @@ def per_group(
     times = groups if body.groups == 1 else 1
     metric: Metric
     if together is not None:
-        if isinstance(together, CentredDistance | LevelsDistance | SeriesDistance):
+        if isinstance(together, CentredDistance | LevelsDistance | SeriesDistance | TreeDistance):
             known = body.groups == 1 and together.moved(body, groups) <= 1
         else:
             within = zip(body.linf_sensitivities, together.body.bounds, strict=False)
@@ -260,9 +261,10 @@ def per_group(
             known = known and (body.groups == 1 or all(s.by_rows for s in statistics))
             # What is cut of a part of a unit can leave a parabola.
             known = known and not (scaled and isinstance(together.body, ParabolaBody))
-        names = (
-            together.names if isinstance(together, LevelsDistance | SeriesDistance) else together.body.names
-        )
+        if isinstance(together, LevelsDistance | SeriesDistance | TreeDistance):
+            names = together.names
+        else:
+            names = together.body.names
         if names != body.names or not known:
             raise ParameterError("together", together, f"of {', '.join(body.names)} in {groups} groups")
         metric, d_out = together, Fraction(1)

@@ -1,0 +1,61 @@
+"""Laplace noise on time steps whose cumulative totals are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from sfumato.exact import Number, positive
+from sfumato.framework import GroupedIntegers, Linear, Measurement, PureDP, TreeDistance
+from sfumato.noise.series_gaussian import FINE
+from sfumato.noise.tree_laplace import TreeLaplace
+
+
+def tree_laplace(multiplier: Number, metric: TreeDistance) -> Measurement:
+    """Add Laplace noise to sums of blocks of time steps, and make steps of them by least squares.
+
+    Args:
+        multiplier: how many times the scales of the metric the noise has; greater than 0.
+        metric: the scales, the blocks, and the groups of each series in order of time, each of them shown,
+            empty or not.
+    Returns:
+        A Measurement of integers by group to pure DP, in steps of 2^-16: epsilon is distance / multiplier.
+    Raises:
+        ParameterError: multiplier is not above 0, or the noise could leave 64-bit integers.
+
+    >>> from sfumato.exact.trees import Tree
+    >>> metric = TreeDistance(("n",), (Fraction(2),), Tree(2, (1,)), (("jan", "feb"),))
+    >>> tree_laplace(4, metric).map(1)
+    Fraction(1, 4)
+
+    Source:
+        Hay, Rastogi, Miklau and Suciu 2010, "Boosting the accuracy of differentially private histograms
+        through consistency". Proof: docs/proofs/tree_laplace.md.
+    """
+    exact = positive(multiplier, "multiplier")
+    noise = tree_noise(metric, exact)
+
+    def function(groups: Mapping[Any, Mapping[Any, int]]) -> dict[Any, dict[str, Fraction]]:
+        drawn, empty = noise.rounded().tolist(), dict[str, int]()
+        return {
+            key: {
+                name: groups.get(key, empty).get(name, 0) + Fraction(drawn[i][j][t], 1 << FINE)
+                for i, name in enumerate(metric.names)
+            }
+            for j, keys in enumerate(metric.series)
+            for t, key in enumerate(keys)
+        }
+
+    domain = GroupedIntegers(metric.names)
+    return Measurement("tree_laplace", domain, metric, PureDP(), function, Linear(1 / exact))
+
+
+def tree_noise(metric: TreeDistance, multiplier: Fraction) -> TreeLaplace:
+    """Return the noise of a metric's scales, so many times as large.
+
+    Raises:
+        ParameterError: the noise could leave 64-bit integers.
+    """
+    scales = tuple(multiplier * scale for scale in metric.scales)
+    return TreeLaplace(scales, metric.factor, len(metric.series))

@@ -1,0 +1,71 @@
+"""Sums of many Laplace noises: how far they go, from their variance and the largest of them alone.
+
+A Laplace variable is a Gaussian one of random variance, so a sum of them is too: S = Q^(1/2) N. For all x > 0
+and any u > 0, with B(u) = min over x of (u^2 / (2 x^2) - log P(|N| > x)),
+
+    P(|N| > x) <= exp(-B(u) + u^2 / (2 x^2)), hence P(|S| > t) <= exp(-B(l t)) E exp(l^2 Q / 2), u = l t.
+
+The last factor is that of Chernoff's bound, without its two sides; as B(u) > u, the bound is exact where S is
+Gaussian. Of the scales b of the noises, E exp(l^2 Q / 2) = prod 1 / (1 - l^2 b^2), which is at most as if all
+had the largest scale, and so many of them that the variance is the same.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sfumato.exact.normal import log_tail
+from sfumato.noise.values import Floats
+
+_SAFE = 1 + 1e-9  # what float arithmetic may lose
+_TILTS = 160  # any is sound
+_LN10 = math.log(10)
+
+
+def laplaces_tolerance(k: float, deviation: ArrayLike, largest: ArrayLike) -> Floats:
+    """Return t with P(|S| > t) <= 10^-k for sums of independent Laplace noises.
+
+    Args:
+        k: greater than 0.
+        deviation: of the sum; float64 of any shape.
+        largest: at least the largest scale among the noises, in the same shape.
+
+    >>> sum_of_two = laplaces_tolerance(2, [2.0, 1e-3 + math.sqrt(2)], [1.0, 1.0])
+    >>> sum_of_two.round(2).tolist()
+    [5.72, 4.61]
+
+    Source:
+        Chernoff's bound; the mixture: Andrews and Mallows 1974. Proof: docs/proofs/tree_laplace.md.
+    """
+    spread, most = np.asarray(deviation, np.float64), np.asarray(largest, np.float64)
+    # One noise has the variance 2 b^2, and no largest scale is beyond that of one noise.
+    most = np.minimum(np.maximum(most, spread * 1e-9), spread / math.sqrt(2))
+    found = np.full(spread.shape, np.inf)
+    count = spread**2 / (2 * most**2)
+    near = most / spread
+    for tilt in np.geomspace(0.05, 60, _TILTS):
+        part = np.minimum(tilt * near, 1 - 0.01 / tilt)
+        exponent = -count * np.log1p(-(part**2))
+        found = np.minimum(found, _reach(k * _LN10 + exponent) * most / part)
+    return np.asarray(found * _SAFE)
+
+
+def _reach(nats: Floats) -> Floats:
+    """Return a u with B(u) of at least so many nats."""
+    tilts, exponents = _exponents()
+    place = np.searchsorted(exponents, nats)
+    # B(u) >= u, for what is beyond the table.
+    return np.where(place < len(tilts), tilts[np.minimum(place, len(tilts) - 1)], nats)
+
+
+@cache
+def _exponents() -> tuple[Floats, Floats]:
+    """Return rising u, and B(u): the least x is where u^2 = x^3 h(x), h the density over the tail."""
+    x = np.geomspace(1e-4, 60, 1 << 15)
+    tail = log_tail(x)
+    hazard = np.exp(-(x**2) / 2 - math.log(2 * math.pi) / 2 - tail)
+    return np.sqrt(x**3 * hazard), (x * hazard / 2 - tail - math.log(2)) * (1 - 1e-12)
