@@ -18,8 +18,8 @@ which has neither people nor variance here, nor private groups.
 
 `--only statistics` is of each other statistic, asked by itself of one row per person, beside diffprivlib and OpenDP.
 
-`--only series` is of cumulative counts of 1,000 weeks, at most so many of each unit: beside weeks with Gaussian noise of their own,
-and OpenDP's tree of Laplace noise, whose delta is 0, with the branching that is best.
+`--only series` is of cumulative counts of 1,000 weeks, at most so many of each unit: with a delta and without, beside weeks with the best noise of their
+own, and OpenDP's tree of Laplace noise, whose delta is 0, with the branching that is best.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -185,31 +186,33 @@ def series(given: argparse.Namespace, steps: int = 1000) -> None:
     """Print the root mean square error of cumulative counts over all weeks, of which nothing happens in any."""
     nobody = pa.table({"id": pa.array([], pa.int64()), "week": pa.array([], pa.int64())})
     weeks = sf.scan(nobody, privacy_unit="id").group_by("week", keys=range(steps))
-    print(f"{'groups':>6} {'eps':>4} {'expected':>8} {'rmse':>8} {'weeks':>8} {'ratio':>6}  OpenDP tree")
-    for groups in (1, 10):
-        for epsilon in given.epsilon or EPSILONS:
-            budget = {"epsilon": epsilon, "delta": DELTA}
-            asked = weeks.bound(groups=groups, rows=1)
-            total = asked.agg(total=sf.cumulative(sf.count()))
-            alone = asked.agg(n=sf.count()).plan(**budget, noise="gaussian").deviations["units"]
-            apart = alone * np.sqrt((steps + 1) / 2)
-            draws = [total.release(**budget).to_arrow()["total"].to_numpy() for _ in range(given.releases)]
-            rmse = float(np.sqrt(np.mean(np.square(draws))))
-            peer = ""
-            if given.opendp:
-                asked_of_it = {
-                    "steps": steps,
-                    "groups": groups,
-                    "epsilon": epsilon,
-                    "releases": given.peer_releases,
-                }
-                found = run(given.opendp, TREE, Path(), json.dumps(asked_of_it))
-                peer = f"{min(error for _, error in found):8.4g}"
-            expected = total.plan(**budget).expected["total"]
-            print(
-                f"{groups:6} {epsilon:4} {expected:8.4g} {rmse:8.4g} {apart:8.4g} {rmse / apart:6.3f}  {peer}",
-                flush=True,
-            )
+    print(
+        f"{'groups':>6} {'eps':>4} {'delta':>6} {'expected':>8} {'rmse':>8} {'weeks':>8} {'ratio':>6}  OpenDP tree"
+    )
+    for groups, epsilon, delta in product((1, 10, 50), given.epsilon or EPSILONS, (DELTA, 0)):
+        budget = {"epsilon": epsilon, "delta": delta}
+        asked = weeks.bound(groups=groups, rows=1)
+        total = asked.agg(total=sf.cumulative(sf.count()))
+        kinds = ("laplace", "gaussian") if delta else ("laplace",)
+        apart = min(asked.agg(n=sf.count()).plan(**budget, noise=kind).deviations["units"] for kind in kinds)
+        apart *= np.sqrt((steps + 1) / 2)
+        draws = [total.release(**budget).to_arrow()["total"].to_numpy() for _ in range(given.releases)]
+        rmse = float(np.sqrt(np.mean(np.square(draws))))
+        peer = ""
+        if given.opendp and not delta:
+            asked_of_it = {
+                "steps": steps,
+                "groups": groups,
+                "epsilon": epsilon,
+                "releases": given.peer_releases,
+            }
+            found = run(given.opendp, TREE, Path(), json.dumps(asked_of_it))
+            peer = f"{min(error for _, error in found):8.4g}"
+        expected = total.plan(**budget).expected["total"]
+        print(
+            f"{groups:6} {epsilon:4} {delta:6.0e} {expected:8.4g} {rmse:8.4g} {apart:8.4g} {rmse / apart:6.3f}  {peer}",
+            flush=True,
+        )
 
 
 def released(

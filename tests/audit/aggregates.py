@@ -47,6 +47,7 @@ class Case:
         of_noise: what is planted in noise, which the auditor finds.
         time: whether groups are time steps.
         totals: whether totals of groups are asked too.
+        delta: whether noise of time steps or totals may have one.
         whole: whether it is of the whole table, and of no groups.
         draws: how many the auditor looks at, for each table.
         copies: how many times each other unit is there, where little is released of few.
@@ -58,6 +59,7 @@ class Case:
     of_noise: Mapping[str, Plant] = field(default_factory=dict)
     time: bool = False
     totals: bool = False
+    delta: bool = True
     whole: bool = False
     draws: int = 500
     copies: int = 1
@@ -65,6 +67,11 @@ class Case:
     @property
     def gaussian(self) -> bool:
         """Whether noise can be Gaussian alone."""
+        return self.added_up and self.delta
+
+    @property
+    def added_up(self) -> bool:
+        """Whether groups are added up."""
         return self.time or self.totals
 
     @property
@@ -253,6 +260,9 @@ CASES: dict[str, Case] = {
         {"s": sf.cumulative(sf.sum("x", **X), over="g")},
         ANY | {"the bounds of a unit's sum are too wide": plants.wide_sums},
         time=True, draws=200,
+    ),
+    "cumulative count, no delta": Case(
+        ["cumulative"], {"n": sf.cumulative(sf.count(), over="g")}, COUNTED, time=True, delta=False, draws=200
     ),
     "totals of groups": Case(
         [],

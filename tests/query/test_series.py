@@ -21,6 +21,7 @@ from sfumato.framework import SeriesDistance
 from sfumato.measurements import series_gaussian
 from sfumato.noise import SeededWords
 from sfumato.noise.series_gaussian import FINE, SeriesGaussian
+from sfumato.noise.tree_laplace import TreeLaplace
 from sfumato.query.series_plan import SeriesPlan
 from sfumato.testing import assert_approx_equal, assert_noisy, noise_free, recording, release_mechanism
 from sfumato.transformations import Count, CountUnits, Moments, Row, ValueGrid, bound_groups, per_group
@@ -316,16 +317,17 @@ def test_questions_that_are_refused(made):
     ],
 )
 def test_budgets_that_are_refused(given):
-    with pytest.raises((BudgetError, ParameterError)):
+    with pytest.raises((BudgetError, ParameterError, QueryError)):
         weeks().plan(**BUDGET | given)
 
 
 def test_what_is_planned_is_not_that_of_another_number_of_steps():
     """A plan is remembered by how many steps there are of how many series, not by the groups alone."""
-    one = towns(total=sf.cumulative(sf.count(), over="week")).plan(**BUDGET)
+    given = BUDGET | {"noise": "gaussian"}
+    one = towns(total=sf.cumulative(sf.count(), over="week")).plan(**given)
     keys = [(town, week) for week in range(2) for town in map(str, range(WEEKS))]
     grouped = sf.scan(TABLE, privacy_unit="id").group_by("town", "week", keys=keys).bound(groups=2, rows=1)
-    other = grouped.agg(total=sf.cumulative(sf.count(), over="week")).plan(**BUDGET)
+    other = grouped.agg(total=sf.cumulative(sf.count(), over="week")).plan(**given)
     assert (one.drawn.series, one.drawn.factor.steps) == (2, WEEKS)
     assert (other.drawn.series, other.drawn.factor.steps) == (WEEKS, 2)
     assert isinstance(one, SeriesPlan) and one.loss == one.chain.map(1)
@@ -337,3 +339,85 @@ def test_what_the_measurement_takes():
     assert release.map(3) == F(3, 2) and set(release({})) == set(range(5))
     with pytest.raises(ParameterError):
         series_gaussian(2**40, shape())
+
+
+# With a delta of 0.
+
+TOTALS = {"total": sf.cumulative(sf.count()), "s": sf.cumulative(sf.sum("x", lower=0, upper=2))}
+
+
+def test_totals_without_delta_have_a_third_of_the_error_of_1000_weeks_by_themselves():
+    for groups in (1, 10):
+        plan = weeks(1000, groups, total=sf.cumulative(sf.count())).plan(epsilon=1)
+        alone = weeks(1000, groups, n=sf.count()).plan(epsilon=1).deviations["units"]
+        assert plan.expected["total"] < 0.35 * alone * sqrt(1001 / 2)
+        assert plan.loss == plan.chain.map(1) and plan.loss.epsilon(0) == 1
+        assert f"{plan.expected['total']:.4g} over all steps" in plan.notes[-1]
+
+
+@pytest.mark.parametrize("groups, noise", [(1, "laplace"), (5, "laplace"), (10, "gaussian")])
+def test_the_noise_with_the_smaller_error_is_taken(groups, noise):
+    plan = weeks(1000, groups, total=sf.cumulative(sf.count())).plan(**BUDGET)
+    ((other, ratio),) = plan.others
+    assert plan.noise.name == noise and other != noise and ratio < 1
+    assert weeks(groups=groups).plan(**BUDGET).noise.name == "gaussian"  # weeks by themselves are asked too
+
+
+def test_only_totals_are_asked_with_laplace_noise():
+    for given in ({"epsilon": 1}, BUDGET | {"noise": "laplace"}):
+        with pytest.raises(QueryError, match="cumulative totals are asked alone"):
+            weeks().plan(**given)
+        assert weeks(**TOTALS, mean=sf.ratio("s", "total")).plan(**given).noise.name == "laplace"
+    with pytest.raises(BudgetError, match="with which cumulative totals are asked alone"):
+        weeks(**TOTALS).plan(epsilon=1, noise="gaussian")
+    with pytest.raises(BudgetError, match="64-bit"):
+        weeks(**TOTALS).plan(epsilon="1e-12")
+
+
+@pytest.mark.noise_cannot_matter("the words are seeded")
+@pytest.mark.parametrize("groups", [1, WEEKS])
+def test_bars_of_totals_without_delta_hold(groups):
+    asked, inside, errors = weeks(groups=groups, **TOTALS), [], []
+    with noise_free():
+        truth = asked.release(epsilon=1).to_arrow()
+    for i in range(60):
+        release = asked.release(epsilon=1, confidence=0.95, unsafe_words=SeededWords(i)).to_arrow()
+        off = [np.abs(release[n].to_numpy() - truth[n].to_numpy()) for n in TOTALS]
+        inside.append(
+            [(o <= release[f"{n}_error"].to_numpy()).mean() for o, n in zip(off, TOTALS, strict=True)]
+        )
+        errors.append((off[0] ** 2).mean())
+    assert np.mean(inside, axis=0).min() > 0.94
+    assert sqrt(np.mean(errors)) == pytest.approx(asked.plan(epsilon=1).expected["total"], rel=0.2)
+
+
+@pytest.mark.noise_cannot_matter("the words are seeded")
+def test_assertions_and_the_chain_know_of_totals_without_delta(monkeypatch):
+    asked = towns(total=sf.cumulative(sf.count(), over="week"))
+    with recording() as recorder:
+        release = asked.release(epsilon=1, unsafe_words=SeededWords(3))
+        truth = recorder[release].truth
+    assert_approx_equal(release, truth, k=9)
+    with pytest.raises(AssertionError):
+        assert_approx_equal(release, truth.set_column(2, "total", pa.array([5000] * 24)), k=9)
+
+    def known(self, words=None):
+        return np.arange(len(self.scales) * self.groups).reshape(len(self.scales), self.series, -1) << FINE
+
+    monkeypatch.setattr(TreeLaplace, "rounded", known)
+    plan = asked.plan(epsilon=1)
+    expected = plan.chain([Row(r["id"], (r["town"], r["week"]), r) for r in TABLE.to_pylist()])
+    (batch,) = asked.release(epsilon=1)._draw()
+    keys = list(zip(*[c.to_pylist() for c in batch.keys.columns], strict=True))
+    for name, step in plan.steps.items():
+        assert [F(v) / step for v in batch.numbers.values[name]] == [expected[key][name] for key in keys]
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_the_falsifier_finds_no_unit_that_moves_blocks_of_a_plan_by_more_than_1(groups):
+    plan = weeks(6, groups, rows=2, **TOTALS).plan(epsilon=1)
+    metric = replace(plan.metric, series=tuple(tuple(k for (k,) in one) for one in plan.metric.series))
+    rows, statistics = plan.exact_chain.input_domain, plan.requirements.statistics
+    chain = bound_groups(groups, domain=rows) >> per_group(statistics, groups=groups, together=metric)
+    found = falsify(chain, 1, evaluations=150)
+    assert not found.violated and found.ratio > F(6, 10), str(found)

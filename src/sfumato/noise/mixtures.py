@@ -34,9 +34,9 @@ def laplaces_tolerance(k: float, deviation: ArrayLike, largest: ArrayLike) -> Fl
         deviation: of the sum; float64 of any shape.
         largest: at least the largest scale among the noises, in the same shape.
 
-    >>> sum_of_two = laplaces_tolerance(2, [2.0, 1e-3 + math.sqrt(2)], [1.0, 1.0])
-    >>> sum_of_two.round(2).tolist()
-    [5.72, 4.61]
+    >>> two_and_one = laplaces_tolerance(2, [2.0, math.sqrt(2)], [1.0, 1.0])
+    >>> two_and_one.round(2).tolist()
+    [6.79, 5.59]
 
     Source:
         Chernoff's bound; the mixture: Andrews and Mallows 1974. Proof: docs/proofs/tree_laplace.md.

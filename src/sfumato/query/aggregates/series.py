@@ -80,7 +80,8 @@ def cumulative(of: Aggregate, *, over: str | None = None) -> Aggregate:
 
     Source:
         Fichtenberger, Henzinger and Upadhyay 2023, "Constant matters: fine-grained error bound on
-        differentially private continual observation". Proof: docs/proofs/series_gaussian.md.
+        differentially private continual observation". Proofs: docs/proofs/series_gaussian.md, and with a
+        delta of 0 docs/proofs/tree_laplace.md.
     """
     if isinstance(of, Unbounded):
         raise of.refusal()
