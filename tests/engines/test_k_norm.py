@@ -25,6 +25,7 @@ from sfumato.noise.centred_gaussian import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, LimitedNoise, SeparateNoise, StretchedNoise
 from sfumato.noise.levels_gaussian import LevelsGaussian
 from sfumato.noise.series_gaussian import SeriesGaussian
+from sfumato.noise.tree_laplace import TreeLaplace
 from sfumato.query import together
 
 ORDER = np.arange(420)
@@ -64,6 +65,12 @@ CASES = {
         3,
         SeriesGaussian,
     ),
+    "steps of time, no delta": (
+        {"c": sf.cumulative(sf.count()), "s": sf.cumulative(sf.sum("x", lower=0, upper=20))},
+        KEYS,
+        3,
+        TreeLaplace,
+    ),
     "totals": ({"n": sf.count(), "m": sf.mean("x", lower=0, upper=20)}, KEYS, 3, LevelsGaussian),
 }
 GAUSSIAN = ("gaussian", "steps of time", "totals")
@@ -83,7 +90,8 @@ def question(case: str, rows=ROWS):
 
 def budget(case: str) -> dict:
     delta = 1e-6 if case in GAUSSIAN or "private" in case else 0
-    return {"delta": delta, "noise": "gaussian" if case in GAUSSIAN else "k_norm"}
+    noise = "gaussian" if case in GAUSSIAN else "laplace" if "no delta" in case else "k_norm"
+    return {"delta": delta, "noise": noise}
 
 
 @cache
