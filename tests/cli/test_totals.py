@@ -10,7 +10,9 @@ from rich.console import Console
 
 import sfumato as sf
 from sfumato.cli.plot import _Chart, bar_chart
+from sfumato.cli.processed import check_processed, drawable
 from sfumato.cli.table import print_table
+from sfumato.errors import QueryError
 
 pytestmark = pytest.mark.noise_cannot_matter("keys are looked at, and no noisy number")
 
@@ -37,6 +39,31 @@ def test_a_picture(release):
     assert _Chart.of(release, 0.95, False).labels == [
         "N · NULL", "S · 1", "S · 2", "N · all", "S · all", "all · all",
     ]  # fmt: skip
+
+
+def test_totals_of_sql_are_drawn_as_they_were_released(monkeypatch):
+    table = pa.table({"id": [1, 2, 3], "region": ["N", "S", "S"], "town": [3, 1, 2]})
+    tables = {"visits": table, "places": sf.public(table.select(["region", "town"]))}
+
+    def asked(columns, behind):
+        text = (
+            "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, privacy_unit_column = id, "
+            f"max_rows_per_group = 1, group_selection_strategy = PUBLIC_GROUPS) {columns} FROM visits "
+            "RIGHT OUTER JOIN (SELECT DISTINCT region, town FROM places) AS p ON visits.region = p.region "
+            f"AND visits.town = p.town {behind}"
+        )
+        return sf.sql(text, tables=tables)
+
+    rollup = asked("p.region, p.town, COUNT(*) AS n", "GROUP BY ROLLUP (p.region, p.town) ORDER BY n")
+    check_processed(rollup, plot=True, errors=False)
+    drawn, told = drawable(rollup)
+    chart = _Chart.of(drawn, 0.95, False, told)
+    assert chart.labels[-1] == "all · all" and len(chart.labels) == 6
+    assert chart.footer.endswith("before the SQL computes with them.")
+    assert sorted(drawn.to_arrow()["n"].to_pylist()) == rollup.to_arrow()["n"].to_pylist()
+    plain = asked("p.region, p.town, COUNT(*) * 2 AS n", "GROUP BY p.region, p.town")
+    with pytest.raises(QueryError, match="leave out what is computed"):
+        check_processed(plain, plot=True, errors=False)
 
 
 @pytest.mark.long

@@ -41,6 +41,14 @@ COUNT = {"n": sf.count()}
 SUMS = {"m": sf.mean("x", lower=0, upper=2), "s": sf.sum("k", lower=0, upper=4, per="row")}
 
 
+def test_a_second_group_by_does_not_drop_totals():
+    table = sf.scan(pa.table({"id": [1], "town": ["A"], "year": [1]}), privacy_unit="id")
+    towns = table.group_by("town", keys=["A"]).totals()
+    with pytest.raises(QueryError, match="behind the last group_by"):
+        towns.group_by("year", keys=[1])
+    assert table.group_by("town").group_by("year", keys=[1]).totals().keys == ("year",)
+
+
 def asked(groups=2, rows=1, sets=(), cube=False, integer=False, keys=KEYS, **aggregates):
     grouped = sf.scan(TABLE, privacy_unit="id").group_by("region", "town", keys=keys)
     totals = grouped.totals(*sets, cube=cube, integer=integer)

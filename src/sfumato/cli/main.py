@@ -312,9 +312,13 @@ class _Job:
                 release.write(path, confidence=bars, simultaneous=self.simultaneous)
         if self.plot is not None:
             from sfumato.cli.plot import bar_chart
+            from sfumato.cli.processed import drawable
 
+            drawn, told = drawable(release)
             with Watch(f"Drawing {self.plot}"):
-                bar_chart(release, self.plot, confidence=self.confidence, simultaneous=self.simultaneous)
+                bar_chart(
+                    drawn, self.plot, confidence=self.confidence, simultaneous=self.simultaneous, told=told
+                )
 
     def _report(self, console: Console) -> None:
         if not self.quiet:

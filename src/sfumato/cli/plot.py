@@ -50,7 +50,12 @@ def checked_plot(path: str | Path) -> Path:
 
 
 def bar_chart(
-    release: Release, path: str | Path, *, confidence: float = 0.95, simultaneous: bool = False
+    release: Release,
+    path: str | Path,
+    *,
+    confidence: float = 0.95,
+    simultaneous: bool = False,
+    told: str = "",
 ) -> None:
     """Draw a release: small multiples of bars with error bars.
 
@@ -61,6 +66,7 @@ def bar_chart(
         release: what to draw; its noise is drawn first if it was not yet.
         path: a name that ends in .png or .svg.
         confidence, simultaneous: of the error bars, as in `Release.errors`.
+        told: a line more to stand below.
     Raises:
         ParameterError: the path or the confidence is not admissible.
         EngineError: matplotlib is not installed.
@@ -68,7 +74,7 @@ def bar_chart(
     target = checked_plot(path)
     check = partial(release.check_no_source, target, "plot path")
     check()
-    chart = _Chart.of(release, confidence, simultaneous)
+    chart = _Chart.of(release, confidence, simultaneous, told)
     with _plain_style():
         figure = _figure(chart)
         kind = target.suffix.lower().removeprefix(".")
@@ -132,7 +138,7 @@ class _Chart:
         return len(self.labels) > 12 or sum(len(label) + 2 for label in self.labels) > 48
 
     @classmethod
-    def of(cls, release: Release, confidence: float, simultaneous: bool) -> _Chart:
+    def of(cls, release: Release, confidence: float, simultaneous: bool, told: str = "") -> _Chart:
         widths = release.errors(confidence, simultaneous=simultaneous).slice(0, MOST_GROUPS)
         whole = release.to_arrow()
         table = whole.slice(0, MOST_GROUPS)
@@ -142,10 +148,10 @@ class _Chart:
         estimates = {e.name: e for e in release.plan.requirements.estimates}
         panels = []
         for name, aggregate in query.aggregates[:MOST_PANELS]:
-            outputs = aggregate.outputs(name)
+            outputs = aggregate.drawn(name)
             series = [
                 _Series.of(
-                    output.removeprefix(f"{name}_") + "%",
+                    output.removeprefix(f"{name}_") + "%" * (estimates[output].kind == "quantile"),
                     estimates[output],
                     [float(v) for v in table.column(at[output]).to_pylist()],
                     [float(e) for e in widths.column(at[output]).to_pylist()],
@@ -158,7 +164,12 @@ class _Chart:
             " · ".join(keys),
             [" · ".join(_label(v) for v in row) for row in zip(*columns, strict=True)] if keys else [""],
             panels,
-            _footer(release, whole.num_rows, len(query.aggregates), confidence, simultaneous),
+            "\n".join(
+                filter(
+                    None,
+                    [_footer(release, whole.num_rows, len(query.aggregates), confidence, simultaneous), told],
+                )
+            ),
         )
 
 

@@ -21,6 +21,19 @@ def is_processed(release: Release) -> bool:
     return isinstance(release, ProcessedRelease)
 
 
+def drawable(release: Release) -> tuple[Release, str]:
+    """Return what a picture is drawn of, and what it says of that beside the rest.
+
+    Of groups and totals that SQL has computed with, as it always has where they are of ROLLUP, it is what was
+    released.
+    """
+    if isinstance(release, ProcessedRelease) and len(release.releases) == 1:
+        (one,) = release.releases
+        if one.plan.query.totals is not None:
+            return one, "Groups and totals as they were released, before the SQL computes with them."
+    return release, ""
+
+
 def check_processed(release: Release, plot: bool, errors: bool) -> None:
     """Refuse what has no meaning for a table that was computed with a released one; before anything is drawn.
 
@@ -29,7 +42,7 @@ def check_processed(release: Release, plot: bool, errors: bool) -> None:
     """
     if not isinstance(release, ProcessedRelease):
         return
-    if plot:
+    if plot and drawable(release)[0] is release:
         raise QueryError(
             "--plot draws groups with their aggregates as they are released; leave out what is computed with "
             "them, or write --output and draw that"

@@ -224,6 +224,11 @@ class Table(Generic[Released]):
         Raises:
             QueryError: unknown column, the privacy unit as a key, or keys that do not fit.
         """
+        if self.grouping is not None:
+            raise QueryError(
+                "group_by: totals were asked of the groups before, and would be lost; write totals behind "
+                "the last group_by"
+            )
         schema = self.schema
         for key in columns:
             if not isinstance(key, str):
@@ -241,7 +246,7 @@ class Table(Generic[Released]):
             raise QueryError("group_by: public keys are given, but no column that they belong to")
         chosen = keys is None or (isinstance(keys, str) and keys == PRIVATE)
         table = None if chosen else self.engine.public_keys(columns, keys, self.steps)
-        return replace(self, keys=columns, public_keys=table, grouping=None)
+        return replace(self, keys=columns, public_keys=table)
 
     def totals(self, *sets: Sequence[str], cube: bool = False, integer: bool = False) -> Table[Released]:
         """Ask for totals of public groups too, which agree with them: rows of which keys are NULL.

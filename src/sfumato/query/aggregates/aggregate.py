@@ -54,6 +54,10 @@ class Aggregate(ABC):
         """Return the output columns, where it is asked by a name."""
         return (name,)
 
+    def drawn(self, name: str) -> tuple[str, ...]:
+        """Return the output columns that a picture shows beside each other."""
+        return self.outputs(name)
+
     def of_columns(self, columns: Mapping[str, str]) -> Self:
         """Return the same, of columns by other names."""
         if not self.columns:

@@ -50,6 +50,10 @@ class Stratified(InBins):
         """Return the proportion by its name, and what the sample and the noise together leave open of it."""
         return (name, *(f"{name}_{suffix}" for suffix in SUFFIXES))
 
+    def drawn(self, name: str) -> tuple[str, ...]:
+        """Return the ends of the interval, and the proportion between them."""
+        return (f"{name}_low", name, f"{name}_high")
+
     def check(self, name: str, schema: Schema) -> None:
         """Check that the columns are there, of the strata's own type and of truth values."""
         super().check(name, schema)

@@ -17,7 +17,7 @@ from sfumato.query.numbers import NoisyNumbers
 
 @dataclass(frozen=True)
 class DerivedEstimate(Estimate):
-    """What is computed of two outputs, as they are before they are rounded.
+    """What is computed of two outputs: as they are before they are rounded, or as whole numbers that agree.
 
     Args:
         first, second: the outputs.
@@ -40,6 +40,11 @@ class DerivedEstimate(Estimate):
         first, second = self.both
         return tuple(dict.fromkeys((*first.coordinates, *second.coordinates)))
 
+    def values(self, numbers: NoisyNumbers) -> tuple[Floats, Floats]:
+        """Return what the outputs are: those of totals as they are shown, so that these add up."""
+        first, second = (e.value(numbers) if numbers.levels is None else e.shown(numbers) for e in self.both)
+        return first, second
+
 
 @dataclass(frozen=True)
 class DifferenceEstimate(DerivedEstimate):
@@ -57,8 +62,8 @@ class DifferenceEstimate(DerivedEstimate):
 
     def value(self, numbers: NoisyNumbers) -> Floats:
         """Return the difference."""
-        first, second = self.both
-        return first.value(numbers) - second.value(numbers)
+        first, second = self.values(numbers)
+        return first - second
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return that of one sum of noises; or the difference of two intervals that fail half as often."""
@@ -76,7 +81,7 @@ class RatioEstimate(DerivedEstimate):
 
     def value(self, numbers: NoisyNumbers) -> Floats:
         """Return the ratio; NaN where the second output is 0."""
-        first, second = (e.value(numbers) for e in self.both)
+        first, second = self.values(numbers)
         return first / np.where(second == 0, np.nan, second)
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:

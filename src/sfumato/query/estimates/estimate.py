@@ -98,7 +98,7 @@ class Estimate(ABC):
 
     def output(self, numbers: NoisyNumbers) -> pa.Array:
         """Return the output column: int64 for whole numbers that it surely holds, else float64."""
-        value = self._shown(numbers)
+        value = self.shown(numbers)
         if self.integer:
             # Nobody has the rows to get here; 2^63 is the first float64 beyond int64.
             return arrow_column(np.clip(value, -(2.0**63), np.nextafter(2.0**63, 0)).astype(np.int64))
@@ -112,10 +112,11 @@ class Estimate(ABC):
         The exact statistic is that of the bounded contributions; what bounding itself changed is
         not part of it.
         """
-        value, interval = self._shown(numbers), self.interval(numbers, (1 - confidence) / among)
+        value, interval = self.shown(numbers), self.interval(numbers, (1 - confidence) / among)
         return np.maximum(np.maximum(interval.high - value, value - interval.low), 0.0)
 
-    def _shown(self, numbers: NoisyNumbers) -> Floats:
+    def shown(self, numbers: NoisyNumbers) -> Floats:
+        """Return the output of each group as it is shown: rounded where it is whole, to agree with totals."""
         if self.whole and numbers.levels is not None:
             return numbers.levels.totals.agreed(self.value(numbers.levels.cells), self.lower)
         value = self.value(numbers)

@@ -120,8 +120,10 @@ class Place:
 
     def linear(self, e: Estimate, truth: float, actual: float, k: float) -> Judgement:
         """Judge a count or a sum."""
+        given: Any = e
         weights = self._linear_weights(e)
         slack = self._floats(e, truth) + self._clipping(e)
+        slack += sum(map(self._agreed, given.both)) if e.derived else 0.0
         if not weights:  # a number less itself
             return Judgement(slack, 0.0)
         noise = self._noise(weights)
@@ -177,8 +179,9 @@ class Place:
         weights = {n: first.get(n, 0.0) - truth * second.get(n, 0.0) for n in e.coordinates}
         slack = _FLOATS * sum(abs(w * self.values[n]) for n, w in weights.items())
         for one, times in zip(given.both, (1.0, abs(truth)), strict=True):
-            slack += times * (self._rows_slack(one) + self._clipping(one))
-        below = abs(sum(w * self.values[n] for n, w in second.items())) - self._clipping(given.both[1])
+            slack += times * (self._rows_slack(one) + self._clipping(one) + self._agreed(one))
+        below = abs(sum(w * self.values[n] for n, w in second.items()))
+        below -= self._clipping(given.both[1]) + self._agreed(given.both[1])
         if below <= 0:
             return Judgement(math.inf, 0.0)
         used = {n: w * self.steps[n] for n, w in weights.items() if w}
@@ -336,13 +339,19 @@ class Place:
         exact = e.kind == "count" and size < 2**53
         return 0.0 if exact else 1e-15 * size * (1 + abs(e.centre if e.kind == "sum" else 0.0))
 
+    def _agreed(self, e: Estimate) -> float:
+        """How far a whole number of groups and totals was moved to agree with others."""
+        if not e.whole or self.levels is None:
+            return 0.0
+        shown = self.batch.numbers
+        return float(abs(e.output(shown)[self.row].as_py() - e.value(shown)[self.row]))
+
     def _rounded(self, e: Estimate, truth: float, noise: NoiseSum | DependentSum | LevelSum) -> float:
         """An output that is shown as a whole number is moved by at most one half."""
         if not e.whole:
             return 0.0
-        if self.levels is not None:  # moved to agree with others
-            shown = self.batch.numbers
-            return float(abs(e.output(shown)[self.row].as_py() - e.value(shown)[self.row]))
+        if self.levels is not None:
+            return self._agreed(e)
         on_grid = all((w % 1) == 0 for w, _ in noise.terms) and float(truth).is_integer()
         return 0.0 if on_grid else 0.5
 
