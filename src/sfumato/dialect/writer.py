@@ -14,11 +14,15 @@ from sfumato.dialect.syntax import Call, Computed, Expression, Item, Statement
 from sfumato.dialect.vocabulary import GROUPINGS, INTERVALS
 from sfumato.dialect.words import Place, Token, refusal
 from sfumato.errors import SqlError, nearest
-from sfumato.query.aggregates import Aggregate
+from sfumato.query.aggregates import Aggregate, difference, ratio
 from sfumato.query.schema import quoted
 from sfumato.query.totals import GROUPING
 
-NO_INTERVAL = "write {}(name), with the name of an aggregate"
+NO_INTERVAL = (
+    "write {}(name), with the name of an aggregate, or a ratio or difference of two, such as "
+    "SUM(...) / COUNT(*)"
+)
+_DERIVED = {"/": ratio, "-": difference}
 Named = dict[str, tuple[Item, Aggregate]]
 _BY, _CUTS, _DIGITS = ("ASC", "DESC", "NULLS"), ("LIMIT", "OFFSET", "FETCH"), 8
 
@@ -293,17 +297,12 @@ class Writer:
         if token.word not in INTERVALS or i + 1 >= len(tokens) or tokens[i + 1].word != "(":
             return None
         at, end = i + 2, len(tokens)
-        if at < end and tokens[at].start in self.statement.calls:
-            stop, written, call = self.statement.calls[tokens[at].start]
-            output = self._released(written, call)
-            while at < end and tokens[at].start < stop:
-                at += 1
+        of = self._computed(tokens[at]) if at + 1 < end and tokens[at + 1].word == ")" else None
+        if of is None:
+            at, output = self._sum_or_ratio(token, tokens, at)
         else:
-            asked = tokens[at] if at < end else token
-            output = self.bare.get(asked.text.casefold(), "") if asked.kind in ("word", "name") else ""
-            if not output:
-                raise self._refuse(asked.place, no_output(token, asked, self.bare))
-            at += 1
+            stop, output = self._sum_or_ratio(token, of, 0)
+            at = at + 1 if stop == len(of) else end
         if at >= end or tokens[at].word != ")":
             raise self._refuse(token.place, NO_INTERVAL.format(token.word))
         high = token.word == INTERVALS[1]
@@ -313,6 +312,46 @@ class Writer:
         name = self.free.fresh(f"{token.text.lower()}_{output}")
         self.intervals[name] = output, high
         return at + 1, name
+
+    def _computed(self, name: Token) -> list[Token] | None:
+        """Return the words of what is computed under a name; None where that is an output or nothing."""
+        if name.kind not in ("word", "name") or name.text.casefold() in self.bare:
+            return None
+        for item in self.statement.items:
+            value = item.value.expression if isinstance(item.value, Computed) else item.value
+            if isinstance(value, Expression) and (item.alias or "").casefold() == name.text.casefold():
+                return self.statement.unqualified(value)
+        return None
+
+    def _sum_or_ratio(self, interval: Token, tokens: list[Token], at: int) -> tuple[int, str]:
+        """Return the word behind an output, or a ratio or difference of two, and its column."""
+        start = at
+        at, output = self._output(interval, tokens, at)
+        make = _DERIVED.get(tokens[at].word) if at + 1 < len(tokens) else None
+        if make is None:
+            return at, output
+        at, other = self._output(interval, tokens, at + 1)
+        asked = make(output, other)
+        for name, (_, known) in self.named.items():
+            if known == asked:
+                return at, name
+        name = self.free.fresh(f"{output}_{make.__name__}_{other}")
+        written = Expression(tuple(tokens[start:at]))
+        self.named[name] = Item(written, None, written.place, written.place), asked
+        return at, name
+
+    def _output(self, interval: Token, tokens: list[Token], at: int) -> tuple[int, str]:
+        """Return the word behind an aggregate, or the name of one, and its column."""
+        if at < len(tokens) and tokens[at].start in self.statement.calls:
+            stop, written, call = self.statement.calls[tokens[at].start]
+            while at < len(tokens) and tokens[at].start < stop:
+                at += 1
+            return at, self._released(written, call)
+        asked = tokens[at] if at < len(tokens) else interval
+        output = self.bare.get(asked.text.casefold(), "") if asked.kind in ("word", "name") else ""
+        if not output:
+            raise self._refuse(asked.place, no_output(interval, asked, self.bare))
+        return at + 1, output
 
     def _refuse(self, place: Place, message: str) -> SqlError:
         return refusal(self.statement.text, place, message)
