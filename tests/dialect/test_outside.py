@@ -255,3 +255,24 @@ def test_elsewhere_than_in_this_process_it_is_refused() -> None:
 def test_without_an_order_rows_stay_sorted_by_their_keys() -> None:
     release = ask("@DP city, rank() OVER (ORDER BY COUNT(*) DESC) AS place FROM visits GROUP BY city")
     assert release.to_arrow().to_pylist() == [{"city": "Bonn", "place": 2}, {"city": "Ulm", "place": 1}]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("@DP year, SUM(COUNT(*)) OVER (ORDER BY year) AS so_far FROM visits GROUP BY year", True),
+        (
+            "@DP year, COUNT(*) AS n, 2 * sum(n) OVER (PARTITION BY 1 ORDER BY year) AS c FROM visits GROUP BY year",
+            True,
+        ),
+        (
+            "@DP year, SUM(SUM(v@G)) OVER (ORDER BY year ROWS UNBOUNDED PRECEDING) AS c FROM visits GROUP BY year",
+            True,
+        ),
+        ("@DP year, COUNT(*) / SUM(COUNT(*)) OVER () AS share FROM visits GROUP BY year", False),
+        ("@DP year, AVG(v@R) AS m, SUM(m) OVER (ORDER BY year) AS c FROM visits GROUP BY year", False),
+        ("@DP year, rank() OVER (ORDER BY COUNT(*)) AS c FROM visits GROUP BY year", False),
+    ],
+)
+def test_windows_that_add_up_noise_are_told_of_cumulative_totals(text: str, told: bool) -> None:
+    assert any("sf.cumulative" in note for note in parse(written(text)).notes) is told

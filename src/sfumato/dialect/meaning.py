@@ -25,11 +25,12 @@ from sfumato.dialect.pieces import FreeNames
 from sfumato.dialect.public_groups import PublicGroups, public_groups
 from sfumato.dialect.question import SqlQuery
 from sfumato.dialect.reader import read
+from sfumato.dialect.running import NOTE, adds_up
 from sfumato.dialect.syntax import Call, Expression, Item, Statement
 from sfumato.dialect.words import Place, refusal
 from sfumato.dialect.writer import Writer
 from sfumato.errors import ParameterError, QueryError, SqlError, shown
-from sfumato.query.aggregates import Aggregate
+from sfumato.query.aggregates import Aggregate, CountPrivacyUnits, CountRows, Sum
 from sfumato.query.question import checked_weights
 
 
@@ -127,6 +128,10 @@ class _Reading:
         self.keys, self.derived_keys = self.groups.keys()
         self.named = self._aggregates()
         self.writer = Writer(self.statement, self.keys, self.named, self._asked, free)
+        counts = (CountRows, CountPrivacyUnits, Sum)
+        added = {name.casefold() for name, (_, a) in self.named.items() if isinstance(a, counts)}
+        if adds_up(self.statement, added):
+            self.notes.append(NOTE)
         grouped = {id(item) for item in self.keys.values()}
         for item in statement.items:
             value = item.value
