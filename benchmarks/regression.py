@@ -7,7 +7,8 @@ of one, of 100, 1,000 and 5,000 people. Each release is a group of one question 
 alone differs. `held` is the share of 95% bars that hold the exact number, `shown` that of releases that show one (the
 others say that the design may be singular), `width` the median half-width, `error` the root mean square of what is shown.
 
-diffprivlib's LinearRegression, in a Python of its own, has the same rows, bounds and epsilon, and no error bars.
+diffprivlib's LinearRegression, in a Python of its own, has the same rows, bounds and epsilon, and no error bars; 0.6.6 needs
+an older scikit-learn: `pip install diffprivlib==0.6.6 scikit-learn==1.5.2`.
 """
 
 from __future__ import annotations

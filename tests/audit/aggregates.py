@@ -75,6 +75,16 @@ class Case:
         return self.time or self.totals
 
     @property
+    def noise(self) -> Any:
+        """The kind of noise, if no other is asked for."""
+        return "gaussian" if self.gaussian else "laplace"
+
+    @property
+    def claim(self) -> dict[str, Any]:
+        """The budget."""
+        return {"epsilon": 1, "delta": 1e-3} if self.gaussian else {"epsilon": 1}
+
+    @property
     def is_of_trees(self) -> bool:
         """Whether it is of quantiles."""
         return any(isinstance(a, Quantiles) for a in self.asked.values())

@@ -92,6 +92,6 @@ def pair(name: str, copies: int = 1) -> tuple[pa.Table, pa.Table]:
     one, other = (rows.filter(pc.field("world") == world) for rows in (WITH, WITHOUT))
     more = [other.set_column(0, "id", pc.add(other["id"], 10**6 * i)) for i in range(copies)]
     return tuple(
-        rows.set_column(1, "world", pa.array([0] * rows.num_rows))
+        rows.set_column(1, "world", pa.array([0] * rows.num_rows)).combine_chunks()
         for rows in (pa.concat_tables([one, *more[1:]]), pa.concat_tables(more))
     )

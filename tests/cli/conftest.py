@@ -14,6 +14,12 @@ from sfumato.cli.main import app
 # count of hundreds is far below one.
 OPTIONS = "epsilon = 1000, delta = 1e-6, privacy_unit_column = id, max_rows_per_group = 1"
 
+# The number of different visits, by matching and by shares.
+KINDS = (
+    "COUNT(DISTINCT visits, contribution_bounds_per_group => (0, 1)) AS kinds, "
+    "APPROX_COUNT_DISTINCT(visits, contribution_bounds_per_group => (0, 1)) AS about"
+)
+
 
 def question(
     columns: str, *, groups: bool = True, source: str = "visits.parquet", options: str = OPTIONS

@@ -12,7 +12,7 @@ from sfumato.cli.plot import MOST_GROUPS, MOST_PANELS, _Chart, _figure, _plain_s
 from sfumato.errors import ParameterError
 from sfumato.query.estimates import CountEstimate, MeanEstimate, SumEstimate, VarianceEstimate
 
-from .conftest import question
+from .conftest import KINDS, question
 
 ALL = question(
     "year, COUNT(*) AS n, AVG(visits, contribution_bounds_per_row => (0, 10)) AS average, "
@@ -69,6 +69,14 @@ def test_bars_are_as_high_as_the_numbers(release):
     drawn = [list(line.get_ydata()) for line in quarter.lines if line.get_marker() == "o"]
     assert drawn == [table[f"quarter_{rank}"].to_pylist() for rank in (25, 50, 75)]
     assert [t.get_text() for t in quarter.get_legend().get_texts()] == ["25%", "50%", "75%"]
+
+
+def test_numbers_of_different_values_have_bars(visits):
+    n, about = _Chart.of(sf.sql(question(f"year, {KINDS}")), 0.95, False).panels
+    assert (n.title, about.title) == ("kinds", "about")
+    for panel in (n, about):
+        (series,) = panel.series
+        assert list(series.values) == [7, 7, 7] and min(series.low) >= 0
 
 
 @pytest.mark.parametrize(

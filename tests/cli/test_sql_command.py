@@ -15,7 +15,7 @@ from sfumato import errors
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.query.release import Release
 
-from .conftest import question
+from .conftest import KINDS, question
 
 COUNT = question("year, COUNT(*) AS n")
 pytestmark = pytest.mark.flakiness(k=30, because="noise of scale 3 or less against 900 people in each group")
@@ -98,6 +98,12 @@ class TestOutput:
         run("sql", small, "-q", "-o", "all.parquet", "--errors", "--simultaneous")
         each, every = (pq.read_table(f)["n_error"].to_pylist() for f in ("each.parquet", "all.parquet"))
         assert min(every) > max(each)
+
+    def test_numbers_of_different_values(self, visits, run):
+        """Visits are from 0 to 6. Noise that moves a whole number has probability e^-80."""
+        done = run("sql", question(f"year, {KINDS}"))
+        assert done.exit_code == 0, done.output
+        assert printed_numbers(done.stdout, "kinds") == printed_numbers(done.stdout, "about") == ["7"] * 3
 
     def test_one_answer_stands_upright(self, visits, run):
         done = run("sql", question("COUNT(*) AS n, COUNT(DISTINCT id) AS people", groups=False))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import apache_beam as beam
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+import sfumato as sf
 from sfumato.beam import Release
 from sfumato.engines.work import Work
 from sfumato.errors import ParameterError
@@ -98,3 +100,33 @@ def test_an_assertion_sees_numbers_of_workers_that_are_off(frame_of):
             batch.numbers.values[name][:] += 1000
     with pytest.raises(AssertionError):
         assert_approx_equal(recorded.release, recorded.truth, k=20)
+
+
+def question_of_values(rows) -> sf.Question:
+    """Ask for numbers of different values, in both ways: of x, and of what units are in."""
+    methods = {"matching": "m", "shares": "s"}
+    asked = {name: sf.count_distinct("x", values=2, method=method) for method, name in methods.items()}
+    return sf.scan(rows, privacy_unit="id").group_by("g", keys=range(9)).bound(groups=3).agg(**asked)
+
+
+def test_numbers_of_different_values_of_workers_are_those_of_one_machine(frame_of, capfd):
+    budget = {"epsilon": 20, "noise": "laplace"}
+    with recording() as recorder:
+        local = recorder[question_of_values(ROWS).release(**budget)]
+        frame = recorder[question_of_values(frame_of(ROWS).repartition(3)).release(**budget)]
+        transform = Release(question_of_values(SCHEMA), **budget, shards=2)
+        on_beam(transform)
+        on_workers = recorder[transform]
+    assert alike(local.truth) == alike(frame.truth) == alike(on_workers.truth)
+    assert len(set(alike(local.truth))) > 3
+    seen = [line for line in capfd.readouterr().out.splitlines() if line]
+    assert alike(on_workers.release.to_arrow()) == sorted(seen)
+    for recorded in (local, frame, on_workers):
+        assert_approx_equal(recorded.release, recorded.truth, k=21)
+    with pytest.raises(AssertionError):
+        assert_approx_equal(frame.release, doubled(frame.truth), k=21)
+
+
+def doubled(truth: pa.Table) -> pa.Table:
+    """A planted defect: each value counts twice."""
+    return truth.set_column(1, "m", pc.multiply(truth["m"], 2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from fractions import Fraction
 from itertools import product
 from math import inf, nan
@@ -175,3 +176,18 @@ def test_equal_spaces_are_equal_and_others_are_not():
               GroupedIntegers(("b",)), L1Distance((("a", Fraction(1)),)), L2Distance((("a", Fraction(1)),)), L1Distance((("a", Fraction(2)),))]  # fmt: skip
     for (i, one), (j, other) in product(enumerate(spaces), repeat=2):
         assert (one == other) is (i == j)
+
+
+SOME = [[{"x": x}] * n for x in (0, 1, nan) for n in (1, 2)]
+drawn = st.dictionaries(st.sampled_from("ab"), st.lists(st.sampled_from(SOME), max_size=6), max_size=2)
+
+
+@steady
+@given(one=drawn, other=drawn)
+def test_what_is_the_same_object_in_both_moves_nothing(one, other):
+    """It is left out unseen; of copies each is looked at, and the distance is the same."""
+    metric = PrivacyUnitDistance(2)
+    assert metric.distance(one, deepcopy(one)) == 0
+    assert metric.distance(one, other) == metric.distance(deepcopy(one), deepcopy(other))
+    changed = one | {"a": [*one.get("a", []), SOME[0]]}
+    assert metric.distance(one, changed) == metric.distance(changed, one) == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -53,13 +53,13 @@ class PrivacyUnitDistance(Metric):
         # goes is in at most `groups` groups, in each once, or in parts that come to as many: at least so many
         # have come, and gone.
         one, other = _by_group_key(one), _by_group_key(other)
-        ways = [(one, other), (other, one)]
-        return Fraction(sum(self._gone(*way, groups=dict.fromkeys([*one, *other])) for way in ways))
+        groups = [_apart(one.get(g, []), other.get(g, [])) for g in dict.fromkeys([*one, *other])]
+        contents = [(_by_content(a), _by_content(b)) for a, b in groups]
+        return Fraction(self._gone([a - b for a, b in contents]) + self._gone([b - a for a, b in contents]))
 
-    def _gone(self, one: Mapping[Any, Any], other: Mapping[Any, Any], groups: Iterable[Any]) -> int:
+    def _gone(self, groups: Iterable[Counter[Any]]) -> int:
         most = parts = rows = 0
-        for group in groups:
-            moved = _by_content(one.get(group, [])) - _by_content(other.get(group, []))
+        for moved in groups:
             most = max(most, moved.total())
             parts += sum(count * weight for (_, weight), count in moved.items())
             rows += sum(count * sum(dict(content).values()) for (content, _), count in moved.items())
@@ -72,6 +72,22 @@ def _by_group_key(contributions: Mapping[Any, list[Any]]) -> dict[Hashable, list
     for group, units in contributions.items():
         found.setdefault(group_key(group), []).extend(units)
     return found
+
+
+def _apart(one: Sequence[Any], other: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Leave out of both what is the same object in both, which most of two neighbours is."""
+    common = Counter(map(id, one)) & Counter(map(id, other))
+
+    def rest(units: Sequence[Any]) -> list[Any]:
+        left, found = Counter(common), []
+        for unit in units:
+            if left[id(unit)] > 0:
+                left[id(unit)] -= 1
+            else:
+                found.append(unit)
+        return found
+
+    return rest(one), rest(other)
 
 
 def _by_content(units: Iterable[Any]) -> Counter[Any]:
