@@ -61,7 +61,7 @@ class Case:
     totals: bool = False
     delta: bool = True
     whole: bool = False
-    draws: int = 500
+    draws: int = 300
     copies: int = 1
 
     @property

@@ -402,7 +402,7 @@ WIDE = {
 @pytest.mark.parametrize("method", ["betting", "histogram"])
 @pytest.mark.parametrize("name", WIDE)
 def test_columns_that_are_not_looked_at_are_named(name, method):
-    options = {"epsilon": 1, "pairs": [([1.0], [])], "max_samples": 60, "method": method}
+    options = {"epsilon": 1, "pairs": [([1.0], [])], "max_samples": 24, "method": method}
     report = audit(WIDE[name](1500), **options)
     (note,) = [n for n in report.notes if "chosen at random" in n]
     # A list has its length as a part more, a mapping its keys.
