@@ -24,6 +24,7 @@ from sfumato.transformations import (
     QuantileTree,
     RowsInBins,
     UnitSum,
+    VectorCount,
     VectorSum,
     WeightedSum,
     WeightsInBins,
@@ -264,6 +265,17 @@ CASES: dict[str, Case] = {
         )
         for norm, per in (("l2", "unit"), ("l1", "row"), ("linf", "unit"))
     },
+    "mean of vectors": Case(
+        ["vector_mean"],
+        {"m": sf.vector_mean("v", length=3, bound=1)},
+        BY_ROWS
+        | {
+            "vectors are shortened to twice the bound": plants.longer_vectors,
+            "entries are clamped by themselves": plants.other_ball,
+            "the claim is of half of the bound": smaller_body(VectorSum),
+            "the claim is of half of the rows": smaller_body(VectorCount),
+        },
+    ),
     "cumulative count": Case(["cumulative"], {"n": sf.cumulative(sf.count(), over="g")}, COUNTED, time=True, draws=200),
     "cumulative sum": Case(
         ["cumulative"],
