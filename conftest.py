@@ -128,6 +128,10 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
         100,
         "noise of scale 0.01 or less moves no mean of 1000 people by 0.005; else what is shown has none",
     ),
+    "choosing.md": (
+        100,
+        "none of 200 groups without rows is below its 95% error bar, or none with rows at its bound",
+    ),
     "framework.md": SHOWN,
     "many_tables.md": SHOWN,
     "liver_study.md": (100, "private groups of more than 500 people are shown, where 50 are enough"),

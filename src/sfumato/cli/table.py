@@ -191,7 +191,7 @@ def caption(release: Release, groups: int, confidence: float, simultaneous: bool
             "changed (values clamped to their bounds, rows and groups of a unit beyond its limits) is not in "
             "it.",
         )
-    for note in content["notes"]:
+    for note in [*content["notes"], *release.hints]:
         lines.add_row("note", Text(visible(note)))
     return lines
 
@@ -214,7 +214,7 @@ def caption_of_many(releases: Sequence[Release], spent: tuple[float, float]) -> 
         if content["group_by"]:
             said.append(f"groups: {_groups(content, release.to_arrow().num_rows)}")
         lines.add_row(f"release {i}", "; ".join(said))
-        notes |= dict.fromkeys(content["notes"])
+        notes |= dict.fromkeys([*content["notes"], *release.hints])
     for note in notes:
         lines.add_row("note", Text(visible(note)))
     return lines

@@ -60,6 +60,11 @@ class ProcessedRelease(Release):
         return self.releases if len(self.releases) > 1 else self.releases[0]
 
     @property
+    def hints(self) -> tuple[str, ...]:
+        """What the noisy numbers of all releases before it say of their questions."""
+        return tuple(dict.fromkeys(hint for release in self.releases for hint in release.hints))
+
+    @property
     def spent(self) -> tuple[float, float]:
         """The budget (epsilon, delta) that all releases together stay within: the sums of theirs."""
         epsilon, delta = self._budget

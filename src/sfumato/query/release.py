@@ -19,6 +19,7 @@ from sfumato.ownership import Owned
 from sfumato.query import output
 from sfumato.query.comparing import Comparison, compared, shares
 from sfumato.query.exact import Evaluator
+from sfumato.query.hints import hints
 from sfumato.query.noising import NoisyBatch
 from sfumato.query.plan import Plan
 from sfumato.query.sampling import Sampled
@@ -250,6 +251,18 @@ class Release(Owned):
         """Yield outputs; noise that was not drawn before is, once the file is there."""
         for batch in self._draw() if kept is None else kept:
             yield batch.outputs(confidence, among)
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """What the noisy numbers say of the question, at no cost.
+
+        A sentence for each sign that it is not what was meant: public keys whose count is no more than its
+        error bar, and means at a bound of their values. None where the release was streamed to a file.
+        """
+        with self._turn():
+            if self._written is not None and self._batches is None:
+                return ()
+            return hints(self.plan, self._draw_all())
 
     def explain(self) -> Explanation:
         """Return each step with its bounds, noise scale and share of the budget."""

@@ -1,0 +1,83 @@
+"""What noisy numbers say of their question: of keys and bounds that are wrong, and of no others."""
+
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+
+ROWS = pa.table(
+    {
+        "id": range(2000),
+        "zone": [f"Z{i % 4}" for i in range(2000)],
+        "x": [90.0] * 1000 + [30.0] * 1000,
+        "low": [-5.0] * 2000,
+        "yes": [True] * 2000,
+    }
+)
+# At epsilon 1000 noise is of scale 1/500 and less, and a bar of 95% is of 3 scales.
+CERTAIN = pytest.mark.flakiness(
+    k=13, because="noise of scale 1/500 against hundreds of rows, and a width of 60"
+)
+
+
+def hints(keys=None, column="x", lower=0, upper=60, **more):
+    table = sf.scan(ROWS, privacy_unit="id")
+    if keys is not None:
+        table = table.group_by("zone", keys=keys)
+    asked = {"n": sf.count(), "m": sf.mean(column, lower=lower, upper=upper)} | more
+    return table.bound(groups=1, rows=1).agg(**asked).release(epsilon=1000).hints
+
+
+@CERTAIN
+def test_a_question_that_fits_says_nothing():
+    assert hints(["Z0", "Z1", "Z2", "Z3"], upper=100) == ()
+    assert hints(upper=100) == hints(None, column="yes", upper=1) == ()
+    assert hints(yes=sf.proportion("yes"), upper=100) == ()
+
+
+@pytest.mark.flakiness(
+    k=13, because="each of 40 counts of noise alone is below its bar of 95% with a chance of 0.95"
+)
+def test_keys_that_match_no_row_are_told():
+    (said,) = hints([f"Z{i}" for i in range(4)] + [f"z{i}" for i in range(40)], upper=100)
+    number = int(said.removeprefix("n is no more than its error bar in ").split()[0])
+    assert 20 < number <= 40 and "of 44 public groups" in said
+
+
+@pytest.mark.noise_cannot_matter("an error bar is at least as wide as the bounds there")
+def test_wide_error_bars_tell_nothing_of_bounds():
+    table = sf.scan(ROWS.slice(0, 4), privacy_unit="id").bound(groups=1, rows=1)
+    assert table.agg(m=sf.mean("x", lower=0, upper=60)).release(epsilon="1/100").hints == ()
+
+
+@pytest.mark.flakiness(
+    k=13, because="each of 40 means is at its bound, within a bar of 95%, with a chance of 0.95"
+)
+@pytest.mark.parametrize("column, side", [("x", "upper=20"), ("low", "lower=0")])
+def test_means_at_a_bound_are_told(column, side):
+    zones = [f"Z{i}" for i in range(40)]
+    rows = ROWS.set_column(1, "zone", pa.array([zones[i % 40] for i in range(2000)]))
+    table = sf.scan(rows, privacy_unit="id").group_by("zone", keys=zones).bound(groups=1, rows=1)
+    release = table.agg(m=sf.mean(column, lower=0, upper=20)).release(epsilon=1000)
+    (said,) = release.hints
+    assert said.startswith(f"m is {side} within its error bar in ") and said.count("of 40 groups") == 1
+
+
+@pytest.mark.noise_cannot_matter("nothing is looked at")
+def test_a_release_that_was_streamed_has_none(tmp_path):
+    release = sf.scan(ROWS, privacy_unit="id").bound(rows=1).agg(n=sf.count()).release(epsilon=1)
+    release.write(tmp_path / "n.parquet")
+    assert release.hints == ()
+
+
+@pytest.mark.flakiness(
+    k=13, because="each of 40 means is at its bound, within a bar of 95%, with a chance of 0.95"
+)
+def test_after_sql():
+    text = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1000, delta=1e-6, privacy_unit_column=id, "
+        "max_rows_per_group=1) zone, AVG(low, contribution_bounds_per_row => (-5, 20)) AS m FROM t GROUP BY zone"
+    )
+    rows = ROWS.set_column(1, "zone", pa.array([f"Z{i % 40}" for i in range(2000)]))
+    (said,) = sf.sql(text, tables={"t": rows}).hints
+    assert "lower=-5 within its error bar" in said
