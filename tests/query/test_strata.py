@@ -59,6 +59,18 @@ def test_noise_is_that_of_one_count_however_many_strata_there_are():
     assert one == many == {Fraction(1, 2)}
 
 
+@pytest.mark.parametrize("weight", [100, "1/100"])
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.noise_cannot_matter("scales and names are looked at")
+def test_all_strata_have_the_same_noise_whatever_matters(weight, noise):
+    """No unit is in two strata, so that less noise on one of them costs no more noise on another."""
+    asked = ROWS.agg(p=share(), q=share(population={"E": 500, "H": 900}), n=sf.count()).weigh(p=weight)
+    plan = asked.plan(epsilon=1, delta=1e-6, noise=noise)
+    strata = [plan.scales[c] for c in plan.scales if c != "units"]
+    assert len(strata) == 2 and len(set(strata)) == 1
+    assert asked.release(epsilon=1, delta=1e-6, noise=noise).to_arrow().num_columns == 9
+
+
 def test_the_same_counts_serve_several():
     both = ROWS.agg(p=share(), q=share(confidence="0.5"), w=share(population={"E": 500, "H": 900}))
     assert both.plan(epsilon=1).scales == ROWS.agg(p=share()).plan(epsilon=1).scales

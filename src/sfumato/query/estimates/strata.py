@@ -50,8 +50,9 @@ class StratifiedEstimate(Estimate):
 
     @property
     def factors(self) -> dict[str, float]:
-        """What moves the proportion moves its interval."""
-        return self.weights
+        """What moves the proportion moves its interval: on average, as all strata have the same noise."""
+        mean = math.hypot(*self.weights.values()) / math.sqrt(len(self.strata))
+        return dict.fromkeys(self.strata, mean)
 
     def mean(self, numbers: NoisyNumbers) -> Floats:
         """Return the estimated proportion, which noise may move out of [0, 1]."""
@@ -62,8 +63,8 @@ class StratifiedEstimate(Estimate):
         return linear_interval(numbers, self.weights, failure).map(lambda x: np.clip(x, 0.0, 1.0))
 
     def noise(self, numbers: NoisyNumbers) -> RoundedNoise:
-        """Return the noise on each count, which is the same for all strata."""
-        (law,) = {numbers.laws[name] for name in self.strata}
+        """Return the noise on each count: the same for all strata, or else no less."""
+        law = max((numbers.laws[name] for name in self.strata), key=lambda law: law.unit)
         return RoundedNoise(law, float(numbers.steps[self.strata[0]]))
 
 
