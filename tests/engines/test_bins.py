@@ -46,6 +46,10 @@ STATISTICS: tuple[Statistic, ...] = (
     RowsInBins("s", "s", 1, Listed(("", "a", "é", "it's", '"', "\\", "%s", "; --"), other=True), -4),
     # Sums that no BIGINT holds, and as many edges as are halved several times.
     RowsInBins("m", "x", 2, Edges(tuple(i / 8 - 3.0 for i in range(60))), -70),
+    # So many values that they are found in another way.
+    RowsInBins("l", "s", 1, Listed((*(f"z{i}" for i in range(70)), "", "a", "é", "it's"), other=True), -4),
+    RowsInBins("k", "s", 1, Listed((*(f"z{i}" for i in range(70)), "a", "%s", "; --")), -4),
+    RowsInBins("n", "unit", 2, Listed((*range(90, 10, -1), 0, 2**63, -(2**63)), other=True), -4),
     UnitsInBins("d", "d", 1, Listed((date(1, 1, 1), date(9999, 12, 31))), -4),
     UnitsInBins("b", "b", 1, Listed((True,), other=True), -4),
     WeightsInBins("v", "x", 2, Edges((0.0, 0.1), True, True), -4, weight="w", weights=WeightGrid(-3, 12)),
