@@ -71,6 +71,18 @@ def test_whole_numbers_stay_whole_where_entries_are_clamped():
     assert shortened.schema.field("s").type == pa.list_(pa.float64(), LENGTH)
 
 
+def test_whole_numbers_of_units_with_too_many_rows_are_not_cut_to_nothing():
+    table = pa.table({"id": [i // 2 for i in range(8)], "v": [[1, 0], [0, 1]] * 4})
+    asked_of = sf.scan(table, privacy_unit="id").bound(rows=1)
+    flags = {"length": 2, "bound": 1, "norm": "linf"}
+    with noise_free():
+        found = asked_of.agg(s=sf.vector_sum("v", **flags, per="row"), m=sf.vector_mean("v", **flags))
+        release = found.release(epsilon=1).to_arrow()
+    assert release.schema.field("s").type == pa.list_(pa.int64(), 2)
+    assert release["s"][0].as_py() == [2, 2]  # half of each row of four units
+    assert release["m"][0].as_py() == pytest.approx([0.5, 0.5], abs=1e-6)
+
+
 def test_truth_values_are_counted():
     table = people([[True, False, True], [True, True, None], [True, True, False]], pa.list_(pa.bool_()))
     with noise_free():

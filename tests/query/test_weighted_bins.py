@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -123,6 +125,20 @@ def test_odd_weights_count_for_nothing_or_are_trimmed():
         (batch,) = question.engine.statistics(plan.exact, 10)
         (counted,) = plan.requirements.statistics
         assert int(batch.column(counted.names[0])[0].as_py()) * counted.coordinates[0].step == 8
+
+
+@pytest.mark.noise_cannot_matter("noise is planned, and not drawn")
+@pytest.mark.parametrize("weight", ["w", "k"])
+def test_steps_are_finer_than_the_largest_weight_and_few_enough_for_the_noise(weight):
+    for most in (1e-100, "1/3", 1, "5/2", 2**70, 1e99):
+        for rows, epsilon in ((1, 1e-9), (1, 1), (10**9, 1), (1, 10**6), (10**9, 10**6)):
+            asked = sf.histogram("age", EDGES, weight=weight, max_weight=most)
+            plan = PEOPLE.bound(rows=rows).agg(x=asked).plan(epsilon=epsilon)
+            (statistic,) = plan.requirements.statistics
+            whole = statistic.weights.exponent == 0 and statistic.weights.most == most
+            assert whole or statistic.weights.most >= 8
+            # No more noise than the largest weight asks for, but for a step.
+            assert statistic.most_weight <= Fraction(most) * Fraction(9, 8)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,9 @@ from sfumato.query.numbers import NoisyNumbers
 from sfumato.query.schema import Kind
 from sfumato.transformations import Grid, RowsInBins, UnitsInBins, WeightGrid, WeightsInBins
 
+# Noise on a sum of weights has no more steps than 2^45, as long as weights have 2^4.
+_NOISE_BITS, _FEWEST_BITS = 45, 4
+
 
 @dataclass(frozen=True)
 class ShareEstimate(Estimate):
@@ -73,10 +76,10 @@ def _counted(design: Design, aggregate: InBins, weights: Weights | None) -> Rows
         make = UnitsInBins if once else RowsInBins
         made = make(label, aggregate.column, rows, aggregate.bins, min(design.whole_exponent, exponent))
     else:
-        whole = design.schema[weights.column].kind in (Kind.INTEGER, Kind.BOOLEAN)
-        grid = WeightGrid.up_to(weights.most, whole)
+        noise = design.multiplier * rows * weights.most
+        grid = _weight_grid(design, weights, noise)
         # A unit that is scaled down needs finer steps than its weights.
-        exponent = min(0, Grid.for_noise(design.multiplier * rows * weights.most).exponent - grid.exponent)
+        exponent = min(0, Grid.for_noise(noise).exponent - grid.exponent)
         made = WeightsInBins(
             label,
             aggregate.column,
@@ -92,3 +95,16 @@ def _counted(design: Design, aggregate: InBins, weights: Weights | None) -> Rows
             return one
     design.add(made)
     return made
+
+
+def _weight_grid(design: Design, weights: Weights, noise: Fraction) -> WeightGrid:
+    """Return the grid of weights: whole numbers stay whole, and beside much noise there are fewer steps."""
+    whole = (
+        design.schema[weights.column].kind in (Kind.INTEGER, Kind.BOOLEAN) and weights.most.denominator == 1
+    )
+    least = WeightGrid.up_to(weights.most, whole).exponent
+    coarse = min(
+        Grid.for_noise(noise, _NOISE_BITS).exponent, Grid.for_noise(weights.most, _FEWEST_BITS).exponent
+    )
+    grid = Grid(max(least, coarse))
+    return WeightGrid(grid.exponent, grid.steps_at_least(weights.most))

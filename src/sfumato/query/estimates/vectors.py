@@ -107,7 +107,9 @@ def _summed(design: Design, aggregate: VectorSum) -> tuple[Statistic, bool]:
         and not design.query.scaled
         and noise * aggregate.length < 2**50
     )
-    grid = Grid(0) if whole else _grid(noise, bound)
+    grid = _grid(noise, bound)
+    if whole:  # but rows that are scaled down
+        grid = Grid(0 if aggregate.per == "unit" else min(0, grid.exponent))
     label = f"{aggregate.column}[{aggregate.length}, {aggregate.norm} {short(bound)}]"
     made = Statistic(
         f"{label}.row" if aggregate.per == "row" else label,
