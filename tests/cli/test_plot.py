@@ -8,9 +8,20 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.cli.plot import MOST_GROUPS, MOST_PANELS, _Chart, _figure, _plain_style, _Series, bar_chart
+from sfumato.cli.plot import (
+    FIRST_ENTRIES,
+    MOST_GROUPS,
+    MOST_PANELS,
+    _Chart,
+    _figure,
+    _plain_style,
+    _Series,
+    bar_chart,
+)
 from sfumato.errors import ParameterError
 from sfumato.query.estimates import CountEstimate, MeanEstimate, SumEstimate, VarianceEstimate
+from sfumato.query.estimates.derived import DifferenceEstimate
+from sfumato.query.estimates.vectors import VectorEstimate
 
 from .conftest import KINDS, question
 
@@ -88,6 +99,28 @@ def test_error_bars_end_where_nothing_can_be(kind, value, low, high):
     (estimate,) = (made("x", lower=1.0, upper=5.0) for made in kinds if made.kind == kind)
     series = _Series.of("x", estimate, [value], [10.0])
     assert (series.low, series.high) == ([low], [high])
+
+
+def test_differences_and_vectors_have_whole_error_bars():
+    for estimate in (VectorEstimate("x", total="t", entries=2), DifferenceEstimate("x")):
+        series = _Series.of("x", estimate, [3.0, -3.0], [10.0, 1.0])
+        assert (series.low, series.high) == ([-7, -4], [13, -2])
+
+
+def test_lists_and_bins_have_a_mark_for_each(visits):
+    calls = (
+        "VECTOR_AVG([visits, 1], length => 2, bound => 7) AS v, HISTOGRAM(visits, [0, 3, 7]) AS h, "
+        "VECTOR_SUM([1, 1, 1, 1, 1, 1, 1], length => 7, bound => 7) AS long"
+    )
+    release = sf.sql(question(f"year, {calls}"))
+    vectors, bins, long = _Chart.of(release, 0.95, False).panels
+    table = release.to_arrow()
+    assert [s.label for s in vectors.series] == ["[1]", "[2]"] and vectors.title == "v"
+    assert [s.values for s in vectors.series] == [list(v) for v in zip(*table["v"].to_pylist(), strict=True)]
+    assert [s.label for s in bins.series] == ["0_3", "3_7"]
+    assert len(long.series) == FIRST_ENTRIES and long.title == "long, first 6 of 7 entries"
+    bar_chart(release, "lists.svg")
+    assert Path("lists.svg").stat().st_size > 0
 
 
 def test_many_groups_and_many_answers_are_cut_and_said(visits):

@@ -112,6 +112,24 @@ class TestOutput:
         assert re.search(r"^people\s+\d[\d,]* ±", done.stdout, re.MULTILINE)
         assert "groups" not in done.stdout.split("spent")[1].split("±")[0]
 
+    def test_lists_show_their_first_entries(self, visits, run):
+        calls = (
+            "VECTOR_SUM([visits, 1], length => 2, bound => 9) AS short, "
+            "VECTOR_AVG([1, 2, 3, 4, 5], length => 5, bound => 8) AS long"
+        )
+        number = r"-?[\d.,]+ ± +[\d.]+"
+        alone = run("sql", question(calls, groups=False), columns=120)
+        assert alone.exit_code == 0, alone.output
+        assert re.search(rf"^short +{number}, {number} *$", alone.stdout, re.MULTILINE)
+        several = rf"{number}, {number}, {number}, … \(5 entries\)"
+        assert re.search(rf"^long +{several} *$", alone.stdout, re.MULTILINE)
+        grouped = run("sql", question(f"year, {calls}"), "-o", "out.parquet", "-p", "out.svg", columns=150)
+        assert grouped.exit_code == 0, grouped.output
+        assert re.search(rf"^1984 .*{several}", grouped.stdout, re.MULTILINE)
+        computed = run("sql", question(f"year, {calls}, 2 * COUNT(*) AS twice"), columns=150)
+        assert computed.exit_code == 0, computed.output
+        assert re.search(rf"1984 .*{several}", computed.stdout)
+
     def test_a_wide_table_folds_with_its_keys_repeated(self, visits, run):
         columns = "year, " + ", ".join(f"COUNT(*) AS number_of_rows_{i}" for i in range(6))
         done = run("sql", question(columns))

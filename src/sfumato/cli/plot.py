@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 FORMATS = (".png", ".svg")
 MOST_PANELS = 9
 MOST_GROUPS = 60
+FIRST_ENTRIES = 6  # of a list
 FOOT = 0.5  # inches for the lines below the panels
 INK, PALE, FILL = "#1f2933", "#6b7785", "#8fb3d9"
 # Okabe and Ito's blue, vermillion, green, purple, orange: apart for every kind of sight.
@@ -93,6 +94,15 @@ class _Series:
     high: list[float]
 
     @classmethod
+    def each(cls, label: str, estimate: Estimate, values: list[Any], errors: list[Any]) -> list[_Series]:
+        """Return the series of an output; of a list, one for each of its first entries."""
+        if not estimate.entries:
+            return [cls.of(label, estimate, [float(v) for v in values], [float(e) for e in errors])]
+        first = range(min(estimate.entries, FIRST_ENTRIES))
+        pairs = [([float(v[i]) for v in values], [float(e[i]) for e in errors]) for i in first]
+        return [cls.of(f"[{i + 1}]", estimate, *pair) for i, pair in enumerate(pairs)]
+
+    @classmethod
     def of(cls, label: str, estimate: Estimate, values: list[float], errors: list[float]) -> _Series:
         """Let error bars end where no statistic can be: at bounds, and at zero for counts."""
         floor, ceiling = {
@@ -101,6 +111,8 @@ class _Series:
             "variance": (0.0, estimate.upper),
             "stddev": (0.0, estimate.upper),
         }.get(estimate.kind, (estimate.lower, estimate.upper))
+        if floor == ceiling:  # of what has no bounds
+            floor, ceiling = -math.inf, math.inf
         pairs = list(zip(values, errors, strict=True))
         low = [min(v, max(v - e, floor)) for v, e in pairs]
         high = [max(v, min(v + e, ceiling)) for v, e in pairs]
@@ -150,16 +162,20 @@ class _Chart:
         for name, aggregate in query.aggregates[:MOST_PANELS]:
             outputs = aggregate.drawn(name)
             series = [
-                _Series.of(
+                one
+                for output in outputs
+                for one in _Series.each(
                     output.removeprefix(f"{name}_") + "%" * (estimates[output].kind == "quantile"),
                     estimates[output],
-                    [float(v) for v in table.column(at[output]).to_pylist()],
-                    [float(e) for e in widths.column(at[output]).to_pylist()],
+                    table.column(at[output]).to_pylist(),
+                    widths.column(at[output]).to_pylist(),
                 )
-                for output in outputs
             ]
             title = name if len(outputs) > 1 else outputs[0]
-            panels.append(_Panel(title, _meaning(aggregate, query.steps), series))
+            subtitle = _meaning(aggregate, query.steps)
+            if (entries := estimates[outputs[0]].entries) > len(series):
+                title += f", first {len(series)} of {entries:,} entries"
+            panels.append(_Panel(title, subtitle, series))
         return cls(
             " · ".join(keys),
             [" · ".join(_label(v) for v in row) for row in zip(*columns, strict=True)] if keys else [""],

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 KEY_STYLE = "bold"
 GAP = 3  # between two columns
 WIDEST_KEY = 40
+FIRST_ENTRIES = 3  # of a list
 
 
 def print_table(
@@ -105,8 +106,17 @@ def _plain(value: Any) -> Text:
 
 
 def _cells(values: pa.ChunkedArray, errors: pa.ChunkedArray) -> list[Text]:
+    if hasattr(values.type, "list_size"):
+        return [_entries(*pair) for pair in zip(values.to_pylist(), errors.to_pylist(), strict=True)]
     column = aligned(shown(values.to_pylist(), errors.to_pylist()))
     return [_number(s) for s in column]
+
+
+def _entries(values: Sequence[float], errors: Sequence[float]) -> Text:
+    """Return the first entries of a list."""
+    found = shown(values[:FIRST_ENTRIES], errors[:FIRST_ENTRIES])
+    text = Text(", ").join(_number(s) for s in found)
+    return text.append(f", … ({len(values):,} entries)") if len(values) > FIRST_ENTRIES else text
 
 
 def _number(s: Shown) -> Text:
