@@ -13,7 +13,7 @@ import pytest
 from sfumato.engines.duckdb import forms
 from sfumato.engines.duckdb.forms import vectors
 from sfumato.query.exact import ExactQuery
-from sfumato.transformations import Ball, VectorSum
+from sfumato.transformations import Ball, VectorCount, VectorSum
 
 LENGTH = 3
 RADII = (1, 7, 1000, 2**31 - 1, 2**40)
@@ -114,6 +114,50 @@ def test_rows_of_any_number_of_units_and_lengths_stop_nothing(engine):
     for rows_ in (made, made.slice(0, 0), made.slice(0, 6)):
         (batch,) = engine(rows_).statistics(query, 10)
         assert [int(x) for x in batch.column(0)[0].as_py()] == ([1, 2, 2] if len(rows_) == 7 else [0, 0, 0])
+
+
+NAN, INF = float("nan"), float("inf")
+ODD = [
+    None,
+    [],
+    [1.0],
+    [1.0, None, 2.0],
+    [1.0, None, 2.0, 3.0],
+    [1.0, NAN, 2.0],
+    [NAN] * 3,
+    [0.0, INF, 1.0],
+    [1.0] * 3,
+]
+
+
+def counted(opened: Callable[[pa.Table], Any]) -> int:
+    """How many of the rows of one unit count, in sixteenths, where three of nine may."""
+    made = pa.table({"unit": [1] * len(ODD), "v": pa.array(ODD, pa.list_(pa.float64()))})
+    statistic = VectorCount("v", LENGTH, 3, -4)
+    (batch,) = opened(made).statistics(ExactQuery((), "unit", (), None, 1, (statistic,)), 10)
+    (expected,) = statistic.contribution([{"v": v} for v in ODD]).values()
+    assert expected == 2 * 16 * 3 // 9
+    return int(batch.column(0)[0].as_py()) - expected
+
+
+def test_rows_with_a_vector_are_counted_as_defined(engine):
+    assert counted(engine) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("_is_vector", "isnan(x)", "isinf(x)"),
+        ("_is_vector", "list_count({entries}) = {s.length}", "list_count({entries}) >= 0"),
+        ("_is_vector", "len({entries}) = {s.length}", "len({entries}) >= {s.length}"),
+        ("vector_count", "scaled(total, s.rows, values.most(s))", "total"),
+        ("vector_count", "count(*) FILTER ({values.value(f'({_is_vector(values, s)})')})", "count(*)"),
+    ],
+)
+def test_planted_counts_of_vectors_are_seen(openers, monkeypatch, name, old, new):
+    monkeypatch.setattr(vectors, name, planted(name, old, new))
+    monkeypatch.setitem(forms.FORMS, VectorCount, vectors.vector_count)
+    assert counted(openers("duckdb")) != 0
 
 
 @pytest.mark.long

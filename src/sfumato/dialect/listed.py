@@ -97,7 +97,7 @@ def _value(literal: Literal) -> str | bool | int | date | None:
         except ValueError:
             return None
     number = Fraction(literal.text)
-    return int(number) if number.denominator == 1 and abs(number) < 2**63 else None
+    return int(number) if number.denominator == 1 and -(2**63) <= number < 2**63 else None
 
 
 def _length(call: Call, refuse: Refuse) -> int:
