@@ -260,11 +260,11 @@ class Writer:
         name = self.by_shape[shape]
         outputs = self.named[name][1].outputs(name)
         if len(outputs) > 1:
-            message = (
-                f"{call.function} gives {len(outputs)} columns, and no number to compute with; write "
-                "PERCENTILE_CONT(x, 0.5, contribution_bounds_per_row => (lower, upper))"
-            )
-            raise self._refuse(written.place, message)
+            shown = f"{call.function}(...) AS x, and compute with {self.named[name][1].outputs('x')[0]}"
+            if call.function in ("QUANTILES", "APPROX_QUANTILES", "ANON_QUANTILES"):
+                shown = "PERCENTILE_CONT(x, 0.5, contribution_bounds_per_row => (lower, upper))"
+            message = f"{call.function} gives {len(outputs)} columns, and no number to compute with; write "
+            raise self._refuse(written.place, message + shown)
         return outputs[0]
 
     def _grouping(
