@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.engines.duckdb import distinct, exact_sql
+from sfumato.engines.duckdb import distinct, exact_sql, matching
 from sfumato.engines.duckdb.exact_sql import ExactSql
 from sfumato.engines.duckdb.forms import FORMS, bins, counts, cross, sums, vectors, weighted
 from sfumato.engines.duckdb.forms.values import Values
@@ -151,7 +151,7 @@ def wide_sums(patch: pytest.MonkeyPatch) -> None:
 
 def other_values_limit(patch: pytest.MonkeyPatch) -> None:
     """Twice as many values of a unit count: of sets, of what is left of them, and of shares."""
-    brought, brings, shares = distinct.brought, distinct._brings, distinct.shares
+    brought, largest, shares = distinct.brought, matching.largest, distinct.shares
 
     def twice(s: Any) -> Any:
         return replace(s, values=2 * s.values)
@@ -160,13 +160,14 @@ def other_values_limit(patch: pytest.MonkeyPatch) -> None:
         return brought(twice(s), keys, units).replace(f"[{2 * s.values}]", f"[{s.values}]")
 
     patch.setattr(distinct, "brought", renamed)
-    patch.setattr(distinct, "_brings", lambda u, v, sizes, n, most: brings(u, v, sizes, n, 2 * most))
+    patch.setattr(matching, "largest", lambda unit, value, n, most: largest(unit, value, n, 2 * most))
     patch.setattr(distinct, "shares", lambda s, *given: shares(twice(s), *given))
 
 
 def all_values(patch: pytest.MonkeyPatch) -> None:
     """Each value counts that anybody has."""
-    patch.setattr(distinct, "_brings", lambda unit, value, sizes, n, most: np.ones(n, bool))
+    largest = matching.largest
+    patch.setattr(matching, "largest", lambda *given: (np.ones(given[2], bool), largest(*given)[1]))
 
 
 def whole_values(patch: pytest.MonkeyPatch) -> None:
