@@ -253,3 +253,40 @@ def test_what_a_private_collection_is_not_asked():
     ):
         with pytest.raises((ParameterError, QueryError, BudgetError)):
             TopGroups(**key, **wrong)
+
+
+@pytest.mark.long
+@pytest.mark.flakiness(k=50, because="noise of scale 0.2 against 30 people, and 200 between groups")
+def test_of_tables_that_are_joined_and_of_no_rows(run):
+    import apache_beam as beam
+
+    from sfumato.beam import named
+
+    kinds = sf.public(pa.table({"key": [*SIZES], "kind": ["x", "y", "y", "z"]}))
+    people = sf.scan(named("people", COLUMNS), privacy_unit="id")
+    known = named("known", pa.schema({"key": pa.string()}))
+    joined = people.join(kinds, on="key").top("kind", k=2).release(epsilon=30, delta=1e-9)
+    nobody = people.top("key", k=2).release(epsilon=30, delta=1e-9)
+    no_keys = people.top("key", k=2, keys=known).release(epsilon=30)
+
+    def build(pipeline):
+        rows = pipeline | beam.Create([table()])
+        none, never = (
+            pipeline
+            | f"none {i}" >> beam.Create([table({})] if i else ["a"])
+            | f"keep {i}" >> beam.Filter(bool_of(i))
+            for i in (1, 0)
+        )
+        return [
+            {"people": rows} | "joined" >> joined,
+            none | "nobody" >> nobody,
+            {"people": rows, "known": never} | "no keys" >> no_keys,
+        ] | beam.Flatten()
+
+    found = sorted(run(build), key=lambda row: row["rank"])
+    assert [row["kind"] for row in found] == ["x", "y"]  # of whom 700 are in both groups that are y
+    assert all(abs(row["units"] - n) < 30 for row, n in zip(found, (900, 700), strict=True))
+
+
+def bool_of(kept):
+    return (lambda element: True) if kept else (lambda element: False)
