@@ -242,3 +242,13 @@ def test_keys_of_any_value(values):
 def test_epsilon_may_be_huge_where_groups_are_public():
     found = scan().top("key", k=2, keys=list(SIZES)).release(epsilon=10**9, unsafe_words=words()).to_arrow()
     assert found["units"].to_pylist() == [900, 700]
+
+
+def test_a_key_may_have_the_name_of_what_is_added_up():
+    by = sf.sum("price", lower=0, upper=5)
+    data = pa.table({"id": list(range(600)), "by.total": ["a"] * 400 + ["b"] * 200, "price": [2] * 600})
+    question = scan(data).top("by.total", k=2, by=by)
+    (name,) = question.statistic.names
+    assert name == "by.total"
+    found = question.release(epsilon=5, delta=1e-6, unsafe_words=words()).to_arrow()
+    assert found["by.total"].to_pylist() == ["a", "b"]

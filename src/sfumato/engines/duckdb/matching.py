@@ -105,16 +105,18 @@ def numbered(
         known: of a query without keys, the size of some.
     """
     given = iter(() if batch is None else zip(batch.schema.names, batch.columns, strict=True))
-    columns = dict(islice(given, len(query.keys)))
+    # By position, as a key may have the name of a number.
+    columns = list(islice(given, len(query.keys)))
     for statistic in sorted(query.statistics, key=lambda s: s.listed):
         for name in statistic.names:
             if isinstance(statistic, DistinctMatched) and statistic in known:
-                columns[name] = pa.array([known[statistic]], pa.int64())
+                columns.append((name, pa.array([known[statistic]], pa.int64())))
                 continue
-            _, columns[name] = next(given)
+            _, column = next(given)
             if isinstance(statistic, DistinctMatched):
-                columns[name] = matched(columns[name], statistic.values)
-    return pa.RecordBatch.from_arrays([*columns.values()], names=[*columns])
+                column = matched(column, statistic.values)
+            columns.append((name, column))
+    return pa.RecordBatch.from_arrays([column for _, column in columns], names=[name for name, _ in columns])
 
 
 def matched(column: pa.Array, most: int) -> pa.Array:
