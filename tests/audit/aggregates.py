@@ -165,6 +165,18 @@ CASES: dict[str, Case] = {
             "the claim is of one value": smaller_body(DistinctMatched),
         },
     ),
+    # Without groups few pairs of a unit and a value are looked at.
+    "different values of all": Case(
+        ["count_distinct"],
+        {"n": sf.count_distinct("s", values=2)},
+        {
+            "rows are taken for units": plants.units_of_rows,
+            "twice as many values of a unit count": plants.other_values_limit,
+            "each value counts that anybody has": plants.all_values,
+            "the claim is of one value": smaller_body(DistinctMatched),
+        },
+        whole=True,
+    ),
     "shares of different values": Case(
         ["count_distinct"],
         {"n": sf.count_distinct("s", values=2, method="shares")},
