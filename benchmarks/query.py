@@ -52,6 +52,7 @@ SHAPES = {
     "strata": "",
     "values, shares": "unit, grp, CAST(100_000 * random() ** 3 AS INTEGER) AS x",
     "values, matched": "unit, grp, CAST(100_000 * random() ** 3 AS INTEGER) AS x",
+    "text values, matched": "unit, grp, 'product number ' || CAST(100_000 * random() ** 3 AS INTEGER) AS x",
     "values by group": "unit, grp, CAST(100_000 * random() ** 3 AS INTEGER) AS x",
     "histogram": "",
     "top": "",
@@ -92,7 +93,7 @@ def floor():
         sums = [f"count(*) FILTER (x >= {2.5 * i} AND x < {2.5 * (i + 1)})" for i in range(20)]
     if shape == "weights":
         sums += [f"sum({b} * w)" for b in bounded] + ["sum(w)"]
-    if shape.startswith("values"):
+    if "values" in shape:
         key, by = (", grp", " GROUP BY grp") if "group" in shape else ("", "")
         con.execute(f"SELECT count(DISTINCT x){key} FROM '{path}'{by}").fetchall()
         return start
@@ -133,7 +134,7 @@ def release():
         table = table.group_by("grp", keys=range(1000))
     if shape == "totals":
         table = table.group_by("region", "grp", keys=[(i // 100, i) for i in range(1000)]).totals()
-    alone = shape in ("one group", "values, shares", "values, matched", "strata")
+    alone = shape in ("one group", "values, shares", "values, matched", "text values, matched", "strata")
     if not alone and not table.keys:
         table = table.group_by("grp")
     table = table.bound(rows=1, **({} if alone else {"groups": of_shape.get(shape, 4)}))
@@ -156,7 +157,7 @@ def release():
         asked = {"n": sf.count(**weights), "total": sf.sum("x", **bounds, **weights), "mean": sf.mean("x", **bounds, **weights)}
     elif shape == "regression":
         asked = {"fit": sf.linear_regression("y", ["x"], bounds={"x": (0, 50), "y": (0, 50)})}
-    elif shape.startswith("values"):
+    elif "values" in shape:
         asked = {"n": sf.count_distinct("x", values=3, method="matching" if "matched" in shape else "shares")}
     elif shape == "strata":
         table = table.with_columns(yes="x > 25")

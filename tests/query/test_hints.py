@@ -33,6 +33,7 @@ def test_a_question_that_fits_says_nothing():
     assert hints(["Z0", "Z1", "Z2", "Z3"], upper=100) == ()
     assert hints(upper=100) == hints(None, column="yes", upper=1) == ()
     assert hints(yes=sf.proportion("yes"), upper=100) == ()
+    assert hints(["Z0", "Z1"], upper=100, bins=sf.histogram("x", [0, 1, 2, 95])) == ()
 
 
 @pytest.mark.flakiness(

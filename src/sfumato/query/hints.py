@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from sfumato.noise.values import Floats
-from sfumato.query.aggregates import Mean
+from sfumato.query.aggregates import CountPrivacyUnits, CountRows, Mean
 from sfumato.query.estimates import Estimate
 from sfumato.query.noising import NoisyBatch
 from sfumato.query.plan import Plan
@@ -26,12 +26,14 @@ def hints(plan: Plan, batches: Sequence[NoisyBatch]) -> tuple[str, ...]:
         plan: of the release.
         batches: its noisy numbers.
     """
-    found = []
-    for estimate in plan.requirements.estimates:
-        if estimate.kind == "count" and isinstance(plan.query.public_keys, pa.Table):
-            found += _unmatched(estimate, batches)
-            break  # one count tells of the keys
+    found: list[str] = []
     asked = dict(plan.query.aggregates)
+    for estimate in plan.requirements.estimates:
+        # One count tells of the keys; a bin may be empty in groups that are not.
+        counts = isinstance(asked.get(estimate.name), CountRows | CountPrivacyUnits)
+        if counts and isinstance(plan.query.public_keys, pa.Table):
+            found += _unmatched(estimate, batches)
+            break
     for estimate in plan.requirements.estimates:
         aggregate = asked.get(estimate.name)
         # An answer is yes or no: all of one kind is nothing that was cut.

@@ -22,7 +22,6 @@ from sfumato.query.exact import Evaluator
 from sfumato.query.hints import hints
 from sfumato.query.noising import NoisyBatch
 from sfumato.query.plan import Plan
-from sfumato.query.sampling import Sampled
 
 if TYPE_CHECKING:
     import pandas
@@ -133,7 +132,11 @@ class Release(Owned):
             RefusalError: the release was streamed to a file, which keeps outputs alone.
         """
         truth_value(simultaneous, "simultaneous")
-        sampled = Sampled(self.plan) if truth_value(sampling, "sampling") else None
+        sampled = None
+        if truth_value(sampling, "sampling"):
+            from sfumato.query.sampling import Sampled  # SciPy's laws take long to import
+
+            sampled = Sampled(self.plan)
         batches = self._kept(confidence)
         among = self._numbers(batches) if simultaneous else 1
         if sampled is not None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import Any
 
 import duckdb
 import numpy as np
@@ -18,11 +17,13 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from sfumato.query.exact import ExactQuery
+from sfumato.query.numbers import arrow_column
 from sfumato.transformations import DistinctMatched
 
 WANTED = "sfumato_wanted"
 # With more values, or more of them left out, it takes as long to look at all pairs at once.
-_MOST_VALUES, _MOST_LEFT = 2_000_000, 1 / 8
+_MOST_VALUES, _MOST_LEFT = 2_000_000, 1 / 3
+_FEW_VALUES = 1 << 18
 Numbers = NDArray[np.int64]
 Marks = NDArray[np.bool_]
 
@@ -46,19 +47,24 @@ def most_brought(
     Returns:
         The number, or None where it takes a look at all pairs.
     """
-    # Of each value three units, of which another value has others: those nearest to it and furthest.
-    near, other = "xor(unit, leaf)", "xor(unit, hash(leaf))"
-    three = f"min({near}) AS a, max({near}) AS b, min({other}) AS c"
+    # Of each value three units, whichever they are: the nearest and the furthest one, of which another value
+    # has others, and one that is read first.
+    three = "min(xor(unit, leaf)) AS a, max(xor(unit, leaf)) AS b, any_value(unit) AS c"
     asked = f"SELECT leaf, {three} FROM ({rows}) GROUP BY leaf LIMIT {_MOST_VALUES + 1}"
-    first = ask(f"SELECT leaf, xor(a, leaf) AS a, xor(b, leaf) AS b, xor(c, hash(leaf)) AS c FROM ({asked})")
+    first = ask(f"SELECT leaf, xor(a, leaf) AS a, xor(b, leaf) AS b, c FROM ({asked})")
     leaf, *units = first.values()
     number = len(leaf)
     if number > _MOST_VALUES:
         return None
     unit, value = np.concatenate(units), np.tile(np.arange(number), len(units))
+    # Units that are taken for one bring less together: if they bring all, all is brought. No code is sorted.
+    if number <= _FEW_VALUES:
+        few = (unit & np.uint64((1 << (4 * len(unit)).bit_length()) - 1)).astype(np.int64)
+        if largest(few, value, number, most)[0].all():
+            return number
     complete = np.zeros(number, bool)
     while True:
-        brought, blocked = largest(unit, value, number, most)
+        brought, blocked = largest(_numbered(unit), value, number, most)
         missing = blocked & ~complete
         if not missing.any():
             return int(brought.sum())
@@ -110,7 +116,7 @@ def numbered(
     for statistic in sorted(query.statistics, key=lambda s: s.listed):
         for name in statistic.names:
             if isinstance(statistic, DistinctMatched) and statistic in known:
-                columns.append((name, pa.array([known[statistic]], pa.int64())))
+                columns.append((name, arrow_column(np.array([known[statistic]], np.int64))))
                 continue
             _, column = next(given)
             if isinstance(statistic, DistinctMatched):
@@ -145,11 +151,11 @@ def matched(column: pa.Array, most: int) -> pa.Array:
     return pa.array(np.bincount(group_of_value[brings], minlength=len(groups)), pa.int64())
 
 
-def largest(unit: NDArray[Any], value: Numbers, values: int, most: int) -> tuple[Marks, Marks]:
+def largest(unit: Numbers, value: Numbers, values: int, most: int) -> tuple[Marks, Marks]:
     """Return which values are brought in a maximum matching, and which an exchange could free in vain.
 
     Args:
-        unit: of each pair who has the value, by any numbers.
+        unit: of each pair who has the value, by numbers from 0 that are not much larger than there are pairs.
         value: of each pair what it has, from 0; repetitions are one.
         values: how many there are.
         most: how many a unit brings at most.
@@ -248,14 +254,19 @@ def _exchanged(unit: Numbers, value: Numbers, by: Numbers, spare: Numbers) -> tu
     return by, blocked
 
 
-def _different(unit: NDArray[Any], value: Numbers) -> tuple[Numbers, Numbers]:
-    """Return pairs, none twice, with units as numbers from 0. NumPy's `unique` hashes, which takes longer."""
-    order = np.argsort(unit)
-    found = unit[order]
-    new = np.ones(len(unit), bool)
+def _numbered(codes: NDArray[np.uint64]) -> Numbers:
+    """Return the same number from 0 for equal codes. NumPy's `unique` hashes, which takes longer."""
+    order = np.argsort(codes)
+    found = codes[order]
+    new = np.ones(len(codes), bool)
     new[1:] = found[1:] != found[:-1]
-    unit = np.empty(len(unit), np.int64)
-    unit[order] = np.cumsum(new) - 1
+    numbers = np.empty(len(codes), np.int64)
+    numbers[order] = np.cumsum(new) - 1
+    return numbers
+
+
+def _different(unit: Numbers, value: Numbers) -> tuple[Numbers, Numbers]:
+    """Return pairs, none twice."""
     width = value.max() + 1
     pairs = np.sort(unit * width + value)
     kept = np.ones(len(pairs), bool)
