@@ -148,6 +148,10 @@ def test_a_limit_of_rows_over_all_groups(clause: str) -> None:
             "year, CORR(people.docvis, `age`, contribution_bounds_per_row => ((0, 30), (25, 64))) AS r",
             {"r": sf.correlation("docvis", "age", bounds={"docvis": (0, 30), "age": (25, 64)})},
         ),
+        (
+            "year, LINEAR_REGRESSION(docvis, age, contribution_bounds_per_row => ((0, 30), (25, 64))) AS fit",
+            {"fit": sf.linear_regression("docvis", ["age"], bounds={"docvis": (0, 30), "age": (25, 64)})},
+        ),
         (f"year, STDDEV_POP(docvis, {ROWS})", {"stddev_docvis": sf.stddev("docvis", lower=0, upper=30)}),
         (f"year, STDDEV(docvis, {ROWS})", {"stddev_docvis": sf.stddev("docvis", lower=0, upper=30)}),
         (
@@ -673,7 +677,19 @@ def test_refused_budgets(old: str, new: str, says: str, marked: str) -> None:
         ("APPROX_TOP_COUNT(x, 5)", "table.top(", "APPROX_TOP_COUNT"),
         ("APPROX_TOP_SUM(x, y, 5)", "by=sf.sum(", "APPROX_TOP_SUM"),
         ("COVAR_SAMP(x, y, contribution_bounds_per_row => ((0, 1), (0, 1)))", "COVAR_POP", "COVAR_SAMP"),
-        ("REGR_SLOPE(y, x)", "sf.linear_regression", "REGR_SLOPE"),
+        ("REGR_SLOPE(y, x)", "LINEAR_REGRESSION(y, x, contrib", "REGR_SLOPE"),
+        ("LINEAR_REGRESSION(y, x)", "LINEAR_REGRESSION without bounds", "LINEAR_REGRESSION"),
+        (
+            "LINEAR_REGRESSION(x, x, contribution_bounds_per_row => ((0, 1), (0, 1)))",
+            "name another column",
+            "x",
+        ),
+        ("LINEAR_REGRESSION(y, 2 * x, contribution_bounds_per_row => ((0, 1), (0, 1)))", "two columns", "2"),
+        (
+            "LINEAR_REGRESSION(y, x, contribution_bounds_per_row => ((0, 1), (0, 1))) + 1",
+            "gives 2 columns",
+            "LINEAR_REGRESSION(y, x, contribution_bounds_per_row => ((0, 1), (0, 1)))",
+        ),
         (
             "AVG(x, contribution_bounds_per_row => ((0, 1), (0, 1)))",
             "is of one column",

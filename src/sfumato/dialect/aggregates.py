@@ -206,12 +206,13 @@ class Aggregates:
     def _of_two(self, call: Call, arguments: list[Expression], make: Callable[..., Aggregate]) -> Aggregate:
         """Return an aggregate of two columns, each with its bounds: those of the call, or of a catalog."""
         function, bounds = call.function, call.bounds
-        form = f"{function}(x, y, contribution_bounds_per_row => ((lower, upper), (lower, upper)))"
+        form = f"{function}(y, x, contribution_bounds_per_row => ((lower, upper), (lower, upper)))"
         if call.ranks:
             raise self._refuse(call.ranks[0].place, f"write {form}")
         columns = [self._column(argument) for argument in arguments]
         if columns[0].casefold() == columns[1].casefold():
-            raise self._refuse(arguments[1].place, f"{function} of a column with itself: write VAR_POP")
+            other = "name another column" if make is _line else "write VAR_POP"
+            raise self._refuse(arguments[1].place, f"{function} of a column with itself: {other}")
         if bounds is not None:
             if bounds.kind != "contribution_bounds_per_row" or bounds.second is None:
                 raise self._refuse(bounds.place, f"each row of each column is bounded: write {form}")
@@ -348,6 +349,11 @@ class Aggregates:
         return refusal(self.statement.text, place, message)
 
 
+def _line(y: str, x: str, *, bounds: Mapping[str, Any]) -> Aggregate:
+    """Explain a column by one other."""
+    return ask.linear_regression(y, [x], bounds=bounds)
+
+
 _PREFIXES = {
     "VARIANCE": "var",
     "VAR_POP": "var",
@@ -360,7 +366,7 @@ _PREFIXES = {
 }
 # Which the older clause has no name for.
 _NEWER = (
-    *("COVAR_POP", "CORR", "HISTOGRAM", "VALUE_COUNTS", "STRATIFIED_PROPORTION"),
+    *("COVAR_POP", "CORR", "LINEAR_REGRESSION", "HISTOGRAM", "VALUE_COUNTS", "STRATIFIED_PROPORTION"),
     *("VECTOR_SUM", "VECTOR_AVG"),
 )
 _TWINS = {
@@ -393,6 +399,7 @@ FUNCTIONS: dict[str, Callable[..., Aggregate]] = {
     "VECTOR_AVG": ask.vector_mean,
     "COVAR_POP": ask.covariance,
     "CORR": ask.correlation,
+    "LINEAR_REGRESSION": _line,
     "ANON_COUNT": ask.count,
     "ANON_SUM": ask.sum,
     "ANON_AVG": ask.mean,

@@ -225,7 +225,7 @@ def _truth(words: Cursor, name: str, start: int) -> Truth:
 
 
 def _second(words: Cursor, function: str) -> Expression:
-    form = f"write {function}(x, y, {BOUNDS[1]} => ((lower, upper), (lower, upper))), with two columns"
+    form = f"write {function}(y, x, {BOUNDS[1]} => ((lower, upper), (lower, upper))), with two columns"
     if not words.take(","):
         raise words.refuse(form)
     return _column(words, form)

@@ -10,7 +10,7 @@ PRIVATE = (
     *("COUNT", "SUM", "AVG", "VAR_POP", "VARIANCE", "STDDEV", "STDDEV_POP"),
     *("APPROX_QUANTILES", "QUANTILES", "PERCENTILE_CONT", "MEDIAN", "MIN", "MAX", "APPROX_COUNT_DISTINCT"),
     *("HISTOGRAM", "VALUE_COUNTS", "VECTOR_SUM", "VECTOR_AVG", "STRATIFIED_PROPORTION"),
-    *("COVAR_POP", "CORR"),
+    *("COVAR_POP", "CORR", "LINEAR_REGRESSION"),
     *("ANON_COUNT", "ANON_SUM", "ANON_AVG", "ANON_VAR_POP", "ANON_STDDEV_POP"),
     *("ANON_QUANTILES", "ANON_PERCENTILE_CONT"),
 )
@@ -23,7 +23,7 @@ NAMED: dict[str, dict[str, str | tuple[str, ...]]] = {
     "VECTOR_SUM": {"length": NUMBER, "bound": NUMBER, "norm": _NORM, "per": _PER},
     "VECTOR_AVG": {"length": NUMBER, "bound": NUMBER, "norm": _NORM},
 }
-OF_TWO = ("COVAR_POP", "CORR")  # which take two columns
+OF_TWO = ("COVAR_POP", "CORR", "LINEAR_REGRESSION")  # which take two columns
 SINGLE_ROWS = (
     *("ANY_VALUE", "ARBITRARY", "FIRST", "LAST", "LIST", "ARRAY_AGG", "ARRAY_CONCAT_AGG", "STRING_AGG"),
     *("GROUP_CONCAT", "LISTAGG", "MODE", "ARG_MIN", "ARG_MAX", "MIN_BY", "MAX_BY"),
@@ -48,8 +48,8 @@ NOT_PRIVATE = {
     "APPROX_TOP_SUM": 'the largest groups are asked for in Python, as table.top("x", k=5, by=sf.sum("y"))',
     **dict.fromkeys(
         [f"REGR_{name}" for name in ("SLOPE", "INTERCEPT", "R2", "COUNT", "AVGX", "AVGY", "SXX", "SXY")],
-        "lines are asked for in Python, as sf.linear_regression(y, [x], bounds=...); a slope is also "
-        "COVAR_POP(y, x, ...) / VAR_POP(x, ...)",
+        "the line of y over x is LINEAR_REGRESSION(y, x, contribution_bounds_per_row => ((lower, upper), "
+        "(lower, upper))), with bounds of y and of x",
     ),
     **dict.fromkeys(
         ("APPROX_DISTINCT",),
