@@ -20,7 +20,7 @@ from sfumato.engines.question_check import _moved, _numbers
 
 from .generated import MOST, Database, Made, asked, database, rows_made
 
-MANY = int(os.environ.get("SFUMATO_GENERATED", "80"))
+MANY = int(os.environ.get("SFUMATO_GENERATED", "50"))
 SALT = 0x9E3779B97F4A7C15
 CHANCE = st.randoms(use_true_random=False)
 SETTINGS: dict[str, Any] = {"deadline": None, "suppress_health_check": list(HealthCheck)}
