@@ -53,6 +53,8 @@ SHAPES = {
     "values, shares": "unit, grp, CAST(100_000 * random() ** 3 AS INTEGER) AS x",
     "values, matched": "unit, grp, CAST(100_000 * random() ** 3 AS INTEGER) AS x",
     "text values, matched": "unit, grp, 'product number ' || CAST(100_000 * random() ** 3 AS INTEGER) AS x",
+    "million values, shares": "unit, grp, CAST(1_000_000 * random() AS INTEGER) AS x",
+    "million values, matched": "unit, grp, CAST(1_000_000 * random() AS INTEGER) AS x",
     "values by group": "unit, grp, CAST(100_000 * random() ** 3 AS INTEGER) AS x",
     "histogram": "",
     "top": "",
@@ -134,7 +136,7 @@ def release():
         table = table.group_by("grp", keys=range(1000))
     if shape == "totals":
         table = table.group_by("region", "grp", keys=[(i // 100, i) for i in range(1000)]).totals()
-    alone = shape in ("one group", "values, shares", "values, matched", "text values, matched", "strata")
+    alone = shape in ("one group", "strata") or ("values" in shape and "group" not in shape)
     if not alone and not table.keys:
         table = table.group_by("grp")
     table = table.bound(rows=1, **({} if alone else {"groups": of_shape.get(shape, 4)}))

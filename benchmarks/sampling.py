@@ -1,6 +1,6 @@
 """Coverage and width of error bars with what a sample leaves open, beside the textbook's without privacy.
 
-    python benchmarks/sampling.py [--samples 10000] [--sizes 20 100 500] [--epsilon 1]
+    python benchmarks/sampling.py [--samples 10000] [--sizes 20 100 500] [--epsilon 1 8]
 
 Every group of one release is a sample of its own: a Poisson number of units of the same population. Counts and
 sums are to hold what such a sample has on average, means and proportions what the population has. `z` says by how
@@ -62,7 +62,7 @@ def main():
     )
     parser.add_argument("--samples", type=int, default=10_000)
     parser.add_argument("--sizes", type=int, nargs="+", default=[20, 100, 500])
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0])
+    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 8.0])
     given = parser.parse_args()
     print("   size epsilon  output        coverage       z   (textbook)   width  / noise  / textbook")
     for size in given.sizes:

@@ -46,6 +46,7 @@ from sfumato.framework.odometer import Odometer
 from sfumato.framework.parabolas import ParabolaBody
 from sfumato.framework.privacy_units import PrivacyUnitDistance
 from sfumato.framework.series import SeriesDistance
+from sfumato.framework.time_steps import TimeStepsDistance
 from sfumato.framework.trees import TreeDistance
 
 __all__ = [
@@ -95,6 +96,7 @@ __all__ = [
     "SpreadDistance",
     "SymmetricDistance",
     "TableDomain",
+    "TimeStepsDistance",
     "Transformation",
     "TreeDistance",
     "VectorDomain",

@@ -92,13 +92,8 @@ def _apart(one: Sequence[Any], other: Sequence[Any]) -> tuple[list[Any], list[An
 
 def _by_content(units: Iterable[Any]) -> Counter[Any]:
     """Count units by what their rows are, in any order, and by how much of them counts."""
-    # Many units may be one object, whose rows need one look.
-    units = list(units)
-    times, found = Counter(map(id, units)), Counter[Any]()
-    for unit in {id(unit): unit for unit in units}.values():
-        part = unit if isinstance(unit, Part) else Part(unit, WHOLE)
-        found[frozenset(records(part.rows).items()), part.weight] += times[id(unit)]
-    return found
+    parts = (unit if isinstance(unit, Part) else Part(unit, WHOLE) for unit in units)
+    return Counter((frozenset(records(part.rows).items()), part.weight) for part in parts)
 
 
 def _by_unit(rows: Iterable[Any]) -> dict[Any, Counter[Any]]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
 
 from sfumato.exact import Number, positive
-from sfumato.framework import GaussianDP, GroupedIntegers, Linear, Measurement, SeriesDistance
-from sfumato.noise.series_gaussian import FINE, SeriesGaussian
+from sfumato.framework import GaussianDP, Measurement, SeriesDistance
+from sfumato.measurements.time_steps import on_time_steps
+from sfumato.noise.series_gaussian import SeriesGaussian
 
 
 def series_gaussian(multiplier: Number, metric: SeriesDistance) -> Measurement:
@@ -33,21 +32,7 @@ def series_gaussian(multiplier: Number, metric: SeriesDistance) -> Measurement:
         differentially private continual observation". Proof: docs/proofs/series_gaussian.md.
     """
     exact = positive(multiplier, "multiplier")
-    noise = series_noise(metric, exact)
-
-    def function(groups: Mapping[Any, Mapping[Any, int]]) -> dict[Any, dict[str, Fraction]]:
-        drawn, empty = noise.rounded().tolist(), dict[str, int]()
-        return {
-            key: {
-                name: groups.get(key, empty).get(name, 0) + Fraction(drawn[i][j][t], 1 << FINE)
-                for i, name in enumerate(metric.names)
-            }
-            for j, keys in enumerate(metric.series)
-            for t, key in enumerate(keys)
-        }
-
-    domain = GroupedIntegers(metric.names)
-    return Measurement("series_gaussian", domain, metric, GaussianDP(), function, Linear(1 / exact))
+    return on_time_steps("series_gaussian", metric, series_noise(metric, exact), GaussianDP(), exact)
 
 
 def series_noise(metric: SeriesDistance, multiplier: Fraction) -> SeriesGaussian:

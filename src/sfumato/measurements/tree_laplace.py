@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
 
 from sfumato.exact import Number, positive
-from sfumato.framework import GroupedIntegers, Linear, Measurement, PureDP, TreeDistance
-from sfumato.noise.series_gaussian import FINE
+from sfumato.framework import Measurement, PureDP, TreeDistance
+from sfumato.measurements.time_steps import on_time_steps
 from sfumato.noise.tree_laplace import TreeLaplace
 
 
@@ -34,21 +32,7 @@ def tree_laplace(multiplier: Number, metric: TreeDistance) -> Measurement:
         through consistency". Proof: docs/proofs/tree_laplace.md.
     """
     exact = positive(multiplier, "multiplier")
-    noise = tree_noise(metric, exact)
-
-    def function(groups: Mapping[Any, Mapping[Any, int]]) -> dict[Any, dict[str, Fraction]]:
-        drawn, empty = noise.rounded().tolist(), dict[str, int]()
-        return {
-            key: {
-                name: groups.get(key, empty).get(name, 0) + Fraction(drawn[i][j][t], 1 << FINE)
-                for i, name in enumerate(metric.names)
-            }
-            for j, keys in enumerate(metric.series)
-            for t, key in enumerate(keys)
-        }
-
-    domain = GroupedIntegers(metric.names)
-    return Measurement("tree_laplace", domain, metric, PureDP(), function, Linear(1 / exact))
+    return on_time_steps("tree_laplace", metric, tree_noise(metric, exact), PureDP(), exact)
 
 
 def tree_noise(metric: TreeDistance, multiplier: Fraction) -> TreeLaplace:

@@ -11,23 +11,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import ParameterError
-from sfumato.exact import whole_number
 from sfumato.exact.toeplitz import Toeplitz
 from sfumato.noise.laws import Gaussian
+from sfumato.noise.time_steps import TimeStepsNoise
 from sfumato.noise.values import Floats
 from sfumato.noise.words import Words, source_of
 
 # Noises are whole numbers of so small a part of a step, that of the factor's coefficients.
 FINE = Toeplitz.BITS
-MOST = Fraction(2**40)  # scales from here on could leave 64-bit integers
 _NARROW = 2**34  # up to here fine steps of totals do not, either
 _LIMB = 29
 _SAFE = 1 + 2.0**-20  # what float arithmetic may lose
 
 
 @dataclass(frozen=True)
-class SeriesGaussian:
+class SeriesGaussian(TimeStepsNoise):
     """Noise R^-1 Z of each number of each series: Z is independent Gaussian noise, R running weighted sums.
 
     Args:
@@ -46,19 +44,7 @@ class SeriesGaussian:
         docs/proofs/series_gaussian.md.
     """
 
-    scales: tuple[Fraction, ...]
     factor: Toeplitz
-    series: int
-
-    def __post_init__(self) -> None:
-        whole_number(self.series, "series", 1)
-        if not self.scales or not 0 < min(self.scales) <= max(self.scales) <= MOST:
-            raise ParameterError("scales", self.scales, f"above 0, and at most {MOST} grid steps")
-
-    @property
-    def groups(self) -> int:
-        """How many groups there are, in all series together."""
-        return self.series * self.factor.steps
 
     def rounded(self, words: Words | None = None) -> NDArray[Any]:
         """Draw once, step by step: what is drawn is the only w with R w = Z up to half of a fine step each.

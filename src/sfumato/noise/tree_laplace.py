@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import ParameterError
-from sfumato.exact import whole_number
 from sfumato.exact.trees import Tree
 from sfumato.noise.laws import Laplace
 from sfumato.noise.series_gaussian import FINE
+from sfumato.noise.time_steps import TimeStepsNoise
 from sfumato.noise.values import Floats
 from sfumato.noise.words import Words, source_of
 
-MOST = Fraction(2**40)  # scales from here on could leave 64-bit integers
 _NARROW = 2**34  # up to here fine steps do not, either
 _SAFE = 1 + 2.0**-20  # what float arithmetic may lose
 
 
 @dataclass(frozen=True)
-class TreeLaplace:
+class TreeLaplace(TimeStepsNoise):
     """Noise of the steps that least squares make of sums of blocks with Laplace noise.
 
     Args:
@@ -42,19 +39,7 @@ class TreeLaplace:
         through consistency". Proof: docs/proofs/tree_laplace.md.
     """
 
-    scales: tuple[Fraction, ...]
     factor: Tree
-    series: int
-
-    def __post_init__(self) -> None:
-        whole_number(self.series, "series", 1)
-        if not self.scales or not 0 < min(self.scales) <= max(self.scales) <= MOST:
-            raise ParameterError("scales", self.scales, f"above 0, and at most {MOST} grid steps")
-
-    @property
-    def groups(self) -> int:
-        """How many groups there are, in all series together."""
-        return self.series * self.factor.steps
 
     def rounded(self, words: Words | None = None) -> NDArray[Any]:
         """Draw once.

@@ -16,9 +16,8 @@ from sfumato.framework import (
     LevelsDistance,
     Measurement,
     RowsDomain,
-    SeriesDistance,
+    TimeStepsDistance,
     Transformation,
-    TreeDistance,
 )
 from sfumato.measurements.noise import Law, NoiseKind
 from sfumato.measurements.selection import GroupSelection
@@ -90,7 +89,7 @@ class Plan:
     @property
     def metric(
         self,
-    ) -> KNormDistance | CentredDistance | LevelsDistance | SeriesDistance | TreeDistance | None:
+    ) -> KNormDistance | CentredDistance | LevelsDistance | TimeStepsDistance | None:
         """How the noise sees all numbers together; None where each has noise of its own."""
         return None
 

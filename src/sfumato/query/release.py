@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -132,17 +132,14 @@ class Release(Owned):
             RefusalError: the release was streamed to a file, which keeps outputs alone.
         """
         truth_value(simultaneous, "simultaneous")
-        sampled = None
+        half_widths: Callable[[NoisyBatch, float, int], pa.RecordBatch] = NoisyBatch.half_widths
         if truth_value(sampling, "sampling"):
             from sfumato.query.sampling import Sampled  # SciPy's laws take long to import
 
-            sampled = Sampled(self.plan)
+            half_widths = Sampled(self.plan).half_widths
         batches = self._kept(confidence)
         among = self._numbers(batches) if simultaneous else 1
-        if sampled is not None:
-            bars = [sampled.half_widths(b, confidence, among) for b in batches]
-            return pa.Table.from_batches(bars).combine_chunks()
-        return pa.Table.from_batches([b.half_widths(confidence, among) for b in batches]).combine_chunks()
+        return pa.Table.from_batches([half_widths(b, confidence, among) for b in batches]).combine_chunks()
 
     def compare(self, output: str, first: object, second: object, confidence: float = 0.95) -> Comparison:
         """Compare an output of two groups: their difference and ratio, each with its interval.

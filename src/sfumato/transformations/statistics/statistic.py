@@ -32,9 +32,8 @@ from sfumato.framework import (
     PrivacyUnitDistance,
     Product,
     RowsBody,
-    SeriesDistance,
+    TimeStepsDistance,
     Transformation,
-    TreeDistance,
 )
 from sfumato.transformations.rows import Contributions, Parts, Values
 
@@ -184,7 +183,7 @@ def per_group(
     *,
     groups: int,
     rows: int | None = None,
-    together: CentredDistance | KNormDistance | LevelsDistance | SeriesDistance | TreeDistance | None = None,
+    together: CentredDistance | KNormDistance | LevelsDistance | TimeStepsDistance | None = None,
     scaled: bool = False,
     total: int | None = None,
 ) -> Transformation: ...
@@ -205,7 +204,7 @@ def per_group(
     scales: Sequence[Fraction] = (),
     groups: int = 1,
     rows: int | None = None,
-    together: CentredDistance | KNormDistance | LevelsDistance | SeriesDistance | TreeDistance | None = None,
+    together: CentredDistance | KNormDistance | LevelsDistance | TimeStepsDistance | None = None,
     scaled: bool = False,
     total: int | None = None,
 ) -> Transformation:
@@ -252,7 +251,7 @@ def per_group(
     times = groups if body.groups == 1 else 1
     metric: Metric
     if together is not None:
-        if isinstance(together, CentredDistance | LevelsDistance | SeriesDistance | TreeDistance):
+        if isinstance(together, CentredDistance | LevelsDistance | TimeStepsDistance):
             known = body.groups == 1 and together.moved(body, groups) <= 1
         else:
             within = zip(body.linf_sensitivities, together.body.bounds, strict=False)
@@ -261,7 +260,7 @@ def per_group(
             known = known and (body.groups == 1 or all(s.by_rows for s in statistics))
             # What is cut of a part of a unit can leave a parabola.
             known = known and not (scaled and isinstance(together.body, ParabolaBody))
-        if isinstance(together, LevelsDistance | SeriesDistance | TreeDistance):
+        if isinstance(together, LevelsDistance | TimeStepsDistance):
             names = together.names
         else:
             names = together.body.names

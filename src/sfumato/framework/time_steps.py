@@ -1,0 +1,71 @@
+"""How far apart noise on time steps tells numbers: what all such metrics have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sfumato.errors import ParameterError
+from sfumato.framework.bodies import Body
+from sfumato.framework.domains import Domain, GroupedIntegers
+from sfumato.framework.metrics import Metric
+
+
+@dataclass(frozen=True)
+class TimeStepsDistance(Metric):
+    """A distance of numbers of time steps, in one series or several.
+
+    Args:
+        names: the coordinates.
+        scales: for each the scale of its noise, in grid steps.
+        factor: which sums of steps have noise.
+        series: for each series its groups, in order of time.
+    """
+
+    names: tuple[str, ...]
+    scales: tuple[Fraction, ...]
+    factor: Any
+    series: tuple[tuple[Hashable, ...], ...]
+
+    def __post_init__(self) -> None:
+        keys = [key for one in self.series for key in one]
+        if not keys or len(set(keys)) < len(keys):
+            raise ParameterError("series", len(keys), "at least one group, and none twice")
+        if any(len(one) != self.factor.steps for one in self.series):
+            raise ParameterError("series", len(self.series), f"of {self.factor.steps} steps each")
+        if len(self.scales) != len(self.names) or not self.names or min(self.scales) <= 0:
+            raise ParameterError("scales", self.scales, "one above 0 for each coordinate")
+
+    def admits(self, domain: Domain) -> bool:
+        """Integers by group with these coordinates."""
+        return isinstance(domain, GroupedIntegers) and domain.coordinates == self.names
+
+    def changes(
+        self, one: Mapping[Any, Any], other: Mapping[Any, Any]
+    ) -> list[tuple[Fraction, list[int]]] | None:
+        """Return how far each number of each series moved, step by step, with its scale.
+
+        None where there are unknown coordinates.
+        """
+        empty, found = dict[str, int](), []
+        for keys in self.series:
+            pairs = [(one.get(key, empty), other.get(key, empty)) for key in keys]
+            if any(not {*a, *b} <= set(self.names) for a, b in pairs):
+                return None
+            found += [
+                (scale, [a.get(name, 0) - b.get(name, 0) for a, b in pairs])
+                for name, scale in zip(self.names, self.scales, strict=True)
+            ]
+        return found
+
+    @abstractmethod
+    def moved(self, body: Body, groups: int) -> Fraction:
+        """Return how far one unit moves at most, or its square.
+
+        Args:
+            body: what it may add to a group.
+            groups: the most groups that it is in.
+        """
