@@ -29,6 +29,7 @@ class TreeLaplace(TimeStepsNoise):
         factor: the blocks.
         series: how many.
 
+    >>> from fractions import Fraction
     >>> from sfumato.noise import SeededWords
     >>> noise = TreeLaplace((Fraction(1000),), Tree.best(52), series=3)
     >>> noise.rounded(SeededWords(1)).shape
