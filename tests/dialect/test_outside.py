@@ -275,4 +275,4 @@ def test_without_an_order_rows_stay_sorted_by_their_keys() -> None:
     ],
 )
 def test_windows_that_add_up_noise_are_told_of_cumulative_totals(text: str, told: bool) -> None:
-    assert any("sf.cumulative" in note for note in parse(written(text)).notes) is told
+    assert any("CUMULATIVE_COUNT" in note for note in parse(written(text)).notes) is told

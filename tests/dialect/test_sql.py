@@ -668,14 +668,30 @@ def test_refused_budgets(old: str, new: str, says: str, marked: str) -> None:
             "contribution_bounds_per_row => ((0, 1), (1, 1))",
         ),
         ("COVAR_POP(x, y, contribution_bounds_per_row => ((0, 1)))", "numbers for each column", ")"),
-        ("COVAR_POP(x, y, contribution_bounds_per_row => ((0, 1), (0, 1), (0, 1)))", "for each column", ","),
+        (
+            "COVAR_POP(x, y, contribution_bounds_per_row => ((0, 1), (0, 1), (0, 1)))",
+            "each row of each column",
+            "contribution_bounds_per_row => ((0, 1), (0, 1), (0, 1))",
+        ),
         (
             "COVAR_POP(x, y, contribution_bounds_per_group => ((0, 1), (0, 1)))",
             "each row of each",
             "contribution_bounds_per_group => ((0, 1), (0, 1))",
         ),
-        ("APPROX_TOP_COUNT(x, 5)", "table.top(", "APPROX_TOP_COUNT"),
-        ("APPROX_TOP_SUM(x, y, 5)", "by=sf.sum(", "APPROX_TOP_SUM"),
+        ("APPROX_TOP_COUNT(x, 5)", "stands alone in the SELECT list", "APPROX_TOP_COUNT"),
+        ("APPROX_TOP_SUM(x, y, 5)", "stands alone in the SELECT list", "APPROX_TOP_SUM"),
+        ("CORR(x, y, z)", "at most 2 columns", "z"),
+        ("LINEAR_REGRESSION(y, a, b, c, d, e, f, g, h, i)", "at most 9 columns", "i"),
+        ("LINEAR_REGRESSION(y, x, Y)", "name another column", "Y"),
+        ("LINEAR_REGRESSION(y, a, b)", "(y, x1, x2, contribution_bounds_per_row", "LINEAR_REGRESSION"),
+        (
+            "LINEAR_REGRESSION(y, a, b, contribution_bounds_per_row => ((0, 1), (0, 1)))",
+            "each row of each column",
+            "contribution_bounds_per_row => ((0, 1), (0, 1))",
+        ),
+        ("LINEAR_REGRESSION(y, a, 3, contribution_bounds_per_row => ((0, 1), (0, 1)))", "write LINEAR", "3"),
+        ("CUMULATIVE_COUNT(*) OVER (ORDER BY year)", "takes no OVER", "CUMULATIVE_COUNT"),
+        ("APPROX_TOP_COUNT(x, 5) OVER (ORDER BY year)", "takes no OVER", "APPROX_TOP_COUNT"),
         ("COVAR_SAMP(x, y, contribution_bounds_per_row => ((0, 1), (0, 1)))", "COVAR_POP", "COVAR_SAMP"),
         ("REGR_SLOPE(y, x)", "LINEAR_REGRESSION(y, x, contrib", "REGR_SLOPE"),
         ("LINEAR_REGRESSION(y, x)", "LINEAR_REGRESSION without bounds", "LINEAR_REGRESSION"),
@@ -1235,7 +1251,7 @@ def test_whoever_sorts_private_groups_and_cuts_is_told_of_the_largest():
     )
 
     def told(after: str, options: str = "") -> bool:
-        return any("table.top" in note for note in parse(text.format(options, after)).notes)
+        return any("APPROX_TOP_COUNT" in note for note in parse(text.format(options, after)).notes)
 
     assert told(" ORDER BY n DESC LIMIT 10") and told(" ORDER BY 2 DESC, year LIMIT 3 OFFSET 1")
     assert not told("") and not told(" ORDER BY n DESC") and not told(" ORDER BY year LIMIT 3")

@@ -10,13 +10,20 @@ from rich.table import Table
 from rich.text import Text
 
 from sfumato.cli.terminal import visible
+from sfumato.query.top_explanation import TopExplanation
 
 if TYPE_CHECKING:
     from sfumato.query.explanation import Explanation
 
 
-def print_explanation(console: Console, explanation: Explanation) -> None:
+def print_explanation(console: Console, explanation: Explanation | TopExplanation) -> None:
     """Print each step in order, then the noisy numbers with bounds, noise and share of the budget."""
+    if isinstance(explanation, TopExplanation):
+        console.print(Text("How the answer is made", style="bold"))
+        console.print(_numbered(explanation.steps, 1))
+        for note in explanation.notes:
+            console.print(Text(f"Note: {visible(note)}"))
+        return
     if explanation.together:
         for i, one in enumerate(explanation.releases, 1):
             console.print(Text(f"Release {i} of {len(explanation.releases)}", style="bold"))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from sfumato.query.release import Release
+    from sfumato.query.top_release import TopRelease
 
 
 class ExitCode(IntEnum):
@@ -244,6 +245,7 @@ class _Job:
     def run(self, console: Console) -> None:
         """Plan, explain, draw, print, write, plot."""
         from sfumato.cli.explanation import print_explanation
+        from sfumato.cli.largest import check_largest
         from sfumato.cli.processed import answers, check_processed, is_processed, print_any
         from sfumato.cli.progress import Watch, fraction_of
 
@@ -251,6 +253,7 @@ class _Job:
         with Watch("Planning"):
             release = self._plan()
         check_processed(release, self.plot is not None, self.errors)
+        check_largest(release, self.plot is not None, self.errors, self.preview)
         # Before anything is drawn, printed or written.
         for path in [*self.outputs, *filter(None, [self.plot])]:
             release.check_no_source(path, "--plot" if path is self.plot else "--output")
@@ -297,13 +300,13 @@ class _Job:
 
             checked_plot(self.plot)
 
-    def _plan(self) -> Release:
+    def _plan(self) -> Release | TopRelease:
         import sfumato
 
-        release: Release = sfumato.sql(self.text, **self.tables, **self.limits)
+        release: Release | TopRelease = sfumato.sql(self.text, **self.tables, **self.limits)
         return release
 
-    def _write(self, release: Release) -> None:
+    def _write(self, release: Release | TopRelease) -> None:
         from sfumato.cli.progress import Watch
 
         bars = self.confidence if self.errors else None

@@ -15,6 +15,7 @@ from sfumato.cli.keys import shown_keys
 from sfumato.errors import EngineError
 from sfumato.files import checked_place, replacing
 from sfumato.query.choices import titled
+from sfumato.query.top_release import TopRelease
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +52,7 @@ def checked_plot(path: str | Path) -> Path:
 
 
 def bar_chart(
-    release: Release,
+    release: Release | TopRelease,
     path: str | Path,
     *,
     confidence: float = 0.95,
@@ -75,7 +76,10 @@ def bar_chart(
     target = checked_plot(path)
     check = partial(release.check_no_source, target, "plot path")
     check()
-    chart = _Chart.of(release, confidence, simultaneous, told)
+    if isinstance(release, TopRelease):
+        chart = _Chart.of_largest(release, confidence, simultaneous)
+    else:
+        chart = _Chart.of(release, confidence, simultaneous, told)
     with _plain_style():
         figure = _figure(chart)
         kind = target.suffix.lower().removeprefix(".")
@@ -150,6 +154,26 @@ class _Chart:
         return len(self.labels) > 12 or sum(len(label) + 2 for label in self.labels) > 48
 
     @classmethod
+    def of_largest(cls, release: TopRelease, confidence: float, simultaneous: bool) -> _Chart:
+        """Draw the largest groups in the order in which they were drawn."""
+        question, table = release.question, release.to_arrow()
+        width, shown = release.errors(confidence, simultaneous=simultaneous), table.slice(0, MOST_GROUPS)
+        values, errors = ([float(v) for v in t[question.measured].to_pylist()] for t in (shown, width))
+        floor = 0.0 if question.by is None else -math.inf
+        pairs = list(zip(values, errors, strict=False))
+        low = [min(v, max(v - e, floor)) for v, e in pairs]
+        series = _Series(question.measured, values, low, [v + e for v, e in pairs])
+        meaning = f"of {question.unit}" if question.by is None else question.by.meaning({})
+        columns = (shown[key].to_pylist() for key in question.keys)
+        noise, bars = type(release.plan.law).__name__, (confidence, simultaneous)
+        return cls(
+            " · ".join(question.keys),
+            [" · ".join(map(_label, row)) for row in zip(*columns, strict=True)],
+            [_Panel(f"largest groups by {question.measured}", _short(meaning), [series])],
+            _footer(release, question.unit, noise, table.num_rows, 1, *bars),
+        )
+
+    @classmethod
     def of(cls, release: Release, confidence: float, simultaneous: bool, told: str = "") -> _Chart:
         widths = release.errors(confidence, simultaneous=simultaneous).slice(0, MOST_GROUPS)
         whole = release.to_arrow()
@@ -176,16 +200,12 @@ class _Chart:
             if (entries := estimates[outputs[0]].entries) > len(series):
                 title += f", first {len(series)} of {entries:,} entries"
             panels.append(_Panel(title, subtitle, series))
+        of = query.unit, titled(release.plan.noise.name), whole.num_rows, len(query.aggregates)
         return cls(
             " · ".join(keys),
             [" · ".join(_label(v) for v in row) for row in zip(*columns, strict=True)] if keys else [""],
             panels,
-            "\n".join(
-                filter(
-                    None,
-                    [_footer(release, whole.num_rows, len(query.aggregates), confidence, simultaneous), told],
-                )
-            ),
+            "\n".join(filter(None, [_footer(release, *of, confidence, simultaneous), told])),
         )
 
 
@@ -205,14 +225,21 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else text[:59] + "…"
 
 
-def _footer(release: Release, groups: int, asked: int, confidence: float, simultaneous: bool) -> str:
+def _footer(
+    release: Release | TopRelease,
+    unit: str,
+    noise: str,
+    groups: int,
+    asked: int,
+    confidence: float,
+    simultaneous: bool,
+) -> str:
     epsilon, delta = release.spent
     which = "for all numbers at once" if simultaneous else "for each number by itself"
     lines = [
         f"Error bars: {confidence * 100:g}%, {which}; what the noise may have changed, "
         "not what the bounds did.",
-        f"Spent: epsilon {epsilon:g}, delta {delta:g} for each {release.plan.query.unit}; "
-        f"{titled(release.plan.noise.name)} noise, by sfumato.",
+        f"Spent: epsilon {epsilon:g}, delta {delta:g} for each {unit}; {noise} noise, by sfumato.",
     ]
     if groups > MOST_GROUPS:
         lines.append(f"The first {MOST_GROUPS} of {groups:,} groups.")

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from sfumato.cli import table
+from sfumato.cli.largest import print_largest, widths_of
 from sfumato.errors import EngineError, QueryError, SqlError
 from sfumato.query.processed import ProcessedRelease
+from sfumato.query.top_release import TopRelease
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -16,12 +18,12 @@ if TYPE_CHECKING:
     from sfumato.query.release import Release
 
 
-def is_processed(release: Release) -> bool:
+def is_processed(release: Release | TopRelease) -> bool:
     """Whether something is computed with it, which may fail where a table that is streamed would be lost."""
     return isinstance(release, ProcessedRelease)
 
 
-def drawable(release: Release) -> tuple[Release, str]:
+def drawable(release: Release | TopRelease) -> tuple[Release | TopRelease, str]:
     """Return what a picture is drawn of, and what it says of that beside the rest.
 
     Of groups and totals that SQL has computed with, as it always has where they are of ROLLUP, it is what was
@@ -34,7 +36,7 @@ def drawable(release: Release) -> tuple[Release, str]:
     return release, ""
 
 
-def check_processed(release: Release, plot: bool, errors: bool) -> None:
+def check_processed(release: Release | TopRelease, plot: bool, errors: bool) -> None:
     """Refuse what has no meaning for a table that was computed with a released one; before anything is drawn.
 
     Raises:
@@ -55,7 +57,7 @@ def check_processed(release: Release, plot: bool, errors: bool) -> None:
 
 
 def answers(
-    release: Release, console: Console, confidence: float, simultaneous: bool, show: int
+    release: Release | TopRelease, console: Console, confidence: float, simultaneous: bool, show: int
 ) -> tuple[pa.Table, pa.Table | None]:
     """Return the numbers and half-widths of their error bars, where there are any.
 
@@ -65,6 +67,8 @@ def answers(
     Raises:
         SqlError, EngineError: computing failed, or a release.
     """
+    if isinstance(release, TopRelease):
+        return release.to_arrow(), widths_of(release, confidence, simultaneous)
     if not isinstance(release, ProcessedRelease):
         widths = release.errors(confidence, simultaneous=simultaneous)
         return release.to_arrow(), widths
@@ -81,14 +85,17 @@ def answers(
 
 def print_any(
     console: Console,
-    release: Release,
+    release: Release | TopRelease,
     numbers: pa.Table,
     widths: pa.Table | None,
     confidence: float,
     simultaneous: bool,
     show: int,
 ) -> None:
-    """Print a release, as `print_table` does, or what was computed with one."""
+    """Print a release, as `print_table` does, or what was computed with one; or the largest groups."""
+    if isinstance(release, TopRelease):
+        print_largest(console, release, numbers, widths, confidence, simultaneous, show)
+        return
     if not isinstance(release, ProcessedRelease):
         assert widths is not None
         table.print_table(console, release, numbers, widths, confidence, simultaneous, show)

@@ -21,6 +21,7 @@ from sfumato.cli.terminal import error_console, visible
 
 if TYPE_CHECKING:
     from sfumato.query.release import Release
+    from sfumato.query.top_release import TopRelease
 
 PATIENCE = 0.5
 EVERY = 0.1
@@ -41,7 +42,7 @@ def unknown() -> float | None:
     return None
 
 
-def fraction_of(release: Release) -> Fraction:
+def fraction_of(release: Release | TopRelease) -> Fraction:
     """Return what tells how far a release is: a fraction, or None where nothing is known.
 
     Asks the release, else its engine, for a method `progress`.

@@ -9,13 +9,14 @@ from typing import Any
 
 from sfumato.catalogs.declarations import TableDeclaration
 from sfumato.catalogs.notes import beyond, bounds_note
+from sfumato.dialect.functions import FUNCTIONS, LISTED, NEWER, PREFIXES, QUANTILES, TWINS, WEIGHTED, line
 from sfumato.dialect.inside.queries import Source
 from sfumato.dialect.listed import listed
 from sfumato.dialect.strata import FORM, Strata
-from sfumato.dialect.syntax import Call, Expression, Statement, positive
-from sfumato.dialect.vocabulary import NAMED
+from sfumato.dialect.syntax import Call, Expression, Item, Statement, positive
+from sfumato.dialect.vocabulary import CUMULATIVE
 from sfumato.dialect.words import Place, refusal
-from sfumato.errors import SqlError
+from sfumato.errors import QueryError, SqlError
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate, CountPrivacyUnits
 from sfumato.query.choices import Bounded
@@ -31,14 +32,23 @@ class Aggregates:
         statement: whose calls they are.
         unit: the column that tells whose a row is.
         declared: what a catalog says of its table.
+        keys: the group keys by name.
+        notes: to which sentences about defaults are added.
     """
 
-    def __init__(self, statement: Statement, unit: str, declared: TableDeclaration | None = None) -> None:
+    def __init__(
+        self,
+        statement: Statement,
+        unit: str,
+        declared: TableDeclaration | None,
+        keys: Mapping[str, Item],
+        notes: list[str],
+    ) -> None:
         self.statement, self.unit, self.declared = statement, unit, declared
+        self.keys, self.notes = keys, notes
         self.anonymization = statement.clause == "ANONYMIZATION"
         self.rows: tuple[int, Place] | None = None
         self.derived: dict[tuple[str, ...], tuple[str, str]] = {}
-        self.notes: list[str] = []
         self.words = frozenset(re.findall(r"\w+", statement.text.casefold()))
 
     def of(self, call: Call) -> Aggregate:
@@ -47,10 +57,36 @@ class Aggregates:
         Raises:
             SqlError: it has no private form, or not with such bounds.
         """
+        return self._cumulative(call) if call.function in CUMULATIVE else self._of_rows(call)
+
+    def _cumulative(self, call: Call) -> Aggregate:
+        """Return what adds up a count or a sum over time steps."""
+        function, of = call.function, self._of_rows(call)
+        over = next((given for name, given in call.options if name == "over"), None)
+        if not self.keys:
+            raise self._refuse(call.name_place, f"{function} adds up over time steps: GROUP BY their column")
+        named = list(self.keys)
+        if over is None and len(named) > 1:
+            message = f"{function}: which of {', '.join(named)} is time? Write over => {spelled(named[0])}"
+            raise self._refuse(call.name_place, message)
+        if isinstance(over, Expression):
+            named = [name for name in named if self.statement.means(over, self.keys[name], name)]
+            if not named:
+                message = f"{function}: over names one of the group keys, {', '.join(self.keys)}"
+                raise self._refuse(over.place, message)
+        try:
+            return ask.cumulative(of, over=named[0])
+        except QueryError:
+            what = "weights" if call.weight is not None else "a number of different values"
+            message = f"{function}: {what} cannot be added up over steps; rows, privacy units and sums can"
+            raise self._refuse(call.name_place, message) from None
+
+    def _of_rows(self, call: Call) -> Aggregate:
+        """Return what a call asks of the rows of a group."""
         function, make = call.function, FUNCTIONS[call.function]
         self._check_form(call)
         weights = self._weights(call, make)
-        if call.bounds is not None and call.bounds.second is not None and call.second is None:
+        if call.bounds is not None and call.bounds.more and not call.others:
             raise self._refuse(call.bounds.place, f"{function} is of one column: write (lower, upper)")
         if make in (ask.count, ask.count_distinct):
             return self._count(call, weights)
@@ -58,10 +94,10 @@ class Aggregates:
             raise self._refuse(call.name_place, f"{function}(DISTINCT ...) has no private form here")
         if call.argument is None:
             raise self._refuse(call.name_place, f"{function}(*): name a column")
-        if function in NAMED or make is ask.proportion:
+        if make in LISTED or make is ask.proportion:
             return self._listed(call, call.argument, make, weights)
-        if call.second is not None:
-            return self._of_two(call, [call.argument, call.second], make)
+        if call.others:
+            return self._of_several(call, [call.argument, *call.others], make)
         low, high, per = self._bounds(call)
         column = self._column(call.argument)
         error_bars = call.error_bars is None or call.error_bars.value
@@ -70,7 +106,7 @@ class Aggregates:
             return ask.quantiles(column, ranks, lower=low, upper=high, error_bars=error_bars)
         if call.ranks:
             raise self._refuse(call.ranks[0].place, f"{function} takes one expression, and bounds")
-        if make in _QUANTILES:
+        if make in QUANTILES:
             return make(column, lower=low, upper=high, error_bars=error_bars)
         if make is ask.sum:
             return ask.sum(column, lower=low, upper=high, per=per, **weights)
@@ -84,9 +120,9 @@ class Aggregates:
         """Check that a call is written as its clause has it."""
         function, make = call.function, FUNCTIONS[call.function]
         if function.startswith("ANON_") != self.anonymization:
-            other = _TWINS.get(function) or function.removeprefix("ANON_")
+            other = TWINS.get(function) or function.removeprefix("ANON_")
             other = other if other != function else f"ANON_{function}"
-            hint = "ask in WITH DIFFERENTIAL_PRIVACY" if function in _NEWER else f"write {other}"
+            hint = "ask in WITH DIFFERENTIAL_PRIVACY" if function in NEWER else f"write {other}"
             raise self._refuse(
                 call.name_place, f"{function} does not go with WITH {self.statement.clause}; {hint}"
             )
@@ -101,7 +137,7 @@ class Aggregates:
             )
         if call.sample is not None and make is not ask.proportion:
             raise self._refuse(call.sample.place, f"{function} has no strata: {FORM}")
-        if call.error_bars and make not in _QUANTILES:
+        if call.error_bars and make not in QUANTILES:
             raise self._refuse(
                 call.error_bars.place,
                 f"{function} always has error bars; only quantiles do without, for less noise",
@@ -153,7 +189,7 @@ class Aggregates:
         if written is None:
             return {}
         place = written.place
-        if make not in _WEIGHTED:
+        if make not in WEIGHTED:
             known = "COUNT, SUM, AVG, HISTOGRAM and VALUE_COUNTS"
             raise self._refuse(place, f"{call.function} has no weights; {known} have")
         if call.weight is None or call.max_weight is None:
@@ -203,20 +239,29 @@ class Aggregates:
         strata = Strata(self.statement.text, call.sample, call.name_place, self._refuse)
         return strata.proportion(self._column(argument), self._column)
 
-    def _of_two(self, call: Call, arguments: list[Expression], make: Callable[..., Aggregate]) -> Aggregate:
-        """Return an aggregate of two columns, each with its bounds: those of the call, or of a catalog."""
+    def _of_several(
+        self, call: Call, arguments: list[Expression], make: Callable[..., Aggregate]
+    ) -> Aggregate:
+        """Return an aggregate of several columns, each with its bounds: of the call, or of a catalog."""
         function, bounds = call.function, call.bounds
-        form = f"{function}(y, x, contribution_bounds_per_row => ((lower, upper), (lower, upper)))"
+        most = 1 + ask.MOST_EXPLAINING if make is line else 2
+        if len(arguments) > most:
+            raise self._refuse(arguments[most].place, f"{function} is of at most {most} columns")
+        others = range(1, len(arguments))
+        names = ", ".join(["y", *(f"x{i if others[1:] else ''}" for i in others)])
+        each = ", ".join(["(lower, upper)"] * len(arguments))
+        form = f"{function}({names}, contribution_bounds_per_row => ({each}))"
         if call.ranks:
             raise self._refuse(call.ranks[0].place, f"write {form}")
         columns = [self._column(argument) for argument in arguments]
-        if columns[0].casefold() == columns[1].casefold():
-            other = "name another column" if make is _line else "write VAR_POP"
-            raise self._refuse(arguments[1].place, f"{function} of a column with itself: {other}")
+        for i, column in enumerate(columns):
+            if column.casefold() in {before.casefold() for before in columns[:i]}:
+                other = "name another column" if make is line else "write VAR_POP"
+                raise self._refuse(arguments[i].place, f"{function} of a column with itself: {other}")
         if bounds is not None:
-            if bounds.kind != "contribution_bounds_per_row" or bounds.second is None:
+            pairs = bounds.pairs
+            if bounds.kind != "contribution_bounds_per_row" or len(pairs) != len(columns):
                 raise self._refuse(bounds.place, f"each row of each column is bounded: write {form}")
-            pairs: list[Any] = [(bounds.lower, bounds.upper), bounds.second]
             for low, high in pairs:
                 if Fraction(low.text) >= Fraction(high.text):
                     message = f"the lower bound {low.text} is not below the upper bound {high.text}"
@@ -243,7 +288,8 @@ class Aggregates:
     def _bounds(self, call: Call) -> tuple[str | Fraction, str | Fraction, Bounded]:
         function, bounds = call.function, call.bounds
         per_unit = "contribution_bounds_per_group"
-        kind = f"contribution_bounds_per_{'group' if function == 'SUM' else 'row'}"
+        summed = FUNCTIONS[function] is ask.sum
+        kind = f"contribution_bounds_per_{'group' if summed else 'row'}"
         if bounds is None:
             column = None if call.argument is None else self.statement.column(call.argument)
             if self.declared is not None and column is not None:
@@ -260,7 +306,7 @@ class Aggregates:
                 f"from the data. Write {function}(x{more}{form}) with a range that is known beforehand"
                 + self._declaring(call.argument, column),
             )
-        if bounds.kind == per_unit and function != "SUM":
+        if bounds.kind == per_unit and not summed:
             average = " (BigQuery averages the averages of the units; here all rows are averaged)"
             raise self._refuse(
                 bounds.place,
@@ -331,13 +377,13 @@ class Aggregates:
 
     def default_name(self, call: Call, aggregate: Aggregate, position: int) -> str:
         """Return the name of an output without one."""
-        if isinstance(aggregate, CountPrivacyUnits):
-            return "count_units"
+        if isinstance(aggregate.each, CountPrivacyUnits):
+            return "count_units" if aggregate.each is aggregate else "cumulative_count_units"
         bare = call.function.removeprefix("ANON_")
-        prefix = "count_distinct" if call.distinct else _PREFIXES.get(bare, bare.lower())
+        prefix = "count_distinct" if call.distinct else PREFIXES.get(bare, bare.lower())
         if call.argument is None:
             return prefix
-        columns = [self.statement.column(x) for x in (call.argument, call.second) if x is not None]
+        columns = [self.statement.column(x) for x in (call.argument, *call.others)]
         known = [self.statement.bare(column) for column in columns if column is not None]
         return "_".join([prefix, *(known if len(known) == len(columns) else [str(position)])])
 
@@ -347,67 +393,3 @@ class Aggregates:
 
     def _refuse(self, place: Place, message: str) -> SqlError:
         return refusal(self.statement.text, place, message)
-
-
-def _line(y: str, x: str, *, bounds: Mapping[str, Any]) -> Aggregate:
-    """Explain a column by one other."""
-    return ask.linear_regression(y, [x], bounds=bounds)
-
-
-_PREFIXES = {
-    "VARIANCE": "var",
-    "VAR_POP": "var",
-    "COVAR_POP": "covar",
-    "STDDEV_POP": "stddev",
-    "APPROX_QUANTILES": "quantiles",
-    "APPROX_COUNT_DISTINCT": "count_distinct",
-    "PERCENTILE_CONT": "percentile",
-    "STRATIFIED_PROPORTION": "proportion",
-}
-# Which the older clause has no name for.
-_NEWER = (
-    *("COVAR_POP", "CORR", "LINEAR_REGRESSION", "HISTOGRAM", "VALUE_COUNTS", "STRATIFIED_PROPORTION"),
-    *("VECTOR_SUM", "VECTOR_AVG"),
-)
-_TWINS = {
-    "VARIANCE": "ANON_VAR_POP",
-    "STDDEV": "ANON_STDDEV_POP",
-    "APPROX_QUANTILES": "ANON_QUANTILES",
-    "APPROX_COUNT_DISTINCT": "ANON_COUNT",
-    **dict.fromkeys(("MEDIAN", "MIN", "MAX"), "ANON_PERCENTILE_CONT"),
-    "ANON_QUANTILES": "APPROX_QUANTILES",
-}
-FUNCTIONS: dict[str, Callable[..., Aggregate]] = {
-    "COUNT": ask.count,
-    "SUM": ask.sum,
-    "AVG": ask.mean,
-    "VARIANCE": ask.variance,
-    "VAR_POP": ask.variance,
-    "STDDEV": ask.stddev,
-    "STDDEV_POP": ask.stddev,
-    "APPROX_QUANTILES": ask.quantiles,
-    "QUANTILES": ask.quantiles,
-    "PERCENTILE_CONT": ask.quantiles,
-    "MEDIAN": ask.median,
-    "MIN": ask.min,
-    "MAX": ask.max,
-    "APPROX_COUNT_DISTINCT": ask.count_distinct,
-    "HISTOGRAM": ask.histogram,
-    "STRATIFIED_PROPORTION": ask.proportion,
-    "VALUE_COUNTS": ask.value_counts,
-    "VECTOR_SUM": ask.vector_sum,
-    "VECTOR_AVG": ask.vector_mean,
-    "COVAR_POP": ask.covariance,
-    "CORR": ask.correlation,
-    "LINEAR_REGRESSION": _line,
-    "ANON_COUNT": ask.count,
-    "ANON_SUM": ask.sum,
-    "ANON_AVG": ask.mean,
-    "ANON_VAR_POP": ask.variance,
-    "ANON_STDDEV_POP": ask.stddev,
-    "ANON_QUANTILES": ask.quantiles,
-    "ANON_PERCENTILE_CONT": ask.quantiles,
-}
-_WEIGHTED = (ask.count, ask.sum, ask.mean, ask.histogram, ask.value_counts)
-# What may do without error bars, for less noise.
-_QUANTILES = (ask.quantiles, ask.median, ask.min, ask.max)

@@ -10,13 +10,16 @@ from sfumato.dialect.strata import ARGUMENTS, read_sample
 from sfumato.dialect.syntax import Bounds, Call, Expression, Literal, Truth
 from sfumato.dialect.vocabulary import (
     BOUNDS,
+    COLUMN,
+    CUMULATIVE,
     ERROR_BARS,
+    LARGEST,
     MAX_WEIGHT,
     NAMED,
     NUMBER,
-    OF_TWO,
     OPERATORS,
     PRIVATE,
+    SEVERAL,
     TRUTH,
     WEIGHT,
 )
@@ -56,7 +59,12 @@ def read_calls(words: Cursor, span: range) -> list[CallForm]:
     found: list[CallForm] = []
     i = span.start
     while i < span.stop:
-        if is_call(words, i) and words.tokens[i].word in PRIVATE and not is_window(words, i):
+        word = words.tokens[i].word
+        if is_call(words, i) and word in (*CUMULATIVE, *LARGEST) and is_window(words, i):
+            raise words.refuse(
+                f"{word} takes no OVER: it is about all rows or steps by itself", words.tokens[i]
+            )
+        if is_call(words, i) and word in PRIVATE and not is_window(words, i):
             found.append(_call(words, i))
             i = words.closing[i + 1]
         i += 1
@@ -68,7 +76,8 @@ def _call(words: Cursor, name: int) -> CallForm:
     function = token.word
     words.at = name + 2
     if words.at == stop:
-        example = "COUNT(*)" if function.endswith("COUNT") else f"{function}(column, ...)"
+        counts = function.endswith("COUNT") and function not in LARGEST
+        example = f"{function}(*)" if counts else f"{function}(column, ...)"
         raise words.refuse(f"{function} of nothing; write {example}")
     distinct = words.take("DISTINCT")
     start = words.at
@@ -78,12 +87,12 @@ def _call(words: Cursor, name: int) -> CallForm:
         if words.at == start:
             raise words.refuse(f"an expression is missing in {function}(...)")
     argument = range(start, words.at)
-    second = _second(words, function) if function in OF_TWO else None
+    others = _others(words, function) if function in SEVERAL else ()
     ranks: list[Literal] = []
     listed, bounds = False, None
     named: dict[str, Any] = dict.fromkeys((ERROR_BARS, WEIGHT, MAX_WEIGHT))
     sample = None
-    options: dict[str, Literal | Truth] = {}
+    options: dict[str, Literal | Truth | Expression] = {}
     while words.at < stop:
         if words.take("CLAMPED"):
             given = _clamped(words)
@@ -114,7 +123,7 @@ def _call(words: Cursor, name: int) -> CallForm:
         listed,
         bounds,
         name_place=token.place,
-        second=second,
+        others=others,
         sample=sample,
         options=tuple(options.items()),
         **named,
@@ -169,7 +178,7 @@ def _value(words: Cursor) -> Literal:
     return words.number("a value")
 
 
-def _option(words: Cursor, function: str, found: dict[str, Literal | Truth]) -> bool:
+def _option(words: Cursor, function: str, found: dict[str, Literal | Truth | Expression]) -> bool:
     """Read a named argument that this function has by itself, if it is one."""
     start, name = words.token.start, words.token.text.lower()
     kind = NAMED.get(function, {}).get(name)
@@ -182,6 +191,8 @@ def _option(words: Cursor, function: str, found: dict[str, Literal | Truth]) -> 
         found[name] = words.number(name)
     elif kind == TRUTH:
         found[name] = _truth(words, name, start)
+    elif kind == COLUMN:
+        found[name] = _column(words, f"write {name} => column, with the name of a group key")
     elif words.token.kind == "text" and words.token.text in kind:
         found[name] = words.literal("text")
     else:
@@ -224,11 +235,20 @@ def _truth(words: Cursor, name: str, start: int) -> Truth:
     return Truth(value, Place(start, words.before.stop))
 
 
-def _second(words: Cursor, function: str) -> Expression:
+def _others(words: Cursor, function: str) -> tuple[Expression, ...]:
+    """Read the columns behind the first, of which there is one at least."""
     form = f"write {function}(y, x, {BOUNDS[1]} => ((lower, upper), (lower, upper))), with two columns"
+    if function in LARGEST:
+        form = f"write {function}(x, y, 10, {BOUNDS[0]} => (lower, upper)), with the column that is added up"
     if not words.take(","):
         raise words.refuse(form)
-    return _column(words, form)
+    found = [_column(words, form)]
+    while words.token.word == "," and words.after.kind in ("word", "name"):
+        if words.tokens[words.at + 2].word == "=>":
+            break
+        words.take(",")
+        found.append(_column(words, form))
+    return tuple(found)
 
 
 def _column(words: Cursor, form: str = f"write {WEIGHT} => column, with the name of a column") -> Expression:
@@ -255,19 +275,18 @@ def _named_bounds(words: Cursor, function: str) -> Bounds:
             + (f"did you mean {near}?" if near else f"there are {' and '.join(known)}")
         )
     words.at += 2
-    second = None
+    more: list[tuple[Literal, Literal]] = []
     if words.token.word == "(" and words.after.word == "(":
-        both = f"write {name} => ((lower, upper), (lower, upper)), with two numbers for each column"
+        each = f"write {name} => ((lower, upper), (lower, upper)), with two numbers for each column"
         words.take("(")
-        first = _pair(words, both)
-        if not words.take(","):
-            raise words.refuse(both)
-        second = _pair(words, both)
-        if not words.take(")"):
-            raise words.refuse(both)
+        first = _pair(words, each)
+        while words.take(","):
+            more.append(_pair(words, each))
+        if not more or not words.take(")"):
+            raise words.refuse(each)
     else:
         first = _pair(words, f"write {name} => (lower, upper), with two numbers")
-    return Bounds(name, *first, Place(token.start, words.before.stop), second)
+    return Bounds(name, *first, Place(token.start, words.before.stop), tuple(more))
 
 
 def _pair(words: Cursor, form: str) -> tuple[Literal, Literal]:

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from sfumato.catalogs.declarations import TableDeclaration
 from sfumato.catalogs.domains import check_size
 from sfumato.catalogs.notes import groups_note
-from sfumato.dialect.aggregates import FUNCTIONS
+from sfumato.dialect.functions import FUNCTIONS
 from sfumato.dialect.options import Options
 from sfumato.dialect.public_groups import PublicGroups
 from sfumato.dialect.syntax import Expression, Item, Statement

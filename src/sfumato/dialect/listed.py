@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from sfumato.dialect.syntax import Call, Literal, Truth
+from sfumato.dialect.syntax import Call, Expression, Literal, Truth
 from sfumato.dialect.words import Place
 from sfumato.errors import ParameterError, SqlError
 from sfumato.query import aggregates as ask
@@ -37,7 +37,9 @@ def listed(
         SqlError: edges, values, or the length or the bound of vectors, are missing or not such.
     """
     options: dict[str, Any] = {
-        name: given.value if isinstance(given, Truth) else given.text for name, given in call.options
+        name: given.value if isinstance(given, Truth) else given.text
+        for name, given in call.options
+        if not isinstance(given, Expression)
     }
     vectors = make in (ask.vector_sum, ask.vector_mean)
     given = () if vectors else (_bins(call, refuse),)

@@ -18,6 +18,8 @@ from sfumato.dialect.cursor import Cursor
 from sfumato.dialect.groups import Groups
 from sfumato.dialect.inside.declared import of_tables
 from sfumato.dialect.inside.named import inner_tables
+from sfumato.dialect.largest import NOTE as COUNTS_UNITS
+from sfumato.dialect.largest import LargestGroups
 from sfumato.dialect.limits import Limits
 from sfumato.dialect.options import read_options
 from sfumato.dialect.outside import names_in, put_together
@@ -30,7 +32,7 @@ from sfumato.dialect.syntax import Call, Expression, Item, Statement
 from sfumato.dialect.words import Place, refusal
 from sfumato.dialect.writer import Writer
 from sfumato.errors import ParameterError, QueryError, SqlError, shown
-from sfumato.query.aggregates import Aggregate, CountPrivacyUnits, CountRows, Sum
+from sfumato.query.aggregates import Aggregate, CountPrivacyUnits, CountRows, Cumulative, Sum
 from sfumato.query.question import checked_weights
 
 
@@ -90,14 +92,16 @@ def parse(
     queries = [query.within(public, hidden) for query in queries]
     if outside is not None:
         released = (name for reading in readings for name in reading.released)
+        for reading in readings:
+            if reading.largest is not None:
+                raise reading.largest.not_computed_with()
         outside = outside.checked(released, [query.read for query in queries], public, hidden)
     return replace(queries[0], outside=outside, beside=tuple(queries[1:]))
 
 
 _LARGEST = (
     "ORDER BY and LIMIT sort what is released of all groups, each with noise for all that a unit is in. "
-    'Where the largest alone are wanted, table.top("x", k=10) in Python draws these; a unit may be in any '
-    "number."
+    "Where the largest alone are wanted, APPROX_TOP_COUNT(x, 10) draws these; a unit may be in any number."
 )
 
 
@@ -118,14 +122,19 @@ class _Reading:
         groups: PublicGroups | None,
         free: FreeNames,
     ) -> None:
+        self.largest = LargestGroups.of(statement)
+        if self.largest is not None:
+            statement = self.largest.grouped()
         self.public = None if groups is None else groups.of(statement)
         self.statement = statement if self.public is None else self.public.read_by(statement)
         self.declared = declared
         self.options = read_options(statement, declared)
-        self.aggregates = Aggregates(self.statement, self.options.unit, declared)
-        self.notes = self.aggregates.notes
+        if self.largest is not None:
+            self.largest.check_options()
+        self.notes: list[str] = []
         self.groups = Groups(self.statement, self.options, declared, self.public, self.notes)
         self.keys, self.derived_keys = self.groups.keys()
+        self.aggregates = Aggregates(self.statement, self.options.unit, declared, self.keys, self.notes)
         self.named = self._aggregates()
         self.writer = Writer(self.statement, self.keys, self.named, self._asked, free)
         counts = (CountRows, CountPrivacyUnits, Sum)
@@ -147,13 +156,17 @@ class _Reading:
     def query(self) -> SqlQuery:
         statement, options, keys, named = self.statement, self.options, self.keys, self.named
         aggregates = {name: aggregate for name, (_, aggregate) in named.items()}
-        if not aggregates:
+        if self.largest is not None:
+            self.largest.check_names(keys)
+            aggregates = dict(self.largest.by())
+        elif not aggregates:
             raise self._refuse(
                 statement.items[0].place, "nothing is asked of the groups; add an aggregate such as COUNT(*)"
             )
         self._check_names(keys, named)
         domains = self.groups.domains(keys)
         sets = self.groups.sets(keys)
+        self._check_steps(domains is None and self.public is None, sets is not None)
         if sets is not None and domains is None and self.public is None:
             raise self._refuse(
                 statement.group_by[0].place if statement.group_by else statement.clause_place,
@@ -166,9 +179,18 @@ class _Reading:
                 "groups are chosen privately, which needs a delta: showing that a group exists is never "
                 "free. Write OPTIONS (delta = 1e-6, ...), well below one over the number of units",
             )
-        limits = Limits(statement, options, self.aggregates, self.declared)
-        groups = limits.groups(bool(keys))
-        rows = limits.rows(aggregates.values())
+        groups = rows = largest = None
+        if self.largest is None:
+            limits = Limits(statement, options, self.aggregates, self.declared)
+            groups = limits.groups(bool(keys))
+            rows = limits.rows(aggregates.values())
+        else:
+            private = domains is None and self.public is None
+            largest = self.largest.asked(not private)
+            if private:
+                self.largest.check_private()
+            if not aggregates:
+                self.notes.append(COUNTS_UNITS)
         if options.delta is None:
             self.notes.append("delta was not given: 0 is taken.")
         if keys and domains is None and self.public is None and self._cuts_by_size:
@@ -187,6 +209,7 @@ class _Reading:
             derived=(*self.derived_keys, *self.aggregates.derived.values()),
             keys=tuple(keys),
             grouping=sets,
+            largest=largest,
             aggregates=tuple(aggregates.items()),
             epsilon=options.epsilon,
             delta=options.delta or "0",
@@ -207,6 +230,29 @@ class _Reading:
             public_groups=None if self.public is None else self.public.ordered(keys),
             confidence=options.confidence,
         )
+
+    def _check_steps(self, private: bool, totals: bool) -> None:
+        """Check that cumulative totals are over all steps, as public groups, each by itself.
+
+        Args:
+            private: whether groups are chosen privately.
+            totals: whether ROLLUP or the like asks for totals too.
+        """
+        found = [item for item, aggregate in self.named.values() if isinstance(aggregate, Cumulative)]
+        if not found:
+            return
+        place, options = found[0].place, self.options
+        if private:
+            raise self._refuse(
+                place,
+                "cumulative totals need all time steps as public groups: give the domain of the key in a "
+                "catalog, or a public table, group_selection_strategy = PUBLIC_GROUPS",
+            )
+        if totals:
+            raise self._refuse(place, "cumulative totals do not go with ROLLUP, CUBE or GROUPING SETS")
+        if options.total_rows is not None:
+            message = "beside cumulative totals write max_groups_contributed and max_rows_per_group, not "
+            raise self._refuse(place, f"{message}max_rows_contributed")
 
     @property
     def _cuts_by_size(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -14,14 +14,16 @@ from sfumato.dialect.inside.compiler import Inside
 from sfumato.dialect.inside.membership import filtered
 from sfumato.dialect.inside.queries import CommonTables, Query, Source, tables_of
 from sfumato.dialect.joins import From, opened
+from sfumato.dialect.largest import Largest
 from sfumato.dialect.outside import Outside
 from sfumato.dialect.public_groups import PublicGroups
 from sfumato.dialect.tree import Node
 from sfumato.errors import ColumnError, QueryError
-from sfumato.query.aggregates import Aggregate
+from sfumato.query.aggregates import Aggregate, Cumulative
 from sfumato.query.public_table import PublicTable
 from sfumato.query.schema import Derive, Filter, Schema, Step, quoted
 from sfumato.query.table import PRIVATE, Question, Released, Table
+from sfumato.query.top import Top
 from sfumato.query.totals import GroupingSets
 
 
@@ -56,6 +58,8 @@ class SqlQuery:
         names: the tables of WITH.
         total_rows: the limit of rows in all groups together, in the place of `groups` and `rows`; or None.
         grouping: sets of keys of which totals are asked; None where they are not.
+        largest: how many of the largest groups are asked for alone; an aggregate is then the sum by which
+            they are large.
     """
 
     tables: From
@@ -88,6 +92,7 @@ class SqlQuery:
     unit_parts: tuple[str, ...] = ()
     unit_timezone: str = "UTC"
     grouping: GroupingSets | None = None
+    largest: Largest | None = None
 
     @property
     def source(self) -> str:
@@ -131,7 +136,7 @@ class SqlQuery:
 
     @property
     def release_options(self) -> dict[str, Any]:
-        """The options of `Question.release` that the text gives; numbers as they are written.
+        """The options of `Question.release`, or of `Top.release`, that the text gives; numbers as written.
 
         >>> from sfumato.dialect import parse
         >>> parse("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1, privacy_unit_column = id) "
@@ -145,13 +150,15 @@ class SqlQuery:
             "group_selection": self.group_selection,
             "pre_threshold": self.pre_threshold,
         }
+        if self.largest is not None:
+            given |= {"counts": self.largest.counts, "counts_share": self.largest.counts_share}
         return {name: value for name, value in given.items() if value is not None}
 
     def question(
         self,
         open_table: Callable[[str, str], Table[Released] | PublicTable],
         groups_of: Callable[[PublicGroups], pa.Table] | None = None,
-    ) -> Question[Released]:
+    ) -> Question[Released] | Top:
         """Ask this of a table.
 
         Args:
@@ -182,14 +189,22 @@ class SqlQuery:
         elif self.keys:
             groups = PRIVATE if self.domains is None else product(keys, self.domains)
             table = table.group_by(*keys, keys=groups)
+        final = dict(zip(self.keys, keys, strict=True))
         if self.grouping is not None:
-            final = dict(zip(self.keys, keys, strict=True))
             sets = tuple(tuple(final[name] for name in one) for one in self.grouping.sets)
             ordered = tuple(tuple(key for key in keys if key in one) for one in sets)
             table = replace(table, grouping=replace(self.grouping, sets=ordered))
-        aggregates = tuple((name, aggregate.of_columns(columns)) for name, aggregate in self.aggregates)
+        aggregates = tuple((name, _fitted(aggregate, columns, final)) for name, aggregate in self.aggregates)
+        if self.largest is not None:
+            return self._top(table, keys, [aggregate for _, aggregate in aggregates])
         limits = table.bound(groups=self.groups, rows=self.rows, total_rows=self.total_rows)
         return Question(limits, aggregates, self.weights)
+
+    def _top(self, table: Table[Any], keys: Sequence[str], by: Sequence[Aggregate]) -> Top:
+        assert self.largest is not None
+        groups = PRIVATE if table.public_keys is None else table.public_keys
+        k, candidates = self.largest.k, self.largest.candidates
+        return table.top(*keys, k=k, by=next(iter(by), None), keys=groups, candidates=candidates)
 
     def _table(self, inside: Inside) -> Table[Any]:
         unit = self.privacy_unit_column
@@ -197,6 +212,14 @@ class SqlQuery:
         if self.looked_up is not None and self.names is not None:
             table = filtered(inside, table, self.looked_up, self.names, self.tables)
         return table
+
+
+def _fitted(aggregate: Aggregate, columns: Mapping[str, str], keys: Mapping[str, str]) -> Aggregate:
+    """Return an aggregate of columns, and over a key, by the names that these have at last."""
+    fitted = aggregate.of_columns(columns)
+    if isinstance(fitted, Cumulative) and fitted.over is not None:
+        fitted = replace(fitted, over=keys[fitted.over])
+    return fitted
 
 
 def _in_public_groups(

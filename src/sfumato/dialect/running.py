@@ -9,8 +9,7 @@ from sfumato.dialect.syntax import Computed, Expression, Statement
 ADDED = ("COUNT", "SUM", "ANON_COUNT", "ANON_SUM")
 NOTE = (
     "SUM(...) OVER (ORDER BY ...) adds up groups that are released by themselves, and their noise too. "
-    "Cumulative totals of public steps with less noise are asked for in Python, as "
-    'sf.cumulative(sf.count(), over="week").'
+    "Cumulative totals of public steps with less noise are CUMULATIVE_COUNT(*) and CUMULATIVE_SUM(x, ...)."
 )
 
 

@@ -35,14 +35,19 @@ class Bounds:
     """Two numbers, and what they bound: one of BOUNDS, or "clamped".
 
     Args:
-        second: those of the second column, of an aggregate of two.
+        more: those of further columns, of an aggregate of several.
     """
 
     kind: str
     lower: Literal
     upper: Literal
     place: Place
-    second: tuple[Literal, Literal] | None = None
+    more: tuple[tuple[Literal, Literal], ...] = ()
+
+    @property
+    def pairs(self) -> tuple[tuple[Literal, Literal], ...]:
+        """Lower and upper bound of each column."""
+        return ((self.lower, self.upper), *self.more)
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,11 @@ class Sample:
 
 @dataclass(frozen=True)
 class Call:
-    """An aggregate: COUNT(*) has no argument."""
+    """An aggregate: COUNT(*) has no argument.
+
+    Args:
+        others: the columns behind its argument, of an aggregate of several.
+    """
 
     function: str
     argument: Expression | None
@@ -87,15 +96,15 @@ class Call:
     error_bars: Truth | None = None
     weight: Expression | None = None
     max_weight: Literal | None = None
-    second: Expression | None = None
-    options: tuple[tuple[str, Literal | Truth], ...] = ()
+    others: tuple[Expression, ...] = ()
+    options: tuple[tuple[str, Literal | Truth | Expression], ...] = ()
     sample: Sample | None = None
 
     @property
     def further(self) -> tuple[Expression, ...]:
         """The columns that are named behind its argument."""
         stratum = None if self.sample is None else self.sample.given.get("stratum")
-        return tuple(c for c in (self.weight, self.second, stratum) if c is not None)
+        return tuple(c for c in (self.weight, *self.others, stratum) if c is not None)
 
 
 @dataclass(frozen=True)
@@ -243,6 +252,12 @@ class Statement:
         token, *more = self.unqualified(expression)
         named = token.kind == "name" or (token.kind == "word" and token.word not in _VALUES)
         return token.text if named and not more else None
+
+    def means(self, written: Expression, item: Item, name: str) -> bool:
+        """Return whether a column is an item: by its name, or as it is selected."""
+        alone = len(written.tokens) == 1 and written.tokens[0].text.casefold() == name.casefold()
+        value = item.value
+        return alone or (isinstance(value, Expression) and self.shape(written) == self.shape(value))
 
     def shape(self, expression: Expression) -> tuple[str, ...]:
         """Return what makes two spellings of one expression equal: case and space do not count."""

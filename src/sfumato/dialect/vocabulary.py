@@ -6,24 +6,28 @@ CLAUSES = ("DIFFERENTIAL_PRIVACY", "ANONYMIZATION")
 BOUNDS = ("contribution_bounds_per_group", "contribution_bounds_per_row")
 ERROR_BARS = "error_bars"
 WEIGHT, MAX_WEIGHT = "weight", "max_weight"
+LARGEST = ("APPROX_TOP_COUNT", "APPROX_TOP_SUM")
+CUMULATIVE = ("CUMULATIVE_COUNT", "CUMULATIVE_SUM")
 PRIVATE = (
     *("COUNT", "SUM", "AVG", "VAR_POP", "VARIANCE", "STDDEV", "STDDEV_POP"),
     *("APPROX_QUANTILES", "QUANTILES", "PERCENTILE_CONT", "MEDIAN", "MIN", "MAX", "APPROX_COUNT_DISTINCT"),
     *("HISTOGRAM", "VALUE_COUNTS", "VECTOR_SUM", "VECTOR_AVG", "STRATIFIED_PROPORTION"),
-    *("COVAR_POP", "CORR", "LINEAR_REGRESSION"),
+    *("COVAR_POP", "CORR", "LINEAR_REGRESSION", *CUMULATIVE, *LARGEST),
     *("ANON_COUNT", "ANON_SUM", "ANON_AVG", "ANON_VAR_POP", "ANON_STDDEV_POP"),
     *("ANON_QUANTILES", "ANON_PERCENTILE_CONT"),
 )
-# Named arguments of some functions: a number, TRUE or FALSE, or one of some texts.
-NUMBER, TRUTH = "number", "truth"
+# Named arguments of some functions: a number, TRUE or FALSE, a column, or one of some texts.
+NUMBER, TRUTH, COLUMN = "number", "truth", "column"
 _PER, _NORM = ("row", "unit"), ("l2", "l1", "linf")
 NAMED: dict[str, dict[str, str | tuple[str, ...]]] = {
     "HISTOGRAM": {"outside": ("drop", "count"), "per": _PER, "shares": TRUTH},
     "VALUE_COUNTS": {"other": TRUTH, "per": _PER, "shares": TRUTH},
     "VECTOR_SUM": {"length": NUMBER, "bound": NUMBER, "norm": _NORM, "per": _PER},
     "VECTOR_AVG": {"length": NUMBER, "bound": NUMBER, "norm": _NORM},
+    **{name: {"over": COLUMN} for name in CUMULATIVE},
+    **{name: {"candidates": NUMBER, "counts": TRUTH, "counts_share": NUMBER} for name in LARGEST},
 }
-OF_TWO = ("COVAR_POP", "CORR", "LINEAR_REGRESSION")  # which take two columns
+SEVERAL = ("COVAR_POP", "CORR", "LINEAR_REGRESSION", "APPROX_TOP_SUM")  # which take several columns
 SINGLE_ROWS = (
     *("ANY_VALUE", "ARBITRARY", "FIRST", "LAST", "LIST", "ARRAY_AGG", "ARRAY_CONCAT_AGG", "STRING_AGG"),
     *("GROUP_CONCAT", "LISTAGG", "MODE", "ARG_MIN", "ARG_MAX", "MIN_BY", "MAX_BY"),
@@ -44,8 +48,6 @@ NOT_PRIVATE = {
     **dict.fromkeys(("VAR_SAMP", "ANON_VAR_SAMP"), POPULATION.format("VAR_POP")),
     **dict.fromkeys(("STDDEV_SAMP", "ANON_STDDEV_SAMP"), POPULATION.format("STDDEV_POP")),
     "COVAR_SAMP": POPULATION.format("COVAR_POP"),
-    "APPROX_TOP_COUNT": 'the largest groups are asked for in Python, as table.top("x", k=10)',
-    "APPROX_TOP_SUM": 'the largest groups are asked for in Python, as table.top("x", k=5, by=sf.sum("y"))',
     **dict.fromkeys(
         [f"REGR_{name}" for name in ("SLOPE", "INTERCEPT", "R2", "COUNT", "AVGX", "AVGY", "SXX", "SXY")],
         "the line of y over x is LINEAR_REGRESSION(y, x, contribution_bounds_per_row => ((lower, upper), "

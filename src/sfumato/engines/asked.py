@@ -16,6 +16,7 @@ from sfumato.query.public_table import PublicTable
 from sfumato.query.release import Release
 from sfumato.query.schema import spelled
 from sfumato.query.table import Question
+from sfumato.query.top import Top
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -85,7 +86,8 @@ def sql(
             'id BIGINT, amount DOUBLE').
         memory_limit, threads, temp_directory: as for `scan`.
     Returns:
-        A Release; a `ProcessedRelease`, with the same face, where the text computes with the released table.
+        A Release; a `ProcessedRelease`, with the same face, where the text computes with the released table;
+        a `TopRelease` where it asks for the largest groups.
     Raises:
         SqlError: the text is not understood or asks for something that is not private.
         QueryError, BudgetError, EngineError: as from `scan` and `Question.release`.
@@ -116,7 +118,7 @@ class Asked:
     """
 
     query: SqlQuery
-    questions: tuple[Question[Any], ...]
+    questions: tuple[Question[Any] | Top, ...]
     public: Mapping[str, PublicTable]
     resources: Resources
 
@@ -134,13 +136,14 @@ class Asked:
         query, questions = self.query, self.questions
         if query.outside is None:
             return questions[0].release(**query.release_options)
-        engines = [question.table.engine for question in questions]
+        asked = [question for question in questions if isinstance(question, Question)]
+        engines = [question.table.engine for question in asked]
         if not all(isinstance(engine, DuckDBEngine) for engine in engines):
             raise SqlError(
                 "this text computes with released tables, which is done where rows are read in this process; "
                 "ask for keys and aggregates alone, and compute with what comes back, as spark.sql does"
             )
-        pairs = list(zip(questions, self.queries, strict=True))
+        pairs = list(zip(asked, self.queries, strict=True))
         plans = [question.plan(**one.release_options) for question, one in pairs]
         planned = [
             (plan, question.table.schema, one.confidence)

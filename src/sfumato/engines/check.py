@@ -73,4 +73,9 @@ def check(
             "own; check them one by one"
         )
     (question,) = found.questions
+    if not isinstance(question, Question):
+        raise QueryError(
+            "check: the largest groups have no limits to be checked; check COUNT(DISTINCT unit) of the same "
+            "groups"
+        )
     return checked(question, question.plan(**found.query.release_options), splits, removed, progress)

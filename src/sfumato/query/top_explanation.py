@@ -39,7 +39,7 @@ class TopExplanation:
             "counts_noise": None if plan.law is None else repr(plan.law),
             "counts_standard_deviation": None if plan.law is None else float(plan.law.standard_deviation),
             "budget": {"epsilon": str(plan.epsilon), "delta": str(plan.delta)},
-            "notes": list(self._notes),
+            "notes": list(self.notes),
         }
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -47,7 +47,8 @@ class TopExplanation:
         return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False)
 
     @property
-    def _notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[str, ...]:
+        """What whoever asks should know."""
         question, plan = self.question, self.plan
         return (
             *question.notes,
@@ -59,7 +60,9 @@ class TopExplanation:
         by = self.question.by
         return "units" if by is None else by.meaning({})
 
-    def __str__(self) -> str:
+    @property
+    def steps(self) -> list[str]:
+        """What is done, and what it costs, a sentence or two each."""
         question, plan, name = self.question, self.plan, self.question.measured
         step = float(question.step)
         rate = float(plan.step_rate) / step
@@ -87,4 +90,7 @@ class TopExplanation:
             f"Together this costs at most epsilon {float(plan.epsilon):g} and delta {float(plan.delta):g}, "
             f"composed by {'pure DP' if plan.rho is None else 'zCDP'}."
         )
-        return "\n".join([*lines, *self._notes])
+        return lines
+
+    def __str__(self) -> str:
+        return "\n".join([*self.steps, *self.notes])

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from sfumato.errors import EngineError, RefusalError, in_own_words
+from sfumato.errors import EngineError, QueryError, RefusalError, in_own_words
 from sfumato.files import check_no_source
 from sfumato.noise import Words
 from sfumato.ownership import Owned
 from sfumato.query import output
+from sfumato.query.engine import Engine
 from sfumato.query.top_explanation import TopExplanation
 from sfumato.query.top_plan import TopPlan
 
@@ -82,20 +84,44 @@ class TopRelease(Owned):
         widths = pa.array(np.full(table.num_rows, width))
         return table.set_column(table.num_columns - 1, self.question.measured, widths)
 
-    def write(self, path: str | Path) -> None:
+    def write(self, path: str | Path, *, confidence: float | None = None, simultaneous: bool = False) -> None:
         """Write the table to .parquet, .csv or .json (one object a line).
 
+        Args:
+            path: where to; the ending names the format.
+            confidence: also write error bars of the numbers, in a column named `units_error` or `sum_error`.
+            simultaneous: as for `errors`.
         Raises:
             ParameterError: the path is not admissible, or one that rows come from.
+            QueryError: a key has the name of the error bars.
+            RefusalError: error bars are asked for, and numbers were left out.
             OSError: the file cannot be written.
         """
-        target = output.checked_path(path)
-
-        def check() -> None:
-            check_no_source(target, self.question.engine.files, "output path")
-
+        target, name = output.checked_path(path), f"{self.question.measured}_error"
+        check = partial(self.check_no_source, target)
         check()
-        output.write(target, iter(self.to_arrow().to_batches()), check)
+        if confidence is not None:
+            self._drawing.half_width(confidence, simultaneous)  # raises before anything is drawn
+            if name in {key.casefold() for key in self.question.keys}:
+                raise QueryError(f"confidence: the error bars need the name {name!r}, which is taken")
+        table = self.to_arrow()
+        if confidence is not None:
+            widths = self.errors(confidence, simultaneous=simultaneous)
+            table = table.append_column(name, widths.column(widths.num_columns - 1))
+        output.write(target, iter(table.to_batches()), check)
+
+    @property
+    def engine(self) -> Engine[Any]:
+        """What reads the rows."""
+        return self.question.engine
+
+    def check_no_source(self, path: Path, name: str = "output path") -> None:
+        """Refuse to write where the rows come from; called by all that writes files about a release.
+
+        Raises:
+            ParameterError: the path, which came by the parameter `name`, is a file that is read.
+        """
+        check_no_source(path, self.question.engine.files, name)
 
     def explain(self) -> TopExplanation:
         """Return each step with its noise and cost; nothing in it depends on rows."""

@@ -13,6 +13,7 @@ from sfumato.query.aggregates.aggregate import (
 from sfumato.query.aggregates.bins import MOST_BINS, InBins, histogram, value_counts
 from sfumato.query.aggregates.counts import CountPrivacyUnits, CountRows, count, count_units
 from sfumato.query.aggregates.cross import (
+    MOST_EXPLAINING,
     Correlation,
     Covariance,
     LinearRegression,
@@ -67,6 +68,7 @@ def check_aggregates(asked: Iterable[tuple[str, object]]) -> None:
 __all__ = [
     "FUNCTIONS",
     "MOST_BINS",
+    "MOST_EXPLAINING",
     "MOST_VALUES",
     "Aggregate",
     "BoundedAggregate",

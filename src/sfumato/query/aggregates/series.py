@@ -42,8 +42,7 @@ class Cumulative(Aggregate):
 
     def of_columns(self, columns: Mapping[str, str]) -> Self:
         """Return the same, of columns by other names."""
-        over = self.over if self.over is None else columns.get(self.over, self.over)
-        return replace(self, of=self.of.of_columns(columns), over=over)
+        return replace(self, of=self.of.of_columns(columns))
 
     def check(self, name: str, schema: Schema) -> None:
         """Check that it can be asked of its columns."""

@@ -1,0 +1,78 @@
+"""The functions of private aggregates: what each asks, and its forms and names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sfumato.dialect.vocabulary import CUMULATIVE
+from sfumato.query import aggregates as ask
+from sfumato.query.aggregates import Aggregate
+
+
+def line(y: str, *x: str, bounds: Mapping[str, Any]) -> Aggregate:
+    """Explain a column by others."""
+    return ask.linear_regression(y, x, bounds=bounds)
+
+
+PREFIXES = {
+    "VARIANCE": "var",
+    "VAR_POP": "var",
+    "COVAR_POP": "covar",
+    "STDDEV_POP": "stddev",
+    "APPROX_QUANTILES": "quantiles",
+    "APPROX_COUNT_DISTINCT": "count_distinct",
+    "PERCENTILE_CONT": "percentile",
+    "STRATIFIED_PROPORTION": "proportion",
+}
+# Which the older clause has no name for.
+NEWER = (
+    *("COVAR_POP", "CORR", "LINEAR_REGRESSION", "HISTOGRAM", "VALUE_COUNTS", "STRATIFIED_PROPORTION"),
+    *("VECTOR_SUM", "VECTOR_AVG", *CUMULATIVE),
+)
+TWINS = {
+    "VARIANCE": "ANON_VAR_POP",
+    "STDDEV": "ANON_STDDEV_POP",
+    "APPROX_QUANTILES": "ANON_QUANTILES",
+    "APPROX_COUNT_DISTINCT": "ANON_COUNT",
+    **dict.fromkeys(("MEDIAN", "MIN", "MAX"), "ANON_PERCENTILE_CONT"),
+    "ANON_QUANTILES": "APPROX_QUANTILES",
+}
+FUNCTIONS: dict[str, Callable[..., Aggregate]] = {
+    "COUNT": ask.count,
+    "SUM": ask.sum,
+    "AVG": ask.mean,
+    "VARIANCE": ask.variance,
+    "VAR_POP": ask.variance,
+    "STDDEV": ask.stddev,
+    "STDDEV_POP": ask.stddev,
+    "APPROX_QUANTILES": ask.quantiles,
+    "QUANTILES": ask.quantiles,
+    "PERCENTILE_CONT": ask.quantiles,
+    "MEDIAN": ask.median,
+    "MIN": ask.min,
+    "MAX": ask.max,
+    "APPROX_COUNT_DISTINCT": ask.count_distinct,
+    "HISTOGRAM": ask.histogram,
+    "STRATIFIED_PROPORTION": ask.proportion,
+    "VALUE_COUNTS": ask.value_counts,
+    "VECTOR_SUM": ask.vector_sum,
+    "VECTOR_AVG": ask.vector_mean,
+    "COVAR_POP": ask.covariance,
+    "CORR": ask.correlation,
+    "LINEAR_REGRESSION": line,
+    "CUMULATIVE_COUNT": ask.count,
+    "CUMULATIVE_SUM": ask.sum,
+    "ANON_COUNT": ask.count,
+    "ANON_SUM": ask.sum,
+    "ANON_AVG": ask.mean,
+    "ANON_VAR_POP": ask.variance,
+    "ANON_STDDEV_POP": ask.stddev,
+    "ANON_QUANTILES": ask.quantiles,
+    "ANON_PERCENTILE_CONT": ask.quantiles,
+}
+WEIGHTED = (ask.count, ask.sum, ask.mean, ask.histogram, ask.value_counts)
+# With a list, or with named arguments of their own.
+LISTED = (ask.histogram, ask.value_counts, ask.vector_sum, ask.vector_mean)
+# What may do without error bars, for less noise.
+QUANTILES = (ask.quantiles, ask.median, ask.min, ask.max)

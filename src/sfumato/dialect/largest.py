@@ -1,0 +1,258 @@
+"""APPROX_TOP_COUNT and APPROX_TOP_SUM: the largest groups, a question of its own in its own SELECT."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from sfumato.dialect.public_groups import STRATEGY
+from sfumato.dialect.syntax import Call, Expression, Item, Literal, Statement, Truth, positive
+from sfumato.dialect.vocabulary import LARGEST
+from sfumato.dialect.words import Place, Token, refusal
+from sfumato.errors import SqlError
+from sfumato.measurements.peeling import MOST_PEELS
+from sfumato.query import aggregates as ask
+from sfumato.query.aggregates import Aggregate
+from sfumato.query.top import MOST_CANDIDATES
+from sfumato.query.top_draw import RANK, SUM, UNITS
+
+_COUNT, _SUM = LARGEST
+_FORMS = {
+    _COUNT: "write APPROX_TOP_COUNT(product, 10), for the ten groups with most privacy units",
+    _SUM: "write APPROX_TOP_SUM(product, price, 10, contribution_bounds_per_group => (0, 50)), for the ten "
+    "groups with the largest sums of what each privacy unit adds, within bounds that are known beforehand",
+}
+_ALONE = (
+    "{} is a question of its own, and stands alone in the SELECT list; ask for other aggregates in another "
+    "private SELECT"
+)
+_NO_GROUPS = "{} names its groups itself: leave GROUP BY out"
+_NOT_AFTER = (
+    "{} gives its rows by rank, and at most as many as it is told: leave {} out, and compute with what comes "
+    "back"
+)
+# Options that say whose rows are read and what they cost; all others are about other questions.
+_OPTIONS = ("epsilon", "delta", "privacy_unit_column", "unit_timezone", "types", "multiline")
+_LIMITS = ("max_groups_contributed", "kappa", "max_rows_per_group", "max_rows_contributed")
+NOTE = "APPROX_TOP_COUNT counts the privacy units of each group, not its rows."
+
+
+@dataclass(frozen=True)
+class Largest:
+    """How many groups, and how they are chosen and shown.
+
+    Args:
+        k: how many.
+        candidates: of private groups, how many of the largest may be shown; None for the default.
+        counts: whether noisy numbers stand beside them.
+        counts_share: the part of the budget that is for these, as written; None for the default.
+    """
+
+    k: int
+    candidates: int | None = None
+    counts: bool = True
+    counts_share: str | None = None
+
+
+class LargestGroups:
+    """The call of a private SELECT that asks for the largest groups alone.
+
+    Args:
+        statement: the private SELECT.
+        item: the only entry of its SELECT list.
+        call: what that is.
+    """
+
+    def __init__(self, statement: Statement, item: Item, call: Call) -> None:
+        self._statement, self._call, self._item = statement, call, item
+
+    @classmethod
+    def of(cls, statement: Statement) -> LargestGroups | None:
+        """Return what asks for the largest groups; None where nothing does.
+
+        Raises:
+            SqlError: something else is asked beside it.
+        """
+        found = [call for _, _, call in statement.calls.values() if call.function in LARGEST]
+        if not found:
+            return None
+        call, (item, *more) = found[0], statement.items
+        function = call.function
+        if more or item.value is not call:
+            raise refusal(statement.text, call.name_place, _ALONE.format(function))
+        if statement.clause == "ANONYMIZATION":
+            message = f"{function} does not go with WITH ANONYMIZATION; ask in WITH DIFFERENTIAL_PRIVACY"
+            raise refusal(statement.text, call.name_place, message)
+        if statement.group_by or statement.group_by_all:
+            place = statement.group_by[0].place if statement.group_by else call.name_place
+            raise refusal(statement.text, place, _NO_GROUPS.format(function))
+        for name, part in (("HAVING", statement.having), ("", statement.after)):
+            if part is not None:
+                written = name or part.tokens[0].text.upper().replace("ORDER", "ORDER BY")
+                raise refusal(statement.text, part.place, _NOT_AFTER.format(function, written))
+        return cls(statement, item, call)
+
+    def grouped(self) -> Statement:
+        """Return the statement that has the groups as its keys.
+
+        Raises:
+            SqlError: no column is named.
+        """
+        call, item = self._call, self._item
+        if call.argument is None or call.distinct:
+            raise self._refuse(call.name_place, _FORMS[call.function])
+        entries = list(_entries(call.argument.tokens))
+        if not all(entries):
+            raise self._refuse(call.argument.place, _FORMS[call.function])
+        keys = list(map(Expression, entries))
+        if len(keys) > 1 and item.alias is not None:
+            message = "a name is that of the column of groups, of which there are several here: leave AS out"
+            raise self._refuse(item.alias_place, message)
+        items = tuple(Item(key, item.alias, key.place, item.alias_place) for key in keys)
+        return replace(self._statement, items=items, group_by_all=True)
+
+    def asked(self, public: bool) -> Largest:
+        """Return how many groups are asked for, and how.
+
+        Args:
+            public: whether the groups are.
+        Raises:
+            SqlError: a number is missing, or out of its range.
+        """
+        call = self._call
+        written = (call.weight, call.max_weight, call.error_bars, call.sample)
+        for wrong in (one for one in written if one is not None):
+            raise self._refuse(
+                wrong.place, f"{call.function} takes no such argument: {_FORMS[call.function]}"
+            )
+        if len(call.ranks) != 1 or call.listed:
+            place = call.ranks[0].place if call.ranks else call.name_place
+            raise self._refuse(place, f"how many groups? {_FORMS[call.function]}")
+        k = self._whole(call.ranks[0], "the number of groups", MOST_PEELS)
+        given = dict(call.options)
+        candidates, counts = given.get("candidates"), given.get("counts")
+        share, number = given.get("counts_share"), None
+        if isinstance(candidates, Literal):
+            if public:
+                message = "candidates are of private groups; all public groups may be shown: leave it out"
+                raise self._refuse(candidates.place, message)
+            number = self._whole(candidates, "candidates", MOST_CANDIDATES)
+            if number < k:
+                raise self._refuse(candidates.place, f"candidates must be at least {k}, the groups shown")
+        shown = not isinstance(counts, Truth) or counts.value
+        if isinstance(share, Literal):
+            if not shown:
+                raise self._refuse(
+                    share.place, "counts => FALSE leaves the numbers out: leave counts_share out"
+                )
+            if not 0 < Fraction(share.text) < 1:
+                raise self._refuse(share.place, "counts_share must be between 0 and 1, such as 0.5")
+        return Largest(k, number, shown, share.text if isinstance(share, Literal) else None)
+
+    def by(self) -> tuple[tuple[str, Aggregate], ...]:
+        """Return the sum by which groups are large, under its name; nothing where it is units.
+
+        Raises:
+            SqlError: its bounds are missing, or units have some.
+        """
+        call = self._call
+        bounds, form = call.bounds, _FORMS[call.function]
+        if call.function == _COUNT:
+            if bounds is not None:
+                message = f"a privacy unit counts once in each of its groups: leave the bounds out, or {form}"
+                raise self._refuse(bounds.place, message)
+            return ()
+        if len(call.others) > 1:
+            raise self._refuse(call.others[1].place, form)
+        column = self._statement.column(call.others[0])
+        if column is None:
+            raise self._refuse(call.others[0].place, form)
+        if bounds is None:
+            raise self._refuse(
+                call.name_place,
+                f"{_SUM} without bounds: without them no noise is enough, and they are never read from the "
+                f"data; those of a catalog are of each row. {form[0].upper()}{form[1:]}",
+            )
+        if bounds.kind != "contribution_bounds_per_group" or bounds.more:
+            raise self._refuse(bounds.place, f"what a unit adds to a group is bounded: {form}")
+        low, high = bounds.lower.text, bounds.upper.text
+        if Fraction(low) >= Fraction(high):
+            raise self._refuse(bounds.place, f"the lower bound {low} is not below the upper bound {high}")
+        return ((SUM, ask.sum(column, lower=low, upper=high)),)
+
+    def check_private(self) -> None:
+        """Check that a unit can only add to a sum, as it must where groups are private.
+
+        Raises:
+            SqlError: it may take away.
+        """
+        bounds = self._call.bounds
+        if bounds is not None and Fraction(bounds.lower.text) < 0:
+            raise self._refuse(
+                bounds.lower.place,
+                "where groups are private, a unit may only add to a sum: the lower bound is at least 0; or "
+                f"have the groups of a public table, group_selection_strategy = {STRATEGY}",
+            )
+
+    def check_options(self) -> None:
+        """Check that no option is given that has no meaning for the largest groups.
+
+        Raises:
+            SqlError: one is.
+        """
+        for name, value in self._statement.options:
+            strategy = name.text == "group_selection_strategy" and value.text.upper() == STRATEGY
+            if name.text in _OPTIONS or strategy:
+                continue
+            why = "draws its groups in a way of its own"
+            if name.text in _LIMITS:
+                why = "needs no limit: a privacy unit counts in all of its groups, however many"
+            raise self._refuse(name.place, f"{self._call.function} {why}; leave {name.text} out")
+
+    def check_names(self, keys: Collection[str]) -> None:
+        """Check that no key has the name of a column of ranks or numbers.
+
+        Raises:
+            SqlError: one has.
+        """
+        own = (RANK, UNITS if self._call.function == _COUNT else SUM)
+        for name in keys:
+            if name.casefold() in own:
+                raise self._refuse(
+                    self._item.place,
+                    f"the output has a column {name.casefold()} of its own; give the key another name, "
+                    f"{self._call.function}(...) AS name, or of several in a SELECT inside of FROM",
+                )
+
+    def not_computed_with(self) -> SqlError:
+        """Make an error that says that its text stands alone."""
+        function = self._call.function
+        return self._refuse(
+            self._call.name_place,
+            f"{function} in a larger text: its SELECT stands alone; compute with the table that comes back",
+        )
+
+    def _whole(self, given: Literal, what: str, most: int) -> int:
+        number = positive(self._statement.text, given, what)
+        if number > most:
+            raise self._refuse(given.place, f"{what} must be at most {most:,}")
+        return number
+
+    def _refuse(self, place: Place, message: str) -> SqlError:
+        return refusal(self._statement.text, place, message)
+
+
+def _entries(tokens: tuple[Token, ...]) -> Iterator[tuple[Token, ...]]:
+    """Yield what stands between commas in (a, b); an expression that is no such list as it is."""
+    depth, start, found = 0, 1, list[tuple[Token, ...]]()
+    for i, token in enumerate(tokens):
+        depth += (token.word in ("(", "[", "{")) - (token.word in (")", "]", "}"))
+        last = i == len(tokens) - 1
+        if not depth and not last:
+            yield tokens
+            return
+        if (depth == 1 and token.word == ",") or last:
+            found.append(tokens[start:i])
+            start = i + 1
+    yield from found if len(tokens) > 1 else [tokens]

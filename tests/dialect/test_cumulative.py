@@ -1,0 +1,162 @@
+"""Cumulative totals in SQL: the question of `sf.cumulative`, over steps that are public."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.dialect import parse
+from sfumato.errors import QueryError, SqlError
+from sfumato.query.question import Query
+
+N = 420
+TABLE = pa.table(
+    {
+        "id": [i // 2 for i in range(N)],
+        "week": [i % 7 for i in range(N)],
+        "town": [["A", "B"][i // 7 % 2] for i in range(N)],
+        "x": [float(i % 5) for i in range(N)],
+    }
+)
+STEPS = pa.table({"week": [w for w in range(7) for _ in "AB"], "town": ["A", "B"] * 7})
+TABLES = {"visits": TABLE, "steps": sf.public(STEPS)}
+GROUP = "contribution_bounds_per_group => (0, 10)"
+ONE = "visits RIGHT JOIN (SELECT DISTINCT week FROM steps) AS p ON visits.week = p.week"
+TWO = "visits RIGHT JOIN (SELECT week, town FROM steps) AS p ON visits.week = p.week AND visits.town = p.town"
+TWO = TWO.replace("SELECT week", "SELECT DISTINCT week")
+
+
+def text(columns: str, keys: str = "p.week", source: str = ONE, options: str = "", epsilon: str = "1") -> str:
+    given = (
+        f"epsilon = {epsilon}, delta = 1e-6, privacy_unit_column = id, max_groups_contributed = 2{options}"
+    )
+    strategy = ", group_selection_strategy = PUBLIC_GROUPS" if "JOIN" in source else ""
+    return (
+        f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({given}{strategy}) {keys}, {columns} FROM {source} "
+        f"GROUP BY {keys.replace(' AS w', '')}"
+    )
+
+
+def asked(*given: str, **more: str) -> Query:
+    return sf.sql(text(*given, **more), tables=TABLES).plan.query
+
+
+COUNT = sf.cumulative(sf.count(), over="week")
+SAME = {
+    "CUMULATIVE_COUNT(*)": {"cumulative_count": COUNT},
+    "CUMULATIVE_COUNT(*, over => week) AS n": {"n": COUNT},
+    "cumulative_count(*, OVER => p.week) AS n": {"n": COUNT},
+    "CUMULATIVE_COUNT(x)": {"cumulative_count_x": sf.cumulative(sf.count("x"), over="week")},
+    "CUMULATIVE_COUNT(DISTINCT id)": {"cumulative_count_units": sf.cumulative(sf.count_units(), over="week")},
+    f"CUMULATIVE_SUM(x, {GROUP}), COUNT(*) AS n": {
+        "cumulative_sum_x": sf.cumulative(sf.sum("x", lower=0, upper=10, per="unit"), over="week"),
+        "n": sf.count(),
+    },
+    "CUMULATIVE_SUM(x, contribution_bounds_per_row => (0, 10)) AS s": {
+        "s": sf.cumulative(sf.sum("x", lower=0, upper=10, per="row"), over="week")
+    },
+}
+
+
+@pytest.mark.parametrize("columns", SAME)
+def test_sql_asks_what_python_asks(columns):
+    assert dict(asked(columns).aggregates) == SAME[columns]
+
+
+def test_a_limit_of_rows_in_its_bounds():
+    assert asked("CUMULATIVE_COUNT(*, contribution_bounds_per_group => (0, 3))").rows == 3
+
+
+def test_the_key_of_time_has_the_name_that_it_has_at_last():
+    total = "CUMULATIVE_COUNT(*, over => {}) AS n"
+    for over in ("week", '"week"', "p.week"):
+        found = asked(total.format(over), "p.town, p.week", TWO)
+        assert found.keys == ("town", "week") and dict(found.aggregates)["n"].over == "week"
+    for over in ("W", "p.week"):
+        assert dict(asked(total.format(over), "p.town, p.week AS w", TWO).aggregates)["n"].over == "w"
+
+
+@pytest.mark.flakiness(k=100, because="noise of scale 0.03 or less in totals of 14 groups against 1.5")
+def test_a_release_adds_up():
+    many = text("CUMULATIVE_COUNT(*, over => week) AS n", "p.town, p.week", TWO, epsilon="5000")
+    found = sf.sql(many, tables=TABLES).to_arrow()
+    counts = {(t, w): 0 for t in "AB" for w in range(7)}
+    for town, week in zip(*TABLE.select(["town", "week"]).to_pydict().values(), strict=True):
+        counts[town, week] += 1
+    rows = zip(*found.to_pydict().values(), strict=True)
+    for town, week, n in rows:
+        assert abs(n - sum(counts[town, w] for w in range(week + 1))) <= 1
+
+
+@pytest.mark.flakiness(k=100, because="noise of scale 0.05 against 5")
+def test_means_so_far_with_their_error_bars():
+    mean = f"CUMULATIVE_SUM(x, {GROUP}) / CUMULATIVE_COUNT(*) AS m, DP_INTERVAL_LOW(m) AS low"
+    rows = sf.sql(text(mean, epsilon="1000"), tables=TABLES).to_arrow().to_pylist()
+    assert all(row["low"] < row["m"] and abs(row["m"] - 2) < 0.5 for row in rows)
+
+
+def test_domains_of_a_catalog_are_steps():
+    declared = {
+        "source": TABLE,
+        "privacy_unit": "id",
+        "columns": {"week": {"domain": list(range(7))}, "x": {"lower": 0, "upper": 9}},
+    }
+    catalog = sf.catalog({"tables": {"visits": declared}})
+    form = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) week, CUMULATIVE_SUM(x) AS s FROM visits GROUP BY week"
+    ((_, found),) = sf.sql(form, catalog=catalog).plan.query.aggregates
+    assert found == sf.cumulative(sf.sum("x", lower=0, upper=9, per="row"), over="week")
+
+
+C, S = "CUMULATIVE_COUNT", "CUMULATIVE_SUM"
+REFUSED = [
+    (text(f"{C}()"), "write CUMULATIVE_COUNT(*)"),
+    (text(f"{S}(*)"), "name a column"),
+    (text(f"{S}(x)"), "CUMULATIVE_SUM without bounds"),
+    (text(f"{S}(x)"), "contribution_bounds_per_group => (lower, upper)"),
+    (text(f"{S}(DISTINCT x, {GROUP})"), "DISTINCT"),
+    (text(f"{S}(x, contribution_bounds_per_group => (3, 0))"), "not below"),
+    (text(f"{S}(x, 3, {GROUP})"), "takes one expression"),
+    (text(f"{S}(x, y, {GROUP})"), "must be written as a number"),
+    (text(f"{S}({C}(*), {GROUP})"), "CUMULATIVE_COUNT inside CUMULATIVE_SUM"),
+    (text(f"{C}(DISTINCT x, contribution_bounds_per_group => (0, 3))"), "different values cannot be added up"),
+    (text(f"{C}(*, weight => x, max_weight => 3)"), "weights cannot be added up"),
+    (text(f"{C}(*, over => town)"), "over names one of the group keys, week"),
+    (text(f"{C}(*, over => 'week')"), "write over => column"),
+    (text(f"{C}(*, over => week, over => week)"), "given twice"),
+    (text(f"{C}(*, over => NULL)"), "over names one of the group keys"),
+    (text("COUNT(*, over => week)"), "there is no argument over"),
+    (text(f"{C}(*) OVER (ORDER BY week)"), "takes no OVER"),
+    (text(f"{C}(*)", "p.week, p.town", TWO), "which of week, town is time?"),
+    (text(f"{C}(*)", options=", max_rows_contributed = 4").replace("max_groups_contributed = 2, ", ""), "not max_rows_contributed"),
+    (text(f"{C}(*)", "week", "visits"), "all time steps as public groups"),
+    (text(f"{C}(*)").replace("GROUP BY p.week", "GROUP BY ROLLUP (p.week)"), "do not go with ROLLUP"),
+    (text(f"{C}(*)", "week", "visits").replace("week, ", "").partition(" GROUP")[0], "GROUP BY their column"),
+    (text(f"{C}(*)").replace("DIFFERENTIAL_PRIVACY", "ANONYMIZATION"), "does not go with WITH ANONYMIZATION"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "says"), REFUSED)
+def test_wrong_uses_are_refused_in_words(written, says):
+    with pytest.raises(SqlError, match="line 1, column") as caught:
+        sf.sql(written, tables=TABLES)
+    assert says in str(caught.value)
+
+
+def test_what_does_not_go_beside_it():
+    for columns in (
+        f"{C}(*), MEDIAN(x, contribution_bounds_per_row => (0, 9))",
+        f"{C}(*), COUNT(DISTINCT x, contribution_bounds_per_group => (0, 3))",
+    ):
+        with pytest.raises(QueryError, match="in a question of their own"):
+            asked(columns)
+    with pytest.raises(QueryError, match="over one key"):
+        asked(f"{C}(*, over => week) AS a, {C}(*, over => town) AS b", "p.week, p.town", TWO)
+    with pytest.raises(QueryError, match="the key of time is of"):
+        asked(f"{C}(*, over => town)", "p.week, p.town", TWO)
+
+
+def test_a_window_is_no_cumulative_total_and_says_so():
+    query = parse(text("SUM(COUNT(*)) OVER (ORDER BY p.week) AS n"), public=["steps"], private=["visits"])
+    assert all(type(aggregate).__name__ != "Cumulative" for _, aggregate in query.aggregates)
+    assert any("CUMULATIVE_COUNT(*) and CUMULATIVE_SUM" in note for note in query.notes)

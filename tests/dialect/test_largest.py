@@ -1,0 +1,275 @@
+"""The largest groups in SQL: the question of `Table.top`, and nothing else beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.dialect import parse
+from sfumato.errors import ParameterError, QueryError, RefusalError, SfumatoError, SqlError
+from sfumato.query.top import Top
+
+N = 600
+TABLE = pa.table(
+    {
+        "id": [i // 3 for i in range(N)],
+        "product": [f"p{i % 7}" for i in range(N)],
+        "shop": [["a", "b"][i % 2] for i in range(N)],
+        "rank": [i % 4 for i in range(N)],
+        "price": [float(i % 5) for i in range(N)],
+    }
+)
+GOODS = pa.table({"product": [f"p{i}" for i in range(9)], "shop": ["a"] * 9})
+TABLES = {"sold": TABLE, "goods": sf.public(GOODS)}
+SOLD = sf.scan(TABLE, privacy_unit="id")
+FORM = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 2, privacy_unit_column = id{}) {} FROM {} {}"
+BY_SUM = "contribution_bounds_per_group => (0, 5)"
+PUBLIC = {
+    "options": ", group_selection_strategy = PUBLIC_GROUPS",
+    "source": "sold RIGHT JOIN (SELECT DISTINCT product FROM goods) AS p ON sold.product = p.product",
+}
+
+
+def text(call: str, options: str = ", delta = 1e-6", source: str = "sold", rest: str = "") -> str:
+    return FORM.format(options, call, source, rest)
+
+
+def asked(call: str, **more: str) -> tuple[Top, dict]:
+    query = parse(text(call, **more), public=["goods"], private=["sold"])
+    question = query.question(lambda *_: SOLD, lambda groups: GOODS.select(list(groups.columns)))
+    assert isinstance(question, Top)
+    return dataclasses.replace(question, notes=()), query.release_options
+
+
+CALLS = {
+    "APPROX_TOP_COUNT(product, 3)": SOLD.top("product", k=3),
+    'approx_top_count(sold."Product", 1)': SOLD.top("product", k=1),
+    "APPROX_TOP_COUNT((product), 3)": SOLD.top("product", k=3),
+    "APPROX_TOP_COUNT((product, shop), 3, candidates => 30)": SOLD.top("product", "shop", k=3, candidates=30),
+    "APPROX_TOP_COUNT(upper(shop), 2)": SOLD.with_columns(key_1="upper(shop)").top("key_1", k=2),
+    "APPROX_TOP_COUNT((price + 1) // (1 + 1), 2) AS half": SOLD.with_columns(
+        half="(price + 1) // (1 + 1)"
+    ).top("half", k=2),
+    "APPROX_TOP_COUNT(rank, 2) AS place": SOLD.with_columns(place="rank").top("place", k=2),
+    f"APPROX_TOP_SUM(product, price, 4, {BY_SUM})": SOLD.top(
+        "product", k=4, by=sf.sum("price", lower=0, upper=5)
+    ),
+    f"APPROX_TOP_SUM((shop, product), sold.price, 4, {BY_SUM}, candidates => 9)": SOLD.top(
+        "shop", "product", k=4, candidates=9, by=sf.sum("price", lower=0, upper=5)
+    ),
+    # The name of the groups hides the column that is added up, which is the source's.
+    f"APPROX_TOP_SUM(price // 2, price, 4, {BY_SUM}) AS price": SOLD.with_columns(
+        _price="price", price="price // 2"
+    ).top("price", k=4, by=sf.sum("_price", lower=0, upper=5)),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_sql_asks_what_python_asks(call):
+    found, options = asked(call)
+    want = CALLS[call]
+    if "AS price" not in call:
+        assert found == dataclasses.replace(want, engine=found.engine, schema=found.schema)
+    assert (found.keys, found.k, found.candidates, found.by) == (want.keys, want.k, want.candidates, want.by)
+    assert options == {"epsilon": "2", "delta": "1e-6", "counts": True}
+    assert found.plan(**options) == want.plan(epsilon=2, delta="1e-6")
+
+
+def test_options_of_the_release():
+    assert asked("APPROX_TOP_COUNT(product, 3, counts => FALSE)")[1]["counts"] is False
+    found, options = asked("APPROX_TOP_COUNT(product, 3, counts_share => 0.1)")
+    assert found.plan(**options) == SOLD.top("product", k=3).plan(epsilon=2, delta="1e-6", counts_share="0.1")
+
+
+def test_groups_of_a_public_table():
+    found, options = asked("APPROX_TOP_COUNT(p.product, 3)", **PUBLIC)
+    assert (
+        found.public_keys.column(0).to_pylist() == GOODS["product"].to_pylist() and found.candidates is None
+    )
+    assert options["delta"] == "0"
+    # Of public groups a unit may take away from a sum.
+    below = "contribution_bounds_per_group => (-1, 5)"
+    found, _ = asked(f"APPROX_TOP_SUM(p.product, price, 3, {below}) AS item", **PUBLIC)
+    assert found.keys == ("item",) and found.by.lower == -1
+    with pytest.raises(ParameterError, match="from 1 to 9"):
+        asked("APPROX_TOP_COUNT(p.product, 30)", **PUBLIC)
+
+
+def test_groups_and_limits_of_a_catalog():
+    declared = {
+        "source": TABLE,
+        "privacy_unit": "id",
+        "max_groups": 2,
+        "columns": {"shop": {"domain": ["a", "b", "c"]}},
+    }
+    catalog = sf.catalog({"tables": {"sold": declared}})
+    form = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 50{}) {} FROM sold"
+    release = sf.sql(form.format("", "APPROX_TOP_COUNT(shop, 2)"), catalog=catalog)
+    assert release.question.public_keys.num_rows == 3 and release.spent == (50.0, 0.0)
+    assert "max_groups of catalog: tables.sold limits nothing here" in str(release.explain())
+    private = sf.sql(form.format(", delta = 1e-6", "APPROX_TOP_COUNT(product, 2)"), catalog=catalog)
+    assert private.question.public_keys is None and private.question.candidates == 100
+    with pytest.raises(SqlError, match="those of a catalog are of each row"):
+        sf.sql(form.format(", delta = 1e-6", "APPROX_TOP_SUM(product, price, 2)"), catalog=catalog)
+
+
+@pytest.mark.flakiness(
+    k=100, because="noise of scale 0.02 against 0.5, and 86 units in each group or 57 above the end"
+)
+def test_a_release():
+    release = sf.sql(text("APPROX_TOP_COUNT(shop, 2)").replace("epsilon = 2", "epsilon = 200"), tables=TABLES)
+    found = release.to_arrow().to_pydict()
+    assert found["rank"] == [1, 2] and sorted(found["shop"]) == ["a", "b"] and found["units"] == [200, 200]
+    assert "APPROX_TOP_COUNT counts the privacy units of each group, not its rows." in str(release.explain())
+    bare = sf.sql(
+        text("APPROX_TOP_COUNT(shop, 2, counts => FALSE)").replace("epsilon = 2", "epsilon = 200"),
+        tables=TABLES,
+    )
+    assert bare.to_arrow().column_names == ["rank", "shop"]
+    with pytest.raises(RefusalError):
+        bare.errors()
+
+
+@pytest.mark.noise_cannot_matter("names of columns are looked at")
+def test_error_bars_in_files(tmp_path):
+    release = sf.sql(text("APPROX_TOP_COUNT(shop, 2)"), tables=TABLES)
+    release.write(tmp_path / "top.json", confidence=0.9)
+    assert '"units_error":' in (tmp_path / "top.json").read_text()
+    taken = sf.sql(text("APPROX_TOP_COUNT(shop, 2) AS units_error"), tables=TABLES)
+    with pytest.raises(QueryError, match="is taken"):
+        taken.write(tmp_path / "other.json", confidence=0.9)
+    with pytest.raises(RefusalError):
+        sf.sql(text("APPROX_TOP_COUNT(shop, 2, counts => FALSE)"), tables=TABLES).write(
+            tmp_path / "x.json", confidence=0.9
+        )
+    assert not taken._started
+
+
+COUNT, SUM = "APPROX_TOP_COUNT", "APPROX_TOP_SUM"
+REFUSED = [
+    (f"{COUNT}(product)", "how many groups?"),
+    (f"{COUNT}()", "of nothing; write APPROX_TOP_COUNT(column"),
+    (f"{COUNT}(*, 3)", "write APPROX_TOP_COUNT(product, 10)"),
+    (f"{COUNT}(DISTINCT product, 3)", "write APPROX_TOP_COUNT(product, 10)"),
+    (f"{COUNT}(product, 0)", "whole number of at least 1"),
+    (f"{COUNT}(product, -1)", "whole number of at least 1"),
+    (f"{COUNT}(product, 1.5)", "whole number of at least 1"),
+    (f"{COUNT}(product, 1e2)", "whole number of at least 1"),
+    (f"{COUNT}(product, NULL)", "must be written as a number"),
+    (f"{COUNT}(product, 'ten')", "must be written as a number"),
+    (f"{COUNT}(product, 100001)", "at most 100,000"),
+    (f"{COUNT}(product, 99999999999999999999999)", "whole number of at least 1"),
+    (f"{COUNT}(product, 1e999999)", "out of all range"),
+    (f"{COUNT}(product, 3, 4)", "no further argument"),
+    (f"{COUNT}(product, [3])", "how many groups?"),
+    (f"{COUNT}(product, k => 3)", "there is no argument k"),
+    (f"{COUNT}(product, 3, {BY_SUM})", "counts once in each of its groups"),
+    (f"{COUNT}(product, 3, weight => price, max_weight => 3)", "takes no such argument"),
+    (f"{COUNT}(product, 3, error_bars => FALSE)", "takes no such argument"),
+    (f"{COUNT}(product, 3, stratum => shop)", "takes no such argument"),
+    (f"{COUNT}(product, 3, candidates => 2)", "at least 3"),
+    (f"{COUNT}(product, 3, candidates => 0)", "whole number of at least 1"),
+    (f"{COUNT}(product, 3, candidates => 10000000000)", "at most 1,000,000,000"),
+    (f"{COUNT}(product, 3, candidates => 4, candidates => 5)", "given twice"),
+    (f"{COUNT}(product, 3, counts => 1)", "TRUE or counts => FALSE"),
+    (f"{COUNT}(product, 3, counts_share => 0)", "between 0 and 1"),
+    (f"{COUNT}(product, 3, counts_share => 1)", "between 0 and 1"),
+    (f"{COUNT}(product, 3, counts_share => 0.5, counts => FALSE)", "leave counts_share out"),
+    (f"{COUNT}((), 3)", "write APPROX_TOP_COUNT(product, 10)"),
+    (f"{COUNT}((product,), 3)", "write APPROX_TOP_COUNT(product, 10)"),
+    (f"{COUNT}((product, product), 3)", "used twice"),
+    (f"{COUNT}((product, shop), 3) AS both", "leave AS out"),
+    (f"{COUNT}(id, 3)", "privacy unit"),
+    (f"{COUNT}((shop, id), 3)", "privacy unit"),
+    (f"{COUNT}(product, 3) AS id", "privacy unit"),
+    (f"{COUNT}(product, 3) AS Units", "a column units of its own"),
+    (f"{COUNT}(rank, 3)", "a column rank of its own"),
+    (f"{COUNT}(COUNT(*), 3)", "COUNT inside"),
+    (f"{COUNT}({COUNT}(product, 3), 3)", "APPROX_TOP_COUNT inside"),
+    (f"{COUNT}((SELECT 1), 3)", "a subquery"),
+    (f"{COUNT}(rank() OVER (), 3)", "RANK inside"),
+    (f"{COUNT}(product, 3) FILTER (WHERE price > 1)", "FILTER"),
+    (f"{COUNT}(product, 3) OVER ()", "takes no OVER"),
+    (f"{COUNT}(product, 3) + 1", "stands alone in the SELECT list"),
+    (f"{COUNT}(product, 3), COUNT(*)", "stands alone in the SELECT list"),
+    (f"shop, {COUNT}(product, 3)", "stands alone in the SELECT list"),
+    (f"{COUNT}(product, 3), {COUNT}(shop, 1)", "stands alone in the SELECT list"),
+    (f"DP_INTERVAL_LOW({COUNT}(product, 3))", "stands alone in the SELECT list"),
+    (f"DISTINCT {COUNT}(product, 3)", "SELECT DISTINCT"),
+    (f"{SUM}(product, 3)", "with the column that is added up"),
+    (f"{SUM}(product, price)", "without bounds"),
+    (f"{SUM}(product, price, 3)", "without bounds"),
+    (f"{SUM}(product, 2 * price, 3, {BY_SUM})", "with the column that is added up"),
+    (f"{SUM}(product, NULL, 3, {BY_SUM})", "write APPROX_TOP_SUM"),
+    (f"{SUM}(product, price, rank, 3, {BY_SUM})", "write APPROX_TOP_SUM"),
+    (f"{SUM}(product, price, 3, contribution_bounds_per_row => (0, 1))", "a unit adds to a group"),
+    (f"{SUM}(product, price, 3, contribution_bounds_per_group => (1, 1))", "not below"),
+    (f"{SUM}(product, price, 3, contribution_bounds_per_group => ((0, 1), (0, 1)))", "a unit adds"),
+    (f"{SUM}(product, price, 3, contribution_bounds_per_group => (-1, 1))", "only add to a sum"),
+    (f"{SUM}(product, price, 3, {BY_SUM}) AS SUM", "a column sum of its own"),
+]
+
+
+@pytest.mark.parametrize(("call", "says"), REFUSED)
+def test_wrong_calls_are_refused_in_words(call, says):
+    with pytest.raises(SqlError) as caught:
+        sf.sql(text(call), tables=TABLES)
+    assert says in str(caught.value) and "\nline 1, column " in str(caught.value)
+
+
+BESIDE = [
+    ({"rest": "GROUP BY product"}, "leave GROUP BY out"),
+    ({"rest": "GROUP BY ALL"}, "leave GROUP BY out"),
+    ({"rest": "HAVING COUNT(*) > 1"}, "leave HAVING out"),
+    ({"rest": "ORDER BY units"}, "leave ORDER BY out"),
+    ({"rest": "LIMIT 2"}, "leave LIMIT out"),
+    ({"rest": f"WHERE {COUNT}(product, 3) > 1"}, "in WHERE"),
+    ({"options": ""}, "needs a delta"),
+    ({"options": ", delta = 1e-6, max_groups_contributed = 3"}, "needs no limit"),
+    ({"options": ", delta = 1e-6, max_rows_per_group = 3"}, "needs no limit"),
+    ({"options": ", delta = 1e-6, max_rows_contributed = 3"}, "needs no limit"),
+    ({"options": ", delta = 1e-6, noise = laplace"}, "leave noise out"),
+    ({"options": ", delta = 1e-6, group_selection = laplace"}, "leave group_selection out"),
+    ({"options": ", delta = 1e-6, min_privacy_units_per_group = 3"}, "leave min_privacy_units_per_group out"),
+    ({"options": ", delta = 1e-6, confidence = 0.9"}, "leave confidence out"),
+    ({"options": ", delta = 1e-6, weights = 'units 2'"}, "leave weights out"),
+    ({"options": ", delta = 1e-6, colour = 1"}, "there is no option colour"),
+    (PUBLIC, "the group keys are the columns of the public table"),
+]
+
+
+@pytest.mark.parametrize(("more", "says"), BESIDE)
+def test_what_stands_beside_it_is_refused(more, says):
+    with pytest.raises(SfumatoError, match="line 1, column") as caught:
+        sf.sql(text(f"{COUNT}(product, 3)", **more), tables=TABLES)
+    assert says in str(caught.value)
+
+
+def test_candidates_are_of_private_groups():
+    with pytest.raises(SqlError, match="leave it out"):
+        asked("APPROX_TOP_COUNT(p.product, 3, candidates => 5)", **PUBLIC)
+
+
+def test_other_selects_do_not_have_it():
+    for rest in (f"HAVING {COUNT}(shop, 1) > 1", f"ORDER BY {COUNT}(shop, 1)"):
+        with pytest.raises(SqlError, match="stands alone in the SELECT list"):
+            parse(text("product, COUNT(*) AS n", rest=f"GROUP BY product {rest}"))
+    with pytest.raises(SqlError, match="does not go with WITH ANONYMIZATION"):
+        parse(text(f"{COUNT}(product, 3)").replace("DIFFERENTIAL_PRIVACY", "ANONYMIZATION"))
+    with pytest.raises(SqlError, match="its SELECT stands alone"):
+        parse(f"SELECT * FROM ({text(f'{COUNT}(product, 3)')}) AS t")
+
+
+def test_the_owners_check_is_of_other_questions():
+    with pytest.raises(QueryError, match="largest groups"):
+        sf.check(text(f"{COUNT}(product, 3)"), tables=TABLES)
+
+
+def test_sorting_all_groups_is_never_taken_for_it():
+    query = parse(text("product, COUNT(*) AS n", rest="GROUP BY product ORDER BY n DESC LIMIT 3"))
+    assert query.largest is None and any(
+        "APPROX_TOP_COUNT(x, 10) draws these" in note for note in query.notes
+    )
