@@ -22,7 +22,7 @@ BELOW = {
     "files": {"errors", "ownership"},
     "noise": {"errors", "exact", "ownership"},
     "framework": {"errors", "exact", "ownership"},
-    "budget": {"errors", "exact", "noise", "framework"},
+    "budget": {"errors", "exact", "ownership", "noise", "framework"},
     "transformations": {"errors", "exact", "framework"},
     "snapping": {"errors", "exact", "noise", "framework", "transformations"},
     "measurements": {"errors", "exact", "ownership", "noise", "framework", "budget", "transformations"},
@@ -65,7 +65,7 @@ BELOW = {
         "query",
         "dialect",
     },
-    "beam": {"engines"},
+    "beam": {"budget", "engines"},
     "spark": {"engines"},
     "audit": {"errors", "exact", "files", "noise", "framework", "budget"},
     "testing": {

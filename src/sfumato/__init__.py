@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sfumato.budget import Budget
     from sfumato.budget.meaning import explain_epsilon
     from sfumato.engines.asked import sql
     from sfumato.engines.catalog import Catalog, catalog
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 # Loaded when they are first used: DuckDB and Arrow take longer to import than `sfumato --help`
 # should take to answer.
 _HOMES = {
+    "Budget": "sfumato.budget",
     "PublicTable": "sfumato.query.table",
     "Catalog": "sfumato.engines.catalog",
     "Question": "sfumato.query.table",
@@ -86,6 +88,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Budget",
     "Catalog",
     "PublicTable",
     "Question",

@@ -3,6 +3,7 @@
 Needs the extra: `pip install 'sfumato[beam]'`.
 """
 
+from sfumato.budget import Budget
 from sfumato.engines.beam.aggregations import (
     Count,
     CountDistinct,
@@ -22,7 +23,6 @@ from sfumato.engines.beam.aggregations import (
     VectorMean,
     VectorSum,
 )
-from sfumato.engines.beam.budget import Budget
 from sfumato.engines.beam.engine import named
 from sfumato.engines.beam.private import MakePrivate, PrivateCollection
 from sfumato.engines.beam.question import Release

@@ -466,4 +466,4 @@ def test_keys_of_an_aggregation_are_not_those_of_its_own_rows(of):
     keys = {"rows": rows, "private rows": private._owned, "rows of a union": others}[of]
     with pytest.raises(QueryError, match="brought by the collection of private rows"):
         both.filter(bool) | Count(key=lambda row: row[1], public_keys=keys, groups=1, rows=1, epsilon=1)
-    assert budget.left == (1, 0)
+    assert budget.remaining == (1, 0, 1)

@@ -64,7 +64,7 @@ def test_a_trigger_is_refused_and_nothing_is_spent(panes):
     for transform in (release, MakePrivate(budget=budget, unit=len)):
         with pytest.raises(QueryError, match="a trigger or no end"):
             windowed | transform
-    assert budget.left == (1.0, 0.0)
+    assert budget.remaining == (1.0, 0.0, 1.0)
     plain = windowed | "plain" >> beam.WindowInto(window.GlobalWindows())
     plain | "once" >> release  # was not used up
 

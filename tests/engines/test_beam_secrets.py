@@ -149,7 +149,7 @@ def test_what_is_no_secret_is_refused_when_the_release_is_made(text, words, monk
         with pytest.raises(QueryError, match=words) as caught:
             make()
         assert not text or text not in str(caught.value)
-    assert budget.left == (1.0, 0.0)
+    assert budget.remaining == (1.0, 0.0, 1.0)
 
 
 @pytest.mark.parametrize("given", [SECRET, SECRET.hex(), lambda: SECRET])

@@ -233,7 +233,7 @@ def test_of_a_private_collection(run):
     for name, one in (("units", 1), ("sum", 2)):
         assert {key: rank for key, (rank, _) in found[name].items()} == ranks
         assert all(abs(n - one * SIZES[key[0]]) < 60 for key, (_, n) in found[name].items())
-    assert budget.left[0] == 30
+    assert budget.remaining.epsilon == 30
 
 
 @pytest.mark.noise_cannot_matter("nothing is drawn")

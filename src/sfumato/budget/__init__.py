@@ -2,5 +2,15 @@
 
 from sfumato.budget.calibration import calibrate, gaussian_mu, gaussian_sigma, split_delta
 from sfumato.budget.loss import Loss
+from sfumato.budget.spending import Budget, Remaining, Spent
 
-__all__ = ["Loss", "calibrate", "gaussian_mu", "gaussian_sigma", "split_delta"]
+__all__ = [
+    "Budget",
+    "Loss",
+    "Remaining",
+    "Spent",
+    "calibrate",
+    "gaussian_mu",
+    "gaussian_sigma",
+    "split_delta",
+]

@@ -60,6 +60,28 @@ def zcdp_delta(rho: Fraction, epsilon: Fraction) -> Fraction:
     return min(Fraction(1), exactly(up.exp(up.sub(convert(excess * (excess * rho - gap), up), gained))))
 
 
+def zcdp_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """Return a rho, near the largest, at which zCDP is (epsilon, delta)-DP: `zcdp_delta` says so.
+
+    Args:
+        epsilon: greater than 0.
+        delta: in (0, 1).
+    Returns:
+        A rho within about 2^-40 epsilon of the largest; 0 where none is found.
+
+    >>> float(zcdp_rho(Fraction(3), Fraction(1, 10**6)))
+    0.18506...
+    """
+    low, high = Fraction(0), epsilon
+    for _ in range(40):
+        middle = (low + high) / 2
+        if zcdp_delta(middle, epsilon) <= delta:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
 def _moderate(rho: Fraction) -> float:
     return float(min(max(rho, Fraction(1, 2**1000)), Fraction(2**1000)))
 

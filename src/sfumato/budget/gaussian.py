@@ -18,7 +18,7 @@ from functools import lru_cache
 
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.errors import BudgetError
-from sfumato.exact import positive, round_up
+from sfumato.exact import positive, root_up, round_up
 from sfumato.exact.directed import convert, directed, exactly, expm1_down, log2, round_bits
 from sfumato.exact.normal import tail
 from sfumato.exact.roots import crossing, log_ratio
@@ -115,6 +115,39 @@ def _first_guess(log2_delta: float, epsilon: Fraction) -> Fraction:
     z = math.sqrt(-2 * math.log(2) * (log2_delta + 1)) if log2_delta < -1 else -3.0
     root = math.sqrt(z * z + 2 * float(epsilon))
     return Fraction(2 * float(epsilon) / (z + root) if z > 0 else root - z)
+
+
+@lru_cache(maxsize=1024)
+def pure_mu(epsilon: Fraction) -> Fraction:
+    """Return a mu at which every epsilon-DP mechanism is mu-Gaussian-DP, rounded up.
+
+    No test of an epsilon-DP mechanism is better than randomized response, whose errors are both
+    1/(1 + e^epsilon) at best. A Gaussian shift of mu that gets both as low is more revealing everywhere: its
+    trade-off is convex, below that point, and shares the ends.
+
+    Args:
+        epsilon: greater than 0.
+    Source:
+        Dong, Roth and Su 2022, "Gaussian differential privacy", section 2.2; Wasserman and Zhou 2010.
+
+    >>> float(pure_mu(Fraction(1)))
+    1.23203...
+    """
+    far = root_up(2 * epsilon)  # P(N > x) <= e^(-x^2/2) / 2, and (1 + e^epsilon) / 2 <= e^epsilon
+    if epsilon > 1000:
+        return 2 * far
+    bits = 192
+    down, up = directed(bits)
+    goal = down.div(1, up.add(1, up.exp(convert(epsilon, up))))  # P(N > mu/2) must be no more
+
+    def enough(half: Fraction) -> bool:
+        return bool(up.div(tail(half, bits, up=True), 2) <= goal)
+
+    near = min(far, epsilon) / 4
+    for _ in range(64):
+        middle = (near + far) / 2
+        near, far = (near, middle) if enough(middle) else (middle, far)
+    return 2 * round_bits(far, 64, up=True)
 
 
 def gaussian_sigma(l2_sensitivity: object, epsilon: object, delta: object) -> float:

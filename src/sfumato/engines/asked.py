@@ -9,9 +9,11 @@ from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
+from sfumato.budget import Budget
 from sfumato.catalogs.declarations import Declarations
 from sfumato.engines.scan import SparkFrame, scan
 from sfumato.errors import ColumnError, ParameterError, QueryError, SqlError, nearest, shown
+from sfumato.query.payment import payment
 from sfumato.query.public_table import PublicTable
 from sfumato.query.release import Release
 from sfumato.query.schema import spelled
@@ -40,6 +42,7 @@ def sql(
     memory_limit: str | None = None,
     threads: int | None = None,
     temp_directory: str | PathLike[str] | None = None,
+    budget: Budget | None = None,
 ) -> Release: ...
 @overload
 def sql(
@@ -49,10 +52,15 @@ def sql(
     memory_limit: str | None = None,
     threads: int | None = None,
     temp_directory: str | PathLike[str] | None = None,
+    budget: Budget | None = None,
 ) -> Release: ...
 @overload
 def sql(
-    text: str, *, tables: Mapping[str, SparkFrame], types: Mapping[str, str] | None = None
+    text: str,
+    *,
+    tables: Mapping[str, SparkFrame],
+    types: Mapping[str, str] | None = None,
+    budget: Budget | None = None,
 ) -> DataFrame: ...
 @overload
 def sql(
@@ -63,6 +71,7 @@ def sql(
     memory_limit: str | None = None,
     threads: int | None = None,
     temp_directory: str | PathLike[str] | None = None,
+    budget: Budget | None = None,
 ) -> Release: ...
 def sql(
     text: str,
@@ -73,6 +82,7 @@ def sql(
     memory_limit: str | None = None,
     threads: int | None = None,
     temp_directory: str | PathLike[str] | None = None,
+    budget: Budget | None = None,
 ) -> Any:
     """Ask in SQL: `SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (...) ... FROM 'file.parquet' ...`.
 
@@ -85,6 +95,7 @@ def sql(
         types: of columns of a source that declares none, as for `scan`; in the text OPTIONS (types =
             'id BIGINT, amount DOUBLE').
         memory_limit, threads, temp_directory: as for `scan`.
+        budget: that of all questions, which pays; see `sfumato.Budget`.
     Returns:
         A Release; a `ProcessedRelease`, with the same face, where the text computes with the released table;
         a `TopRelease` where it asks for the largest groups.
@@ -103,7 +114,7 @@ def sql(
     (1.0, 0.0)
     """
     limits = {"memory_limit": memory_limit, "threads": threads, "temp_directory": temp_directory}
-    return ask(text, tables, catalog, types, limits).release()
+    return ask(text, tables, catalog, types, limits).release(budget)
 
 
 @dataclass(frozen=True)
@@ -127,7 +138,7 @@ class Asked:
         """Each private SELECT as it was understood."""
         return (self.query, *self.query.beside)
 
-    def release(self) -> Any:
+    def release(self, budget: Budget | None = None) -> Any:
         """Plan all releases, see that what is computed with them fits, and only then read and spend."""
         from sfumato.engines.duckdb.engine import DuckDBEngine
         from sfumato.engines.duckdb.outside import OutsideSql
@@ -135,7 +146,7 @@ class Asked:
 
         query, questions = self.query, self.questions
         if query.outside is None:
-            return questions[0].release(**query.release_options)
+            return questions[0].release(**query.release_options, budget=budget)
         asked = [question for question in questions if isinstance(question, Question)]
         engines = [question.table.engine for question in asked]
         if not all(isinstance(engine, DuckDBEngine) for engine in engines):
@@ -151,6 +162,7 @@ class Asked:
         ]
         read = {name: self.public[name] for name in query.outside.public}
         computation = OutsideSql(query.outside, planned, read, self.resources)
+        payment(budget, plans, "; ".join(question.query.told for question in asked))()
         releases = [engine.release(plan) for engine, plan in zip(engines, plans, strict=True)]
         return ProcessedRelease(releases, computation)
 

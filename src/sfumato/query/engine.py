@@ -10,6 +10,7 @@ import pyarrow as pa
 from sfumato.noise import Words
 from sfumato.query.combining import Combination
 from sfumato.query.exact import BroughtKeys, Evaluator
+from sfumato.query.payment import Pay, free
 from sfumato.query.plan import Plan
 from sfumato.query.schema import Schema, Step
 
@@ -65,7 +66,12 @@ class Engine(Evaluator, Protocol[Released_co]):
         ...
 
     def release(
-        self, plan: Plan, *, confidence: float | None = None, unsafe_words: Words | None = None
+        self,
+        plan: Plan,
+        *,
+        confidence: float | None = None,
+        unsafe_words: Words | None = None,
+        pay: Pay = free,
     ) -> Released_co:
         """Return the release of a plan; nothing is read yet.
 
@@ -73,15 +79,16 @@ class Engine(Evaluator, Protocol[Released_co]):
             plan: what to do.
             confidence: also give error bars, in columns named `<output>_error`.
             unsafe_words: a source of random words for tests; refused where workers draw the noise.
+            pay: called once, when all is checked and before a row is read.
         """
         ...
 
-    def top(self, question: Top, plan: TopPlan, *, unsafe_words: Words | None = None) -> Any:
+    def top(self, question: Top, plan: TopPlan, *, unsafe_words: Words | None = None, pay: Pay = free) -> Any:
         """Return the release of the largest groups; nothing is read yet.
 
         Args:
             question: a `Top`.
             plan: its `TopPlan`.
-            unsafe_words: as of `release`.
+            unsafe_words, pay: as of `release`.
         """
         ...

@@ -251,6 +251,11 @@ class Query:
         return tuple(n for name, aggregate in self.aggregates for n in aggregate.outputs(name))
 
     @property
+    def told(self) -> str:
+        """What is asked, in a few words."""
+        return ", ".join(self.output_names) + (f" by {', '.join(self.keys)}" if self.keys else "")
+
+    @property
     def output_weights(self) -> dict[str, Fraction]:
         """How much each output matters."""
         return {n: self.weight(name) for name, asked in self.aggregates for n in asked.outputs(name)}

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
+from sfumato.budget import Budget
 from sfumato.errors import ColumnError, ParameterError, QueryError
 from sfumato.exact import Number, one_of, positive_int, truth_value
 from sfumato.noise import Words
@@ -25,6 +26,7 @@ from sfumato.query.combining import (
 from sfumato.query.engine import Engine
 from sfumato.query.exact import BroughtKeys
 from sfumato.query.part import Part
+from sfumato.query.payment import payment
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
 from sfumato.query.preview import Preview, previewed, smallest_epsilon
@@ -543,6 +545,7 @@ class Question(Generic[Released]):
         group_selection: SelectionChoice = "auto",
         pre_threshold: int = 1,
         confidence: float | None = None,
+        budget: Budget | None = None,
         unsafe_words: Words | None = None,
     ) -> Released:
         """Release the answer: noisy numbers, safe to publish.
@@ -555,6 +558,7 @@ class Question(Generic[Released]):
             group_selection: "auto" (keeps most), "truncated_geometric", "laplace" or "gaussian".
             pre_threshold: private groups with fewer units than this are never shown.
             confidence: also give error bars of this confidence, in columns named `<output>_error`.
+            budget: that of all questions, which pays; see `sfumato.Budget`.
             unsafe_words: on DuckDB, a source of random words for tests; the result is not private.
         Returns:
             A Release; its noise is drawn once, however often it is looked at. Of a Spark data frame a Spark
@@ -569,7 +573,8 @@ class Question(Generic[Released]):
             group_selection=group_selection,
             pre_threshold=pre_threshold,
         )
-        return self.table.engine.release(plan, confidence=confidence, unsafe_words=unsafe_words)
+        pay = payment(budget, [plan], self.query.told)
+        return self.table.engine.release(plan, confidence=confidence, unsafe_words=unsafe_words, pay=pay)
 
 
 def _limit(value: object, name: str) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sfumato.budget import Budget
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import Number, as_fraction, positive_int, truth_value
@@ -17,6 +18,7 @@ from sfumato.noise import Words
 from sfumato.query.aggregates.moments import Sum
 from sfumato.query.engine import Engine
 from sfumato.query.exact import ALL_GROUPS, BroughtKeys, ExactQuery
+from sfumato.query.payment import payment
 from sfumato.query.schema import Kind, Schema, Step
 from sfumato.query.top_draw import RANK, SUM, UNITS, TopDraw
 from sfumato.query.top_plan import TopPlan, make_top_plan
@@ -177,6 +179,7 @@ class Top:
         delta: Number = 0,
         counts: bool = True,
         counts_share: Number = Fraction(1, 2),
+        budget: Budget | None = None,
         unsafe_words: Words | None = None,
     ) -> TopRelease:
         """Release the keys of the largest groups, in the order drawn.
@@ -186,6 +189,7 @@ class Top:
             delta: in [0, 1); private groups need more than 0, and k public ones may gain by it.
             counts: whether noisy numbers of units of these groups stand beside them.
             counts_share: the part of the budget that is for these numbers.
+            budget: that of all questions, which pays; see `sfumato.Budget`.
             unsafe_words: a source of random words for tests; the result is not private.
         Returns:
             A TopRelease, drawn once, when it is first looked at; of an Arrow schema a Beam transform, as of
@@ -196,5 +200,6 @@ class Top:
         if unsafe_words is not None and not isinstance(unsafe_words, Words):
             raise ParameterError("unsafe_words", unsafe_words, "a Words of sfumato.noise, in tests alone")
         plan = self.plan(epsilon=epsilon, delta=delta, counts=counts, counts_share=counts_share)
-        released: TopRelease = self.engine.top(self, plan, unsafe_words=unsafe_words)
+        pay = payment(budget, [plan], f"the {self.k} largest by {', '.join(self.keys)}")
+        released: TopRelease = self.engine.top(self, plan, unsafe_words=unsafe_words, pay=pay)
         return released

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
-from sfumato.budget.conversions import zcdp_delta
+from sfumato.budget import Loss
+from sfumato.budget.conversions import zcdp_rho
 from sfumato.errors import BudgetError
 from sfumato.exact import root_down, root_up
 from sfumato.exact.directed import exp_bounds
@@ -49,6 +50,11 @@ class TopPlan:
         if self.rho is None:
             return (1 - self.share) * self.epsilon / self.k
         return root_down(8 * (1 - self.share) * self.rho / self.k)
+
+    @property
+    def loss(self) -> Loss:
+        """What the release loses, of which no more is said than its budget."""
+        return Loss(approximate=((self.epsilon, self.delta, 1),))
 
     @property
     def step_rate(self) -> Fraction:
@@ -100,21 +106,9 @@ def make_top_plan(plan: TopPlan) -> TopPlan:
             f"epsilon is above {LARGEST_EPSILON:,}, which protects nobody where groups are private"
         )
     made = plan
-    if plan.delta and (rho := _rho_for(plan.epsilon, plan.delta * _HALF if private else plan.delta)):
+    if plan.delta and (rho := zcdp_rho(plan.epsilon, plan.delta * _HALF if private else plan.delta)):
         other = replace(plan, rho=rho)
         made = other if other.rate > plan.rate else plan
     if made.noise_scale > LARGEST_SCALE:
         raise BudgetError("the noise would be beyond 64 bits; ask for a larger epsilon or a smaller k")
     return made
-
-
-def _rho_for(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Return a rho, near the largest, at which zCDP is (epsilon, delta)-DP; it is checked upwards."""
-    low, high = Fraction(0), epsilon
-    for _ in range(40):
-        middle = (low + high) / 2
-        if middle and zcdp_delta(middle, epsilon) <= delta:
-            low = middle
-        else:
-            high = middle
-    return low

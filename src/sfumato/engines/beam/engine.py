@@ -15,6 +15,7 @@ from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import positive_int
 from sfumato.query.combining import Combination, alike
 from sfumato.query.exact import BroughtKeys, ExactQuery
+from sfumato.query.payment import Pay, free
 from sfumato.query.schema import Step
 
 if TYPE_CHECKING:
@@ -163,6 +164,7 @@ class BeamEngine(DistributedEngine):
         *,
         confidence: float | None = None,
         unsafe_words: Words | None = None,
+        pay: Pay = free,
         shards: int = SHARDS,
         secret: Secret | None = None,
     ) -> PlannedRelease:
@@ -172,6 +174,7 @@ class BeamEngine(DistributedEngine):
             plan: what to do.
             confidence: also give error bars, under the names `<output>_error`.
             unsafe_words: refused here; the noise of a batch follows from a secret of the release.
+            pay: called before the transform is made.
             shards: into how many parts units, and groups, are divided; one for each ten million pairs of
                 unit and group keeps them small.
             secret: where workers find the secret of the noise; without it one is drawn and sent along.
@@ -181,6 +184,7 @@ class BeamEngine(DistributedEngine):
         from sfumato.engines.beam.release import PlannedRelease
 
         work = self.work(plan, confidence, positive_int(shards, "shards"), sealed_apart(secret))
+        pay()
         return PlannedRelease(plan, work, self._names_with(plan.query.public_keys))
 
     def top(
@@ -189,6 +193,7 @@ class BeamEngine(DistributedEngine):
         plan: TopPlan,
         *,
         unsafe_words: Words | None = None,
+        pay: Pay = free,
         shards: int = SHARDS,
         secret: Secret | None = None,
     ) -> PlannedTop:
@@ -196,7 +201,7 @@ class BeamEngine(DistributedEngine):
 
         Args:
             question, plan: what is asked, and its noise.
-            unsafe_words, shards, secret: as of `release`.
+            unsafe_words, pay, shards, secret: as of `release`.
         """
         self._refuse(unsafe_words)
         from sfumato.engines.beam.callables import sealed_apart
@@ -204,6 +209,7 @@ class BeamEngine(DistributedEngine):
 
         stages = self.stages(question.exact, positive_int(shards, "shards"))
         work = TopWork.of(question.drawing(plan), stages, sealed_apart(secret))
+        pay()
         return PlannedTop(question, plan, work, self._names_with(question.public_keys))
 
     def _names_with(self, keys: pa.Table | BroughtKeys | None) -> dict[int, str] | None:

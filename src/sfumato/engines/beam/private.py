@@ -7,8 +7,8 @@ from typing import Any
 
 import apache_beam as beam
 
+from sfumato.budget import Budget
 from sfumato.engines.beam.aggregations import Aggregation
-from sfumato.engines.beam.budget import Budget
 from sfumato.engines.beam.callables import checked, forgiving, sealed_apart
 from sfumato.engines.beam.once import Stays
 from sfumato.engines.beam.opaque import PrivateRow

@@ -34,6 +34,7 @@ from sfumato.ownership import Owned
 from sfumato.query.combining import Combination, Join, PerUnit, Reached, Union
 from sfumato.query.exact import ExactQuery
 from sfumato.query.part import Part
+from sfumato.query.payment import Pay, free
 from sfumato.query.plan import Plan
 from sfumato.query.release import Release
 from sfumato.query.schema import FLOATS, INTEGERS, Column, Derive, Filter, Kind, Schema, Step
@@ -420,13 +421,23 @@ class DuckDBEngine(Owned):
         return Rows(self._source, after, part.schema, part.unit, self.unique(part.steps))
 
     def release(
-        self, plan: Plan, *, confidence: float | None = None, unsafe_words: Words | None = None
+        self,
+        plan: Plan,
+        *,
+        confidence: float | None = None,
+        unsafe_words: Words | None = None,
+        pay: Pay = free,
     ) -> Release:
         """Return the release, whose noise is drawn when it is first looked at."""
-        return Release(plan, self, confidence=confidence, unsafe_words=unsafe_words)
+        made = Release(plan, self, confidence=confidence, unsafe_words=unsafe_words)
+        pay()
+        return made
 
-    def top(self, question: Top, plan: TopPlan, *, unsafe_words: Words | None = None) -> TopRelease:
+    def top(
+        self, question: Top, plan: TopPlan, *, unsafe_words: Words | None = None, pay: Pay = free
+    ) -> TopRelease:
         """Return the release of the largest groups, which is drawn when it is first looked at."""
+        pay()
         return TopRelease(question, plan, unsafe_words)
 
     def progress(self) -> float | None:

@@ -37,6 +37,7 @@ from sfumato.engines.spark.tasks import (
 from sfumato.engines.work import Work
 from sfumato.errors import EngineError, ParameterError, QueryError, in_own_words
 from sfumato.query.exact import BroughtKeys, ExactQuery
+from sfumato.query.payment import Pay, free
 from sfumato.query.schema import Step
 from sfumato.query.top_release import TopRelease
 
@@ -101,7 +102,12 @@ class SparkEngine(DistributedEngine):
 
     @in_own_words(failed, Exception)
     def release(
-        self, plan: Plan, *, confidence: float | None = None, unsafe_words: Words | None = None
+        self,
+        plan: Plan,
+        *,
+        confidence: float | None = None,
+        unsafe_words: Words | None = None,
+        pay: Pay = free,
     ) -> DataFrame:
         """Run the release, and return the noisy table as a data frame that is never computed again.
 
@@ -109,25 +115,32 @@ class SparkEngine(DistributedEngine):
             plan: what to do.
             confidence: also give error bars, in columns named `<output>_error`.
             unsafe_words: refused here; the noise of a batch follows from a secret of the release.
+            pay: called before a row is read.
         Raises:
             EngineError: this is a micro-batch of a stream, its session has ended or does not notice rows that
                 change, or Spark's job failed; in words of ours alone, as those of Spark quote rows.
         """
         self._refuse(unsafe_words)
         self._check()
-        return pinned(self.released(self.work(plan, confidence)))
+        work = self.work(plan, confidence)
+        pay()
+        return pinned(self.released(work))
 
     @in_own_words(failed, Exception)
-    def top(self, question: Top, plan: TopPlan, *, unsafe_words: Words | None = None) -> TopRelease:
+    def top(
+        self, question: Top, plan: TopPlan, *, unsafe_words: Words | None = None, pay: Pay = free
+    ) -> TopRelease:
         """Return the release of the largest groups, which is drawn here when it is first looked at.
 
         Args:
             question, plan: what is asked, and its noise.
             unsafe_words: a source of random words for tests.
+            pay: called before a row is read.
         Raises:
             EngineError: as from `release`.
         """
         self._check()
+        pay()
         return TopRelease(question, plan, unsafe_words)
 
     def _check(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from sfumato.engines.beam.budget import Budget
+from sfumato.budget import Budget
 from sfumato.engines.beam.callables import checked, forgiving
 from sfumato.engines.beam.engine import SHARDS, BeamEngine, named
 from sfumato.engines.beam.once import Stays
@@ -110,7 +110,8 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
             return [{"unit": given.unit, "key": text, "value": of_row}]
 
         release = self._release()
-        self._budget.spend(**self._spends)
+        what = f"{type(self).__name__} of a collection"
+        self._budget.spend(**self._spends, loss=self._plan.loss, what=what)
         given: Any = owned | "Keys and values" >> beam.FlatMap(forgiving(columns))
         if self._brought is not None:
             texts = self._brought | "Texts of public keys" >> beam.Map(_key_text).with_output_types(str)
