@@ -129,8 +129,9 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
         "noise of scale 0.01 or less moves no mean of 1000 people by 0.005; else what is shown has none",
     ),
     "choosing.md": (
-        100,
-        "none of 200 groups without rows is below its 95% error bar, or none with rows at its bound",
+        15,
+        "none of 200 groups without rows is below its 95% error bar, or none with rows at its bound; noise "
+        "of 50 of 40,000 people or less moves shares of 0.71 and 0.83 by 0.01, and 1 in 6 by 0.05",
     ),
     "framework.md": SHOWN,
     "many_tables.md": SHOWN,
@@ -148,6 +149,7 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "sfumato.framework.odometer.Odometer": (100, "noise of scale 2 against 1000"),
     "sfumato.measurements.groups.select_groups": (19, "a group of one person, at 1e-20"),
     "sfumato.query.table.Table.totals": "keys alone are shown",
+    "sfumato.query.table.Question.diagnose": "limits alone are shown",
     "sfumato.noise.bernoulli.pick": "there is one outcome",
     "sfumato.measurements.joint_quantiles.joint_quantiles": (100, "scale 2 against millions"),
     "sfumato.measurements.peeling.limited_top_k": (100, "e^-399 against the end, or of the end"),

@@ -39,7 +39,7 @@ def print_explanation(console: Console, explanation: Explanation | TopExplanatio
     console.print(_noisy_numbers(explanation))
     console.print()
     console.print(_numbered(after, len(before) + 1))
-    for note in explanation.to_dict()["notes"]:
+    for note in [*explanation.to_dict()["notes"], *explanation.offers]:
         console.print(Text(f"Note: {visible(note)}"))
 
 

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from sfumato.query.top_release import TopRelease
 
 
+SHARE = "0.05"  # of epsilon, for diagnostics
+
+
 class ExitCode(IntEnum):
     """Exit codes."""
 
@@ -157,6 +160,10 @@ def sql(
             help="Only say how wide error bars would be: no row is read, nothing is spent.",
         ),
     ] = False,
+    diagnostics: Annotated[
+        bool,
+        flag("--diagnostics", help="Also tell how much limits and bounds changed, for 5% of epsilon."),
+    ] = False,
     output: Annotated[
         list[Path] | None,
         outputs("the table to .parquet, .csv or .json"),
@@ -193,7 +200,7 @@ def sql(
 
     forgiving()
     try:
-        _check(confidence, show, quiet, bool(output or plot or explain or dry_run or preview))
+        _check(confidence, show, quiet, diagnostics, bool(output or plot or explain or dry_run or preview))
         question = _question(text, file)
         tables = sources(table or [], public or [])
         _Job(
@@ -203,6 +210,7 @@ def sql(
             explain or dry_run,
             dry_run,
             preview,
+            diagnostics,
             tuple(output or ()),
             errors,
             plot,
@@ -228,6 +236,7 @@ class _Job:
         explain: bool,
         dry_run: bool,
         preview: bool,
+        diagnostics: bool,
         outputs: tuple[Path, ...],
         errors: bool,
         plot: Path | None,
@@ -238,12 +247,14 @@ class _Job:
     ) -> None:
         self.text, self.tables, self.limits = text, tables, limits
         self.explain, self.dry_run, self.preview = explain, dry_run, preview
+        self.diagnostics = diagnostics
         self.outputs, self.errors, self.plot = outputs, errors, plot
         self.confidence, self.simultaneous = confidence, simultaneous
         self.show, self.quiet = show, quiet
 
     def run(self, console: Console) -> None:
         """Plan, explain, draw, print, write, plot."""
+        from sfumato.cli.diagnostics import print_diagnostics
         from sfumato.cli.explanation import print_explanation
         from sfumato.cli.largest import check_largest
         from sfumato.cli.processed import answers, check_processed, is_processed, print_any
@@ -279,6 +290,7 @@ class _Job:
                     print_any(
                         console, release, numbers, widths, self.confidence, self.simultaneous, self.show
                     )
+                    print_diagnostics(console, release, self.confidence)
             finally:
                 self._write(release)
         self._report(console)
@@ -303,8 +315,16 @@ class _Job:
     def _plan(self) -> Release | TopRelease:
         import sfumato
 
-        release: Release | TopRelease = sfumato.sql(self.text, **self.tables, **self.limits)
-        return release
+        if not self.diagnostics:
+            release: Release | TopRelease = sfumato.sql(self.text, **self.tables, **self.limits)
+            return release
+        from sfumato.engines.asked import ask
+
+        asked = ask(
+            self.text, **{"catalog": None, "tables": None, "types": None} | self.tables, limits=self.limits
+        )
+        diagnosed: Release | TopRelease = asked.diagnosed(SHARE).release()
+        return diagnosed
 
     def _write(self, release: Release | TopRelease) -> None:
         from sfumato.cli.progress import Watch
@@ -328,11 +348,13 @@ class _Job:
             tell_written(console, [*self.outputs, *filter(None, [self.plot])])
 
 
-def _check(confidence: float, show: int, quiet: bool, wanted: bool) -> None:
+def _check(confidence: float, show: int, quiet: bool, diagnostics: bool, wanted: bool) -> None:
     if not 0 < confidence < 1:
         raise ParameterError("--confidence", confidence, "between 0 and 1, such as 0.95")
     if show < 1:
         raise ParameterError("--show", show, "a whole number of at least 1")
+    if quiet and diagnostics:
+        raise QueryError("--quiet: diagnostics are printed, and nothing would come of theirs; leave one out")
     if quiet and not wanted:
         raise QueryError("--quiet: nothing would come of the budget that is spent; add --output or --plot")
 

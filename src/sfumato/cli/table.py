@@ -181,7 +181,8 @@ def _width(name: str, cells: Sequence[Text]) -> int:
 def caption(release: Release, groups: int, confidence: float, simultaneous: bool, bars: bool = True) -> Table:
     """Say what a release cost, how it was made, and what its error bars mean, if there are any."""
     plan = release.plan
-    content = plan.explain().to_dict()
+    explained = plan.explain()
+    content = explained.to_dict()
     epsilon, delta = release.spent
     unit = visible(content["privacy_unit"])
     lines = Table.grid(padding=(0, 2))
@@ -201,7 +202,9 @@ def caption(release: Release, groups: int, confidence: float, simultaneous: bool
             "changed (values clamped to their bounds, rows and groups of a unit beyond its limits) is not in "
             "it.",
         )
-    for note in [*content["notes"], *release.hints]:
+    offered = ["How much limits and bounds changed is told by --diagnostics, for 5% of epsilon."]
+    offers = offered if explained.offers else []
+    for note in [*content["notes"], *release.hints, *offers]:
         lines.add_row("note", Text(visible(note)))
     return lines
 

@@ -229,6 +229,7 @@ class _Reading:
             weights=self._weights(aggregates),
             public_groups=None if self.public is None else self.public.ordered(keys),
             confidence=options.confidence,
+            diagnostics=options.diagnostics,
         )
 
     def _check_steps(self, private: bool, totals: bool) -> None:

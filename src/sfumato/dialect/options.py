@@ -34,6 +34,7 @@ _known = (
         "multiline",
         "confidence",
         "unit_timezone",
+        "diagnostics",
         *_canonical,
     ),
 )
@@ -64,6 +65,7 @@ class Options:
         multiline: whether a text in quotes may have several lines in CSV.
         weights: how much outputs matter, by name, as written; with their place.
         confidence: of error bars that are named in SQL.
+        diagnostics: the share of the budget that tells how much limits and bounds changed, as written.
     """
 
     epsilon: str
@@ -83,6 +85,7 @@ class Options:
     confidence: float
     unit_parts: tuple[str, ...]
     unit_timezone: str
+    diagnostics: str | None
 
 
 def read_options(statement: Statement, declared: TableDeclaration | None = None) -> Options:
@@ -115,6 +118,7 @@ def read_options(statement: Statement, declared: TableDeclaration | None = None)
         weights=given.by_name("weights", _WEIGHTS_FORM) or {},
         weighing=given.place("weights"),
         confidence=given.confidence(),
+        diagnostics=given.diagnostics(),
     )
 
 
@@ -251,6 +255,14 @@ class _Given:
         if not 0 < float(value.text) < 1:
             raise self._refuse(value.place, "confidence must be between 0 and 1, such as 0.95")
         return float(value.text)
+
+    def diagnostics(self) -> str | None:
+        if "diagnostics" not in self.pairs:
+            return None
+        value = self._number("diagnostics")
+        if not 0 < Fraction(value.text) < 1:
+            raise self._refuse(value.place, "diagnostics is a share of epsilon between 0 and 1, such as 0.05")
+        return value.text
 
     def _number(self, key: str) -> Literal:
         name, value = self.pairs[key]

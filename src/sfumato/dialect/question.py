@@ -60,6 +60,7 @@ class SqlQuery:
         grouping: sets of keys of which totals are asked; None where they are not.
         largest: how many of the largest groups are asked for alone; an aggregate is then the sum by which
             they are large.
+        diagnostics: the share of the budget that tells what limits and bounds changed, as written; or None.
     """
 
     tables: From
@@ -93,6 +94,7 @@ class SqlQuery:
     unit_timezone: str = "UTC"
     grouping: GroupingSets | None = None
     largest: Largest | None = None
+    diagnostics: str | None = None
 
     @property
     def source(self) -> str:
@@ -149,6 +151,7 @@ class SqlQuery:
             "noise": self.noise,
             "group_selection": self.group_selection,
             "pre_threshold": self.pre_threshold,
+            "diagnostics": self.diagnostics,
         }
         if self.largest is not None:
             given |= {"counts": self.largest.counts, "counts_share": self.largest.counts_share}

@@ -138,6 +138,20 @@ class Asked:
         """Each private SELECT as it was understood."""
         return (self.query, *self.query.beside)
 
+    def diagnosed(self, share: str) -> Asked:
+        """Return it with diagnostics of each release, for a share of its budget, unless the text says.
+
+        Raises:
+            QueryError: it asks for the largest groups.
+        """
+        if any(one.largest is not None for one in self.queries):
+            raise QueryError(
+                "diagnostics: the largest groups are drawn without limits, of which there would be nothing "
+                "to tell; leave them out"
+            )
+        first, *beside = (replace(one, diagnostics=one.diagnostics or share) for one in self.queries)
+        return replace(self, query=replace(first, beside=tuple(beside)))
+
     def release(self, budget: Budget | None = None) -> Any:
         """Plan all releases, see that what is computed with them fits, and only then read and spend."""
         from sfumato.engines.duckdb.engine import DuckDBEngine

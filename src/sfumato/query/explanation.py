@@ -56,7 +56,7 @@ class Explanation:
         """What several releases cost, and what is computed with them; nothing of a single one."""
         if "releases" not in self.content:
             return []
-        spent = [tuple(_shown(one.content["budget"][n]) for n in _BUDGET) for one in self.releases]
+        spent = [tuple(f"{float(part):g}" for part in one.spent) for one in self.releases]
         epsilon, delta = (_shown(self.content["budget"][name]) for name in _BUDGET)
         epsilons, deltas = (" + ".join(parts) for parts in zip(*spent, strict=True))
         computed = f"Compute with the noisy tables alone, which costs nothing: {self.content['computed']}"
@@ -69,8 +69,14 @@ class Explanation:
     @property
     def meaning(self) -> EpsilonMeaning:
         """What the budget means for one person, in words and numbers."""
+        return explain_epsilon(*self.spent)
+
+    @property
+    def spent(self) -> tuple[Fraction, Fraction]:
+        """The budget (epsilon, delta) of all, exactly: with what diagnostics cost."""
         epsilon, delta = (Fraction(self.content["budget"][name]) for name in _BUDGET)
-        return explain_epsilon(epsilon, delta)
+        beside = self.content.get("diagnostics")
+        return epsilon + (Fraction(beside["epsilon"]) if beside else 0), delta
 
     @property
     def steps(self) -> tuple[list[str], list[str]]:
@@ -94,6 +100,12 @@ class Explanation:
         )
         after = [selection["text"]] if selection else []
         after.append("Compute the outputs from the noisy numbers alone, which costs nothing more.")
+        if beside := content.get("diagnostics"):
+            own, total = float(Fraction(beside["epsilon"])), float(self.spent[0])
+            after.append(
+                f"Tell how much {', '.join(beside['of'])} changed, by noisy shares of the same rows, at "
+                f"epsilon {own:g}; all together cost {total:g}."
+            )
         if "computed" in content:
             after.append(f"Compute with the noisy table alone, which costs nothing: {content['computed']}")
         return before, after
@@ -171,7 +183,16 @@ class Explanation:
             within = f", values in {bounds}" if bounds else ""
             lines.append(f"     {what}{within}; noise σ {deviation}; {price}; for {used}")
         lines += [f"{i}. {step}" for i, step in enumerate(after, len(before) + 1)]
-        return "\n".join([*lines, *(f"Note: {note}" for note in self.content["notes"])])
+        return "\n".join([*lines, *(f"Note: {note}" for note in [*self.content["notes"], *self.offers])])
+
+    @property
+    def offers(self) -> list[str]:
+        """What could be asked beside the release, and what that would cost."""
+        content = self.content
+        limited = content.get("group_by") or any("lower" in s for s in content["statistics"])
+        if content.get("diagnostics") or not (limited or content["limits"]["by_rows"]):
+            return []
+        return [OFFERED]
 
 
 def _alike(statistics: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
@@ -184,6 +205,10 @@ def _alike(statistics: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, An
     return [[s for _, s in alike] for _, alike in pairs]
 
 
+OFFERED = (
+    "How much limits and bounds change is not told here; diagnostics=0.05 tells it with error bars, for 5% "
+    "of epsilon."
+)
 _BUDGET = "epsilon", "delta"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from sfumato.budget import Budget, Loss
 from sfumato.errors import ParameterError
-from sfumato.query.plan import Plan
+from sfumato.query.plan import Beside, Plan
 from sfumato.query.top_plan import TopPlan
 
 # Called once, by what is about to read; it raises where the budget has too little left.
@@ -17,12 +17,12 @@ def free() -> None:
     """Pay nothing: nobody keeps a budget."""
 
 
-def payment(budget: Budget | None, plans: Sequence[Plan | TopPlan], what: str) -> Pay:
+def payment(budget: Budget | None, plans: Sequence[Plan | TopPlan | Beside], what: str) -> Pay:
     """Return what pays for some releases together, of all or none.
 
     Args:
         budget: that pays; or None.
-        plans: of the releases.
+        plans: of the releases; what is asked beside them is paid too.
         what: in a few words.
     Raises:
         ParameterError: budget is none.
@@ -33,6 +33,8 @@ def payment(budget: Budget | None, plans: Sequence[Plan | TopPlan], what: str) -
         raise ParameterError(
             "budget", type(budget).__name__, "a Budget, such as sf.Budget(epsilon=3, delta=1e-6)"
         )
-    epsilon, delta = sum(plan.epsilon for plan in plans), sum(plan.delta for plan in plans)
-    loss = sum((plan.loss for plan in plans), Loss())
+    beside = [plan.diagnostics for plan in plans if isinstance(plan, Plan) and plan.diagnostics is not None]
+    paid = [*plans, *beside]
+    epsilon, delta = sum(one.epsilon for one in paid), sum(one.delta for one in paid)
+    loss = sum((one.loss for one in paid), Loss())
     return lambda: budget.spend(epsilon, delta, loss=loss, what=what)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from sfumato.budget import Loss
 from sfumato.framework import (
@@ -21,6 +21,7 @@ from sfumato.framework import (
 )
 from sfumato.measurements.noise import Law, NoiseKind
 from sfumato.measurements.selection import GroupSelection
+from sfumato.noise import Words
 from sfumato.query.cautions import cautions
 from sfumato.query.choices import titled
 from sfumato.query.exact import ExactQuery
@@ -39,6 +40,33 @@ from sfumato.transformations import (
 )
 
 
+class Beside(Protocol):
+    """What is asked of the same rows beside a release."""
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What it costs."""
+        ...
+
+    @property
+    def delta(self) -> Fraction:
+        """What it costs."""
+        ...
+
+    @property
+    def loss(self) -> Loss:
+        """What it loses, for a budget."""
+        ...
+
+    def release(self, words: Words | None = None) -> Any:
+        """Return what it gives, not yet drawn."""
+        ...
+
+    def content(self) -> dict[str, Any]:
+        """Return what it costs and is of, as plain data."""
+        ...
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a release does, decided before a row is read.
@@ -54,6 +82,7 @@ class Plan:
         selection: how private groups are chosen, or None.
         loss: what the whole release costs; within the budget.
         others: names of other noises, and how large the errors are of those with them, about.
+        diagnostics: what is asked about its limits and bounds, at a cost of its own; or None.
     """
 
     query: Query
@@ -67,6 +96,14 @@ class Plan:
     selection: GroupSelection | None
     loss: Loss
     others: tuple[tuple[str, float], ...] = field(default=(), kw_only=True)
+    diagnostics: Beside | None = field(default=None, kw_only=True)
+
+    @property
+    def spent(self) -> tuple[Fraction, Fraction]:
+        """The budget (epsilon, delta) of all: basic composition, with what goes beside the release."""
+        if (beside := self.diagnostics) is None:
+            return self.epsilon, self.delta
+        return self.epsilon + beside.epsilon, self.delta + beside.delta
 
     @property
     def steps(self) -> dict[str, Fraction]:
@@ -184,6 +221,7 @@ class Plan:
                     "noise_multiplier": str(self.multiplier),
                 },
                 "notes": list(self.notes),
+                "diagnostics": None if self.diagnostics is None else self.diagnostics.content(),
             }
         )
 

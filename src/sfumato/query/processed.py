@@ -52,6 +52,8 @@ class ProcessedRelease(Release):
     def __init__(self, releases: Sequence[Release], computation: Computation) -> None:
         super().__init__(releases[0].plan, releases[0].engine)
         self.releases, self.computation = tuple(releases), computation
+        # Of several tables each has its own.
+        self._diagnostics = releases[0].diagnostics if len(releases) == 1 else None
         self._rows: pa.Array | None = None
 
     @property
@@ -75,7 +77,8 @@ class ProcessedRelease(Release):
         """The sums of all budgets, exactly: basic composition."""
         plans = [release.plan for release in self.releases]
         zero = Fraction(0)
-        return sum((plan.epsilon for plan in plans), zero), sum((plan.delta for plan in plans), zero)
+        epsilons, deltas = zip(*(plan.spent for plan in plans), strict=True)
+        return sum(epsilons, zero), sum(deltas, zero)
 
     @property
     def followed(self) -> bool:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
+    from sfumato.query.diagnostics.release import Diagnostics
     from sfumato.query.explanation import Explanation
 
 BATCH_GROUPS = 1 << 16
@@ -74,6 +75,7 @@ class Release(Owned):
             raise ParameterError("unsafe_words", unsafe_words, "a Words of sfumato.noise, in tests alone")
         self.plan, self.engine, self.confidence = plan, engine, confidence
         self._words = unsafe_words
+        self._diagnostics = None if plan.diagnostics is None else plan.diagnostics.release(unsafe_words)
         self._lock = threading.RLock()  # a handler of a signal may look in the middle of a draw
         self._batches: list[NoisyBatch] | None = None
         self._table: pa.Table | None = None
@@ -84,7 +86,16 @@ class Release(Owned):
     @property
     def spent(self) -> tuple[float, float]:
         """The budget (epsilon, delta) that the release stays within."""
-        return float(self.plan.epsilon), float(self.plan.delta)
+        epsilon, delta = self.plan.spent
+        return float(epsilon), float(delta)
+
+    @property
+    def diagnostics(self) -> Diagnostics | None:
+        """What limits and bounds changed, where `diagnostics=` was asked; drawn when looked at, and once.
+
+        Their cost is in `spent`, whether they are looked at or not.
+        """
+        return self._diagnostics
 
     @property
     def drawn(self) -> bool:

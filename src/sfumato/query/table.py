@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
 from sfumato.budget import Budget
+from sfumato.budget.parameters import admissible_epsilon
 from sfumato.errors import ColumnError, ParameterError, QueryError
 from sfumato.exact import Number, one_of, positive_int, truth_value
 from sfumato.noise import Words
@@ -23,6 +25,7 @@ from sfumato.query.combining import (
     per_unit,
     union,
 )
+from sfumato.query.diagnostics import Diagnostics, diagnosis, share_of
 from sfumato.query.engine import Engine
 from sfumato.query.exact import BroughtKeys
 from sfumato.query.part import Part
@@ -463,19 +466,53 @@ class Question(Generic[Released]):
         noise: NoiseChoice = "auto",
         group_selection: SelectionChoice = "auto",
         pre_threshold: int = 1,
+        diagnostics: Number | None = None,
     ) -> Plan:
         """Say what a release with these options would do and cost, without reading a row.
 
         Takes the options of `release`.
         """
-        return make_plan(
+        whole = admissible_epsilon(epsilon)
+        beside = Fraction(0) if diagnostics is None else share_of(whole, diagnostics)
+        plan = make_plan(
             self.query,
-            epsilon=epsilon,
+            epsilon=whole - beside if beside else epsilon,
             delta=delta,
             noise=noise,
             group_selection=group_selection,
             pre_threshold=pre_threshold,
         )
+        return replace(plan, diagnostics=diagnosis(self.table, plan, beside)) if beside else plan
+
+    def diagnose(
+        self, *, epsilon: Amount, budget: Budget | None = None, unsafe_words: Words | None = None
+    ) -> Diagnostics:
+        """Tell how much limits and bounds change, by noisy shares with error bars, without the answer.
+
+        Args:
+            epsilon: what it costs, beside any release.
+            budget: that of all questions, which pays; see `sfumato.Budget`.
+            unsafe_words: a source of random words for tests; the result is not private.
+        Returns:
+            A `Diagnostics`, drawn when it is first looked at: of each limit the share of rows and of units
+            beyond it, and one that is enough for nearly all; of each bound the share of values beyond it.
+        Raises:
+            QueryError, BudgetError: before anything is read, spent or drawn.
+        Source:
+            docs/choosing.md.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "town": ["A", "B", "A"]}), privacy_unit="id")
+        >>> question = visits.group_by("town").bound(groups=1, rows=1).agg(n=sf.count())
+        >>> question.diagnose(epsilon=1).to_arrow()["limit"].to_pylist()
+        ['groups=1', 'groups=1', 'rows=1', 'rows=1']
+        """
+        # What is counted, and so what bounds clamp, is of the question; no group is chosen.
+        delta = Fraction(1, 10**6) if self.query.private_groups else 0
+        plan = make_plan(self.query, epsilon=epsilon, delta=delta)
+        told = diagnosis(self.table, plan, admissible_epsilon(epsilon))
+        payment(budget, [told], f"diagnostics of {self.query.told}")()
+        return told.release(unsafe_words)
 
     def preview(
         self,
@@ -544,6 +581,7 @@ class Question(Generic[Released]):
         noise: NoiseChoice = "auto",
         group_selection: SelectionChoice = "auto",
         pre_threshold: int = 1,
+        diagnostics: Number | None = None,
         confidence: float | None = None,
         budget: Budget | None = None,
         unsafe_words: Words | None = None,
@@ -557,6 +595,8 @@ class Question(Generic[Released]):
                 expected errors of the outputs are the smallest.
             group_selection: "auto" (keeps most), "truncated_geometric", "laplace" or "gaussian".
             pre_threshold: private groups with fewer units than this are never shown.
+            diagnostics: a share of the budget, such as 0.05, for which `release.diagnostics` tells how much
+                limits and bounds changed, with error bars; the answer has the rest of the budget.
             confidence: also give error bars of this confidence, in columns named `<output>_error`.
             budget: that of all questions, which pays; see `sfumato.Budget`.
             unsafe_words: on DuckDB, a source of random words for tests; the result is not private.
@@ -572,6 +612,7 @@ class Question(Generic[Released]):
             noise=noise,
             group_selection=group_selection,
             pre_threshold=pre_threshold,
+            diagnostics=diagnostics,
         )
         pay = payment(budget, [plan], self.query.told)
         return self.table.engine.release(plan, confidence=confidence, unsafe_words=unsafe_words, pay=pay)

@@ -117,10 +117,16 @@ class SparkEngine(DistributedEngine):
             unsafe_words: refused here; the noise of a batch follows from a secret of the release.
             pay: called before a row is read.
         Raises:
+            QueryError: diagnostics are asked with it.
             EngineError: this is a micro-batch of a stream, its session has ended or does not notice rows that
                 change, or Spark's job failed; in words of ours alone, as those of Spark quote rows.
         """
         self._refuse(unsafe_words)
+        if plan.diagnostics is not None:
+            raise QueryError(
+                "diagnostics: what a data frame of Spark is released as has no place for them; ask them by "
+                "themselves, question.diagnose(epsilon=0.05), and release with the rest of the budget"
+            )
         self._check()
         work = self.work(plan, confidence)
         pay()

@@ -1,0 +1,75 @@
+"""A noisy distribution of what privacy units contribute, and the limits that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+from sfumato.query.aggregates import Aggregate, count_units, histogram
+
+# Limits to choose from: each number up to 6, then steps of about a quarter or a third, and of ten at the end.
+LIMITS = (
+    *(1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 150, 200, 300, 500),
+    *(1_000, 2_000, 5_000, 10_000, 100_000, 1_000_000),
+)
+# A limit that so many units are within is large enough.
+ENOUGH = 0.95
+UNITS = "units"
+
+
+def asked(columns: Mapping[str, str]) -> dict[str, Aggregate]:
+    """Return what is asked of a table with one row for each unit.
+
+    Args:
+        columns: of whole numbers from 1, by what they are of: their distributions are asked.
+    """
+    edges = [1, *(limit + 1 for limit in LIMITS)]
+    found: dict[str, Aggregate] = {UNITS: count_units()}
+    return found | {
+        of: histogram(column, edges, outside="count", per="unit") for of, column in columns.items()
+    }
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Noisy numbers of units by something that each has, as a number of groups.
+
+    Args:
+        units: the noisy number of all.
+        within: of each of `LIMITS`, those that have so much, and more than the limit before.
+        deviation: of the noise of each of `within`.
+    """
+
+    units: float
+    within: tuple[float, ...]
+    deviation: float
+
+    @property
+    def enough(self) -> int:
+        """The smallest limit that enough units are within, as far as the noise tells."""
+        found = 0.0
+        for i, (limit, number) in enumerate(zip(LIMITS, self.within, strict=True), 1):
+            found += number
+            # One deviation more: noise is no reason for a limit that is far larger.
+            if found + self.deviation * sqrt(i) >= ENOUGH * self.units:
+                return limit
+        return LIMITS[-1]
+
+
+def distributions(
+    names: Sequence[str], row: Mapping[str, float], outputs: Mapping[str, Sequence[str]], deviation: float
+) -> dict[str, Distribution]:
+    """Return the distributions that a released row has.
+
+    Args:
+        names: what they are of.
+        row: the released numbers, by output.
+        outputs: of each name the outputs, in order: units that have 0, then those within each limit, then
+            those beyond all.
+        deviation: the largest standard deviation of the noise of one of them.
+    """
+    return {
+        name: Distribution(row[UNITS], tuple(row[one] for one in outputs[name][1:-1]), deviation)
+        for name in names
+    }

@@ -1,0 +1,239 @@
+"""Diagnostics, released: drawn once, when they are first looked at, as a release is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from sfumato.noise import Words
+from sfumato.ownership import Owned, Turn
+from sfumato.query import output
+from sfumato.query.diagnostics.contributions import Distribution, distributions
+from sfumato.query.release import Release
+
+if TYPE_CHECKING:
+    import pandas
+
+    from sfumato.query.diagnostics.asked import Diagnosis
+
+# A share that is less than this is no reason for another limit.
+SMALL = 0.05
+_MOST = 0.9  # nearly all
+
+
+@dataclass(frozen=True)
+class Item:
+    """A share that is asked.
+
+    Args:
+        limit: as it was given, such as "groups=1".
+        of: what it is a share of.
+        of_rows: whether units count with their rows; else each counts once.
+        name, most: the limit's name and number; none of bounds.
+        distribution: what a limit that is enough follows from; none of bounds.
+        output: the name of the released number.
+    """
+
+    limit: str
+    of: str
+    of_rows: bool
+    name: str = ""
+    most: int = 0
+    distribution: str = ""
+    output: str = ""
+
+    def called(self, output: str) -> Item:
+        """Return it with the name of the released number."""
+        return replace(self, output=output)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """How much a limit or a bound changed.
+
+    Args:
+        limit: as it was given, such as "groups=1".
+        of: what it is a share of: "rows", "units", "values of x", "public keys".
+        share: the noisy share beyond the limit, from 0 to 1.
+        half_width: of its error bar.
+        suggestion: what to write in the place of the limit; None where it is well as it is.
+    """
+
+    limit: str
+    of: str
+    share: float
+    half_width: float
+    suggestion: str | None
+
+
+class Diagnostics(Owned):
+    """What limits and bounds changed, with error bars: noisy numbers that are safe to publish.
+
+    Drawn when they are first looked at, and once. Made by `Question.diagnose`, and by a release that is asked
+    with `diagnostics=`, whose `spent` has their cost in it.
+    """
+
+    _elsewhere = (
+        "drawn in two places, their noise would be two releases for one price. Look at them first and pass "
+        "on what to_arrow() gives"
+    )
+
+    def __init__(self, diagnosis: Diagnosis, words: Words | None = None) -> None:
+        self._diagnosis, self._words = diagnosis, words
+        self._turn = Turn()
+        people = diagnosis.people.engine
+        self._contributions = Release(diagnosis.contributions, people, unsafe_words=words)
+        self._matched: Release | None = None
+        if diagnosis.matched is not None:
+            table, plan = diagnosis.matched
+            self._matched = Release(plan, table.engine, unsafe_words=words)
+        self._shares: Release | None = None
+        self._done = False
+
+    @property
+    def spent(self) -> tuple[float, float]:
+        """The budget (epsilon, delta) that they stay within."""
+        return float(self._diagnosis.epsilon), 0.0
+
+    @property
+    def drawn(self) -> bool:
+        """Whether their noise was drawn."""
+        return self._done
+
+    def findings(self, confidence: float = 0.95) -> tuple[Finding, ...]:
+        """Return what each limit and bound changed.
+
+        Args:
+            confidence: in (0, 1), of each error bar.
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            EngineError: rows cannot be read.
+        """
+        shares = self._drawn(confidence)
+        (row,), (bars,) = shares.to_arrow().to_pylist(), shares.errors(confidence).to_pylist()
+        distributions = self._distributions
+        found = []
+        for item in self._diagnosis.items:
+            share, bar = row[item.output], min(bars[item.output], 1.0)
+            suggestion = _of_limit(item, distributions) if item.name else _of_bound(item, share, bar)
+            found.append(Finding(item.limit, item.of, share, bar, suggestion))
+        if self._matched is not None:
+            found.append(self._unmatched(self._matched, confidence))
+        return tuple(found)
+
+    @property
+    def most_rows(self) -> int:
+        """With how many rows a unit counts at most in shares of rows: so many as nearly all have."""
+        self._drawn(0.95)
+        return self._distributions["rows"].enough
+
+    def to_arrow(self, confidence: float = 0.95) -> pa.Table:
+        """Return a table of `limit`, `of`, `share`, `half_width`, `confidence` and `suggestion`.
+
+        Args:
+            confidence: in (0, 1), of each error bar.
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            EngineError: rows cannot be read.
+        """
+        found = self.findings(confidence)
+        return pa.table(
+            {
+                "limit": pa.array([one.limit for one in found], pa.string()),
+                "of": pa.array([one.of for one in found], pa.string()),
+                "share": pa.array([one.share for one in found], pa.float64()),
+                "half_width": pa.array([one.half_width for one in found], pa.float64()),
+                "confidence": pa.array([float(confidence)] * len(found), pa.float64()),
+                "suggestion": pa.array([one.suggestion for one in found], pa.string()),
+            }
+        )
+
+    def to_pandas(self, confidence: float = 0.95) -> pandas.DataFrame:
+        """Return the table as a pandas data frame."""
+        output.require("pandas", "pandas")
+        return self.to_arrow(confidence).to_pandas()
+
+    def sentences(self, confidence: float = 0.95) -> tuple[str, ...]:
+        """Return a sentence for each limit and bound, and what its shares are of.
+
+        Args:
+            confidence: in (0, 1), of each error bar.
+        """
+        found, told = self.findings(confidence), []
+        by_limit: dict[tuple[str, str], list[Finding]] = {}
+        for one in found:
+            whole = "" if one.of in ("rows", "units") else one.of
+            by_limit.setdefault((one.limit, whole), []).append(one)
+        for (limit, _), several in by_limit.items():
+            shares = " and ".join(f"{_percent(one)} of {one.of}" for one in several)
+            suggestion = several[0].suggestion
+            told.append(f"about {shares} {_where(limit)}{f': {suggestion}' if suggestion else ''}")
+        unit, most = self._diagnosis.people.unit, self.most_rows
+        told.append(f"In shares of rows, each {unit} counts with at most {most:,} of them.")
+        return tuple(told)
+
+    @property
+    def _distributions(self) -> dict[str, Distribution]:
+        plan = self._diagnosis.contributions
+        (row,) = self._contributions.to_arrow().to_pylist()
+        asked = {name: a.outputs(name) for name, a in plan.query.aggregates if len(a.outputs(name)) > 1}
+        return distributions(list(asked), row, asked, max(plan.deviations.values()))
+
+    def _drawn(self, confidence: float) -> Release:
+        """Draw what was not drawn before; in one place, and once."""
+        if not self._done:
+            self._check_home()
+            with self._turn:
+                self._contributions.errors(confidence)
+                if self._matched is not None:
+                    self._matched.to_arrow()
+                if self._shares is None:
+                    plan = self._diagnosis.shares(self._distributions["rows"].enough)
+                    self._shares = Release(plan, self._diagnosis.people.engine, unsafe_words=self._words)
+                self._shares.to_arrow()
+                self._check_home()
+                self._done = True
+        assert self._shares is not None
+        return self._shares
+
+    def _unmatched(self, matched: Release, confidence: float) -> Finding:
+        """Return the share of public keys that no row has."""
+        (row,), (bars,) = matched.to_arrow().to_pylist(), matched.errors(confidence).to_pylist()
+        (name,) = matched.plan.query.output_names
+        keys = self._diagnosis.keys
+        share, bar = min(max(1 - row[name] / keys, 0.0), 1.0), min(bars[name] / keys, 1.0)
+        look = "look at their spelling, type and time zone" if share - bar > SMALL else None
+        return Finding("keys", "public keys", share, bar, look)
+
+    def __repr__(self) -> str:
+        return f"<Diagnostics of {', '.join(self._diagnosis.content()['of'])}; epsilon={self.spent[0]:g}>"
+
+
+def _of_limit(item: Item, distributions: dict[str, Distribution]) -> str | None:
+    enough = distributions[item.distribution].enough
+    if enough > item.most:
+        return f"ask with {item.name}={enough}"
+    if 2 * enough <= item.most:
+        return f"{item.name}={enough} would be enough, with less noise"
+    return None
+
+
+def _of_bound(item: Item, share: float, bar: float) -> str | None:
+    if share - bar <= SMALL:
+        return None
+    wider = "ask with a smaller lower" if item.limit.startswith("lower") else "ask with a larger upper"
+    return f"nearly all of them are clamped to it; {wider}" if share + bar >= _MOST else wider
+
+
+def _where(limit: str) -> str:
+    if limit == "keys":
+        return "match no row"
+    bound = {"lower": "were below", "upper": "were above"}.get(limit.partition("=")[0], "were beyond")
+    return f"{bound} {limit}"
+
+
+def _percent(one: Finding) -> str:
+    digits = 0 if one.half_width >= 0.01 else 1
+    return f"{one.share:.{digits}%} ± {one.half_width:.{digits}%}"

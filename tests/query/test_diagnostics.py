@@ -1,0 +1,325 @@
+"""What limits and bounds changed: shares as defined, error bars that hold, budgets that add up, one draw."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from math import log10
+
+import pyarrow as pa
+import pytest
+from scipy.stats import binom
+
+import sfumato as sf
+from sfumato.errors import BudgetError, ColumnError, ParameterError, QueryError, RefusalError, SfumatoError
+from sfumato.noise.words import SeededWords
+from sfumato.query.diagnostics import asked
+from sfumato.query.diagnostics.contributions import LIMITS, Distribution
+from sfumato.query.diagnostics.units import Names
+from sfumato.query.planning import make_plan
+
+EXACT = 10**6  # an epsilon at which no noise is left
+
+
+def table(rows, key="town"):
+    ids, keys, values = zip(*rows, strict=True) if rows else ((), (), ())
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            key: pa.array(keys, pa.string()),
+            "x": pa.array(values, pa.float64()),
+        }
+    )
+
+
+# Unit 1 in three towns with five rows, 2 in one with two rows, 3 in a town of NULL, 4 nowhere but in z.
+ROWS = [
+    *((1, "a", v) for v in (1.0, 50.0, float("nan"))),
+    *((1, "b", 60.0), (1, "c", None), (2, "a", -3.0), (2, "a", float("inf")), (3, None, 5.0), (4, "z", 7.0)),
+]
+
+
+def found(question, epsilon=EXACT, **options):
+    result = question.diagnose(epsilon=epsilon, **options).findings()
+    return {(one.limit, one.of): one.share for one in result}
+
+
+def asked_of(people, key="town", **limits):
+    return (
+        sf.scan(table(people, key), privacy_unit="id")
+        .group_by(key)
+        .bound(**limits)
+        .agg(n=sf.count(), m=sf.mean("x", lower=0, upper=40))
+    )
+
+
+SCORES = {
+    ("groups=1", "rows"): Fraction(5) * Fraction(2, 3) / 9,
+    ("groups=1", "units"): Fraction(1, 4),
+    ("rows=2", "rows"): Fraction(1, 9),
+    ("rows=2", "units"): Fraction(1, 4),
+    ("lower=0", "values of x"): Fraction(1, 9),
+    ("upper=40", "values of x"): Fraction(3, 9),
+}
+
+
+@pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
+def test_shares_are_those_of_the_definition(monkeypatch):
+    monkeypatch.setattr("sfumato.query.diagnostics.contributions.ENOUGH", 1.0)
+    got = found(asked_of(ROWS, groups=1, rows=2))
+    assert got == {name: pytest.approx(float(share), abs=1e-3) for name, share in SCORES.items()}
+
+
+@pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
+@pytest.mark.parametrize("key", ['"; DROP', "_rows", "__groups", "x y", "_", "ROWS"])
+def test_names_of_columns_may_be_any(key, monkeypatch):
+    monkeypatch.setattr("sfumato.query.diagnostics.contributions.ENOUGH", 1.0)
+    got = found(asked_of(ROWS, key, groups=1, rows=2))
+    assert got == {name: pytest.approx(float(share), abs=1e-3) for name, share in SCORES.items()}
+
+
+@pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
+def test_rows_in_no_public_group_do_not_count_and_a_group_of_null_has_its_rows():
+    rows = sf.scan(table(ROWS), privacy_unit="id").group_by("town", keys=["a", "b", None, "q"])
+    question = rows.bound(groups=1, rows=3, beyond="sample").agg(n=sf.count())
+    got = found(question)
+    # 1 has three rows in a and one in b, 2 two in a, 3 one in the group of NULL; of 4 keys q has none.
+    assert got["groups=1", "units"] == pytest.approx(1 / 3, abs=1e-3)
+    assert got["groups=1", "rows"] == pytest.approx(2 / 7, abs=1e-3)
+    assert got["rows=3", "rows"] == pytest.approx(0, abs=1e-3)
+    assert got["keys", "public keys"] == pytest.approx(1 / 4, abs=1e-3)
+
+
+@pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
+def test_sums_of_a_unit_are_clamped_as_sums():
+    question = sf.scan(table(ROWS), privacy_unit="id").group_by("town").bound(groups=9, rows=9)
+    got = found(question.agg(s=sf.sum("x", lower=0, upper=55)))
+    # Sums: 51 and NaN in a, which is no number; 60 in b; infinity of 2.
+    assert ("upper=55", "sums of x") in got
+    assert ("rows=9", "rows") not in got, "a sum of a unit has no limit of rows"
+
+
+@pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
+def test_total_rows():
+    monkey = asked_of(ROWS, total_rows=3)
+    got = found(monkey)
+    assert got["total_rows=3", "units"] == pytest.approx(1 / 4, abs=1e-3)
+    assert ("rows=3", "rows") not in got
+
+
+PEOPLE = [(i, f"t{j}", float(i % 50)) for i in range(2_000) for j in range(1 + i % 5)]
+
+
+@pytest.mark.noise_cannot_matter("the words are seeded")
+def test_a_binding_limit_speaks_up_with_what_to_ask():
+    release = asked_of(PEOPLE, groups=1, rows=1).release(
+        epsilon=10, delta=1e-6, diagnostics=0.2, unsafe_words=SeededWords(1)
+    )
+    first, *rest = release.diagnostics.sentences()
+    assert first.startswith(("about 66", "about 67")), first
+    assert first.endswith("units were beyond groups=1: ask with groups=5")
+    assert any("were above upper=40: ask with a larger upper" in one for one in rest)
+    assert rest[-1] == "In shares of rows, each id counts with at most 5 of them."
+    shown = release.diagnostics.to_arrow(0.9)
+    assert shown.column_names == ["limit", "of", "share", "half_width", "confidence", "suggestion"]
+    assert shown["confidence"].to_pylist() == [0.9] * 6
+    assert shown["suggestion"][0].as_py() == "ask with groups=5"
+    assert len(release.diagnostics.to_pandas()) == 6
+
+
+@pytest.mark.noise_cannot_matter("the words are seeded")
+def test_a_limit_far_too_large_and_values_all_clamped_speak_up():
+    question = (
+        sf.scan(table(PEOPLE), privacy_unit="id")
+        .with_columns(y="x + 1000")
+        .group_by("town")
+        .bound(groups=40, rows=1)
+        .agg(m=sf.mean("y", lower=0, upper=10))
+    )
+    text = "\n".join(question.diagnose(epsilon=2, unsafe_words=SeededWords(1)).sentences())
+    assert "groups=5 would be enough, with less noise" in text
+    assert "were above upper=10: nearly all of them are clamped to it; ask with a larger upper" in text
+
+
+def test_budgets_add_up_exactly():
+    question = asked_of(ROWS, groups=1, rows=1)
+    plan = question.plan(epsilon="0.3", delta="1e-6", diagnostics="0.05")
+    assert plan.spent == (Fraction(3, 10), Fraction(1, 10**6))
+    assert plan.epsilon == Fraction(3, 10) * Fraction(19, 20)
+    diagnosis = plan.diagnostics
+    parts = [diagnosis.contributions.epsilon, diagnosis.shares(7).epsilon]
+    assert sum(parts) == diagnosis.epsilon == Fraction(3, 200)
+    counted = (
+        sf.scan(table(ROWS), privacy_unit="id")
+        .group_by("town", keys=[str(i) for i in range(10_000)])
+        .bound(groups=1, rows=1)
+        .agg(n=sf.count())
+    ).plan(epsilon=1, diagnostics=0.5)
+    beside = counted.diagnostics
+    assert beside.matched[1].epsilon + beside.contributions.epsilon + beside.shares(7).epsilon == Fraction(
+        1, 2
+    )
+    assert counted.spent == (1, 0)
+
+
+def test_each_of_its_questions_stays_within_its_part():
+    """Losses are recomposed from the plans' own losses, which tests of plans hold to the noise."""
+    diagnosis = asked_of(ROWS, groups=2, rows=1).plan(epsilon=1, delta=1e-6, diagnostics=0.1).diagnostics
+    plans = [diagnosis.contributions, *(diagnosis.shares(most) for most in LIMITS)]
+    for plan in plans:
+        assert plan.loss.epsilon(0) <= plan.epsilon
+        assert plan.delta == 0
+
+
+def test_the_explanation_offers_them_and_tells_their_cost():
+    question = asked_of(ROWS, groups=1, rows=1)
+    without = str(question.plan(epsilon=1, delta=1e-6).explain())
+    assert "diagnostics=0.05 tells it with error bars" in without
+    given = question.plan(epsilon=1, delta=1e-6, diagnostics=0.05).explain()
+    assert "diagnostics=0.05 tells" not in str(given)
+    assert "Tell how much groups=1, rows=1, lower=0, upper=40 changed" in str(given)
+    assert "at epsilon 0.05; all together cost 1." in str(given)
+    assert given.to_dict()["diagnostics"]["epsilon"] == "3602879701896397/72057594037927936"
+    assert given.spent == (1, Fraction(1e-6))
+    nothing = sf.scan(table(ROWS), privacy_unit="id").agg(n=sf.count_units()).plan(epsilon=1).explain()
+    assert nothing.offers == []
+
+
+@pytest.mark.parametrize("share", [0, 1, -0.1, 2, float("nan"), "much", None.__class__])
+def test_shares_of_the_budget_that_are_none(share):
+    with pytest.raises(ParameterError, match="a share of the budget between 0 and 1|diagnostics"):
+        asked_of(ROWS, groups=1, rows=1).release(epsilon=1, delta=1e-6, diagnostics=share)
+
+
+def test_questions_of_which_there_is_nothing_to_tell():
+    with pytest.raises(QueryError, match="no limits and no bounds"):
+        sf.scan(table(ROWS), privacy_unit="id").agg(n=sf.count_units()).release(epsilon=1, diagnostics=0.1)
+    with pytest.raises(BudgetError, match="epsilon"):
+        asked_of(ROWS, groups=1, rows=1).diagnose(epsilon=0)
+
+
+def test_beam_cannot_look_twice():
+    schema = pa.schema([("id", pa.int64()), ("town", pa.string())])
+    question = sf.scan(schema, privacy_unit="id").group_by("town").bound(groups=1, rows=1).agg(n=sf.count())
+    with pytest.raises(QueryError, match="a second time.*which a Beam pipeline cannot"):
+        question.release(epsilon=1, delta=1e-6, diagnostics=0.1)
+
+
+@pytest.mark.noise_cannot_matter("what is looked at is whether it is the same, or refused")
+def test_drawn_once_in_one_place(in_child):
+    import copy
+
+    release = asked_of(PEOPLE, groups=1, rows=1).release(epsilon=1, delta=1e-6, diagnostics=0.1)
+    told = release.diagnostics
+    assert not told.drawn
+    with pytest.raises(RefusalError, match="cannot be copied"):
+        copy.copy(told)
+    kind, text = in_child(told.to_arrow)
+    assert issubclass(kind, SfumatoError)
+    assert "nor used by another process" in text
+    once = told.to_arrow()
+    assert told.drawn
+    assert not release.drawn
+    assert told.to_arrow().equals(once)
+    assert release.diagnostics is told
+    assert release.spent == (1.0, 1e-6)
+
+
+@pytest.mark.noise_cannot_matter("what is looked at is whether a second draw is refused")
+def test_a_draw_that_failed_is_not_tried_again(monkeypatch):
+    told = asked_of(PEOPLE, groups=1, rows=1).diagnose(epsilon=1)
+    engine = told._diagnosis.people.engine
+    right = type(engine).statistics
+    calls = Counter()
+
+    def fails(self, query, rows):
+        calls["all"] += 1
+        if calls["all"] == 2:
+            raise OSError("the disk is full")
+        return right(self, query, rows)
+
+    monkeypatch.setattr(type(engine), "statistics", fails)
+    with pytest.raises(SfumatoError):
+        told.to_arrow()
+    with pytest.raises(RefusalError, match="a second draw would spend"):
+        told.to_arrow()
+    assert calls["all"] == 2
+
+
+@pytest.mark.noise_cannot_matter("what is looked at is that nothing raises, and that shares are shares")
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [(1, "a", None)],
+        [(None, "a", 1.0)] * 3,
+        [(1, "a", 1.0)] * 300_000,
+        [(1, f"t{i}", 1.0) for i in range(20_000)],
+        [(i, None, float("nan")) for i in range(100)],
+        [(i, "a", v) for i, v in enumerate((1e308, -1e308, float("inf"), -float("inf"), 5e-324))],
+    ],
+    ids=["empty", "one", "no unit", "one unit of many rows", "one in many groups", "NULL", "extremes"],
+)
+def test_rows_raise_nothing(rows):
+    for one in asked_of(rows, groups=2, rows=3).diagnose(epsilon=0.1).findings():
+        assert 0 <= one.share <= 1
+        assert 0 <= one.half_width <= 1
+
+
+def misses(draws, narrower=1.0):
+    """How many error bars do not hold the exact share, of how many."""
+    question = asked_of(PEOPLE, groups=2, rows=1)
+    plan = make_plan(question.query, epsilon=1, delta=Fraction(1, 10**6))
+    diagnosis = asked.diagnosis(question.table, plan, Fraction(3, 10))
+    missed = of = 0
+    for seed in range(draws):
+        told = diagnosis.release(SeededWords(seed))
+        most = told.most_rows
+        by_unit = {i: 1 + i % 5 for i in range(2_000)}
+        weight = {i: min(n, most) for i, n in by_unit.items()}
+        exact = sum(weight[i] * max(0, 1 - 2 / n) for i, n in by_unit.items()) / sum(weight.values())
+        for one in told.findings():
+            truth = {"rows": exact, "units": 3 / 5}.get(one.of) if one.limit == "groups=2" else None
+            if truth is not None:
+                of += 1
+                missed += abs(one.share - truth) > narrower * one.half_width
+    return missed, of
+
+
+@pytest.mark.noise_cannot_matter("the words are seeded")
+def test_error_bars_hold_as_often_as_they_say():
+    missed, of = misses(20)
+    assert of == 40
+    assert binom.sf(missed - 1, of, 0.05) > 1e-4
+    missed, of = misses(8, narrower=0.1)
+    assert log10(binom.sf(missed - 1, of, 0.05)) < -9
+
+
+def test_enough_is_a_quantile_of_the_distribution():
+    within = [0.0] * len(LIMITS)
+    within[0], within[3], within[-1] = 900.0, 60.0, 40.0
+    assert Distribution(1000, tuple(within), 0.0).enough == LIMITS[3]
+    assert Distribution(1000, tuple(within), 60.0).enough == LIMITS[0]
+    assert Distribution(1000, (0.0,) * len(LIMITS), 0.0).enough == LIMITS[-1]
+
+
+def test_names_are_fresh():
+    assert Names.beside("a", "_b", "___")("x") == "____x"
+
+
+def test_unknown_columns_are_named():
+    with pytest.raises(ColumnError):
+        sf.scan(table(ROWS), privacy_unit="id").agg(m=sf.mean("y", lower=0, upper=1)).diagnose(epsilon=1)
+
+
+@pytest.mark.noise_cannot_matter("budgets alone are looked at")
+def test_a_budget_pays_for_both():
+    budget = sf.Budget(epsilon=1, delta="1e-6", composition="adding")
+    question = asked_of(ROWS, groups=1, rows=1)
+    question.release(epsilon="0.5", delta="1e-6", diagnostics="0.1", budget=budget)
+    assert budget.remaining[:2] == (0.5, 0)
+    question.diagnose(epsilon="0.25", budget=budget)
+    assert budget.remaining[:2] == (0.25, 0)
+    with pytest.raises(BudgetError, match="is more than is left"):
+        question.diagnose(epsilon="0.5", budget=budget)
+    assert budget.remaining[:2] == (0.25, 0)
