@@ -88,6 +88,7 @@ class DistributedEngine:
     """
 
     name: str
+    looks_first: bool
     files: tuple[str, ...] = ()  # which workers read, wherever they are
 
     def __init__(self, rows: pa.Schema, timezone: str | None = None, public: bool = False) -> None:

@@ -24,6 +24,11 @@ Released_co = TypeVar("Released_co", covariant=True)
 class Engine(Evaluator, Protocol[Released_co]):
     """Evaluates questions on one source, and releases them in the form that suits it."""
 
+    @property
+    def looks_first(self) -> bool:
+        """Whether its rows are there before a release, for a first noisy look; not those of a pipeline."""
+        ...
+
     def schema(self, steps: Sequence[Step] = ()) -> Schema:
         """Return the columns after the steps; raise QueryError for a step that is not admissible.
 

@@ -14,6 +14,7 @@ from sfumato.exact import round_up
 from sfumato.framework import Body, Norm
 from sfumato.measurements.noise import Law
 from sfumato.measurements.selection import GroupSelection, TruncatedGeometric
+from sfumato.query.automatic.found import Found, told
 from sfumato.query.choices import titled
 from sfumato.query.exact import BroughtKeys
 from sfumato.query.question import Query
@@ -26,7 +27,7 @@ class Explanation:
     """Each step of a plan with its bounds, noise scale and share of the budget.
 
     `str()` gives text, `to_dict()` and `to_json()` the same as data, `steps` and `numbers` its parts for
-    whoever shows them in another way. Nothing in it depends on rows.
+    whoever shows them in another way. Nothing in it depends on rows, but bounds that noisy looks found.
 
     Args:
         content: the explanation as plain data.
@@ -73,10 +74,11 @@ class Explanation:
 
     @property
     def spent(self) -> tuple[Fraction, Fraction]:
-        """The budget (epsilon, delta) of all, exactly: with what diagnostics cost."""
+        """The budget (epsilon, delta) of all, exactly: with what looks before it and diagnostics cost."""
         epsilon, delta = (Fraction(self.content["budget"][name]) for name in _BUDGET)
         beside = self.content.get("diagnostics")
-        return epsilon + (Fraction(beside["epsilon"]) if beside else 0), delta
+        looks = sum((Fraction(one["epsilon"]) for one in self.content.get("found", ())), Fraction(0))
+        return epsilon + looks + (Fraction(beside["epsilon"]) if beside else 0), delta
 
     @property
     def steps(self) -> tuple[list[str], list[str]]:
@@ -89,6 +91,7 @@ class Explanation:
             for s in content["steps"]
         ]
         before += self._bounding
+        before += [f"Look first, with noise, for the {told(found)}." for found in content.get("found", ())]
         weights = ", ".join(f"{name} {float(Fraction(w)):g}" for name, w in content["weights"].items())
         epsilon, delta = (float(Fraction(content["budget"][name])) for name in ("epsilon", "delta"))
         before.append(
@@ -98,6 +101,8 @@ class Explanation:
             f"epsilon {epsilon:g} and delta {delta:g}"
             f"{f'; weights: {weights}' if weights else ''}:"
         )
+        if "found" in content:
+            before[-1] = before[-1].replace(" they cost", " they cost, beside the looks,")
         after = [selection["text"]] if selection else []
         after.append("Compute the outputs from the noisy numbers alone, which costs nothing more.")
         if beside := content.get("diagnostics"):
@@ -244,6 +249,11 @@ def question_content(query: Query, statistics: Sequence[Statistic]) -> dict[str,
         | ({} if query.total_rows is None else {"rows_per_unit": query.total_rows}),
         "weights": {name: str(query.weight(name)) for name, _ in query.aggregates if query.weighed},
     }
+
+
+def found_content(found: Sequence[Found]) -> dict[str, Any]:
+    """Return what noisy looks found before, as plain data; nothing without looks."""
+    return {"found": [one.content for one in found]} if found else {}
 
 
 def selection_content(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 
 from sfumato.budget import Budget, Loss
 from sfumato.errors import ParameterError
@@ -27,14 +28,24 @@ def payment(budget: Budget | None, plans: Sequence[Plan | TopPlan | Beside], wha
     Raises:
         ParameterError: budget is none.
     """
+    beside = [plan.diagnostics for plan in plans if isinstance(plan, Plan) and plan.diagnostics is not None]
+    paid = [*plans, *beside]
+    epsilon, delta = sum(one.epsilon for one in paid), sum(one.delta for one in paid)
+    return paying(budget, epsilon, delta, what, sum((one.loss for one in paid), Loss()))
+
+
+def paying(
+    budget: Budget | None, epsilon: int | Fraction, delta: int | Fraction, what: str, loss: Loss | None = None
+) -> Pay:
+    """Return what pays an epsilon and a delta, or a loss that is known better.
+
+    Raises:
+        ParameterError: budget is none.
+    """
     if budget is None:
         return free
     if not isinstance(budget, Budget):
         raise ParameterError(
             "budget", type(budget).__name__, "a Budget, such as sf.Budget(epsilon=3, delta=1e-6)"
         )
-    beside = [plan.diagnostics for plan in plans if isinstance(plan, Plan) and plan.diagnostics is not None]
-    paid = [*plans, *beside]
-    epsilon, delta = sum(one.epsilon for one in paid), sum(one.delta for one in paid)
-    loss = sum((one.loss for one in paid), Loss())
     return lambda: budget.spend(epsilon, delta, loss=loss, what=what)

@@ -22,11 +22,18 @@ from sfumato.framework import (
 from sfumato.measurements.noise import Law, NoiseKind
 from sfumato.measurements.selection import GroupSelection
 from sfumato.noise import Words
+from sfumato.query.automatic.found import Found
 from sfumato.query.cautions import cautions
 from sfumato.query.choices import titled
 from sfumato.query.exact import ExactQuery
 from sfumato.query.expected import Errors, expected_errors
-from sfumato.query.explanation import Explanation, numbers_content, question_content, selection_content
+from sfumato.query.explanation import (
+    Explanation,
+    found_content,
+    numbers_content,
+    question_content,
+    selection_content,
+)
 from sfumato.query.noising import Noising
 from sfumato.query.question import Query
 from sfumato.query.requirements import Requirements
@@ -83,6 +90,7 @@ class Plan:
         loss: what the whole release costs; within the budget.
         others: names of other noises, and how large the errors are of those with them, about.
         diagnostics: what is asked about its limits and bounds, at a cost of its own; or None.
+        found: what noisy looks found before, which cost beside epsilon.
     """
 
     query: Query
@@ -97,13 +105,15 @@ class Plan:
     loss: Loss
     others: tuple[tuple[str, float], ...] = field(default=(), kw_only=True)
     diagnostics: Beside | None = field(default=None, kw_only=True)
+    found: tuple[Found, ...] = field(default=(), kw_only=True)
 
     @property
     def spent(self) -> tuple[Fraction, Fraction]:
-        """The budget (epsilon, delta) of all: basic composition, with what goes beside the release."""
+        """The budget (epsilon, delta) of all: basic composition, with looks before and what goes beside."""
+        epsilon = self.epsilon + sum((found.epsilon for found in self.found), Fraction(0))
         if (beside := self.diagnostics) is None:
-            return self.epsilon, self.delta
-        return self.epsilon + beside.epsilon, self.delta + beside.delta
+            return epsilon, self.delta
+        return epsilon + beside.epsilon, self.delta + beside.delta
 
     @property
     def steps(self) -> dict[str, Fraction]:
@@ -223,6 +233,7 @@ class Plan:
                 "notes": list(self.notes),
                 "diagnostics": None if self.diagnostics is None else self.diagnostics.content(),
             }
+            | found_content(self.found)
         )
 
     def _numbers_content(self) -> list[dict[str, Any]]:

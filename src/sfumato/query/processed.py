@@ -14,6 +14,7 @@ from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from sfumato.files import check_no_source
 from sfumato.noise.values import Floats
 from sfumato.query import output
+from sfumato.query.automatic.found import Found
 from sfumato.query.explanation import Explanation
 from sfumato.query.numbers import arrow_column
 from sfumato.query.release import Release
@@ -71,6 +72,11 @@ class ProcessedRelease(Release):
         """The budget (epsilon, delta) that all releases together stay within: the sums of theirs."""
         epsilon, delta = self._budget
         return float(epsilon), float(delta)
+
+    @property
+    def found(self) -> tuple[Found, ...]:
+        """What the questions left to the releases, in their order."""
+        return tuple(found for release in self.releases for found in release.found)
 
     @property
     def _budget(self) -> tuple[Fraction, Fraction]:

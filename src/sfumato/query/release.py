@@ -17,6 +17,7 @@ from sfumato.files import check_no_source
 from sfumato.noise import Words
 from sfumato.ownership import Owned
 from sfumato.query import output
+from sfumato.query.automatic.found import Found
 from sfumato.query.comparing import Comparison, compared, shares
 from sfumato.query.exact import Evaluator
 from sfumato.query.hints import hints
@@ -96,6 +97,11 @@ class Release(Owned):
         Their cost is in `spent`, whether they are looked at or not.
         """
         return self._diagnostics
+
+    @property
+    def found(self) -> tuple[Found, ...]:
+        """What the question left to the release: bounds that noisy looks found, and what each cost."""
+        return self.plan.found
 
     @property
     def drawn(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -15,7 +15,8 @@ from sfumato.budget.parameters import admissible_epsilon
 from sfumato.errors import ColumnError, ParameterError, QueryError
 from sfumato.exact import Number, one_of, positive_int, truth_value
 from sfumato.noise import Words
-from sfumato.query.aggregates import Aggregate, check_aggregates
+from sfumato.query.aggregates import Aggregate, Automatic, check_aggregates
+from sfumato.query.automatic.resolve import AUTO_SHARE, Automatically, check_nothing_left, stood_in
 from sfumato.query.choices import BEYOND_CHOICES, Amount, BeyondChoice, NoiseChoice, SelectionChoice
 from sfumato.query.combining import (
     MOST_ROWS,
@@ -29,7 +30,7 @@ from sfumato.query.diagnostics import Diagnostics, diagnosis, share_of
 from sfumato.query.engine import Engine
 from sfumato.query.exact import BroughtKeys
 from sfumato.query.part import Part
-from sfumato.query.payment import payment
+from sfumato.query.payment import paying, payment
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
 from sfumato.query.preview import Preview, previewed, smallest_epsilon
@@ -420,7 +421,7 @@ class Question(Generic[Released]):
 
     @cached_property
     def query(self) -> Query:
-        """What is asked, as plain data."""
+        """What is asked, as plain data; with stand-ins for bounds that a release is to find."""
         table = self.table
         return Query(
             table.engine.name,
@@ -431,13 +432,18 @@ class Question(Generic[Released]):
             table.public_keys,
             table.groups,
             table.rows,
-            self.aggregates,
+            stood_in(self.aggregates),
             table.notes,
             self.weights,
             table.beyond,
             table.total_rows,
             grouping=table.grouping,
         )
+
+    @property
+    def automatic(self) -> bool:
+        """Whether the question leaves something to its release, which looks at the rows first."""
+        return any(isinstance(asked, Automatic) for _, asked in self.aggregates)
 
     def weigh(self, /, **weights: Number) -> Question[Released]:
         """Say how much what is asked matters, beside the rest: the planner makes its errors smaller for it.
@@ -471,7 +477,11 @@ class Question(Generic[Released]):
         """Say what a release with these options would do and cost, without reading a row.
 
         Takes the options of `release`.
+
+        Raises:
+            QueryError: bounds are "auto", so that only a release finds them.
         """
+        check_nothing_left(self.aggregates, "plan")
         whole = admissible_epsilon(epsilon)
         beside = Fraction(0) if diagnostics is None else share_of(whole, diagnostics)
         plan = make_plan(
@@ -482,7 +492,7 @@ class Question(Generic[Released]):
             group_selection=group_selection,
             pre_threshold=pre_threshold,
         )
-        return replace(plan, diagnostics=diagnosis(self.table, plan, beside)) if beside else plan
+        return self._diagnosed(plan, beside)
 
     def diagnose(
         self, *, epsilon: Amount, budget: Budget | None = None, unsafe_words: Words | None = None
@@ -507,6 +517,7 @@ class Question(Generic[Released]):
         >>> question.diagnose(epsilon=1).to_arrow()["limit"].to_pylist()
         ['groups=1', 'groups=1', 'rows=1', 'rows=1']
         """
+        check_nothing_left(self.aggregates, "diagnose")
         # What is counted, and so what bounds clamp, is of the question; no group is chosen.
         delta = Fraction(1, 10**6) if self.query.private_groups else 0
         plan = make_plan(self.query, epsilon=epsilon, delta=delta)
@@ -546,6 +557,7 @@ class Question(Generic[Released]):
         >>> question.preview(epsilon=1, delta="1e-6", units=[10, 100]).to_arrow().column_names
         ['epsilon', 'units', 'shown', 'n', 'n_error']
         """
+        check_nothing_left(self.aggregates, "preview")
         return previewed(self.query, self.table.engine, epsilon, units, rows, confidence, options)
 
     def epsilon_for(
@@ -569,6 +581,7 @@ class Question(Generic[Released]):
         >>> round(visits.epsilon_for(n=10, units=1_000), 1)
         0.3
         """
+        check_nothing_left(self.aggregates, "epsilon_for")
         return smallest_epsilon(
             self.query, self.table.engine, half_widths, units, rows, confidence, shown, options or {}
         )
@@ -582,6 +595,7 @@ class Question(Generic[Released]):
         group_selection: SelectionChoice = "auto",
         pre_threshold: int = 1,
         diagnostics: Number | None = None,
+        auto_share: Amount = AUTO_SHARE,
         confidence: float | None = None,
         budget: Budget | None = None,
         unsafe_words: Words | None = None,
@@ -597,25 +611,41 @@ class Question(Generic[Released]):
             pre_threshold: private groups with fewer units than this are never shown.
             diagnostics: a share of the budget, such as 0.05, for which `release.diagnostics` tells how much
                 limits and bounds changed, with error bars; the answer has the rest of the budget.
+            auto_share: the part of epsilon, from 0.001 to 0.9, that finds bounds which are "auto"; what it
+                leaves goes to the answer.
             confidence: also give error bars of this confidence, in columns named `<output>_error`.
             budget: that of all questions, which pays; see `sfumato.Budget`.
             unsafe_words: on DuckDB, a source of random words for tests; the result is not private.
         Returns:
-            A Release; its noise is drawn once, however often it is looked at. Of a Spark data frame a Spark
-            data frame, which is computed here, and once (docs/spark.md); of an Arrow schema a Beam transform.
+            A Release; its noise is drawn once, however often it is looked at. Bounds that are "auto" are
+            found here, and are in `found`. Of a Spark data frame a Spark data frame, which is computed here,
+            and once (docs/spark.md); of an Arrow schema a Beam transform.
         Raises:
             QueryError, BudgetError: before anything is read, spent or drawn.
         """
-        plan = self.plan(
-            epsilon=epsilon,
-            delta=delta,
-            noise=noise,
-            group_selection=group_selection,
-            pre_threshold=pre_threshold,
-            diagnostics=diagnostics,
-        )
-        pay = payment(budget, [plan], self.query.told)
-        return self.table.engine.release(plan, confidence=confidence, unsafe_words=unsafe_words, pay=pay)
+        options: dict[str, Any] = {"delta": delta, "noise": noise, "pre_threshold": pre_threshold}
+        options["group_selection"] = group_selection
+        drawing: dict[str, Any] = {"confidence": confidence, "unsafe_words": unsafe_words}
+        table = self.table
+        if self.automatic:
+            whole = admissible_epsilon(epsilon)
+            beside = Fraction(0) if diagnostics is None else share_of(whole, diagnostics)
+            asked = Automatically(table.engine, table._part, self.query, self.aggregates)
+            plan = asked.plan(
+                whole - beside,
+                auto_share,
+                options,
+                check=partial(self._diagnosed, beside=beside),
+                pay=lambda dlt: paying(budget, whole, dlt, self.query.told)(),
+                **drawing,
+            )
+            return table.engine.release(self._diagnosed(plan, beside), **drawing)
+        plan = self.plan(epsilon=epsilon, diagnostics=diagnostics, **options)
+        return table.engine.release(plan, **drawing, pay=payment(budget, [plan], self.query.told))
+
+    def _diagnosed(self, plan: Plan, beside: Fraction) -> Plan:
+        """Return the plan with diagnostics that cost so much, if anything."""
+        return replace(plan, diagnostics=diagnosis(self.table, plan, beside)) if beside else plan
 
 
 def _limit(value: object, name: str) -> int:

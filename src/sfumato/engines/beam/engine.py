@@ -65,6 +65,7 @@ class BeamEngine(DistributedEngine):
     """
 
     name = "Beam"
+    looks_first = False
 
     def __init__(self, rows: pa.Schema, public: bool = False) -> None:
         from sfumato.engines.beam.rows import declared

@@ -70,6 +70,7 @@ class DuckDBEngine(Owned):
     """Evaluates exact queries on one source. Made by `DuckDBEngine.open`."""
 
     name = "DuckDB"
+    looks_first = True
     _called = "table"
     _elsewhere = "its database, and what that has spilled, would be shared; call sf.scan there"
 

@@ -78,6 +78,7 @@ class SparkEngine(DistributedEngine):
     """
 
     name = "Spark"
+    looks_first = True
 
     def __init__(self, frame: DataFrame, public: bool = False) -> None:
         _check_frame(frame)

@@ -10,6 +10,7 @@ from sfumato.query.aggregates.aggregate import (
     Unbounded,
     checked_bounds,
 )
+from sfumato.query.aggregates.automatic import AUTO, LARGEST_MAGNITUDE, Automatic
 from sfumato.query.aggregates.bins import MOST_BINS, InBins, histogram, value_counts
 from sfumato.query.aggregates.counts import CountPrivacyUnits, CountRows, count, count_units
 from sfumato.query.aggregates.cross import (
@@ -66,11 +67,14 @@ def check_aggregates(asked: Iterable[tuple[str, object]]) -> None:
 
 
 __all__ = [
+    "AUTO",
     "FUNCTIONS",
+    "LARGEST_MAGNITUDE",
     "MOST_BINS",
     "MOST_EXPLAINING",
     "MOST_VALUES",
     "Aggregate",
+    "Automatic",
     "BoundedAggregate",
     "Correlation",
     "CountDistinct",

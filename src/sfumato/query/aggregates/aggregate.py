@@ -209,6 +209,12 @@ def checked_bounds(what: str, lower: object, upper: object) -> tuple[Fraction, F
     Raises:
         ParameterError: one is no finite number, lower is not below upper, or float64 cannot tell them apart.
     """
+    if "auto" in (lower, upper):
+        raise ParameterError(
+            f"{what} bounds",
+            (lower, upper),
+            "numbers; a release finds those of sum, mean, variance and stddev",
+        )
     low, high = as_fraction(lower, f"{what} lower"), as_fraction(upper, f"{what} upper")
     if low >= high:
         raise ParameterError(f"{what} lower", lower, f"below upper, which is {shown(upper)}")

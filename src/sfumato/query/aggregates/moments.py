@@ -17,6 +17,7 @@ from sfumato.query.aggregates.aggregate import (
     bounds_of,
     column_name,
 )
+from sfumato.query.aggregates.automatic import automatic, is_auto, refuse_magnitudes
 from sfumato.query.aggregates.strata import stratified
 from sfumato.query.aggregates.weighted import weighted, weights_of
 from sfumato.query.choices import Bounded
@@ -65,6 +66,7 @@ def sum(
     per: Bounded | None = None,
     weight: str | None = None,
     max_weight: Number | None = None,
+    magnitudes: tuple[Number, Number] | None = None,
 ) -> Aggregate:
     """Add up a column.
 
@@ -72,12 +74,15 @@ def sum(
         column: a numeric column.
         lower, upper: bounds in the column's unit. They bound what each unit adds to a group (its
             exact sum is clamped), or with per="row" each row. Both may be left out, here and below, where
-            the table is one of a catalog that declares bounds of the column; these bound each row.
+            the table is one of a catalog that declares bounds of the column; these bound each row. With
+            "auto", for one or both, a release finds it for a share of its budget (docs/choosing.md).
         per: "unit" or "row". When left out it is "unit"; but where a mean or variance of the same
             column and bounds is asked with rows=1, the sum shares their numbers and is per row.
         weight: a column of survey weights: then the total of the population that the rows stand for is
             estimated, the sum of values times weights (an expansion total). Bounds are of each row.
         max_weight: larger weights are trimmed to this; below 0 they are 0, and rows without one do not count.
+        magnitudes: of bounds that are found, the smallest and the largest size that values may have, such as
+            (1, 10**6): what is known beforehand, and not read from the data. Larger ones are clamped.
     Raises:
         QueryError: a bound or one of the weights is missing, not finite, or lower is not below upper; or
             bounds are of units beside weights.
@@ -93,6 +98,12 @@ def sum(
     if lower is None and upper is None:
         given = () if weights is None else (("weight", weight), ("max_weight", max_weight))
         return Unbounded(sum, column_name("sum", column), (("per", per), *given))
+    if is_auto(lower) or is_auto(upper):
+        options: dict[str, Any] = {"per": per}
+        if weights is not None:
+            options |= {"per": "row", "weight": weight, "max_weight": max_weight}
+        return automatic(sum, column, lower, upper, magnitudes, options)
+    refuse_magnitudes(sum, magnitudes)
     bounds = bounds_of("sum", column, lower, upper)
     return weighted(Sum(column_name("sum", column), *bounds, per if weights is None else "row"), weights)
 
@@ -104,6 +115,7 @@ def mean(
     upper: Number | None = None,
     weight: str | None = None,
     max_weight: Number | None = None,
+    magnitudes: tuple[Number, Number] | None = None,
 ) -> Aggregate:
     """Average a column whose rows are clamped to [lower, upper].
 
@@ -112,6 +124,7 @@ def mean(
         lower, upper: bounds of each row, in the column's unit.
         weight, max_weight: as of `sum`: then the mean of the population is estimated, the sum of values times
             weights over that of the weights.
+        magnitudes: as of `sum`.
     Raises:
         QueryError: a bound or one of the weights is missing, not finite, or lower is not below upper.
 
@@ -122,6 +135,10 @@ def mean(
     if lower is None and upper is None:
         given = () if weights is None else (("weight", weight), ("max_weight", max_weight))
         return Unbounded(mean, column_name("mean", column), given)
+    if is_auto(lower) or is_auto(upper):
+        options = {} if weights is None else {"weight": weight, "max_weight": max_weight}
+        return automatic(mean, column, lower, upper, magnitudes, options)
+    refuse_magnitudes(mean, magnitudes)
     bounds = bounds_of("mean", column, lower, upper)
     return weighted(Mean(column_name("mean", column), *bounds), weights)
 
@@ -172,15 +189,33 @@ def proportion(
     return stratified(column, stratum, asked, population, confidence)
 
 
-def variance(column: str, *, lower: Number | None = None, upper: Number | None = None) -> Aggregate:
+def variance(
+    column: str,
+    *,
+    lower: Number | None = None,
+    upper: Number | None = None,
+    magnitudes: tuple[Number, Number] | None = None,
+) -> Aggregate:
     """Return the population variance of a column whose rows are clamped to [lower, upper]."""
     if lower is None and upper is None:
         return Unbounded(variance, column_name("variance", column))
+    if is_auto(lower) or is_auto(upper):
+        return automatic(variance, column, lower, upper, magnitudes)
+    refuse_magnitudes(variance, magnitudes)
     return Variance(column_name("variance", column), *bounds_of("variance", column, lower, upper))
 
 
-def stddev(column: str, *, lower: Number | None = None, upper: Number | None = None) -> Aggregate:
+def stddev(
+    column: str,
+    *,
+    lower: Number | None = None,
+    upper: Number | None = None,
+    magnitudes: tuple[Number, Number] | None = None,
+) -> Aggregate:
     """Return the population standard deviation of a column whose rows are clamped to [lower, upper]."""
     if lower is None and upper is None:
         return Unbounded(stddev, column_name("stddev", column))
+    if is_auto(lower) or is_auto(upper):
+        return automatic(stddev, column, lower, upper, magnitudes)
+    refuse_magnitudes(stddev, magnitudes)
     return StandardDeviation(column_name("stddev", column), *bounds_of("stddev", column, lower, upper))

@@ -1,0 +1,131 @@
+"""Aggregates whose bounds a release finds by itself, from a first noisy look at the values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, TypeGuard
+
+from sfumato.errors import ParameterError, QueryError, shown
+from sfumato.exact import as_fraction
+from sfumato.query.aggregates.aggregate import Aggregate, Number, column_name
+from sfumato.query.schema import Schema
+
+AUTO = "auto"
+# Bounds are no larger: what float64 can still square.
+LARGEST_MAGNITUDE = 10**100
+
+
+@dataclass(frozen=True)
+class Automatic(Aggregate):
+    """An aggregate with a bound, or both, that a release is to find.
+
+    Args:
+        make: the function that makes it.
+        column: whose values are bounded.
+        lower, upper: the bounds that are given; None of one that is to be found.
+        magnitudes: between which the sizes of bounds are, that are to be found; None where nobody knows.
+        options: what else the function was given.
+    """
+
+    make: Callable[..., Aggregate]
+    column: str
+    lower: Fraction | None
+    upper: Fraction | None
+    magnitudes: tuple[Fraction, Fraction] | None = None
+    options: tuple[tuple[str, Any], ...] = field(default=())
+
+    def bounded(self, lower: Fraction, upper: Fraction) -> Aggregate:
+        """Return the aggregate with bounds, those that are given and those that were found."""
+        return self.make(self.column, lower=lower, upper=upper, **dict(self.options))
+
+    @property
+    def stand_in(self) -> Aggregate:
+        """The aggregate with bounds that are one apart: all else that it says can be checked with these."""
+        if self.lower is not None:
+            return self.bounded(self.lower, self.lower + max(abs(self.lower), Fraction(1)))
+        upper = Fraction(1) if self.upper is None else self.upper
+        return self.bounded(upper - max(abs(upper), Fraction(1)), upper)
+
+    @property
+    def needs_rows(self) -> bool:
+        """As with bounds."""
+        return self.stand_in.needs_rows
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """As with bounds."""
+        return self.stand_in.columns
+
+    def outputs(self, name: str) -> tuple[str, ...]:
+        """As with bounds."""
+        return self.stand_in.outputs(name)
+
+    def check(self, name: str, schema: Schema) -> None:
+        """As with bounds."""
+        self.stand_in.check(name, schema)
+
+    def meaning(self, written: Mapping[str, str]) -> str:
+        """Return its function and the column."""
+        return f"{self.make.__name__} of {written.get(self.column, self.column)}, automatic bounds"
+
+
+def is_auto(bound: object) -> TypeGuard[str]:
+    """Whether a bound is to be found by a release."""
+    return isinstance(bound, str) and bound == AUTO
+
+
+def automatic(
+    make: Callable[..., Aggregate],
+    column: object,
+    lower: Number | None,
+    upper: Number | None,
+    magnitudes: object,
+    given: Mapping[str, Any] | None = None,
+) -> Aggregate:
+    """Return an aggregate of which a release finds bounds; `given` is what else its function was given.
+
+    Raises:
+        QueryError: the other bound is missing.
+        ParameterError: the other bound, or `magnitudes`, is not admissible.
+    """
+    name = column_name(make.__name__, column)
+    what = f"{make.__name__}({shown(name)})"
+    if lower is None or upper is None:
+        missing = "lower" if lower is None else "upper"
+        raise QueryError(f"{what}: {missing} missing; write {missing}='auto', or a number")
+    options = tuple((given or {}).items())
+    low, high = (
+        None if is_auto(end) else as_fraction(end, f"{what} {which}")
+        for which, end in (("lower", lower), ("upper", upper))
+    )
+    asked = Automatic(make, name, low, high, _magnitudes(what, magnitudes), options)
+    asked.stand_in  # noqa: B018  checks the bound that is given, and the options
+    return asked
+
+
+def refuse_magnitudes(make: Callable[..., Aggregate], magnitudes: object) -> None:
+    """Refuse a range of magnitudes beside bounds that are given.
+
+    Raises:
+        QueryError: there is one.
+    """
+    if magnitudes is not None:
+        raise QueryError(
+            f"{make.__name__}: magnitudes= is for bounds that are to be found; write lower='auto' or "
+            "upper='auto' beside it, or leave it out"
+        )
+
+
+def _magnitudes(what: str, given: Any) -> tuple[Fraction, Fraction] | None:
+    if given is None:
+        return None
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        raise ParameterError(f"{what} magnitudes", given, "two numbers, such as (1, 10**6)")
+    least, most = (as_fraction(number, f"{what} magnitudes") for number in given)
+    if not Fraction(1, LARGEST_MAGNITUDE) <= least < most <= LARGEST_MAGNITUDE:
+        raise ParameterError(
+            f"{what} magnitudes", given, "the smaller one first, greater than 0, and from 1e-100 to 1e100"
+        )
+    return least, most

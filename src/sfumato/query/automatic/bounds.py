@@ -1,0 +1,173 @@
+"""Bounds of values from noisy histograms: where values are, and then how far they go."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from sfumato.query.aggregates import LARGEST_MAGNITUDE
+from sfumato.query.automatic.tail import Floats, Side
+
+# Of the share for finding bounds: to find where values are, then how far they go, and where they turn out to
+# be close together, once more.
+PARTS = Fraction(3, 10), Fraction(1, 2), Fraction(1, 5)
+# Octaves up to here have a bin each; beyond, several have one together.
+_USUAL, _TOGETHER = 64, 8
+_FINE = 4  # bins for each octave
+_OCTAVES_BEYOND = 6
+# Bins of the same width: so many that each has some times the scale of the noise.
+_LEAST_EVEN, _MOST_EVEN, _WELL_FILLED = 8, 64, 4.0
+_CLOSE = 8.0  # values of one sign, the largest no more times the smallest
+_RESOLVED = 6.0  # bins of the same width between bounds, with fewer of which they are looked at more closely
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Noisy numbers of units in bins, the first and the last of which hold all that is beyond them.
+
+    Args:
+        edges: of the bins, one more than these.
+        counts: noisy numbers.
+        scale: of each number's Laplace noise.
+    """
+
+    edges: Floats
+    counts: Floats
+    scale: float
+
+    def from_centre(self, centre: float) -> tuple[Side, Side]:
+        """Return the bins below a centre, which is one of the edges, and those above, outwards from it."""
+        at = int(np.searchsorted(self.edges, centre))
+        return self._side(centre - self.edges[at::-1], self.counts[:at][::-1]), self._side(
+            self.edges[at:] - centre, self.counts[at:]
+        )
+
+    def _side(self, distances: Floats, counts: Floats) -> Side:
+        """Return bins outwards, such together that they are at least a quarter of an octave wide."""
+        starts, size = [0], len(counts)
+        while starts[-1] < size:
+            reached = distances[starts[-1]] * 2 ** (1 / _FINE) * (1 - 1e-9)
+            starts.append(max(starts[-1] + 1, min(int(np.searchsorted(distances, reached)), size)))
+        if not size:
+            return Side(np.array([0.0]), np.empty(0), np.empty(0))
+        together = np.diff(starts)
+        return Side(distances[starts], np.add.reduceat(counts, starts[:-1]), self.scale * np.sqrt(together))
+
+    @property
+    def middle(self) -> float:
+        """An edge near the median."""
+        below = np.maximum.accumulate(np.cumsum(self.counts))
+        at = int(np.searchsorted(below, below[-1] / 2)) if below[-1] > 0 else len(self.counts) // 2
+        return float(self.edges[min(at, len(self.edges) - 2)])
+
+
+# Gives a noisy histogram with edges, for a part of what may be spent.
+Look = Callable[[Floats, Fraction], Histogram]
+
+
+def ladder(magnitudes: tuple[Fraction, Fraction] | None, whole: bool) -> Floats:
+    """Return edges for the first look: zero, and magnitudes of both signs.
+
+    Args:
+        magnitudes: the smallest and the largest that are known; None where nobody knows.
+        whole: whether values are whole numbers of at most 64 bits.
+    """
+    up: Floats
+    if magnitudes is not None:
+        least, most = map(float, magnitudes)
+        octaves = math.log2(most / least)
+        count = max(1, min(math.ceil(octaves * _FINE), 400))
+        up = np.array([*(least * 2 ** (octaves * np.arange(count) / count)), most], dtype=np.float64)
+    elif whole:
+        up = np.exp2(np.arange(65, dtype=np.float64))
+    else:
+        last = math.floor(math.log2(LARGEST_MAGNITUDE))
+        far = np.arange(_USUAL + _TOGETHER, last, _TOGETHER)
+        up = np.exp2(np.concatenate([-far[::-1], np.arange(-_USUAL, _USUAL + 1.0), far]))
+        up = np.append(up, float(LARGEST_MAGNITUDE))
+    return np.concatenate([-up[::-1], [0.0], up])
+
+
+def find_bounds(
+    look: Look,
+    edges: Floats,
+    noise: float,
+    fixed: tuple[float | None, float | None] = (None, None),
+) -> tuple[float, float]:
+    """Return bounds with which noise and what is cut off are together about as small as they can be.
+
+    Args:
+        look: gives noisy histograms.
+        edges: of the first one, symmetric around zero.
+        noise: deviation of a total's noise, for bounds that are one apart.
+        fixed: bounds that are known.
+    """
+    low, high = _found(look, edges, noise, fixed)
+    return max(low, float(edges[0])), min(high, float(edges[-1]))
+
+
+def _found(
+    look: Look, edges: Floats, noise: float, fixed: tuple[float | None, float | None]
+) -> tuple[float, float]:
+    first = look(edges, PARTS[0])
+    lower, upper = _reached(first)
+    near, far = sorted((abs(lower), abs(upper)))
+    least, most = edges[[0, -1]]
+    if lower * upper <= 0 or far > _CLOSE * near:
+        up = far * 2 ** (np.arange(-_OCTAVES_BEYOND * _FINE, _OCTAVES_BEYOND * _FINE + 1) / _FINE)
+        around = np.unique(np.clip(np.concatenate([-up[::-1], [0.0], up]), least, most))
+        return _bounded(look(around, PARTS[1]), 0.0, (lower, upper), noise, fixed)
+    low, high = lower, upper
+    units = max(first.counts[(edges[:-1] >= lower) & (edges[1:] <= upper)].sum(), 0.0)
+    for part in PARTS[1:]:
+        width = high - low
+        each = _WELL_FILLED * first.scale * float(PARTS[0] / part)
+        bins = 2 * min(max(int(units / each), _LEAST_EVEN), _MOST_EVEN)
+        out = width * 2 ** (np.arange(_FINE * 3) / _FINE)
+        even = np.linspace(low - width / 2, high + width / 2, bins + 1)
+        around = np.unique(np.clip(np.concatenate([low - out, even, high + out]), least, most))
+        if len(around) < bins:  # float64 has hardly any more between them
+            break
+        seen = look(around, part)
+        low, high = _bounded(seen, seen.middle, (low, high), noise, fixed)
+        if high - low > width * _RESOLVED * 2 / bins:
+            break
+    # No values were seen on the other side of zero.
+    return (max(low, 0.0), high) if lower > 0 else (low, min(high, 0.0))
+
+
+def _reached(seen: Histogram) -> tuple[float, float]:
+    """Return between which edges there are values: where they are the most likely, if too few are seen."""
+    ends, sides = [], seen.from_centre(0.0)
+    for side, sign in zip(sides, (-1, 1), strict=True):
+        last = side.last_run()
+        if last is not None:
+            inwards = Side(side.edges[-1] - side.edges[::-1], side.counts[::-1], side.scales[::-1]).last_run()
+            first = len(side.counts) - 1 - (last if inwards is None else inwards)[0]
+            ends += [sign * side.edges[min(first, last[0])], sign * side.edges[last[0] + 1]]
+    if not ends:
+        (_, first, end), sign = min(
+            (side.likeliest_run(), sign) for side, sign in zip(sides, (-1, 1), strict=True)
+        )
+        ends = [sign * sides[sign > 0].edges[at] for at in (first, end)]
+    return float(min(ends)), float(max(ends))
+
+
+def _bounded(
+    seen: Histogram,
+    centre: float,
+    before: tuple[float, float],
+    noise: float,
+    fixed: tuple[float | None, float | None],
+) -> tuple[float, float]:
+    """Return bounds on both sides of a centre; those of before, where no values are seen now."""
+    below, above = seen.from_centre(centre)
+    down, up = (max(sign * (end - centre), 0.0) for sign, end in zip((-1, 1), before, strict=True))
+    for _ in range(2):
+        up = above.bound(noise, down, up) if fixed[1] is None else max(fixed[1] - centre, 0.0)
+        down = below.bound(noise, up, down) if fixed[0] is None else max(centre - fixed[0], 0.0)
+    return centre - down, centre + up

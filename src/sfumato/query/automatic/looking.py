@@ -1,0 +1,137 @@
+"""Noisy histograms of a column's values, or of units' totals; each unit counts once in all bins."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from sfumato.errors import RefusalError
+from sfumato.noise import Words
+from sfumato.query.aggregates import Automatic, InBins, Sum
+from sfumato.query.automatic.bounds import Histogram
+from sfumato.query.automatic.tail import Floats
+from sfumato.query.combining import per_unit
+from sfumato.query.engine import Engine
+from sfumato.query.part import Part
+from sfumato.query.plan import Plan
+from sfumato.query.planning import make_plan
+from sfumato.query.question import Query
+from sfumato.query.release import Release
+from sfumato.query.schema import Kind, Step, spelled
+from sfumato.transformations import Edges
+
+
+@dataclass(frozen=True)
+class Values:
+    """What is bounded: a column's values in rows, or units' totals in groups; with what is known of them.
+
+    Args:
+        column: the column.
+        totals: whether each unit's total in a group is bounded, in place of each row.
+        lower, upper, magnitudes: as of `Automatic`.
+    """
+
+    column: str
+    totals: bool
+    lower: Fraction | None
+    upper: Fraction | None
+    magnitudes: tuple[Fraction, Fraction] | None
+
+    @classmethod
+    def of(cls, asked: Automatic, rows: int | None, beside: tuple[Automatic, ...]) -> Values:
+        """Return what an aggregate bounds; a default sum rows, where a mean beside it does."""
+        one, known = asked.stand_in, (asked.lower, asked.upper, asked.magnitudes)
+        by_rows = cls(asked.column, False, *known)
+        if not isinstance(one, Sum) or one.per == "row":
+            return by_rows
+        shared = rows == 1 and one.per is None
+        if shared and any(cls.of(a, rows, ()) == by_rows for a in beside if not isinstance(a.stand_in, Sum)):
+            return by_rows
+        return cls(asked.column, True, *known)
+
+    @property
+    def told(self) -> str:
+        """What it is, in a few words."""
+        return f"{'totals of units' if self.totals else 'rows'} of {self.column!r}"
+
+
+@dataclass(frozen=True)
+class Looking:
+    """Draws noisy histograms of values; each is a release of its own.
+
+    Args:
+        engine: what reads the rows.
+        query: what is asked, of which unit, steps and keys are taken.
+        part: the rows.
+        values: what is bounded.
+        words: a source of random words for tests.
+    """
+
+    engine: Engine[Any]
+    query: Query
+    part: Part
+    values: Values
+    words: Words | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the values are whole numbers of at most 64 bits."""
+        return self.query.schema[self.values.column].kind is Kind.INTEGER and not self.values.totals
+
+    @property
+    def known(self) -> tuple[Fraction, Fraction] | None:
+        """Bounds that follow from the column's type; None where they do not."""
+        boolean = self.query.schema[self.values.column].kind is Kind.BOOLEAN
+        return (Fraction(0), Fraction(1)) if boolean and not self.values.totals else None
+
+    @cached_property
+    def _source(self) -> tuple[Engine[Any], tuple[Step, ...], str]:
+        """What is counted: an engine, steps, and the column that has the values."""
+        column = self.values.column
+        if not self.values.totals:
+            return self.engine, self.query.steps, column
+        name = "total"
+        while name.casefold() in {other.casefold() for other in self.query.schema}:
+            name += "_"
+        totals = per_unit(self.part, self.query.keys, {name: f"sum({spelled(column)})"})
+        return self.engine.combined(totals), (), name
+
+    def plan(self, edges: Floats, epsilon: Fraction) -> Plan:
+        """Return the plan of one look: how many units have values in each bin."""
+        engine, steps, column = self._source
+        bins = Edges((-math.inf, *edges[1:-1].tolist(), math.inf))
+        asked = InBins(column, bins, tuple(map(str, range(bins.count))), "unit")
+        schema = engine.schema(steps)
+        looked = Query(engine.name, schema, self.query.unit, steps, (), None, None, None, (("n", asked),))
+        return make_plan(looked, epsilon=epsilon, noise="laplace")
+
+    def look(self, edges: Floats, epsilon: Fraction) -> Histogram:
+        """Draw a noisy histogram, which costs epsilon.
+
+        Args:
+            edges: increasing; the first and the last bin also have all that is beyond them.
+            epsilon: of this look.
+        """
+        plan = self.plan(edges, epsilon)
+        shown = Release(plan, self._source[0], unsafe_words=self.words).to_arrow()
+        counts = np.array([column[0].as_py() for column in shown.columns], dtype=np.float64)
+        (deviation, *_) = plan.deviations.values()
+        return Histogram(edges, counts, deviation / math.sqrt(2))
+
+
+def check_looks(engine: Engine[Any]) -> None:
+    """Refuse an engine whose rows cannot be looked at before a release.
+
+    Raises:
+        RefusalError: it is one.
+    """
+    if not engine.looks_first:
+        raise RefusalError(
+            f"{engine.name}: bounds that are 'auto' are found by a look at the rows before the release, but "
+            "a pipeline has none yet. Give lower= and upper=, or release from a table that sf.scan opens"
+        )

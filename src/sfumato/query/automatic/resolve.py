@@ -1,0 +1,200 @@
+"""From a question that leaves something to its release to one that does not: by noisy looks, at a cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+from sfumato.budget.parameters import admissible_epsilon
+from sfumato.errors import ParameterError, QueryError
+from sfumato.exact import as_fraction
+from sfumato.noise import Words
+from sfumato.query.aggregates import (
+    LARGEST_MAGNITUDE,
+    Aggregate,
+    Automatic,
+    StandardDeviation,
+    Variance,
+    Weighted,
+)
+from sfumato.query.automatic.bounds import PARTS, find_bounds, ladder
+from sfumato.query.automatic.found import Found
+from sfumato.query.automatic.looking import Looking, Values, check_looks
+from sfumato.query.engine import Engine
+from sfumato.query.expected import Errors
+from sfumato.query.part import Part
+from sfumato.query.plan import Plan
+from sfumato.query.planning import make_plan
+from sfumato.query.question import Query
+from sfumato.query.release import check_error_columns
+
+# What finding bounds takes of epsilon where nobody says; measured in docs/choosing.md.
+AUTO_SHARE = Fraction(3, 10)
+_Asked = tuple[tuple[str, Aggregate], ...]
+
+
+def stood_in(aggregates: _Asked) -> _Asked:
+    """Return what is asked, with bounds in the place of those that are to be found."""
+    return tuple((name, a.stand_in if isinstance(a, Automatic) else a) for name, a in aggregates)
+
+
+def check_nothing_left(aggregates: _Asked, what: str) -> None:
+    """Refuse to plan a question that leaves something to its release.
+
+    Raises:
+        QueryError: it does.
+    """
+    for name, asked in aggregates:
+        if isinstance(asked, Automatic):
+            raise QueryError(
+                f"{what}: the bounds of {name} are 'auto', so that only a release finds them, by a noisy "
+                "look at the rows. Give lower= and upper=, or release"
+            )
+
+
+@dataclass(frozen=True)
+class Automatically:
+    """A question that leaves bounds to its release.
+
+    Args:
+        engine: what reads the rows.
+        part: the rows.
+        query: the question, with bounds that stand in for those that are to be found.
+        aggregates: what is asked.
+    """
+
+    engine: Engine[Any]
+    part: Part
+    query: Query
+    aggregates: _Asked
+
+    @property
+    def values(self) -> dict[str, Values]:
+        """What has bounds that are to be found, by the name of what is asked."""
+        automatic = {name: a for name, a in self.aggregates if isinstance(a, Automatic)}
+        return {
+            name: Values.of(a, self.query.max_rows, tuple(automatic.values()))
+            for name, a in automatic.items()
+        }
+
+    def plan(
+        self,
+        epsilon: object,
+        auto_share: object,
+        options: Mapping[str, Any],
+        *,
+        check: Callable[[Plan], object],
+        pay: Callable[[Fraction], None],
+        confidence: float | None = None,
+        unsafe_words: Words | None = None,
+    ) -> Plan:
+        """Look at the rows, and return the plan of the rest with what was found.
+
+        All that depends on the question alone is checked before the first look is drawn.
+
+        Args:
+            epsilon: of everything.
+            auto_share: the part of it for looks.
+            options: others of a release.
+            check: refuses what else cannot be, of a plan with stand-ins.
+            pay: pays for everything, given delta, before the first look.
+            confidence: of error bars beside the outputs, for which there must be names.
+            unsafe_words: a source of random words for tests.
+        Raises:
+            QueryError, ParameterError, BudgetError, RefusalError: as of a release.
+        """
+        check_looks(self.engine)
+        total, share = admissible_epsilon(epsilon), _share(auto_share)
+        one: Callable[..., Plan] = partial(make_plan, **options)
+        # With stand-ins: what it refuses, it refuses before a row is read.
+        trial = one(self.query, epsilon=total * (1 - share))
+        if confidence is not None:
+            check_error_columns(trial, confidence)
+        check(trial)
+        expected = trial.expected
+        values = self.values
+        different = dict.fromkeys(values.values())
+        each = total * share / len(different)
+        looks = {value: self._looking(value, unsafe_words) for value in different}
+        for value, looking in looks.items():
+            if looking.known is None:
+                looking.plan(ladder(value.magnitudes, looking.whole), each * min(PARTS))
+        pay(trial.delta)
+        found = {}
+        for value, looking in looks.items():
+            noise = max(self._noise(name, expected) for name, other in values.items() if other == value)
+            found[value] = self._found(value, looking, each, noise)
+        bounds = {name: found[value][0] for name, value in values.items()}
+        asked = tuple(
+            (name, a.bounded(*bounds[name]) if isinstance(a, Automatic) else a) for name, a in self.aggregates
+        )
+        told = tuple(one_found for _, one_found in found.values())
+        rest = total - sum((f.epsilon for f in told), Fraction(0))
+        plan = one(replace(self.query, aggregates=asked, series=None, totals=None), epsilon=rest)
+        return replace(plan, found=told)
+
+    def _looking(self, value: Values, words: Words | None) -> Looking:
+        return Looking(self.engine, self.query, self.part, value, words)
+
+    def _noise(self, name: str, expected: Errors) -> float:
+        """Return about the deviation of a total's noise, for bounds that are one apart."""
+        asked = dict(self.query.aggregates)[name].each
+        bounded: Any = asked.of if isinstance(asked, Weighted) else asked
+        width = float(bounded.upper - bounded.lower)
+        squared = isinstance(bounded, (Variance, StandardDeviation))
+        return expected[name] / (width**2 / 2 if squared else width)
+
+    def _found(
+        self, value: Values, looking: Looking, epsilon: Fraction, noise: float
+    ) -> tuple[tuple[Fraction, Fraction], Found]:
+        """Return bounds, and what they cost."""
+        spent = Fraction(0)
+        if looking.known is not None:
+            lower, upper = looking.known
+        else:
+
+            def look(edges: Any, part: Fraction) -> Any:
+                nonlocal spent
+                spent += epsilon * part
+                return looking.look(edges, epsilon * part)
+
+            fixed = [None if end is None else float(end) for end in (value.lower, value.upper)]
+            ends = find_bounds(look, ladder(value.magnitudes, looking.whole), noise, (fixed[0], fixed[1]))
+            lower, upper = map(Fraction, ends)
+        both = admissible(
+            lower if value.lower is None else value.lower, upper if value.upper is None else value.upper,
+            (value.lower is not None, value.upper is not None),
+        )  # fmt: skip
+        return both, Found(f"bounds of the {value.told}", tuple(map(float, both)), spent)
+
+
+def admissible(lower: Fraction, upper: Fraction, fixed: tuple[bool, bool]) -> tuple[Fraction, Fraction]:
+    """Return bounds that every question admits: of magnitude at most 1e100, in order, and not too near.
+
+    Args:
+        lower, upper: as they were found.
+        fixed: which of them were given, and stay; not both.
+    """
+    most = Fraction(LARGEST_MAGNITUDE)
+    lower, upper = (
+        end if stays else min(max(end, -most), most) for end, stays in zip((lower, upper), fixed, strict=True)
+    )
+    apart = max(max(abs(lower), abs(upper)) / 2**40, Fraction(1, LARGEST_MAGNITUDE))
+    if upper - lower >= apart:
+        return lower, upper
+    if fixed[0]:
+        return lower, lower + 2 * apart
+    if fixed[1]:
+        return upper - 2 * apart, upper
+    middle = min(max((lower + upper) / 2, -most + apart), most - apart)
+    return middle - apart, middle + apart
+
+
+def _share(given: object) -> Fraction:
+    share = as_fraction(given, "auto_share")
+    if not Fraction(1, 1000) <= share <= Fraction(9, 10):
+        raise ParameterError("auto_share", given, "from 0.001 to 0.9, the part of epsilon for finding bounds")
+    return share

@@ -1,0 +1,160 @@
+"""How far out to put a bound, from noisy numbers of units in bins: post-processing, which costs nothing.
+
+Distances are counted outwards from a centre. A bound further out brings more noise, one nearer cuts off more:
+the error expected of each is held against the least one, over the tails that could have given these numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+# Runs of so many bins are looked at together.
+_RUNS = (1, 2, 4, 8, 16)
+# With which probability noise alone is taken for values: anywhere, and next to values, so much less probable
+# with each octave further out, that a bound is ten times too wide about once in ten million.
+_ANYWHERE, _NEAR, _BY_OCTAVE = 1e-4, 1e-2, 5.0
+# Where too few are seen: how much less values of other magnitudes than 1 are expected, by octave.
+_UNUSUAL = 0.2
+# A tail is described from where it still has so many times the scale of the noise, with these powers of the
+# distance, and an end at one of the edges, or beyond them.
+_WELL_KNOWN = 8.0
+_POWERS = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 9, 14, 30])
+_BINS_BEYOND, _EDGES_BEYOND = 8, 4
+# Outliers beside it, in scales of the noise.
+_OUTLIERS = 0.5, 1.0, 2.0, 4.0
+# A bound is no further out than so many times where values are.
+_FURTHEST = 4.0
+
+
+@dataclass(frozen=True)
+class Side:
+    """Noisy numbers of units in bins, outwards from a centre.
+
+    Args:
+        edges: distances from the centre, of the bins' ends; one more than bins, increasing.
+        counts: noisy numbers of units.
+        scales: of each number's Laplace noise.
+    """
+
+    edges: Floats
+    counts: Floats
+    scales: Floats
+
+    def last_run(self) -> tuple[int, int] | None:
+        """Return the outermost bins that have values, as first and behind the last; None where none has."""
+        size = len(self.counts)
+        found = self._last_run(np.full(size, _ANYWHERE / len(_RUNS) / max(size, 1)))
+        for _ in range(3):
+            if found is None:
+                break
+            octaves = np.log2(np.maximum(self.edges[1:], 1e-300)) - np.log2(self.edges[found[0] + 1])
+            octaves = np.clip(octaves, 0, 100)
+            near = np.where(octaves > 0, _NEAR * 2.0 ** (-_BY_OCTAVE * octaves), 0)
+            further = self._last_run(near)
+            if further is None:
+                break
+            found = further
+        return found
+
+    def likeliest_run(self) -> tuple[float, int, int]:
+        """Return the run that noise gives the least often, and usual values often, behind the log of that."""
+        best = (math.inf, 0, len(self.counts))
+        for run in _RUNS:
+            logs = self._logs(run)
+            logs = logs + _UNUSUAL * np.abs(np.log2(self.edges[run:]))[: len(logs)]
+            if len(logs) and logs.min() < best[0]:
+                best = float(logs.min()), int(logs.argmin()), int(logs.argmin()) + run
+        return best
+
+    def _logs(self, run: int) -> Floats:
+        """Return the log of a bound of the probability of each run of so many bins, by its first bin."""
+        if run > len(self.counts):
+            return np.empty(0)
+        sums = np.concatenate([[0.0], np.cumsum(self.counts)])
+        squares = np.concatenate([[0.0], np.cumsum(self.scales**2)])
+        scale = np.sqrt((squares[run:] - squares[:-run]) / run)
+        return _log_probability((sums[run:] - sums[:-run]) / scale, run)
+
+    def _last_run(self, levels: Floats) -> tuple[int, int] | None:
+        """Return the outermost run that noise gives with at most the probability of its first bin's level."""
+        best: tuple[int, int] | None = None
+        for run in _RUNS:
+            logs = self._logs(run)
+            level = levels[: len(logs)]
+            starts = np.nonzero((level > 0) & (logs < np.log(np.maximum(level, 1e-300))))[0]
+            if len(starts) and (best is None or starts[-1] > best[0]):
+                best = int(starts[-1]), int(starts[-1]) + run
+        return best
+
+    def bound(self, noise: float, other: float, unseen: float) -> float:
+        """Return the distance at which to bound values.
+
+        Args:
+            noise: deviation of a total's noise, for bounds that are one apart.
+            other: the distance of the bound on the other side.
+            unseen: what is returned where no bin has values.
+        Returns:
+            One of the edges, or a distance beyond them.
+        """
+        last = self.last_run() if len(self.counts) else None
+        if last is None:
+            return unseen
+        beyond = np.cumsum(self.counts[: last[1]][::-1])[::-1]
+        known = np.nonzero(beyond >= _WELL_KNOWN * self.scales[: last[1]])[0]
+        first = min(int(known[-1]), last[0]) if len(known) else last[0]
+        end = min(len(self.counts), last[1] + _BINS_BEYOND)
+        edges, counts, scales = self.edges[first : end + 1], self.counts[first:end], self.scales[first:end]
+        tried = np.concatenate([edges, edges[-1] * 2 ** (np.arange(1, _EDGES_BEYOND + 1) / 2)])
+        tails, likely = self._tails(tried, max(beyond[first], 3 * scales[0]), counts, scales)
+        errors = np.hypot(noise * (tried + other), _cut_off(tails, tried))
+        regret = errors / errors.min(axis=-1, keepdims=True)
+        allowed = tried <= max(_FURTHEST * self.edges[last[0] + 1], self.edges[last[1]])
+        return float(tried[allowed][(likely @ regret)[allowed].argmin()])
+
+    @staticmethod
+    def _tails(tried: Floats, units: float, counts: Floats, scales: Floats) -> tuple[Floats, Floats]:
+        """Return numbers of units beyond each edge, and the probability of each such tail.
+
+        A tail falls with a power of the distance up to an end, at one of the edges. There may be a few
+        outliers besides, spread evenly over octaves, up to another edge: as probable as that there are none.
+        """
+        base = tried[0] if tried[0] > 0 else tried[1] / 2
+        places = np.arange(len(tried))
+        powers = np.maximum(tried / base, 1) ** -_POWERS[:, None]
+        smooth = units * np.where(places < places[1:, None], powers[:, None], 0.0).reshape(-1, len(tried))
+        last = places[2::2]
+        left = 1 - np.log(np.maximum(tried / base, 1)) / np.log(tried[last] / base)[:, None]
+        few = np.array(_OUTLIERS)[:, None, None] * scales[0] * np.maximum(left, 0.0)
+        few = few.reshape(-1, len(tried))
+        outliers = np.concatenate([np.zeros((1, len(tried))), few])
+        prior = np.log(np.concatenate([[1.0], np.full(len(few), 1 / len(few))]))
+        tails = smooth[:, None] + outliers
+        expected = tails[..., : len(counts)] - tails[..., 1 : len(counts) + 1]
+        spread = np.sqrt(scales**2 + expected)
+        logs = prior - (np.abs(counts - expected) / spread + np.log(spread)).sum(axis=-1)
+        likely = np.exp(logs - logs.max()).ravel()
+        kept = likely > 1e-6
+        return tails.reshape(-1, len(tried))[kept], likely[kept] / likely[kept].sum()
+
+
+def _cut_off(tails: Floats, edges: Floats) -> Floats:
+    """Return the total of what values are beyond each edge; those before an end are all there."""
+    middle = np.where(tails[..., 1:] == 0, tails[..., :-1], (tails[..., :-1] + tails[..., 1:]) / 2)
+    beyond = np.cumsum((middle * np.diff(edges))[..., ::-1], axis=-1)[..., ::-1]
+    return np.concatenate([beyond, np.zeros((*beyond.shape[:-1], 1))], axis=-1)
+
+
+def _log_probability(total: Floats, terms: int) -> Floats:
+    """Return a bound of the log of the probability that so many Laplace noises of scale 1 exceed a total.
+
+    Chernoff's bound, exp(-s t) / (1 - s^2)^n with the best s.
+    """
+    t = np.maximum(total, 1e-9)
+    s = (np.sqrt(terms**2 + t**2) - terms) / t
+    return np.where(total > 0, -s * t - terms * np.log1p(-(s**2)), 0.0)

@@ -1,0 +1,287 @@
+"""Automatic bounds: found with noise for a share of the budget, admissible whatever the rows are, never silent."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.errors import BudgetError, ParameterError, QueryError
+from sfumato.noise import SeededWords
+from sfumato.query.aggregates import LARGEST_MAGNITUDE, checked_bounds
+from sfumato.query.automatic.bounds import Histogram, find_bounds, ladder
+from sfumato.query.automatic.looking import Looking
+from sfumato.query.automatic.resolve import admissible
+from sfumato.query.automatic.tail import Side, _log_probability
+
+AUTO = {"lower": "auto", "upper": "auto"}
+SEEDED = pytest.mark.noise_cannot_matter("the words are seeded")
+
+
+def table(values, kind=None, groups=1):
+    """One row of each unit."""
+    x = values if isinstance(values, pa.Array) else pa.array(values, kind or pa.float64())
+    ids = pa.array(np.arange(len(x)))
+    return sf.scan(
+        pa.table({"id": ids, "g": pa.array(np.arange(len(x)) % groups), "x": x}), privacy_unit="id"
+    )
+
+
+def released(values, kind=None, seed=1, epsilon=1, delta=0, **aggregates):
+    asked = aggregates or {"m": sf.mean("x", **AUTO), "s": sf.sum("x", **AUTO, per="row")}
+    question = table(values, kind).bound(rows=1).agg(**asked)
+    return question.release(epsilon=epsilon, delta=delta, unsafe_words=SeededWords(seed))
+
+
+BELL = np.random.default_rng(3).normal(170, 10, 5_000)
+WAGES = np.random.default_rng(4).lognormal(6, 0.6, 5_000)
+
+
+@SEEDED
+@pytest.mark.parametrize(("values", "within"), [(BELL, 4), (WAGES, 4), (-WAGES, 4), (BELL * 1e-30, 4)])
+def test_bounds_are_near_the_values(values, within):
+    release = released(values)
+    ((lower, upper),) = (found.value for found in release.found)
+    spread = values.max() - values.min()
+    assert (upper - lower) <= within * spread
+    assert lower <= np.quantile(values, 0.02) and upper >= np.quantile(values, 0.98)
+    shown = release.to_arrow().to_pylist()[0]
+    assert abs(shown["m"] - values.mean()) < 0.1 * spread
+
+
+@SEEDED
+def test_the_cost_is_all_of_epsilon_and_is_listed():
+    release = released(WAGES, epsilon="1/3")
+    (found,) = release.found
+    assert found.epsilon + release.plan.epsilon == Fraction(1, 3)
+    assert release.spent == (1 / 3, 0.0)
+    told = release.explain()
+    assert told.spent == (Fraction(1, 3), 0)
+    assert told.to_dict()["found"] == [found.content] and str(found) in str(told)
+    assert "beside the looks" in str(told)
+    assert Fraction(told.to_dict()["budget"]["epsilon"]) == release.plan.epsilon
+
+
+@SEEDED
+def test_shares_are_of_the_epsilon_for_looks():
+    asked = {"m": sf.mean("x", **AUTO), "t": sf.sum("x", lower=0, upper="auto")}
+    release = table(WAGES).bound(rows=1).agg(**asked).release(
+        epsilon=1, auto_share="1/2", unsafe_words=SeededWords(1)
+    )  # fmt: skip
+    rows, totals = release.found
+    assert max(rows.epsilon, totals.epsilon) <= Fraction(1, 4)
+    assert rows.what != totals.what and totals.value[0] == 0
+    assert release.plan.spent == (1, 0) and release.plan.epsilon >= Fraction(1, 2)
+
+
+@SEEDED
+def test_a_sum_beside_a_mean_has_its_bounds_and_numbers():
+    asked = {"m": sf.mean("x", **AUTO), "s": sf.sum("x", **AUTO)}
+    release = released(WAGES, **asked)
+    assert len(release.found) == 1
+    assert len(release.plan.requirements.coordinates) <= 3
+
+
+ODD = {
+    "nothing": [],
+    "one unit": [3.0],
+    "NULL alone": [None] * 50,
+    "NaN alone": [math.nan] * 50,
+    "infinite": [math.inf] * 5_000,
+    "both infinities": [math.inf, -math.inf] * 2_500,
+    "huge": [1e308] * 5_000,
+    "huge, both signs": [1e308, -1e308] * 2_500,
+    "denormal": [5e-324] * 5_000,
+    "zero": [0.0, -0.0] * 2_500,
+    "one value": [123456789.123] * 5_000,
+    "two near values": [1e15, 1e15 + 1] * 2_500,
+}
+
+
+@SEEDED
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize(
+    ("make", "magnitudes"),
+    [
+        (sf.mean, None),
+        (sf.sum, (1, 10**6)),
+        pytest.param(sf.sum, None, marks=pytest.mark.long),
+        pytest.param(sf.variance, None, marks=pytest.mark.long),
+    ],
+)
+def test_odd_values_raise_nothing_and_are_bounded(name, make, magnitudes):
+    made = make("x", **AUTO, magnitudes=magnitudes)
+    release = released(ODD[name], a=made)
+    (value,) = release.to_arrow()["a"].to_pylist()
+    assert math.isfinite(value)
+    ((lower, upper),) = (found.value for found in release.found)
+    assert lower < upper and max(-lower, upper) <= (10**6 if magnitudes else 1e100)
+
+
+@SEEDED
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int64(), pa.uint64(), pa.decimal128(38, 2), pa.float32()])
+def test_types_of_numbers(kind):
+    ends = {
+        pa.int8(): (-128, 127),
+        pa.int64(): (-(2**63), 2**63 - 1),
+        pa.uint64(): (0, 2**64 - 1),
+        pa.decimal128(38, 2): (-(10**30), 10**30),
+        pa.float32(): (-1e30, 1e30),
+    }[kind]
+    for asked in (sf.mean("x", **AUTO), sf.sum("x", **AUTO)):
+        release = released(list(ends) * 1_000, kind, a=asked)
+        assert math.isfinite(release.to_arrow()["a"][0].as_py())
+        ((lower, upper),) = (found.value for found in release.found)
+        assert ends[1] / 2 <= upper <= 8 * ends[1] and lower >= 8 * ends[0] - 8
+
+
+@SEEDED
+def test_bounds_of_truth_values_are_known():
+    release = released([True, False] * 500, pa.bool_(), m=sf.mean("x", **AUTO))
+    (found,) = release.found
+    assert found.value == (0, 1) and found.epsilon == 0 and release.plan.epsilon == 1
+    assert "at no cost" in str(found)
+
+
+@SEEDED
+@pytest.mark.parametrize(
+    ("lower", "upper"), [(0, "auto"), ("auto", 10**4), (-(10**99), "auto"), ("auto", -5)]
+)
+def test_one_bound_may_be_given(lower, upper):
+    release = released(WAGES, m=sf.mean("x", lower=lower, upper=upper))
+    ((low, high),) = (found.value for found in release.found)
+    assert (
+        low < high and (lower == "auto" or float(lower) == low) and (upper == "auto" or float(upper) == high)
+    )
+
+
+@SEEDED
+def test_totals_are_of_units_in_groups():
+    ids = np.repeat(np.arange(2_000), 10)
+    rows = pa.table({"id": ids, "total": np.tile([1, 2], 10_000), "x": np.full(20_000, 7.0)})
+    question = sf.scan(rows, privacy_unit="id").group_by("total").bound(groups=2)
+    release = question.agg(s=sf.sum("x", lower=0, upper="auto")).release(
+        epsilon=2, delta=1e-6, unsafe_words=SeededWords(1)
+    )
+    ((_, upper),) = (found.value for found in release.found)
+    assert 35 <= upper <= 70
+    assert "totals of units" in release.found[0].what
+
+
+def test_only_a_release_finds_bounds():
+    question = table(WAGES).bound(rows=1).agg(m=sf.mean("x", **AUTO))
+    for ask in (
+        lambda: question.plan(epsilon=1),
+        lambda: question.preview(epsilon=1),
+        lambda: question.epsilon_for(units=100, m=1),
+    ):
+        with pytest.raises(QueryError, match="the bounds of m are 'auto'.*Give lower"):
+            ask()
+
+
+WRONG = [
+    (lambda q: q.release(epsilon=0), BudgetError, "epsilon is 0"),
+    (lambda q: q.release(epsilon=1, auto_share=0), ParameterError, "auto_share is 0"),
+    (lambda q: q.release(epsilon=1, auto_share=0.99), ParameterError, "auto_share"),
+    (lambda q: q.release(epsilon=1, delta=2), BudgetError, "delta is 2"),
+    (lambda q: q.release(epsilon=1, noise="uniform"), ParameterError, "noise is 'uniform'"),
+    (lambda q: q.release(epsilon=1, confidence=2), ParameterError, "confidence"),
+    (lambda q: q.release(epsilon="1e-30"), BudgetError, "epsilon"),
+]
+
+
+@pytest.mark.parametrize(("ask", "error", "text"), WRONG)
+def test_what_is_wrong_is_said_before_the_first_look(ask, error, text, monkeypatch):
+    monkeypatch.setattr(Looking, "look", lambda *_: pytest.fail("looked"))
+    with pytest.raises(error, match=text):
+        ask(table(WAGES).bound(rows=1).agg(m=sf.mean("x", **AUTO)))
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: sf.mean("x", lower="auto"), "upper missing; write upper='auto'"),
+        (lambda: sf.mean("x", lower="auto", upper=math.inf), "upper"),
+        (lambda: sf.mean("x", lower="auto", upper="auto", magnitudes=(10, 1)), "the smaller one first"),
+        (lambda: sf.sum("x", lower="auto", upper="auto", magnitudes=5), "two numbers"),
+        (lambda: sf.sum("x", lower=0, upper=1, magnitudes=(1, 10)), "bounds that are to be found"),
+        (lambda: sf.quantiles("x", [0.5], lower="auto", upper="auto"), "those of sum, mean, variance"),
+        (lambda: sf.mean("x", lower="auto", upper=10**101), "bounds"),
+    ],
+)
+def test_wrong_arguments_are_told(make, text):
+    with pytest.raises((ParameterError, QueryError), match=text):
+        make()
+
+
+def test_admissible_bounds_are_taken_by_every_aggregate():
+    numbers = [0.0, 5e-324, 1e-100, 1e-99, 1.0, 1 + 2**-52, 1e15, 1e99, 1e100, 1e308]
+    numbers += [-x for x in numbers]
+    for lower in numbers:
+        for upper in numbers:
+            found = admissible(Fraction(lower), Fraction(upper), (False, False))
+            checked_bounds("x", *found)
+            assert max(map(abs, found)) <= LARGEST_MAGNITUDE
+            if abs(lower) <= 1e99:
+                checked_bounds("x", *admissible(Fraction(lower), Fraction(upper), (True, False)))
+                checked_bounds("x", *admissible(Fraction(upper), Fraction(lower), (False, True)))
+
+
+def noisy(rng, values, epsilon=0.2):
+    def look(edges, part):
+        scale = 1 / (epsilon * float(part))
+        counts = np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0]
+        return Histogram(edges, counts + rng.laplace(0, scale, len(counts)), scale)
+
+    return look
+
+
+@pytest.mark.noise_cannot_matter("the generator is seeded")
+@pytest.mark.parametrize("magnitudes", [None, (Fraction(1), Fraction(10**6))])
+def test_no_bound_is_far_beyond_the_values(magnitudes):
+    """None of 240 is 5 times as wide as the values: rules that aim near the top overshoot by 10^140."""
+    rng = np.random.default_rng(7)
+    for _ in range(60):
+        for values in (BELL[:2_000], WAGES[:2_000]):
+            lower, upper = find_bounds(noisy(rng, values), ladder(magnitudes, False), 1.0)
+            assert max(-lower, upper) < 5 * values.max()
+
+
+@pytest.mark.noise_cannot_matter("the generator is seeded")
+def test_runs_of_noise_are_as_rare_as_they_say():
+    rng, draws = np.random.default_rng(8), 200_000
+    for terms in (1, 4, 16):
+        sums = rng.laplace(0, 1, (draws, terms)).sum(axis=1)
+        for level in (0.1, 0.01):
+            often = (np.exp(_log_probability(sums, terms)) <= level).mean()
+            assert often <= level
+            assert often > level / 30
+
+
+@pytest.mark.noise_cannot_matter("the counts have none")
+def test_a_bound_is_where_noise_and_what_is_cut_off_meet():
+    """Of a power law without noise, the error at the bound is at most 1.6 times the least one."""
+    edges = np.concatenate([[0.0], 2.0 ** (np.arange(0, 60) / 4)])
+    for power in (1.5, 2, 3):
+        tail = 10_000 * np.concatenate([[1.0], edges[1:] ** -power])
+        counts = tail - np.append(tail[1:], 0)
+        bound = Side(edges, counts[:-1], np.full(len(edges) - 1, 4.0)).bound(1.5, 0.0, math.inf)
+
+        def error(c, power=power):
+            return math.hypot(1.5 * c, 10_000 * c ** (1 - power) / (power - 1))
+
+        assert error(bound) <= 1.6 * min(map(error, edges[1:]))
+
+
+@SEEDED
+def test_a_budget_pays_for_everything_before_the_first_look(monkeypatch):
+    question, budget = table(WAGES).bound(rows=1).agg(m=sf.mean("x", **AUTO)), sf.Budget(epsilon=1)
+    question.release(epsilon="0.7", budget=budget, unsafe_words=SeededWords(1))
+    assert budget.spent == (0.7, 0.0) or budget.spent[0] == pytest.approx(0.7)
+    monkeypatch.setattr(Looking, "look", lambda *_: pytest.fail("looked"))
+    with pytest.raises(BudgetError, match="more than is left"):
+        question.release(epsilon="0.7", budget=budget)
