@@ -281,7 +281,7 @@ def test_a_bound_is_where_noise_and_what_is_cut_off_meet():
 def test_a_budget_pays_for_everything_before_the_first_look(monkeypatch):
     question, budget = table(WAGES).bound(rows=1).agg(m=sf.mean("x", **AUTO)), sf.Budget(epsilon=1)
     question.release(epsilon="0.7", budget=budget, unsafe_words=SeededWords(1))
-    assert budget.spent == (0.7, 0.0) or budget.spent[0] == pytest.approx(0.7)
+    assert budget.spent == (0.7, 0.0)
     monkeypatch.setattr(Looking, "look", lambda *_: pytest.fail("looked"))
     with pytest.raises(BudgetError, match="more than is left"):
         question.release(epsilon="0.7", budget=budget)
