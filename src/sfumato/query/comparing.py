@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sfumato.errors import QueryError, nearest
+from sfumato.errors import QueryError, RefusalError, nearest
 from sfumato.errors import shown as written
 from sfumato.noise.intervals import Interval
 from sfumato.noise.values import Floats
@@ -51,6 +51,27 @@ class Comparison:
         times = f"ratio {ratio:.4g} ({low:.4g} to {high:.4g})"
         values = f"{self.output}: {self.first:.6g} and {self.second:.6g}"
         return f"{values}; {apart}, {times}, at {self.confidence:.4g}"
+
+
+ELSEWHERE = {
+    "compare": "two groups differ by what the output is in one less the other, within the sum of both error "
+    "bars, with a confidence of 95%",
+    "share_of_total": "with totals() the row of all groups is there too, and a share is from (n - n_error) / "
+    "(total + total_error) to (n + n_error) / (total - total_error), with a confidence of 95%",
+}
+
+
+def only_here(method: str, what: str) -> RefusalError:
+    """Make an error that says how groups are compared, where a release's noisy parts stay with workers.
+
+    Args:
+        method: of `Release`, which has no place there.
+        what: a release there.
+    """
+    return RefusalError(
+        f"{method}: {what} has released columns alone, and not the noise that groups have in common; ask for "
+        f"error bars of two numbers at once, release(..., confidence=0.975): {ELSEWHERE[method]}"
+    )
 
 
 def compared(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import is_not
-from typing import Any
+from typing import Any, NoReturn
 
 import apache_beam as beam
 import pyarrow as pa
@@ -28,6 +28,7 @@ from sfumato.engines.duckdb.hops import Hop
 from sfumato.engines.duckdb.stages import Payload, Stages, as_stream
 from sfumato.engines.work import Work
 from sfumato.errors import QueryError
+from sfumato.query.comparing import only_here
 from sfumato.query.exact import BroughtKeys
 from sfumato.query.explanation import Explanation
 from sfumato.query.plan import Plan
@@ -49,6 +50,8 @@ PRIVATE_KEYS = (
     "Beam: public keys are brought by the collection of private rows, and each would be shown; give those "
     "that are public knowledge"
 )
+
+_COLLECTION = "a release on Beam"
 
 
 class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
@@ -80,6 +83,14 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
     def explain(self) -> Explanation:
         """Return each step with its bounds, noise scale and share of the budget."""
         return self.plan.explain()
+
+    def compare(self, *_: object, **__: object) -> NoReturn:
+        """Say how two groups are compared here."""
+        raise only_here("compare", _COLLECTION)
+
+    def share_of_total(self, *_: object, **__: object) -> NoReturn:
+        """Say how a share of a total is found here."""
+        raise only_here("share_of_total", _COLLECTION)
 
     def expand(self, rows: beam.PCollection | Mapping[str, beam.PCollection]) -> beam.PCollection:
         """Give a collection of dictionaries, one for each released group."""

@@ -8,7 +8,10 @@ noise hides that, so what was computed is kept, and there is no second time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from sfumato.query.comparing import ELSEWHERE, only_here
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,4 +33,15 @@ def pinned(frame: DataFrame) -> DataFrame:
     # estimate that comes down from the size of the rows. Of a bare RDD it has none.
     rows, schema = kept._jdf.queryExecution().toRdd(), kept._jdf.schema()
     bare = session._jsparkSession.internalCreateDataFrame(rows, schema, False)
-    return ClassicDataFrame(bare, session)
+
+    # A data frame of Spark's, which says what it does not do as other releases do.
+    released: Any = type("ReleasedFrame", (ClassicDataFrame,), {name: _refusing(name) for name in ELSEWHERE})
+    made: DataFrame = released(bare, session)
+    return made
+
+
+def _refusing(method: str) -> Callable[..., NoReturn]:
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise only_here(method, "a release on Spark")
+
+    return refuse
