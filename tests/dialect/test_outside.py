@@ -14,6 +14,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.dialect import parse
+from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.errors import RefusalError, SqlError
 from sfumato.query.processed import ProcessedRelease
 
@@ -154,6 +155,43 @@ def test_one_draw_serves_all_looks(tmp_path: Path) -> None:
     assert kept.select(["year", "n", "twice"]) == release.to_arrow()
     assert release.to_pandas()["n"].tolist() == release.to_polars()["n"].to_list() == kept["n"].to_pylist()
     assert kept["n_error"] == release.errors(0.9)["n"]
+
+
+@pytest.mark.noise_cannot_matter("numbers of one draw are compared with each other, whatever they are")
+def test_groups_are_compared_by_the_one_draw_that_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    draws, reading = [], DuckDBEngine.statistics
+    monkeypatch.setattr(
+        DuckDBEngine, "statistics", lambda self, *a, **k: draws.append(1) or reading(self, *a, **k)
+    )
+    rows = pa.table({"id": range(900), "g": [i % 3 for i in range(900)]})
+    declared = {"source": rows, "privacy_unit": "id", "columns": {"g": {"domain": [0, 1, 2]}}}
+    text = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1) g, COUNT(*) AS n FROM t GROUP BY g ORDER BY n"
+    release = sf.sql(text, catalog=sf.catalog({"tables": {"t": declared}}))
+    assert not release.drawn
+    shown = {row["g"]: row["n"] for row in release.to_arrow().to_pylist()}
+    first, second, _ = shown
+    found = release.compare("n", first, second)
+    assert (found.first, found.second) == (shown[first], shown[second])
+    assert release.share_of_total("n") == release.released.share_of_total("n")
+    assert release.drawn and len(draws) == 1
+    # Planted: what was inherited, which drew for itself.
+    for name in ("_kept", "_draw"):
+        monkeypatch.setattr(ProcessedRelease, name, getattr(sf.Release, name))
+    release.compare("n", first, second)
+    assert len(draws) == 2
+
+
+def test_of_several_released_tables_none_is_compared() -> None:
+    one = written("@DP year, COUNT(*) AS n FROM visits GROUP BY year")
+    release = sf.sql(f"SELECT a.n FROM ({one}) AS a JOIN ({one}) AS b USING (year)", tables={**PRIVATE})
+    for look in (
+        lambda: release.compare("n", 2000, 2001),
+        lambda: release.share_of_total("n"),
+        release._draw,
+    ):
+        with pytest.raises(RefusalError, match=r"ask one of \.released"):
+            look()
+    assert not any(one.drawn for one in release.released)
 
 
 @pytest.mark.noise_cannot_matter("rows are found by their keys")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Protocol
@@ -16,12 +16,18 @@ from sfumato.noise.values import Floats
 from sfumato.query import output
 from sfumato.query.automatic.found import Found
 from sfumato.query.explanation import Explanation
+from sfumato.query.noising import NoisyBatch
 from sfumato.query.numbers import arrow_column
 from sfumato.query.release import Release
 
 _NOT_FOLLOWED = (
     "errors: what is computed around the private SELECT has no error bars of its own; write "
     "DP_INTERVAL_LOW(name) and DP_INTERVAL_HIGH(name) in the SQL, or ask .released, the noisy table before it"
+)
+
+
+_OF_THE_NOISY_TABLES = (
+    "this is computed with several released tables; ask one of .released, such as released[0].compare(...)"
 )
 
 
@@ -85,6 +91,21 @@ class ProcessedRelease(Release):
         zero = Fraction(0)
         epsilons, deltas = zip(*(plan.spent for plan in plans), strict=True)
         return sum(epsilons, zero), sum(deltas, zero)
+
+    @property
+    def drawn(self) -> bool:
+        """Whether the noise of all releases was drawn."""
+        return all(release.drawn for release in self.releases)
+
+    def _draw(self) -> Iterator[NoisyBatch]:
+        """Draw nothing: the releases before it do, once, and a draw here would be another release."""
+        raise RefusalError(_OF_THE_NOISY_TABLES)
+
+    def _kept(self, confidence: float) -> list[NoisyBatch]:
+        """Return the noisy parts of the one release before it."""
+        if len(self.releases) > 1:
+            raise RefusalError(_OF_THE_NOISY_TABLES)
+        return self.releases[0]._kept(confidence)
 
     @property
     def followed(self) -> bool:
