@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pyarrow as pa
 import pytest
 
@@ -103,3 +105,80 @@ def test_the_loss_of_the_plan_is_what_is_charged():
             times += 1
     assert times >= 6
     assert budget.history[0].loss == question.plan(epsilon=1, delta="1e-6", noise="gaussian").loss
+
+
+def counted(keys):
+    table = sf.scan(ROWS, privacy_unit="id").group_by("town", keys=keys)
+    return table.bound(groups=5, rows=1).agg(n=sf.count())
+
+
+PUBLIC, PRIVATE = list("ABCDE"), None
+
+
+@pytest.mark.noise_cannot_matter("nothing is drawn")
+@pytest.mark.parametrize("keys", [PUBLIC, PRIVATE], ids=["public", "private"])
+@pytest.mark.parametrize("times", [1, 2, 7, 40])
+def test_so_many_shares_fit_and_hardly_more(keys, times):
+    budget, share = sf.Budget(3, "1e-6"), Fraction(1, times)
+    question = counted(keys)
+    for _ in range(times):
+        question.release(share=share, budget=budget)
+    assert budget.remaining.share < 0.02
+    with pytest.raises(BudgetError, match="share=.* is more than is left"):
+        question.release(share=max(share, Fraction(1, 25)), budget=budget)
+    assert len(budget.history) == times
+
+
+@pytest.mark.noise_cannot_matter("nothing is drawn")
+def test_noise_is_chosen_by_what_it_costs_the_budget():
+    """Twenty releases of five counts: K-norm noise by adding is off by 20.4, Gaussian noise in a filter by less."""
+    few, many = (
+        counted(PUBLIC).release(share=Fraction(1, n), budget=sf.Budget(3, "1e-6")).plan for n in (2, 20)
+    )
+    assert (few.noise.name, many.noise.name) == ("k_norm", "gaussian")
+    by_adding = counted(PUBLIC).plan(epsilon=Fraction(3, 20), noise="k_norm")
+    assert max(by_adding.deviations.values()) == pytest.approx(20.4, rel=0.01)
+    assert max(many.deviations.values()) < 12.5
+    fixed = counted(PUBLIC).release(share=Fraction(1, 20), budget=sf.Budget(3, "1e-6"), noise="k_norm").plan
+    assert fixed.noise.name == "k_norm"
+    assert max(fixed.deviations.values()) < max(by_adding.deviations.values()) * 1.001
+
+
+@pytest.mark.noise_cannot_matter("nothing is drawn")
+def test_different_questions_take_shares_by_the_same_sum():
+    budget = sf.Budget(3, "1e-6")
+    one = sf.scan(ROWS, privacy_unit="id").bound(rows=1)
+    asked = [
+        counted(PUBLIC), counted(PRIVATE), one.agg(m=sf.mean("x", lower=0, upper=5), n=sf.count()),
+        one.agg(q=sf.median("x", lower=0, upper=5)), one.agg(n=sf.count_units()),
+    ]  # fmt: skip
+    for question in asked * 2:
+        question.release(share="0.1", budget=budget)
+    assert budget.remaining.share < 0.05
+    assert len(budget.history) == 10
+
+
+@pytest.mark.noise_cannot_matter("nothing is drawn")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"share": 0}, {"share": -1}, {"share": 2}, {"share": "x"}, {"share": float("nan")}, {"share": None},
+        {"share": "0.1", "epsilon": 1}, {"share": "0.1", "delta": "1e-6"}, {"share": "0.1", "budget": None},
+        {"share": "0.1", "noise": "nose"}, {"share": "0.1", "budget": 3},
+    ],
+)  # fmt: skip
+def test_what_is_no_share_is_refused(options):
+    budget = sf.Budget(3, "1e-6")
+    with pytest.raises(ParameterError):
+        towns().release(**{"budget": budget, **options})
+    assert budget.history == ()
+
+
+@pytest.mark.noise_cannot_matter("nothing is drawn")
+def test_without_delta_shares_are_of_epsilon():
+    budget = sf.Budget(3)
+    for _ in range(3):
+        assert towns().release(share="1/3", budget=budget).spent == (1.0, 0.0)
+    assert budget.remaining.share == 0.0
+    with pytest.raises(BudgetError):
+        towns().release(share="1/3", budget=sf.Budget(3), noise="gaussian")

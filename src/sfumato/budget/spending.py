@@ -30,6 +30,8 @@ COMPOSITIONS = ("tight", "adding")
 # Of delta: what questions may name; events that tell a unit's presence; and the ends of the two bell curves.
 _NAMED, _EVENTS, _END = Fraction(1, 2), Fraction(1, 4), Fraction(1, 8)
 # A delta of which nothing is left but float noise buys no bell curve.
+_ADDED, _RHO, _SQUARES = "epsilons and deltas added", "zero-concentrated DP", "Gaussian DP"
+_PURE = "laplace", "k_norm"
 _LEAST_DELTA = Fraction(1, 2**1800)
 _MOST_EPSILON = 1000  # which protects nobody, however it is composed
 
@@ -75,11 +77,37 @@ class _Sum:
     def fits(self, total: tuple[Fraction, Fraction]) -> bool:
         return total[0] <= self.limit[0] and total[1] <= self.limit[1]
 
+    def way(self, share: Fraction) -> Way:
+        """Return how a question takes a share by this sum."""
+        limit, delta = self.limit[0], share * self.limit[1]
+        if self.name == _ADDED:
+            return Way(("auto",), share * limit, delta, lambda epsilon, _: epsilon / limit)
+        if self.name == _RHO:
+            return Way(_PURE, root_down(2 * share * limit), delta, lambda _, loss: _rho(loss) / limit)
+        begin = Loss(gaussian=share * limit).epsilon(delta)
+        return Way(("gaussian",), begin, delta, lambda _, loss: _square(loss) / limit)
+
     def used(self, total: tuple[Fraction, Fraction]) -> Fraction:
         """Return the largest part of a limit that is used."""
         return max(
             (t / limit for t, limit in zip(total, self.limit, strict=True) if limit), default=Fraction(0)
         )
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a question may take a share of a budget: by one of its sums.
+
+    Args:
+        noises: with which the loss counts there for what it is; "auto" for all.
+        epsilon, delta: what to begin with, and never more delta.
+        part: the part of the sum's limit that an epsilon, or a loss, takes.
+    """
+
+    noises: tuple[str, ...]
+    epsilon: Fraction
+    delta: Fraction
+    part: Callable[[Fraction, Loss], Fraction]
 
 
 class Budget(Owned):
@@ -198,6 +226,24 @@ class Budget(Owned):
             self._totals = totals
             self._history.append(asked)
 
+    def ways(self, share: Fraction) -> list[Way]:
+        """Return how a question may take a share: by sums of which the least is used up.
+
+        Once a question has taken a share by one of them, so do those after it: their shares add up.
+
+        Args:
+            share: greater than 0 and at most 1.
+        Raises:
+            BudgetError: less is left.
+        """
+        used = [each.used(total) for each, total in zip(self._sums, self._totals, strict=True)]
+        least = min(used)
+        if least + share > 1:
+            raise BudgetError(
+                f"share={float(share):.6g} is more than is left of the budget: {1 - float(least):.6g}"
+            )
+        return [each.way(share) for each, part in zip(self._sums, used, strict=True) if part == least]
+
     def _refused(self, asked: Spent, epsilon: Any, delta: Any) -> str:
         """Say what is lacking, where sums are of what was asked for; else what may be asked."""
         binary = (
@@ -227,9 +273,6 @@ class Budget(Owned):
             f"<Budget of epsilon={float(self._epsilon):g}, delta={float(self._delta):g}: {left.share:.1%} "
             f"left, a question may ask for epsilon={left.epsilon:g}>"
         )
-
-
-_ADDED, _RHO, _SQUARES = "epsilons and deltas added", "zero-concentrated DP", "Gaussian DP"
 
 
 def _added(epsilon: Fraction, delta: Fraction) -> _Sum:

@@ -38,6 +38,7 @@ from sfumato.query.public_table import PublicTable
 from sfumato.query.question import Query
 from sfumato.query.schema import IN_PLACE, Derive, Filter, Schema, Step, check_flat, checked_expression
 from sfumato.query.shaping import Select
+from sfumato.query.shares import plan_of_share
 from sfumato.query.top import Top
 from sfumato.query.totals import GroupingSets, grouping_sets
 from sfumato.query.units import UnitPart
@@ -589,7 +590,7 @@ class Question(Generic[Released]):
     def release(
         self,
         *,
-        epsilon: Amount,
+        epsilon: Amount | None = None,
         delta: Amount = 0,
         noise: NoiseChoice = "auto",
         group_selection: SelectionChoice = "auto",
@@ -598,12 +599,14 @@ class Question(Generic[Released]):
         auto_share: Amount = AUTO_SHARE,
         confidence: float | None = None,
         budget: Budget | None = None,
+        share: Number | None = None,
         unsafe_words: Words | None = None,
     ) -> Released:
         """Release the answer: noisy numbers, safe to publish.
 
         Args:
-            epsilon: the privacy budget, greater than 0. A float is taken as exactly its binary value.
+            epsilon: the privacy budget, greater than 0. A float is taken as exactly its binary value. It may
+                be left out for a share.
             delta: in [0, 1); private groups need more than 0.
             noise: "laplace", "gaussian", "k_norm" (docs/query.md), or "auto": the one of these with which the
                 expected errors of the outputs are the smallest.
@@ -615,6 +618,8 @@ class Question(Generic[Released]):
                 leaves goes to the answer.
             confidence: also give error bars of this confidence, in columns named `<output>_error`.
             budget: that of all questions, which pays; see `sfumato.Budget`.
+            share: in the place of epsilon and delta, the part of the budget that is spent, such as 1/20; the
+                noise is the one that is the smallest for it.
             unsafe_words: on DuckDB, a source of random words for tests; the result is not private.
         Returns:
             A Release; its noise is drawn once, however often it is looked at. Bounds that are "auto" are
@@ -627,6 +632,15 @@ class Question(Generic[Released]):
         options["group_selection"] = group_selection
         drawing: dict[str, Any] = {"confidence": confidence, "unsafe_words": unsafe_words}
         table = self.table
+        if share is not None:
+            if self.automatic or epsilon is not None or delta != 0 or diagnostics is not None:
+                expected = "left out beside epsilon, delta and diagnostics, and where bounds are 'auto'"
+                raise ParameterError("share", share, expected)
+            del options["delta"]
+            plan = plan_of_share(self.query, budget, share, options)
+            return table.engine.release(plan, **drawing, pay=payment(budget, [plan], self.query.told))
+        if epsilon is None:
+            raise ParameterError("epsilon", None, "a number greater than 0, or share= of a budget=")
         if self.automatic:
             whole = admissible_epsilon(epsilon)
             beside = Fraction(0) if diagnostics is None else share_of(whole, diagnostics)
