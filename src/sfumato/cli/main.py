@@ -315,16 +315,20 @@ class _Job:
     def _plan(self) -> Release | TopRelease:
         import sfumato
 
-        if not self.diagnostics:
-            release: Release | TopRelease = sfumato.sql(self.text, **self.tables, **self.limits)
-            return release
+        if not (self.diagnostics or self.dry_run or self.preview):
+            drawn: Release | TopRelease = sfumato.sql(self.text, **self.tables, **self.limits)
+            return drawn
         from sfumato.engines.asked import ask
 
         asked = ask(
             self.text, **{"catalog": None, "tables": None, "types": None} | self.tables, limits=self.limits
         )
-        diagnosed: Release | TopRelease = asked.diagnosed(SHARE).release()
-        return diagnosed
+        if self.dry_run or self.preview:
+            asked.check_planned("--dry-run" if self.dry_run else "--preview")
+        if self.diagnostics:
+            asked = asked.diagnosed(SHARE)
+        release: Release | TopRelease = asked.release()
+        return release
 
     def _write(self, release: Release | TopRelease) -> None:
         from sfumato.cli.progress import Watch

@@ -191,6 +191,8 @@ def caption(release: Release, groups: int, confidence: float, simultaneous: bool
     lines.add_row(
         "spent", f"epsilon {epsilon:g}, delta {delta:g}, for each {unit} (the privacy unit) with all its rows"
     )
+    for found in release.found:
+        lines.add_row("found", visible(str(found)))
     lines.add_row("noise", f"{titled(plan.noise.name)}, exactly rounded, drawn once")
     if content["group_by"]:
         lines.add_row("groups", _groups(content, groups))
@@ -227,6 +229,8 @@ def caption_of_many(releases: Sequence[Release], spent: tuple[float, float]) -> 
         if content["group_by"]:
             said.append(f"groups: {_groups(content, release.to_arrow().num_rows)}")
         lines.add_row(f"release {i}", "; ".join(said))
+        for found in release.found:
+            lines.add_row("found", visible(str(found)))
         notes |= dict.fromkeys([*content["notes"], *release.hints])
     for note in notes:
         lines.add_row("note", Text(visible(note)))

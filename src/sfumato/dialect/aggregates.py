@@ -23,6 +23,15 @@ from sfumato.query.choices import Bounded
 from sfumato.query.schema import spelled
 
 _MOST_BOUNDARIES = 1000
+# Those of which a release finds bounds.
+AUTOMATIC = {
+    name
+    for name, make in FUNCTIONS.items()
+    if make in (ask.sum, ask.mean, ask.variance, ask.stddev)
+    and name not in CUMULATIVE
+    and not name.startswith("APPROX")
+}
+_FOUND = "; or have them found, for a part of epsilon, with OPTIONS (auto_bounds = true)"
 
 
 class Aggregates:
@@ -34,6 +43,7 @@ class Aggregates:
         declared: what a catalog says of its table.
         keys: the group keys by name.
         notes: to which sentences about defaults are added.
+        automatic: whether bounds that are left out are to be found.
     """
 
     def __init__(
@@ -43,9 +53,10 @@ class Aggregates:
         declared: TableDeclaration | None,
         keys: Mapping[str, Item],
         notes: list[str],
+        automatic: bool = False,
     ) -> None:
         self.statement, self.unit, self.declared = statement, unit, declared
-        self.keys, self.notes = keys, notes
+        self.keys, self.notes, self.automatic = keys, notes, automatic
         self.anonymization = statement.clause == "ANONYMIZATION"
         self.rows: tuple[int, Place] | None = None
         self.derived: dict[tuple[str, ...], tuple[str, str]] = {}
@@ -298,13 +309,16 @@ class Aggregates:
                 if known is not None:
                     self._note(bounds_note(self.declared, column, known))
                     return *known, "row"
+            if self.automatic and function in AUTOMATIC:
+                return ask.AUTO, ask.AUTO, "unit" if summed and call.weight is None else "row"
             form = " CLAMPED BETWEEN lower AND upper" if self.anonymization else f", {kind} => (lower, upper)"
             more = ", rank" if FUNCTIONS[function] is ask.quantiles else ""
             raise self._refuse(
                 call.name_place,
                 f"{function} without bounds: without them no noise is enough, and they are never read "
                 f"from the data. Write {function}(x{more}{form}) with a range that is known beforehand"
-                + self._declaring(call.argument, column),
+                + self._declaring(call.argument, column)
+                + (_FOUND if function in AUTOMATIC else ""),
             )
         if bounds.kind == per_unit and not summed:
             average = " (BigQuery averages the averages of the units; here all rows are averaged)"

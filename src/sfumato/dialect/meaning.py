@@ -134,7 +134,9 @@ class _Reading:
         self.notes: list[str] = []
         self.groups = Groups(self.statement, self.options, declared, self.public, self.notes)
         self.keys, self.derived_keys = self.groups.keys()
-        self.aggregates = Aggregates(self.statement, self.options.unit, declared, self.keys, self.notes)
+        self.aggregates = Aggregates(
+            self.statement, self.options.unit, declared, self.keys, self.notes, self.options.auto_bounds
+        )
         self.named = self._aggregates()
         self.writer = Writer(self.statement, self.keys, self.named, self._asked, free)
         counts = (CountRows, CountPrivacyUnits, Sum)
@@ -230,6 +232,7 @@ class _Reading:
             public_groups=None if self.public is None else self.public.ordered(keys),
             confidence=options.confidence,
             diagnostics=options.diagnostics,
+            auto_share=options.auto_share,
         )
 
     def _check_steps(self, private: bool, totals: bool) -> None:

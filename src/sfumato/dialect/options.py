@@ -35,6 +35,8 @@ _known = (
         "confidence",
         "unit_timezone",
         "diagnostics",
+        "auto_bounds",
+        "auto_share",
         *_canonical,
     ),
 )
@@ -66,6 +68,8 @@ class Options:
         weights: how much outputs matter, by name, as written; with their place.
         confidence: of error bars that are named in SQL.
         diagnostics: the share of the budget that tells how much limits and bounds changed, as written.
+        auto_bounds: whether bounds that are left out are found.
+        auto_share: the part of epsilon for that, as written.
     """
 
     epsilon: str
@@ -86,6 +90,8 @@ class Options:
     unit_parts: tuple[str, ...]
     unit_timezone: str
     diagnostics: str | None
+    auto_bounds: bool
+    auto_share: str | None
 
 
 def read_options(statement: Statement, declared: TableDeclaration | None = None) -> Options:
@@ -119,6 +125,8 @@ def read_options(statement: Statement, declared: TableDeclaration | None = None)
         weighing=given.place("weights"),
         confidence=given.confidence(),
         diagnostics=given.diagnostics(),
+        auto_bounds=given.choice("auto_bounds", ("true", "false")) == "true",
+        auto_share=given.auto_share(),
     )
 
 
@@ -262,6 +270,14 @@ class _Given:
         value = self._number("diagnostics")
         if not 0 < Fraction(value.text) < 1:
             raise self._refuse(value.place, "diagnostics is a share of epsilon between 0 and 1, such as 0.05")
+        return value.text
+
+    def auto_share(self) -> str | None:
+        if "auto_share" not in self.pairs:
+            return None
+        value = self._number("auto_share")
+        if not Fraction(1, 1000) <= Fraction(value.text) <= Fraction(9, 10):
+            raise self._refuse(value.place, "auto_share is a part of epsilon from 0.001 to 0.9, such as 0.3")
         return value.text
 
     def _number(self, key: str) -> Literal:

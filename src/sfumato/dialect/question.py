@@ -61,6 +61,7 @@ class SqlQuery:
         largest: how many of the largest groups are asked for alone; an aggregate is then the sum by which
             they are large.
         diagnostics: the share of the budget that tells what limits and bounds changed, as written; or None.
+        auto_share: the part of epsilon that finds bounds, as written; or None.
     """
 
     tables: From
@@ -95,6 +96,7 @@ class SqlQuery:
     grouping: GroupingSets | None = None
     largest: Largest | None = None
     diagnostics: str | None = None
+    auto_share: str | None = None
 
     @property
     def source(self) -> str:
@@ -153,6 +155,8 @@ class SqlQuery:
             "pre_threshold": self.pre_threshold,
             "diagnostics": self.diagnostics,
         }
+        if self.auto_share is not None:
+            given["auto_share"] = self.auto_share
         if self.largest is not None:
             given |= {"counts": self.largest.counts, "counts_share": self.largest.counts_share}
         return {name: value for name, value in given.items() if value is not None}

@@ -10,10 +10,12 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
 from sfumato.budget import Budget
+from sfumato.budget.parameters import admissible_epsilon
 from sfumato.catalogs.declarations import Declarations
 from sfumato.engines.scan import SparkFrame, scan
 from sfumato.errors import ColumnError, ParameterError, QueryError, SqlError, nearest, shown
-from sfumato.query.payment import payment
+from sfumato.query.automatic.resolve import check_nothing_left
+from sfumato.query.payment import paying, payment
 from sfumato.query.public_table import PublicTable
 from sfumato.query.release import Release
 from sfumato.query.schema import spelled
@@ -152,6 +154,16 @@ class Asked:
         first, *beside = (replace(one, diagnostics=one.diagnostics or share) for one in self.queries)
         return replace(self, query=replace(first, beside=tuple(beside)))
 
+    def check_planned(self, what: str) -> None:
+        """Refuse what would need rows, where only a plan is asked for: bounds that a release is to find.
+
+        Raises:
+            QueryError: there are such bounds.
+        """
+        for question in self.questions:
+            if isinstance(question, Question):
+                check_nothing_left(question.aggregates, what)
+
     def release(self, budget: Budget | None = None) -> Any:
         """Plan all releases, see that what is computed with them fits, and only then read and spend."""
         from sfumato.engines.duckdb.engine import DuckDBEngine
@@ -169,15 +181,25 @@ class Asked:
                 "ask for keys and aggregates alone, and compute with what comes back, as spark.sql does"
             )
         pairs = list(zip(asked, self.queries, strict=True))
-        plans = [question.plan(**one.release_options) for question, one in pairs]
+        plans = [question.checked_plan(**one.release_options) for question, one in pairs]
         planned = [
             (plan, question.table.schema, one.confidence)
             for plan, (question, one) in zip(plans, pairs, strict=True)
         ]
         read = {name: self.public[name] for name in query.outside.public}
         computation = OutsideSql(query.outside, planned, read, self.resources)
-        payment(budget, plans, "; ".join(question.query.told for question in asked))()
-        releases = [engine.release(plan) for engine, plan in zip(engines, plans, strict=True)]
+        what = "; ".join(question.query.told for question in asked)
+        if any(question.automatic for question in asked):
+            epsilons = (admissible_epsilon(one.release_options["epsilon"]) for one in self.queries)
+            paying(budget, sum(epsilons), sum(plan.delta for plan in plans), what)()
+        else:
+            payment(budget, plans, what)()
+        releases = [
+            question.release(**one.release_options)
+            if question.automatic
+            else question.table.engine.release(plan)
+            for plan, (question, one) in zip(plans, pairs, strict=True)
+        ]
         return ProcessedRelease(releases, computation)
 
 

@@ -474,6 +474,7 @@ class Question(Generic[Released]):
         group_selection: SelectionChoice = "auto",
         pre_threshold: int = 1,
         diagnostics: Number | None = None,
+        auto_share: Amount = AUTO_SHARE,
     ) -> Plan:
         """Say what a release with these options would do and cost, without reading a row.
 
@@ -483,15 +484,30 @@ class Question(Generic[Released]):
             QueryError: bounds are "auto", so that only a release finds them.
         """
         check_nothing_left(self.aggregates, "plan")
+        return self.checked_plan(
+            epsilon=epsilon,
+            diagnostics=diagnostics,
+            delta=delta,
+            noise=noise,
+            group_selection=group_selection,
+            pre_threshold=pre_threshold,
+        )
+
+    def checked_plan(
+        self,
+        *,
+        epsilon: Amount,
+        diagnostics: Number | None = None,
+        auto_share: Amount = AUTO_SHARE,
+        **options: Any,
+    ) -> Plan:
+        """Return the plan, with stand-ins for bounds that are "auto": for checks before the first look."""
         whole = admissible_epsilon(epsilon)
         beside = Fraction(0) if diagnostics is None else share_of(whole, diagnostics)
         plan = make_plan(
             self.query,
             epsilon=whole - beside if beside else epsilon,
-            delta=delta,
-            noise=noise,
-            group_selection=group_selection,
-            pre_threshold=pre_threshold,
+            **options,
         )
         return self._diagnosed(plan, beside)
 

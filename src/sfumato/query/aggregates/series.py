@@ -8,6 +8,7 @@ from typing import Self
 
 from sfumato.errors import QueryError, shown
 from sfumato.query.aggregates.aggregate import Aggregate, Unbounded, column_name
+from sfumato.query.aggregates.automatic import Automatic
 from sfumato.query.aggregates.counts import CountPrivacyUnits, CountRows
 from sfumato.query.aggregates.moments import Sum
 from sfumato.query.schema import Schema
@@ -84,6 +85,10 @@ def cumulative(of: Aggregate, *, over: str | None = None) -> Aggregate:
     """
     if isinstance(of, Unbounded):
         raise of.refusal()
+    if isinstance(of, Automatic):
+        raise QueryError(
+            "cumulative: no bounds are found of what is added up over steps; give lower and upper"
+        )
     if not isinstance(of, CountRows | CountPrivacyUnits | Sum):
         raise QueryError(
             f"cumulative: {shown(of)} cannot be added up over steps; write cumulative(count()), "
