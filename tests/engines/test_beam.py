@@ -43,6 +43,7 @@ from sfumato.beam import (
     Quantiles,
     Release,
     SelectGroups,
+    StratifiedProportion,
     Sum,
     ValueCounts,
     Variance,
@@ -697,6 +698,91 @@ def test_each_aggregation_answers(run):
         assert (low, high) == pytest.approx((1, 5), abs=0.02)
     for one, is_about in {"quantile": 5, "median": 3, "min": 1, "max": 5}.items():
         assert by_name[one] == pytest.approx(dict.fromkeys(keys, is_about), abs=0.02)
+
+
+@pytest.mark.long
+def test_weights_and_strata(run):
+    """Each of 60 users has 20 ratings: weights 1 to 3, of which those of 5 stars have none."""
+    rows = [Rating(f"u{i % 60}", ("m", i % 4), i % 5 + 1.0) for i in range(1200)]
+    weights = {"weight": lambda r: None if r.stars == 5 else min(r.stars, 4), "max_weight": 3}
+    more = {"rows": 20, "key": lambda row: row.movie[1] % 2, "groups": 2, **BIG, **weights}
+    sizes = {"asked": {1: 480, 3: 720}, "population": {1: 1000, 3: 3000}}
+    found = dict(
+        run(
+            lambda p: (
+                made := private(p, rows),
+                (
+                    made | Count(**more) | "1" >> beam.Map(lambda kv: (("count", kv[0]), kv[1])),
+                    made
+                    | Sum(lambda r: r.stars, lower=0, upper=9, **more)
+                    | "2" >> beam.Map(lambda kv: (("sum", kv[0]), kv[1])),
+                    made
+                    | Mean(lambda r: r.stars, lower=0, upper=9, **more)
+                    | "3" >> beam.Map(lambda kv: (("mean", kv[0]), kv[1])),
+                    made
+                    | Histogram(lambda r: r.stars, [1, 3, 6], **more)
+                    | "4" >> beam.Map(lambda kv: (("bins", kv[0]), kv[1])),
+                    made
+                    | ValueCounts(lambda r: r.stars, [2.0, 4.0], **more)
+                    | "5" >> beam.Map(lambda kv: (("listed", kv[0]), kv[1])),
+                    made
+                    | StratifiedProportion(
+                        lambda r: r.stars > 2,
+                        stratum=lambda r: 1 if r.stars < 3 else 3,
+                        rows=20,
+                        epsilon=10**5,
+                        **sizes,
+                    )
+                    | "6" >> beam.Map(lambda v: ("strata", v)),
+                )
+                | beam.Flatten(),
+            )[-1]
+        )
+    )
+    for key in (0, 1):
+        # Of 600 ratings 120 have each number of stars: weights 1, 2, 3, and 3 for the 4 that is trimmed.
+        assert found["count", key] == pytest.approx(120 * 9, abs=1)
+        assert found["sum", key] == pytest.approx(120 * (1 + 4 + 9 + 12), abs=5)
+        assert found["mean", key] == pytest.approx(26 / 9, abs=0.01)
+        assert found["bins", key] == pytest.approx((120 * 3, 120 * 6), abs=1)
+        assert found["listed", key] == pytest.approx((240, 360), abs=1)
+    proportion, error, low, high = found["strata"]
+    assert proportion == pytest.approx(0.75, abs=0.01) and low < proportion < high and error > 0
+
+
+def test_what_has_no_weights_says_so():
+    weights = {"weight": len, "max_weight": 3, "epsilon": 1}
+    values = {"lower": 0, "upper": 1, "rows": 1}
+    sizes = {"asked": {"a": 1}, "population": {"a": 1}}
+    for make, says in (
+        (lambda: CountUnits(**weights), "CountUnits has no weights"),
+        (lambda: Variance(len, **values, **weights), "Variance has no weights"),
+        (lambda: Count(rows=1, max_weight=3, epsilon=1), "weight is missing"),
+        (lambda: Count(rows=1, weight=len, epsilon=1), "max_weight is missing"),
+        (lambda: Sum(len, lower=0, upper=1, rows=1, weight=3, max_weight=3, epsilon=1), "weight"),
+        (
+            lambda: StratifiedProportion(len, stratum=len, key=len, **sizes, rows=1, epsilon=1),
+            "leave key out",
+        ),
+        (
+            lambda: StratifiedProportion(len, stratum=len, asked=3, population={"a": 1}, rows=1, epsilon=1),
+            "asked",
+        ),
+        (
+            lambda: StratifiedProportion(
+                len, stratum=len, asked={None: 1}, population={"a": 1}, rows=1, epsilon=1
+            ),
+            "by strata",
+        ),
+        (
+            lambda: StratifiedProportion(
+                len, stratum=len, **sizes, weight=len, max_weight=3, rows=1, epsilon=1
+            ),
+            "has no weights",
+        ),
+    ):
+        with pytest.raises((QueryError, ParameterError), match=says):
+            make()
 
 
 @pytest.mark.long

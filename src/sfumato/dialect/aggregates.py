@@ -88,7 +88,8 @@ class Aggregates:
         try:
             return ask.cumulative(of, over=named[0])
         except QueryError:
-            what = "weights" if call.weight is not None else "a number of different values"
+            what = "a number of different values" if call.distinct else "a sum whose bounds are to be found"
+            what = what if call.weight is None else "weights"
             message = f"{function}: {what} cannot be added up over steps; rows, privacy units and sums can"
             raise self._refuse(call.name_place, message) from None
 

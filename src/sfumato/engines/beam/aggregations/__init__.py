@@ -6,6 +6,7 @@ from sfumato.engines.beam.aggregations.counts import Count, CountUnits, SelectGr
 from sfumato.engines.beam.aggregations.distinct import CountDistinct
 from sfumato.engines.beam.aggregations.largest import TopGroups
 from sfumato.engines.beam.aggregations.quantiles import Max, Median, Min, Quantile, Quantiles
+from sfumato.engines.beam.aggregations.strata import StratifiedProportion
 from sfumato.engines.beam.aggregations.sums import Mean, Sum, Variance
 from sfumato.engines.beam.aggregations.vectors import VectorMean, VectorSum
 
@@ -22,6 +23,7 @@ __all__ = [
     "Quantile",
     "Quantiles",
     "SelectGroups",
+    "StratifiedProportion",
     "Sum",
     "TopGroups",
     "ValueCounts",

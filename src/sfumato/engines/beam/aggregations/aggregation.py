@@ -22,7 +22,7 @@ from sfumato.engines.beam.values import KINDS, NONE, read, written
 from sfumato.engines.secret import Secret
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import positive_int
-from sfumato.query.aggregates import Aggregate
+from sfumato.query.aggregates import Aggregate, Number
 from sfumato.query.choices import Amount, NoiseChoice
 from sfumato.query.table import Table
 
@@ -48,12 +48,17 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
         epsilon, delta: what it takes of the collection's budget, when it is applied.
         noise: "auto" (the smallest error), "laplace", "gaussian" or "k_norm".
         shards: into how many parts units, and groups, are divided.
+        weight, max_weight: of `Count`, `Sum`, `Mean`, `Histogram` and `ValueCounts`: how many of the
+            population a row stands for, and the largest such number, as of `sfumato.count`. Rows without a
+            weight do not count.
     Raises:
         QueryError, BudgetError: when it is made, or applied; nothing is spent then.
     """
 
     _value: Extract | None = None
     _value_type = pa.float64()
+    _takes_weights = False
+    _stratum: Extract | None = None
 
     def __init__(
         self,
@@ -66,13 +71,18 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
         rows: int | None = None,
         noise: NoiseChoice = "auto",
         shards: int = SHARDS,
+        weight: Extract | None = None,
+        max_weight: Number | None = None,
     ) -> None:
         super().__init__()
+        self._set_weights(weight, max_weight)
         self._key = key if key is None else checked("key", key)
         self._spends = {"epsilon": epsilon, "delta": delta}
         self._shards = positive_int(shards, "shards")
         keys = [] if self._key is None else [_KEY]
-        columns = pa.schema([_UNIT, *keys, ("value", self._value_type)])
+        weights = [] if self._weight is None else [("weight", pa.float64())]
+        strata = [] if self._stratum is None else [("stratum", pa.string())]
+        columns = pa.schema([_UNIT, *keys, ("value", self._value_type), *weights, *strata])
         self._brought = public_keys if isinstance(public_keys, beam.PCollection) else None
         if self._brought is not None:
             check_collection(self._brought)
@@ -80,6 +90,15 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
         self._plan = self._plan_of(public_keys, groups, rows, noise)
         self._budget: Budget | None = None
         self._secret: Secret | None = None
+
+    def _set_weights(self, weight: Extract | None, max_weight: Number | None) -> None:
+        if not self._takes_weights and (weight is not None or max_weight is not None):
+            name = type(self).__name__
+            raise QueryError(f"{name} has no weights; Count, Sum, Mean, Histogram and ValueCounts have")
+        self._weight = weight if weight is None else checked("weight", weight)
+        # As the functions of aggregates take them; one of two that is missing is said there.
+        given = {"weight": None if weight is None else "weight", "max_weight": max_weight}
+        self._weights: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
 
     def drawing_on(self, budget: Budget, secret: Secret | None) -> Aggregation:
         """Return the aggregation as one collection pays for it; this one stays unpaid."""
@@ -101,13 +120,19 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
             )
         check_collection(owned)
         key, value, result, as_value = self._key, self._value, self._result, self._as_value
+        weight, stratum = self._weight, self._stratum
 
         def columns(given: PrivateRow) -> list[dict[str, Any]]:
             if given.unit == NONE:
                 return []
             text = None if key is None else written(key(given.row))
             of_row = None if value is None else as_value(value(given.row))
-            return [{"unit": given.unit, "key": text, "value": of_row}]
+            columns = {"unit": given.unit, "key": text, "value": of_row}
+            if weight is not None:
+                columns["weight"] = plain(weight(given.row), pa.float64())
+            if stratum is not None:
+                columns["stratum"] = written(stratum(given.row))
+            return [columns]
 
         release = self._release()
         what = f"{type(self).__name__} of a collection"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ class Histogram(Aggregation):
         options: as for `Aggregation`.
     """
 
+    _takes_weights = True
     _result = staticmethod(several)
 
     def __init__(
@@ -38,11 +40,11 @@ class Histogram(Aggregation):
         **options: Any,
     ) -> None:
         self._value = checked("value", value)
-        self._bins = aggregates.histogram("value", edges, outside=outside, per=per, shares=shares)
+        self._bins = partial(aggregates.histogram, "value", edges, outside=outside, per=per, shares=shares)
         super().__init__(**options)
 
     def _aggregates(self) -> dict[str, Aggregate]:
-        return {"n": self._bins}
+        return {"n": self._bins(**self._weights)}
 
 
 class ValueCounts(Aggregation):
@@ -57,6 +59,7 @@ class ValueCounts(Aggregation):
         ParameterError: a value of the list is of none of these kinds.
     """
 
+    _takes_weights = True
     _value_type = pa.string()
     _result = staticmethod(several)
 
@@ -77,7 +80,7 @@ class ValueCounts(Aggregation):
             texts = [None]
         if None in texts:
             raise ParameterError("values", values, f"a list of values: {KINDS}")
-        self._bins = aggregates.value_counts("value", texts, other=other, per=per, shares=shares)
+        self._bins = partial(aggregates.value_counts, "value", texts, other=other, per=per, shares=shares)
         super().__init__(**options)
 
     @staticmethod
@@ -86,4 +89,4 @@ class ValueCounts(Aggregation):
         return None if text in (NONE, NAN) else text
 
     def _aggregates(self) -> dict[str, Aggregate]:
-        return {"n": self._bins}
+        return {"n": self._bins(**self._weights)}

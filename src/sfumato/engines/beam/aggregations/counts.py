@@ -13,10 +13,12 @@ from sfumato.query.choices import Amount
 
 
 class Count(Aggregation):
-    """Count rows by key."""
+    """Count rows by key; with weights the population that they stand for."""
+
+    _takes_weights = True
 
     def _aggregates(self) -> dict[str, Aggregate]:
-        return {"n": aggregates.count()}
+        return {"n": aggregates.count(**self._weights)}
 
 
 class CountUnits(Aggregation):

@@ -27,7 +27,12 @@ class OfValues(Aggregation):
 
 
 class Sum(OfValues):
-    """Add up values by key; the bounds are of what a unit adds to a group, or with per="row" of each row."""
+    """Add up values by key; the bounds are of what a unit adds to a group, or with per="row" of each row.
+
+    With weights they are of each row.
+    """
+
+    _takes_weights = True
 
     def __init__(
         self, value: Extract, *, lower: Number, upper: Number, per: Bounded = "unit", **options: Any
@@ -36,14 +41,17 @@ class Sum(OfValues):
         super().__init__(value, lower=lower, upper=upper, **options)
 
     def _aggregates(self) -> dict[str, Aggregate]:
-        return {"n": aggregates.sum("value", per=self._per, **self._bounds)}
+        per: Any = None if self._weights and self._per == "unit" else self._per
+        return {"n": aggregates.sum("value", per=per, **self._bounds, **self._weights)}
 
 
 class Mean(OfValues):
     """Average values by key; each is clamped to the bounds."""
 
+    _takes_weights = True
+
     def _aggregates(self) -> dict[str, Aggregate]:
-        return {"n": aggregates.mean("value", **self._bounds)}
+        return {"n": aggregates.mean("value", **self._bounds, **self._weights)}
 
 
 class Variance(OfValues):
