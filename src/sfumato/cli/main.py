@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sfumato import __version__
+from sfumato.cli.analyze import analyze
 from sfumato.cli.audit import audit
 from sfumato.cli.check import check
 from sfumato.cli.given import sources, text_of
@@ -72,6 +73,10 @@ app.command(
     epilog="Exit codes: 0 the rows are as declared, or units are kept apart; 1 they are not; 2 the catalog, "
     "the question or the command line must be fixed."
 )(check)
+app.command(
+    epilog="Exit codes: 0 done; 1 a file or the installation must be fixed; 2 the question, or the command "
+    "line, must be fixed."
+)(analyze)
 
 
 @app.command(

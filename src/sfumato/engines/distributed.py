@@ -18,6 +18,7 @@ from sfumato.engines.duckdb.hops import Hop
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.errors import ParameterError, QueryError
 from sfumato.noise import Words
+from sfumato.query.analysis.contributions import Contributed, Contributions
 from sfumato.query.combining import Combination, Reached, over_parts
 from sfumato.query.exact import BroughtKeys, ExactQuery
 from sfumato.query.part import Part
@@ -178,6 +179,17 @@ class DistributedEngine:
         made._local = local.named(relation)
         made._leaves = (Leaf(self, relation, unit_name(parts), f"FROM {local.relation}"),)
         return made, units
+
+    def contributions(self, asked: Contributions) -> Contributed:
+        """Refuse: rows are with workers, and no release shows what an analysis needs."""
+        raise QueryError(
+            f"analyze: the rows are read by {self.name}, and an analysis looks at them in one place; write "
+            "them, or all rows of a random sample of units, to Parquet, and ask the same of sf.scan of that"
+        )
+
+    def for_analysts(self) -> Self:
+        """Return this engine, which shows no rows."""
+        return self
 
     def unit_local(self, text: object, tables: Mapping[str, Any]) -> Any:
         """Return the private table that unit-local SQL makes of tables, by name."""

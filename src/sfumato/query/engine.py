@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import pyarrow as pa
 
 from sfumato.noise import Words
+from sfumato.query.analysis.contributions import Contributed, Contributions
 from sfumato.query.combining import Combination
 from sfumato.query.exact import BroughtKeys, Evaluator
 from sfumato.query.payment import Pay, free
@@ -68,6 +69,19 @@ class Engine(Evaluator, Protocol[Released_co]):
 
     def of_rows(self, rows: pa.Table) -> Evaluator:
         """Return what evaluates the same on other rows, which are in memory here."""
+        ...
+
+    def contributions(self, asked: Contributions) -> Contributed:
+        """Return what units bring to groups under many limits, exactly: for the owner of the rows alone.
+
+        Raises:
+            QueryError: the rows are not here.
+            RefusalError: they are for analysts, who may see releases alone.
+        """
+        ...
+
+    def for_analysts(self) -> Engine[Released_co]:
+        """Return an engine on the same rows that refuses `contributions`, as do those that are made of it."""
         ...
 
     def release(

@@ -208,11 +208,13 @@ class MadeUpGroups:
         plan: of the release.
         noisy: batches of such groups.
         exact: the outputs without noise.
+        numbers: the numbers without noise, each of one group.
     """
 
     plan: Plan
     noisy: tuple[NoisyBatch, ...]
     exact: Mapping[str, float | None]
+    numbers: Mapping[str, Floats]
 
     @classmethod
     def of(cls, plan: Plan, engine: Engine[Any], units: int, rows: int, count: int) -> MadeUpGroups:
@@ -245,7 +247,15 @@ class MadeUpGroups:
         )
         words = SeededWords(0)
         noisy = tuple(noising.draw(batch, words) for _ in range(draws))
-        return cls(plan, noisy, _exact(plan, noising.columns(batch), made))
+        exact = _numbers(plan, noising.columns(batch))
+        return cls(plan, noisy, _exact(plan, exact, made), exact)
+
+    @property
+    def draws(self) -> dict[str, Floats]:
+        """The noise that was drawn of each number, in its own unit."""
+        return {
+            n: np.concatenate([b.numbers.values[n] for b in self.noisy]) - v for n, v in self.numbers.items()
+        }
 
     def bars(self, confidence: float) -> dict[str, float]:
         """Return the middle of the half-widths of each output's error bar."""
@@ -277,15 +287,19 @@ class MadeUpGroups:
         return np.concatenate(found)
 
 
-def _exact(plan: Plan, columns: Mapping[str, pa.Array], made: MadeUp) -> dict[str, float | None]:
-    """Return outputs without noise; None of cumulative totals."""
-    values = {
+def _numbers(plan: Plan, columns: Mapping[str, pa.Array]) -> dict[str, Floats]:
+    """Return numbers without noise, of one group."""
+    return {
         c.name: WideIntegers.from_arrow(columns[c.name][:1]).scaled(c.step)
         for s in plan.requirements.statistics
         if not s.listed and not isinstance(s, QuantileTree)
         for c in s.coordinates
         if c.name in columns
     }
+
+
+def _exact(plan: Plan, values: Mapping[str, Floats], made: MadeUp) -> dict[str, float | None]:
+    """Return outputs without noise; None of cumulative totals."""
     numbers = NoisyNumbers(values, {}, plan.laws, plan.steps)
     found: dict[str, float | None] = {}
     for e in plan.requirements.estimates:

@@ -16,6 +16,8 @@ from sfumato.errors import ColumnError, ParameterError, QueryError
 from sfumato.exact import Number, one_of, positive_int, truth_value
 from sfumato.noise import Words
 from sfumato.query.aggregates import Aggregate, Automatic, check_aggregates
+from sfumato.query.analysis.analyse import analysed
+from sfumato.query.analysis.result import NonPrivateAnalysis
 from sfumato.query.automatic.resolve import AUTO_SHARE, Automatically, check_nothing_left, stood_in
 from sfumato.query.choices import BEYOND_CHOICES, Amount, BeyondChoice, NoiseChoice, SelectionChoice
 from sfumato.query.combining import (
@@ -363,6 +365,19 @@ class Table(Generic[Released]):
             given["beyond"] = one_of(beyond, "beyond", BEYOND_CHOICES)
         return replace(self, **given)
 
+    def for_analysts(self) -> Table[Released]:
+        """Return the table for people who may see releases, and nothing exact: `analyze` is refused.
+
+        Whatever is made of it refuses, too.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id").for_analysts()
+        >>> visits.agg(n=sf.count_units()).analyze(epsilon=1)
+        Traceback (most recent call last):
+        sfumato.errors.RefusalError: analyze: this table was opened for analysts, and an analysis shows ...
+        """
+        return replace(self, engine=self.engine.for_analysts())
+
     def agg(self, /, *unnamed: Aggregate, **aggregates: Aggregate) -> Question[Released]:
         """Say what is asked of each group; the names are those of the output's columns.
 
@@ -576,6 +591,47 @@ class Question(Generic[Released]):
         """
         check_nothing_left(self.aggregates, "preview")
         return previewed(self.query, self.table.engine, epsilon, units, rows, confidence, options)
+
+    def analyze(
+        self,
+        *,
+        epsilon: Amount,
+        delta: Amount = 0,
+        groups: int | Sequence[int] | None = None,
+        rows: int | Sequence[int] | None = None,
+        bounds: Mapping[str, Sequence[tuple[Number, Number]]] | None = None,
+        **options: Any,
+    ) -> NonPrivateAnalysis:
+        """Say what limits and bounds cut and what noise adds, for the owner of the rows: NOT PRIVATE.
+
+        Args:
+            epsilon, delta: of the release that is considered.
+            groups, rows: limits to compare, each with each; the question's own where left out.
+            bounds: pairs of lower and upper to compare, by name of an output.
+            options: others of `release`.
+        Returns:
+            A `NonPrivateAnalysis`: of each group, output and combination what is cut in expectation (bias),
+            and the standard deviations of a random choice of groups and of the noise; the chance that a group
+            is shown; and over all groups the root mean square error. Rows are read once for all of them.
+        Raises:
+            ParameterError, QueryError, BudgetError: as for `release`; or limits or bounds are not admissible,
+                or what is asked is not analysed. Before a row is read.
+            RefusalError: the table was opened for analysts.
+        Source:
+            docs/choosing.md, "Utility analysis for the owner".
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "town": ["A", "B", "A"]}), privacy_unit="id")
+        >>> question = visits.group_by("town", keys=["A", "B"]).bound(groups=1, rows=1).agg(n=sf.count())
+        >>> analysis = question.analyze(epsilon=1, groups=[1, 2])
+        >>> analysis
+        NonPrivateAnalysis(2 limits, 2 groups: exact numbers of rows, for their owner alone)
+        >>> analysis.to_arrow(by_group=True)["bias"].to_pylist()
+        [-0.5, -0.5, 0.0, 0.0]
+        """
+        check_nothing_left(self.aggregates, "analyze")
+        given = {"epsilon": epsilon, "delta": delta, **options}
+        return analysed(self.query, self.table.engine, groups, rows, bounds, given)
 
     def epsilon_for(
         self, *, units: int, rows: int = 1, confidence: float = 0.95, shown: float | None = None,

@@ -17,6 +17,7 @@ from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.combined import Rows, joined, of_units, reached, united
 from sfumato.engines.duckdb.composite import composite
 from sfumato.engines.duckdb.connection import timezone_of
+from sfumato.engines.duckdb.contributions import ContributionsSql
 from sfumato.engines.duckdb.databases import one_snapshot
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
 from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
@@ -28,9 +29,10 @@ from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.sources import check_names, open_source
 from sfumato.engines.duckdb.text import same_name
 from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
-from sfumato.errors import EngineError, QueryError, in_own_words
+from sfumato.errors import EngineError, QueryError, RefusalError, in_own_words
 from sfumato.noise import Words
 from sfumato.ownership import Owned
+from sfumato.query.analysis.contributions import Contributed, Contributions
 from sfumato.query.combining import Combination, Join, PerUnit, Reached, Union
 from sfumato.query.exact import ExactQuery
 from sfumato.query.part import Part
@@ -53,6 +55,9 @@ _OPAQUE = (
 # Of a session: without them `query_progress` knows nothing, and the first alone would print.
 _PROGRESS = "SET enable_progress_bar_print = false; SET enable_progress_bar = true; SET progress_bar_time = 0"
 
+
+# What DuckDB and Arrow raise where rows stop them.
+_FOREIGN = duckdb.Error, pa.ArrowException, OSError, UnicodeError
 
 # DuckDB plans queries in queries to a depth of 1,000; a filter is two, and the statistics are over them.
 _MOST_STEPS = 300
@@ -89,6 +94,7 @@ class DuckDBEngine(Owned):
         self._held: dict[tuple[Step, ...], int] = {(): held}
         self._running: duckdb.DuckDBPyConnection | None = None
         self.how: Combination | Reached | None = None  # of which tables its rows are made, if they are
+        self.rows_shown = True  # whether exact looks at the rows, which are for their owner, are admitted
 
     @classmethod
     def open(
@@ -149,9 +155,9 @@ class DuckDBEngine(Owned):
         held = self._sizes[()], self._held[()], self._steps
         return DuckDBEngine(source, self._resources, *held)
 
-    def reads(self, query: ExactQuery) -> list[str]:
-        """Return the source's columns that a query may read, in the source's order."""
-        values = [column for s in query.statistics for column in s.columns]
+    def reads(self, query: ExactQuery, others: Sequence[str] = ()) -> list[str]:
+        """Return the source's columns that a query, and others that are named, may read, in its order."""
+        values = [*others, *(column for s in query.statistics for column in s.columns)]
         named = {same_name(name) for name in [query.unit, *query.keys, *values]}
         for one in self._judgements(query.steps):
             named |= one.columns
@@ -265,32 +271,13 @@ class DuckDBEngine(Owned):
         self, query: ExactQuery, source: Source, columns: Sequence[str], batch_rows: int, salt: int
     ) -> Iterator[pa.RecordBatch]:
         """Yield exact statistics of a source; nothing at all where reading it stops."""
-        schema = self.schema(query.steps)
-        names = list(self.schema(()))
-        combined = self.how is not None
         total = self.total(query)
         given = ended = False
-        spill.ready(self._resources.temp_directory)
-        # What is raised in here is not passed on, not as a context either: its text may quote rows.
-        foreign = duckdb.Error, pa.ArrowException, OSError, UnicodeError
-        with suppress(*foreign), in_own_words(), source.session() as session:
-            self._running = session
-            session.execute(_PROGRESS)
-            if isinstance(query.public_keys, pa.Table):
-                aliases = [f"k{i}" for i in range(len(query.keys))]
-                session.register(PUBLIC_KEYS, query.public_keys.rename_columns(aliases))
-            with one_snapshot():
-                source.load(session, columns)
-            relation = source.relation_in(session)
-            written = partial(
-                ExactSql,
-                relation=relation,
-                columns=names,
-                schema=schema,
-                salt=salt,
-                rows=source.rows,
-                combined=combined,
-            )
+        with suppress(*_FOREIGN), in_own_words(), self._reading(query, source, columns) as (session, options):
+
+            def written(asked: ExactQuery) -> ExactSql:
+                return ExactSql(asked, **options, salt=salt)
+
             sizes = known(session, query, written(total).pairs_of)
             left = tuple(s for s in query.statistics if s not in sizes)
             if sizes and not left:
@@ -304,6 +291,64 @@ class DuckDBEngine(Owned):
             ended = True
         if given and not ended:
             raise self._stopped()
+
+    @contextmanager
+    def _reading(
+        self, query: ExactQuery, source: Source, columns: Sequence[str]
+    ) -> Iterator[tuple[duckdb.DuckDBPyConnection, dict[str, Any]]]:
+        """Open a session with a query's rows and public keys, and what its SQL is written of.
+
+        What is raised in here is not to be passed on, not as a context either: its text may quote rows.
+        """
+        spill.ready(self._resources.temp_directory)
+        with source.session() as session:
+            self._running = session
+            session.execute(_PROGRESS)
+            if isinstance(query.public_keys, pa.Table):
+                aliases = [f"k{i}" for i in range(len(query.keys))]
+                session.register(PUBLIC_KEYS, query.public_keys.rename_columns(aliases))
+            with one_snapshot():
+                source.load(session, columns)
+            options = {
+                "relation": source.relation_in(session),
+                "columns": list(self.schema(())),
+                "schema": self.schema(query.steps),
+                "rows": source.rows,
+                "combined": self.how is not None,
+            }
+            yield session, options
+
+    def contributions(self, asked: Contributions) -> Contributed:
+        """Return what units bring to groups under many limits, exactly: for the owner of the rows alone.
+
+        Raises:
+            RefusalError: the table was opened for analysts.
+        """
+        if not self.rows_shown:
+            raise RefusalError(
+                "analyze: this table was opened for analysts, and an analysis shows exact numbers of rows; "
+                "ask its owner, or try question.preview(...), which reads no row"
+            )
+        query, columns = asked.exact, self.reads(asked.exact, [c.name for c in asked.columns])
+        asked = replace(asked, exact=self.total(query))
+        again = self._source.again
+        ways: list[Callable[[], Source]] = [lambda: self._source]
+        ways += [] if again is None else [lambda: again(columns)]
+        for way in ways:
+            with (
+                suppress(*_FOREIGN),
+                in_own_words(),
+                self._reading(query, way(), columns) as (session, options),
+            ):
+                text = ContributionsSql(asked, **options, salt=0).text()
+                return Contributed.of_columns(asked, session.sql(text).to_arrow_table())
+        raise self._stopped()
+
+    def for_analysts(self) -> DuckDBEngine:
+        """Return an engine on the same rows that admits releases alone, and no exact look at the rows."""
+        made = DuckDBEngine(self._source, self._resources, self._sizes[()], self._held[()], self._steps)
+        made.how, made.rows_shown = self.how, False
+        return made
 
     @contextmanager
     def rows(
@@ -364,6 +409,7 @@ class DuckDBEngine(Owned):
                 source = computed(how.sql, named, self._resources)
         made = DuckDBEngine(source, self._resources, *limits)
         made.how = how
+        made.rows_shown = all(getattr(part.engine, "rows_shown", True) for part, _ in how.kept)
         return made
 
     def on(self, other: Callable[[Source], Source]) -> DuckDBEngine:
@@ -380,7 +426,9 @@ class DuckDBEngine(Owned):
         source, units, expressions = composite(self._source, self.schema(), parts, timezone)
         size = _Size(len(source.relation), sum(one.held for one in expressions))
         sizes = {same_name(unit_name(parts)): size}
-        return DuckDBEngine(source, self._resources, sizes, size.held, self._steps + _COMBINED), units
+        made = DuckDBEngine(source, self._resources, sizes, size.held, self._steps + _COMBINED)
+        made.rows_shown = self.rows_shown
+        return made, units
 
     def unit_local(self, text: object, tables: Mapping[str, Any]) -> Any:
         """Return the private table that unit-local SQL makes of tables, by name."""

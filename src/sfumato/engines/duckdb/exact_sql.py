@@ -164,6 +164,11 @@ class ExactSql:
         """Whether a unit that is in more groups than the limit counts in part in each."""
         return self.query.scaled
 
+    @property
+    def _used(self) -> set[str]:
+        """The columns that values are of."""
+        return {column for s in self.query.statistics for column in s.columns}
+
     def _input(self) -> str:
         unit = identifier(self.query.unit)
         if self.schema[self.query.unit].type_name in ("FLOAT", "DOUBLE", "VARCHAR"):
@@ -172,8 +177,7 @@ class ExactSql:
             f"{canonical(k, self.schema)} AS {alias}"
             for k, alias in zip(self.query.keys, self.keys, strict=True)
         ]
-        used = sorted({c for s in self.query.statistics for c in s.columns})
-        values = [f"{identifier(c)} AS {self.values.column(c)}" for c in used]
+        values = [f"{identifier(c)} AS {self.values.column(c)}" for c in sorted(self._used)]
         text = (
             f"SELECT {', '.join([f'{unit} AS u', *keys, *values])} FROM ({self.rows}) "
             f"WHERE {identifier(self.query.unit)} IS NOT NULL"

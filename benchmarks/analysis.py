@@ -1,0 +1,67 @@
+"""A utility analysis of twenty combinations of limits, as a ratio to one release of the same question.
+
+    python benchmarks/analysis.py [--rows 10000000] [--repeats 5] [--groups private public]
+
+The file and the question are those of `benchmarks/query.py`: count, sum and mean by group, at most 4 groups of a
+unit; compared are groups 1, 2, 4, 8, 16 with rows 1, 3 and two bounds of the mean. Every run is a process of its own,
+in turn, and reads the file from scratch; medians, and ratios pair by pair.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from _runs import generate, run
+
+RUN = """
+import json, resource, sys, time
+path, what, keys = sys.argv[1:4]
+import sfumato as sf, sfumato.engines.duckdb.engine, sfumato.query.table, sfumato.query.release
+start = time.perf_counter()
+table = sf.scan(path, privacy_unit="unit").group_by("grp", keys=range(1000) if keys == "public" else None)
+question = table.bound(groups=4, rows=1).agg(
+    n=sf.count(), total=sf.sum("x", lower=0, upper=50), mean=sf.mean("x", lower=0, upper=50))
+options = {"epsilon": 1, "delta": 1e-6}
+if what == "release":
+    question.release(**options).to_arrow()
+else:
+    found = question.analyze(**options, groups=[1, 2, 4, 8, 16], rows=[1, 3], bounds={"mean": [(0, 50), (0, 30)]})
+    assert len(found.points) == 20
+    found.best()
+seconds = time.perf_counter() - start
+print(json.dumps({"seconds": seconds, "mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--groups", nargs="+", default=["private", "public"], choices=["private", "public"])
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    options = parser.parse_args()
+    path = generate(options.rows, options.folder)
+    print(
+        f"{'':10}{'release s':>10}{'analysis s':>11}{'ratio':>7}  {'(range)':15}{'release MB':>11}{'analysis MB':>12}"
+    )
+    for keys in options.groups:
+        found = [
+            [run(sys.executable, RUN, path, what, keys) for what in ("release", "analysis")]
+            for _ in range(options.repeats)
+        ]
+        ratios = [analysis["seconds"] / release["seconds"] for release, analysis in found]
+        seconds = [statistics.median(pair[i]["seconds"] for pair in found) for i in (0, 1)]
+        largest = [max(pair[i]["mb"] for pair in found) for i in (0, 1)]
+        print(
+            f"{keys:10}{seconds[0]:10.2f}{seconds[1]:11.2f}{statistics.median(ratios):7.2f}  "
+            f"({min(ratios):4.2f} to {max(ratios):4.2f}){largest[0]:11.0f}{largest[1]:12.0f}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""What an engine is asked of rows for an analysis: what units bring to groups, under many limits at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.framework import WHOLE
+from sfumato.noise.values import Floats
+from sfumato.query.analysis.atoms import Atom
+from sfumato.query.exact import ExactQuery
+
+Pair = tuple[Atom, Atom]
+
+
+@dataclass(frozen=True)
+class Share:
+    """What of a unit counts in each of its groups, by how many these are; or the chance that it does.
+
+    Args:
+        groups: the limit; None where there is none.
+        scaled: whether a unit beyond it counts in part, in steps of 2^-20, in place of a random choice.
+    """
+
+    groups: int | None
+    scaled: bool = False
+
+    @property
+    def sampled(self) -> bool:
+        """Whether groups of a unit may be chosen at random."""
+        return self.groups is not None and not self.scaled
+
+    def of(self, groups: int) -> float:
+        """Return the share of a unit that is in so many groups.
+
+        >>> Share(1).of(3) == 1 / 3, Share(1, scaled=True).of(3) == 349525 / 2**20, Share(4).of(3)
+        (True, True, 1.0)
+        """
+        if self.groups is None or groups <= self.groups:
+            return 1.0
+        return (self.groups * WHOLE // groups) / WHOLE if self.scaled else self.groups / groups
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of which exact answers without limits and bounds are needed.
+
+    Args:
+        name: of the column.
+        lower, upper: what infinite values count as.
+        numeric: whether it holds numbers; of others values are counted.
+        squares: whether its squares are needed.
+    """
+
+    name: str
+    lower: float = 0.0
+    upper: float = 0.0
+    numeric: bool = True
+    squares: bool = False
+
+    @property
+    def centre(self) -> float:
+        """The middle, which values are counted from."""
+        return self.lower / 2 + self.upper / 2
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """What is asked of rows.
+
+    Args:
+        exact: steps, unit, keys and public keys.
+        columns: of exact answers.
+        shares: what of a unit counts.
+        atoms: what is added up, by share.
+        pairs: of which products are, by share: where groups are chosen at random.
+    """
+
+    exact: ExactQuery
+    columns: tuple[Column, ...]
+    shares: tuple[Share, ...]
+    atoms: tuple[tuple[Atom, ...], ...]
+    pairs: tuple[tuple[Pair, ...], ...]
+
+
+@dataclass(frozen=True)
+class Contributed:
+    """What rows gave, of each group: numbers of shape (groups,), in the columns' own units.
+
+    Args:
+        keys: the key columns.
+        rows, units: without limits.
+        valued, sums, squares: of each column: rows with a value, and sums of values and of squares, both from
+            the centre.
+        atoms: by share, what is expected of each sum over units.
+        moments: by share, the variances and covariances of these that a random choice of groups makes.
+        kept: by share, mean, variance and third central moment of the number of units that are chosen.
+    """
+
+    keys: pa.Table
+    rows: Floats
+    units: Floats
+    valued: tuple[Floats, ...]
+    sums: tuple[Floats, ...]
+    squares: tuple[Floats, ...]
+    atoms: tuple[dict[Atom, Floats], ...]
+    moments: tuple[dict[Pair, Floats], ...]
+    kept: tuple[tuple[Floats, Floats, Floats], ...]
+
+    @classmethod
+    def of_columns(cls, asked: Contributions, found: pa.Table) -> Contributed:
+        """Read what an engine found: keys, then number after number, in the order of the arguments here."""
+        width = len(asked.exact.keys)
+        keys = pa.table(dict(zip(asked.exact.keys, found.columns[:width], strict=True)))
+        rest = iter(found.columns[width:])
+
+        def number() -> Floats:
+            # Of a public group without rows nothing was added up.
+            column = next(rest).combine_chunks().fill_null(0)
+            return np.asarray(column.to_numpy(zero_copy_only=False), np.float64)
+
+        rows, units = number(), number()
+        of_columns = [(number(), number(), number()) for _ in asked.columns]
+        atoms, moments, kept = [], [], []
+        for share_atoms, share_pairs in zip(asked.atoms, asked.pairs, strict=True):
+            kept.append((number(), number(), number()))
+            atoms.append({atom: number() for atom in share_atoms})
+            moments.append({pair: number() for pair in share_pairs})
+        valued, sums, squares = (tuple(c[i] for c in of_columns) for i in range(3))
+        return cls(keys, rows, units, valued, sums, squares, tuple(atoms), tuple(moments), tuple(kept))
+
+    @property
+    def groups(self) -> int:
+        """How many there are."""
+        return len(self.rows)

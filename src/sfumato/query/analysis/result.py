@@ -1,0 +1,282 @@
+"""What an analysis found: for the owner of the rows alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.errors import ParameterError, nearest
+from sfumato.noise.values import Floats
+from sfumato.query import output
+from sfumato.query.analysis.limits import Limits
+from sfumato.query.analysis.picture import Cells, heat_map
+from sfumato.query.numbers import arrow_column
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+NOT_PRIVATE = (
+    "NOT PRIVATE: this was computed from exact rows, for the owner of the table alone. Do not publish it; "
+    "limits and bounds that are chosen by it tell of rows."
+)
+_OF_CELL = ("output", "exact", "bias", "choice", "noise", "rmse")
+OWN_COLUMNS = frozenset({"point", "groups", "rows", "bounds", "shown", *_OF_CELL})
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is expected of an output at one point: arrays of shape (groups,).
+
+    Args:
+        exact: without limits, bounds and noise; NaN where there is none, as of a mean of no rows.
+        bias: what limits and bounds change, in expectation over a random choice of groups.
+        choice: the standard deviation of that choice.
+        noise: the standard deviation of the noise; of outputs that are no sums, the root mean square of what
+            it changes.
+        hidden: whether a group that is not shown is off by all of its number.
+    """
+
+    exact: Floats
+    bias: Floats
+    choice: Floats
+    noise: Floats
+    hidden: bool
+
+    @property
+    def squares(self) -> Floats:
+        """The expected squared error of each group, if it is shown."""
+        return np.asarray(self.bias**2 + self.choice**2 + self.noise**2)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Root mean squares over groups, those of which an exact answer is known; by how probably they are shown.
+
+    Args:
+        bias, choice, noise: the parts of the error.
+        rmse: the error of groups that are shown.
+        error: the same; but of counts and sums of private groups that of all groups, of which those that are
+            not shown are off by their whole number.
+    """
+
+    bias: float
+    choice: float
+    noise: float
+    rmse: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Point:
+    """What is expected with some limits and bounds.
+
+    Args:
+        limits: these.
+        shown: the chance of each group to be shown.
+        cells: by output.
+    """
+
+    limits: Limits
+    shown: Floats
+    cells: Mapping[str, Cell]
+
+    def totals(self, name: str) -> Totals:
+        """Return root mean squares of an output over all groups."""
+        cell = self.cells[name]
+        known = np.isfinite(cell.exact)
+        weights = np.where(known, self.shown, 0.0)
+
+        def mean(squares: Floats) -> float:
+            total, summed = float(weights.sum()), float((weights * np.where(known, squares, 0.0)).sum())
+            return math.sqrt(summed / total) if total else math.nan
+
+        squares = cell.squares
+        rmse = error = mean(squares)
+        if cell.hidden and known.any():
+            of_all = weights * np.where(known, squares, 0.0)
+            lost = (1 - self.shown) * np.where(known, cell.exact, 0.0) ** 2
+            error = math.sqrt(float((of_all + lost).sum()) / float(known.sum()))
+        return Totals(mean(cell.bias**2), mean(cell.choice**2), mean(cell.noise**2), rmse, error)
+
+
+class NonPrivateAnalysis:
+    """What limits and bounds cut, and what noise adds, by limits and group. NOT PRIVATE: for the owner alone.
+
+    Args:
+        keys: of the groups.
+        outputs: the names of what is asked.
+        points: one for each combination of limits and bounds.
+        private_groups: whether groups may be left out.
+    """
+
+    def __init__(
+        self, keys: pa.Table, outputs: Sequence[str], points: Sequence[Point], private_groups: bool
+    ) -> None:
+        self.keys, self.outputs, self.points = keys, tuple(outputs), tuple(points)
+        self.private_groups = private_groups
+
+    def best(self, output: str | None = None) -> Limits:
+        """Return the limits with the smallest expected error.
+
+        Args:
+            output: of one output; without it over all, by the geometric mean of their errors.
+        Raises:
+            ParameterError: there is no such output.
+        """
+        return self.points[self._best(self.outputs if output is None else [self._known(output)])].limits
+
+    def to_arrow(self, *, by_group: bool = False) -> pa.Table:
+        """Return the numbers, NOT PRIVATE: a row for each point and output; or for each group of these.
+
+        Args:
+            by_group: the bias of each group with its sign, its noise, and the chance that it is shown.
+        """
+        return self._by_group() if by_group else self._totals()
+
+    def to_pandas(self, *, by_group: bool = False) -> pandas.DataFrame:
+        """Return the numbers of `to_arrow` as a pandas data frame, NOT PRIVATE."""
+        output.require("pandas", "pandas")
+        return self.to_arrow(by_group=by_group).to_pandas()
+
+    def to_polars(self, *, by_group: bool = False) -> polars.DataFrame:
+        """Return the numbers of `to_arrow` as a Polars data frame, NOT PRIVATE."""
+        return output.to_polars(self.to_arrow(by_group=by_group))
+
+    def plot(self, path: str | Path) -> None:
+        """Draw a heat map of the errors for each output, NOT PRIVATE, to .png or .svg.
+
+        Args:
+            path: where to.
+        Raises:
+            ParameterError: the path is not admissible.
+            EngineError: matplotlib is not installed.
+        """
+        groups = list(dict.fromkeys(p.limits.groups for p in self.points))
+        others = list(dict.fromkeys((p.limits.rows, p.limits.bounds) for p in self.points))
+        panels = []
+        for name in self.outputs:
+            found: dict[tuple[int, int], tuple[float, str]] = {}
+            for p in self.points:
+                totals = p.totals(name)
+                place = others.index((p.limits.rows, p.limits.bounds)), groups.index(p.limits.groups)
+                spread = math.hypot(totals.choice, totals.noise)
+                text = f"{_short(totals.error)}\n{_short(totals.bias)} | {_short(spread)}"
+                found[place] = totals.error, text
+            best = self.points[self._best([name])].limits
+            marked = others.index((best.rows, best.bounds)), groups.index(best.groups)
+            panels.append(Cells(name, found, marked))
+        heat_map(
+            panels,
+            [_text(g) for g in groups],
+            [str(Limits(None, rows, bounds)) for rows, bounds in others],
+            path,
+            "NOT PRIVATE: for the owner of the table alone",
+            "error (root mean square over groups); below it bias | choice and noise; the smallest is framed",
+        )
+
+    def __repr__(self) -> str:
+        groups = f", {self.keys.num_rows:,} groups" if self.keys.num_columns else ""
+        what = f"{len(self.points)} limits{groups}"
+        return f"NonPrivateAnalysis({what}: exact numbers of rows, for their owner alone)"
+
+    def __str__(self) -> str:
+        """Return text: the error of each output, and in brackets its bias, and choice and noise together."""
+        names = ["groups", "rows", "bounds"]
+        shown = [[_text(p.limits.groups), _text(p.limits.rows), p.limits.bounds_text] for p in self.points]
+        used = [i for i in range(3) if any(row[i] for row in shown)]
+        head = [names[i] for i in used] + (["groups shown"] if self.private_groups else [])
+        table = [head + [f"{n} (bias, spread)" for n in self.outputs]]
+        for p, texts in zip(self.points, shown, strict=True):
+            row = [texts[i] for i in used]
+            if self.private_groups:
+                row.append(f"{p.shown.sum():.4g} of {len(p.shown):,}")
+            for name in self.outputs:
+                t = p.totals(name)
+                spread = math.hypot(t.choice, t.noise)
+                row.append(f"{_short(t.error)} ({_short(t.bias)}, {_short(spread)})")
+            table.append(row)
+        widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+        lines = ["  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in table]
+        best = [f"{name}: {self.best(name)}" for name in self.outputs]
+        if len(best) > 1:
+            best.append(f"all: {self.best()}")
+        return "\n".join([NOT_PRIVATE, "", *lines, "", "Smallest error of", *best])
+
+    def _known(self, name: object) -> str:
+        if name not in self.outputs:
+            near = nearest(str(name), self.outputs)
+            hint = f", such as {near!r}" if near else ""
+            raise ParameterError("output", name, f"one of {', '.join(self.outputs)}{hint}")
+        return str(name)
+
+    def _best(self, names: Iterable[str]) -> int:
+        """Return the point with the smallest geometric mean of errors; of equal ones the first."""
+        scores = []
+        for point in self.points:
+            errors = [point.totals(name).error for name in names]
+            logs = [math.log(max(e, 1e-300)) if math.isfinite(e) else math.inf for e in errors]
+            scores.append(sum(logs) / len(logs))
+        return int(np.argmin(scores))
+
+    def _of_points(self) -> dict[str, list[Any]]:
+        return {
+            "point": list(range(len(self.points))),
+            "groups": [p.limits.groups for p in self.points],
+            "rows": [p.limits.rows for p in self.points],
+            "bounds": [p.limits.bounds_text for p in self.points],
+        }
+
+    def _totals(self) -> pa.Table:
+        rows = []
+        for i, p in enumerate(self.points):
+            limits = {name: values[i] for name, values in self._of_points().items()}
+            for name in self.outputs:
+                t = p.totals(name)
+                rows.append(limits | {"groups_shown": float(p.shown.sum()), "output": name} | vars(t))
+        whole = dict.fromkeys(("point", "groups", "rows"), pa.int64())
+        texts = dict.fromkeys(("bounds", "output"), pa.string())
+        names = ["point", "groups", "rows", "bounds", "groups_shown", "output"]
+        names += ["bias", "choice", "noise", "rmse", "error"]
+        types = {**dict.fromkeys(names, pa.float64()), **whole, **texts}
+        return pa.Table.from_pylist(rows, pa.schema([(name, types[name]) for name in names]))
+
+    def _by_group(self) -> pa.Table:
+        size = len(self.points[0].shown)
+        tables = []
+        for i, p in enumerate(self.points):
+            for name in self.outputs:
+                cell = p.cells[name]
+                limits = {n: values[i] for n, values in self._of_points().items()}
+                given: dict[str, Any] = {}
+                for column, value in limits.items():
+                    kind = pa.string() if column == "bounds" else pa.int64()
+                    given[column] = pa.repeat(pa.scalar(value, kind), size)
+                given["output"] = pa.repeat(pa.scalar(name, pa.string()), size)
+                numbers = {
+                    "shown": p.shown, "exact": cell.exact, "bias": cell.bias, "choice": cell.choice,
+                    "noise": cell.noise, "rmse": np.sqrt(cell.squares),
+                }  # fmt: skip
+                given |= {n: arrow_column(np.asarray(v, np.float64)) for n, v in numbers.items()}
+                keys = dict(zip(self.keys.column_names, self.keys.columns, strict=True))
+                tables.append(pa.table(keys | given))
+        return pa.concat_tables(tables)
+
+
+def _short(value: float) -> str:
+    """Write three digits, and those before the point.
+
+    >>> _short(2186.4), _short(0.83412), _short(12345678.0), _short(2.0)
+    ('2,186', '0.834', '12,345,678', '2')
+    """
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.3g}"
+
+
+def _text(limit: int | None) -> str:
+    return "" if limit is None else f"{limit:,}"

@@ -1,0 +1,392 @@
+"""Utility analysis: bias, choice and noise are those of what the engine does, over many releases of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.engines.duckdb import contributions
+from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
+from sfumato.measurements import TruncatedGeometric
+from sfumato.measurements.wide import WideIntegers
+from sfumato.noise import SeededWords
+from sfumato.query.analysis.contributions import Share
+from sfumato.query.analysis.errors import chances
+from sfumato.query.numbers import NoisyNumbers
+from sfumato.query.planning import make_plan
+
+RNG = np.random.default_rng(18)
+SIZE = 1500
+UNIT = (120 * RNG.random(SIZE) ** 2).astype(int)
+X = RNG.gamma(2, 5, SIZE)
+ROWS = pa.table(
+    {
+        "id": pa.array(UNIT, mask=UNIT == 3),
+        "town": [f"T{int(i)}" for i in 6 * RNG.random(SIZE) ** 2],
+        "x": pa.array(np.where(X > 30, np.inf, np.where(X < 0.5, np.nan, X)), mask=RNG.random(SIZE) < 0.1),
+        "k": (RNG.normal(0, 9, SIZE)).astype(int),
+    }
+)
+TOWNS = [f"T{i}" for i in range(7)]  # of which the last has no rows
+ASKED = {
+    "n": sf.count(),
+    "people": sf.count_units(),
+    "has": sf.count("x"),
+    "per_unit": sf.sum("k", lower=-5, upper=20),
+    "per_row": sf.sum("x", lower=0, upper=20, per="row"),
+    "mean": sf.mean("x", lower=0, upper=20),
+    "var": sf.variance("x", lower=0, upper=20),
+    "sd": sf.stddev("k", lower=-10, upper=10),
+    "each": sf.ratio("n", "people"),
+    "more": sf.difference("n", "people"),
+}
+GRID = {"groups": [1, 4], "rows": [1, 2], "bounds": {"mean": [(0, 20), (2, 8)]}}
+
+
+def question(keys=TOWNS, beyond="auto", rows=ROWS, **asked):
+    table = (
+        sf.scan(rows, privacy_unit="id").group_by("town", keys=keys).bound(groups=2, rows=1, beyond=beyond)
+    )
+    return table.agg(**(asked or ASKED))
+
+
+def plan_of(question, limits, **options):
+    """Return the plan of one point."""
+    return make_plan(limits.of(question.query), **options)
+
+
+def exact_outputs(plan, engine, salt):
+    """Return what a release without noise would show."""
+    batches = list(engine.statistics(plan.exact, 1 << 16, salt))
+    (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    columns = plan.noising.columns(batch)
+    values = {name: WideIntegers.from_arrow(columns[name]).scaled(step) for name, step in plan.steps.items()}
+    numbers = NoisyNumbers(values, {}, plan.laws, plan.steps)
+    keys = batch.column(0).to_pylist()
+    return {
+        e.name: dict(zip(keys, e.value(numbers).tolist(), strict=True)) for e in plan.requirements.estimates
+    }
+
+
+def expected(point, keys, name):
+    cell = point.cells[name]
+    return dict(zip(keys, (cell.exact + cell.bias).tolist(), strict=True))
+
+
+@pytest.fixture(
+    params=[{"noise": "laplace"}, {"noise": "k_norm"}, {"noise": "gaussian", "delta": 1e-6}], ids=str
+)
+def options(request):
+    return {"epsilon": 1, **request.param}
+
+
+@pytest.mark.noise_cannot_matter("of scaled units the exact numbers are compared; none is drawn but by seeds")
+def test_of_units_in_part_the_bias_is_the_engines_own(options):
+    """Groups are public, a unit beyond the limit counts in part: the engine's exact outputs are expected."""
+    asked = question()
+    found = asked.analyze(**options, **GRID)
+    keys = found.keys["town"].to_pylist()
+    assert keys == TOWNS and len(found.points) == 8
+    for point in found.points:
+        plan = plan_of(asked, point.limits, **options)
+        assert plan.query.scaled
+        engine = exact_outputs(plan, asked.table.engine, 1)
+        for name in found.outputs:
+            got = expected(point, keys, name)
+            for town in TOWNS[:-1]:  # of no rows there is no exact mean to compare with
+                noise = point.cells[name].noise[keys.index(town)]
+                assert got[town] == pytest.approx(engine[name][town], rel=1e-6, abs=1e-5 * noise), (
+                    name,
+                    town,
+                )
+            assert not point.cells[name].choice.any()
+
+
+CHOICES = 150
+
+
+@pytest.mark.noise_cannot_matter("salts and words are seeded")
+@pytest.mark.parametrize("keys", [TOWNS, pytest.param(None, marks=pytest.mark.long)], ids=str)
+def test_of_a_random_choice_bias_and_deviation_are_those_of_many_choices(keys):
+    """Means of 150 choices of groups are within 6 deviations of what is expected, and spread as is expected."""
+    asked = question(keys, "sample")
+    options = {"epsilon": 1, "delta": 1e-6, "noise": "laplace"}
+    found = asked.analyze(**options, groups=[1, 3] if keys is None else 2, rows=2)
+    assert not found.points[0].cells["n"].hidden or keys is None
+    towns = found.keys["town"].to_pylist()
+    for point in found.points:
+        plan = plan_of(asked, point.limits, **options)
+        drawn = [exact_outputs(plan, asked.table.engine, salt) for salt in range(CHOICES)]
+        for name in found.outputs:
+            for i, town in enumerate(towns[:6]):
+                values = np.array([one[name].get(town, 0.0) for one in drawn])
+                cell = point.cells[name]
+                want, spread = cell.exact[i] + cell.bias[i], cell.choice[i]
+                linear = name in ("n", "people", "has", "per_unit", "per_row", "more")
+                # To first order: of a ratio its own curvature remains, a part of its spread.
+                off = abs(values.mean() - want)
+                assert off < (6 / math.sqrt(CHOICES) + (0 if linear else 0.2)) * spread + 1e-6, (name, town)
+                assert values.std() == pytest.approx(spread, rel=0.2 if linear else 0.35), (name, town)
+
+
+DEFECTS = {
+    "a unit in one group more": ("_share", lambda right, share: right(share).replace("// j", "// (j + 1)")),
+    "a whole unit in each group": ("_share", lambda right, share: "1.0"),
+    "no limit of rows": ("_atom", lambda right, self, atom: right(self, replace(atom, rows=99))),
+    "bounds of other values": (
+        "_atom",
+        lambda right, self, atom: right(self, replace(atom, upper=atom.upper + 1)),
+    ),
+}
+
+
+@pytest.mark.noise_cannot_matter("none is drawn but by seeds")
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_wrong_expectation_is_found(defect, monkeypatch):
+    """The comparison above fails where a unit counts by another share, or limits are left out."""
+    name, wrong = DEFECTS[defect]
+    where: Any = contributions.ContributionsSql if name == "_atom" else contributions
+    right = getattr(where, name)
+    monkeypatch.setattr(where, name, lambda *given: wrong(right, *given))
+    with pytest.raises(AssertionError):
+        test_of_units_in_part_the_bias_is_the_engines_own({"epsilon": 1, "noise": "laplace"})
+
+
+DRAWS = 3000
+
+
+@pytest.mark.noise_cannot_matter("the words are seeded")
+def test_noise_is_that_of_many_releases(options):
+    """Of 3,000 releases the spread about the exact outputs is as expected: of means of few rows, too."""
+    asked = question()
+    found = asked.analyze(**options, groups=2, rows=1)
+    (point,) = found.points
+    plan = plan_of(asked, point.limits, **options)
+    exact = exact_outputs(plan, asked.table.engine, 1)
+    (batch,) = (
+        pa.Table.from_batches(list(asked.table.engine.statistics(plan.exact, 1 << 16)))
+        .combine_chunks()
+        .to_batches()
+    )
+    words = SeededWords(7)
+    noisy = [plan.noising.draw(batch, words) for _ in range(DRAWS)]
+    for name in found.outputs:
+        e = next(e for e in plan.requirements.estimates if e.name == name)
+        values = np.array([np.asarray(e.value(b.numbers)) for b in noisy])
+        for i, town in enumerate(TOWNS):
+            if name == "each" and town == TOWNS[-1]:
+                continue  # one noise over another has no deviation
+            spread = np.sqrt(np.mean((values[:, i] - exact[name][town]) ** 2))
+            assert point.cells[name].noise[i] == pytest.approx(spread, rel=0.12), (name, town)
+
+
+def test_it_is_what_pipelinedp_defines():
+    """Its utility analysis of counts, privacy ids and sums of units, written down once more, row by row.
+
+    Source: PipelineDP, analysis/per_partition_combiners.py, SumCombiner, CountCombiner, PrivacyIdCountCombiner: what
+    clipping changes, and what a limit of l partitions leaves of a unit in j of them, by the probability
+    min(1, l / j), with the deviation of that coin.
+    """
+    limit, rows, low, high = 2, 3, -5.0, 20.0
+    asked = question(None, "sample", n=ASKED["n"], people=ASKED["people"], per_unit=ASKED["per_unit"])
+    (point,) = (found := asked.analyze(epsilon=1, delta=1e-6, groups=limit, rows=rows)).points
+    pairs: dict[tuple[int, str], list[int]] = {}
+    for row in ROWS.to_pylist():
+        if row["id"] is not None:
+            pairs.setdefault((row["id"], row["town"]), []).append(row["k"])
+    partitions: dict[int, int] = {}
+    for unit, _ in pairs:
+        partitions[unit] = partitions.get(unit, 0) + 1
+    for i, town in enumerate(found.keys["town"].to_pylist()):
+        for name, of, bounds in (
+            ("n", len, (0, rows)),
+            ("people", lambda _: 1, (0, 1)),
+            ("per_unit", sum, (low, high)),
+        ):
+            bias = variance = 0.0
+            for (unit, where), values in pairs.items():
+                if where == town:
+                    keep, raw = min(1, limit / partitions[unit]), of(values)
+                    clipped = min(max(raw, bounds[0]), bounds[1])
+                    bias += clipped - raw - clipped * (1 - keep)
+                    variance += clipped**2 * keep * (1 - keep)
+            assert point.cells[name].bias[i] == pytest.approx(bias, rel=1e-9, abs=1e-9)
+            assert point.cells[name].choice[i] == pytest.approx(math.sqrt(variance), rel=1e-6)
+
+
+def test_the_chance_to_be_shown_is_that_of_a_sum_of_coins():
+    """Beside the distribution of a sum of coins that differ, by convolution."""
+    rule = TruncatedGeometric("0.5", "1e-4")
+    for coins in ([0.5] * 30, [1 / 3] * 10 + [1.0] * 12, [0.1] * 150, [1.0] * 17, [0.9] * 3 + [0.2] * 60):
+        law = np.ones(1)
+        for p in coins:
+            law = np.convolve(law, [1 - p, p])
+        want = sum(law[n] * rule.chance(n) for n in range(len(law)))
+        p = np.array(coins)
+        moments = [p.sum(), (p * (1 - p)).sum(), (p * (1 - p) * (1 - 2 * p)).sum()]
+        got = chances(rule, *(np.array([m]) for m in moments))[0]
+        assert got == pytest.approx(want, abs=0.005), coins
+    assert Share(2).of(5) == 0.4
+
+
+def test_odd_rows():
+    """No rows, no unit, one unit with all rows, NaN and infinities: numbers, and no error."""
+    asked = {
+        "n": sf.count(),
+        "has": sf.count("x"),
+        "s": sf.sum("x", lower=0, upper=10),
+        "m": sf.mean("x", lower=0, upper=10),
+    }
+    tables = {
+        "none": ROWS.slice(0, 0),
+        "no unit": pa.table({"id": pa.array([None, None], pa.int64()), "town": ["A", "B"], "x": [1.0, 2.0]}),
+        "one unit": pa.table(
+            {"id": [7] * 500, "town": [f"T{i % 9}" for i in range(500)], "x": [float(i) for i in range(500)]}
+        ),
+        "odd": pa.table(
+            {"id": [1, 2, 3, 4], "town": ["A", None, "A", "A"], "x": [math.inf, -math.inf, math.nan, 1e308]}
+        ),
+    }
+    for name, rows in tables.items():
+        for keys in (None, ["A", "T1"]):
+            found = question(keys, rows=rows, **asked).analyze(
+                epsilon=1, delta=1e-6, noise="laplace", groups=[1, 3], rows=[1, 7]
+            )
+            totals = found.to_arrow().to_pylist()
+            assert len(totals) == 16 and str(found) and found.best() in [p.limits for p in found.points]
+            if name == "odd" and keys:
+                groups = found.to_arrow(by_group=True).to_pylist()
+                means = [r["exact"] for r in groups if r["output"] == "m" and r["town"] == "A"]
+                assert means[0] == pytest.approx((10 + 1e120) / 2)  # infinite counts as the bound
+                assert next(r["exact"] for r in groups if r["output"] == "has" and r["town"] == "A") == 2
+            if name == "one unit" and keys is None:
+                bias = [r["bias"] for r in found.to_arrow(by_group=True).to_pylist() if r["output"] == "n"]
+                assert bias[0] == pytest.approx(1 / 9 - 56)
+
+
+def test_without_groups_and_with_texts():
+    rows = pa.table({'Straße "1"': ["a", "a", "b", None], "we'ird": ["x", None, "y", "z"]})
+    table = sf.scan(rows, privacy_unit='Straße "1"').bound(rows=1)
+    found = table.agg(**{"a|b": sf.count("we'ird"), "N": sf.count()}).analyze(epsilon=1, rows=[1, 2])
+    assert [r["bias"] for r in found.to_arrow(by_group=True).to_pylist()] == pytest.approx(
+        [-0.5, -1, 0, 0], abs=1e-6
+    )
+    assert found.keys.num_columns == 0 and "groups" not in str(found).splitlines()[2]
+
+
+BAD = {
+    "groups=0": ({"groups": [1, 0]}, ParameterError, "groups is 0, but must be"),
+    "negative": ({"rows": -1}, ParameterError, "rows is -1"),
+    "huge": ({"groups": 10**9 + 1}, ParameterError, "beyond which it limits nothing"),
+    "none": ({"groups": []}, ParameterError, "one limit or more"),
+    "text": ({"rows": "3"}, ParameterError, "rows is '3'"),
+    "float": ({"rows": [1.5]}, ParameterError, "rows is 1.5"),
+    "bounds of nothing": ({"bounds": {"men": [(0, 1)]}}, QueryError, "did you mean 'mean'"),
+    "bounds of a count": ({"bounds": {"n": [(0, 1)]}}, QueryError, "which has none"),
+    "bounds upside down": ({"bounds": {"mean": [(3, 1)]}}, ParameterError, "below upper"),
+    "no pairs": ({"bounds": {"mean": [1, 2, 3]}}, ParameterError, "pairs of lower and upper"),
+    "no mapping": ({"bounds": [(0, 1)]}, ParameterError, "by name of an output"),
+    "too many": ({"groups": list(range(1, 402))}, ParameterError, "at most 400"),
+    "an option": ({"noize": 1}, TypeError, "noize"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_grid_is_refused_before_anything_is_read(case, monkeypatch):
+    monkeypatch.setattr(DuckDBEngine, "contributions", lambda *_: pytest.fail("rows are read"))
+    given, kind, text = BAD[case]
+    with pytest.raises(kind, match=text):
+        question().analyze(epsilon=1, **given)
+
+
+def test_duplicates_count_once_and_a_single_pair_is_one():
+    found = question().analyze(epsilon=1, groups=[2, 1, 2], rows=3, bounds={"mean": (0, 5)})
+    assert [str(p.limits) for p in found.points] == [
+        "groups=2, rows=3, mean 0 to 5",
+        "groups=1, rows=3, mean 0 to 5",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        ({"q": sf.median("x", lower=0, upper=9)}, "what is expected of q"),
+        ({"d": sf.count_distinct("k", values=2)}, "what is expected of d"),
+    ],
+)
+def test_what_is_not_analysed_says_what_to_ask(asked, text):
+    with pytest.raises(QueryError, match=text):
+        question(**asked).analyze(epsilon=1)
+
+
+def test_other_limits_are_refused_in_words():
+    table = sf.scan(ROWS, privacy_unit="id").group_by("town", keys=TOWNS)
+    with pytest.raises(QueryError, match="total_rows"):
+        table.bound(total_rows=3).agg(n=sf.count()).analyze(epsilon=1)
+    with pytest.raises(QueryError, match="nothing is grouped"):
+        sf.scan(ROWS, privacy_unit="id").bound(rows=1).agg(n=sf.count()).analyze(epsilon=1, groups=2)
+    with pytest.raises(QueryError, match="depends on it"):
+        table.bound(groups=1).agg(n=sf.count_units()).analyze(epsilon=1, rows=2)
+    with pytest.raises(QueryError, match="totals"):
+        table.totals().bound(groups=1, rows=1).agg(n=sf.count()).analyze(epsilon=1)
+    taken = sf.scan(ROWS.rename_columns(["id", "Bias", "x", "k"]), privacy_unit="id").group_by("Bias")
+    with pytest.raises(QueryError, match="'bias' is a column of the analysis"):
+        taken.bound(groups=1, rows=1).agg(n=sf.count()).analyze(epsilon=1, delta=1e-6)
+
+
+def test_a_table_for_analysts_refuses_and_what_is_made_of_it():
+    table = sf.scan(ROWS, privacy_unit="id")
+    other = sf.scan(ROWS.select(["id", "k"]), privacy_unit="id")
+    for closed in (
+        table.for_analysts(),
+        table.for_analysts().filter("k > 0"),
+        table.for_analysts().join(other, on="id"),
+        table.join(other.for_analysts(), on="id"),
+        table.union(table.for_analysts()),
+        table.for_analysts().per_unit("town", n="count(*)"),
+        table.for_analysts().sql("SELECT id, town FROM self"),
+        other.sql(
+            "SELECT s.id, t.town FROM self AS s JOIN t ON s.id = t.id", tables={"t": table.for_analysts()}
+        ),
+    ):
+        asked = closed.bound(groups=1, rows=1).agg(n=sf.count())
+        with pytest.raises(RefusalError, match="opened for analysts"):
+            asked.analyze(epsilon=1)
+        assert asked.plan(epsilon=1)
+    assert table.join(other, on="id").bound(rows=1).agg(n=sf.count()).analyze(epsilon=1).points
+
+
+def test_of_spark_and_beam_it_says_what_to_do():
+    beam = sf.scan(ROWS.schema, privacy_unit="id").bound(rows=1).agg(n=sf.count())
+    with pytest.raises(QueryError, match="read by Beam.*Parquet"):
+        beam.analyze(epsilon=1)
+
+
+def test_it_says_that_it_is_not_private(tmp_path):
+    asked = question(None, n=ASKED["n"], mean=ASKED["mean"])
+    found = asked.analyze(epsilon=1, delta=1e-6, groups=[1, 2, 4], rows=[1, 3])
+    assert type(found).__name__ == "NonPrivateAnalysis" and str(found).startswith("NOT PRIVATE")
+    found.plot(tmp_path / "map.svg")
+    assert "NOT PRIVATE" in (tmp_path / "map.svg").read_text()
+    with pytest.raises(ParameterError, match="output"):
+        found.best("men")
+    frame = found.to_pandas(by_group=True)
+    assert len(frame) == len(found.to_polars(by_group=True)) == 6 * 2 * found.keys.num_rows
+    with pytest.raises((ParameterError, EngineError)):
+        found.plot(tmp_path / "map.pdf")
+
+
+def test_the_rows_are_read_once(monkeypatch):
+    """One query, whatever the grid."""
+    times = []
+    right = DuckDBEngine._reading
+    monkeypatch.setattr(DuckDBEngine, "_reading", lambda *a: (times.append(a[1]), right(*a))[1])
+    question(n=sf.count()).analyze(epsilon=1, groups=[1, 2, 3, 4, 5], rows=[1, 2, 3, 4])
+    assert len(times) == 1
