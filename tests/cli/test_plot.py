@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -150,3 +151,23 @@ def test_bad_paths(release, path):
 def test_bad_confidence(release):
     with pytest.raises(ParameterError):
         bar_chart(release, "out.png", confidence=1.5)
+
+
+@pytest.mark.noise_cannot_matter("the lines below the panels are looked at")
+def test_no_line_below_the_panels_is_cut(release):
+    chart = _Chart.of(release, 0.999, simultaneous=True)
+    one = replace(chart, panels=chart.panels[:1])
+
+    def reach(figure):
+        figure.set_dpi(160)  # as it is written
+        (written,) = figure.texts
+        return written.get_window_extent().x1, figure.bbox.x1
+
+    with _plain_style():
+        right, edge = reach(_figure(one))
+        assert right < edge
+        # Planted: a figure as wide as a panel alone.
+        narrow = _figure(one)
+        narrow.set_size_inches(5.2, 3)
+        right, edge = reach(narrow)
+        assert right > edge

@@ -30,6 +30,7 @@ MOST_PANELS = 9
 MOST_GROUPS = 60
 FIRST_ENTRIES = 6  # of a list
 FOOT = 0.5  # inches for the lines below the panels
+WIDE = 6.0  # inches for the longest of these lines
 INK, PALE, FILL = "#1f2933", "#6b7785", "#8fb3d9"
 # Okabe and Ito's blue, vermillion, green, purple, orange: apart for every kind of sight.
 MARKS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
@@ -284,7 +285,7 @@ def _figure(chart: _Chart) -> Figure:
     down = math.ceil(len(chart.panels) / across)
     tall = max(2.4, 0.9 + 0.2 * len(chart.labels)) if chart.lying else 2.5
     high = tall * down + FOOT
-    figure = Figure(figsize=(max(3.4 * across, 5.2), high), layout="constrained")
+    figure = Figure(figsize=(max(3.4 * across, WIDE), high), layout="constrained")
     engine = figure.get_layout_engine()
     assert engine is not None
     engine.set(w_pad=0.1, h_pad=0.1, rect=(0, FOOT / high, 1, 1 - FOOT / high))  # type: ignore[call-arg]

@@ -11,7 +11,7 @@ from sfumato.catalogs.declarations import TableDeclaration
 from sfumato.catalogs.notes import beyond, bounds_note
 from sfumato.dialect.functions import FUNCTIONS, LISTED, NEWER, PREFIXES, QUANTILES, TWINS, WEIGHTED, line
 from sfumato.dialect.inside.queries import Source
-from sfumato.dialect.listed import listed
+from sfumato.dialect.listed import listed, ranks_of
 from sfumato.dialect.strata import FORM, Strata
 from sfumato.dialect.syntax import Call, Expression, Item, Statement, positive
 from sfumato.dialect.vocabulary import CUMULATIVE
@@ -114,7 +114,7 @@ class Aggregates:
         column = self._column(call.argument)
         error_bars = call.error_bars is None or call.error_bars.value
         if make is ask.quantiles:
-            ranks = self._ranks(call)
+            ranks = ranks_of(call, self.statement.text, self._refuse)
             return ask.quantiles(column, ranks, lower=low, upper=high, error_bars=error_bars)
         if call.ranks:
             raise self._refuse(call.ranks[0].place, f"{function} takes one expression, and bounds")
@@ -350,32 +350,6 @@ class Aggregates:
             return ""
         where = ", ".join(map(str, sources))
         return f", or declare lower and upper of {name} in {self.declared.catalog}: tables.{where}"
-
-    def _ranks(self, call: Call) -> list[float] | float:
-        function, ranks = call.function, call.ranks
-        listing = function == "QUANTILES"
-        boundaries = function in ("APPROX_QUANTILES", "ANON_QUANTILES")
-        if not ranks or call.listed != listing:
-            second = "[0.25, 0.5, 0.75]" if listing else "4" if boundaries else "0.5"
-            place = ranks[0].place if ranks else call.name_place
-            raise self._refuse(place, f"the second argument of {function} is written {second}")
-        if boundaries:
-            number = positive(self.statement.text, ranks[0], f"the number of quantiles of {function}")
-            if number > _MOST_BOUNDARIES:
-                raise self._refuse(
-                    ranks[0].place, f"at most {_MOST_BOUNDARIES} quantiles can be asked at once"
-                )
-            return [i / number for i in range(number + 1)]
-        seen: set[float] = set()
-        for rank in ranks:
-            if not 0 <= Fraction(rank.text) <= 1:
-                raise self._refuse(
-                    rank.place, "a rank must be a number in [0, 1], such as 0.5 for the median"
-                )
-            if float(rank.text) in seen:
-                raise self._refuse(rank.place, "this rank is asked twice")
-            seen.add(float(rank.text))
-        return [float(rank.text) for rank in ranks] if listing else float(ranks[0].text)
 
     def _column(self, argument: Expression) -> str:
         """Return the column's name; the same expression becomes the same derived column."""

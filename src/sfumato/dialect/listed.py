@@ -1,4 +1,4 @@
-"""Aggregates with a list, or with named arguments of their own: bins, listed values and vectors."""
+"""Aggregates with a list, or with named arguments of their own: bins, listed values, ranks and vectors."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from sfumato.dialect.syntax import Call, Expression, Literal, Truth
+from sfumato.dialect.syntax import Call, Expression, Literal, Truth, positive
 from sfumato.dialect.words import Place
 from sfumato.errors import ParameterError, SqlError
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate
 
 Refuse = Callable[[Place, str], SqlError]
+
+_MOST_BOUNDARIES = 1000
 
 _BINS = "write HISTOGRAM(x, [0, 18, 65]), with the edges of bins"
 _VALUES = "write VALUE_COUNTS(x, ['a', 'b']), with the values that are counted"
@@ -49,6 +51,38 @@ def listed(
         return make(column, *given, **options, **weights)
     except ParameterError as error:  # there are too many, most likely
         raise refuse(call.name_place, str(error)) from None
+
+
+def ranks_of(call: Call, text: str, refuse: Refuse) -> list[float] | float:
+    """Return the ranks of a call for quantiles: a list of them, or one.
+
+    Args:
+        call: as it is written.
+        text: of the statement.
+        refuse: makes an error at a place.
+    Raises:
+        SqlError: they are missing, out of range or twice there.
+    """
+    function, ranks = call.function, call.ranks
+    listing = function == "QUANTILES"
+    boundaries = function in ("APPROX_QUANTILES", "ANON_QUANTILES")
+    if not ranks or call.listed != listing:
+        second = "[0.25, 0.5, 0.75]" if listing else "4" if boundaries else "0.5"
+        place = ranks[0].place if ranks else call.name_place
+        raise refuse(place, f"the second argument of {function} is written {second}")
+    if boundaries:
+        number = positive(text, ranks[0], f"the number of quantiles of {function}")
+        if number > _MOST_BOUNDARIES:
+            raise refuse(ranks[0].place, f"at most {_MOST_BOUNDARIES} quantiles can be asked at once")
+        return [i / number for i in range(number + 1)]
+    seen: set[float] = set()
+    for rank in ranks:
+        if not 0 <= Fraction(rank.text) <= 1:
+            raise refuse(rank.place, "a rank must be a number in [0, 1], such as 0.5 for the median")
+        if float(rank.text) in seen:
+            raise refuse(rank.place, "this rank is asked twice")
+        seen.add(float(rank.text))
+    return [float(rank.text) for rank in ranks] if listing else float(ranks[0].text)
 
 
 def _bins(call: Call, refuse: Refuse) -> list[Any]:
