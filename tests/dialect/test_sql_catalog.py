@@ -235,7 +235,8 @@ def test_without_a_catalog_all_is_as_ever():
         parse(text("AVG(age)", UNIT))
     assert str(caught.value).startswith(
         "AVG without bounds: without them no noise is enough, and they are never read from the data. Write "
-        "AVG(x, contribution_bounds_per_row => (lower, upper)) with a range that is known beforehand\nline 1"
+        "AVG(x, contribution_bounds_per_row => (lower, upper)) with a range that is known beforehand; or "
+        "have them found, for a part of epsilon, with OPTIONS (auto_bounds = true)\nline 1"
     )
     with pytest.raises(SqlError, match="privacy_unit_column is missing"):
         parse(text("COUNT(*)"))
