@@ -326,6 +326,14 @@ def test_what_is_not_analysed_says_what_to_ask(asked, text):
         question(**asked).analyze(epsilon=1)
 
 
+def test_noise_over_noise_has_no_finite_error():
+    asked = question(None, n=sf.count(), s=sf.sum("k", lower=-1, upper=1), r=sf.ratio("s", "n"))
+    found = asked.analyze(epsilon=1e-3, delta=1e-9, noise="laplace", groups=[1, 2])
+    assert all(e > 0 for e in found.to_arrow()["error"].to_pylist()) and found.best("r")
+    with pytest.raises(QueryError, match="analyze: the bounds of m are 'auto'"):
+        question(None, m=sf.mean("k", lower=0, upper="auto")).analyze(epsilon=1, delta=1e-6)
+
+
 def test_other_limits_are_refused_in_words():
     table = sf.scan(ROWS, privacy_unit="id").group_by("town", keys=TOWNS)
     with pytest.raises(QueryError, match="total_rows"):

@@ -115,6 +115,7 @@ class Numbers:
             rows = where[start : start + step]
             noisy = {name: (number[rows, None] + draws[name]).ravel() for name, number in exact.items()}
             off = self._value(e, noisy).reshape(len(rows), -1) - value[rows, None]
+            off[np.isnan(off)] = np.inf  # noise over noise may be no number at all
             found[start : start + len(rows)] = np.sqrt(np.mean(off**2, axis=1))
         return found
 

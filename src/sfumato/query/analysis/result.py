@@ -94,13 +94,13 @@ class Point:
         weights = np.where(known, self.shown, 0.0)
 
         def mean(squares: Floats) -> float:
-            total, summed = float(weights.sum()), float((weights * np.where(known, squares, 0.0)).sum())
+            total, summed = float(weights.sum()), float((weights * np.where(weights, squares, 0.0)).sum())
             return math.sqrt(summed / total) if total else math.nan
 
         squares = cell.squares
         rmse = error = mean(squares)
         if cell.hidden and known.any():
-            of_all = weights * np.where(known, squares, 0.0)
+            of_all = weights * np.where(weights, squares, 0.0)
             lost = (1 - self.shown) * np.where(known, cell.exact, 0.0) ** 2
             error = math.sqrt(float((of_all + lost).sum()) / float(known.sum()))
         return Totals(mean(cell.bias**2), mean(cell.choice**2), mean(cell.noise**2), rmse, error)
