@@ -15,6 +15,10 @@ LIMITS = (
 )
 # A limit that so many units are within is large enough.
 ENOUGH = 0.95
+# Beyond a limit that so many are within, what looks like units is mostly noise.
+NEARLY_ALL = 0.98
+# A bin with fewer units than so many deviations of its noise has none, as far as anybody knows.
+NOISE = 1.5
 UNITS = "units"
 
 
@@ -48,13 +52,39 @@ class Distribution:
     @property
     def enough(self) -> int:
         """The smallest limit that enough units are within, as far as the noise tells."""
+        return self._within(ENOUGH)
+
+    def _within(self, part: float) -> int:
+        """Return the smallest limit that a part of the units are within, as far as the noise tells."""
         found = 0.0
         for i, (limit, number) in enumerate(zip(LIMITS, self.within, strict=True), 1):
             found += number
             # One deviation more: noise is no reason for a limit that is far larger.
-            if found + self.deviation * sqrt(i) >= ENOUGH * self.units:
+            if found + self.deviation * sqrt(i) >= part * self.units:
                 return limit
         return LIMITS[-1]
+
+    @property
+    def mean(self) -> float:
+        """About how much units have on average, those beyond what is enough as much as that."""
+        sizes = [size * number for size, number in self._sizes]
+        return max(sum(sizes) / max(sum(number for _, number in self._sizes), 1e-9), 1.0) if sizes else 1.0
+
+    def lost(self, limit: int) -> float:
+        """Return about the share of all that units have together which is beyond a limit."""
+        whole = sum(size * number for size, number in self._sizes)
+        beyond = sum(max(size - limit, 0.0) * number for size, number in self._sizes)
+        return beyond / whole if whole > 0 else 0.0
+
+    @property
+    def _sizes(self) -> list[tuple[float, float]]:
+        """How much units have in each bin, and about how many there are; those of noise alone left out."""
+        found, before, last = [], 0, self._within(NEARLY_ALL)
+        for limit, number in zip(LIMITS, self.within, strict=True):
+            if limit <= last and number > NOISE * self.deviation:
+                found.append(((before + 1 + limit) / 2, number))
+            before = limit
+        return found
 
 
 def distributions(
