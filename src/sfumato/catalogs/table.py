@@ -88,6 +88,12 @@ class DeclaredTable(Table[Released]):
         return super().top(*columns, k=k, by=by, keys=keys, candidates=candidates)
 
     @property
+    def most_limits(self) -> tuple[int, int]:
+        """The largest limits of groups and rows that a release may find: those of the catalog."""
+        groups, rows = super().most_limits
+        return self.declared.max_groups or groups, self.declared.max_rows or rows
+
+    @property
     def _notes_of_top(self) -> tuple[str, ...]:
         limits = {"max_groups": self.declared.max_groups, "max_rows": self.declared.max_rows}
         unused = [unused_note(self.declared, name) for name, limit in limits.items() if limit is not None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 from sfumato.catalogs.declarations import TableDeclaration
 from sfumato.catalogs.notes import limit_note
@@ -38,11 +39,13 @@ class Limits:
         )
         self.notes = aggregates.notes
 
-    def groups(self, grouped: bool) -> int | None:
-        """Return in how many groups a unit counts."""
+    def groups(self, grouped: bool) -> int | Literal["auto"] | None:
+        """Return in how many groups a unit counts; "auto" where that is to be found."""
         groups = self.options.groups
         if not grouped or self.options.total_rows is not None:
             return None
+        if groups is None and self.options.auto_limits:
+            return "auto"
         if groups is None and self.declared is not None and self.declared.max_groups is not None:
             groups = self.declared.max_groups
             self.notes.append(limit_note(self.declared, "max_groups_contributed", groups))
@@ -53,7 +56,7 @@ class Limits:
             )
         return groups or 1
 
-    def rows(self, asked: Iterable[Aggregate]) -> int | None:
+    def rows(self, asked: Iterable[Aggregate]) -> int | Literal["auto"] | None:
         """Return as how many rows of a group a unit counts; None where nothing depends on it."""
         rows, of_count, total = self.options.rows, self.aggregates.rows, self.options.total_rows
         if total is not None:
@@ -75,6 +78,8 @@ class Limits:
                 )
             rows = of_count[0]
         needed = any(a.needs_rows for a in asked)
+        if rows is None and needed and self.options.auto_limits:
+            return "auto"
         if rows is None and needed and self.declared is not None and self.declared.max_rows is not None:
             rows = self.declared.max_rows
             self.notes.append(limit_note(self.declared, "max_rows_per_group", rows))

@@ -36,6 +36,7 @@ _known = (
         "unit_timezone",
         "diagnostics",
         "auto_bounds",
+        "auto_limits",
         "auto_share",
         *_canonical,
     ),
@@ -68,7 +69,7 @@ class Options:
         weights: how much outputs matter, by name, as written; with their place.
         confidence: of error bars that are named in SQL.
         diagnostics: the share of the budget that tells how much limits and bounds changed, as written.
-        auto_bounds: whether bounds that are left out are found.
+        auto_bounds, auto_limits: whether bounds, and limits of groups and rows, that are left out are found.
         auto_share: the part of epsilon for that, as written.
     """
 
@@ -91,6 +92,7 @@ class Options:
     unit_timezone: str
     diagnostics: str | None
     auto_bounds: bool
+    auto_limits: bool
     auto_share: str | None
 
 
@@ -126,6 +128,7 @@ def read_options(statement: Statement, declared: TableDeclaration | None = None)
         confidence=given.confidence(),
         diagnostics=given.diagnostics(),
         auto_bounds=given.choice("auto_bounds", ("true", "false")) == "true",
+        auto_limits=given.auto_limits(),
         auto_share=given.auto_share(),
     )
 
@@ -271,6 +274,16 @@ class _Given:
         if not 0 < Fraction(value.text) < 1:
             raise self._refuse(value.place, "diagnostics is a share of epsilon between 0 and 1, such as 0.05")
         return value.text
+
+    def auto_limits(self) -> bool:
+        wanted = self.choice("auto_limits", ("true", "false")) == "true"
+        if wanted and "max_rows_contributed" in self.pairs:
+            raise self._refuse(
+                self.pairs["auto_limits"][0].place,
+                "auto_limits finds max_groups_contributed and max_rows_per_group, which are not set beside "
+                "max_rows_contributed; keep one of the two",
+            )
+        return wanted
 
     def auto_share(self) -> str | None:
         if "auto_share" not in self.pairs:

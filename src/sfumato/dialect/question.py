@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -43,7 +43,7 @@ class SqlQuery:
         privacy_unit_column: the column that tells whose a row is.
         unit_parts, unit_timezone: the columns and expressions that make a unit together, where it is no
             single column, and the time zone in which these read times; that column is called after them.
-        groups, rows: limits of contribution; None where nothing depends on them.
+        groups, rows: limits of contribution; None where nothing depends on them, "auto" where they are found.
         noise, group_selection, pre_threshold: options of a release; None where not given.
         notes: sentences about defaults that were taken.
         types: of columns of a source that declares none, by name.
@@ -61,7 +61,7 @@ class SqlQuery:
         largest: how many of the largest groups are asked for alone; an aggregate is then the sum by which
             they are large.
         diagnostics: the share of the budget that tells what limits and bounds changed, as written; or None.
-        auto_share: the part of epsilon that finds bounds, as written; or None.
+        auto_share: the part of epsilon that finds bounds and limits, as written; or None.
     """
 
     tables: From
@@ -72,8 +72,8 @@ class SqlQuery:
     epsilon: str
     delta: str
     privacy_unit_column: str
-    groups: int | None
-    rows: int | None
+    groups: int | Literal["auto"] | None
+    rows: int | Literal["auto"] | None
     noise: str | None
     group_selection: str | None
     pre_threshold: int | None

@@ -155,14 +155,14 @@ class Asked:
         return replace(self, query=replace(first, beside=tuple(beside)))
 
     def check_planned(self, what: str) -> None:
-        """Refuse what would need rows, where only a plan is asked for: bounds that a release is to find.
+        """Refuse what would need rows, where only a plan is asked for: what a release is to find.
 
         Raises:
-            QueryError: there are such bounds.
+            QueryError: there is something.
         """
         for question in self.questions:
             if isinstance(question, Question):
-                check_nothing_left(question.aggregates, what)
+                check_nothing_left(question.aggregates, question.table.auto_limits, what)
 
     def release(self, budget: Budget | None = None) -> Any:
         """Plan all releases, see that what is computed with them fits, and only then read and spend."""

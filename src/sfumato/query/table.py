@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import pyarrow as pa
 
@@ -18,7 +18,13 @@ from sfumato.noise import Words
 from sfumato.query.aggregates import Aggregate, Automatic, check_aggregates
 from sfumato.query.analysis.analyse import analysed
 from sfumato.query.analysis.result import NonPrivateAnalysis
-from sfumato.query.automatic.resolve import AUTO_SHARE, Automatically, check_nothing_left, stood_in
+from sfumato.query.automatic.resolve import (
+    AUTO_SHARE,
+    AUTO_SHARE_OF_LIMITS,
+    Automatically,
+    check_nothing_left,
+    stood_in,
+)
 from sfumato.query.choices import BEYOND_CHOICES, Amount, BeyondChoice, NoiseChoice, SelectionChoice
 from sfumato.query.combining import (
     MOST_ROWS,
@@ -72,6 +78,8 @@ class Table(Generic[Released]):
     unit_parts: tuple[UnitPart, ...] = ()
     total_rows: int | None = None
     grouping: GroupingSets | None = None
+    # Of `groups` and `rows`, which stand in here for what a release is to find.
+    auto_limits: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         schema = self.schema
@@ -337,8 +345,8 @@ class Table(Generic[Released]):
     def bound(
         self,
         *,
-        groups: int | None = None,
-        rows: int | None = None,
+        groups: int | Literal["auto"] | None = None,
+        rows: int | Literal["auto"] | None = None,
         beyond: BeyondChoice | None = None,
         total_rows: int | None = None,
     ) -> Table[Released]:
@@ -355,12 +363,14 @@ class Table(Generic[Released]):
                 others are left out. For units whose rows may all be in one group, or each in another.
         Raises:
             ParameterError: a limit is not a whole number of at least 1, or `beyond` is something else.
+
+        `groups` and `rows` may be "auto": then a release finds them by a noisy look at what units contribute,
+        for a share of its epsilon, and tells them in `found` (docs/choosing.md).
         """
-        given: dict[str, Any] = {
-            n: _limit(v, n)
-            for n, v in (("groups", groups), ("rows", rows), ("total_rows", total_rows))
-            if v is not None
-        }
+        limits = ("groups", groups), ("rows", rows), ("total_rows", total_rows)
+        given: dict[str, Any] = {n: 1 if _is_auto(n, v) else _limit(v, n) for n, v in limits if v is not None}
+        kept = [n for n in self.auto_limits if n not in given]
+        given["auto_limits"] = (*kept, *(n for n, v in limits if _is_auto(n, v)))
         if beyond is not None:
             given["beyond"] = one_of(beyond, "beyond", BEYOND_CHOICES)
         return replace(self, **given)
@@ -404,6 +414,11 @@ class Table(Generic[Released]):
                 "which it counts as one row."
             )
         return replace(self, rows=1, notes=(*self.notes, note))
+
+    @property
+    def most_limits(self) -> tuple[int, int]:
+        """The largest limits of groups and rows that a release may find."""
+        return LARGEST_LIMIT, LARGEST_LIMIT
 
     @property
     def _part(self) -> Part:
@@ -459,7 +474,8 @@ class Question(Generic[Released]):
     @property
     def automatic(self) -> bool:
         """Whether the question leaves something to its release, which looks at the rows first."""
-        return any(isinstance(asked, Automatic) for _, asked in self.aggregates)
+        bounds = any(isinstance(asked, Automatic) for _, asked in self.aggregates)
+        return bounds or bool(self.table.auto_limits)
 
     def weigh(self, /, **weights: Number) -> Question[Released]:
         """Say how much what is asked matters, beside the rest: the planner makes its errors smaller for it.
@@ -489,16 +505,16 @@ class Question(Generic[Released]):
         group_selection: SelectionChoice = "auto",
         pre_threshold: int = 1,
         diagnostics: Number | None = None,
-        auto_share: Amount = AUTO_SHARE,
+        auto_share: Amount | None = None,
     ) -> Plan:
         """Say what a release with these options would do and cost, without reading a row.
 
         Takes the options of `release`.
 
         Raises:
-            QueryError: bounds are "auto", so that only a release finds them.
+            QueryError: bounds or limits are "auto", so that only a release finds them.
         """
-        check_nothing_left(self.aggregates, "plan")
+        self._check_nothing_left("plan")
         return self.checked_plan(
             epsilon=epsilon,
             diagnostics=diagnostics,
@@ -513,10 +529,10 @@ class Question(Generic[Released]):
         *,
         epsilon: Amount,
         diagnostics: Number | None = None,
-        auto_share: Amount = AUTO_SHARE,
+        auto_share: Amount | None = None,
         **options: Any,
     ) -> Plan:
-        """Return the plan, with stand-ins for bounds that are "auto": for checks before the first look."""
+        """Return the plan, with stand-ins for what is "auto": for checks before the first look."""
         whole = admissible_epsilon(epsilon)
         beside = Fraction(0) if diagnostics is None else share_of(whole, diagnostics)
         plan = make_plan(
@@ -549,7 +565,7 @@ class Question(Generic[Released]):
         >>> question.diagnose(epsilon=1).to_arrow()["limit"].to_pylist()
         ['groups=1', 'groups=1', 'rows=1', 'rows=1']
         """
-        check_nothing_left(self.aggregates, "diagnose")
+        self._check_nothing_left("diagnose")
         # What is counted, and so what bounds clamp, is of the question; no group is chosen.
         delta = Fraction(1, 10**6) if self.query.private_groups else 0
         plan = make_plan(self.query, epsilon=epsilon, delta=delta)
@@ -589,7 +605,7 @@ class Question(Generic[Released]):
         >>> question.preview(epsilon=1, delta="1e-6", units=[10, 100]).to_arrow().column_names
         ['epsilon', 'units', 'shown', 'n', 'n_error']
         """
-        check_nothing_left(self.aggregates, "preview")
+        self._check_nothing_left("preview")
         return previewed(self.query, self.table.engine, epsilon, units, rows, confidence, options)
 
     def analyze(
@@ -629,7 +645,7 @@ class Question(Generic[Released]):
         >>> analysis.to_arrow(by_group=True)["bias"].to_pylist()
         [-0.5, -0.5, 0.0, 0.0]
         """
-        check_nothing_left(self.aggregates, "analyze")
+        self._check_nothing_left("analyze")
         given = {"epsilon": epsilon, "delta": delta, **options}
         return analysed(self.query, self.table.engine, groups, rows, bounds, given)
 
@@ -654,7 +670,7 @@ class Question(Generic[Released]):
         >>> round(visits.epsilon_for(n=10, units=1_000), 1)
         0.3
         """
-        check_nothing_left(self.aggregates, "epsilon_for")
+        self._check_nothing_left("epsilon_for")
         return smallest_epsilon(
             self.query, self.table.engine, half_widths, units, rows, confidence, shown, options or {}
         )
@@ -668,7 +684,7 @@ class Question(Generic[Released]):
         group_selection: SelectionChoice = "auto",
         pre_threshold: int = 1,
         diagnostics: Number | None = None,
-        auto_share: Amount = AUTO_SHARE,
+        auto_share: Amount | None = None,
         confidence: float | None = None,
         budget: Budget | None = None,
         share: Number | None = None,
@@ -686,17 +702,17 @@ class Question(Generic[Released]):
             pre_threshold: private groups with fewer units than this are never shown.
             diagnostics: a share of the budget, such as 0.05, for which `release.diagnostics` tells how much
                 limits and bounds changed, with error bars; the answer has the rest of the budget.
-            auto_share: the part of epsilon, from 0.001 to 0.9, that finds bounds which are "auto"; what it
-                leaves goes to the answer.
+            auto_share: the part of epsilon, from 0.001 to 0.9, that finds bounds and limits which are "auto";
+                what it leaves goes to the answer. Left out it is 0.3, and of limits alone 0.1.
             confidence: also give error bars of this confidence, in columns named `<output>_error`.
             budget: that of all questions, which pays; see `sfumato.Budget`.
             share: in the place of epsilon and delta, the part of the budget that is spent, such as 1/20; the
                 noise is the one that is the smallest for it.
             unsafe_words: on DuckDB, a source of random words for tests; the result is not private.
         Returns:
-            A Release; its noise is drawn once, however often it is looked at. Bounds that are "auto" are
-            found here, and are in `found`. Of a Spark data frame a Spark data frame, which is computed here,
-            and once (docs/spark.md); of an Arrow schema a Beam transform.
+            A Release; its noise is drawn once, however often it is looked at. Bounds and limits that are
+            "auto" are found here, and are in `found`. Of a Spark data frame a Spark data frame, which is
+            computed here, and once (docs/spark.md); of an Arrow schema a Beam transform.
         Raises:
             QueryError, BudgetError: before anything is read, spent or drawn.
         """
@@ -716,10 +732,10 @@ class Question(Generic[Released]):
         if self.automatic:
             whole = admissible_epsilon(epsilon)
             beside = Fraction(0) if diagnostics is None else share_of(whole, diagnostics)
-            asked = Automatically(table.engine, table._part, self.query, self.aggregates)
+            asked = Automatically(table, self.query, self.aggregates)
             plan = asked.plan(
                 whole - beside,
-                auto_share,
+                self._auto_share if auto_share is None else auto_share,
                 options,
                 check=partial(self._diagnosed, beside=beside),
                 pay=lambda dlt: paying(budget, whole, dlt, self.query.told)(),
@@ -729,9 +745,22 @@ class Question(Generic[Released]):
         plan = self.plan(epsilon=epsilon, diagnostics=diagnostics, **options)
         return table.engine.release(plan, **drawing, pay=payment(budget, [plan], self.query.told))
 
+    def _check_nothing_left(self, what: str) -> None:
+        check_nothing_left(self.aggregates, self.table.auto_limits, what)
+
+    @property
+    def _auto_share(self) -> Fraction:
+        bounds = any(isinstance(a, Automatic) for _, a in self.aggregates)
+        return AUTO_SHARE if bounds else AUTO_SHARE_OF_LIMITS
+
     def _diagnosed(self, plan: Plan, beside: Fraction) -> Plan:
         """Return the plan with diagnostics that cost so much, if anything."""
         return replace(plan, diagnostics=diagnosis(self.table, plan, beside)) if beside else plan
+
+
+def _is_auto(name: str, value: object) -> bool:
+    """Whether a limit is left to the release; that of rows in all groups cannot be."""
+    return name != "total_rows" and isinstance(value, str) and value == "auto"
 
 
 def _limit(value: object, name: str) -> int:

@@ -37,6 +37,9 @@ class Found:
 def told(content: dict[str, Any]) -> str:
     """Say in a sentence what was found, from plain data."""
     value, epsilon = content["value"], Fraction(content["epsilon"])
+    if isinstance(value, dict):
+        shown = ", ".join(f"{name}={number:,}" for name, number in value.items())
+        return f"{content['what']}: {shown}, found with epsilon {float(epsilon):g}"
     shown = " to ".join(f"{end:g}" for end in value) if isinstance(value, list) else str(value)
     cost = f"found with epsilon {float(epsilon):g}" if epsilon else "known from the type, at no cost"
     return f"{content['what']}: {shown}, {cost}"

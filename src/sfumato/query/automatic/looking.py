@@ -132,6 +132,6 @@ def check_looks(engine: Engine[Any]) -> None:
     """
     if not engine.looks_first:
         raise RefusalError(
-            f"{engine.name}: bounds that are 'auto' are found by a look at the rows before the release, but "
-            "a pipeline has none yet. Give lower= and upper=, or release from a table that sf.scan opens"
+            f"{engine.name}: bounds and limits that are 'auto' are found by a look at the rows before the "
+            "release, but a pipeline has none yet. Give numbers, or release from a table that sf.scan opens"
         )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sfumato.budget.parameters import admissible_epsilon
 from sfumato.errors import ParameterError, QueryError
@@ -22,17 +22,22 @@ from sfumato.query.aggregates import (
 )
 from sfumato.query.automatic.bounds import PARTS, find_bounds, ladder
 from sfumato.query.automatic.found import Found
+from sfumato.query.automatic.limits import find_limits
 from sfumato.query.automatic.looking import Looking, Values, check_looks
 from sfumato.query.engine import Engine
 from sfumato.query.expected import Errors
-from sfumato.query.part import Part
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
 from sfumato.query.question import Query
 from sfumato.query.release import check_error_columns
 
-# What finding bounds takes of epsilon where nobody says; measured in docs/choosing.md.
-AUTO_SHARE = Fraction(3, 10)
+if TYPE_CHECKING:
+    from sfumato.query.table import Table
+
+# What finding bounds takes of epsilon where nobody says, and where limits alone are found; measured in
+# docs/choosing.md. Of both, limits take a third.
+AUTO_SHARE, AUTO_SHARE_OF_LIMITS = Fraction(3, 10), Fraction(1, 10)
+_OF_LIMITS = Fraction(1, 3)
 _Asked = tuple[tuple[str, Aggregate], ...]
 
 
@@ -41,12 +46,17 @@ def stood_in(aggregates: _Asked) -> _Asked:
     return tuple((name, a.stand_in if isinstance(a, Automatic) else a) for name, a in aggregates)
 
 
-def check_nothing_left(aggregates: _Asked, what: str) -> None:
+def check_nothing_left(aggregates: _Asked, limits: Collection[str], what: str) -> None:
     """Refuse to plan a question that leaves something to its release.
 
     Raises:
         QueryError: it does.
     """
+    if limits:
+        raise QueryError(
+            f"{what}: {' and '.join(limits)} of bound are 'auto', so that only a release finds them, by a "
+            "noisy look at the rows. Give numbers, or release"
+        )
     for name, asked in aggregates:
         if isinstance(asked, Automatic):
             raise QueryError(
@@ -57,27 +67,28 @@ def check_nothing_left(aggregates: _Asked, what: str) -> None:
 
 @dataclass(frozen=True)
 class Automatically:
-    """A question that leaves bounds to its release.
+    """A question that leaves bounds or limits to its release.
 
     Args:
-        engine: what reads the rows.
-        part: the rows.
-        query: the question, with bounds that stand in for those that are to be found.
+        table: the rows, and which limits are to be found.
+        query: the question, with bounds and limits that stand in for those that are to be found.
         aggregates: what is asked.
     """
 
-    engine: Engine[Any]
-    part: Part
+    table: Table[Any]
     query: Query
     aggregates: _Asked
 
     @property
-    def values(self) -> dict[str, Values]:
-        """What has bounds that are to be found, by the name of what is asked."""
+    def engine(self) -> Engine[Any]:
+        """What reads the rows."""
+        return self.table.engine
+
+    def values(self, query: Query) -> dict[str, Values]:
+        """Return what has bounds that are to be found, by the name of what is asked, with limits of rows."""
         automatic = {name: a for name, a in self.aggregates if isinstance(a, Automatic)}
         return {
-            name: Values.of(a, self.query.max_rows, tuple(automatic.values()))
-            for name, a in automatic.items()
+            name: Values.of(a, query.max_rows, tuple(automatic.values())) for name, a in automatic.items()
         }
 
     def plan(
@@ -114,15 +125,20 @@ class Automatically:
         if confidence is not None:
             check_error_columns(trial, confidence)
         check(trial)
-        expected = trial.expected
-        values = self.values
-        different = dict.fromkeys(values.values())
-        each = total * share / len(different)
-        looks = {value: self._looking(value, unsafe_words) for value in different}
-        for value, looking in looks.items():
-            if looking.known is None:
-                looking.plan(ladder(value.magnitudes, looking.whole), each * min(PARTS))
+        values = self.values(self.query)
+        of_limits = total * share * (_OF_LIMITS if values else 1)
+        limits = find_limits(self.table, self.query, of_limits) if self.table.auto_limits else None
+        for_bounds = total * share - (of_limits if limits is not None else 0)
+        self._looks(values, for_bounds, unsafe_words, planned=True)
         pay(trial.delta)
+        query, told = self.query, tuple[Found, ...]()
+        if limits is not None:
+            query, one_found = limits.find(lambda q: one(q, epsilon=total * (1 - share)), unsafe_words)
+            told = (one_found,)
+            trial = one(query, epsilon=total * (1 - share))
+            values = self.values(query)
+        expected = trial.expected
+        looks, each = self._looks(values, for_bounds, unsafe_words)
         found = {}
         for value, looking in looks.items():
             noise = max(self._noise(name, expected) for name, other in values.items() if other == value)
@@ -131,13 +147,23 @@ class Automatically:
         asked = tuple(
             (name, a.bounded(*bounds[name]) if isinstance(a, Automatic) else a) for name, a in self.aggregates
         )
-        told = tuple(one_found for _, one_found in found.values())
+        told += tuple(one_found for _, one_found in found.values())
         rest = total - sum((f.epsilon for f in told), Fraction(0))
-        plan = one(replace(self.query, aggregates=asked, series=None, totals=None), epsilon=rest)
+        plan = one(replace(query, aggregates=asked, series=None, totals=None), epsilon=rest)
         return replace(plan, found=told)
 
-    def _looking(self, value: Values, words: Words | None) -> Looking:
-        return Looking(self.engine, self.query, self.part, value, words)
+    def _looks(
+        self, values: Mapping[str, Values], epsilon: Fraction, words: Words | None, planned: bool = False
+    ) -> tuple[dict[Values, Looking], Fraction]:
+        """Return a look at each different kind of values, and what each may cost; plan them if asked."""
+        different = dict.fromkeys(values.values())
+        each = epsilon / max(len(different), 1)
+        part = self.table._part
+        looks = {value: Looking(self.engine, self.query, part, value, words) for value in different}
+        for value, looking in looks.items() if planned else ():
+            if looking.known is None:
+                looking.plan(ladder(value.magnitudes, looking.whole), each * min(PARTS))
+        return looks, each
 
     def _noise(self, name: str, expected: Errors) -> float:
         """Return about the deviation of a total's noise, for bounds that are one apart."""

@@ -19,6 +19,10 @@ ENOUGH = 0.95
 NEARLY_ALL = 0.98
 # A bin with fewer units than so many deviations of its noise has none, as far as anybody knows.
 NOISE = 1.5
+# Nor is a limit chosen for fewer than this part of the units.
+FEW = 0.001
+# So many bins side by side have units for sure if they have more than so many deviations of their noise.
+SURE = {1: 4, 2: 4, 4: 4}
 UNITS = "units"
 
 
@@ -65,6 +69,23 @@ class Distribution:
         return LIMITS[-1]
 
     @property
+    def _last(self) -> int:
+        """The largest limit up to which bins have units: nearly all, and what is sure right beyond them."""
+        end = LIMITS.index(self._within(NEARLY_ALL)) + 1
+        more, few = 1, FEW * self.units
+        while more:
+            more = next(
+                (
+                    bins
+                    for bins, most in SURE.items()
+                    if sum(self.within[end : end + bins]) > max(most * self.deviation * sqrt(bins), few)
+                ),
+                0,
+            )
+            end = min(end + more, len(LIMITS))
+        return LIMITS[end - 1]
+
+    @property
     def mean(self) -> float:
         """About how much units have on average, those beyond what is enough as much as that."""
         sizes = [size * number for size, number in self._sizes]
@@ -79,9 +100,9 @@ class Distribution:
     @property
     def _sizes(self) -> list[tuple[float, float]]:
         """How much units have in each bin, and about how many there are; those of noise alone left out."""
-        found, before, last = [], 0, self._within(NEARLY_ALL)
+        found, before, last = [], 0, self._last
         for limit, number in zip(LIMITS, self.within, strict=True):
-            if limit <= last and number > NOISE * self.deviation:
+            if limit <= last and number > max(NOISE * self.deviation, FEW * self.units):
                 found.append(((before + 1 + limit) / 2, number))
             before = limit
         return found

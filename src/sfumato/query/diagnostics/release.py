@@ -11,7 +11,7 @@ from sfumato.noise import Words
 from sfumato.ownership import Owned, Turn
 from sfumato.query import output
 from sfumato.query.diagnostics.contributions import Distribution, distributions
-from sfumato.query.release import Release
+from sfumato.query.release import Release, check_error_columns
 
 if TYPE_CHECKING:
     import pandas
@@ -186,7 +186,8 @@ class Diagnostics(Owned):
         if not self._done:
             self._check_home()
             with self._turn:
-                self._contributions.errors(confidence)
+                check_error_columns(self._diagnosis.contributions, confidence)
+                self._contributions.to_arrow()
                 if self._matched is not None:
                     self._matched.to_arrow()
                 if self._shares is None:

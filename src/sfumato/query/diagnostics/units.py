@@ -47,6 +47,7 @@ def rows_alone(table: Table[Any]) -> Table[Any]:
         groups=None,
         rows=None,
         beyond="auto",
+        auto_limits=(),
         total_rows=None,
         grouping=None,
     )

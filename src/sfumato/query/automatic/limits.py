@@ -1,0 +1,288 @@
+"""Limits of what a unit contributes, found from a noisy distribution of contributions.
+
+A larger limit brings more noise, and a smaller one cuts more. What is cut follows from how many groups units
+are in, and how many rows they have there; noise follows from the plan that there would be. The limits with
+the smallest expected error are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import exp, hypot, inf, log
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sfumato.errors import BudgetError, ParameterError, QueryError
+from sfumato.noise import Words
+from sfumato.query.aggregates import Aggregate, CountPrivacyUnits, count_distinct
+from sfumato.query.automatic.found import Found
+from sfumato.query.diagnostics.contributions import LIMITS, UNITS, Distribution, asked, distributions
+from sfumato.query.diagnostics.units import Names, in_public_groups, rows_alone, units
+from sfumato.query.plan import Plan
+from sfumato.query.planning import make_plan
+from sfumato.query.question import Query
+from sfumato.query.release import Release
+from sfumato.query.schema import quoted
+
+if TYPE_CHECKING:
+    from sfumato.query.table import Table
+
+# Of a look's budget, what counts private groups.
+_OF_GROUPS = Fraction(1, 4)
+# So many candidates in a row that are worse than the best end the search: noise grows from there on.
+_PATIENCE = 3
+_ADDED = "count", "sum", "cumulative total"
+NAMES = "groups", "rows"
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """What is known of a table: noisy numbers, and what follows from them.
+
+    Args:
+        groups: of units by the number of groups they are in; None where there are no groups.
+        fullest: of units by their rows in the group where they have most; None where that matters not.
+        number: of groups, about.
+        people: of units, about.
+    """
+
+    groups: Distribution | None
+    fullest: Distribution | None
+    number: float
+    people: float
+
+    @property
+    def rows(self) -> float:
+        """About how many rows a unit has in a group."""
+        return 1.0 if self.fullest is None else self.fullest.mean
+
+    @property
+    def units(self) -> float:
+        """About how many units a group has, were all groups alike."""
+        each = 1.0 if self.groups is None else self.groups.mean
+        return max(self.people * each / self.number, 1.0)
+
+    def lost(self, groups: int, rows: int | None) -> tuple[float, float]:
+        """Return about the shares of units in groups, and of rows, that limits leave out."""
+        of_groups = 0.0 if self.groups is None else self.groups.lost(groups)
+        of_rows = 0.0 if rows is None or self.fullest is None else self.fullest.lost(rows)
+        return of_groups, 1 - (1 - of_groups) * (1 - of_rows)
+
+
+@dataclass(frozen=True)
+class LimitsLook:
+    """A noisy look at what units contribute: planned, and nothing read.
+
+    Args:
+        table: with one row for each unit.
+        contributions: the plan of their distribution.
+        counted: the rows, and the plan that counts their groups, where these are private.
+        number: of public groups; 1 where there are no groups.
+    """
+
+    table: Table[Any]
+    names: Names
+    contributions: Plan
+    counted: tuple[Table[Any], Plan] | None
+    number: int
+
+    def draw(self, words: Words | None = None) -> Contributions:
+        """Return what the look shows; drawn anew, at its whole cost, by each call."""
+        row = _drawn(self.contributions, self.table, words)
+        named = {n: a.outputs(n) for n, a in self.contributions.query.aggregates if len(a.outputs(n)) > 1}
+        found = distributions(list(named), row, named, max(self.contributions.deviations.values()))
+        number = float(self.number)
+        if self.counted is not None:
+            table, plan = self.counted
+            (count,) = _drawn(plan, table, words).values()
+            number = max(float(count), 1.0)
+        people = max(row[UNITS], 1.0)
+        return Contributions(found.get("groups"), found.get("fullest"), number, people)
+
+
+def limits_look(table: Table[Any], query: Query, epsilon: Fraction, rows_matter: bool = True) -> LimitsLook:
+    """Plan a look at what units contribute.
+
+    Args:
+        table: the rows.
+        query: what is asked of them, with limits that stand in for those that are to be found.
+        epsilon: what the look costs.
+        rows_matter: whether units may count with several rows in a group.
+    Raises:
+        BudgetError: the budget is too small for any noise.
+    """
+    rows, groups, number, counted = rows_alone(table), query.public_keys, 1, None
+    names, part = Names.beside(*rows.schema), epsilon
+    if isinstance(groups, pa.Table):
+        number = max(groups.num_rows, 1)
+        rows = in_public_groups(rows, query.keys, groups, names("group")) if groups.num_rows else rows
+    elif query.keys:
+        part = epsilon * (1 - _OF_GROUPS)
+        texts = " || chr(31) || ".join(
+            f"coalesce(CAST({quoted(key)} AS VARCHAR), chr(30))" for key in query.keys
+        )
+        keyed = rows.with_columns(**{names("key"): texts})
+        counting = _query(keyed, {names("key"): count_distinct(names("key"), values=1)})
+        counted = keyed, make_plan(counting, epsilon=epsilon * _OF_GROUPS)
+    people = units(rows, query.keys, names, None)
+    of = {"fullest": names("fullest")} if rows_matter else {}
+    of |= {"groups": names("groups")} if query.keys else {}
+    plan = make_plan(_query(people, asked(of)), epsilon=part)
+    return LimitsLook(people, names, plan, counted, number)
+
+
+@dataclass(frozen=True)
+class FindLimits:
+    """A look, and what it is to find.
+
+    Args:
+        look: planned.
+        query: what is asked, with limits that stand in.
+        epsilon: what the look costs.
+        free: whether groups and rows are to be found.
+        most: the largest that they may be.
+    """
+
+    look: LimitsLook
+    query: Query
+    epsilon: Fraction
+    free: tuple[bool, bool]
+    most: tuple[int, int]
+
+    def find(self, plan: Callable[[Query], Plan], words: Words | None) -> tuple[Query, Found]:
+        """Look, and return the question with limits, and what was found.
+
+        Args:
+            plan: of a question, with the budget that is left for it.
+            words: a source of random words for tests.
+        """
+
+        def planned(groups: int, rows: int | None) -> Plan:
+            return plan(self._with(groups, rows))
+
+        query = self.query
+        start = query.max_groups or 1, query.max_rows
+        groups, rows = best_limits(self.look.draw(words), planned, start, self.free, self.most)
+        value = {n: v for n, v, free in zip(NAMES, (groups, rows), self.free, strict=True) if free}
+        what = f"limits of each {query.unit}" if len(value) > 1 else f"limit of each {query.unit}"
+        return self._with(groups, rows), Found(what, value, self.epsilon)
+
+    def _with(self, groups: int, rows: int | None) -> Query:
+        most = groups if self.query.keys else self.query.max_groups
+        return replace(self.query, max_groups=most, max_rows=rows, series=None, totals=None)
+
+
+def find_limits(table: Table[Any], query: Query, epsilon: Fraction) -> FindLimits | None:
+    """Plan what finds the limits that a table leaves to its release; None where no answer follows from them.
+
+    Args:
+        table: the rows, and which limits.
+        query: what is asked of them, with limits that stand in.
+        epsilon: what it costs.
+    """
+    wanted = "groups" in table.auto_limits, "rows" in table.auto_limits
+    needs_rows = any(a.needs_rows for _, a in query.aggregates)
+    free = wanted[0] and bool(query.keys), wanted[1] and needs_rows
+    if not any(free):
+        return None
+    matter = needs_rows and (wanted[1] or query.rows > 1)
+    look, (most_groups, most_rows) = limits_look(table, query, epsilon, matter), table.most_limits
+    if isinstance(query.public_keys, pa.Table):
+        most_groups = min(most_groups, look.number)
+    most = min(most_groups, LIMITS[-1]), min(most_rows, LIMITS[-1])
+    return FindLimits(look, query, epsilon, free, most)
+
+
+def best_limits(
+    seen: Contributions,
+    plan: Callable[[int, int | None], Plan],
+    start: tuple[int, int | None],
+    free: tuple[bool, bool],
+    most: tuple[int, int],
+) -> tuple[int, int | None]:
+    """Return the limits of groups and rows with the smallest expected error of what is asked.
+
+    Args:
+        seen: what units contribute.
+        plan: what would be done with limits.
+        start: limits to start from; those that are not free stay.
+        free: whether each limit is to be found.
+        most: the largest that each may be.
+    """
+    known: dict[tuple[int, int | None], float] = {}
+
+    def cost(limits: tuple[int, int | None]) -> float:
+        if limits not in known:
+            known[limits] = inf
+            with suppress(BudgetError, ParameterError, QueryError):  # limits that noise cannot hide are none
+                known[limits] = expected_cost(plan(*limits), seen, *limits)
+        return known[limits]
+
+    found = start
+    for _ in range(2):  # each given the other one
+        for place in (0, 1):
+            if free[place]:
+                found = min(_tried(found, place, most[place], cost), key=cost)
+    return found
+
+
+def _tried(
+    limits: tuple[int, int | None], place: int, most: int, cost: Callable[[tuple[int, int | None]], float]
+) -> Iterator[tuple[int, int | None]]:
+    """Yield limits with another one in a place, until several in a row are no better."""
+    least, worse = cost(limits), 0
+    yield limits
+    for limit in [*(one for one in LIMITS if one < most), most]:
+        one = (limit, limits[1]) if place == 0 else (limits[0], limit)
+        yield one
+        worse = 0 if cost(one) < least else worse + 1
+        least = min(least, cost(one))
+        if worse >= _PATIENCE and limit > (limits[place] or 1):
+            return
+
+
+def expected_cost(plan: Plan, seen: Contributions, groups: int, rows: int | None) -> float:
+    """Return about the error of what is asked: the geometric mean over the outputs, by their weights."""
+    (of_units, of_rows), asked = seen.lost(groups, rows), dict(plan.query.aggregates)
+    outputs = {n: name for name, a in asked.items() for n in a.outputs(name)}
+    kept = seen.units * (1 - of_units)
+    shown = 1.0
+    if plan.selection is not None:
+        # Groups are not alike: of those of this size on average, fewer and fewer are large enough.
+        shown = 1 / (1 + (float(plan.selection.expected_threshold) / max(kept, 0.5)) ** 2)
+    total = weights = 0.0
+    for estimate in plan.requirements.estimates:
+        if estimate.derived:
+            continue
+        noise, weight = plan.expected[estimate.name], float(plan.query.weight(outputs[estimate.name]))
+        one = asked[outputs[estimate.name]]
+        lost, size = (of_rows, seen.units * seen.rows) if _by_rows(one) else (of_units, seen.units)
+        if estimate.kind in _ADDED:
+            whole = size * (1.0 if estimate.kind == "count" else _scale(estimate.lower, estimate.upper))
+            error = hypot(noise, lost * whole) * shown + whole * (1 - shown)
+        else:  # of what is left, the error of a mean is the larger the less is left
+            error = noise / (max(1 - lost, 1e-9) * shown)
+        total, weights = total + weight * log(max(error, 1e-300)), weights + weight
+    return exp(total / weights) if weights else 1.0
+
+
+def _by_rows(asked: Aggregate) -> bool:
+    return asked.needs_rows and not isinstance(asked, CountPrivacyUnits)
+
+
+def _scale(lower: float, upper: float) -> float:
+    """Return about the size of a value within bounds."""
+    return (abs(lower) + abs(upper)) / 4 or 1.0
+
+
+def _query(table: Table[Any], what: dict[str, Any]) -> Query:
+    return table.bound(rows=1).agg(**what).query
+
+
+def _drawn(plan: Plan, table: Table[Any], words: Words | None) -> dict[str, float]:
+    (row,) = Release(plan, table.engine, unsafe_words=words).to_arrow().to_pylist()
+    return dict(row)

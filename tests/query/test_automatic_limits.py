@@ -1,0 +1,225 @@
+"""Limits that a release finds: near the best, told, paid for, and never by what rows say exactly."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError
+from sfumato.noise.words import SeededWords
+from sfumato.query.automatic.limits import Contributions, best_limits
+from sfumato.query.diagnostics.contributions import LIMITS, Distribution
+from sfumato.query.planning import make_plan
+
+SEEDED = pytest.mark.noise_cannot_matter("the words are seeded")
+
+
+def baskets(units=5_000, most=6, each=1):
+    rows = [(i, f"p{(i + k) % 20}") for i in range(units) for k in range(1 + i % most) for _ in range(each)]
+    ids, products = zip(*rows, strict=True)
+    return pa.table({"id": ids, "product": products, "x": [float(i % 10) for i in ids]})
+
+
+def asked(table, groups="auto", rows="auto", keys=None, **more):
+    people = sf.scan(table, privacy_unit="id").group_by("product", keys=keys)
+    return people.bound(groups=groups, rows=rows).agg(n=sf.count(), **more)
+
+
+BUDGET = {"epsilon": 2, "delta": "1e-6"}
+
+
+@SEEDED
+@pytest.mark.parametrize("keys", [None, [f"p{i}" for i in range(20)]], ids=["private", "public"])
+@pytest.mark.parametrize("each", [1, 3])
+def test_limits_are_those_of_the_table(keys, each):
+    options = BUDGET if keys is None else {"epsilon": 2}
+    release = asked(baskets(each=each), keys=keys).release(**options, unsafe_words=SeededWords(2))
+    (found,) = release.found
+    assert found.what == "limits of each id"
+    assert found.value == {"groups": 6, "rows": each}
+    assert found.epsilon == Fraction(1, 5)
+    assert release.plan.query.max_groups == 6
+    assert release.plan.query.max_rows == each
+    assert release.spent[0] == 2.0
+    assert release.plan.epsilon == Fraction(9, 5)
+    assert f"groups=6, rows={each}, found with epsilon 0.2" in str(release.explain())
+    assert release.explain().to_dict()["found"][0]["value"] == {"groups": 6, "rows": each}
+
+
+@SEEDED
+def test_one_limit_may_be_given():
+    (found,) = asked(baskets(), rows=1).release(**BUDGET, unsafe_words=SeededWords(2)).found
+    assert found.value == {"groups": 6}
+    (found,) = asked(baskets(each=4), groups=2).release(**BUDGET, unsafe_words=SeededWords(2)).found
+    assert found.value == {"rows": 4}
+    whole = sf.scan(baskets(), privacy_unit="id").bound(groups="auto", rows="auto").agg(n=sf.count())
+    (found,) = whole.release(epsilon=1, unsafe_words=SeededWords(2)).found
+    assert found.value == {"rows": 6}
+
+
+@SEEDED
+def test_nothing_is_looked_for_that_no_answer_depends_on():
+    table = sf.scan(baskets(), privacy_unit="id").bound(groups="auto", rows="auto")
+    release = table.agg(n=sf.count_units()).release(epsilon=1, unsafe_words=SeededWords(2))
+    assert release.found == ()
+    assert release.plan.epsilon == 1
+
+
+@SEEDED
+def test_bounds_and_limits_may_both_be_found():
+    question = asked(baskets(), m=sf.mean("x", lower="auto", upper="auto"))
+    release = question.release(**BUDGET, diagnostics="0.1", unsafe_words=SeededWords(2))
+    limits, bounds = release.found
+    assert limits.value == {"groups": 6, "rows": 1}
+    assert bounds.what == "bounds of the rows of 'x'"
+    assert sum(one.epsilon for one in release.found) <= 2 * Fraction(9, 10) * Fraction(3, 10)
+    assert release.spent == (2.0, 1e-6)
+    assert release.diagnostics.sentences()
+
+
+def test_a_later_limit_takes_the_place_of_one_that_is_to_be_found():
+    table = sf.scan(baskets(), privacy_unit="id").group_by("product").bound(groups="auto", rows=1)
+    question = table.bound(groups=3).agg(n=sf.count())
+    assert question.plan(epsilon=1, delta="1e-6").query.groups == 3
+
+
+@pytest.mark.parametrize("ask", ["plan", "preview", "epsilon_for", "diagnose"])
+def test_what_needs_limits_says_so(ask):
+    options = {
+        "plan": BUDGET,
+        "preview": BUDGET,
+        "epsilon_for": {"units": 100, "n": 5},
+        "diagnose": {"epsilon": 1},
+    }
+    with pytest.raises(
+        QueryError, match="groups and rows of bound are 'auto', so that only a release finds them"
+    ):
+        getattr(asked(baskets()), ask)(**options[ask])
+
+
+@pytest.mark.parametrize("limits", [{"groups": "Auto"}, {"total_rows": "auto"}, {"rows": "many"}])
+def test_other_texts_are_no_limits(limits):
+    with pytest.raises(ParameterError):
+        sf.scan(baskets(), privacy_unit="id").group_by("product").bound(**limits)
+    with pytest.raises(QueryError, match="total_rows limits a unit's rows"):
+        asked(baskets()).table.bound(total_rows=3).agg(n=sf.count())
+
+
+def test_beam_cannot_look_first():
+    schema = pa.schema([("id", pa.int64()), ("product", pa.string())])
+    with pytest.raises(RefusalError, match="found by a look at the rows before the release"):
+        asked(schema).release(**BUDGET)
+
+
+def test_errors_come_before_a_look(monkeypatch):
+    monkeypatch.setattr("sfumato.query.release.Release.to_arrow", lambda self: pytest.fail("it looked"))
+    with pytest.raises(BudgetError, match="delta is 0"):
+        asked(baskets()).release(epsilon=1)
+    with pytest.raises(ParameterError, match="auto_share"):
+        asked(baskets()).release(**BUDGET, auto_share=2)
+    budget = sf.Budget(epsilon=1, delta="1e-6")
+    with pytest.raises(BudgetError):
+        asked(baskets()).release(**BUDGET, budget=budget)
+    assert budget.history == ()
+
+
+@SEEDED
+def test_a_budget_pays_for_all_of_it_at_once():
+    budget = sf.Budget(epsilon=2, delta="1e-6", composition="adding")
+    asked(baskets()).release(**BUDGET, budget=budget, unsafe_words=SeededWords(1))
+    assert budget.remaining[:2] == (0, 0)
+    assert len(budget.history) == 1
+
+
+@SEEDED
+def test_a_catalog_has_the_last_word(tmp_path):
+    import pyarrow.parquet as pq
+
+    pq.write_table(baskets(each=3), tmp_path / "baskets.parquet")
+    (tmp_path / "catalog.toml").write_text(
+        '[tables.baskets]\nsource = "baskets.parquet"\nprivacy_unit = "id"\nmax_groups = 2\nmax_rows = 2\n'
+    )
+    table = sf.catalog(tmp_path / "catalog.toml").table("baskets").group_by("product")
+    question = table.bound(groups="auto", rows="auto").agg(n=sf.count())
+    (found,) = question.release(**BUDGET, unsafe_words=SeededWords(1)).found
+    assert found.value == {"groups": 2, "rows": 2}
+
+
+@pytest.mark.noise_cannot_matter("what is looked at is that nothing raises")
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [(1, "a")],
+        [(None, "a")] * 5,
+        [(1, "a")] * 300_000,
+        [(1, f"t{i}") for i in range(20_000)],
+        [(i, None) for i in range(100)],
+    ],
+    ids=["empty", "one", "no unit", "one unit of many rows", "one in many groups", "NULL"],
+)
+@pytest.mark.parametrize("keys", [None, [None, "a"]], ids=["private", "public"])
+def test_rows_raise_nothing(rows, keys):
+    ids, products = zip(*rows, strict=True) if rows else ((), ())
+    table = pa.table({"id": pa.array(ids, pa.int64()), "product": pa.array(products, pa.string())})
+    options = {"epsilon": 0.1, "delta": "1e-6"} if keys is None else {"epsilon": 0.1}
+    (found,) = asked(table, keys=keys).release(**options).found
+    assert all(1 <= limit <= LIMITS[-1] for limit in found.value.values())
+
+
+def known(groups, rows=None):
+    """Contributions without noise: how many units are in how many groups."""
+
+    def distribution(numbers):
+        within, before = [], 0
+        for limit in LIMITS:
+            within.append(float(sum(n for size, n in numbers.items() if before < size <= limit)))
+            before = limit
+        return Distribution(float(sum(numbers.values())), tuple(within), 0.0)
+
+    return distribution(groups), None if rows is None else distribution(rows)
+
+
+def test_the_best_limit_moves_with_the_budget():
+    """Little noise is worth more groups, and much noise fewer."""
+    table = baskets()
+    seen = Contributions(*known({1: 2_000, 4: 1_000, 20: 300}), 50.0, 3_300)
+
+    def found(epsilon):
+        def plan(groups, rows):
+            return make_plan(
+                asked(table, groups, rows, keys=list(map(str, range(50)))).query, epsilon=epsilon
+            )
+
+        return best_limits(seen, plan, (1, 1), (True, False), (50, 1))[0]
+
+    limits = [found(epsilon) for epsilon in (0.01, 0.1, 1, 10)]
+    assert limits == sorted(limits)
+    assert limits[0] < limits[-1] == 20
+
+
+@SEEDED
+def test_errors_are_near_those_of_the_best_limits():
+    rng = np.random.default_rng(5)
+    per = np.minimum(rng.zipf(1.6, 4_000), 60)
+    unit = np.repeat(np.arange(4_000), per)
+    place = np.concatenate([np.arange(n) for n in per])
+    group = (unit * 7 + place) % 60
+    table = pa.table({"id": unit, "product": group})
+    keys = list(range(60))
+
+    def error(groups, epsilon):
+        noise = make_plan(asked(table, groups, 1, keys).query, epsilon=epsilon).expected["n"]
+        cut = np.bincount(group, np.maximum(0, 1 - groups / per[unit]), 60)
+        return np.sqrt(noise**2 + cut**2).mean()
+
+    best = min(error(limit, 1) for limit in LIMITS if limit <= 60)
+    for seed in range(5):
+        release = asked(table, rows=1, keys=keys).release(epsilon=1, unsafe_words=SeededWords(seed))
+        found = release.found[0].value["groups"]
+        assert error(found, Fraction(9, 10)) < 1.6 * best
+    assert error(1, Fraction(9, 10)) > 1.6 * best, "the guess that the issue warns of would be found out"
