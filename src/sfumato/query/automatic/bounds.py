@@ -80,7 +80,7 @@ def ladder(magnitudes: tuple[Fraction, Fraction] | None, whole: bool) -> Floats:
     if magnitudes is not None:
         least, most = map(float, magnitudes)
         octaves = math.log2(most / least)
-        count = max(1, min(math.ceil(octaves * _FINE), 400))
+        count = math.ceil(octaves)
         up = np.array([*(least * 2 ** (octaves * np.arange(count) / count)), most], dtype=np.float64)
     elif whole:
         up = np.exp2(np.arange(65, dtype=np.float64))
@@ -114,22 +114,18 @@ def _found(
     look: Look, edges: Floats, noise: float, fixed: tuple[float | None, float | None]
 ) -> tuple[float, float]:
     least, most = edges[[0, -1]]
-    fine = bool(edges[-1] <= edges[-2] * 2 ** (1.01 / _FINE))
-    parts = (PARTS[0] + PARTS[1], PARTS[2]) if fine else PARTS
-    first = look(edges, parts[0])
+    first = look(edges, PARTS[0])
     lower, upper = _reached(first)
     near, far = sorted((abs(lower), abs(upper)))
     if lower * upper <= 0 or far > _CLOSE * near:
-        if fine:
-            return _bounded(first, 0.0, (lower, upper), noise, fixed)
         up = far * 2 ** (np.arange(-_OCTAVES_BEYOND * _FINE, _OCTAVES_BEYOND * _FINE + 1) / _FINE)
         around = np.unique(np.clip(np.concatenate([-up[::-1], [0.0], up]), least, most))
-        return _bounded(look(around, PARTS[1]), 0.0, (lower, upper), noise, fixed)
+        return _bounded(look(around, 1 - PARTS[0]), 0.0, (lower, upper), noise, fixed)
     low, high = lower, upper
     units = max(first.counts[(edges[:-1] >= lower) & (edges[1:] <= upper)].sum(), 0.0)
-    for part in parts[1:]:
+    for part in PARTS[1:]:
         width = high - low
-        each = _WELL_FILLED * first.scale * float(parts[0] / part)
+        each = _WELL_FILLED * first.scale * float(PARTS[0] / part)
         bins = 2 * min(max(int(units / each), _LEAST_EVEN), _MOST_EVEN)
         out = width * 2 ** (np.arange(_FINE * 3) / _FINE)
         even = np.linspace(low - width / 2, high + width / 2, bins + 1)

@@ -17,8 +17,8 @@ Floats = NDArray[np.float64]
 # Runs of so many bins are looked at together.
 _RUNS = (1, 2, 4, 8, 16)
 # With which probability noise alone is taken for values: anywhere, and next to values, so much less probable
-# with each octave further out, that a bound is ten times too wide about once in ten million.
-_ANYWHERE, _NEAR, _BY_OCTAVE = 1e-4, 1e-2, 5.0
+# with each octave further out, that a bound is ten times too wide about once in a hundred million.
+_ANYWHERE, _NEAR, _BY_OCTAVE = 1e-4, 1e-3, 5.0
 # Where too few are seen: how much less values of other magnitudes than 1 are expected, by octave.
 _UNUSUAL = 0.2
 # A tail is described from where it still has so many times the scale of the noise, with these powers of the
@@ -27,7 +27,7 @@ _WELL_KNOWN = 8.0
 _POWERS = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 9, 14, 30])
 _BINS_BEYOND, _EDGES_BEYOND = 8, 4
 # Outliers beside it, in scales of the noise.
-_OUTLIERS = 0.5, 1.0, 2.0, 4.0
+_OUTLIERS = 0.5, 1.0, 2.0, 4.0, 8.0
 # A bound is no further out than so many times where values are.
 _FURTHEST = 4.0
 

