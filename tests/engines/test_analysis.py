@@ -18,7 +18,7 @@ from sfumato.measurements import TruncatedGeometric
 from sfumato.measurements.wide import WideIntegers
 from sfumato.noise import SeededWords
 from sfumato.query.analysis.contributions import Share
-from sfumato.query.analysis.errors import chances
+from sfumato.query.analysis.errors import Numbers, chances
 from sfumato.query.numbers import NoisyNumbers
 from sfumato.query.planning import make_plan
 
@@ -157,6 +157,23 @@ def test_a_wrong_expectation_is_found(defect, monkeypatch):
     monkeypatch.setattr(where, name, lambda *given: wrong(right, *given))
     with pytest.raises(AssertionError):
         test_of_units_in_part_the_bias_is_the_engines_own({"epsilon": 1, "noise": "laplace"})
+
+
+@pytest.mark.long
+@pytest.mark.noise_cannot_matter("salts and words are seeded")
+def test_a_wrong_deviation_is_found(monkeypatch):
+    """The comparisons of choice and of noise fail where either is a quarter larger."""
+    right = Numbers.expected
+
+    def wrong(part):
+        return lambda self, e: replace(made := right(self, e), **{part: 1.25 * getattr(made, part)})
+
+    monkeypatch.setattr(Numbers, "expected", wrong("choice"))
+    with pytest.raises(AssertionError):
+        test_of_a_random_choice_bias_and_deviation_are_those_of_many_choices(TOWNS)
+    monkeypatch.setattr(Numbers, "expected", wrong("noise"))
+    with pytest.raises(AssertionError):
+        test_noise_is_that_of_many_releases({"epsilon": 1, "noise": "laplace"})
 
 
 DRAWS = 3000
