@@ -47,6 +47,6 @@ def test_bounds_are_found_on_every_engine_that_has_rows(kind, request):
 
 def test_a_pipeline_has_no_rows_to_look_at():
     with pytest.raises(
-        RefusalError, match="Beam: bounds that are 'auto'.*pipeline has none yet. Give lower="
+        RefusalError, match="Beam: bounds and limits that are 'auto'.*pipeline has none yet. Give numbers"
     ):
         asked(sf.scan(ROWS.schema, privacy_unit="id")).release(epsilon=1)
