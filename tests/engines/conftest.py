@@ -32,6 +32,7 @@ from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Payload, Stages
 from sfumato.engines.duckdb.text import identifier
 from sfumato.query.noising import NoisyBatch
+from sfumato.query.payment import free
 from sfumato.query.quantiles import NoisyTree
 from sfumato.query.release import Release
 
@@ -117,7 +118,8 @@ class StagedEngine:
         self.schema, self.public_keys = self._local.schema, self._local.public_keys
         self._random = random.Random(rows.num_rows)
 
-    def release(self, plan, *, confidence=None, unsafe_words=None) -> Release:
+    def release(self, plan, *, confidence=None, unsafe_words=None, pay=free) -> Release:
+        pay()
         return Release(plan, self, confidence=confidence, unsafe_words=unsafe_words)
 
     def statistics(self, query, batch_rows: int) -> Iterator[pa.RecordBatch]:
@@ -284,7 +286,8 @@ def on_spark(folder: str) -> Opener:
     from sfumato.engines.spark.engine import SparkEngine
 
     class Engine(SparkEngine):
-        def release(self, plan, *, confidence=None, unsafe_words=None) -> Release:
+        def release(self, plan, *, confidence=None, unsafe_words=None, pay=free) -> Release:
+            pay()
             return Collected(self, plan, unsafe_words)
 
     # Spark's integers are signed and end at 64 bits, and it has no identifiers, enumerations or times of day; its
@@ -413,7 +416,8 @@ def on_beam(folder: str) -> Opener:
             parts = [data for datas in results_on_beam(build) for data in datas]
             return stages.merged(None, parts, batch_rows)
 
-        def release(self, plan, *, confidence=None, unsafe_words=None) -> Release:
+        def release(self, plan, *, confidence=None, unsafe_words=None, pay=free) -> Release:
+            pay()
             return CollectedOnBeam(self, plan, unsafe_words)
 
     return Opener(lambda columns: Engine(as_arrow(columns)), frozenset({"UHUGEINT"}), not LONG)
