@@ -58,3 +58,16 @@ def test_several_selects_are_refused(visits, run):
     (visits.parent / "two.sql").write_text(f"SELECT * FROM ({TEXT}) UNION ALL ({TEXT})")
     done = run("analyze", "two.sql", "--not-private", columns=160)
     assert done.exit_code == 2 and "2 private SELECTs" in done.output
+
+
+def test_what_a_release_would_find_is_refused(visits, run):
+    options = (
+        "epsilon = 1, delta = 1e-6, privacy_unit_column = id, max_rows_per_group = 1, auto_bounds = true"
+    )
+    (visits.parent / "auto.sql").write_text(question("year, AVG(visits) AS mean", options=options))
+    done = run("analyze", "auto.sql", "--not-private", columns=160)
+    assert (
+        done.exit_code == 2
+        and "analyze: the bounds of mean" in done.output
+        and "NOT PRIVATE" not in done.output
+    )

@@ -116,18 +116,24 @@ def analyze(
 
 
 def _planned(file: Path, catalog: Path | None, private: list[str], public: list[str]) -> Any:
-    import sfumato
     from sfumato.cli.given import sources, text_of
+    from sfumato.engines.asked import ask
+    from sfumato.engines.catalog import catalog as read_catalog
+    from sfumato.query.release import Release
 
-    given: dict[str, Any] = {"tables": sources(private, public) or None}
-    if catalog is not None:
-        given["catalog"] = sfumato.catalog(catalog)
-    release: Any = sfumato.sql(text_of(file, "PATH"), **given)
+    declared = None if catalog is None else read_catalog(catalog)
+    machine = {"memory_limit": None, "threads": None, "temp_directory": None}
+    tables = sources(private, public)
+    asked = ask(text_of(file, "PATH"), tables=tables, catalog=declared, types=None, limits=machine)
+    asked.check_planned("analyze")
+    release: Any = asked.release()
     parts = getattr(release, "releases", (release,))
     if len(parts) > 1:
         raise QueryError(
             f"analyze: {file} has {len(parts)} private SELECTs; put the one that is meant into a file"
         )
+    if not isinstance(parts[0], Release):
+        raise QueryError(f"analyze: {file} asks for the largest groups, which have no limits to compare")
     return parts[0]
 
 
