@@ -161,7 +161,7 @@ def test_a_lock_that_another_thread_holds_does_not_stop_the_child(in_child):
     holding, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with above._lock, asked._lock:
+        with above._turn(), asked._turn():
             holding.set()
             done.wait()
 

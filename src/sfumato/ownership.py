@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar, NoReturn, Self, SupportsIndex
 
 from sfumato.errors import RefusalError, SfumatoError
@@ -36,32 +37,29 @@ class Turn:
     """One at a time: other threads wait, and what comes in the middle, as a handler of a signal, is refused.
 
     A plain lock would let the handler wait for ever, and one that its thread may take twice would let it
-    change what is half changed.
+    change what is half changed. The lock itself is what `with` takes and gives back: an interrupt comes
+    before or after that, and never leaves it taken, as it could in code of ours.
 
     >>> turn = Turn()
-    >>> with turn, turn:
+    >>> with turn(), turn():
     ...     pass
     Traceback (most recent call last):
     sfumato.errors.RefusalError: this is asked in the middle of another question, by the same thread; ...
     """
 
     def __init__(self) -> None:
-        self._lock, self._taken = threading.RLock(), False
+        self._lock: Any = threading.RLock()
 
-    def __enter__(self) -> None:
-        self._lock.acquire()
-        # A handler may come before the next line, and has its turn then; or after it.
-        if self._taken:
-            self._lock.release()
+    def __call__(self) -> AbstractContextManager[object]:
+        """Return the lock, for a `with`."""
+        # A handler that comes from here on has its turn, and gives it back, before the lock is taken.
+        if self._lock._is_owned():
             raise RefusalError(
                 "this is asked in the middle of another question, by the same thread; wait until that is "
                 "answered"
             )
-        self._taken = True
-
-    def __exit__(self, *_: object) -> None:
-        self._taken = False
-        self._lock.release()
+        lock: AbstractContextManager[object] = self._lock
+        return lock
 
 
 class Owned:

@@ -914,11 +914,29 @@ def test_floats_that_are_more_than_they_look_like():
     for _ in range(9):
         budget.spend(0.1)
     for left, said in (
-        (budget, "0.1, so that 5.55112e-17 is lacking"),
+        (budget, "0.09999999999999995, so that 5.55112e-17 is lacking"),
         (tenths, "0.1, so that 5.55112e-18 is"),
     ):
         with pytest.raises(BudgetError, match=f"epsilon=0.1 is more than is left of the budget: {said}"):
             left.spend(0.1)
+
+
+def test_an_aggregation_pays_what_it_was_planned_with():
+    """Not what its arguments have become since, as a NumPy number may."""
+    epsilon, budget = np.array(0.5), Budget(1)
+    count = CountUnits(epsilon=epsilon)
+    epsilon[()] = 1e-9
+    private(beam.Pipeline(runner="FnApiRunner"), budget=budget) | count
+    assert budget.remaining.epsilon == 0.5
+
+
+def test_a_release_of_a_collection_is_paid_by_a_budget():
+    table, budget = sf.scan(SCHEMA, privacy_unit="id"), Budget(1)
+    Release(table.bound(rows=1).agg(n=sf.count()), epsilon="0.5", budget=budget)
+    Release(table.top("place", k=1, keys=["A", "B"]), epsilon="0.25", budget=budget)
+    with pytest.raises(BudgetError, match="more than is left"):
+        Release(table.bound(rows=1).agg(n=sf.count()), epsilon="0.5", budget=budget)
+    assert [spent.what for spent in budget.history] == ["n", "the 1 largest by place"]
 
 
 @pytest.mark.long

@@ -34,7 +34,7 @@ def test_numbers_are_taken_exactly(value):
 
 
 @pytest.mark.parametrize(
-    "value", [None, True, "a", "1/0", math.nan, math.inf, Decimal("NaN"), [1], 1j, np.ones(2)]
+    "value", [None, True, np.True_, "a", "1/0", math.nan, math.inf, Decimal("NaN"), [1], 1j, np.ones(2)]
 )
 def test_what_is_no_number_is_refused(value):
     for take in (as_fraction, at_least_0, positive, positive_int):

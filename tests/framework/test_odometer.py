@@ -229,7 +229,7 @@ def test_two_asks_cannot_use_the_same_remainder():
             if loss > 0 and budget == 1 and not inside:
                 inside.append(True)
                 with ThreadPoolExecutor(1) as pool:
-                    other = pool.submit(ledger._lock._lock.acquire, blocking=False)
+                    other = pool.submit(ledger._turn._lock.acquire, blocking=False)
                     assert other.result() is False
             return super().within(loss, budget)
 

@@ -65,6 +65,17 @@ def test_what_is_refused_costs_nothing(options, error):
 
 
 @pytest.mark.noise_cannot_matter("nothing is drawn")
+def test_diagnostics_that_are_refused_cost_nothing():
+    budget = sf.Budget(3)
+    question = sf.scan(ROWS, privacy_unit="id").bound(rows=1).agg(n=sf.count())
+    with pytest.raises(ParameterError, match="unsafe_words"):
+        question.diagnose(epsilon=1, budget=budget, unsafe_words=1)
+    assert budget.history == ()
+    question.diagnose(epsilon=1, budget=budget)
+    assert budget.remaining.epsilon == 2.0
+
+
+@pytest.mark.noise_cannot_matter("nothing is drawn")
 @pytest.mark.parametrize("budget", [3, "3", (3, 0), object()])
 def test_what_is_no_budget_is_refused(budget):
     with pytest.raises(ParameterError, match=r"sf\.Budget"):

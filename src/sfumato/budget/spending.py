@@ -22,7 +22,7 @@ from sfumato.budget.conversions import zcdp_epsilon, zcdp_rho
 from sfumato.budget.gaussian import gaussian_mu, pure_mu
 from sfumato.budget.loss import Loss
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
-from sfumato.errors import BudgetError, shown
+from sfumato.errors import BudgetError, ParameterError, shown
 from sfumato.exact import one_of, root_down, round_down, round_up
 from sfumato.ownership import Owned, Turn
 
@@ -33,6 +33,7 @@ _NAMED, _EVENTS, _END = Fraction(1, 2), Fraction(1, 4), Fraction(1, 8)
 _ADDED, _RHO, _SQUARES = "epsilons and deltas added", "zero-concentrated DP", "Gaussian DP"
 _PURE = "laplace", "k_norm"
 _LEAST_DELTA = Fraction(1, 2**1800)
+_LARGEST_EPSILON = 10**300  # floats tell no larger ones
 _MOST_EPSILON = 1000  # which protects nobody, however it is composed
 
 
@@ -40,7 +41,8 @@ class Remaining(NamedTuple):
     """What is left of a budget.
 
     Args:
-        epsilon: what the next question may surely ask for; with Gaussian noise perhaps more.
+        epsilon: what the next question may surely ask for; with Gaussian noise perhaps more (or less, at a
+            delta of a percent and above).
         delta: what it may name beside.
         share: the part of the budget that is left, from 0 to 1.
     """
@@ -150,11 +152,13 @@ class Budget(Owned):
     def __init__(self, epsilon: Any, delta: Any = 0, *, composition: str = "tight") -> None:
         self._epsilon, self._delta = admissible_epsilon(epsilon), admissible_delta(delta)
         one_of(composition, "composition", COMPOSITIONS)
+        if self._epsilon > _LARGEST_EPSILON:
+            raise BudgetError(f"epsilon is {shown(epsilon)}, but a budget has at most 1e300")
         tight = composition == "tight" and self._delta >= _LEAST_DELTA and self._epsilon <= _MOST_EPSILON
         self._sums = _sums(self._epsilon, self._delta) if tight else (_added(self._epsilon, self._delta),)
         self._totals = [(Fraction(0), Fraction(0))] * len(self._sums)
         self._history: list[Spent] = []
-        self._lock = Turn()
+        self._turn = Turn()
 
     @property
     def total(self) -> tuple[float, float]:
@@ -189,6 +193,9 @@ class Budget(Owned):
     @property
     def remaining(self) -> Remaining:
         """What is left, rounded down."""
+        return Remaining(*map(round_down, self._left()))
+
+    def _left(self) -> tuple[Fraction, Fraction, Fraction]:
         left, share = [(Fraction(0), Fraction(0))], Fraction(0)
         for each, total in zip(self._sums, self._totals, strict=True):
             if not each.fits(total):
@@ -198,8 +205,7 @@ class Budget(Owned):
             by_epsilon = first if each.name == _ADDED else root_down(2 * first) if each.name == _RHO else 0
             left.append((Fraction(by_epsilon), second))
             share = max(share, 1 - each.used(total))
-        epsilon, delta = max(left)
-        return Remaining(round_down(epsilon), round_down(delta), round_down(share))
+        return *max(left), share
 
     def spend(
         self, epsilon: Any, delta: Any = 0, *, loss: Loss | None = None, what: str = "a question"
@@ -208,18 +214,21 @@ class Budget(Owned):
 
         Args:
             epsilon, delta: what the question stays within.
-            loss: what its noises lose, where more is known than epsilon and delta.
+            loss: what its noises lose, where more is known than epsilon and delta; both must be true.
             what: in a few words, for `history`.
         Raises:
             BudgetError: it is not admissible, or more than is left, or this is another process than that
                 which made the budget; nothing is spent then.
+            ParameterError: loss is none.
             RefusalError: it is asked in the middle of another question, as by a handler of a signal.
         """
         self._check_home()
         eps, dlt = admissible_epsilon(epsilon), admissible_delta(delta)
+        if not isinstance(loss, Loss | None):
+            raise ParameterError("loss", type(loss).__name__, "a Loss of sfumato.budget, or left out")
         asked = Spent(str(what), eps, dlt, loss or Loss(approximate=((eps, dlt, 1),)))
         prices = [each.price(asked) for each in self._sums]
-        with self._lock:
+        with self._turn():
             totals = [(a + c, b + d) for (a, b), (c, d) in zip(self._totals, prices, strict=True)]
             if not any(each.fits(total) for each, total in zip(self._sums, totals, strict=True)):
                 raise BudgetError(self._refused(asked, epsilon, delta))
@@ -251,28 +260,34 @@ class Budget(Owned):
             "('0.1') or Fractions"
         )
         if len(self._sums) > 1:
-            left = self.remaining
+            left_epsilon, left_delta, share = self._left()
             return (
-                f"epsilon={float(asked.epsilon):.6g} with delta={float(asked.delta):.6g} is more than is "
-                f"left of the budget: {left.share:.1%}, so that a question may ask for "
-                f"epsilon={left.epsilon:g} and delta={left.delta:g}. Half of the budget's delta is for "
-                f"tighter composition; composition='adding' leaves all of it to questions. {binary}"
+                f"epsilon={round_up(asked.epsilon):.6g} with delta={round_up(asked.delta):.6g} is more than "
+                f"is left of the budget: {float(share):.1%}, so that a question may ask for "
+                f"epsilon={_told(left_epsilon)} and delta={_told(left_delta)}. Half of the budget's delta is "
+                f"for tighter composition; composition='adding' leaves all of it to questions. {binary}"
             )
         name, given, value, place = "epsilon", epsilon, asked.epsilon, 0
         if self._totals[0][0] + value <= self._sums[0].limit[0]:
             name, given, value, place = "delta", delta, asked.delta, 1
         left_over = self._sums[0].limit[place] - self._totals[0][place]
         return (
-            f"{name}={shown(given)} is more than is left of the budget: {float(left_over):g}, so that "
-            f"{float(value - left_over):g} is lacking. {binary}"
+            f"{name}={shown(given)} is more than is left of the budget: {_told(left_over)}, so that "
+            f"{round_up(value - left_over):g} is lacking. {binary}"
         )
 
     def __repr__(self) -> str:
-        left = self.remaining
+        epsilon, _, share = self._left()
         return (
-            f"<Budget of epsilon={float(self._epsilon):g}, delta={float(self._delta):g}: {left.share:.1%} "
-            f"left, a question may ask for epsilon={left.epsilon:g}>"
+            f"<Budget of epsilon={_told(self._epsilon)}, delta={_told(self._delta)}: {float(share):.1%} "
+            f"left, a question may ask for epsilon={_told(epsilon)}>"
         )
+
+
+def _told(number: Fraction) -> str:
+    """Return a number in six digits; in all of a float's where these would be more than it is."""
+    text = f"{round_down(number):g}"
+    return text if Fraction(text) <= number else repr(round_down(number))
 
 
 def _added(epsilon: Fraction, delta: Fraction) -> _Sum:

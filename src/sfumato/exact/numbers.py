@@ -33,11 +33,9 @@ def as_fraction(value: object, name: str) -> Fraction:
     """
     if type(value) is Fraction:
         return value  # as most are, once they were taken
-    if isinstance(value, bool):
-        raise ParameterError(name, value, _expected)
     # Not of a column, also where it has one row.
     number = value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
-    if isinstance(number, (int, float, str, Fraction, Decimal)):
+    if isinstance(number, (int, float, str, Fraction, Decimal)) and not isinstance(number, bool):
         with suppress(ValueError, OverflowError, InvalidOperation, ZeroDivisionError):
             return Fraction(number)
     raise ParameterError(name, value, _expected)

@@ -66,7 +66,7 @@ class Odometer(Owned):
             )
         self._data, self._domain, self._metric, self._measure = data, domain, metric, measure
         self._budget, self._d_in = measure.budget(budget), distance_in(d_in)
-        self._spent, self._lock = measure.total([]), Turn()
+        self._spent, self._turn = measure.total([]), Turn()
 
     @property
     def spent(self) -> Any:
@@ -96,7 +96,7 @@ class Odometer(Owned):
         loss = measurement.privacy_map(self._d_in)
         if not self._measure.within(self._measure.total([]), loss):
             raise BudgetError(f"{measurement.name} claims a loss of {loss}, but none is below 0")
-        with self._lock:
+        with self._turn():
             total = self._measure.total([self._spent, loss])
             if not self._measure.within(total, self._budget):
                 raise BudgetError(

@@ -56,7 +56,7 @@ class AboveThreshold(Owned):
         of_threshold, of_value = noise_scales(positive(scale, "scale"), self.positives)
         self._law, self._words = Laplace(of_value), words
         self._noisy_threshold = self._threshold + int(Laplace(of_threshold).rounded(1, words)[0])
-        self._left, self._lock = self.positives, Turn()
+        self._left, self._turn = self.positives, Turn()
 
     @property
     def left(self) -> int:
@@ -75,7 +75,7 @@ class AboveThreshold(Owned):
         """
         self._check_home()
         exact = _whole(value, "value", shown=type(value).__name__)
-        with self._lock:
+        with self._turn():
             if self._left == 0:
                 raise BudgetError(
                     f"AboveThreshold: all {self.positives} positive answers are given; what more is asked "

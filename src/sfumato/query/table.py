@@ -570,8 +570,9 @@ class Question(Generic[Released]):
         delta = Fraction(1, 10**6) if self.query.private_groups else 0
         plan = make_plan(self.query, epsilon=epsilon, delta=delta)
         told = diagnosis(self.table, plan, admissible_epsilon(epsilon))
+        made = told.release(unsafe_words)
         payment(budget, [told], f"diagnostics of {self.query.told}")()
-        return told.release(unsafe_words)
+        return made
 
     def preview(
         self,

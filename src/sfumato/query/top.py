@@ -147,6 +147,11 @@ class Top:
             self.steps, self.unit, self.keys, public, groups, (self.statistic,), largest=largest
         )
 
+    @property
+    def told(self) -> str:
+        """What is asked, in a few words."""
+        return f"the {self.k} largest by {', '.join(self.keys)}"
+
     def drawing(self, plan: TopPlan) -> TopDraw:
         """Return what draws a release of this question by a plan."""
         return TopDraw(plan, self.keys, self.measured, self.step, self.whole)
@@ -200,6 +205,6 @@ class Top:
         if unsafe_words is not None and not isinstance(unsafe_words, Words):
             raise ParameterError("unsafe_words", unsafe_words, "a Words of sfumato.noise, in tests alone")
         plan = self.plan(epsilon=epsilon, delta=delta, counts=counts, counts_share=counts_share)
-        pay = payment(budget, [plan], f"the {self.k} largest by {', '.join(self.keys)}")
+        pay = payment(budget, [plan], self.told)
         released: TopRelease = self.engine.top(self, plan, unsafe_words=unsafe_words, pay=pay)
         return released

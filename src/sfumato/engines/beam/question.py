@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, overload
 
+from sfumato.budget import Budget
 from sfumato.engines.beam.engine import SHARDS, BeamEngine
 from sfumato.engines.beam.release import PlannedRelease
 from sfumato.engines.beam.top import PlannedTop
 from sfumato.engines.secret import Secret
 from sfumato.errors import ParameterError, QueryError
+from sfumato.query.payment import payment
 from sfumato.query.table import Question
 from sfumato.query.top import Top
 
@@ -20,11 +22,17 @@ def Release(
     confidence: float | None = None,
     shards: int = SHARDS,
     secret: Secret | None = None,
+    budget: Budget | None = None,
     **options: Any,
 ) -> PlannedRelease: ...
 @overload
 def Release(
-    question: Top, *, shards: int = SHARDS, secret: Secret | None = None, **options: Any
+    question: Top,
+    *,
+    shards: int = SHARDS,
+    secret: Secret | None = None,
+    budget: Budget | None = None,
+    **options: Any,
 ) -> PlannedTop: ...
 def Release(
     question: Question[PlannedRelease] | Top,
@@ -32,6 +40,7 @@ def Release(
     confidence: float | None = None,
     shards: int = SHARDS,
     secret: Secret | None = None,
+    budget: Budget | None = None,
     **options: Any,
 ) -> PlannedRelease:
     """Release the answer to a question about the rows of a collection.
@@ -44,6 +53,7 @@ def Release(
         secret: an `EnvironmentSecret`, `FileSecret` or `CallableSecret`: where workers find the secret of
             the noise. Without it one is drawn here and staged with the pipeline, and who reads that can take
             the noise away.
+        budget: that of all questions, which pays; see `sfumato.Budget`.
         options: epsilon, delta, noise, group_selection and pre_threshold, as for `Question.release`; or those
             of `Top.release`.
     Returns:
@@ -66,5 +76,9 @@ def Release(
                 "Release: error bars of the largest groups are equal, so no column has them; leave "
                 "confidence out, and ask the transform for its half_width(0.95)"
             )
-        return engine.top(question, question.plan(**options), shards=shards, secret=secret)
-    return engine.release(question.plan(**options), confidence=confidence, shards=shards, secret=secret)
+        planned = question.plan(**options)
+        pay = payment(budget, [planned], question.told)
+        return engine.top(question, planned, shards=shards, secret=secret, pay=pay)
+    plan = question.plan(**options)
+    pay = payment(budget, [plan], question.query.told)
+    return engine.release(plan, confidence=confidence, shards=shards, secret=secret, pay=pay)

@@ -185,7 +185,7 @@ class Diagnostics(Owned):
         """Draw what was not drawn before; in one place, and once."""
         if not self._done:
             self._check_home()
-            with self._turn:
+            with self._turn():
                 check_error_columns(self._diagnosis.contributions, confidence)
                 self._contributions.to_arrow()
                 if self._matched is not None:

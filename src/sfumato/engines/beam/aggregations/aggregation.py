@@ -24,6 +24,7 @@ from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import positive_int
 from sfumato.query.aggregates import Aggregate, Number
 from sfumato.query.choices import Amount, NoiseChoice
+from sfumato.query.payment import payment
 from sfumato.query.table import Table
 
 Extract = Callable[[Any], Any]
@@ -135,8 +136,8 @@ class Aggregation(Stays, beam.PTransform, ABC):  # type: ignore[misc]
             return [columns]
 
         release = self._release()
-        what = f"{type(self).__name__} of a collection"
-        self._budget.spend(**self._spends, loss=self._plan.loss, what=what)
+        # What it was planned with, whatever became of the arguments since.
+        payment(self._budget, [self._plan], f"{type(self).__name__} of a collection")()
         given: Any = owned | "Keys and values" >> beam.FlatMap(forgiving(columns))
         if self._brought is not None:
             texts = self._brought | "Texts of public keys" >> beam.Map(_key_text).with_output_types(str)
