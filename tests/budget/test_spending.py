@@ -119,6 +119,7 @@ def test_no_history_costs_less_than_it_loses_by_distributions():
     assert sorted(spent / truth for spent, _, truth, _ in found)[10] < 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(40))
 def test_an_adversary_that_chooses_by_answers_stays_within_each_sum(seed):
     """Whatever is chosen, at the end one of the three sums of the proof is within its limit, counted again here."""

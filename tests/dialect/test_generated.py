@@ -208,6 +208,7 @@ def once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sfumato.engines.duckdb.engine.united", made)
 
 
+@pytest.mark.long
 @pytest.mark.noise_cannot_matter("it is about examples that fail before noise is drawn, or far beyond it")
 @pytest.mark.parametrize("plant", [no_unit, of_all, once])
 def test_planted_defects_are_found(monkeypatch: pytest.MonkeyPatch, plant: Any) -> None:

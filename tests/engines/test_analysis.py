@@ -113,7 +113,8 @@ CHOICES = 150
 
 
 @pytest.mark.noise_cannot_matter("salts and words are seeded")
-@pytest.mark.parametrize("keys", [TOWNS, pytest.param(None, marks=pytest.mark.long)], ids=str)
+@pytest.mark.long
+@pytest.mark.parametrize("keys", [TOWNS, None], ids=str)
 def test_of_a_random_choice_bias_and_deviation_are_those_of_many_choices(keys):
     """Means of 150 choices of groups are within 6 deviations of what is expected, and spread as is expected."""
     asked = question(keys, "sample")
@@ -179,6 +180,7 @@ def test_a_wrong_deviation_is_found(monkeypatch):
 DRAWS = 3000
 
 
+@pytest.mark.long
 @pytest.mark.noise_cannot_matter("the words are seeded")
 def test_noise_is_that_of_many_releases(options):
     """Of 3,000 releases the spread about the exact outputs is as expected: of means of few rows, too."""

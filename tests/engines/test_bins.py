@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import date
 
 import pyarrow as pa
+import pytest
 
 from sfumato.engines.duckdb import exact_sql
 from sfumato.engines.duckdb.forms import bins
@@ -73,6 +74,7 @@ def test_bins_are_counted_as_defined(engine):
     assert counted(engine) == defined()
 
 
+@pytest.mark.long
 def test_planted_mistakes_are_seen(openers, monkeypatch):
     opened, honest = openers("duckdb"), defined()
     between, listed, halved = bins._between, bins._listed, bins._halved

@@ -68,6 +68,7 @@ def test_columns_have_their_declared_types(tmp_path):
     assert asked.engine.files == (str(tmp_path / "t.sqlite"),)
 
 
+@pytest.mark.long
 @given(rows, rows)
 @settings(max_examples=40, deadline=None)
 def test_no_value_changes_another_row_or_stops_it(first, second):

@@ -134,6 +134,7 @@ def held(times: float) -> list[int]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.flakiness(
     k=29, because="two bars hold 95% of the time, and 139 of 200 or fewer have odds of 7e-31"
 )
@@ -141,6 +142,7 @@ def test_the_bars_that_the_refusals_name_hold():
     assert min(held(1)) >= 140
 
 
+@pytest.mark.long
 @pytest.mark.flakiness(k=29, because="bars of a twentieth hold one time in five or less: 140 of 200 at 1e-50")
 def test_planted_narrow_bars_do_not_hold():
     assert max(held(0.05)) < 140

@@ -28,9 +28,8 @@ def asked(source, keys):
 
 
 @pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
-@pytest.mark.parametrize(
-    "keys", [None, pytest.param(KEYS, marks=pytest.mark.long)], ids=["private", "public"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("keys", [None, KEYS], ids=["private", "public"])
 def test_spark_finds_what_one_machine_does(keys, frame_of):
     here = asked(ROWS, keys).diagnose(epsilon=10**6).findings()
     there = asked(frame_of(ROWS), keys).diagnose(epsilon=10**6).findings()
@@ -40,6 +39,7 @@ def test_spark_finds_what_one_machine_does(keys, frame_of):
     assert [one.share for one in there] == pytest.approx([one.share for one in here], abs=2e-3)
 
 
+@pytest.mark.long
 def test_a_released_frame_has_no_place_for_them(frame_of):
     with pytest.raises(QueryError, match=r"question.diagnose\(epsilon=0.05\)"):
         asked(frame_of(ROWS), None).release(epsilon=1, delta=1e-6, diagnostics=0.05)

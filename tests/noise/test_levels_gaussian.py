@@ -103,6 +103,7 @@ def test_cells_are_those_of_least_squares(rollup, own, seed):
     assert found == pytest.approx(np.linalg.solve(normal(rollup, own), wanted.T).T, abs=1e-6)
 
 
+@pytest.mark.long
 def test_what_least_squares_leave():
     """Of uneven trees, a total is within 2^-20 of its deviation of where it should be.
 
@@ -130,6 +131,7 @@ def test_what_least_squares_leave():
             assert sqrt(left @ left) / sqrt(own[0]) < 2.0**30 * _SOLVED
 
 
+@pytest.mark.long
 @pytest.mark.noise_cannot_matter("the words are seeded")
 def test_noise_of_cells_and_totals_has_the_deviations_that_are_promised():
     """4,000 draws: each deviation within 8 percent, which is 7 of its own deviations."""

@@ -122,6 +122,7 @@ def test_odd_values_raise_nothing_and_are_bounded(name, make, magnitudes):
     assert lower < upper and max(-lower, upper) <= (10**6 if magnitudes else 1e100)
 
 
+@pytest.mark.long
 @SEEDED
 @pytest.mark.parametrize("kind", [pa.int8(), pa.int64(), pa.uint64(), pa.decimal128(38, 2), pa.float32()])
 def test_types_of_numbers(kind):
@@ -240,6 +241,7 @@ def noisy(rng, values, epsilon=0.2):
     return look
 
 
+@pytest.mark.long
 @pytest.mark.noise_cannot_matter("the generator is seeded")
 @pytest.mark.parametrize("magnitudes", [None, (Fraction(1), Fraction(10**6))])
 def test_no_bound_is_far_beyond_the_values(magnitudes):

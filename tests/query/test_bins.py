@@ -192,6 +192,7 @@ class WithoutOwn(Noises):
         return super().tolerance({n: w for n, w in weights.items() if n != "b"}, failure)
 
 
+@pytest.mark.long
 @pytest.mark.flakiness(
     k=20, because="18,000 of 20,000 expected to hold at least; 17,600 are 9.4 deviations less"
 )

@@ -173,7 +173,7 @@ def test_different_questions_take_shares_by_the_same_sum():
 @pytest.mark.parametrize(
     "options",
     [
-        {"share": 0}, {"share": -1}, {"share": 2}, {"share": "x"}, {"share": float("nan")}, {"share": None},
+        {"share": 0}, {"share": -1}, {"share": 2}, {"share": "x"}, {"share": float("nan")},
         {"share": "0.1", "epsilon": 1}, {"share": "0.1", "delta": "1e-6"}, {"share": "0.1", "budget": None},
         {"share": "0.1", "noise": "nose"}, {"share": "0.1", "budget": 3},
     ],

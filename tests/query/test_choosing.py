@@ -364,9 +364,8 @@ def bars_at_the_bounds(epsilon: float, **limits: int) -> float:
 
 
 @pytest.mark.noise_cannot_matter("the words are seeded")
-@pytest.mark.parametrize(
-    "limits", [{"groups": 1, "rows": 1}, pytest.param({"groups": 1, "rows": 3}, marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("limits", [{"groups": 1, "rows": 1}, {"groups": 1, "rows": 3}])
 def test_bars_seldom_reach_to_the_bounds(limits, monkeypatch):
     assert bars_at_the_bounds(1, **limits) < 0.06
     monkeypatch.setattr(

@@ -127,6 +127,7 @@ def test_bars_hold_the_exact_numbers(noise, delta, rows):
         assert min(misses(release, columns, 0.1).values()) > 0.1
 
 
+@pytest.mark.long
 @pytest.mark.flakiness(k=70, because="each of 60 releases shows a coefficient with probability 0.05 or less")
 def test_a_singular_design_says_so():
     data = pa.table({"id": range(1000), "x": [5.0] * 1000, "y": [float(i % 7) for i in range(1000)]})

@@ -209,6 +209,7 @@ def test_what_cannot_be_compared_is_refused():
 
 
 # Of 60 intervals each fails with probability 0.2 at most: 42 and more is below 1e-14.
+@pytest.mark.long
 @pytest.mark.flakiness(k=13, because="a binomial tail below 1e-14 for each")
 @pytest.mark.parametrize(("output", "share"), [("s", -14.0), ("n", 5000 / 8990)])
 def test_shares_below_0_and_of_what_may_be_missing_hold(output, share):

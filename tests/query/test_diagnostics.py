@@ -286,6 +286,7 @@ def misses(draws, narrower=1.0):
     return missed, of
 
 
+@pytest.mark.long
 @pytest.mark.noise_cannot_matter("the words are seeded")
 def test_error_bars_hold_as_often_as_they_say():
     missed, of = misses(20)

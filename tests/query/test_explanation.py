@@ -81,6 +81,7 @@ def test_groups_stand_in_the_sentence():
     assert "what is beyond that is left out." in str(in_all) and "lamp" not in str(in_all)
 
 
+@pytest.mark.long
 def test_a_thousand_bins_are_one_line():
     explained = told(
         ROWS,

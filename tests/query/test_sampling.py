@@ -51,7 +51,8 @@ MEANS = (1e-6, 0.02, 0.5, 1, 3.7, 30, 900.5)
 SHARES = [(n, p) for n in (1, 2, 7, 60, 900) for p in (1e-6, 0.003, 0.1, 0.5, 0.77, 0.999, 1)]
 
 
-@pytest.mark.parametrize("tail", [TAILS[0], *(pytest.param(t, marks=pytest.mark.long) for t in TAILS[1:])])
+@pytest.mark.long
+@pytest.mark.parametrize("tail", TAILS)
 def test_ends_fail_no_more_often_than_stated(tail):
     for mean in MEANS:
         for limits in (sample_limits.poisson, sample_limits.poisson_sum):

@@ -79,6 +79,7 @@ def test_weights_say_whether_weeks_or_totals_matter():
     assert weekly["n"] < total["n"] and total["total"] < weekly["total"]
 
 
+@pytest.mark.long
 @pytest.mark.noise_cannot_matter("the words are seeded")
 def test_errors_and_bars_are_those_that_are_promised():
     """60 releases: errors within a fifth of what is expected, and 0.93 of 0.95 bars hold."""

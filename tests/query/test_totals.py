@@ -299,6 +299,7 @@ def test_the_chain_is_what_a_release_runs(monkeypatch):
             assert drawn == [expected[key][name] for key in keys]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "values, cube, sets",
     [((1,) * 30, False, 31), ((2,) * 12, False, 13), ((2,) * 6, True, 64), ((2,) * 14, False, 15)],

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sfumato.budget import Budget
 from sfumato.budget.parameters import admissible_epsilon
-from sfumato.errors import ColumnError, ParameterError, QueryError
+from sfumato.errors import BudgetError, ColumnError, ParameterError, QueryError
 from sfumato.exact import Number, one_of, positive_int, truth_value
 from sfumato.noise import Words
 from sfumato.query.aggregates import Aggregate, Automatic, check_aggregates
@@ -729,7 +729,9 @@ class Question(Generic[Released]):
             plan = plan_of_share(self.query, budget, share, options)
             return table.engine.release(plan, **drawing, pay=payment(budget, [plan], self.query.told))
         if epsilon is None:
-            raise ParameterError("epsilon", None, "a number greater than 0, or share= of a budget=")
+            raise BudgetError(
+                "epsilon is left out, but must be a finite number greater than 0; or give share= of a budget="
+            )
         if self.automatic:
             whole = admissible_epsilon(epsilon)
             beside = Fraction(0) if diagnostics is None else share_of(whole, diagnostics)
