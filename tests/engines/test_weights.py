@@ -40,10 +40,10 @@ def asked(table: pa.Table) -> sf.Question:
 
 
 @pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.flakiness(k=30, because="noise of scale 0.1 or less against 2, at epsilon 10,000")
+@pytest.mark.flakiness(k=30, because="noise of deviation 0.08 or less against 2, at epsilon 1,000,000")
 def test_estimates_are_those_of_survey_statistics(noise):
     table = survey()
-    found = asked(table).release(epsilon=10_000, delta=1e-6, noise=noise).to_arrow().to_pylist()
+    found = asked(table).release(epsilon=10**6, delta=1e-6, noise=noise).to_arrow().to_pylist()
     region, w, x, works = (table[c].to_numpy() for c in ("region", "w", "income", "works"))
     w, x = np.minimum(w, 50), x.clip(0, 100)  # trimmed, and clamped
     for row in found:
