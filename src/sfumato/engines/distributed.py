@@ -6,7 +6,7 @@ import copy
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
@@ -18,13 +18,15 @@ from sfumato.engines.duckdb.hops import Hop
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.errors import ParameterError, QueryError
 from sfumato.noise import Words
-from sfumato.query.analysis.contributions import Contributed, Contributions
 from sfumato.query.combining import Combination, Reached, over_parts
 from sfumato.query.exact import BroughtKeys, ExactQuery
 from sfumato.query.part import Part
 from sfumato.query.schema import Schema, Step
 from sfumato.query.shaping import Computed
 from sfumato.query.units import UnitPart, unit_name
+
+if TYPE_CHECKING:
+    from sfumato.query.analysis.contributions import Contributed, Contributions
 
 _numbers = itertools.count()
 # By what reads a table, so that one that stands in a question twice is sent once.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import pyarrow as pa
 
 from sfumato.noise import Words
-from sfumato.query.analysis.contributions import Contributed, Contributions
 from sfumato.query.combining import Combination
 from sfumato.query.exact import BroughtKeys, Evaluator
 from sfumato.query.payment import Pay, free
@@ -16,6 +15,7 @@ from sfumato.query.plan import Plan
 from sfumato.query.schema import Schema, Step
 
 if TYPE_CHECKING:
+    from sfumato.query.analysis.contributions import Contributed, Contributions
     from sfumato.query.top import Top
     from sfumato.query.top_plan import TopPlan
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import pyarrow as pa
 
@@ -16,8 +16,6 @@ from sfumato.errors import BudgetError, ColumnError, ParameterError, QueryError
 from sfumato.exact import Number, one_of, positive_int, truth_value
 from sfumato.noise import Words
 from sfumato.query.aggregates import Aggregate, Automatic, check_aggregates
-from sfumato.query.analysis.analyse import analysed
-from sfumato.query.analysis.result import NonPrivateAnalysis
 from sfumato.query.automatic.resolve import (
     AUTO_SHARE,
     AUTO_SHARE_OF_LIMITS,
@@ -50,6 +48,9 @@ from sfumato.query.shares import plan_of_share
 from sfumato.query.top import Top
 from sfumato.query.totals import GroupingSets, grouping_sets
 from sfumato.query.units import UnitPart
+
+if TYPE_CHECKING:
+    from sfumato.query.analysis.result import NonPrivateAnalysis
 
 Released = TypeVar("Released")
 LARGEST_LIMIT = 10**9
@@ -648,6 +649,8 @@ class Question(Generic[Released]):
         """
         self._check_nothing_left("analyze")
         given = {"epsilon": epsilon, "delta": delta, **options}
+        from sfumato.query.analysis.analyse import analysed
+
         return analysed(self.query, self.table.engine, groups, rows, bounds, given)
 
     def epsilon_for(

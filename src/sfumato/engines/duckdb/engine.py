@@ -17,7 +17,6 @@ from sfumato.engines.duckdb import spill
 from sfumato.engines.duckdb.combined import Rows, joined, of_units, reached, united
 from sfumato.engines.duckdb.composite import composite
 from sfumato.engines.duckdb.connection import timezone_of
-from sfumato.engines.duckdb.contributions import ContributionsSql
 from sfumato.engines.duckdb.databases import one_snapshot
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
 from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
@@ -32,7 +31,6 @@ from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.errors import EngineError, QueryError, RefusalError, in_own_words
 from sfumato.noise import Words
 from sfumato.ownership import Owned
-from sfumato.query.analysis.contributions import Contributed, Contributions
 from sfumato.query.combining import Combination, Join, PerUnit, Reached, Union
 from sfumato.query.exact import ExactQuery
 from sfumato.query.part import Part
@@ -45,6 +43,7 @@ from sfumato.query.top_release import TopRelease
 from sfumato.query.units import UnitPart, unit_name
 
 if TYPE_CHECKING:
+    from sfumato.query.analysis.contributions import Contributed, Contributions
     from sfumato.query.top import Top
     from sfumato.query.top_plan import TopPlan
 
@@ -329,6 +328,9 @@ class DuckDBEngine(Owned):
                 "analyze: this table was opened for analysts, and an analysis shows exact numbers of rows; "
                 "ask its owner, or try question.preview(...), which reads no row"
             )
+        from sfumato.engines.duckdb.contributions import ContributionsSql
+        from sfumato.query.analysis.contributions import Contributed
+
         query, columns = asked.exact, self.reads(asked.exact, [c.name for c in asked.columns])
         asked = replace(asked, exact=self.total(query))
         again = self._source.again
