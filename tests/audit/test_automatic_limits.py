@@ -75,7 +75,7 @@ def mechanism():
 @pytest.mark.flakiness(k=14, because="alpha of the audits")
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_look_keeps_its_claim(name):
-    report = audit(mechanism(), epsilon=1, pairs=[PAIRS[name]], max_samples=300, alpha=1e-15)
+    report = audit(mechanism(), epsilon=1, pairs=[PAIRS[name]], max_samples=100, alpha=1e-15)
     assert not report.violated, report
 
 

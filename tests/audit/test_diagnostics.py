@@ -81,7 +81,7 @@ def mechanism():
 @pytest.mark.flakiness(k=14, because="alpha of the audits")
 @pytest.mark.parametrize("name", PAIRS)
 def test_they_keep_their_claim(name):
-    report = audit(mechanism(), epsilon=EPSILON, pairs=[PAIRS[name]], max_samples=200, alpha=1e-15)
+    report = audit(mechanism(), epsilon=EPSILON, pairs=[PAIRS[name]], max_samples=80, alpha=1e-15)
     assert not report.violated, report
 
 
