@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any, ClassVar, NoReturn, Self, SupportsIndex
 
 from sfumato.errors import RefusalError, SfumatoError
@@ -48,18 +48,19 @@ class Turn:
     """
 
     def __init__(self) -> None:
-        self._lock: Any = threading.RLock()
+        self._lock = threading.RLock()
+        self._held = threading.Condition(self._lock)
 
     def __call__(self) -> AbstractContextManager[object]:
         """Return the lock, for a `with`."""
         # A handler that comes from here on has its turn, and gives it back, before the lock is taken.
-        if self._lock._is_owned():
+        with suppress(RuntimeError):  # what a condition raises whose lock this thread does not hold
+            self._held.notify(0)
             raise RefusalError(
                 "this is asked in the middle of another question, by the same thread; wait until that is "
                 "answered"
             )
-        lock: AbstractContextManager[object] = self._lock
-        return lock
+        return self._lock
 
 
 class Owned:

@@ -386,6 +386,12 @@ def test_a_table_for_analysts_refuses_and_what_is_made_of_it():
         asked = closed.bound(groups=1, rows=1).agg(n=sf.count())
         with pytest.raises(RefusalError, match="opened for analysts"):
             asked.analyze(epsilon=1)
+        with pytest.raises(RefusalError, match="check: .*opened for analysts"):
+            sf.check(asked)
+        with pytest.raises(RefusalError, match="unsafe_words: .*opened for analysts"):
+            asked.release(epsilon=1, unsafe_words=SeededWords(1))
+        with pytest.raises(RefusalError, match="unsafe_words: .*opened for analysts"):
+            asked.diagnose(epsilon=1, unsafe_words=SeededWords(1))
         assert asked.plan(epsilon=1)
     assert table.join(other, on="id").bound(rows=1).agg(n=sf.count()).analyze(epsilon=1).points
 

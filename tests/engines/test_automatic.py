@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.errors import RefusalError
+from sfumato.errors import ParameterError, QueryError, RefusalError
+from sfumato.noise import SeededWords
 
 ROWS = pa.table(
     {
@@ -39,10 +40,24 @@ def test_bounds_are_found_on_every_engine_that_has_rows(kind, request):
         own = ROWS.filter(pa.compute.equal(ROWS["g"], row["g"]))["x"].to_numpy()
         assert abs(row["mean"] - own.mean()) < 1
         assert abs(row["total"] - own.sum()) < 2_000
-    if kind == "duckdb":
-        by_rows, totals = (found.value for found in release.found)
-        assert 10 <= by_rows[0] <= 25 and 75 <= by_rows[1] <= 100
-        assert totals[0] == 0 and 75 <= totals[1] <= 170
+    by_rows, totals = (found.value for found in release.found)
+    assert 10 <= by_rows[0] <= 25 and 75 <= by_rows[1] <= 100
+    assert totals[0] == 0 and 75 <= totals[1] <= 170
+
+
+@pytest.mark.long
+@pytest.mark.noise_cannot_matter("nothing is drawn")
+def test_what_spark_refuses_is_refused_before_a_look(frame_of):
+    """Before, a look was paid and drawn, and then the release refused."""
+    budget, question = sf.Budget(10), asked(sf.scan(frame_of(ROWS), privacy_unit="id"))
+    for options, error in (
+        ({"unsafe_words": SeededWords(1)}, ParameterError),
+        ({"diagnostics": 0.1}, QueryError),
+        ({"auto_share": 2}, ParameterError),
+    ):
+        with pytest.raises(error, match=next(iter(options))):
+            question.release(epsilon=1, budget=budget, **options)
+    assert budget.history == ()
 
 
 def test_a_pipeline_has_no_rows_to_look_at():

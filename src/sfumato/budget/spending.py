@@ -1,38 +1,23 @@
-"""One budget for many questions, of which later ones may depend on earlier answers: a privacy filter.
+"""One budget for many questions, of which later ones may depend on earlier answers.
 
-Three sums are kept beside each other, each with a limit of its own, and a question may be asked as long as
-one of the three would stay within its limit (docs/proofs/budget.md):
-
-- epsilons and deltas, as they were asked for;
-- rho, of zero-concentrated DP;
-- mu^2, of Gaussian DP.
-
-Privacy-loss distributions compose what is fixed beforehand, such as the noises of one release. They are not
-used here, as no theorem allows it where a question's epsilon follows from earlier answers.
+Three sums are kept beside each other, each with a limit of its own (`filters`), and a question may be asked
+as long as one of the three would stay within its limit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from sfumato.budget.conversions import zcdp_epsilon, zcdp_rho
-from sfumato.budget.gaussian import gaussian_mu, pure_mu
+from sfumato.budget.filters import Spent, Way, filters
 from sfumato.budget.loss import Loss
 from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.errors import BudgetError, ParameterError, shown
-from sfumato.exact import one_of, root_down, round_down, round_up
+from sfumato.exact import one_of, round_down, round_up
 from sfumato.ownership import Owned, Turn
 
 COMPOSITIONS = ("tight", "adding")
-# Of delta: what questions may name; events that tell a unit's presence; and the ends of the two bell curves.
-_NAMED, _EVENTS, _END = Fraction(1, 2), Fraction(1, 4), Fraction(1, 8)
-# A delta of which nothing is left but float noise buys no bell curve.
-_ADDED, _RHO, _SQUARES = "epsilons and deltas added", "zero-concentrated DP", "Gaussian DP"
-_PURE = "laplace", "k_norm"
-_LEAST_DELTA = Fraction(1, 2**1800)
+_LEAST_DELTA = Fraction(1, 2**1800)  # the bounds of Gaussian noise go no further
 _LARGEST_EPSILON = 10**300  # floats tell no larger ones
 _MOST_EPSILON = 1000  # which protects nobody, however it is composed
 
@@ -50,66 +35,6 @@ class Remaining(NamedTuple):
     epsilon: float
     delta: float
     share: float
-
-
-@dataclass(frozen=True)
-class Spent:
-    """One question that was paid.
-
-    Args:
-        what: in a few words.
-        epsilon, delta: what it asked for.
-        loss: all that its noises lose, as the sums saw it.
-    """
-
-    what: str
-    epsilon: Fraction
-    delta: Fraction
-    loss: Loss
-
-
-@dataclass(frozen=True)
-class _Sum:
-    """A way to add up losses: what one question adds, and how far that may get."""
-
-    name: str
-    limit: tuple[Fraction, Fraction]
-    price: Callable[[Spent], tuple[Fraction, Fraction]]
-
-    def fits(self, total: tuple[Fraction, Fraction]) -> bool:
-        return total[0] <= self.limit[0] and total[1] <= self.limit[1]
-
-    def way(self, share: Fraction) -> Way:
-        """Return how a question takes a share by this sum."""
-        limit, delta = self.limit[0], share * self.limit[1]
-        if self.name == _ADDED:
-            return Way(("auto",), share * limit, delta, lambda epsilon, _: epsilon / limit)
-        if self.name == _RHO:
-            return Way(_PURE, root_down(2 * share * limit), delta, lambda _, loss: _rho(loss) / limit)
-        begin = Loss(gaussian=share * limit).epsilon(delta)
-        return Way(("gaussian",), begin, delta, lambda _, loss: _square(loss) / limit)
-
-    def used(self, total: tuple[Fraction, Fraction]) -> Fraction:
-        """Return the largest part of a limit that is used."""
-        return max(
-            (t / limit for t, limit in zip(total, self.limit, strict=True) if limit), default=Fraction(0)
-        )
-
-
-@dataclass(frozen=True)
-class Way:
-    """How a question may take a share of a budget: by one of its sums.
-
-    Args:
-        noises: with which the loss counts there for what it is; "auto" for all.
-        epsilon, delta: what to begin with, and never more delta.
-        part: the part of the sum's limit that an epsilon, or a loss, takes.
-    """
-
-    noises: tuple[str, ...]
-    epsilon: Fraction
-    delta: Fraction
-    part: Callable[[Fraction, Loss], Fraction]
 
 
 class Budget(Owned):
@@ -155,7 +80,7 @@ class Budget(Owned):
         if self._epsilon > _LARGEST_EPSILON:
             raise BudgetError(f"epsilon is {shown(epsilon)}, but a budget has at most 1e300")
         tight = composition == "tight" and self._delta >= _LEAST_DELTA and self._epsilon <= _MOST_EPSILON
-        self._sums = _sums(self._epsilon, self._delta) if tight else (_added(self._epsilon, self._delta),)
+        self._sums = filters(self._epsilon, self._delta, tight)
         self._totals = [(Fraction(0), Fraction(0))] * len(self._sums)
         self._history: list[Spent] = []
         self._turn = Turn()
@@ -179,16 +104,13 @@ class Budget(Owned):
         """
         if not self._history:
             return 0.0, 0.0
-        found = [(round_up(self._totals[0][0]), round_up(self._totals[0][1]))]
-        if len(self._sums) > 1:
-            whole, end = round_up(self._delta), self._delta * _END
-            (rho, event), (square, _) = self._totals[1:]
-            if event <= self._sums[1].limit[1]:
-                by_rho = zcdp_epsilon(rho, end) if rho else Fraction(0)
-                by_square = Loss(gaussian=square).epsilon(end) if square else Fraction(0)
-                found.append((round_up(min(by_rho, by_square)), whole))
-        fitting = [f for f, s, t in zip(found, self._sums, self._totals, strict=False) if t[1] <= s.limit[1]]
-        return min(fitting or found)
+        pairs = list(zip(self._sums, self._totals, strict=True))
+        found = [
+            (round_up(one.enough(total[0], self._delta)), round_up(total[1] if i == 0 else self._delta))
+            for i, (one, total) in enumerate(pairs)
+            if total[1] <= one.limit[1]
+        ]
+        return min(found)
 
     @property
     def remaining(self) -> Remaining:
@@ -201,9 +123,7 @@ class Budget(Owned):
             if not each.fits(total):
                 continue
             first, second = (limit - t for limit, t in zip(each.limit, total, strict=True))
-            # By rho, as a mechanism of epsilon has epsilon^2 / 2 at most; its mu allows no more.
-            by_epsilon = first if each.name == _ADDED else root_down(2 * first) if each.name == _RHO else 0
-            left.append((Fraction(by_epsilon), second))
+            left.append((each.epsilon(first), second))
             share = max(share, 1 - each.used(total))
         return *max(left), share
 
@@ -288,36 +208,3 @@ def _told(number: Fraction) -> str:
     """Return a number in six digits; in all of a float's where these would be more than it is."""
     text = f"{round_down(number):g}"
     return text if Fraction(text) <= number else repr(round_down(number))
-
-
-def _added(epsilon: Fraction, delta: Fraction) -> _Sum:
-    return _Sum(_ADDED, (epsilon, delta), lambda spent: (spent.epsilon, spent.delta))
-
-
-def _sums(epsilon: Fraction, delta: Fraction) -> tuple[_Sum, ...]:
-    """Return the three ways to add up, with limits whose deltas come to delta together."""
-    rho, mu = zcdp_rho(epsilon, delta * _END), gaussian_mu(epsilon, delta * _END)
-    events = delta * _EVENTS
-    return (
-        _added(epsilon, delta * _NAMED),
-        _Sum(_RHO, (rho, events), lambda spent: (_rho(spent.loss), spent.loss.least_delta)),
-        _Sum(_SQUARES, (mu * mu, events), lambda spent: (_square(spent.loss), spent.loss.least_delta)),
-    )
-
-
-def _rho(loss: Loss) -> Fraction:
-    """Return the rho of all that no event of `least_delta` tells."""
-    return _of_parts(loss, loss.gaussian / 2, lambda epsilon: epsilon * epsilon / 2)
-
-
-def _square(loss: Loss) -> Fraction:
-    """Return mu^2, likewise."""
-    return _of_parts(loss, loss.gaussian, lambda epsilon: pure_mu(epsilon) ** 2)
-
-
-def _of_parts(loss: Loss, gaussian: Fraction, of_pure: Callable[[Fraction], Fraction]) -> Fraction:
-    laplace = sum((of_pure(rate) * count for rate, count in loss.laplace), Fraction(0))
-    if loss.pure is not None:  # a bound of all of them together
-        laplace = min(laplace, of_pure(loss.pure))
-    others = sum((of_pure(epsilon) * count for epsilon, _, count in loss.approximate), Fraction(0))
-    return gaussian + laplace + others

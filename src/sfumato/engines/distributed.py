@@ -27,6 +27,7 @@ from sfumato.query.units import UnitPart, unit_name
 
 if TYPE_CHECKING:
     from sfumato.query.analysis.contributions import Contributed, Contributions
+    from sfumato.query.plan import Plan
 
 _numbers = itertools.count()
 # By what reads a table, so that one that stands in a question twice is sent once.
@@ -284,6 +285,10 @@ class DistributedEngine:
         named = _relations.setdefault(engine, {})
         relation = named.setdefault(part.unit, f"sfumato_sent_{next(_numbers)}")
         return local.named(relation), (Leaf(engine, relation, part.unit),), True
+
+    def check_release(self, plan: Plan, unsafe_words: Words | None) -> None:
+        """Refuse what `release` would, before anything is read, drawn or paid."""
+        self._refuse(unsafe_words)
 
     def _refuse(self, unsafe_words: Words | None) -> None:
         """Refuse words for noise: that of a batch follows from a secret of the release."""

@@ -123,6 +123,7 @@ def checked(
     Raises:
         EngineError: rows cannot be read.
         QueryError: they are not read by DuckDB.
+        RefusalError: the table was opened for analysts.
     """
     splits, removed = positive_int(splits, "splits"), positive_int(removed, "removed")
     engine = question.table.engine
@@ -131,6 +132,7 @@ def checked(
             f"check: rows are looked at in this process, and those of {engine.name} are with workers; ask on "
             "a file, or on an Arrow table of some units with all their rows"
         )
+    engine.check_shown("check")
     steps = _Steps(2 + 2 * splits + removed, progress)
     part, salt = Part(engine, question.table.steps, question.table.unit), secrets.randbits(64)
     everybody = Units(salt, "true")

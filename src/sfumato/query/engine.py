@@ -84,6 +84,16 @@ class Engine(Evaluator, Protocol[Released_co]):
         """Return an engine on the same rows that refuses `contributions`, as do those that are made of it."""
         ...
 
+    def check_release(self, plan: Plan, unsafe_words: Words | None) -> None:
+        """Refuse what `release` would, before anything is read, drawn or paid.
+
+        Args:
+            plan, unsafe_words: as of `release`.
+        Raises:
+            QueryError, EngineError: no such release is made here.
+        """
+        ...
+
     def release(
         self,
         plan: Plan,

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.budget import Budget
-from sfumato.budget.spending import Way
+from sfumato.budget.filters import Way
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import Number, as_fraction, root_down
 from sfumato.exact.directed import round_bits

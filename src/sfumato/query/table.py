@@ -377,7 +377,9 @@ class Table(Generic[Released]):
         return replace(self, **given)
 
     def for_analysts(self) -> Table[Released]:
-        """Return the table for people who may see releases, and nothing exact: `analyze` is refused.
+        """Return the table for people who may see releases, and nothing exact.
+
+        Refused are `analyze`, `sf.check`, and words of which the noise is known.
 
         Whatever is made of it refuses, too.
 
@@ -385,7 +387,7 @@ class Table(Generic[Released]):
         >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id").for_analysts()
         >>> visits.agg(n=sf.count_units()).analyze(epsilon=1)
         Traceback (most recent call last):
-        sfumato.errors.RefusalError: analyze: this table was opened for analysts, and an analysis shows ...
+        sfumato.errors.RefusalError: analyze: this table was opened for analysts, and this would show ...
         """
         return replace(self, engine=self.engine.for_analysts())
 
@@ -551,7 +553,7 @@ class Question(Generic[Released]):
         Args:
             epsilon: what it costs, beside any release.
             budget: that of all questions, which pays; see `sfumato.Budget`.
-            unsafe_words: a source of random words for tests; the result is not private.
+            unsafe_words: on DuckDB, a source of random words for tests; the result is not private.
         Returns:
             A `Diagnostics`, drawn when it is first looked at: of each limit the share of rows and of units
             beyond it, and one that is enough for nearly all; of each bound the share of values beyond it.
@@ -571,6 +573,7 @@ class Question(Generic[Released]):
         delta = Fraction(1, 10**6) if self.query.private_groups else 0
         plan = make_plan(self.query, epsilon=epsilon, delta=delta)
         told = diagnosis(self.table, plan, admissible_epsilon(epsilon))
+        self.table.engine.check_release(plan, unsafe_words)
         made = told.release(unsafe_words)
         payment(budget, [told], f"diagnostics of {self.query.told}")()
         return made

@@ -323,11 +323,7 @@ class DuckDBEngine(Owned):
         Raises:
             RefusalError: the table was opened for analysts.
         """
-        if not self.rows_shown:
-            raise RefusalError(
-                "analyze: this table was opened for analysts, and an analysis shows exact numbers of rows; "
-                "ask its owner, or try question.preview(...), which reads no row"
-            )
+        self.check_shown("analyze")
         from sfumato.engines.duckdb.contributions import ContributionsSql
         from sfumato.query.analysis.contributions import Contributed
 
@@ -345,6 +341,23 @@ class DuckDBEngine(Owned):
                 text = ContributionsSql(asked, **options, salt=0).text()
                 return Contributed.of_columns(asked, session.sql(text).to_arrow_table())
         raise self._stopped()
+
+    def check_shown(self, what: str) -> None:
+        """Refuse what shows exact numbers of rows, where the table was opened for analysts.
+
+        Raises:
+            RefusalError: it was.
+        """
+        if not self.rows_shown:
+            raise RefusalError(
+                f"{what}: this table was opened for analysts, and this would show exact numbers of rows; ask "
+                "its owner, or try question.preview(...), which reads no row"
+            )
+
+    def check_release(self, plan: Plan, unsafe_words: Words | None) -> None:
+        """Refuse noise that is known, where the table was opened for analysts."""
+        if unsafe_words is not None:
+            self.check_shown("unsafe_words")
 
     def for_analysts(self) -> DuckDBEngine:
         """Return an engine on the same rows that admits releases alone, and no exact look at the rows."""
@@ -480,6 +493,7 @@ class DuckDBEngine(Owned):
         pay: Pay = free,
     ) -> Release:
         """Return the release, whose noise is drawn when it is first looked at."""
+        self.check_release(plan, unsafe_words)
         made = Release(plan, self, confidence=confidence, unsafe_words=unsafe_words)
         pay()
         return made
@@ -488,6 +502,8 @@ class DuckDBEngine(Owned):
         self, question: Top, plan: TopPlan, *, unsafe_words: Words | None = None, pay: Pay = free
     ) -> TopRelease:
         """Return the release of the largest groups, which is drawn when it is first looked at."""
+        if unsafe_words is not None:
+            self.check_shown("unsafe_words")
         pay()
         return TopRelease(question, plan, unsafe_words)
 

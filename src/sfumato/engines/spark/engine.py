@@ -102,6 +102,17 @@ class SparkEngine(DistributedEngine):
         return super().public_keys(keys, _collected(values) if is_frame(values) else values, steps)
 
     @in_own_words(failed, Exception)
+    def check_release(self, plan: Plan, unsafe_words: Words | None) -> None:
+        """Refuse words for noise, diagnostics, and a session in which no release is made."""
+        super().check_release(plan, unsafe_words)
+        if plan.diagnostics is not None:
+            raise QueryError(
+                "diagnostics: what a data frame of Spark is released as has no place for them; ask them by "
+                "themselves, question.diagnose(epsilon=0.05), and release with the rest of the budget"
+            )
+        self._check()
+
+    @in_own_words(failed, Exception)
     def release(
         self,
         plan: Plan,
@@ -122,16 +133,10 @@ class SparkEngine(DistributedEngine):
             EngineError: this is a micro-batch of a stream, its session has ended or does not notice rows that
                 change, or Spark's job failed; in words of ours alone, as those of Spark quote rows.
         """
-        self._refuse(unsafe_words)
-        if plan.diagnostics is not None:
-            raise QueryError(
-                "diagnostics: what a data frame of Spark is released as has no place for them; ask them by "
-                "themselves, question.diagnose(epsilon=0.05), and release with the rest of the budget"
-            )
-        self._check()
+        self.check_release(plan, unsafe_words)
         work = self.work(plan, confidence)
         pay()
-        return pinned(self.released(work))
+        return pinned(self.released(work), plan.found)
 
     @in_own_words(failed, Exception)
     def top(

@@ -16,12 +16,18 @@ from sfumato.query.comparing import ELSEWHERE, only_here
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sfumato.query.automatic.found import Found
 
-def pinned(frame: DataFrame) -> DataFrame:
+
+def pinned(frame: DataFrame, found: tuple[Found, ...] = ()) -> DataFrame:
     """Compute a data frame, and return one that reads what was computed and knows no more of its sources.
 
     It is kept on the disks of the executors, on two where there are two, and not in the checkpoint
     directory, which nobody empties. Where all copies are lost, looking at it fails.
+
+    Args:
+        frame: a release.
+        found: what its question left to it, which the data frame has as its own `found`.
     """
     from pyspark import StorageLevel
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
@@ -35,7 +41,8 @@ def pinned(frame: DataFrame) -> DataFrame:
     bare = session._jsparkSession.internalCreateDataFrame(rows, schema, False)
 
     # A data frame of Spark's, which says what it does not do as other releases do.
-    released: Any = type("ReleasedFrame", (ClassicDataFrame,), {name: _refusing(name) for name in ELSEWHERE})
+    own: dict[str, object] = {name: _refusing(name) for name in ELSEWHERE}
+    released: Any = type("ReleasedFrame", (ClassicDataFrame,), own | {"found": found})
     made: DataFrame = released(bare, session)
     return made
 

@@ -97,7 +97,7 @@ class Automatically:
         auto_share: object,
         options: Mapping[str, Any],
         *,
-        check: Callable[[Plan], object],
+        check: Callable[[Plan], Plan],
         pay: Callable[[Fraction], None],
         confidence: float | None = None,
         unsafe_words: Words | None = None,
@@ -110,7 +110,7 @@ class Automatically:
             epsilon: of everything.
             auto_share: the part of it for looks.
             options: others of a release.
-            check: refuses what else cannot be, of a plan with stand-ins.
+            check: gives the whole plan of one with stand-ins, or refuses what else cannot be.
             pay: pays for everything, given delta, before the first look.
             confidence: of error bars beside the outputs, for which there must be names.
             unsafe_words: a source of random words for tests.
@@ -124,7 +124,7 @@ class Automatically:
         trial = one(self.query, epsilon=total * (1 - share))
         if confidence is not None:
             check_error_columns(trial, confidence)
-        check(trial)
+        self.engine.check_release(check(trial), unsafe_words)
         values = self.values(self.query)
         of_limits = total * share * (_OF_LIMITS if values else 1)
         limits = find_limits(self.table, self.query, of_limits) if self.table.auto_limits else None

@@ -1,0 +1,181 @@
+"""Privacy filters: ways to add up what questions lose, where later ones depend on earlier answers.
+
+Three stand beside each other, each with a limit of its own and a delta of its own (docs/proofs/budget.md). In
+privacy-loss distributions there is none: no theorem allows these where an epsilon follows from answers.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sfumato.budget.conversions import zcdp_epsilon, zcdp_rho
+from sfumato.budget.gaussian import gaussian_mu, pure_mu
+from sfumato.budget.loss import Loss
+from sfumato.exact import root_down
+
+# Of delta: what questions may name; events that tell a unit's presence; and the ends of the two bell curves.
+_NAMED, _EVENTS, _END = Fraction(1, 2), Fraction(1, 4), Fraction(1, 8)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """One question that was paid.
+
+    Args:
+        what: in a few words.
+        epsilon, delta: what it asked for.
+        loss: all that its noises lose, as the sums saw it.
+    """
+
+    what: str
+    epsilon: Fraction
+    delta: Fraction
+    loss: Loss
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a question may take a share of a budget: by one of its sums.
+
+    Args:
+        noises: with which the loss counts there for what it is; "auto" for all.
+        epsilon, delta: what to begin with, and never more delta.
+        part: the part of the sum's limit that an epsilon, or a loss, takes.
+    """
+
+    noises: tuple[str, ...]
+    epsilon: Fraction
+    delta: Fraction
+    part: Callable[[Fraction, Loss], Fraction]
+
+
+@dataclass(frozen=True)
+class PrivacyFilter(ABC):
+    """A way to add up losses, and how far that may get.
+
+    Args:
+        limit: of the sum itself, greater than 0; and of deltas beside it.
+    """
+
+    limit: tuple[Fraction, Fraction]
+
+    @abstractmethod
+    def price(self, spent: Spent) -> tuple[Fraction, Fraction]:
+        """Return what a question adds to both."""
+
+    @abstractmethod
+    def epsilon(self, left: Fraction) -> Fraction:
+        """Return an epsilon that a question may have, whatever its noise, where so much is left."""
+
+    @abstractmethod
+    def enough(self, total: Fraction, delta: Fraction) -> Fraction:
+        """Return the smallest epsilon of a budget with this delta that would have allowed a total."""
+
+    @abstractmethod
+    def way(self, share: Fraction) -> Way:
+        """Return how a question takes a share by this sum."""
+
+    def fits(self, total: tuple[Fraction, Fraction]) -> bool:
+        """Whether a total is within both limits."""
+        return total[0] <= self.limit[0] and total[1] <= self.limit[1]
+
+    def used(self, total: tuple[Fraction, Fraction]) -> Fraction:
+        """Return the largest part of a limit that is used."""
+        pairs = zip(total, self.limit, strict=True)
+        return max(t / limit for t, limit in pairs if limit)
+
+
+class Added(PrivacyFilter):
+    """Epsilons and deltas, as they were asked for."""
+
+    def price(self, spent: Spent) -> tuple[Fraction, Fraction]:
+        """Return what a question adds to both."""
+        return spent.epsilon, spent.delta
+
+    def epsilon(self, left: Fraction) -> Fraction:
+        """Return an epsilon that fits, where so much is left."""
+        return left
+
+    def enough(self, total: Fraction, delta: Fraction) -> Fraction:
+        """Return the smallest epsilon that would have allowed a total."""
+        return total
+
+    def way(self, share: Fraction) -> Way:
+        """Return how a question takes a share."""
+        limit, delta = self.limit
+        return Way(("auto",), share * limit, share * delta, lambda epsilon, _: epsilon / limit)
+
+
+class Concentrated(PrivacyFilter):
+    """Rho of zero-concentrated DP, and events that tell a unit's presence."""
+
+    def price(self, spent: Spent) -> tuple[Fraction, Fraction]:
+        """Return what a question adds to both."""
+        return self._rho(spent.loss), spent.loss.least_delta
+
+    def epsilon(self, left: Fraction) -> Fraction:
+        """Return an epsilon that fits, where so much is left."""
+        return root_down(2 * left)  # of any mechanism of epsilon rho is epsilon^2 / 2 at most
+
+    def enough(self, total: Fraction, delta: Fraction) -> Fraction:
+        """Return the smallest epsilon that would have allowed a total."""
+        return zcdp_epsilon(total, delta * _END) if total else Fraction(0)
+
+    def way(self, share: Fraction) -> Way:
+        """Return how a question takes a share."""
+        limit, delta = self.limit
+        begin = root_down(2 * share * limit)
+        return Way(("laplace", "k_norm"), begin, share * delta, lambda _, loss: self._rho(loss) / limit)
+
+    @staticmethod
+    def _rho(loss: Loss) -> Fraction:
+        return _of_parts(loss, loss.gaussian / 2, lambda epsilon: epsilon * epsilon / 2)
+
+
+class Squares(PrivacyFilter):
+    """mu^2 of Gaussian DP, and events that tell a unit's presence."""
+
+    def price(self, spent: Spent) -> tuple[Fraction, Fraction]:
+        """Return what a question adds to both."""
+        return self._square(spent.loss), spent.loss.least_delta
+
+    def epsilon(self, left: Fraction) -> Fraction:
+        """Return an epsilon that fits, where so much is left."""
+        return Fraction(0)  # no more than rho allows
+
+    def enough(self, total: Fraction, delta: Fraction) -> Fraction:
+        """Return the smallest epsilon that would have allowed a total."""
+        return Loss(gaussian=total).epsilon(delta * _END) if total else Fraction(0)
+
+    def way(self, share: Fraction) -> Way:
+        """Return how a question takes a share."""
+        limit, delta = self.limit[0], share * self.limit[1]
+        begin = Loss(gaussian=share * limit).epsilon(delta)
+        return Way(("gaussian",), begin, delta, lambda _, loss: self._square(loss) / limit)
+
+    @staticmethod
+    def _square(loss: Loss) -> Fraction:
+        return _of_parts(loss, loss.gaussian, lambda epsilon: pure_mu(epsilon) ** 2)
+
+
+def _of_parts(loss: Loss, gaussian: Fraction, of_pure: Callable[[Fraction], Fraction]) -> Fraction:
+    """Return what all parts of a loss that no event of `least_delta` tells come to."""
+    laplace = sum((of_pure(rate) * count for rate, count in loss.laplace), Fraction(0))
+    if loss.pure is not None:  # a bound of all of them together
+        laplace = min(laplace, of_pure(loss.pure))
+    others = sum((of_pure(epsilon) * count for epsilon, _, count in loss.approximate), Fraction(0))
+    return gaussian + laplace + others
+
+
+def filters(epsilon: Fraction, delta: Fraction, tight: bool) -> tuple[PrivacyFilter, ...]:
+    """Return the ways to add up, with limits whose deltas come to delta together."""
+    if not tight:
+        return (Added((epsilon, delta)),)
+    rho, mu = zcdp_rho(epsilon, delta * _END), gaussian_mu(epsilon, delta * _END)
+    events = delta * _EVENTS
+    added, squares = Added((epsilon, delta * _NAMED)), Squares((mu * mu, events))
+    # Of a budget near 1e-12 no rho is found.
+    return (added, Concentrated((rho, events)), squares) if rho else (added, squares)
