@@ -149,7 +149,7 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "sfumato.framework.odometer.Odometer": (100, "noise of scale 2 against 1000"),
     "sfumato.measurements.groups.select_groups": (19, "a group of one person, at 1e-20"),
     "sfumato.query.table.Table.totals": "keys alone are shown",
-    "sfumato.query.table.Question.diagnose": "limits alone are shown",
+    "sfumato.query.question.Question.diagnose": "limits alone are shown",
     "sfumato.noise.bernoulli.pick": "there is one outcome",
     "sfumato.measurements.joint_quantiles.joint_quantiles": (100, "scale 2 against millions"),
     "sfumato.measurements.peeling.limited_top_k": (100, "e^-399 against the end, or of the end"),

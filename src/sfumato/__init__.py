@@ -42,8 +42,9 @@ if TYPE_CHECKING:
         vector_sum,
     )
     from sfumato.query.public_table import PublicTable
+    from sfumato.query.question import Question
     from sfumato.query.release import Release
-    from sfumato.query.table import Question, Table
+    from sfumato.query.table import Table
 
 # Loaded when they are first used: DuckDB and Arrow take longer to import than `sfumato --help`
 # should take to answer.
@@ -51,7 +52,7 @@ _HOMES = {
     "Budget": "sfumato.budget",
     "PublicTable": "sfumato.query.table",
     "Catalog": "sfumato.engines.catalog",
-    "Question": "sfumato.query.table",
+    "Question": "sfumato.query.question",
     "Release": "sfumato.query.release",
     "StratifiedProportion": "sfumato.measurements.stratified.survey",
     "Table": "sfumato.query.table",

@@ -12,7 +12,7 @@ import pytest
 import sfumato as sf
 from sfumato.catalogs.domains import product
 from sfumato.errors import CatalogError, ColumnError, EngineError, QueryError
-from sfumato.query.question import Query
+from sfumato.query.query import Query
 
 # Not a value of these is within the declared bounds or domains.
 ROWS = pa.table(

@@ -8,7 +8,7 @@ import pytest
 import sfumato as sf
 from sfumato.dialect import parse
 from sfumato.errors import QueryError, SqlError
-from sfumato.query.question import Query
+from sfumato.query.query import Query
 
 N = 420
 TABLE = pa.table(

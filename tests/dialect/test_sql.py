@@ -21,8 +21,9 @@ from sfumato.dialect.words import tokenize
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query import aggregates as sf
 from sfumato.query.exact import ExactQuery
+from sfumato.query.question import Question
 from sfumato.query.schema import Column, Derive, Filter, Kind, Schema, Step
-from sfumato.query.table import Question, Table
+from sfumato.query.table import Table
 
 
 class FakeEngine:

@@ -11,7 +11,7 @@ import pytest
 import sfumato as sf
 from sfumato.dialect import parse
 from sfumato.errors import ParameterError, QueryError, SqlError
-from sfumato.query.question import Query
+from sfumato.query.query import Query
 
 ROWS = pa.table(
     {"id": [1, 2], "year": [1999, 1998], "City": ["a", "b"], "age": [500.0, -3.0], "height": [1.0, 2.0]}

@@ -13,7 +13,8 @@ from sfumato.dialect import parse
 from sfumato.dialect.functions import FUNCTIONS
 from sfumato.dialect.vocabulary import LARGEST, NOT_PRIVATE, PRIVATE
 from sfumato.query import aggregates as ask
-from sfumato.query.table import Question, Table
+from sfumato.query.question import Question
+from sfumato.query.table import Table
 
 PAGE = Path(__file__).parents[2] / "docs" / "statistics.md"
 COLUMNS = ["Python", "SQL", "meaning", "bounds", "what one unit adds to a group, at most", "error bar"]

@@ -22,7 +22,7 @@ from sfumato.engines.duckdb.stages import Stages
 from sfumato.errors import ParameterError, QueryError
 from sfumato.query import together
 from sfumato.query.exact import BroughtKeys
-from sfumato.query.question import Query
+from sfumato.query.query import Query
 from sfumato.query.table import Table
 
 from .tiers import some

@@ -87,7 +87,7 @@ def public(engine, units=40):
 @pytest.fixture
 def everybody(monkeypatch):
     """Plans for 5 groups a unit, run without that limit: the noise alone is judged here."""
-    from sfumato.query.question import Query
+    from sfumato.query.query import Query
 
     honest = Query.exact
     monkeypatch.setattr(Query, "exact", lambda self, s: replace(honest(self, s), groups=GROUPS))

@@ -24,7 +24,8 @@ from sfumato.errors import (
     QueryError,
 )
 from sfumato.noise import law as noise_law
-from sfumato.query.table import Question, Table
+from sfumato.query.question import Question
+from sfumato.query.table import Table
 
 ROWS = pa.table(
     {

@@ -14,8 +14,9 @@ from sfumato.errors import QueryError
 from sfumato.query.aggregates import Aggregate, Unbounded, check_aggregates
 from sfumato.query.combining import MOST_ROWS, Combination, JoinKind, Union, pairs_of, with_units
 from sfumato.query.public_table import PublicTable
+from sfumato.query.question import Question, Released
 from sfumato.query.schema import Derive
-from sfumato.query.table import Question, Released, Table
+from sfumato.query.table import Table
 from sfumato.query.top import Top
 
 Origin = tuple[TableDeclaration, str]

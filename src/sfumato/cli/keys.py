@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sfumato.query.question import Query
+    from sfumato.query.query import Query
 
 
 class _All:

@@ -33,7 +33,7 @@ from sfumato.dialect.words import Place, refusal
 from sfumato.dialect.writer import Writer
 from sfumato.errors import ParameterError, QueryError, SqlError, shown
 from sfumato.query.aggregates import Aggregate, CountPrivacyUnits, CountRows, Cumulative, Sum
-from sfumato.query.question import checked_weights
+from sfumato.query.query import checked_weights
 
 
 def parse(

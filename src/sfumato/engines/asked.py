@@ -17,9 +17,9 @@ from sfumato.errors import ColumnError, ParameterError, QueryError, SqlError, ne
 from sfumato.query.automatic.resolve import check_nothing_left
 from sfumato.query.payment import paying, payment
 from sfumato.query.public_table import PublicTable
+from sfumato.query.question import Question
 from sfumato.query.release import Release
 from sfumato.query.schema import spelled
-from sfumato.query.table import Question
 from sfumato.query.top import Top
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.engines.asked import ask
 from sfumato.errors import ParameterError, QueryError
-from sfumato.query.table import Question
+from sfumato.query.question import Question
 
 if TYPE_CHECKING:
     from sfumato.engines.catalog import Catalog

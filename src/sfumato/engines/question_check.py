@@ -23,8 +23,8 @@ from sfumato.exact import positive_int
 from sfumato.framework.records import group_key
 from sfumato.query.part import Part
 from sfumato.query.plan import Plan
+from sfumato.query.question import Question
 from sfumato.query.schema import Schema
-from sfumato.query.table import Question
 from sfumato.transformations import Leaves, Statistic, per_group
 from sfumato.transformations.statistics.quantile_tree import BRANCHING, HEIGHT, LEAVES
 

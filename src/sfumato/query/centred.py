@@ -21,7 +21,7 @@ from sfumato.noise.values import Floats
 from sfumato.query.expected import expected_errors, ratio
 from sfumato.query.noising import Noising
 from sfumato.query.plan import Plan
-from sfumato.query.question import Query
+from sfumato.query.query import Query
 from sfumato.query.requirements import Requirements
 from sfumato.query.weighing import split
 from sfumato.transformations import cone_of

@@ -25,7 +25,7 @@ from sfumato.query.aggregates import (
     Weighted,
     Weights,
 )
-from sfumato.query.question import Query
+from sfumato.query.query import Query
 from sfumato.query.schema import Kind
 from sfumato.transformations import (
     Axis,

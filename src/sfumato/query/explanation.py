@@ -17,7 +17,7 @@ from sfumato.measurements.selection import GroupSelection, TruncatedGeometric
 from sfumato.query.automatic.found import Found, told
 from sfumato.query.choices import titled
 from sfumato.query.exact import BroughtKeys
-from sfumato.query.question import Query
+from sfumato.query.query import Query
 from sfumato.query.schema import Filter
 from sfumato.transformations import QuantileTree, Role, Statistic
 

@@ -8,8 +8,9 @@ from typing import Any
 from sfumato.query.combining import distinct, is_in
 from sfumato.query.engine import Engine
 from sfumato.query.public_table import PublicTable
+from sfumato.query.question import Released
 from sfumato.query.shaping import Computed, Renamed, Select, Window, WindowCall, WithValue
-from sfumato.query.table import Released, Table
+from sfumato.query.table import Table
 
 
 def chosen(table: Table[Released], columns: Renamed, unit: str) -> Table[Released]:

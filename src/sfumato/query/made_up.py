@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato.query.aggregates import Aggregate, InBins, OfColumns, VectorSum, Weighted
-from sfumato.query.question import Query
+from sfumato.query.query import Query
 from sfumato.query.schema import Column, Kind
 from sfumato.transformations import Listed
 

@@ -35,7 +35,7 @@ from sfumato.query.explanation import (
     selection_content,
 )
 from sfumato.query.noising import Noising
-from sfumato.query.question import Query
+from sfumato.query.query import Query
 from sfumato.query.requirements import Requirements
 from sfumato.transformations import (
     CountUnits,

@@ -26,7 +26,7 @@ from sfumato.query.choices import (
 )
 from sfumato.query.expected import Errors, ratio
 from sfumato.query.plan import Plan
-from sfumato.query.question import Query
+from sfumato.query.query import Query
 from sfumato.query.separate import SeparatePlans
 from sfumato.query.series_plan import series_plan
 from sfumato.query.together import TogetherPlan, k_norm_plan

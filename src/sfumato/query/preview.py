@@ -24,7 +24,7 @@ from sfumato.query.numbers import NoisyNumbers
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
 from sfumato.query.preview_picture import draw
-from sfumato.query.question import Query
+from sfumato.query.query import Query
 from sfumato.query.totals import GROUPING
 from sfumato.transformations import QuantileTree
 

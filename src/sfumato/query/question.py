@@ -1,321 +1,362 @@
-"""What is asked, as plain data: checked against declared columns, without a source and without rows."""
+"""A question about a table: planned, previewed, analyzed by its owner, and released."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import pyarrow as pa
-
-from sfumato.errors import ParameterError, QueryError, nearest
-from sfumato.exact import Number, as_fraction
-from sfumato.query.aggregates import (
-    Aggregate,
-    Derived,
-    Quantiles,
-    Unbounded,
-    check_aggregates,
+from sfumato.budget import Budget
+from sfumato.budget.parameters import admissible_epsilon
+from sfumato.errors import BudgetError, ParameterError
+from sfumato.exact import Number
+from sfumato.noise import Words
+from sfumato.query.aggregates import Aggregate, Automatic
+from sfumato.query.automatic.resolve import (
+    AUTO_SHARE,
+    AUTO_SHARE_OF_LIMITS,
+    Automatically,
+    check_nothing_left,
+    stood_in,
 )
-from sfumato.query.choices import BeyondChoice
-from sfumato.query.exact import BroughtKeys, ExactQuery
-from sfumato.query.schema import Schema, Step
-from sfumato.query.series import Series, series_of
-from sfumato.query.totals import GROUPING, GroupingSets, Totals, totals_of
-from sfumato.transformations import Statistic
+from sfumato.query.choices import Amount, NoiseChoice, SelectionChoice
+from sfumato.query.diagnostics import Diagnostics, diagnosis, share_of
+from sfumato.query.payment import paying, payment
+from sfumato.query.plan import Plan
+from sfumato.query.planning import make_plan
+from sfumato.query.preview import Preview, previewed, smallest_epsilon
+from sfumato.query.query import Query
+from sfumato.query.shares import plan_of_share
 
-# An output that matters less than this beside another one is better left out.
-LARGEST_WEIGHT = 1000
+if TYPE_CHECKING:
+    from sfumato.query.analysis.result import NonPrivateAnalysis
+    from sfumato.query.table import Table
+
+Released = TypeVar("Released")
 
 
 @dataclass(frozen=True)
-class Query:
-    """What is asked of a table.
+class Question(Generic[Released]):
+    """A complete question, validated; it can be planned (what would it cost?) and released."""
 
-    Args:
-        engine: the name of what reads the rows.
-        schema: the columns after the steps.
-        unit: the privacy unit's column.
-        steps: filters and derived columns, in order.
-        keys: the columns to group by.
-        public_keys: a table with one row for each public group, or what brings them; None for private groups.
-        max_groups, max_rows: limits of groups per unit, and of rows per unit and group; None where not given.
-        aggregates: what is asked of each group, by name.
-        notes: what whoever asks should know of the source.
-        weights: how much aggregates matter, by name; 1 where not given.
-        beyond: how a unit counts that is in more groups than the limit.
-        total_rows: the limit of rows per unit in all groups together, in the place of the other two; or None.
-        series: which groups are time steps, where cumulative totals are asked; found from public keys.
-        grouping: sets of keys of which totals are asked; None where they are not.
-        totals: which totals these are; found from public keys.
-    Raises:
-        QueryError: an aggregate has no name, cannot be asked of its column, or lacks a limit, or there is one
-            beside that of rows in all groups; a weight is of none of them; or a unit is to count in part in
-            groups that are not public.
-        ParameterError: a weight is not from 1/1000 to 1000.
-    """
-
-    engine: str
-    schema: Schema
-    unit: str
-    steps: tuple[Step, ...]
-    keys: tuple[str, ...]
-    public_keys: pa.Table | BroughtKeys | None
-    max_groups: int | None
-    max_rows: int | None
+    table: Table[Released]
     aggregates: tuple[tuple[str, Aggregate], ...]
-    notes: tuple[str, ...] = ()
     weights: tuple[tuple[str, Number], ...] = ()
-    beyond: BeyondChoice = "auto"
-    total_rows: int | None = None
-    series: Series | None = None
-    grouping: GroupingSets | None = None
-    totals: Totals | None = None
 
     def __post_init__(self) -> None:
-        if not self.aggregates:
-            raise QueryError("agg: nothing is asked; name at least one aggregate, such as n=sf.count()")
-        check_aggregates(self.aggregates)
-        for name, aggregate in self.aggregates:
-            aggregate.check(name, self.schema)
-            if isinstance(aggregate, Unbounded):
-                raise aggregate.refusal()
-        if self.keys and (whole := next((n for n, a in self.aggregates if not a.of_groups), None)):
-            raise QueryError(
-                f"agg: {whole}: its sizes are those of the whole sample, and those of a group are others; "
-                "leave group_by out, and ask for one group by filter, with its own sizes"
-            )
-        _check_names([*self.shown_keys, *self.output_names])
-        self._check_derived()
-        weights = checked_weights(self.weights, [name for name, _ in self.aggregates])
-        object.__setattr__(self, "weights", weights)
-        if self.total_rows is not None:
-            self._check_total_rows()
-        elif self.keys and self.max_groups is None:
-            raise QueryError(
-                "groups is missing: in how many groups may one privacy unit count at most? "
-                "Give groups=..., in a question as .bound(groups=..., rows=...)"
-            )
-        if self.private_groups and self.beyond == "scale":
-            raise QueryError(
-                "bound: beyond='scale' is for public groups, in each of which a unit counts in part; give "
-                "them, group_by(..., keys=[...]), or leave beyond out: then groups are chosen at random"
-            )
-        if self.beyond == "scale" and (whole := self._whole):
-            raise QueryError(
-                f"bound: with beyond='scale' a unit counts in part, which {whole} cannot have; write "
-                "beyond='sample', and of count_distinct method='shares' will do too"
-            )
-        if self.total_rows is self.max_rows is None and any(a.needs_rows for _, a in self.aggregates):
-            raise QueryError(
-                "rows is missing: as how many rows may one privacy unit count in a group at most? "
-                "Give rows=..., in a question as .bound(rows=...)"
-            )
+        self.query  # noqa: B018  checks what is asked
 
-        if self.series is None:
-            found = series_of(self.keys, self.public_keys, self.total_rows, self.aggregates)
-            object.__setattr__(self, "series", found)
-        if self.totals is None:
-            sets = self.grouping
-            totals = totals_of(
-                self.keys, self.public_keys, self.total_rows, self.groups, self.aggregates, sets
-            )
-            object.__setattr__(self, "totals", totals)
-
-    def _check_total_rows(self) -> None:
-        if self.max_groups is not None or self.max_rows is not None:
-            raise QueryError(
-                "bound: total_rows limits a unit's rows in all groups together, beside which no other limit "
-                "is set; leave groups and rows out, or total_rows"
-            )
-        if self.beyond != "auto":
-            raise QueryError(
-                "bound: beyond says how a unit counts that is in more groups than groups=..., but with "
-                "total_rows its rows are chosen at random; leave beyond out"
-            )
-
-    @property
-    def groups_notes(self) -> tuple[str, ...]:
-        """What follows of the noise from who says which groups there are."""
-        if not self.brought_groups:
-            return ()
-        most = "1 group" if self.groups == 1 else f"{self.groups:,} groups"
-        return (
-            "The number of groups is not known when noise is chosen, so each number of each group has noise "
-            f"of its own, which hides a unit in {most}. Where groups are few, keys= as a list may have less.",
+    @cached_property
+    def query(self) -> Query:
+        """What is asked, as plain data; with stand-ins for bounds that a release is to find."""
+        table = self.table
+        return Query(
+            table.engine.name,
+            table.schema,
+            table.unit,
+            table.steps,
+            table.keys,
+            table.public_keys,
+            table.groups,
+            table.rows,
+            stood_in(self.aggregates),
+            table.notes,
+            self.weights,
+            table.beyond,
+            table.total_rows,
+            grouping=table.grouping,
         )
 
     @property
-    def groups(self) -> int:
-        """The limit of groups per unit that holds: no more than there are public groups, as far as known."""
-        if not self.keys:
-            return 1
-        limit, keys = self.total_rows or self.max_groups or 1, self.public_keys
-        return max(1, min(limit, keys.num_rows)) if isinstance(keys, pa.Table) else limit
+    def automatic(self) -> bool:
+        """Whether the question leaves something to its release, which looks at the rows first."""
+        bounds = any(isinstance(asked, Automatic) for _, asked in self.aggregates)
+        return bounds or bool(self.table.auto_limits)
 
-    @property
-    def rows(self) -> int:
-        """The limit of rows per unit and group (1 where no aggregate depends on it)."""
-        return self.total_rows or self.max_rows or 1
+    def weigh(self, /, **weights: Number) -> Question[Released]:
+        """Say how much what is asked matters, beside the rest: the planner makes its errors smaller for it.
 
-    @property
-    def in_all(self) -> bool:
-        """Whether a unit's limit of rows is one for several groups, over which they may be spread."""
-        return self.total_rows is not None and self.groups > 1
-
-    @property
-    def times(self) -> int:
-        """How many times a unit may add a vector of the body of its contributions: once for each group."""
-        return 1 if self.in_all else self.groups
-
-    @property
-    def private_groups(self) -> bool:
-        """Whether the groups themselves must be chosen privately."""
-        return bool(self.keys) and self.public_keys is None
-
-    @property
-    def brought_groups(self) -> bool:
-        """Whether the groups are public, and come with the rows: there may be any number of them."""
-        return isinstance(self.public_keys, BroughtKeys)
-
-    @property
-    def scaled(self) -> bool:
-        """Whether a unit that is in more public groups than the limit counts in part in each.
-
-        Unless asked otherwise, where no quantiles are asked, and no matching: what is released has the same
-        mean as with a random choice, and no noise of one. Quantiles gain nothing, and their counts in all
-        groups take long.
+        Args:
+            weights: by the names that `agg` has, from 1/1000 to 1000; what is not named weighs 1.
+        Returns:
+            The question with these weights. The noise has the smallest mean of the logarithms of the expected
+            errors, weighted by them, as docs/accuracy.md says; privacy and cost are the same.
+        Raises:
+            QueryError: there is no such name.
+            ParameterError: a weight is out of range.
         """
-        keys = self.public_keys
-        if self.beyond == "sample" or self.total_rows or keys is None:
-            return False
-        if isinstance(keys, pa.Table) and self.groups >= keys.num_rows:
-            return False
-        whole = self._whole is not None or any(isinstance(a, Quantiles) for _, a in self.aggregates)
-        return self.beyond == "scale" or not whole
-
-    @property
-    def _whole(self) -> str | None:
-        """The name of what counts a unit whole or not at all, if there is something."""
-        return next((name for name, a in self.aggregates if not a.divisible), None)
-
-    @property
-    def public_groups(self) -> tuple[Hashable, ...]:
-        """The groups that are shown whatever the rows are: tuples of key values; those that are known."""
-        if not isinstance(self.public_keys, pa.Table):
-            return () if self.keys else ((),)
-        columns = [self.public_keys.column(key).to_pylist() for key in self.keys]
-        return tuple(zip(*columns, strict=True))
-
-    @property
-    def kind(self) -> Query:
-        """The question as far as a plan follows from it: no values, and only how many public groups."""
-        keys = self.public_keys
-        if not isinstance(keys, pa.Table):
-            return self
-        # Nulls that have no type take no memory.
-        return replace(self, public_keys=pa.table({key: pa.nulls(keys.num_rows) for key in self.keys}))
-
-    @property
-    def measured(self) -> tuple[tuple[str, Aggregate], ...]:
-        """What is asked of rows, by name: all but what is computed of other outputs."""
-        return tuple((name, a) for name, a in self.aggregates if not a.derived)
-
-    def _check_derived(self) -> None:
-        known = [n for name, a in self.measured for n in a.outputs(name)]
-        for name, aggregate in self.aggregates:
-            for of in (aggregate.first, aggregate.second) if isinstance(aggregate, Derived) else ():
-                if of in known:
-                    continue
-                if isinstance(dict(self.aggregates).get(of), Derived):
-                    why = f"{of!r} is computed itself; name what it is computed of"
-                else:
-                    near = nearest(of, known)
-                    hint = f"; did you mean {near!r}?" if near else "."
-                    why = f"there is no output {of!r}{hint} There are: {', '.join(known) or 'none yet'}"
-                raise QueryError(f"agg: {name}: {why}")
-
-    @property
-    def shown_keys(self) -> tuple[str, ...]:
-        """The output's columns that say what a row is of: keys, and with totals which of them it is of."""
-        return self.keys if self.grouping is None else (*self.keys, GROUPING)
-
-    @property
-    def added_up(self) -> bool:
-        """Whether numbers of groups are added up: to cumulative totals, or to those of coarser groups."""
-        return self.series is not None or self.totals is not None
+        return replace(self, weights=tuple((dict(self.weights) | weights).items()))
 
     @property
     def output_names(self) -> tuple[str, ...]:
         """The output's columns after the keys."""
-        return tuple(n for name, aggregate in self.aggregates for n in aggregate.outputs(name))
+        return self.query.output_names
 
-    @property
-    def told(self) -> str:
-        """What is asked, in a few words."""
-        return ", ".join(self.output_names) + (f" by {', '.join(self.keys)}" if self.keys else "")
+    def plan(
+        self,
+        *,
+        epsilon: Amount,
+        delta: Amount = 0,
+        noise: NoiseChoice = "auto",
+        group_selection: SelectionChoice = "auto",
+        pre_threshold: int = 1,
+        diagnostics: Number | None = None,
+        auto_share: Amount | None = None,
+    ) -> Plan:
+        """Say what a release with these options would do and cost, without reading a row.
 
-    @property
-    def output_weights(self) -> dict[str, Fraction]:
-        """How much each output matters."""
-        return {n: self.weight(name) for name, asked in self.aggregates for n in asked.outputs(name)}
+        Takes the options of `release`.
 
-    @property
-    def weighed(self) -> bool:
-        """Whether some of what is asked matters more than the rest."""
-        return len({self.weight(name) for name, _ in self.aggregates}) > 1
+        Raises:
+            QueryError: bounds or limits are "auto", so that only a release finds them.
+        """
+        self._check_nothing_left("plan")
+        return self.checked_plan(
+            epsilon=epsilon,
+            diagnostics=diagnostics,
+            delta=delta,
+            noise=noise,
+            group_selection=group_selection,
+            pre_threshold=pre_threshold,
+        )
 
-    @property
-    def remedies(self) -> str:
-        """What to write instead where noise would be too large, for errors."""
-        found = ["ask for a larger epsilon or set smaller limits or bounds"]
-        if self.weighed:
-            found.append("weights that are nearer to each other")
-        if self.scaled:
-            found.append("bound(..., beyond='sample'), which has coarser steps")
-        return ", or ".join(found)
+    def checked_plan(
+        self,
+        *,
+        epsilon: Amount,
+        diagnostics: Number | None = None,
+        auto_share: Amount | None = None,
+        **options: Any,
+    ) -> Plan:
+        """Return the plan, with stand-ins for what is "auto": for checks before the first look."""
+        whole = admissible_epsilon(epsilon)
+        beside = Fraction(0) if diagnostics is None else share_of(whole, diagnostics)
+        plan = make_plan(
+            self.query,
+            epsilon=whole - beside if beside else epsilon,
+            **options,
+        )
+        return self._diagnosed(plan, beside)
 
-    def weight(self, name: str) -> Fraction:
-        """How much an aggregate matters."""
-        return Fraction(dict(self.weights).get(name, 1))
+    def diagnose(
+        self, *, epsilon: Amount, budget: Budget | None = None, unsafe_words: Words | None = None
+    ) -> Diagnostics:
+        """Tell how much limits and bounds change, by noisy shares with error bars, without the answer.
 
-    def exact(self, statistics: tuple[Statistic, ...]) -> ExactQuery:
-        """Return the exact half of the question."""
-        return ExactQuery(
-            self.steps, self.unit, self.keys, self.public_keys, self.groups, statistics, self.scaled,
-            self.total_rows,
-        )  # fmt: skip
+        Args:
+            epsilon: what it costs, beside any release.
+            budget: that of all questions, which pays; see `sfumato.Budget`.
+            unsafe_words: on DuckDB, a source of random words for tests; the result is not private.
+        Returns:
+            A `Diagnostics`, drawn when it is first looked at: of each limit the share of rows and of units
+            beyond it, and one that is enough for nearly all; of each bound the share of values beyond it.
+        Raises:
+            QueryError, BudgetError: before anything is read, spent or drawn.
+        Source:
+            docs/choosing.md.
 
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "town": ["A", "B", "A"]}), privacy_unit="id")
+        >>> question = visits.group_by("town").bound(groups=1, rows=1).agg(n=sf.count())
+        >>> question.diagnose(epsilon=1).to_arrow()["limit"].to_pylist()
+        ['groups=1', 'groups=1', 'rows=1', 'rows=1']
+        """
+        self._check_nothing_left("diagnose")
+        # What is counted, and so what bounds clamp, is of the question; no group is chosen.
+        delta = Fraction(1, 10**6) if self.query.private_groups else 0
+        plan = make_plan(self.query, epsilon=epsilon, delta=delta)
+        told = diagnosis(self.table, plan, admissible_epsilon(epsilon))
+        self.table.engine.check_release(plan, unsafe_words)
+        made = told.release(unsafe_words)
+        payment(budget, [told], f"diagnostics of {self.query.told}")()
+        return made
 
-def checked_weights(
-    weights: Iterable[tuple[str, object]], names: Collection[str]
-) -> tuple[tuple[str, Fraction], ...]:
-    """Return exact weights.
+    def preview(
+        self,
+        *,
+        epsilon: Amount | Sequence[Amount],
+        units: int | Sequence[int] = (100, 1_000, 10_000),
+        rows: int = 1,
+        confidence: float = 0.95,
+        **options: Any,
+    ) -> Preview:
+        """Say how wide error bars will be, and which groups are shown, before a row is read.
 
-    Raises:
-        QueryError: one is of none of these names.
-        ParameterError: one is not from 1/1000 to 1000.
-    """
-    found = []
-    for name, value in weights:
-        if name not in names:
-            near = nearest(name, names)
-            hint = f"; did you mean {near!r}?" if near else "."
-            raise QueryError(
-                f"weights: nothing is asked by the name {name!r}{hint} The names are: {', '.join(names)}"
+        Args:
+            epsilon: budgets to compare, or one.
+            units: numbers of privacy units in a group, or one; each at most 1,000,000 rows.
+            rows: how many rows each of them has in the group.
+            confidence: of the error bars, in (0, 1).
+            options: `delta` and others of `release`.
+        Returns:
+            A `Preview`: for each budget and size the chance that such a group is shown; and for each output
+            within what a part `confidence` of releases are of the exact number, and, as `<output>_error`, the
+            error bar that a release shows. Of made-up groups with values spread evenly between the bounds.
+        Raises:
+            ParameterError, QueryError, BudgetError: as for `release`; or a size is not admissible.
+        Source:
+            docs/choosing.md.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2], "town": ["A", "B"]}), privacy_unit="id")
+        >>> question = visits.group_by("town").bound(groups=1, rows=1).agg(n=sf.count())
+        >>> question.preview(epsilon=1, delta="1e-6", units=[10, 100]).to_arrow().column_names
+        ['epsilon', 'units', 'shown', 'n', 'n_error']
+        """
+        self._check_nothing_left("preview")
+        return previewed(self.query, self.table.engine, epsilon, units, rows, confidence, options)
+
+    def analyze(
+        self,
+        *,
+        epsilon: Amount,
+        delta: Amount = 0,
+        groups: int | Sequence[int] | None = None,
+        rows: int | Sequence[int] | None = None,
+        bounds: Mapping[str, Sequence[tuple[Number, Number]]] | None = None,
+        **options: Any,
+    ) -> NonPrivateAnalysis:
+        """Say what limits and bounds cut and what noise adds, for the owner of the rows: NOT PRIVATE.
+
+        Args:
+            epsilon, delta: of the release that is considered.
+            groups, rows: limits to compare, each with each; the question's own where left out.
+            bounds: pairs of lower and upper to compare, by name of an output.
+            options: others of `release`.
+        Returns:
+            A `NonPrivateAnalysis`: of each group, output and combination what is cut in expectation (bias),
+            and the standard deviations of a random choice of groups and of the noise; the chance that a group
+            is shown; and over all groups the root mean square error. Rows are read once for all of them.
+        Raises:
+            ParameterError, QueryError, BudgetError: as for `release`; or limits or bounds are not admissible,
+                or what is asked is not analysed. Before a row is read.
+            RefusalError: the table was opened for analysts.
+        Source:
+            docs/choosing.md, "Utility analysis for the owner".
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "town": ["A", "B", "A"]}), privacy_unit="id")
+        >>> question = visits.group_by("town", keys=["A", "B"]).bound(groups=1, rows=1).agg(n=sf.count())
+        >>> analysis = question.analyze(epsilon=1, groups=[1, 2])
+        >>> analysis
+        NonPrivateAnalysis(2 limits, 2 groups: exact numbers of rows, for their owner alone)
+        >>> analysis.to_arrow(by_group=True)["bias"].to_pylist()
+        [-0.5, -0.5, 0.0, 0.0]
+        """
+        self._check_nothing_left("analyze")
+        given = {"epsilon": epsilon, "delta": delta, **options}
+        from sfumato.query.analysis.analyse import analysed
+
+        return analysed(self.query, self.table.engine, groups, rows, bounds, given)
+
+    def epsilon_for(
+        self, *, units: int, rows: int = 1, confidence: float = 0.95, shown: float | None = None,
+        options: Mapping[str, Any] | None = None, **half_widths: Number,
+    ) -> float:  # fmt: skip
+        """Return about the smallest epsilon with which error bars of a group are as narrow as asked.
+
+        Args:
+            units, rows, confidence: as of `preview`.
+            shown: also the least chance that such a group is shown, of groups that are chosen privately.
+            options: those of `release`, such as {"delta": 1e-6}.
+            half_widths: by the names of outputs, the largest half-width of the error bar.
+        Raises:
+            QueryError: no such output, or no budget up to 100 reaches it; the text says what 100 gives.
+        Source:
+            docs/choosing.md.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
+        >>> round(visits.epsilon_for(n=10, units=1_000), 1)
+        0.3
+        """
+        self._check_nothing_left("epsilon_for")
+        return smallest_epsilon(
+            self.query, self.table.engine, half_widths, units, rows, confidence, shown, options or {}
+        )
+
+    def release(
+        self,
+        *,
+        epsilon: Amount | None = None,
+        delta: Amount = 0,
+        noise: NoiseChoice = "auto",
+        group_selection: SelectionChoice = "auto",
+        pre_threshold: int = 1,
+        diagnostics: Number | None = None,
+        auto_share: Amount | None = None,
+        confidence: float | None = None,
+        budget: Budget | None = None,
+        share: Number | None = None,
+        unsafe_words: Words | None = None,
+    ) -> Released:
+        """Release the answer: noisy numbers, safe to publish.
+
+        Args:
+            epsilon: the privacy budget, greater than 0. A float is taken as exactly its binary value. It may
+                be left out for a share.
+            delta: in [0, 1); private groups need more than 0.
+            noise: "laplace", "gaussian", "k_norm" (docs/query.md), or "auto": the one of these with which the
+                expected errors of the outputs are the smallest.
+            group_selection: "auto" (keeps most), "truncated_geometric", "laplace" or "gaussian".
+            pre_threshold: private groups with fewer units than this are never shown.
+            diagnostics: a share of the budget, such as 0.05, for which `release.diagnostics` tells how much
+                limits and bounds changed, with error bars; the answer has the rest of the budget.
+            auto_share: the part of epsilon, from 0.001 to 0.9, that finds bounds and limits which are "auto";
+                what it leaves goes to the answer. Left out it is 0.3, and of limits alone 0.1.
+            confidence: also give error bars of this confidence, in columns named `<output>_error`.
+            budget: that of all questions, which pays; see `sfumato.Budget`.
+            share: in the place of epsilon and delta, the part of the budget that is spent, such as 1/20; the
+                noise is the one that is the smallest for it.
+            unsafe_words: on DuckDB, a source of random words for tests; the result is not private.
+        Returns:
+            A Release; its noise is drawn once, however often it is looked at. Bounds and limits that are
+            "auto" are found here, and are in `found`. Of a Spark data frame a Spark data frame, which is
+            computed here, and once (docs/spark.md); of an Arrow schema a Beam transform.
+        Raises:
+            QueryError, BudgetError: before anything is read, spent or drawn.
+        """
+        options: dict[str, Any] = {"delta": delta, "noise": noise, "pre_threshold": pre_threshold}
+        options["group_selection"] = group_selection
+        drawing: dict[str, Any] = {"confidence": confidence, "unsafe_words": unsafe_words}
+        table = self.table
+        if share is not None:
+            if self.automatic or epsilon is not None or delta != 0 or diagnostics is not None:
+                expected = "left out beside epsilon, delta and diagnostics, and where bounds are 'auto'"
+                raise ParameterError("share", share, expected)
+            del options["delta"]
+            plan = plan_of_share(self.query, budget, share, options)
+            return table.engine.release(plan, **drawing, pay=payment(budget, [plan], self.query.told))
+        if epsilon is None:
+            raise BudgetError(
+                "epsilon is left out, but must be a finite number greater than 0; or give share= of a budget="
             )
-        weight = as_fraction(value, f"weight of {name}")
-        if not Fraction(1, LARGEST_WEIGHT) <= weight <= LARGEST_WEIGHT:
-            raise ParameterError(
-                f"weight of {name}", value, "from 1/1000 to 1000; leave out what matters less"
+        if self.automatic:
+            whole = admissible_epsilon(epsilon)
+            beside = Fraction(0) if diagnostics is None else share_of(whole, diagnostics)
+            asked = Automatically(table, self.query, self.aggregates)
+            plan = asked.plan(
+                whole - beside,
+                self._auto_share if auto_share is None else auto_share,
+                options,
+                check=partial(self._diagnosed, beside=beside),
+                pay=lambda dlt: paying(budget, whole, dlt, self.query.told)(),
+                **drawing,
             )
-        found.append((name, weight))
-    return tuple(found)
+            return table.engine.release(self._diagnosed(plan, beside), **drawing)
+        plan = self.plan(epsilon=epsilon, diagnostics=diagnostics, **options)
+        return table.engine.release(plan, **drawing, pay=payment(budget, [plan], self.query.told))
 
+    def _check_nothing_left(self, what: str) -> None:
+        check_nothing_left(self.aggregates, self.table.auto_limits, what)
 
-def _check_names(names: list[str]) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name.casefold() in seen:
-            raise QueryError(f"agg: the output name {name!r} is used twice; give each column its own name")
-        seen.add(name.casefold())
+    @property
+    def _auto_share(self) -> Fraction:
+        bounds = any(isinstance(a, Automatic) for _, a in self.aggregates)
+        return AUTO_SHARE if bounds else AUTO_SHARE_OF_LIMITS
+
+    def _diagnosed(self, plan: Plan, beside: Fraction) -> Plan:
+        """Return the plan with diagnostics that cost so much, if anything."""
+        return replace(plan, diagnostics=diagnosis(self.table, plan, beside)) if beside else plan

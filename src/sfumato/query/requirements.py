@@ -45,7 +45,7 @@ from sfumato.query.estimates import (
     weighted,
 )
 from sfumato.query.estimates.derived import derived
-from sfumato.query.question import Query
+from sfumato.query.query import Query
 from sfumato.transformations import Coordinate, Leaves, Statistic, body_in_all
 
 # How each aggregate is estimated.

@@ -23,7 +23,7 @@ from sfumato.query.centred import centred_plan
 from sfumato.query.choices import SELECTIONS
 from sfumato.query.expected import Errors
 from sfumato.query.plan import Plan
-from sfumato.query.question import Query
+from sfumato.query.query import Query
 from sfumato.query.requirements import Requirements, requirements
 from sfumato.query.weighing import split
 

@@ -18,7 +18,7 @@ from sfumato.exact.directed import round_bits
 from sfumato.query.expected import ratio
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
-from sfumato.query.question import Query
+from sfumato.query.query import Query
 
 _NEAR = Fraction(63, 64)  # of a share, from which on looking for more is not worth it
 _TRIES = 8

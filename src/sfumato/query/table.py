@@ -1,29 +1,17 @@
-"""The fluent question: scan, filter, derive, group, bound, aggregate, release."""
+"""The fluent table: scan, filter, derive, group, bound, and ask."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal
 
 import pyarrow as pa
 
-from sfumato.budget import Budget
-from sfumato.budget.parameters import admissible_epsilon
-from sfumato.errors import BudgetError, ColumnError, ParameterError, QueryError
-from sfumato.exact import Number, one_of, positive_int, truth_value
-from sfumato.noise import Words
-from sfumato.query.aggregates import Aggregate, Automatic, check_aggregates
-from sfumato.query.automatic.resolve import (
-    AUTO_SHARE,
-    AUTO_SHARE_OF_LIMITS,
-    Automatically,
-    check_nothing_left,
-    stood_in,
-)
-from sfumato.query.choices import BEYOND_CHOICES, Amount, BeyondChoice, NoiseChoice, SelectionChoice
+from sfumato.errors import ColumnError, ParameterError, QueryError
+from sfumato.exact import one_of, positive_int, truth_value
+from sfumato.query.aggregates import Aggregate, check_aggregates
+from sfumato.query.choices import BEYOND_CHOICES, BeyondChoice
 from sfumato.query.combining import (
     MOST_ROWS,
     Combination,
@@ -32,27 +20,17 @@ from sfumato.query.combining import (
     per_unit,
     union,
 )
-from sfumato.query.diagnostics import Diagnostics, diagnosis, share_of
 from sfumato.query.engine import Engine
 from sfumato.query.exact import BroughtKeys
 from sfumato.query.part import Part
-from sfumato.query.payment import paying, payment
-from sfumato.query.plan import Plan
-from sfumato.query.planning import make_plan
-from sfumato.query.preview import Preview, previewed, smallest_epsilon
 from sfumato.query.public_table import PublicTable
-from sfumato.query.question import Query
+from sfumato.query.question import Question, Released
 from sfumato.query.schema import IN_PLACE, Derive, Filter, Schema, Step, check_flat, checked_expression
 from sfumato.query.shaping import Select
-from sfumato.query.shares import plan_of_share
 from sfumato.query.top import Top
 from sfumato.query.totals import GroupingSets, grouping_sets
 from sfumato.query.units import UnitPart
 
-if TYPE_CHECKING:
-    from sfumato.query.analysis.result import NonPrivateAnalysis
-
-Released = TypeVar("Released")
 LARGEST_LIMIT = 10**9
 # Types of which some values are no key of a group: days and times beyond the years 1 to 9999, 39 digits.
 _NOT_ALL_KEYS = "DATE", "TIME", "HUGEINT"
@@ -442,338 +420,13 @@ class Table(Generic[Released]):
         return replace(self, steps=(*self.steps, step))
 
 
-@dataclass(frozen=True)
-class Question(Generic[Released]):
-    """A complete question, validated; it can be planned (what would it cost?) and released."""
-
-    table: Table[Released]
-    aggregates: tuple[tuple[str, Aggregate], ...]
-    weights: tuple[tuple[str, Number], ...] = ()
-
-    def __post_init__(self) -> None:
-        self.query  # noqa: B018  checks what is asked
-
-    @cached_property
-    def query(self) -> Query:
-        """What is asked, as plain data; with stand-ins for bounds that a release is to find."""
-        table = self.table
-        return Query(
-            table.engine.name,
-            table.schema,
-            table.unit,
-            table.steps,
-            table.keys,
-            table.public_keys,
-            table.groups,
-            table.rows,
-            stood_in(self.aggregates),
-            table.notes,
-            self.weights,
-            table.beyond,
-            table.total_rows,
-            grouping=table.grouping,
-        )
-
-    @property
-    def automatic(self) -> bool:
-        """Whether the question leaves something to its release, which looks at the rows first."""
-        bounds = any(isinstance(asked, Automatic) for _, asked in self.aggregates)
-        return bounds or bool(self.table.auto_limits)
-
-    def weigh(self, /, **weights: Number) -> Question[Released]:
-        """Say how much what is asked matters, beside the rest: the planner makes its errors smaller for it.
-
-        Args:
-            weights: by the names that `agg` has, from 1/1000 to 1000; what is not named weighs 1.
-        Returns:
-            The question with these weights. The noise has the smallest mean of the logarithms of the expected
-            errors, weighted by them, as docs/accuracy.md says; privacy and cost are the same.
-        Raises:
-            QueryError: there is no such name.
-            ParameterError: a weight is out of range.
-        """
-        return replace(self, weights=tuple((dict(self.weights) | weights).items()))
-
-    @property
-    def output_names(self) -> tuple[str, ...]:
-        """The output's columns after the keys."""
-        return self.query.output_names
-
-    def plan(
-        self,
-        *,
-        epsilon: Amount,
-        delta: Amount = 0,
-        noise: NoiseChoice = "auto",
-        group_selection: SelectionChoice = "auto",
-        pre_threshold: int = 1,
-        diagnostics: Number | None = None,
-        auto_share: Amount | None = None,
-    ) -> Plan:
-        """Say what a release with these options would do and cost, without reading a row.
-
-        Takes the options of `release`.
-
-        Raises:
-            QueryError: bounds or limits are "auto", so that only a release finds them.
-        """
-        self._check_nothing_left("plan")
-        return self.checked_plan(
-            epsilon=epsilon,
-            diagnostics=diagnostics,
-            delta=delta,
-            noise=noise,
-            group_selection=group_selection,
-            pre_threshold=pre_threshold,
-        )
-
-    def checked_plan(
-        self,
-        *,
-        epsilon: Amount,
-        diagnostics: Number | None = None,
-        auto_share: Amount | None = None,
-        **options: Any,
-    ) -> Plan:
-        """Return the plan, with stand-ins for what is "auto": for checks before the first look."""
-        whole = admissible_epsilon(epsilon)
-        beside = Fraction(0) if diagnostics is None else share_of(whole, diagnostics)
-        plan = make_plan(
-            self.query,
-            epsilon=whole - beside if beside else epsilon,
-            **options,
-        )
-        return self._diagnosed(plan, beside)
-
-    def diagnose(
-        self, *, epsilon: Amount, budget: Budget | None = None, unsafe_words: Words | None = None
-    ) -> Diagnostics:
-        """Tell how much limits and bounds change, by noisy shares with error bars, without the answer.
-
-        Args:
-            epsilon: what it costs, beside any release.
-            budget: that of all questions, which pays; see `sfumato.Budget`.
-            unsafe_words: on DuckDB, a source of random words for tests; the result is not private.
-        Returns:
-            A `Diagnostics`, drawn when it is first looked at: of each limit the share of rows and of units
-            beyond it, and one that is enough for nearly all; of each bound the share of values beyond it.
-        Raises:
-            QueryError, BudgetError: before anything is read, spent or drawn.
-        Source:
-            docs/choosing.md.
-
-        >>> import pyarrow as pa, sfumato as sf
-        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "town": ["A", "B", "A"]}), privacy_unit="id")
-        >>> question = visits.group_by("town").bound(groups=1, rows=1).agg(n=sf.count())
-        >>> question.diagnose(epsilon=1).to_arrow()["limit"].to_pylist()
-        ['groups=1', 'groups=1', 'rows=1', 'rows=1']
-        """
-        self._check_nothing_left("diagnose")
-        # What is counted, and so what bounds clamp, is of the question; no group is chosen.
-        delta = Fraction(1, 10**6) if self.query.private_groups else 0
-        plan = make_plan(self.query, epsilon=epsilon, delta=delta)
-        told = diagnosis(self.table, plan, admissible_epsilon(epsilon))
-        self.table.engine.check_release(plan, unsafe_words)
-        made = told.release(unsafe_words)
-        payment(budget, [told], f"diagnostics of {self.query.told}")()
-        return made
-
-    def preview(
-        self,
-        *,
-        epsilon: Amount | Sequence[Amount],
-        units: int | Sequence[int] = (100, 1_000, 10_000),
-        rows: int = 1,
-        confidence: float = 0.95,
-        **options: Any,
-    ) -> Preview:
-        """Say how wide error bars will be, and which groups are shown, before a row is read.
-
-        Args:
-            epsilon: budgets to compare, or one.
-            units: numbers of privacy units in a group, or one; each at most 1,000,000 rows.
-            rows: how many rows each of them has in the group.
-            confidence: of the error bars, in (0, 1).
-            options: `delta` and others of `release`.
-        Returns:
-            A `Preview`: for each budget and size the chance that such a group is shown; and for each output
-            within what a part `confidence` of releases are of the exact number, and, as `<output>_error`, the
-            error bar that a release shows. Of made-up groups with values spread evenly between the bounds.
-        Raises:
-            ParameterError, QueryError, BudgetError: as for `release`; or a size is not admissible.
-        Source:
-            docs/choosing.md.
-
-        >>> import pyarrow as pa, sfumato as sf
-        >>> visits = sf.scan(pa.table({"id": [1, 2], "town": ["A", "B"]}), privacy_unit="id")
-        >>> question = visits.group_by("town").bound(groups=1, rows=1).agg(n=sf.count())
-        >>> question.preview(epsilon=1, delta="1e-6", units=[10, 100]).to_arrow().column_names
-        ['epsilon', 'units', 'shown', 'n', 'n_error']
-        """
-        self._check_nothing_left("preview")
-        return previewed(self.query, self.table.engine, epsilon, units, rows, confidence, options)
-
-    def analyze(
-        self,
-        *,
-        epsilon: Amount,
-        delta: Amount = 0,
-        groups: int | Sequence[int] | None = None,
-        rows: int | Sequence[int] | None = None,
-        bounds: Mapping[str, Sequence[tuple[Number, Number]]] | None = None,
-        **options: Any,
-    ) -> NonPrivateAnalysis:
-        """Say what limits and bounds cut and what noise adds, for the owner of the rows: NOT PRIVATE.
-
-        Args:
-            epsilon, delta: of the release that is considered.
-            groups, rows: limits to compare, each with each; the question's own where left out.
-            bounds: pairs of lower and upper to compare, by name of an output.
-            options: others of `release`.
-        Returns:
-            A `NonPrivateAnalysis`: of each group, output and combination what is cut in expectation (bias),
-            and the standard deviations of a random choice of groups and of the noise; the chance that a group
-            is shown; and over all groups the root mean square error. Rows are read once for all of them.
-        Raises:
-            ParameterError, QueryError, BudgetError: as for `release`; or limits or bounds are not admissible,
-                or what is asked is not analysed. Before a row is read.
-            RefusalError: the table was opened for analysts.
-        Source:
-            docs/choosing.md, "Utility analysis for the owner".
-
-        >>> import pyarrow as pa, sfumato as sf
-        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "town": ["A", "B", "A"]}), privacy_unit="id")
-        >>> question = visits.group_by("town", keys=["A", "B"]).bound(groups=1, rows=1).agg(n=sf.count())
-        >>> analysis = question.analyze(epsilon=1, groups=[1, 2])
-        >>> analysis
-        NonPrivateAnalysis(2 limits, 2 groups: exact numbers of rows, for their owner alone)
-        >>> analysis.to_arrow(by_group=True)["bias"].to_pylist()
-        [-0.5, -0.5, 0.0, 0.0]
-        """
-        self._check_nothing_left("analyze")
-        given = {"epsilon": epsilon, "delta": delta, **options}
-        from sfumato.query.analysis.analyse import analysed
-
-        return analysed(self.query, self.table.engine, groups, rows, bounds, given)
-
-    def epsilon_for(
-        self, *, units: int, rows: int = 1, confidence: float = 0.95, shown: float | None = None,
-        options: Mapping[str, Any] | None = None, **half_widths: Number,
-    ) -> float:  # fmt: skip
-        """Return about the smallest epsilon with which error bars of a group are as narrow as asked.
-
-        Args:
-            units, rows, confidence: as of `preview`.
-            shown: also the least chance that such a group is shown, of groups that are chosen privately.
-            options: those of `release`, such as {"delta": 1e-6}.
-            half_widths: by the names of outputs, the largest half-width of the error bar.
-        Raises:
-            QueryError: no such output, or no budget up to 100 reaches it; the text says what 100 gives.
-        Source:
-            docs/choosing.md.
-
-        >>> import pyarrow as pa, sfumato as sf
-        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
-        >>> round(visits.epsilon_for(n=10, units=1_000), 1)
-        0.3
-        """
-        self._check_nothing_left("epsilon_for")
-        return smallest_epsilon(
-            self.query, self.table.engine, half_widths, units, rows, confidence, shown, options or {}
-        )
-
-    def release(
-        self,
-        *,
-        epsilon: Amount | None = None,
-        delta: Amount = 0,
-        noise: NoiseChoice = "auto",
-        group_selection: SelectionChoice = "auto",
-        pre_threshold: int = 1,
-        diagnostics: Number | None = None,
-        auto_share: Amount | None = None,
-        confidence: float | None = None,
-        budget: Budget | None = None,
-        share: Number | None = None,
-        unsafe_words: Words | None = None,
-    ) -> Released:
-        """Release the answer: noisy numbers, safe to publish.
-
-        Args:
-            epsilon: the privacy budget, greater than 0. A float is taken as exactly its binary value. It may
-                be left out for a share.
-            delta: in [0, 1); private groups need more than 0.
-            noise: "laplace", "gaussian", "k_norm" (docs/query.md), or "auto": the one of these with which the
-                expected errors of the outputs are the smallest.
-            group_selection: "auto" (keeps most), "truncated_geometric", "laplace" or "gaussian".
-            pre_threshold: private groups with fewer units than this are never shown.
-            diagnostics: a share of the budget, such as 0.05, for which `release.diagnostics` tells how much
-                limits and bounds changed, with error bars; the answer has the rest of the budget.
-            auto_share: the part of epsilon, from 0.001 to 0.9, that finds bounds and limits which are "auto";
-                what it leaves goes to the answer. Left out it is 0.3, and of limits alone 0.1.
-            confidence: also give error bars of this confidence, in columns named `<output>_error`.
-            budget: that of all questions, which pays; see `sfumato.Budget`.
-            share: in the place of epsilon and delta, the part of the budget that is spent, such as 1/20; the
-                noise is the one that is the smallest for it.
-            unsafe_words: on DuckDB, a source of random words for tests; the result is not private.
-        Returns:
-            A Release; its noise is drawn once, however often it is looked at. Bounds and limits that are
-            "auto" are found here, and are in `found`. Of a Spark data frame a Spark data frame, which is
-            computed here, and once (docs/spark.md); of an Arrow schema a Beam transform.
-        Raises:
-            QueryError, BudgetError: before anything is read, spent or drawn.
-        """
-        options: dict[str, Any] = {"delta": delta, "noise": noise, "pre_threshold": pre_threshold}
-        options["group_selection"] = group_selection
-        drawing: dict[str, Any] = {"confidence": confidence, "unsafe_words": unsafe_words}
-        table = self.table
-        if share is not None:
-            if self.automatic or epsilon is not None or delta != 0 or diagnostics is not None:
-                expected = "left out beside epsilon, delta and diagnostics, and where bounds are 'auto'"
-                raise ParameterError("share", share, expected)
-            del options["delta"]
-            plan = plan_of_share(self.query, budget, share, options)
-            return table.engine.release(plan, **drawing, pay=payment(budget, [plan], self.query.told))
-        if epsilon is None:
-            raise BudgetError(
-                "epsilon is left out, but must be a finite number greater than 0; or give share= of a budget="
-            )
-        if self.automatic:
-            whole = admissible_epsilon(epsilon)
-            beside = Fraction(0) if diagnostics is None else share_of(whole, diagnostics)
-            asked = Automatically(table, self.query, self.aggregates)
-            plan = asked.plan(
-                whole - beside,
-                self._auto_share if auto_share is None else auto_share,
-                options,
-                check=partial(self._diagnosed, beside=beside),
-                pay=lambda dlt: paying(budget, whole, dlt, self.query.told)(),
-                **drawing,
-            )
-            return table.engine.release(self._diagnosed(plan, beside), **drawing)
-        plan = self.plan(epsilon=epsilon, diagnostics=diagnostics, **options)
-        return table.engine.release(plan, **drawing, pay=payment(budget, [plan], self.query.told))
-
-    def _check_nothing_left(self, what: str) -> None:
-        check_nothing_left(self.aggregates, self.table.auto_limits, what)
-
-    @property
-    def _auto_share(self) -> Fraction:
-        bounds = any(isinstance(a, Automatic) for _, a in self.aggregates)
-        return AUTO_SHARE if bounds else AUTO_SHARE_OF_LIMITS
-
-    def _diagnosed(self, plan: Plan, beside: Fraction) -> Plan:
-        """Return the plan with diagnostics that cost so much, if anything."""
-        return replace(plan, diagnostics=diagnosis(self.table, plan, beside)) if beside else plan
-
-
-def _is_auto(name: str, value: object) -> bool:
-    """Whether a limit is left to the release; that of rows in all groups cannot be."""
-    return name != "total_rows" and isinstance(value, str) and value == "auto"
-
-
 def _limit(value: object, name: str) -> int:
     number = positive_int(value, name)
     if number > LARGEST_LIMIT:
         raise ParameterError(name, value, f"at most {LARGEST_LIMIT:,}, beyond which it limits nothing")
     return number
+
+
+def _is_auto(name: str, value: object) -> bool:
+    """Whether a limit is left to the release; that of rows in all groups cannot be."""
+    return name != "total_rows" and isinstance(value, str) and value == "auto"

@@ -48,7 +48,7 @@ from sfumato.query.expected import Errors, expected_errors, ratio
 from sfumato.query.explanation import joint_numbers_content
 from sfumato.query.noising import Noising
 from sfumato.query.plan import Plan
-from sfumato.query.question import Query
+from sfumato.query.query import Query
 from sfumato.query.requirements import requirements
 from sfumato.query.weighing import stretched
 from sfumato.transformations import Statistic, body_of, cone_of

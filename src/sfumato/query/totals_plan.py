@@ -25,7 +25,7 @@ from sfumato.query.estimates import Estimate
 from sfumato.query.expected import Errors, expected_errors
 from sfumato.query.noising import Noising
 from sfumato.query.plan import Plan
-from sfumato.query.question import Query
+from sfumato.query.query import Query
 from sfumato.query.requirements import requirements
 from sfumato.query.weighing import split
 

@@ -11,7 +11,7 @@ from sfumato.engines.beam.top import PlannedTop
 from sfumato.engines.secret import Secret
 from sfumato.errors import ParameterError, QueryError
 from sfumato.query.payment import payment
-from sfumato.query.table import Question
+from sfumato.query.question import Question
 from sfumato.query.top import Top
 
 

@@ -24,7 +24,7 @@ from sfumato.query.exact import ALL_GROUPS, ExactQuery
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
 from sfumato.query.preview import MadeUpGroups
-from sfumato.query.question import Query
+from sfumato.query.query import Query
 
 # Groups times combinations, which are held in memory.
 MOST_CELLS = 20_000_000

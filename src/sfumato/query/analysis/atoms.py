@@ -10,7 +10,7 @@ from sfumato.query.aggregates.aggregate import BoundedAggregate
 from sfumato.query.design import short
 from sfumato.query.estimates import Estimate
 from sfumato.query.estimates.derived import DerivedEstimate
-from sfumato.query.question import Query
+from sfumato.query.query import Query
 from sfumato.transformations import Count, CountUnits, Moments, Role, Statistic, UnitSum
 
 Kind = Literal["unit", "rows", "valued", "sum", "squares", "unit_sum"]

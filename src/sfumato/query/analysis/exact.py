@@ -21,7 +21,7 @@ from sfumato.query.aggregates import (
 )
 from sfumato.query.aggregates.aggregate import BoundedAggregate
 from sfumato.query.analysis.contributions import Column, Contributed
-from sfumato.query.question import Query
+from sfumato.query.query import Query
 
 # Of others no expectation is known that follows from sums of what units bring.
 KNOWN = (CountPrivacyUnits, CountRows, Sum, Mean, Variance, StandardDeviation, Derived)

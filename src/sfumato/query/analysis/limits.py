@@ -11,7 +11,7 @@ from typing import Any
 from sfumato.errors import ParameterError, QueryError, nearest
 from sfumato.exact import Number, positive_int
 from sfumato.query.aggregates.aggregate import BoundedAggregate, checked_bounds
-from sfumato.query.question import Query
+from sfumato.query.query import Query
 
 LARGEST_LIMIT = 10**9
 MOST_POINTS = 400

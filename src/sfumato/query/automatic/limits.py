@@ -24,7 +24,7 @@ from sfumato.query.diagnostics.contributions import LIMITS, UNITS, Distribution,
 from sfumato.query.diagnostics.units import Names, in_public_groups, rows_alone, units
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
-from sfumato.query.question import Query
+from sfumato.query.query import Query
 from sfumato.query.release import Release
 from sfumato.query.schema import quoted
 

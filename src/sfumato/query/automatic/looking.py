@@ -20,7 +20,7 @@ from sfumato.query.engine import Engine
 from sfumato.query.part import Part
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
-from sfumato.query.question import Query
+from sfumato.query.query import Query
 from sfumato.query.release import Release
 from sfumato.query.schema import Kind, Step, spelled
 from sfumato.transformations import Edges

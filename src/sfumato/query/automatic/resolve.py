@@ -28,7 +28,7 @@ from sfumato.query.engine import Engine
 from sfumato.query.expected import Errors
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
-from sfumato.query.question import Query
+from sfumato.query.query import Query
 from sfumato.query.release import check_error_columns
 
 if TYPE_CHECKING:

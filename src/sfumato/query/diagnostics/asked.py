@@ -29,7 +29,7 @@ from sfumato.query.diagnostics.release import Diagnostics, Item
 from sfumato.query.diagnostics.units import Bound, Names, in_public_groups, rows_alone, units
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
-from sfumato.query.question import Query
+from sfumato.query.query import Query
 from sfumato.query.schema import Kind
 from sfumato.transformations import UnitSum
 

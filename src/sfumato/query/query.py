@@ -1,0 +1,321 @@
+"""What is asked, as plain data: checked against declared columns, without a source and without rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import pyarrow as pa
+
+from sfumato.errors import ParameterError, QueryError, nearest
+from sfumato.exact import Number, as_fraction
+from sfumato.query.aggregates import (
+    Aggregate,
+    Derived,
+    Quantiles,
+    Unbounded,
+    check_aggregates,
+)
+from sfumato.query.choices import BeyondChoice
+from sfumato.query.exact import BroughtKeys, ExactQuery
+from sfumato.query.schema import Schema, Step
+from sfumato.query.series import Series, series_of
+from sfumato.query.totals import GROUPING, GroupingSets, Totals, totals_of
+from sfumato.transformations import Statistic
+
+# An output that matters less than this beside another one is better left out.
+LARGEST_WEIGHT = 1000
+
+
+@dataclass(frozen=True)
+class Query:
+    """What is asked of a table.
+
+    Args:
+        engine: the name of what reads the rows.
+        schema: the columns after the steps.
+        unit: the privacy unit's column.
+        steps: filters and derived columns, in order.
+        keys: the columns to group by.
+        public_keys: a table with one row for each public group, or what brings them; None for private groups.
+        max_groups, max_rows: limits of groups per unit, and of rows per unit and group; None where not given.
+        aggregates: what is asked of each group, by name.
+        notes: what whoever asks should know of the source.
+        weights: how much aggregates matter, by name; 1 where not given.
+        beyond: how a unit counts that is in more groups than the limit.
+        total_rows: the limit of rows per unit in all groups together, in the place of the other two; or None.
+        series: which groups are time steps, where cumulative totals are asked; found from public keys.
+        grouping: sets of keys of which totals are asked; None where they are not.
+        totals: which totals these are; found from public keys.
+    Raises:
+        QueryError: an aggregate has no name, cannot be asked of its column, or lacks a limit, or there is one
+            beside that of rows in all groups; a weight is of none of them; or a unit is to count in part in
+            groups that are not public.
+        ParameterError: a weight is not from 1/1000 to 1000.
+    """
+
+    engine: str
+    schema: Schema
+    unit: str
+    steps: tuple[Step, ...]
+    keys: tuple[str, ...]
+    public_keys: pa.Table | BroughtKeys | None
+    max_groups: int | None
+    max_rows: int | None
+    aggregates: tuple[tuple[str, Aggregate], ...]
+    notes: tuple[str, ...] = ()
+    weights: tuple[tuple[str, Number], ...] = ()
+    beyond: BeyondChoice = "auto"
+    total_rows: int | None = None
+    series: Series | None = None
+    grouping: GroupingSets | None = None
+    totals: Totals | None = None
+
+    def __post_init__(self) -> None:
+        if not self.aggregates:
+            raise QueryError("agg: nothing is asked; name at least one aggregate, such as n=sf.count()")
+        check_aggregates(self.aggregates)
+        for name, aggregate in self.aggregates:
+            aggregate.check(name, self.schema)
+            if isinstance(aggregate, Unbounded):
+                raise aggregate.refusal()
+        if self.keys and (whole := next((n for n, a in self.aggregates if not a.of_groups), None)):
+            raise QueryError(
+                f"agg: {whole}: its sizes are those of the whole sample, and those of a group are others; "
+                "leave group_by out, and ask for one group by filter, with its own sizes"
+            )
+        _check_names([*self.shown_keys, *self.output_names])
+        self._check_derived()
+        weights = checked_weights(self.weights, [name for name, _ in self.aggregates])
+        object.__setattr__(self, "weights", weights)
+        if self.total_rows is not None:
+            self._check_total_rows()
+        elif self.keys and self.max_groups is None:
+            raise QueryError(
+                "groups is missing: in how many groups may one privacy unit count at most? "
+                "Give groups=..., in a question as .bound(groups=..., rows=...)"
+            )
+        if self.private_groups and self.beyond == "scale":
+            raise QueryError(
+                "bound: beyond='scale' is for public groups, in each of which a unit counts in part; give "
+                "them, group_by(..., keys=[...]), or leave beyond out: then groups are chosen at random"
+            )
+        if self.beyond == "scale" and (whole := self._whole):
+            raise QueryError(
+                f"bound: with beyond='scale' a unit counts in part, which {whole} cannot have; write "
+                "beyond='sample', and of count_distinct method='shares' will do too"
+            )
+        if self.total_rows is self.max_rows is None and any(a.needs_rows for _, a in self.aggregates):
+            raise QueryError(
+                "rows is missing: as how many rows may one privacy unit count in a group at most? "
+                "Give rows=..., in a question as .bound(rows=...)"
+            )
+
+        if self.series is None:
+            found = series_of(self.keys, self.public_keys, self.total_rows, self.aggregates)
+            object.__setattr__(self, "series", found)
+        if self.totals is None:
+            sets = self.grouping
+            totals = totals_of(
+                self.keys, self.public_keys, self.total_rows, self.groups, self.aggregates, sets
+            )
+            object.__setattr__(self, "totals", totals)
+
+    def _check_total_rows(self) -> None:
+        if self.max_groups is not None or self.max_rows is not None:
+            raise QueryError(
+                "bound: total_rows limits a unit's rows in all groups together, beside which no other limit "
+                "is set; leave groups and rows out, or total_rows"
+            )
+        if self.beyond != "auto":
+            raise QueryError(
+                "bound: beyond says how a unit counts that is in more groups than groups=..., but with "
+                "total_rows its rows are chosen at random; leave beyond out"
+            )
+
+    @property
+    def groups_notes(self) -> tuple[str, ...]:
+        """What follows of the noise from who says which groups there are."""
+        if not self.brought_groups:
+            return ()
+        most = "1 group" if self.groups == 1 else f"{self.groups:,} groups"
+        return (
+            "The number of groups is not known when noise is chosen, so each number of each group has noise "
+            f"of its own, which hides a unit in {most}. Where groups are few, keys= as a list may have less.",
+        )
+
+    @property
+    def groups(self) -> int:
+        """The limit of groups per unit that holds: no more than there are public groups, as far as known."""
+        if not self.keys:
+            return 1
+        limit, keys = self.total_rows or self.max_groups or 1, self.public_keys
+        return max(1, min(limit, keys.num_rows)) if isinstance(keys, pa.Table) else limit
+
+    @property
+    def rows(self) -> int:
+        """The limit of rows per unit and group (1 where no aggregate depends on it)."""
+        return self.total_rows or self.max_rows or 1
+
+    @property
+    def in_all(self) -> bool:
+        """Whether a unit's limit of rows is one for several groups, over which they may be spread."""
+        return self.total_rows is not None and self.groups > 1
+
+    @property
+    def times(self) -> int:
+        """How many times a unit may add a vector of the body of its contributions: once for each group."""
+        return 1 if self.in_all else self.groups
+
+    @property
+    def private_groups(self) -> bool:
+        """Whether the groups themselves must be chosen privately."""
+        return bool(self.keys) and self.public_keys is None
+
+    @property
+    def brought_groups(self) -> bool:
+        """Whether the groups are public, and come with the rows: there may be any number of them."""
+        return isinstance(self.public_keys, BroughtKeys)
+
+    @property
+    def scaled(self) -> bool:
+        """Whether a unit that is in more public groups than the limit counts in part in each.
+
+        Unless asked otherwise, where no quantiles are asked, and no matching: what is released has the same
+        mean as with a random choice, and no noise of one. Quantiles gain nothing, and their counts in all
+        groups take long.
+        """
+        keys = self.public_keys
+        if self.beyond == "sample" or self.total_rows or keys is None:
+            return False
+        if isinstance(keys, pa.Table) and self.groups >= keys.num_rows:
+            return False
+        whole = self._whole is not None or any(isinstance(a, Quantiles) for _, a in self.aggregates)
+        return self.beyond == "scale" or not whole
+
+    @property
+    def _whole(self) -> str | None:
+        """The name of what counts a unit whole or not at all, if there is something."""
+        return next((name for name, a in self.aggregates if not a.divisible), None)
+
+    @property
+    def public_groups(self) -> tuple[Hashable, ...]:
+        """The groups that are shown whatever the rows are: tuples of key values; those that are known."""
+        if not isinstance(self.public_keys, pa.Table):
+            return () if self.keys else ((),)
+        columns = [self.public_keys.column(key).to_pylist() for key in self.keys]
+        return tuple(zip(*columns, strict=True))
+
+    @property
+    def kind(self) -> Query:
+        """The question as far as a plan follows from it: no values, and only how many public groups."""
+        keys = self.public_keys
+        if not isinstance(keys, pa.Table):
+            return self
+        # Nulls that have no type take no memory.
+        return replace(self, public_keys=pa.table({key: pa.nulls(keys.num_rows) for key in self.keys}))
+
+    @property
+    def measured(self) -> tuple[tuple[str, Aggregate], ...]:
+        """What is asked of rows, by name: all but what is computed of other outputs."""
+        return tuple((name, a) for name, a in self.aggregates if not a.derived)
+
+    def _check_derived(self) -> None:
+        known = [n for name, a in self.measured for n in a.outputs(name)]
+        for name, aggregate in self.aggregates:
+            for of in (aggregate.first, aggregate.second) if isinstance(aggregate, Derived) else ():
+                if of in known:
+                    continue
+                if isinstance(dict(self.aggregates).get(of), Derived):
+                    why = f"{of!r} is computed itself; name what it is computed of"
+                else:
+                    near = nearest(of, known)
+                    hint = f"; did you mean {near!r}?" if near else "."
+                    why = f"there is no output {of!r}{hint} There are: {', '.join(known) or 'none yet'}"
+                raise QueryError(f"agg: {name}: {why}")
+
+    @property
+    def shown_keys(self) -> tuple[str, ...]:
+        """The output's columns that say what a row is of: keys, and with totals which of them it is of."""
+        return self.keys if self.grouping is None else (*self.keys, GROUPING)
+
+    @property
+    def added_up(self) -> bool:
+        """Whether numbers of groups are added up: to cumulative totals, or to those of coarser groups."""
+        return self.series is not None or self.totals is not None
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The output's columns after the keys."""
+        return tuple(n for name, aggregate in self.aggregates for n in aggregate.outputs(name))
+
+    @property
+    def told(self) -> str:
+        """What is asked, in a few words."""
+        return ", ".join(self.output_names) + (f" by {', '.join(self.keys)}" if self.keys else "")
+
+    @property
+    def output_weights(self) -> dict[str, Fraction]:
+        """How much each output matters."""
+        return {n: self.weight(name) for name, asked in self.aggregates for n in asked.outputs(name)}
+
+    @property
+    def weighed(self) -> bool:
+        """Whether some of what is asked matters more than the rest."""
+        return len({self.weight(name) for name, _ in self.aggregates}) > 1
+
+    @property
+    def remedies(self) -> str:
+        """What to write instead where noise would be too large, for errors."""
+        found = ["ask for a larger epsilon or set smaller limits or bounds"]
+        if self.weighed:
+            found.append("weights that are nearer to each other")
+        if self.scaled:
+            found.append("bound(..., beyond='sample'), which has coarser steps")
+        return ", or ".join(found)
+
+    def weight(self, name: str) -> Fraction:
+        """How much an aggregate matters."""
+        return Fraction(dict(self.weights).get(name, 1))
+
+    def exact(self, statistics: tuple[Statistic, ...]) -> ExactQuery:
+        """Return the exact half of the question."""
+        return ExactQuery(
+            self.steps, self.unit, self.keys, self.public_keys, self.groups, statistics, self.scaled,
+            self.total_rows,
+        )  # fmt: skip
+
+
+def checked_weights(
+    weights: Iterable[tuple[str, object]], names: Collection[str]
+) -> tuple[tuple[str, Fraction], ...]:
+    """Return exact weights.
+
+    Raises:
+        QueryError: one is of none of these names.
+        ParameterError: one is not from 1/1000 to 1000.
+    """
+    found = []
+    for name, value in weights:
+        if name not in names:
+            near = nearest(name, names)
+            hint = f"; did you mean {near!r}?" if near else "."
+            raise QueryError(
+                f"weights: nothing is asked by the name {name!r}{hint} The names are: {', '.join(names)}"
+            )
+        weight = as_fraction(value, f"weight of {name}")
+        if not Fraction(1, LARGEST_WEIGHT) <= weight <= LARGEST_WEIGHT:
+            raise ParameterError(
+                f"weight of {name}", value, "from 1/1000 to 1000; leave out what matters less"
+            )
+        found.append((name, weight))
+    return tuple(found)
+
+
+def _check_names(names: list[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name.casefold() in seen:
+            raise QueryError(f"agg: the output name {name!r} is used twice; give each column its own name")
+        seen.add(name.casefold())
