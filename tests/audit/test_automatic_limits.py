@@ -13,6 +13,8 @@ from sfumato.audit import audit
 from sfumato.query.automatic import limits
 from sfumato.query.automatic.limits import limits_look
 
+from .once import Once
+
 pytestmark = pytest.mark.long
 
 SCHEMA = pa.schema([("id", pa.int64()), ("g", pa.string())])
@@ -29,22 +31,6 @@ def table(rows):
 
 
 PAIRS = {name: (table(CROWD + rows), table(CROWD)) for name, rows in HOSTILE.items()}
-
-
-class Once:
-    """An engine that evaluates each question once, as noise alone is drawn anew."""
-
-    def __init__(self, engine):
-        self.engine, self.known = engine, {}
-
-    def __getattr__(self, name):
-        return getattr(self.engine, name)
-
-    def statistics(self, query, batch_rows):
-        key = repr(query)
-        if key not in self.known:
-            self.known[key] = list(self.engine.statistics(query, batch_rows))
-        return iter(self.known[key])
 
 
 def mechanism():

@@ -14,6 +14,8 @@ from sfumato.query.diagnostics import asked
 from sfumato.query.diagnostics.asked import Diagnosis
 from sfumato.query.planning import make_plan
 
+from .once import Once
+
 pytestmark = pytest.mark.long
 
 SCHEMA = pa.schema([("id", pa.int64()), ("g", pa.string()), ("x", pa.float64())])
@@ -32,22 +34,6 @@ HOSTILE = {
     "one row": [(-1, "g0", 1.0)],
 }
 PAIRS = {name: (table(CROWD + rows), table(CROWD)) for name, rows in HOSTILE.items()}
-
-
-class Once:
-    """An engine that evaluates each question once, as noise alone is drawn anew."""
-
-    def __init__(self, engine):
-        self.engine, self.known = engine, {}
-
-    def __getattr__(self, name):
-        return getattr(self.engine, name)
-
-    def statistics(self, query, batch_rows):
-        key = repr(query)
-        if key not in self.known:
-            self.known[key] = list(self.engine.statistics(query, batch_rows))
-        return iter(self.known[key])
 
 
 def shown(told):

@@ -229,13 +229,14 @@ def test_a_child_spends_nothing():
     assert budget.history == ()
 
 
-def test_threads_overspend_nothing():
-    budget, refused = Budget(1, "1e-6"), []
+@pytest.mark.parametrize(("delta", "granted"), [(0, 100), ("1e-6", 250)])  # of 1e-9 each, events have 250
+def test_threads_overspend_nothing(delta, granted):
+    budget, refused = Budget(1, delta), []
 
     def spend():
         for _ in range(50):
             try:
-                budget.spend("0.01", "1e-9")
+                budget.spend("0.01", "1e-9" if delta else 0)
             except BudgetError:
                 refused.append(1)
 
@@ -245,7 +246,7 @@ def test_threads_overspend_nothing():
     for thread in threads:
         thread.join()
     assert len(refused) + len(budget.history) == 400
-    assert len(budget.history) == 250  # a delta of 1e-9 each is all that events have
+    assert len(budget.history) == granted
 
 
 def test_an_interrupt_in_the_middle_leaves_the_budget_to_others():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import math
 import pickle
 import random
@@ -12,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import uuid
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -951,28 +949,3 @@ def test_one_aggregation_applied_twice_pays_twice_and_draws_twice(run):
     assert budget.remaining == (0.0, 0.0, 0.0)
     # Noise of scale 10^10: two draws are equal with a chance below 1e-10.
     assert len(set(found)) == 2
-
-
-def test_a_budget_is_spent_once_by_many_threads():
-    budget, refused = Budget(1), []
-
-    def spend():
-        for _ in range(50):
-            try:
-                budget.spend("0.01")
-            except BudgetError:
-                refused.append(1)
-
-    threads = [threading.Thread(target=spend) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(refused) == 300
-    assert budget.remaining == (0.0, 0.0, 0.0)
-
-
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_a_budget_is_not_copied(duplicate):
-    with pytest.raises(BudgetError, match="copied"):
-        duplicate(Budget(1))

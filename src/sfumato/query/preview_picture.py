@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sfumato.errors import EngineError
-from sfumato.files import checked_place, replacing
+from sfumato.query.pictures import checked_picture, save
 
 if TYPE_CHECKING:
     from sfumato.query.preview import Preview
 
-FORMATS = (".png", ".svg")
 _COLOURS = (
     "#0072b2",
     "#d55e00",
@@ -34,9 +31,7 @@ def draw(preview: Preview, path: str | Path) -> None:
         ParameterError: the path is not admissible.
         EngineError: matplotlib is not installed.
     """
-    target = checked_place(path, "picture path", FORMATS)
-    if importlib.util.find_spec("matplotlib") is None:
-        raise EngineError("matplotlib is not installed; install it with: pip install 'sfumato[plot]'")
+    target = checked_picture(path)
     from matplotlib.figure import Figure
 
     table = preview.table.to_pylist()
@@ -52,14 +47,9 @@ def draw(preview: Preview, path: str | Path) -> None:
             known = [(x, y) for x, y in points if math.isfinite(y) and y > 0]
             if known:
                 axis.plot(*zip(*known, strict=True), marker="o", color=colour, label=f"epsilon {epsilon:g}")
-        axis.set(xscale="log", yscale="log", title=name, xlabel="units in the group")
+        axis.set(xscale="log", yscale="log", xlabel="units in the group")
+        axis.set_title(name, parse_math=False)
         axis.grid(visible=True, which="major", alpha=0.3)
     axis.legend(fontsize=8)
     figure.supylabel(f"within this of the exact number, {preview.confidence:.4g} of releases", fontsize=8)
-    with replacing(target, lambda: None) as file:
-        figure.savefig(
-            file,
-            format=target.suffix[1:].lower(),
-            dpi=150,
-            metadata={"Date": None} if target.suffix.lower() == ".svg" else None,
-        )
+    save(figure, target)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sfumato.errors import EngineError
-from sfumato.files import checked_place, replacing
+from sfumato.query.pictures import checked_picture, save
 
-FORMATS = (".png", ".svg")
 _COLUMNS, _MOST, _MOST_TEXTS = 3, 12, 120
 INK, PALE, MARK = "#1f2933", "#ffffff", "#d55e00"
 
@@ -50,9 +47,7 @@ def heat_map(
         ParameterError: the path is not admissible.
         EngineError: matplotlib is not installed.
     """
-    target = checked_place(path, "picture path", FORMATS)
-    if importlib.util.find_spec("matplotlib") is None:
-        raise EngineError("matplotlib is not installed; install it with: pip install 'sfumato[plot]'")
+    target = checked_picture(path)
     from matplotlib import colormaps
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
@@ -94,10 +89,4 @@ def heat_map(
             axis.set_xlabel("at most so many groups of a unit", fontsize=7)
     figure.suptitle(title, fontsize=9, color=MARK)
     figure.supxlabel(foot, fontsize=6)
-    with replacing(target, lambda: None) as file:
-        figure.savefig(
-            file,
-            format=target.suffix[1:].lower(),
-            dpi=150,
-            metadata={"Date": None} if target.suffix.lower() == ".svg" else None,
-        )
+    save(figure, target)
