@@ -202,7 +202,7 @@ def test_without_noise_workers_show_the_largest_in_order():
 
 
 @pytest.mark.long
-@pytest.mark.flakiness(k=50, because="noise of scale 0.3 against 30 people, and 200 between groups")
+@pytest.mark.flakiness(k=40, because="noise of scale 0.3 against 30 people, and 200 between groups")
 def test_of_a_private_collection(run):
     import apache_beam as beam
 
