@@ -509,6 +509,14 @@ def surveyed(**options: Any) -> Any:
     return sf.stratified_proportion(table, **given | options)
 
 
+def counted() -> Any:
+    return question(sf.scan(ROWS, privacy_unit="id"))
+
+
+def shared(**options: Any) -> Any:
+    return counted().release(**{"share": "0.1", "budget": sf.Budget(1, "1e-6")} | options)
+
+
 PLACES = {
     "source": lambda g: sf.scan(g, privacy_unit="name"),
     "database": lambda g: sf.scan(f"{g}.db/rows" if isinstance(g, str) else g, privacy_unit="name"),
@@ -518,6 +526,28 @@ PLACES = {
     "delta": lambda g: asked(delta=g),
     "per": lambda g: sf.sum("v", lower=0, upper=1, per=g),
     "lower": lambda g: sf.sum("v", lower=g, upper=1),
+    "lower beside auto": lambda g: sf.mean("v", lower=g, upper="auto"),
+    "magnitudes": lambda g: sf.mean("v", lower=0, upper="auto", magnitudes=g),
+    "one of two magnitudes": lambda g: sf.mean("v", lower=0, upper="auto", magnitudes=(1, g)),
+    "share for finding bounds": lambda g: sf.scan(ROWS, privacy_unit="id").bound(rows=1).agg(
+        m=sf.mean("v", lower="auto", upper="auto")
+    ).release(epsilon=1, auto_share=g),
+    "diagnostics": lambda g: counted().release(epsilon=1, diagnostics=g),
+    "epsilon of diagnostics": lambda g: counted().diagnose(epsilon=g),
+    "share": lambda g: shared(share=g),
+    "delta beside a share": lambda g: shared(delta=g),
+    "noise beside a share": lambda g: shared(noise=g),
+    "budget of a release": lambda g: counted().release(epsilon=1, budget=g),
+    "epsilon of a budget": sf.Budget,
+    "delta of a budget": lambda g: sf.Budget(1, g),
+    "composition": lambda g: sf.Budget(1, composition=g),
+    "what is spent": lambda g: sf.Budget(1).spend(g),
+    "delta that is spent": lambda g: sf.Budget(1).spend("0.1", g),
+    "loss": lambda g: sf.Budget(1).spend("0.1", loss=g),
+    "groups of an analysis": lambda g: counted().analyze(epsilon=1, groups=g),
+    "a limit of an analysis": lambda g: counted().analyze(epsilon=1, groups=[g]),
+    "rows of an analysis": lambda g: counted().analyze(epsilon=1, rows=g),
+    "bounds of an analysis": lambda g: counted().analyze(epsilon=1, bounds=g),
     "ranks": lambda g: sf.quantiles("v", g, lower=0, upper=1),
     "rank": lambda g: sf.quantiles("v", [g], lower=0, upper=1),
     "simultaneous": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).errors(simultaneous=g),

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sfumato.budget import Budget
-from sfumato.budget.parameters import admissible_epsilon
+from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import Number
 from sfumato.noise import Words
@@ -323,7 +323,7 @@ class Question(Generic[Released]):
         drawing: dict[str, Any] = {"confidence": confidence, "unsafe_words": unsafe_words}
         table = self.table
         if share is not None:
-            if self.automatic or epsilon is not None or delta != 0 or diagnostics is not None:
+            if self.automatic or epsilon is not None or admissible_delta(delta) or diagnostics is not None:
                 expected = "left out beside epsilon, delta and diagnostics, and where bounds are 'auto'"
                 raise ParameterError("share", share, expected)
             del options["delta"]

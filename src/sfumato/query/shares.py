@@ -13,8 +13,9 @@ from typing import Any
 from sfumato.budget import Budget
 from sfumato.budget.filters import Way
 from sfumato.errors import BudgetError, ParameterError, QueryError
-from sfumato.exact import Number, as_fraction, root_down
+from sfumato.exact import Number, as_fraction, one_of, root_down
 from sfumato.exact.directed import round_bits
+from sfumato.query.choices import NOISE_CHOICES
 from sfumato.query.expected import ratio
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
@@ -44,12 +45,13 @@ def plan_of_share(query: Query, budget: Budget | None, share: Number, options: d
     part = as_fraction(share, "share")
     if not 0 < part <= 1:
         raise ParameterError("share", share, "greater than 0, and at most 1")
+    noise = one_of(options.get("noise", "auto"), "noise", NOISE_CHOICES)
     found: list[Plan] = []
     refused: BudgetError | ParameterError | QueryError | None = None
     for way in budget.ways(part):
-        for noise in _noises(way, options.get("noise", "auto")):
+        for one in _noises(way, noise):
             try:
-                found += _largest(query, way, part, options | {"noise": noise})
+                found += _largest(query, way, part, options | {"noise": one})
             except (BudgetError, ParameterError, QueryError) as error:
                 refused = refused or error
     if not found:

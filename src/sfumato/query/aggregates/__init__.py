@@ -4,13 +4,14 @@ from collections.abc import Iterable
 
 from sfumato.errors import QueryError, shown
 from sfumato.query.aggregates.aggregate import (
+    AUTO,
     Aggregate,
     BoundedAggregate,
     Number,
     Unbounded,
     checked_bounds,
 )
-from sfumato.query.aggregates.automatic import AUTO, LARGEST_MAGNITUDE, Automatic
+from sfumato.query.aggregates.automatic import LARGEST_MAGNITUDE, Automatic
 from sfumato.query.aggregates.bins import MOST_BINS, InBins, histogram, value_counts
 from sfumato.query.aggregates.counts import CountPrivacyUnits, CountRows, count, count_units
 from sfumato.query.aggregates.cross import (

@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeGuard
 
 from sfumato.errors import ColumnError, ParameterError, QueryError, shown
 from sfumato.exact import as_fraction
 from sfumato.query.schema import IN_PLACE, Schema, spelled
+
+AUTO = "auto"
 
 Number = int | float | str | Fraction
 
@@ -170,6 +172,11 @@ def column_name(function: str, column: object) -> str:
     return column
 
 
+def is_auto(bound: object) -> TypeGuard[str]:
+    """Whether a bound is to be found by a release."""
+    return isinstance(bound, str) and bound == AUTO
+
+
 def bounds_of(
     function: str,
     column: str,
@@ -209,7 +216,7 @@ def checked_bounds(what: str, lower: object, upper: object) -> tuple[Fraction, F
     Raises:
         ParameterError: one is no finite number, lower is not below upper, or float64 cannot tell them apart.
     """
-    if "auto" in (lower, upper):
+    if is_auto(lower) or is_auto(upper):
         raise ParameterError(
             f"{what} bounds",
             (lower, upper),

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, TypeGuard
+from typing import Any
 
 from sfumato.errors import ParameterError, QueryError, shown
 from sfumato.exact import as_fraction
-from sfumato.query.aggregates.aggregate import Aggregate, Number, column_name
+from sfumato.query.aggregates.aggregate import Aggregate, Number, column_name, is_auto
 from sfumato.query.schema import Schema
 
-AUTO = "auto"
 # Bounds are no larger: what float64 can still square.
 LARGEST_MAGNITUDE = 10**100
 
@@ -69,11 +68,6 @@ class Automatic(Aggregate):
     def meaning(self, written: Mapping[str, str]) -> str:
         """Return its function and the column."""
         return f"{self.make.__name__} of {written.get(self.column, self.column)}, automatic bounds"
-
-
-def is_auto(bound: object) -> TypeGuard[str]:
-    """Whether a bound is to be found by a release."""
-    return isinstance(bound, str) and bound == AUTO
 
 
 def automatic(

@@ -16,8 +16,9 @@ from sfumato.query.aggregates.aggregate import (
     Unbounded,
     bounds_of,
     column_name,
+    is_auto,
 )
-from sfumato.query.aggregates.automatic import automatic, is_auto, refuse_magnitudes
+from sfumato.query.aggregates.automatic import automatic, refuse_magnitudes
 from sfumato.query.aggregates.strata import stratified
 from sfumato.query.aggregates.weighted import weighted, weights_of
 from sfumato.query.choices import Bounded

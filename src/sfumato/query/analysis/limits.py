@@ -73,8 +73,9 @@ def grid(
         _limits("groups", groups, query.max_groups),
         _limits("rows", rows, query.max_rows),
     ]
-    names = _bounded_names(query, bounds or {})
-    axes += [_bounds(name, (bounds or {})[name]) for name in names]
+    given: Any = {} if bounds is None else bounds
+    names = _bounded_names(query, given)
+    axes += [_bounds(name, given[name]) for name in names]
     size = 1
     for axis in axes:
         size *= len(axis)
