@@ -138,6 +138,7 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "liver_study.md": (100, "private groups of more than 500 people are shown, where 50 are enough"),
     "measurements.md": (18, "noise of scale 22 against 990, three times; a group of one person, at 1e-20"),
     "query.md": (100, "a Gaussian threshold of 80 with sigma 15 against 750 people"),
+    "receipts.md": "whether digests agree is shown, whatever the numbers are",
     "statistics.md": (
         20,
         "at epsilon 10 noise of scale 2 or less against hundreds of rows, and of scale 1.3 against 60",
@@ -149,6 +150,8 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "sfumato.framework.odometer.Odometer": (100, "noise of scale 2 against 1000"),
     "sfumato.measurements.groups.select_groups": (19, "a group of one person, at 1e-20"),
     "sfumato.query.table.Table.totals": "keys alone are shown",
+    "sfumato.query.release.Release.receipt": "its cost and shape are shown",
+    "sfumato.query.receipt.Receipt.verify": "whether digests agree is shown",
     "sfumato.query.question.Question.diagnose": "limits alone are shown",
     "sfumato.noise.bernoulli.pick": "there is one outcome",
     "sfumato.measurements.joint_quantiles.joint_quantiles": (100, "scale 2 against millions"),

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     )
     from sfumato.query.public_table import PublicTable
     from sfumato.query.question import Question
+    from sfumato.query.receipt import Receipt
     from sfumato.query.release import Release
     from sfumato.query.table import Table
 
@@ -53,6 +54,7 @@ _HOMES = {
     "PublicTable": "sfumato.query.table",
     "Catalog": "sfumato.engines.catalog",
     "Question": "sfumato.query.question",
+    "Receipt": "sfumato.query.receipt",
     "Release": "sfumato.query.release",
     "StratifiedProportion": "sfumato.measurements.stratified.survey",
     "Table": "sfumato.query.table",
@@ -93,6 +95,7 @@ __all__ = [
     "Catalog",
     "PublicTable",
     "Question",
+    "Receipt",
     "Release",
     "StratifiedProportion",
     "Table",

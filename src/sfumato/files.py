@@ -84,7 +84,7 @@ def checked_place(path: object, name: str, endings: Sequence[str]) -> Path:
         raise ParameterError(name, path, "a path")
     place = Path(path)
     if place.suffix.lower() not in endings:
-        named = f"{', '.join(endings[:-1])} or {endings[-1]}"
+        named = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
         raise ParameterError(name, str(place), f"a name that ends in {named}")
     if not place.parent.is_dir():
         raise ParameterError(name, str(place), "in a folder that exists")

@@ -18,7 +18,9 @@ from sfumato.cli.audit import audit
 from sfumato.cli.check import check
 from sfumato.cli.given import sources, text_of
 from sfumato.cli.options import check_distinct, fail, flag, optional, outputs, tell_written
+from sfumato.cli.verify import verify
 from sfumato.errors import EngineError, ParameterError, QueryError, SfumatoError
+from sfumato.files import checked_place
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,6 +79,10 @@ app.command(
     epilog="Exit codes: 0 done; 1 a file or the installation must be fixed; 2 the question, or the command "
     "line, must be fixed."
 )(analyze)
+app.command(
+    epilog="Exit codes: 0 they agree; 1 they do not, or the receipt is of made-up rows or of noise for "
+    "tests; 2 a file cannot be read, or the command line must be fixed."
+)(verify)
 
 
 @app.command(
@@ -181,6 +187,14 @@ def sql(
         Path | None,
         optional("--plot", "-p", metavar="PATH", help="Draw bars with error bars to .png or .svg."),
     ] = None,
+    receipt: Annotated[
+        Path | None,
+        optional(
+            "--receipt",
+            metavar="PATH",
+            help="Write what was asked, what it cost and a digest of the answer, for sfumato verify.",
+        ),
+    ] = None,
     confidence: Annotated[
         float, typer.Option("--confidence", metavar="NUMBER", help="Of the error bars.")
     ] = 0.95,
@@ -205,7 +219,13 @@ def sql(
 
     forgiving()
     try:
-        _check(confidence, show, quiet, diagnostics, bool(output or plot or explain or dry_run or preview))
+        _check(
+            confidence,
+            show,
+            quiet,
+            diagnostics,
+            bool(output or plot or receipt or explain or dry_run or preview),
+        )
         question = _question(text, file)
         tables = sources(table or [], public or [])
         _Job(
@@ -219,6 +239,7 @@ def sql(
             tuple(output or ()),
             errors,
             plot,
+            receipt,
             confidence,
             simultaneous,
             show,
@@ -245,6 +266,7 @@ class _Job:
         outputs: tuple[Path, ...],
         errors: bool,
         plot: Path | None,
+        receipt: Path | None,
         confidence: float,
         simultaneous: bool,
         show: int,
@@ -253,7 +275,7 @@ class _Job:
         self.text, self.tables, self.limits = text, tables, limits
         self.explain, self.dry_run, self.preview = explain, dry_run, preview
         self.diagnostics = diagnostics
-        self.outputs, self.errors, self.plot = outputs, errors, plot
+        self.outputs, self.errors, self.plot, self.receipt = outputs, errors, plot, receipt
         self.confidence, self.simultaneous = confidence, simultaneous
         self.show, self.quiet = show, quiet
 
@@ -271,8 +293,9 @@ class _Job:
         check_processed(release, self.plot is not None, self.errors)
         check_largest(release, self.plot is not None, self.errors, self.preview)
         # Before anything is drawn, printed or written.
-        for path in [*self.outputs, *filter(None, [self.plot])]:
-            release.check_no_source(path, "--plot" if path is self.plot else "--output")
+        for path in self._files:
+            names = {self.plot: "--plot", self.receipt: "--receipt"}
+            release.check_no_source(path, names.get(path, "--output"))
         if self.explain:
             print_explanation(console, release.explain())
         if self.preview:
@@ -303,7 +326,7 @@ class _Job:
     @property
     def _streams(self) -> bool:
         """Whether the one thing asked for is one file, whose error bars need no knowledge of the rest."""
-        alone = self.quiet and len(self.outputs) == 1 and self.plot is None
+        alone = self.quiet and len(self.outputs) == 1 and self.plot is self.receipt is None
         return alone and not (self.errors and self.simultaneous)
 
     def _check_paths(self) -> None:
@@ -311,7 +334,11 @@ class _Job:
 
         for path in self.outputs:
             checked_path(path)
-        check_distinct([*self.outputs, *filter(None, [self.plot])])
+        if self.receipt is not None:
+            if self.dry_run or self.preview:
+                raise QueryError("--receipt: nothing is released, so there is none; leave one of them out")
+            checked_place(self.receipt, "--receipt", (".json",))
+        check_distinct(self._files)
         if self.plot is not None:
             from sfumato.cli.plot import checked_plot
 
@@ -352,9 +379,17 @@ class _Job:
                     drawn, self.plot, confidence=self.confidence, simultaneous=self.simultaneous, told=told
                 )
 
+        if self.receipt is not None:
+            release.receipt(confidence=bars, simultaneous=self.simultaneous).write(self.receipt)
+
+    @property
+    def _files(self) -> list[Path]:
+        """All that is written."""
+        return [*self.outputs, *filter(None, [self.plot, self.receipt])]
+
     def _report(self, console: Console) -> None:
         if not self.quiet:
-            tell_written(console, [*self.outputs, *filter(None, [self.plot])])
+            tell_written(console, self._files)
 
 
 def _check(confidence: float, show: int, quiet: bool, diagnostics: bool, wanted: bool) -> None:

@@ -61,6 +61,7 @@ def opened(
             **limits,
         )
     check_columns(table.engine, declared)
+    table.engine.titled(declared.name)
     return DeclaredTable(
         table.engine, table.unit, notes=table.notes, unit_parts=table.unit_parts, declared=declared
     )
@@ -84,6 +85,7 @@ def without_unit(declared: TableDeclaration, resources: Resources = DEFAULTS) ->
         if declared.foreign_key is not None:
             spelled(engine, declared.foreign_key.column, "foreign_keys")
     check_columns(engine, declared)
+    engine.titled(declared.name)
     return engine
 
 

@@ -198,6 +198,14 @@ class DistributedEngine:
         """Return the private table that unit-local SQL makes of tables, by name."""
         return table_of(text, tables)
 
+    def content(self, steps: Sequence[Step] = ()) -> dict[str, Any]:
+        """Return what is read, and what steps keep and derive, as plain data."""
+        return self._local.content(steps)
+
+    def titled(self, title: str) -> None:
+        """Let the table have the name that its owner gives it."""
+        self._local.titled(title)
+
     def stages(self, query: ExactQuery, shards: int) -> Stages:
         """Prepare what workers compute; they are given the columns that are read, and no others."""
         if not self._leaves:

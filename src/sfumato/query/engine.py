@@ -51,6 +51,10 @@ class Engine(Evaluator, Protocol[Released_co]):
         brings them."""
         ...
 
+    def titled(self, title: str) -> None:
+        """Let the table have the name that its owner gives it, which tells it from others in plans."""
+        ...
+
     def combined(self, how: Combination) -> Engine[Released_co]:
         """Return an engine on the rows that are made of its tables, of which the first is this engine's.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -72,6 +72,15 @@ class Evaluator(Protocol):
     @property
     def files(self) -> tuple[str, ...]:
         """The files that rows come from, which nothing may be written to."""
+        ...
+
+    def content(self, steps: Sequence[Step] = ()) -> dict[str, Any]:
+        """Return what is read, and what steps keep and derive, as plain data; no row is read.
+
+        Returns:
+            `table`, which one; `where`, conditions that hold of rows that are kept; and `columns`, SQL of
+            each after the steps, in columns of the table.
+        """
         ...
 
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:

@@ -102,8 +102,15 @@ def read(path: Path, written: tuple[int, ...], types: Mapping[str, pa.DataType])
         if path.suffix.lower() == ".csv":
             import pyarrow.csv
 
-            typed = pyarrow.csv.ConvertOptions(column_types=types)
-            return pyarrow.csv.read_csv(file, convert_options=typed)
+            # What stands in quotes is a text, be it empty or "NA"; NULL alone is nothing at all.
+            typed = pyarrow.csv.ConvertOptions(
+                column_types=types,
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            )
+            whole = pyarrow.csv.ParseOptions(newlines_in_values=True)
+            return pyarrow.csv.read_csv(file, convert_options=typed, parse_options=whole)
         table = pa.Table.from_pylist([json.loads(line) for line in file])
         fields = [pa.field(f.name, types.get(f.name, f.type)) for f in table.schema]
         return table.cast(pa.schema(fields))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from sfumato.query.schema import Filter, Schema, Step
 from sfumato.query.units import UnitPart
@@ -15,6 +15,10 @@ class Reader(Protocol):
 
     def schema(self, steps: Sequence[Step] = ()) -> Schema:
         """Return the columns after the steps."""
+        ...
+
+    def content(self, steps: Sequence[Step] = ()) -> dict[str, Any]:
+        """Return what is read, and what steps keep and derive, as plain data; no row is read."""
         ...
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from sfumato.files import check_no_source
 from sfumato.noise.values import Floats
 from sfumato.query import output
 from sfumato.query.automatic.found import Found
+from sfumato.query.canonical import VERSION, canonical
 from sfumato.query.explanation import Explanation
 from sfumato.query.noising import NoisyBatch
 from sfumato.query.numbers import arrow_column
@@ -177,16 +178,12 @@ class ProcessedRelease(Release):
         target = output.checked_path(path)
         self.check_no_source(target)
         if confidence is not None:
-            self._check_error_columns()
+            self._check_bars(confidence)
         if target.suffix.lower() == ".csv" and any(map(pa.types.is_nested, self.computation.schema.types)):
             raise ParameterError(
                 "output path", str(path), ".parquet or .json, as a column is a list or the like"
             )
-        table = self.to_arrow()
-        if confidence is not None:
-            widths = self.errors(confidence, simultaneous=simultaneous)
-            for name in self.measured:
-                table = table.append_column(f"{name}_error", widths[name])
+        table = self.to_arrow() if confidence is None else self._with_bars(confidence, simultaneous)
         output.write(target, iter(table.to_batches()), lambda: self.check_no_source(target))
 
     def explain(self) -> Explanation:
@@ -216,7 +213,30 @@ class ProcessedRelease(Release):
         names = ", ".join(self.computation.schema.names)
         return f"<ProcessedRelease of {names}; epsilon={epsilon:g}, delta={delta:g}>"
 
-    def _check_error_columns(self) -> None:
+    @property
+    def _spent(self) -> tuple[Fraction, Fraction]:
+        return self._budget
+
+    @property
+    def _unsafe(self) -> bool:
+        return any(release._unsafe for release in self.releases)
+
+    def _canonical(self) -> dict[str, Any]:
+        """The canonical forms of all releases, and the SQL around them."""
+        return {
+            "version": VERSION,
+            "asks": "computed",
+            "releases": [canonical(release.plan, release.engine) for release in self.releases],
+            "sql": " ".join(self.computation.text.split()),
+        }
+
+    def _with_bars(self, confidence: float, simultaneous: bool) -> pa.Table:
+        table, widths = self.to_arrow(), self.errors(confidence, simultaneous=simultaneous)
+        for name in self.measured:
+            table = table.append_column(f"{name}_error", widths[name])
+        return table
+
+    def _check_bars(self, confidence: float) -> None:
         if not self.followed:
             raise RefusalError(_NOT_FOLLOWED)
         taken = {name.casefold() for name in self.computation.schema.names}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -18,6 +19,7 @@ from sfumato.noise import Words
 from sfumato.ownership import Owned
 from sfumato.query import output
 from sfumato.query.automatic.found import Found
+from sfumato.query.canonical import canonical
 from sfumato.query.comparing import Comparison, compared, shares
 from sfumato.query.exact import Evaluator
 from sfumato.query.hints import hints
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from sfumato.query.diagnostics.release import Diagnostics
     from sfumato.query.explanation import Explanation
+    from sfumato.query.receipt import Receipt
 
 BATCH_GROUPS = 1 << 16
 # A walk down a tree holds about 20 kB for each group of a batch.
@@ -237,6 +240,60 @@ class Release(Owned):
             written = output.write(target, self._outputs(kept, confidence, among), check)
             if kept is None:
                 self._written = target, written
+
+    def receipt(self, *, confidence: float | None = None, simultaneous: bool = False) -> Receipt:
+        """Return what it cost, its plan, and a digest of the answer, for `sfumato verify`.
+
+        The noise is drawn, if it was not. The receipt holds nothing of rows beyond the digest, which is
+        computed of the noisy answer alone and so costs nothing.
+
+        Args:
+            confidence: also cover the error bars that `write(..., confidence=...)` writes.
+            simultaneous: as for `errors`.
+        Raises:
+            ParameterError, QueryError, RefusalError: as of `write`, about error bars.
+        Source:
+            docs/receipts.md.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> receipt = visits.agg(people=sf.count_units()).release(epsilon=1).receipt()
+        >>> receipt.spent[0], receipt.answer.rows, [column.name for column in receipt.answer.columns]
+        (Fraction(1, 1), 1, ['people'])
+        """
+        from sfumato.query.answer import Answer
+        from sfumato.query.receipt import Receipt
+
+        truth_value(simultaneous, "simultaneous")
+        if confidence is not None:
+            self._check_bars(confidence)
+        answer = Answer.of(self.to_arrow())
+        bars = None if confidence is None else Answer.of(self._with_bars(confidence, simultaneous))
+        return Receipt(self._spent, self._canonical(), answer, bars, unsafe_words=self._unsafe)
+
+    @property
+    def _spent(self) -> tuple[Fraction, Fraction]:
+        """What `spent` says, exactly."""
+        return self.plan.spent
+
+    @property
+    def _unsafe(self) -> bool:
+        """Whether the noise is not from the secure source."""
+        return self._words is not None
+
+    def _canonical(self) -> dict[str, Any]:
+        """The canonical form of what was asked."""
+        return canonical(self.plan, self.engine)
+
+    def _check_bars(self, confidence: float) -> None:
+        """Refuse error bars that could not be written."""
+        check_error_columns(self.plan, confidence)
+
+    def _with_bars(self, confidence: float, simultaneous: bool) -> pa.Table:
+        """Return the table with error bars, as `write` writes it."""
+        batches = self._kept(confidence)
+        among = self._numbers(batches) if simultaneous else 1
+        return pa.Table.from_batches([b.outputs(confidence, among) for b in batches])
 
     def check_no_source(self, path: Path, name: str = "output path") -> None:
         """Refuse to write where the rows come from; called by all that writes files about a release.

@@ -15,6 +15,7 @@ from sfumato.files import check_no_source
 from sfumato.noise import Words
 from sfumato.ownership import Owned
 from sfumato.query import output
+from sfumato.query.canonical import canonical_top
 from sfumato.query.engine import Engine
 from sfumato.query.top_explanation import TopExplanation
 from sfumato.query.top_plan import TopPlan
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
+    from sfumato.query.receipt import Receipt
     from sfumato.query.top import Top
 
 _BATCH = 1 << 16
@@ -97,18 +99,38 @@ class TopRelease(Owned):
             RefusalError: error bars are asked for, and numbers were left out.
             OSError: the file cannot be written.
         """
-        target, name = output.checked_path(path), f"{self.question.measured}_error"
+        target = output.checked_path(path)
         check = partial(self.check_no_source, target)
         check()
         if confidence is not None:
-            self._drawing.half_width(confidence, simultaneous)  # raises before anything is drawn
-            if name in {key.casefold() for key in self.question.keys}:
-                raise QueryError(f"confidence: the error bars need the name {name!r}, which is taken")
-        table = self.to_arrow()
-        if confidence is not None:
-            widths = self.errors(confidence, simultaneous=simultaneous)
-            table = table.append_column(name, widths.column(widths.num_columns - 1))
+            self._check_bars(confidence, simultaneous)
+        table = self.to_arrow() if confidence is None else self._with_bars(confidence, simultaneous)
         output.write(target, iter(table.to_batches()), check)
+
+    def receipt(self, *, confidence: float | None = None, simultaneous: bool = False) -> Receipt:
+        """Return what it cost, its plan, and a digest of the answer; as `Release.receipt`."""
+        from sfumato.query.answer import Answer
+        from sfumato.query.receipt import Receipt
+
+        if confidence is not None:
+            self._check_bars(confidence, simultaneous)
+        answer = Answer.of(self.to_arrow())
+        bars = None if confidence is None else Answer.of(self._with_bars(confidence, simultaneous))
+        plan, spent = canonical_top(self.question, self.plan), (self.plan.epsilon, self.plan.delta)
+        return Receipt(spent, plan, answer, bars, unsafe_words=self._words is not None)
+
+    def _check_bars(self, confidence: float, simultaneous: bool) -> None:
+        """Refuse error bars that could not be written, before anything is drawn."""
+        self._drawing.half_width(confidence, simultaneous)
+        name = f"{self.question.measured}_error"
+        if name in {key.casefold() for key in self.question.keys}:
+            raise QueryError(f"confidence: the error bars need the name {name!r}, which is taken")
+
+    def _with_bars(self, confidence: float, simultaneous: bool) -> pa.Table:
+        """Return the table with error bars, as `write` writes it."""
+        widths = self.errors(confidence, simultaneous=simultaneous)
+        bars = widths.column(widths.num_columns - 1)
+        return self.to_arrow().append_column(f"{self.question.measured}_error", bars)
 
     @property
     def engine(self) -> Engine[Any]:

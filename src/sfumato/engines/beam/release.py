@@ -27,7 +27,7 @@ from sfumato.engines.duckdb.combined_stages import CombinedStages
 from sfumato.engines.duckdb.hops import Hop
 from sfumato.engines.duckdb.stages import Payload, Stages, as_stream
 from sfumato.engines.work import Work
-from sfumato.errors import QueryError
+from sfumato.errors import QueryError, RefusalError
 from sfumato.query.comparing import only_here
 from sfumato.query.exact import BroughtKeys
 from sfumato.query.explanation import Explanation
@@ -91,6 +91,13 @@ class PlannedRelease(Stays, beam.PTransform):  # type: ignore[misc]
     def share_of_total(self, *_: object, **__: object) -> NoReturn:
         """Say how a share of a total is found here."""
         raise only_here("share_of_total", _COLLECTION)
+
+    def receipt(self, *_: object, **__: object) -> NoReturn:
+        """Say why there is none here."""
+        raise RefusalError(
+            "receipt: the answer is a collection of the pipeline, of which there may be several runs; write "
+            "it to a file, and ask for the receipt of a release that is read in this process"
+        )
 
     def expand(self, rows: beam.PCollection | Mapping[str, beam.PCollection]) -> beam.PCollection:
         """Give a collection of dictionaries, one for each released group."""

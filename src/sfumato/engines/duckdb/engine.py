@@ -21,6 +21,7 @@ from sfumato.engines.duckdb.databases import one_snapshot
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
 from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
 from sfumato.engines.duckdb.matching import known, numbered
+from sfumato.engines.duckdb.origin import Origin
 from sfumato.engines.duckdb.public_keys import as_table, typed_keys
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.shaped import computed, looked_up, selected, windowed, with_value
@@ -93,6 +94,7 @@ class DuckDBEngine(Owned):
         self._held: dict[tuple[Step, ...], int] = {(): held}
         self._running: duckdb.DuckDBPyConnection | None = None
         self.how: Combination | Reached | None = None  # of which tables its rows are made, if they are
+        self.origin = Origin(source.name, source.files, tuple(source.columns))
         self.rows_shown = True  # whether exact looks at the rows, which are for their owner, are admitted
 
     @classmethod
@@ -145,14 +147,17 @@ class DuckDBEngine(Owned):
     def named(self, relation: str) -> DuckDBEngine:
         """Return an engine on rows of this one's columns that a session will have under a name."""
         source = replace(self._source, relation=relation, pending=None, again=None, rows=None, looked=None)
-        source = replace(source, anywhere=True)
-        return DuckDBEngine(source, self._resources)
+        made = DuckDBEngine(replace(source, anywhere=True), self._resources)
+        made.origin = self.origin
+        return made
 
     def in_sessions_of(self, other: DuckDBEngine) -> DuckDBEngine:
         """Return this engine with another one's sessions, and so with its time zone."""
         source = replace(self._source, session=other._source.session)
         held = self._sizes[()], self._held[()], self._steps
-        return DuckDBEngine(source, self._resources, *held)
+        made = DuckDBEngine(source, self._resources, *held)
+        made.origin = self.origin
+        return made
 
     def reads(self, query: ExactQuery, others: Sequence[str] = ()) -> list[str]:
         """Return the source's columns that a query, and others that are named, may read, in its order."""
@@ -362,7 +367,7 @@ class DuckDBEngine(Owned):
     def for_analysts(self) -> DuckDBEngine:
         """Return an engine on the same rows that admits releases alone, and no exact look at the rows."""
         made = DuckDBEngine(self._source, self._resources, self._sizes[()], self._held[()], self._steps)
-        made.how, made.rows_shown = self.how, False
+        made.how, made.origin, made.rows_shown = self.how, self.origin, False
         return made
 
     @contextmanager
@@ -424,6 +429,7 @@ class DuckDBEngine(Owned):
                 source = computed(how.sql, named, self._resources)
         made = DuckDBEngine(source, self._resources, *limits)
         made.how = how
+        made.origin = replace(made.origin, how=how)
         made.rows_shown = all(getattr(part.engine, "rows_shown", True) for part, _ in how.kept)
         return made
 
@@ -443,11 +449,21 @@ class DuckDBEngine(Owned):
         sizes = {same_name(unit_name(parts)): size}
         made = DuckDBEngine(source, self._resources, sizes, size.held, self._steps + _COMBINED)
         made.rows_shown = self.rows_shown
+        made.origin = replace(self.origin, parts=tuple(parts), timezone=timezone)
         return made, units
 
     def unit_local(self, text: object, tables: Mapping[str, Any]) -> Any:
         """Return the private table that unit-local SQL makes of tables, by name."""
         return table_of(text, tables)
+
+    def content(self, steps: Sequence[Step] = ()) -> dict[str, Any]:
+        """Return what is read, and what steps keep and derive, as plain data."""
+        self.schema(steps)  # which judges them
+        return self.origin.content(steps)
+
+    def titled(self, title: str) -> None:
+        """Let the table have the name that its owner gives it."""
+        self.origin = replace(self.origin, title=title)
 
     def _limits(self, how: Combination) -> tuple[dict[str, _Size], int, int]:
         """Return what a combination takes over of its parts' limits: columns' sizes, texts held, and steps.

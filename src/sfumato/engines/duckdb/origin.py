@@ -1,0 +1,86 @@
+"""Which table a question reads, as plain data: by its name and columns, never by what is in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sfumato.engines.duckdb.expressions.inlined import inlined, spelled_once
+from sfumato.query.canonical import plain
+from sfumato.query.combining import Combination, PerUnit, Reached
+from sfumato.query.schema import Derive, Step
+from sfumato.query.shaping import Computed
+
+# A file of a database, in a name such as shop.duckdb/visits.
+_DATABASE = re.compile(r"\.(duckdb|ddb|db|sqlite|sqlite3|db3)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where rows come from, as far as a question tells tables apart.
+
+    Args:
+        name: of the source, as the user gave it.
+        files: that are read.
+        columns: names and types.
+        title: what a catalog calls the table.
+        how: of which tables the rows are made, if they are.
+        parts, timezone: of what the privacy unit is made, if it is, and where that reads times.
+        made_up: how rows were made up, of dummy tables.
+    """
+
+    name: str
+    files: tuple[str, ...]
+    columns: tuple[tuple[str, str], ...]
+    title: str | None = None
+    how: Combination | Reached | None = None
+    parts: tuple[str, ...] = ()
+    timezone: str | None = None
+    made_up: tuple[tuple[str, int], ...] = ()
+
+    def content(self, steps: Sequence[Step]) -> dict[str, Any]:
+        """Return the table, the conditions that rows are kept by, and SQL of each column, as plain data."""
+        found = inlined(steps, [name for name, _ in self.columns])
+        table: dict[str, Any] = self._table()
+        if self.parts:
+            table |= {"unit_of": list(map(spelled_once, self.parts)), "unit_timezone": self.timezone}
+        if found is not None:
+            return {"table": table, "where": list(found.filters), "columns": dict(found.columns)}
+        told = [[s.name, s.expression] if isinstance(s, Derive) else s.expression for s in steps]
+        known = {name: name for name, _ in self.columns} | {
+            s.name: s.name for s in steps if isinstance(s, Derive)
+        }
+        return {"table": table, "where": [], "steps": told, "columns": known}
+
+    def _table(self) -> dict[str, Any]:
+        if self.how is not None:
+            made: dict[str, Any] = plain(_spelled(self.how))
+            return made
+        columns = {name: kind for name, kind in self.columns if name not in self._made}
+        found: dict[str, Any] = {"name": self.title or self._of_path, "columns": columns}
+        return found | ({"dummy": dict(self.made_up)} if self.made_up else {})
+
+    @property
+    def _made(self) -> tuple[str, ...]:
+        """The column that the parts of a unit make together."""
+        return (" and ".join(self.parts),) if self.parts else ()
+
+    @property
+    def _of_path(self) -> str | None:
+        """The last part of a path, as folders are nobody's business; None of rows in memory."""
+        if not re.search(r"[./\\]", self.name):
+            return None
+        *folders, last = re.split(r"[/\\]", self.name.rstrip("/"))
+        database = folders[-1] if folders and (_DATABASE.search(folders[-1]) or "://" in self.name) else None
+        return last if database is None else f"{database}/{last}"
+
+
+def _spelled(how: Combination | Reached) -> Combination | Reached:
+    """Return a combination with its texts in one spelling."""
+    if isinstance(how, PerUnit):
+        return replace(how, aggregates=tuple((name, spelled_once(text)) for name, text in how.aggregates))
+    if isinstance(how, Computed):
+        return replace(how, sql=" ".join(how.sql.split()))
+    return how

@@ -1,0 +1,412 @@
+"""A receipt knows its answer again, in every format, and no other; what differs is said."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
+from sfumato.noise import FixedWords
+from sfumato.query.values import column_digest, table_digest
+
+pytestmark = pytest.mark.noise_cannot_matter("digests are compared, whatever the numbers are")
+
+SIZE = 240
+ROWS = pa.table(
+    {
+        "id": range(SIZE),
+        "town": [["Ulm", 'B "ü"\n,x', None, "", "NA", "007"][i % 6] for i in range(SIZE)],
+        "day": [datetime.date(2020, 1, 1 + i % 3) for i in range(SIZE)],
+        "time": pa.array([datetime.datetime(2020, 1, 1, 0, 0, 0, i % 2) for i in range(SIZE)], pa.timestamp("us")),
+        "zoned": pa.array([datetime.datetime(2020, 1, 1, i % 2) for i in range(SIZE)], pa.timestamp("us", "UTC")),
+        "dec": pa.array([Decimal("1.50")] * SIZE, pa.decimal128(5, 2)),
+        "yes": [i % 2 == 0 for i in range(SIZE)],
+        "age": [i % 3 - 1 for i in range(SIZE)],
+        "real": [[0.1, -0.0, float("nan"), float("inf")][i % 4] for i in range(SIZE)],
+        "vector": pa.array([[0.5, 0.5]] * SIZE, pa.list_(pa.float64(), 2)),
+    }
+)  # fmt: skip
+PEOPLE = sf.scan(ROWS, privacy_unit="id")
+KEYS = [
+    ["town"],
+    ["day"],
+    ["time"],
+    ["zoned"],
+    ["dec"],
+    ["yes"],
+    ["age"],
+    ["real"],
+    ["town", "day", "yes"],
+    [],
+]
+FORMATS = ("parquet", "csv", "json")
+# Public groups: what is released has the shape that tests need, whatever the noise is.
+TOWNS = PEOPLE.group_by("town", keys=["Ulm", "007", "", "NA"]).bound(groups=1, rows=1)
+
+
+def released(**options: Any) -> Any:
+    asked = {"n": sf.count(), "m": sf.mean("age", lower=0, upper=10), "r": sf.ratio("m", "n")}
+    return TOWNS.agg(**asked).release(**{"epsilon": 1} | options)
+
+
+def in_words(receipt: sf.Receipt, answer: Any) -> str:
+    found = receipt.verify(answer)
+    assert not found and not found.ok
+    return str(found)
+
+
+@pytest.mark.parametrize("keys", KEYS, ids="-".join)
+def test_every_format_comes_round(keys, tmp_path):
+    question = PEOPLE.group_by(*keys).bound(groups=1, rows=1)
+    release = question.agg(n=sf.count(), m=sf.mean("age", lower=-1, upper=1)).release(
+        epsilon=10, delta="1e-6"
+    )
+    receipt = release.receipt(confidence=0.9)
+    assert receipt.verify(release.to_arrow()), str(receipt.verify(release.to_arrow()))
+    for ending in FORMATS:
+        path = tmp_path / f"answer.{ending}"
+        for options in ({}, {"confidence": 0.9}):
+            release.write(path, **options)
+            assert receipt.verify(path).ok, str(receipt.verify(path))
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_an_answer_that_was_streamed(ending, tmp_path):
+    release, path = released(), tmp_path / f"answer.{ending}"
+    release.write(path)
+    assert release.receipt().verify(path).ok
+    assert release.to_arrow()["town"].to_pylist() == sorted(["Ulm", "007", "", "NA"])
+
+
+def test_an_arrow_file(tmp_path):
+    release, path = released(), tmp_path / "answer.arrow"
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, release.to_arrow().schema) as writer:
+        writer.write_table(release.to_arrow())
+    assert release.receipt().verify(path).ok
+
+
+def test_lists(tmp_path):
+    release = PEOPLE.agg(v=sf.vector_sum("vector", length=2, bound=1)).release(epsilon=1)
+    receipt = release.receipt(confidence=0.9)
+    for ending in ("parquet", "json"):
+        release.write(tmp_path / f"v.{ending}")
+        assert receipt.verify(tmp_path / f"v.{ending}").ok
+    changed = pa.table({"v": pa.array([[1.0, 2.0]], pa.list_(pa.float64(), 2))})
+    assert "values are others" in in_words(receipt, changed)
+
+
+def test_the_order_of_rows_and_columns_and_widths_do_not_matter():
+    release = released()
+    table = release.to_arrow()
+    mixed = table.take([2, 0, 3, 1]).select(["r", "n", "town", "m"])
+    narrow = mixed.set_column(1, "n", mixed["n"].cast(pa.int32())).set_column(
+        2, "town", mixed["town"].dictionary_encode()
+    )
+    assert release.receipt().verify(narrow).ok
+
+
+def test_receipts_are_files(tmp_path):
+    receipt = released().receipt(confidence=0.9)
+    receipt.write(tmp_path / "receipt.json")
+    again = sf.Receipt.read(tmp_path / "receipt.json")
+    assert again == receipt and again.sha256 == receipt.sha256
+    entry = {"ledger": "budget.db", "entry": 7}
+    receipt.with_ledger(entry).write(tmp_path / "receipt.json")
+    kept = sf.Receipt.read(tmp_path / "receipt.json")
+    assert kept.ledger == entry and kept.sha256 == receipt.sha256
+    with pytest.raises(ParameterError, match=r"receipt path .* ends in \.json$"):
+        receipt.write(tmp_path / "receipt.txt")
+
+
+def test_a_receipt_has_the_documented_fields(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "receipts.md").read_text()
+    for name in released().receipt().to_dict():
+        assert f"| `{name}` |" in page, name
+
+
+# What is found, and said.
+
+
+def changed_cells(table: pa.Table) -> Any:
+    for name in table.column_names:
+        values = table[name].to_pylist()
+        values[1] = values[1] + ("x" if isinstance(values[1], str) else 1)
+        yield name, table.set_column(table.column_names.index(name), name, pa.array(values, table[name].type))
+
+
+def test_a_changed_cell():
+    release = released()
+    for name, table in changed_cells(release.to_arrow()):
+        assert f"values are others in '{name}'; the other columns are as released" in in_words(
+            release.receipt(), table
+        )
+
+
+def test_the_smallest_change_of_a_number():
+    import math
+
+    release = released()
+    values = release.to_arrow()["m"].to_pylist()
+    values[0] = math.nextafter(values[0], 1000)
+    table = release.to_arrow().set_column(2, "m", pa.array(values))
+    assert "values are others in 'm'" in in_words(release.receipt(), table)
+
+
+def test_cells_that_were_exchanged_between_rows():
+    release = released()
+    values = release.to_arrow()["m"].to_pylist()
+    table = release.to_arrow().set_column(2, "m", pa.array([values[1], values[0], *values[2:]]))
+    assert "values are others in 'm'" in in_words(release.receipt(), table)
+
+
+def test_rows_that_were_dropped_or_added():
+    release = released()
+    table, receipt = release.to_arrow(), release.receipt()
+    assert "its rows are 3, and 4 were released" in in_words(receipt, table.slice(1))
+    assert "its rows are 5" in in_words(receipt, pa.concat_tables([table, table.slice(3)]))
+    assert "values are others" in in_words(
+        receipt, pa.concat_tables([table.slice(0, 2), table.slice(0, 2)])
+    )
+
+
+def test_columns_that_were_renamed_dropped_or_added():
+    release = released()
+    table, receipt = release.to_arrow(), release.receipt()
+    text = in_words(receipt, table.rename_columns(["town", "count", "m", "r"]))
+    assert "column 'n' was released, and is missing" in text and "column 'count' was not released" in text
+    assert "column 'r' was released" in in_words(receipt, table.drop_columns(["r"]))
+    swapped = table.rename_columns(["town", "m", "n", "r"])
+    assert "holds what is no int64" in in_words(receipt, swapped) or "values are others" in in_words(
+        receipt, swapped
+    )
+
+
+def test_another_release_and_another_question():
+    receipt = released().receipt()
+    assert "it may be another release" in in_words(
+        receipt, released(epsilon="0.01").to_arrow().take([1, 0, 3, 2])
+    )
+    other = PEOPLE.agg(n=sf.count_units()).release(epsilon=1)
+    assert "column 'town' was released, and is missing" in in_words(receipt, other.to_arrow())
+
+
+def test_error_bars_are_compared_or_refused(tmp_path):
+    release = released()
+    release.to_arrow()
+    release.write(tmp_path / "answer.csv", confidence=0.95)
+    text = in_words(release.receipt(), tmp_path / "answer.csv")
+    assert "column 'n_error' was not released, such as error bars" in text
+    assert release.receipt(confidence=0.95).verify(tmp_path / "answer.csv").ok
+    text = in_words(release.receipt(confidence=0.9), tmp_path / "answer.csv")
+    assert "values are others in 'n_error', 'm_error', 'r_error'; the other columns are as released" in text
+    with pytest.raises(ParameterError, match="confidence"):
+        release.receipt(confidence=2)
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_what_two_readers_could_take_for_two_things(tmp_path):
+    release = PEOPLE.agg(n=sf.count_units()).release(epsilon=1)
+    receipt, n = release.receipt(), release.to_arrow()["n"][0].as_py()
+    with pytest.raises(EngineError, match="damaged, or another kind of file"):
+        receipt.verify(write(tmp_path / "a.json", f'{{"n": 1, "n": {n}}}\n'))
+    assert "'n' is there twice" in in_words(receipt, write(tmp_path / "a.csv", f'"n","n"\n{n},{n}\n'))
+    assert "no int64" in in_words(receipt, write(tmp_path / "a.json", f'{{"n": "{n}"}}\n'))
+    assert "no int64" in in_words(receipt, write(tmp_path / "a.json", '{"n": true}\n'))
+    assert "no int64" in in_words(receipt, write(tmp_path / "a.csv", '"n"\nmany\n'))
+    assert "no int64" in in_words(receipt, pa.table({"n": [n + 0.5]}))
+    assert "no int64" in in_words(receipt, pa.table({"n": [str(n)]}))
+    assert "its rows are 0" in in_words(receipt, write(tmp_path / "a.json", ""))
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "json", "arrow"])
+def test_files_that_are_none(ending, tmp_path):
+    receipt = PEOPLE.agg(n=sf.count_units()).release(epsilon=1).receipt()
+    with pytest.raises(EngineError, match=r"cannot be read: No such file"):
+        receipt.verify(tmp_path / f"none.{ending}")
+    for content in (b"\xff\xfe\x00{", b"", b'[1, 2]\n{"n": 3'):
+        path = tmp_path / f"odd.{ending}"
+        path.write_bytes(content)
+        try:
+            assert not receipt.verify(path)
+        except EngineError as error:
+            assert "damaged, or another kind of file" in str(error)
+    with pytest.raises(ParameterError, match="ends in"):
+        receipt.verify(tmp_path / "answer.xlsx")
+    with pytest.raises(ParameterError, match="the path of a file, or an Arrow table"):
+        receipt.verify([1])
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Any:
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    found = [leaf for key, one in inside for leaf in leaves(one, (*path, key))]
+    return found or [path]
+
+
+def with_leaf(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    made = json.loads(json.dumps(value))
+    at = made
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = new
+    return made
+
+
+def test_a_receipt_in_which_anything_was_changed_is_none(tmp_path):
+    receipt, path = released().receipt(confidence=0.9), tmp_path / "receipt.json"
+    whole = receipt.to_dict()
+    for place in leaves(whole):
+        if place == ("ledger",):
+            continue
+        for new in ("0", 7, None, [], {"a": 1}, True, 1e300):
+            made = with_leaf(whole, place, new)
+            if made == whole:
+                continue
+            path.write_text(json.dumps(made))
+            with pytest.raises(EngineError, match="is no receipt of sfumato, or was changed"):
+                sf.Receipt.read(path)
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ("", "it is not JSON"),
+        ("[" * 100_000, "it is not JSON"),
+        ("[]", "it does not say that it is one"),
+        ('{"a": 1}', "it does not say that it is one"),
+        ('{"receipt": 1, "receipt": 1}', "a name twice"),
+        ('{"receipt": 2}', "version 2"),
+        ('{"receipt": 1}', "too few fields"),
+    ],
+)
+def test_files_that_are_no_receipt(text, why, tmp_path):
+    with pytest.raises(EngineError, match=why):
+        sf.Receipt.read(write(tmp_path / "receipt.json", text))
+
+
+def test_a_receipt_that_is_not_there(tmp_path):
+    with pytest.raises(EngineError, match="cannot be read: No such file"):
+        sf.Receipt.read(tmp_path / "receipt.json")
+
+
+# Kinds of release.
+
+
+def test_what_is_computed_with_released_tables():
+    release = sf.sql(
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, privacy_unit_column = id) "
+        "town, COUNT(*) AS n FROM people GROUP BY town ORDER BY n DESC LIMIT 2",
+        tables={"people": ROWS},
+    )
+    receipt = release.receipt(confidence=0.9)
+    assert receipt.verify(release.to_arrow()).ok
+    assert (
+        receipt.plan["asks"] == "computed"
+        and len(receipt.plan["releases"]) == 1
+        and "ORDER BY" in receipt.plan["sql"]
+    )
+    assert [str(part) for part in receipt.spent] == ["1", "1/1000000"]
+
+
+def test_the_largest_groups(tmp_path):
+    release = PEOPLE.top("town", k=2, keys=["Ulm", "NA", "007"]).release(epsilon=1)
+    receipt = release.receipt(confidence=0.9)
+    for ending in FORMATS:
+        release.write(tmp_path / f"top.{ending}", confidence=0.9)
+        assert receipt.verify(tmp_path / f"top.{ending}").ok
+    ranks = release.to_arrow().set_column(0, "rank", pa.array([2, 1], release.to_arrow()["rank"].type))
+    assert "values are others in 'rank'" in in_words(receipt, ranks)
+    bare = PEOPLE.top("town", k=2, keys=["Ulm", "NA", "007"]).release(epsilon=1, counts=False)
+    with pytest.raises(RefusalError):
+        bare.receipt(confidence=0.9)
+    assert bare.receipt().verify(bare.to_arrow()).ok
+
+
+def test_a_release_without_a_group():
+    release = PEOPLE.group_by("town").bound(groups=1, rows=1).agg(n=sf.count()).release(
+        epsilon=1, delta="1e-6", pre_threshold=10**6
+    )  # fmt: skip
+    assert release.receipt().verify(release.to_arrow()).ok
+
+
+def test_known_noise_is_said_and_agrees_with_nothing():
+    asked = PEOPLE.agg(n=sf.count_units())
+    release = asked.release(epsilon=1, unsafe_words=FixedWords(range(100)))
+    text = in_words(release.receipt(), release.to_arrow())
+    assert "agrees with the receipt" in text and "NOT PRIVATE: the noise came from a source for tests" in text
+
+
+def test_what_a_release_found_is_in_its_plan():
+    release = PEOPLE.bound(rows=1).agg(m=sf.mean("age", lower="auto", upper="auto")).release(epsilon=1)
+    receipt = release.receipt()
+    assert receipt.spent == release.plan.spent and len(receipt.plan["found"]) == len(release.found) > 0
+
+
+def test_taken_names_are_refused_before_anything_is_drawn():
+    asked = PEOPLE.bound(rows=1).agg(n=sf.count_units(), n_error=sf.count())
+    release = asked.release(epsilon=1)
+    with pytest.raises(QueryError, match="n_error"):
+        release.receipt(confidence=0.9)
+    assert not release.drawn
+
+
+# The digest is what docs/receipts.md says.
+
+
+def test_the_digest_by_hand():
+    import hashlib
+
+    table = pa.table({"b": ["é", None], "a": [1.0, 2.5], "d": [True, False]})
+    lines = [
+        '["a","b","d"]',
+        '[["f","3ff0000000000000"],"\\u00e9",true]',
+        '[["f","4004000000000000"],null,false]',
+    ]
+    assert table_digest(table) == hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
+    lines = ['["f","3ff0000000000000"]', '["f","4004000000000000"]']
+    assert (
+        column_digest(table["a"])
+        == hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
+    )
+
+
+def test_tables_that_differ_have_digests_that_differ():
+    tables = [
+        pa.table({"a": ["x", "y"]}),
+        pa.table({"a": ["y", "y"]}),
+        pa.table({"a": ["x", "y", "y"]}),
+        pa.table({"a": ["x", None]}),
+        pa.table({"a": ["x", ""]}),
+        pa.table({"a": ["x", "null"]}),
+        pa.table({"b": ["x", "y"]}),
+        pa.table({"a": [0.0, 1.0]}),
+        pa.table({"a": [-0.0, 1.0]}),
+        pa.table({"a": [0, 1]}),
+        pa.table({"a": [False, True]}),
+        pa.table({"a": pa.array([0.0, None])}),
+        pa.table({"a": [0.0, float("nan")]}),
+        pa.table({"a": ["x"], "b": ["y"]}),
+        pa.table({"a": ["x\ny"]}),
+        pa.table({"a": ['x","y']}),
+        pa.table({"a": pa.array([[1, 2], [3]])}),
+        pa.table({"a": pa.array([[1], [2, 3]])}),
+        pa.table({"a": pa.array([0, 1], pa.timestamp("us"))}),
+        pa.table({"a": pa.array([0, 1], pa.timestamp("ns"))}),
+        pa.table({"a": pa.array([0, 1], pa.timestamp("us", "UTC"))}),
+        pa.table({"a": pa.array([0, 1], pa.date32())}),
+        pa.table({"a": pa.array([0, 1], pa.time64("us"))}),
+        pa.table({"a": [Decimal("0.10"), Decimal("1.00")]}),
+    ]
+    digests = [table_digest(table) for table in tables]
+    assert len(set(digests)) == len(digests)
+    assert table_digest(pa.table({"a": [Decimal("0.1"), Decimal("1")]})) == digests[-1]
