@@ -150,7 +150,7 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "sfumato.framework.odometer.Odometer": (100, "noise of scale 2 against 1000"),
     "sfumato.measurements.groups.select_groups": (19, "a group of one person, at 1e-20"),
     "sfumato.query.table.Table.totals": "keys alone are shown",
-    "sfumato.query.release.Release.receipt": "its cost and shape are shown",
+    "sfumato.query.noisy_table.NoisyTable.receipt": "its cost and shape are shown",
     "sfumato.query.receipt.Receipt.verify": "whether digests agree is shown",
     "sfumato.query.question.Question.diagnose": "limits alone are shown",
     "sfumato.noise.bernoulli.pick": "there is one outcome",

@@ -41,16 +41,21 @@ if TYPE_CHECKING:
         vector_mean,
         vector_sum,
     )
+    from sfumato.query.noisy_table import NoisyTable
+    from sfumato.query.processed import ProcessedRelease
     from sfumato.query.public_table import PublicTable
     from sfumato.query.question import Question
     from sfumato.query.receipt import Receipt
     from sfumato.query.release import Release
     from sfumato.query.table import Table
+    from sfumato.query.top_release import TopRelease
 
 # Loaded when they are first used: DuckDB and Arrow take longer to import than `sfumato --help`
 # should take to answer.
 _HOMES = {
     "Budget": "sfumato.budget",
+    "NoisyTable": "sfumato.query.noisy_table",
+    "ProcessedRelease": "sfumato.query.processed",
     "PublicTable": "sfumato.query.table",
     "Catalog": "sfumato.engines.catalog",
     "Question": "sfumato.query.question",
@@ -58,6 +63,7 @@ _HOMES = {
     "Release": "sfumato.query.release",
     "StratifiedProportion": "sfumato.measurements.stratified.survey",
     "Table": "sfumato.query.table",
+    "TopRelease": "sfumato.query.top_release",
     "catalog": "sfumato.engines.catalog",
     "check": "sfumato.engines.check",
     "correlation": "sfumato.query.aggregates",
@@ -93,12 +99,15 @@ _HOMES = {
 __all__ = [
     "Budget",
     "Catalog",
+    "NoisyTable",
+    "ProcessedRelease",
     "PublicTable",
     "Question",
     "Receipt",
     "Release",
     "StratifiedProportion",
     "Table",
+    "TopRelease",
     "catalog",
     "check",
     "correlation",

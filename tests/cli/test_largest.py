@@ -10,6 +10,7 @@ from sfumato.cli.plot import _Chart
 
 OPTIONS = "epsilon = 1000, delta = 1e-6, privacy_unit_column = id"
 CALL = "APPROX_TOP_COUNT(year, 2)"
+BARE = "APPROX_TOP_COUNT(year, 2, counts => FALSE)"
 SUM = "APPROX_TOP_SUM(year, visits, 2, contribution_bounds_per_group => (0, 6))"
 
 
@@ -62,6 +63,30 @@ def test_ranks_alone_and_a_streamed_file(visits, run, tmp_path):
     assert (tmp_path / "top.csv").read_text().startswith('"rank","year","units"\n')
 
 
+@pytest.mark.flakiness(k=50, because="noise of scale 0.004 rounds to 0 but with exp(-125), 8 times")
+def test_what_is_computed_with_them(visits, run, tmp_path):
+    done = run("sql", "--explain", "--errors", "-o", "sorted.parquet", f"{text()} ORDER BY year", columns=120)
+    assert done.exit_code == 0, done.output
+    assert sum("900 ± 0" in line for line in done.output.splitlines()) == 2
+    assert "6. Compute with the noisy table alone" in done.output
+    assert "2 of the 2 asked for, by units, in the order drawn; they are private" in done.output
+    assert "95% error bar" in done.output
+    assert pq.read_table("sorted.parquet").column_names == ["rank", "year", "units", "units_error"]
+    counted = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({OPTIONS}) COUNT(*) AS n FROM 'visits.parquet'"
+    both = f"WITH t AS ({text()}), c AS ({counted}) SELECT year, units / n AS share FROM t, c ORDER BY rank"
+    done = run("sql", "--explain", both, columns=200)
+    assert done.exit_code == 0, done.output
+    for said in (
+        "2. Draw 2 groups, one after another",
+        "epsilon 2000, delta 2e-06: the sums of those of 2 releases",
+        "Laplace noise; groups: 2 of the 2 asked for, by units",
+    ):
+        assert said in done.output
+    # What was drawn is printed where computing with it fails: it is paid for.
+    done = run("sql", f"SELECT units, 1 / CAST(left('x' || rank, 1) AS INT) FROM ({text()})", columns=120)
+    assert done.exit_code and sum("900 ± 0" in line for line in done.output.splitlines()) == 2, done.output
+
+
 def test_a_dry_run_reads_nothing(visits, run):
     done = run("sql", "--dry-run", text(SUM), columns=120)
     assert (
@@ -76,6 +101,11 @@ def test_a_dry_run_reads_nothing(visits, run):
         (["--preview", text()], "--dry-run says the noise"),
         (["--plot", "a.png", text("APPROX_TOP_COUNT(year, 2, counts => FALSE)")], "counts => FALSE"),
         (["--errors", "-o", "a.csv", text("APPROX_TOP_COUNT(year, 2, counts => FALSE)")], "counts => FALSE"),
+        (["--preview", f"{text()} ORDER BY units"], "--dry-run says the noise"),
+        (["--plot", "a.png", f"{text()} ORDER BY units"], "leave out what is computed"),
+        (["--errors", "-o", "a.csv", f"SELECT 1 FROM ({text()})"], "has no error bars of its own"),
+        (["--errors", "-o", "a.csv", f"{text(BARE)} ORDER BY rank"], "counts => FALSE"),
+        (["-o", "visits.parquet", f"SELECT 1 FROM ({text()})"], "another file than those"),
         (["-o", "visits.parquet", text()], "another file than those that the rows come from"),
         ([text("APPROX_TOP_COUNT(year)")], "how many groups?"),
     ],

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 
+import duckdb
 import pyarrow as pa
 import pytest
 
 import sfumato as sf
 from sfumato.dialect import parse
 from sfumato.errors import ParameterError, QueryError, RefusalError, SfumatoError, SqlError
+from sfumato.query.processed import ProcessedRelease
 from sfumato.query.top import Top
+from sfumato.query.top_release import TopRelease
+from sfumato.testing import noise_free, recording
 
 N = 600
 TABLE = pa.table(
@@ -224,8 +228,14 @@ BESIDE = [
     ({"rest": "GROUP BY product"}, "leave GROUP BY out"),
     ({"rest": "GROUP BY ALL"}, "leave GROUP BY out"),
     ({"rest": "HAVING COUNT(*) > 1"}, "leave HAVING out"),
-    ({"rest": "ORDER BY units"}, "leave ORDER BY out"),
-    ({"rest": "LIMIT 2"}, "leave LIMIT out"),
+    ({"rest": "ORDER BY COUNT(*)"}, "stands alone in the SELECT list"),
+    ({"rest": f"ORDER BY {COUNT}(product, 3)"}, "stands alone in the SELECT list"),
+    ({"rest": f"ORDER BY DP_INTERVAL_LOW({COUNT}(product, 3))"}, "stands alone in the SELECT list"),
+    ({"rest": "ORDER BY price"}, "The released columns are: rank, product, units"),
+    ({"rest": "ORDER BY 4"}, "the SELECT list has 3 entries"),
+    ({"rest": "ORDER BY DP_INTERVAL_LOW(rank)"}, "they are: units"),
+    ({"rest": "ORDER BY GROUPING(product)"}, "is for GROUP BY ROLLUP"),
+    ({"rest": "LIMIT (SELECT max(price) FROM sold)"}, "a subquery in LIMIT"),
     ({"rest": f"WHERE {COUNT}(product, 3) > 1"}, "in WHERE"),
     ({"options": ""}, "needs a delta"),
     ({"options": ", delta = 1e-6, max_groups_contributed = 3"}, "needs no limit"),
@@ -234,7 +244,7 @@ BESIDE = [
     ({"options": ", delta = 1e-6, noise = laplace"}, "leave noise out"),
     ({"options": ", delta = 1e-6, group_selection = laplace"}, "leave group_selection out"),
     ({"options": ", delta = 1e-6, min_privacy_units_per_group = 3"}, "leave min_privacy_units_per_group out"),
-    ({"options": ", delta = 1e-6, confidence = 0.9"}, "leave confidence out"),
+    ({"options": ", delta = 1e-6, confidence = 1"}, "between 0 and 1"),
     ({"options": ", delta = 1e-6, weights = 'units 2'"}, "leave weights out"),
     ({"options": ", delta = 1e-6, colour = 1"}, "there is no option colour"),
     (PUBLIC, "the group keys are the columns of the public table"),
@@ -259,8 +269,143 @@ def test_other_selects_do_not_have_it():
             parse(text("product, COUNT(*) AS n", rest=f"GROUP BY product {rest}"))
     with pytest.raises(SqlError, match="does not go with WITH ANONYMIZATION"):
         parse(text(f"{COUNT}(product, 3)").replace("DIFFERENTIAL_PRIVACY", "ANONYMIZATION"))
-    with pytest.raises(SqlError, match="its SELECT stands alone"):
-        parse(f"SELECT * FROM ({text(f'{COUNT}(product, 3)')}) AS t")
+
+
+def around(words: str, call: str = f"{COUNT}(product, 3)", **more: str) -> str:
+    """Put a private SELECT into a text, in the place of @."""
+    return words.replace("@", text(call, **more))
+
+
+def run(words: str, **tables: object) -> ProcessedRelease:
+    release = sf.sql(words, tables={**TABLES, **tables})
+    assert isinstance(release, ProcessedRelease)
+    return release
+
+
+COUNTED = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id) COUNT(*) AS n FROM sold"
+)
+LABELS = pa.table({"product": [f"p{i}" for i in range(9)], "label": [f"L{i}" for i in range(9)]})
+LARGER = [
+    ("@ ORDER BY units DESC, product", "SELECT * FROM a ORDER BY units DESC, product"),
+    ("@ ORDER BY 2 DESC LIMIT 2", "SELECT * FROM a ORDER BY 2 DESC LIMIT 2"),
+    ("@ LIMIT 1 OFFSET 1", "SELECT * FROM a ORDER BY rank LIMIT 1 OFFSET 1"),
+    (
+        "@ QUALIFY rank() OVER (ORDER BY units, rank) = 1",
+        "SELECT * FROM a QUALIFY rank() OVER (ORDER BY units, rank) = 1",
+    ),
+    (
+        "SELECT product, 2 * units + 1 AS more FROM (@) ORDER BY rank",
+        "SELECT product, 2 * units + 1 AS more FROM a ORDER BY rank",
+    ),
+    ("SELECT avg(units) AS mean FROM (@)", "SELECT avg(units) AS mean FROM a"),
+    (
+        "SELECT label, units FROM (@) AS t JOIN labels USING (product) ORDER BY rank",
+        "SELECT label, units FROM a JOIN labels USING (product) ORDER BY rank",
+    ),
+    (
+        f"WITH t AS (@), c AS ({COUNTED}) SELECT t.product, t.units / c.n AS share FROM t, c ORDER BY t.rank",
+        "SELECT a.product, a.units / b.n AS share FROM a, b ORDER BY a.rank",
+    ),
+    (
+        f"WITH c AS ({COUNTED}), t AS (@) SELECT sum(units) - any_value(n) AS d FROM t, c",
+        "SELECT sum(units) - any_value(n) AS d FROM a, b",
+    ),
+    (
+        "@ UNION ALL " + text(f"{COUNT}(shop, 2)") + " ORDER BY product, rank",
+        "SELECT * FROM a UNION ALL SELECT * FROM b ORDER BY product, rank",
+    ),
+    (
+        "SELECT * FROM labels WHERE product IN (SELECT product FROM (@)) ORDER BY label",
+        "SELECT * FROM labels WHERE product IN (SELECT product FROM a) ORDER BY label",
+    ),
+]
+
+
+@pytest.mark.noise_cannot_matter("all is computed of one draw")
+@pytest.mark.parametrize(("words", "same"), LARGER)
+def test_a_larger_text_computes_with_what_is_released(words, same):
+    release = run(around(words), labels=sf.public(LABELS))
+    assert not release.drawn and not any(one.drawn for one in release.releases)
+    found = release.to_arrow()
+    assert release.drawn
+    largest = [one.to_arrow() for one in release.releases if isinstance(one, TopRelease)]
+    others = [one.to_arrow() for one in release.releases if not isinstance(one, TopRelease)]
+    known = dict(zip("ab", largest + others, strict=False)) | {"labels": LABELS}
+    with duckdb.connect() as here:
+        for name, table in known.items():
+            here.register(name, table)
+        assert here.sql(same).to_arrow_table().to_pylist() == found.to_pylist()
+
+
+@pytest.mark.noise_cannot_matter("half-widths do not depend on what is drawn")
+def test_error_bars_in_a_larger_text():
+    words = "SELECT *, DP_INTERVAL_LOW(units) AS low, DP_INTERVAL_HIGH(t.units) AS high FROM (@) AS t"
+    for confidence in (0.5, 0.99):
+        release = run(around(words, options=f", delta = 1e-6, confidence = {confidence}"))
+        (width,) = set(release.released.errors(confidence)["units"].to_pylist())
+        rows = release.to_arrow().to_pylist()
+        assert {row["high"] - row["low"] for row in rows} <= {2 * width}
+        assert all(row["units"] - row["low"] == width for row in rows)
+    of_sums = f"{SUM}(shop, price, 2, {BY_SUM})"
+    found = run(around("@ ORDER BY DP_INTERVAL_LOW(sum), rank", of_sums))
+    assert found.errors(0.9)["sum"].to_pylist() == found.released.errors(0.9)["sum"].to_pylist()
+    assert found.measured == ["sum"]
+
+
+@pytest.mark.noise_cannot_matter("nothing is drawn")
+def test_a_larger_text_costs_the_sum_of_its_releases():
+    budget = sf.Budget(epsilon=3, delta="2e-6")
+    words = around(f"WITH t AS (@), c AS ({COUNTED}) SELECT units / n AS share FROM t, c")
+    release = sf.sql(words, tables=TABLES, budget=budget)
+    assert release.spent == (3.0, 1e-6) and budget.spent[0] == 3
+    assert repr(release) == "<ProcessedRelease of share; epsilon=3, delta=1e-06>"
+    told = str(release.explain())
+    assert "Release 1 of 2:" in told and "Draw 3 groups, one after another" in told
+    assert "cost at most epsilon 2 + 1 = 3" in told
+    with pytest.raises(sf.errors.BudgetError):
+        sf.sql(words, tables=TABLES, budget=budget)
+    with pytest.raises(RefusalError, match="ask one of .released"):
+        release.compare("units", "p1", "p2")
+    sorted_ones = run(around("@ ORDER BY units"))
+    assert "6. Compute with the noisy table alone" in str(sorted_ones.explain())
+    with pytest.raises(RefusalError, match="of the largest groups to_arrow"):
+        sorted_ones.compare("units", "p1", "p2")
+    with pytest.raises(RefusalError, match="of the largest groups to_arrow"):
+        sorted_ones.share_of_total("units")
+    with pytest.raises(QueryError, match="groups that were named before"):
+        sorted_ones.errors(sampling=True)
+
+
+@pytest.mark.noise_cannot_matter("names of columns are looked at")
+def test_only_what_is_released_is_there():
+    bare = f"{COUNT}(product, 3, counts => FALSE)"
+    for words, says in [
+        (around("SELECT units FROM (@)", bare), "The released columns are: rank, product;"),
+        (around("SELECT DP_INTERVAL_LOW(units) FROM (@)", bare), "none here"),
+        (around("SELECT DP_INTERVAL_LOW(product) FROM (@)"), "they are: units"),
+        (around("SELECT * FROM (@) JOIN sold USING (product)"), "sold is a private table"),
+        (around("SELECT price FROM (@)"), "price is no column here"),
+        (around("SELECT * FROM (@ GROUP BY product)"), "leave GROUP BY out"),
+        (around("SELECT * FROM (@)", f"{COUNT}(product)"), "how many groups?"),
+        (around("SELECT * FROM read_csv('/etc/hostname'), (@)"), "line 1"),
+    ]:
+        with pytest.raises(SqlError) as caught:
+            sf.sql(words, tables=TABLES)
+        assert says in str(caught.value), words
+    assert run(around("SELECT * FROM (@)", bare)).to_arrow().column_names == ["rank", "product"]
+
+
+@pytest.mark.noise_cannot_matter("without noise")
+def test_tests_see_through_a_larger_text():
+    with noise_free(), recording() as recorder:
+        release = run(
+            around("SELECT product, units FROM (@) ORDER BY product", options=", delta = 0.01").replace(
+                "epsilon = 2", "epsilon = 20"
+            )
+        )
+        assert release.to_arrow().to_pylist() == [{"product": f"p{i}", "units": 86} for i in range(3)]
+        assert recorder[release.released].kept["units"].to_pylist() == [86, 86, 86]
 
 
 def test_the_owners_check_is_of_other_questions():
@@ -273,3 +418,12 @@ def test_sorting_all_groups_is_never_taken_for_it():
     assert query.largest is None and any(
         "APPROX_TOP_COUNT(x, 10) draws these" in note for note in query.notes
     )
+
+
+@pytest.mark.noise_cannot_matter("texts are compared, not numbers")
+def test_a_receipt_of_a_larger_text_tells_what_was_drawn():
+    asked = run(around("SELECT product FROM (@)")).receipt().to_dict()
+    (largest,) = asked["plan"]["releases"]
+    assert (largest["asks"], largest["k"]) == ("largest groups", 3)
+    other = run(around("SELECT product FROM (@)", f"{COUNT}(product, 4)")).receipt().to_dict()
+    assert other["plan"] != asked["plan"]

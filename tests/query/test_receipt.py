@@ -171,9 +171,7 @@ def test_rows_that_were_dropped_or_added():
     table, receipt = release.to_arrow(), release.receipt()
     assert "its rows are 3, and 4 were released" in in_words(receipt, table.slice(1))
     assert "its rows are 5" in in_words(receipt, pa.concat_tables([table, table.slice(3)]))
-    assert "values are others" in in_words(
-        receipt, pa.concat_tables([table.slice(0, 2), table.slice(0, 2)])
-    )
+    assert "values are others" in in_words(receipt, pa.concat_tables([table.slice(0, 2), table.slice(0, 2)]))
 
 
 def test_columns_that_were_renamed_dropped_or_added():

@@ -27,6 +27,14 @@ def analysis() -> tuple[pa.Table, tuple[float, float], str, int]:
     sf.scan("visits.parquet")  # mistake
     wrong: int = release.spent  # mistake
     sf.sql("SELECT 1").to_arow()  # mistake
+    noisy: sf.NoisyTable = sf.sql("SELECT 1")
+    differs: bool = noisy.compare("n", 1984, 1988).differs or noisy.drawn
+    noisy.errors(0.9, sampling=differs)
+    if isinstance(noisy, sf.TopRelease):
+        noisy.write(f"largest_{noisy.plan.k}.csv")
+        noisy.plan.explain()  # mistake
+    noisy.question.plan(epsilon=1)  # mistake
+    release = sf.sql("SELECT 1")  # mistake
     catalog = sf.catalog("catalog.toml")
     mean = catalog.table("visits").group_by("year").agg(mean=sf.mean("age"))
     mean.plan(epsilon=1).explain()

@@ -13,11 +13,10 @@ from sfumato.cli.terminal import visible
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sfumato.query.release import Release
-    from sfumato.query.top_release import TopRelease
+    from sfumato.query.noisy_table import NoisyTable
 
 
-def print_diagnostics(console: Console, release: Release | TopRelease, confidence: float) -> None:
+def print_diagnostics(console: Console, release: NoisyTable, confidence: float) -> None:
     """Print a line for each limit and bound of a release that was asked for diagnostics.
 
     Args:

@@ -36,8 +36,9 @@ def print_explanation(console: Console, explanation: Explanation | TopExplanatio
     console.print(Text("How the answer is made", style="bold"))
     console.print(_numbered(before, 1))
     console.print()
-    console.print(_noisy_numbers(explanation))
-    console.print()
+    if explanation.numbers:
+        console.print(_noisy_numbers(explanation))
+        console.print()
     console.print(_numbered(after, len(before) + 1))
     for note in [*explanation.to_dict()["notes"], *explanation.offers]:
         console.print(Text(f"Note: {visible(note)}"))

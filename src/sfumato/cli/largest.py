@@ -16,22 +16,21 @@ from sfumato.query.top_release import TopRelease
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sfumato.query.release import Release
+    from sfumato.query.noisy_table import NoisyTable
 
 
-def check_largest(release: Release | TopRelease, plot: bool, errors: bool, preview: bool) -> None:
+def check_largest(release: NoisyTable, plot: bool, errors: bool, preview: bool) -> None:
     """Refuse what has no meaning for the largest groups; before anything is drawn.
 
     Raises:
         QueryError: a preview; or a chart or error bars of numbers that are left out.
     """
-    if not isinstance(release, TopRelease):
-        return
-    if preview:
+    largest = [one for one in getattr(release, "releases", (release,)) if isinstance(one, TopRelease)]
+    if preview and largest:
         raise QueryError(
             "--preview: which groups are the largest is not known before; --dry-run says the noise"
         )
-    if (plot or errors) and release.plan.law is None:
+    if (plot or errors) and any(one.plan.law is None for one in largest):
         given = "--plot" if plot else "--errors"
         raise QueryError(f"{given}: counts => FALSE leaves out the numbers that it is of")
 
@@ -61,8 +60,20 @@ def print_largest(
         confidence, simultaneous: of these.
         show: the most groups to print.
     """
+    print_computed(console, numbers, widths, [release.question.measured], show)
+    bars = None if widths is None else (confidence, simultaneous)
+    console.print(caption_of_largest(release, numbers.num_rows, bars))
+
+
+def caption_of_largest(release: TopRelease, groups: int, bars: tuple[float, bool] | None) -> Table:
+    """Say what the largest groups cost, how they were drawn, and what their error bars mean.
+
+    Args:
+        release: of the largest groups.
+        groups: how many of them there are.
+        bars: the confidence of error bars, and whether it is of all at once; None without any.
+    """
     plan, question = release.plan, release.question
-    print_computed(console, numbers, widths, [question.measured], show)
     epsilon, delta = release.spent
     lines = Table.grid(padding=(0, 2))
     lines.add_column(style="cyan", no_wrap=True)
@@ -71,13 +82,21 @@ def print_largest(
     lines.add_row(
         "spent", f"epsilon {epsilon:g}, delta {delta:g}, for each {unit} (the privacy unit) with all its rows"
     )
-    shown = f"{numbers.num_rows:,} of the {plan.k:,} asked for, by {question.measured}, in the order drawn"
-    lines.add_row("groups", f"{shown}; they are {'public' if plan.candidates is None else 'private'}")
+    lines.add_row("groups", groups_of_largest(release, groups))
     if plan.law is not None:
-        which = "for all numbers at once" if simultaneous else "for each number by itself"
         kind = type(plan.law).__name__
         lines.add_row("noise", f"{kind}, exactly rounded, drawn once for these groups")
+    if bars is not None:
+        confidence, simultaneous = bars
+        which = "for all numbers at once" if simultaneous else "for each number by itself"
         lines.add_row("±", f"{confidence * 100:g}% error bar, {which}: what the noise may have changed.")
     for note in release.explain().notes:
         lines.add_row("note", Text(visible(note)))
-    console.print(lines)
+    return lines
+
+
+def groups_of_largest(release: TopRelease, groups: int) -> str:
+    """Say how many groups there are, and how they were drawn."""
+    plan, question = release.plan, release.question
+    shown = f"{groups:,} of the {plan.k:,} asked for, by {question.measured}, in the order drawn"
+    return f"{shown}; they are {'public' if plan.candidates is None else 'private'}"

@@ -25,8 +25,7 @@ from sfumato.files import checked_place
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sfumato.query.release import Release
-    from sfumato.query.top_release import TopRelease
+    from sfumato.query.noisy_table import NoisyTable
 
 
 SHARE = "0.05"  # of epsilon, for diagnostics
@@ -344,11 +343,11 @@ class _Job:
 
             checked_plot(self.plot)
 
-    def _plan(self) -> Release | TopRelease:
+    def _plan(self) -> NoisyTable:
         import sfumato
 
         if not (self.diagnostics or self.dry_run or self.preview):
-            drawn: Release | TopRelease = sfumato.sql(self.text, **self.tables, **self.limits)
+            drawn: NoisyTable = sfumato.sql(self.text, **self.tables, **self.limits)
             return drawn
         from sfumato.engines.asked import ask
 
@@ -359,10 +358,10 @@ class _Job:
             asked.check_planned("--dry-run" if self.dry_run else "--preview")
         if self.diagnostics:
             asked = asked.diagnosed(SHARE)
-        release: Release | TopRelease = asked.release()
+        release: NoisyTable = asked.release()
         return release
 
-    def _write(self, release: Release | TopRelease) -> None:
+    def _write(self, release: NoisyTable) -> None:
         from sfumato.cli.progress import Watch
 
         bars = self.confidence if self.errors else None
@@ -373,7 +372,9 @@ class _Job:
             from sfumato.cli.plot import bar_chart
             from sfumato.cli.processed import drawable
 
-            drawn, told = drawable(release)
+            shown = drawable(release)
+            assert shown is not None  # as was checked before
+            drawn, told = shown
             with Watch(f"Drawing {self.plot}"):
                 bar_chart(
                     drawn, self.plot, confidence=self.confidence, simultaneous=self.simultaneous, told=told

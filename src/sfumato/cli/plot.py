@@ -15,6 +15,7 @@ from sfumato.cli.keys import shown_keys
 from sfumato.errors import EngineError
 from sfumato.files import checked_place, replacing
 from sfumato.query.choices import titled
+from sfumato.query.release import Release
 from sfumato.query.top_release import TopRelease
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from sfumato.query.aggregates import Aggregate
     from sfumato.query.estimates import Estimate
-    from sfumato.query.release import Release
+    from sfumato.query.noisy_table import NoisyTable
 
 FORMATS = (".png", ".svg")
 MOST_PANELS = 9
@@ -227,7 +228,7 @@ def _short(text: str) -> str:
 
 
 def _footer(
-    release: Release | TopRelease,
+    release: NoisyTable,
     unit: str,
     noise: str,
     groups: int,

@@ -12,16 +12,13 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from sfumato.query.release import Release
-    from sfumato.query.top_release import TopRelease
+    from sfumato.query.noisy_table import NoisyTable
 
 _TIMES = (0.5, 1, 2)  # of the budget that is asked for
 _UNITS = (100, 1_000, 10_000)
 
 
-def print_preview(
-    console: Console, release: Release | TopRelease, confidence: float, plot: Path | None
-) -> None:
+def print_preview(console: Console, release: NoisyTable, confidence: float, plot: Path | None) -> None:
     """Print the errors of groups of three sizes, with half of the budget, with it, and with twice as much.
 
     Args:

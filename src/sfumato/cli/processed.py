@@ -7,36 +7,39 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from sfumato.cli import table
-from sfumato.cli.largest import print_largest, widths_of
+from sfumato.cli.largest import caption_of_largest, groups_of_largest, print_largest, widths_of
 from sfumato.errors import EngineError, QueryError, SqlError
 from sfumato.query.processed import ProcessedRelease
+from sfumato.query.release import Release
 from sfumato.query.top_release import TopRelease
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sfumato.query.release import Release
+    from sfumato.query.noisy_table import NoisyTable
 
 
-def is_processed(release: Release | TopRelease) -> bool:
+def is_processed(release: NoisyTable) -> bool:
     """Whether something is computed with it, which may fail where a table that is streamed would be lost."""
     return isinstance(release, ProcessedRelease)
 
 
-def drawable(release: Release | TopRelease) -> tuple[Release | TopRelease, str]:
-    """Return what a picture is drawn of, and what it says of that beside the rest.
+def drawable(release: NoisyTable) -> tuple[Release | TopRelease, str] | None:
+    """Return what a picture is drawn of, and what it says of that beside the rest; None where there is none.
 
     Of groups and totals that SQL has computed with, as it always has where they are of ROLLUP, it is what was
     released.
     """
+    if isinstance(release, Release | TopRelease):
+        return release, ""
     if isinstance(release, ProcessedRelease) and len(release.releases) == 1:
         (one,) = release.releases
-        if one.plan.query.totals is not None:
+        if isinstance(one, Release) and one.plan.query.totals is not None:
             return one, "Groups and totals as they were released, before the SQL computes with them."
-    return release, ""
+    return None
 
 
-def check_processed(release: Release | TopRelease, plot: bool, errors: bool) -> None:
+def check_processed(release: NoisyTable, plot: bool, errors: bool) -> None:
     """Refuse what has no meaning for a table that was computed with a released one; before anything is drawn.
 
     Raises:
@@ -44,7 +47,7 @@ def check_processed(release: Release | TopRelease, plot: bool, errors: bool) -> 
     """
     if not isinstance(release, ProcessedRelease):
         return
-    if plot and drawable(release)[0] is release:
+    if plot and drawable(release) is None:
         raise QueryError(
             "--plot draws groups with their aggregates as they are released; leave out what is computed with "
             "them, or write --output and draw that"
@@ -57,7 +60,7 @@ def check_processed(release: Release | TopRelease, plot: bool, errors: bool) -> 
 
 
 def answers(
-    release: Release | TopRelease, console: Console, confidence: float, simultaneous: bool, show: int
+    release: NoisyTable, console: Console, confidence: float, simultaneous: bool, show: int
 ) -> tuple[pa.Table, pa.Table | None]:
     """Return the numbers and half-widths of their error bars, where there are any.
 
@@ -67,25 +70,29 @@ def answers(
     Raises:
         SqlError, EngineError: computing failed, or a release.
     """
-    if isinstance(release, TopRelease):
-        return release.to_arrow(), widths_of(release, confidence, simultaneous)
     if not isinstance(release, ProcessedRelease):
-        widths = release.errors(confidence, simultaneous=simultaneous)
-        return release.to_arrow(), widths
+        return release.to_arrow(), _widths(release, confidence, simultaneous)
     try:
-        return release.to_arrow(), (
-            release.errors(confidence, simultaneous=simultaneous) if release.followed else None
-        )
+        return release.to_arrow(), _widths(release, confidence, simultaneous)
     except (SqlError, EngineError):
         for noisy in (one for one in release.releases if one.drawn):
-            bars = noisy.errors(confidence, simultaneous=simultaneous)
-            table.print_table(console, noisy, noisy.to_arrow(), bars, confidence, simultaneous, show)
+            bars = _widths(noisy, confidence, simultaneous)
+            print_any(console, noisy, noisy.to_arrow(), bars, confidence, simultaneous, show)
         raise
+
+
+def _widths(release: NoisyTable, confidence: float, simultaneous: bool) -> pa.Table | None:
+    """Return half-widths of error bars, where there are any."""
+    if isinstance(release, TopRelease):
+        return widths_of(release, confidence, simultaneous)
+    if isinstance(release, ProcessedRelease) and not (release.followed and release.measured):
+        return None
+    return release.errors(confidence, simultaneous=simultaneous)
 
 
 def print_any(
     console: Console,
-    release: Release | TopRelease,
+    release: NoisyTable,
     numbers: pa.Table,
     widths: pa.Table | None,
     confidence: float,
@@ -96,13 +103,26 @@ def print_any(
     if isinstance(release, TopRelease):
         print_largest(console, release, numbers, widths, confidence, simultaneous, show)
         return
-    if not isinstance(release, ProcessedRelease):
+    if isinstance(release, Release):
         assert widths is not None
         table.print_table(console, release, numbers, widths, confidence, simultaneous, show)
         return
+    assert isinstance(release, ProcessedRelease)
     table.print_computed(console, numbers, widths, release.measured, show)
     if len(release.releases) > 1:
-        console.print(table.caption_of_many(release.releases, release.spent))
+        console.print(table.caption_of_many(release.releases, release.spent, _told))
         return
-    groups = release.releases[0].to_arrow().num_rows
-    console.print(table.caption(release, groups, confidence, simultaneous, bars=widths is not None))
+    (one,) = release.releases
+    groups = one.to_arrow().num_rows
+    if isinstance(one, TopRelease):
+        console.print(caption_of_largest(one, groups, None if widths is None else (confidence, simultaneous)))
+        return
+    console.print(table.caption(one, groups, confidence, simultaneous, bars=widths is not None))
+
+
+def _told(release: Release | TopRelease) -> list[str]:
+    """Say in a few words with what noise a release was drawn, and of which groups."""
+    if isinstance(release, Release):
+        return table.noise_and_groups(release)
+    noise = [] if release.plan.law is None else [f"{type(release.plan.law).__name__} noise"]
+    return [*noise, f"groups: {groups_of_largest(release, release.to_arrow().num_rows)}"]

@@ -20,8 +20,7 @@ from rich.progress import (
 from sfumato.cli.terminal import error_console, visible
 
 if TYPE_CHECKING:
-    from sfumato.query.release import Release
-    from sfumato.query.top_release import TopRelease
+    from sfumato.query.noisy_table import NoisyTable
 
 PATIENCE = 0.5
 EVERY = 0.1
@@ -42,7 +41,7 @@ def unknown() -> float | None:
     return None
 
 
-def fraction_of(release: Release | TopRelease) -> Fraction:
+def fraction_of(release: NoisyTable) -> Fraction:
     """Return what tells how far a release is: a fraction, or None where nothing is known.
 
     Asks the release, else its engine, for a method `progress`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sfumato.query.release import Release
+    from sfumato.query.top_release import TopRelease
 
 KEY_STYLE = "bold"
 GAP = 3  # between two columns
@@ -211,8 +212,12 @@ def caption(release: Release, groups: int, confidence: float, simultaneous: bool
     return lines
 
 
-def caption_of_many(releases: Sequence[Release], spent: tuple[float, float]) -> Table:
-    """Say what several releases cost, each and together, and how each was made."""
+def caption_of_many(
+    releases: Sequence[Release | TopRelease],
+    spent: tuple[float, float],
+    told: Callable[[Release | TopRelease], Sequence[str]],
+) -> Table:
+    """Say what several releases cost, each and together, and how each was made, which `told` tells."""
     epsilon, delta = spent
     lines = Table.grid(padding=(0, 2))
     lines.add_column(style="cyan", no_wrap=True)
@@ -225,16 +230,21 @@ def caption_of_many(releases: Sequence[Release], spent: tuple[float, float]) -> 
         content = release.explain().to_dict()
         (own_epsilon, own_delta), unit = release.spent, visible(content["privacy_unit"])
         said = [f"epsilon {own_epsilon:g}, delta {own_delta:g}, for each {unit} (the privacy unit)"]
-        said.append(f"{titled(release.plan.noise.name)} noise")
-        if content["group_by"]:
-            said.append(f"groups: {_groups(content, release.to_arrow().num_rows)}")
-        lines.add_row(f"release {i}", "; ".join(said))
+        lines.add_row(f"release {i}", "; ".join([*said, *told(release)]))
         for found in release.found:
             lines.add_row("found", visible(str(found)))
         notes |= dict.fromkeys([*content["notes"], *release.hints])
     for note in notes:
         lines.add_row("note", Text(visible(note)))
     return lines
+
+
+def noise_and_groups(release: Release) -> list[str]:
+    """Say in a few words with what noise a release was drawn, and of which groups."""
+    content, said = release.explain().to_dict(), [f"{titled(release.plan.noise.name)} noise"]
+    if content["group_by"]:
+        said.append(f"groups: {_groups(content, release.to_arrow().num_rows)}")
+    return said
 
 
 def _groups(content: dict[str, Any], groups: int) -> str:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import NoReturn
 
+from sfumato.dialect.pieces import FreeNames, Pieces
 from sfumato.dialect.public_groups import STRATEGY
 from sfumato.dialect.syntax import Call, Expression, Item, Literal, Statement, Truth, positive
 from sfumato.dialect.vocabulary import LARGEST
 from sfumato.dialect.words import Place, Token, refusal
+from sfumato.dialect.writer import Writer
 from sfumato.errors import SqlError
 from sfumato.measurements.peeling import MOST_PEELS
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate
+from sfumato.query.schema import quoted
 from sfumato.query.top import MOST_CANDIDATES
 from sfumato.query.top_draw import RANK, SUM, UNITS
 
@@ -28,12 +32,11 @@ _ALONE = (
     "private SELECT"
 )
 _NO_GROUPS = "{} names its groups itself: leave GROUP BY out"
-_NOT_AFTER = (
-    "{} gives its rows by rank, and at most as many as it is told: leave {} out, and compute with what comes "
-    "back"
+_NO_HAVING = (
+    "{} has no groups before it draws some: leave HAVING out; WHERE in a SELECT around this one keeps some"
 )
 # Options that say whose rows are read and what they cost; all others are about other questions.
-_OPTIONS = ("epsilon", "delta", "privacy_unit_column", "unit_timezone", "types", "multiline")
+_OPTIONS = ("epsilon", "delta", "privacy_unit_column", "unit_timezone", "types", "multiline", "confidence")
 _LIMITS = ("max_groups_contributed", "kappa", "max_rows_per_group", "max_rows_contributed")
 NOTE = "APPROX_TOP_COUNT counts the privacy units of each group, not its rows."
 
@@ -74,7 +77,8 @@ class LargestGroups:
         Raises:
             SqlError: something else is asked beside it.
         """
-        found = [call for _, _, call in statement.calls.values() if call.function in LARGEST]
+        calls = [call for _, _, call in statement.calls.values()]
+        found = [call for call in calls if call.function in LARGEST]
         if not found:
             return None
         call, (item, *more) = found[0], statement.items
@@ -87,10 +91,10 @@ class LargestGroups:
         if statement.group_by or statement.group_by_all:
             place = statement.group_by[0].place if statement.group_by else call.name_place
             raise refusal(statement.text, place, _NO_GROUPS.format(function))
-        for name, part in (("HAVING", statement.having), ("", statement.after)):
-            if part is not None:
-                written = name or part.tokens[0].text.upper().replace("ORDER", "ORDER BY")
-                raise refusal(statement.text, part.place, _NOT_AFTER.format(function, written))
+        if statement.having is not None:
+            raise refusal(statement.text, statement.having.place, _NO_HAVING.format(function))
+        for other in calls[1:]:
+            raise refusal(statement.text, other.name_place, _ALONE.format(function))
         return cls(statement, item, call)
 
     def grouped(self) -> Statement:
@@ -225,13 +229,11 @@ class LargestGroups:
                     f"{self._call.function}(...) AS name, or of several in a SELECT inside of FROM",
                 )
 
-    def not_computed_with(self) -> SqlError:
-        """Make an error that says that its text stands alone."""
-        function = self._call.function
-        return self._refuse(
-            self._call.name_place,
-            f"{function} in a larger text: its SELECT stands alone; compute with the table that comes back",
-        )
+    def columns(self, keys: Collection[str]) -> tuple[str, ...]:
+        """Return the columns that are released."""
+        counts = dict(self._call.options).get("counts")
+        shown = not isinstance(counts, Truth) or counts.value
+        return (RANK, *keys, *([UNITS if self._call.function == _COUNT else SUM] if shown else []))
 
     def _whole(self, given: Literal, what: str, most: int) -> int:
         number = positive(self._statement.text, given, what)
@@ -241,6 +243,42 @@ class LargestGroups:
 
     def _refuse(self, place: Place, message: str) -> SqlError:
         return refusal(self._statement.text, place, message)
+
+
+class LargestWriter(Writer):
+    """Writes the private SELECT of the largest groups, which gives all that is released, by rank.
+
+    Args:
+        statement: the private SELECT, with groups as its keys.
+        keys: the released keys, with their items.
+        largest: what asks for them.
+        free: names that the text does not use.
+    """
+
+    def __init__(
+        self, statement: Statement, keys: dict[str, Item], largest: LargestGroups, free: FreeNames
+    ) -> None:
+        super().__init__(statement, keys, {}, _nothing_beside, free)
+        self.released = largest.columns(keys)
+        free.taken.update(name.casefold() for name in self.released)
+        self.bare = {name: name for name in self.released if name in (UNITS, SUM) and name not in keys}
+
+    @property
+    def computing(self) -> bool:
+        """Whether the rows are sorted or cut."""
+        return self.statement.after is not None
+
+    def _private(self) -> tuple[list[Pieces], list[tuple[str, str | None, int]]]:
+        body = []
+        for name in self.released:
+            pieces = Pieces()
+            pieces.add(quoted(name), self.statement.items[0].place)
+            body.append(pieces)
+        return body, [(name, name, position) for position, name in enumerate(self.released, 1)]
+
+
+def _nothing_beside(call: Call, position: int) -> NoReturn:
+    raise AssertionError(f"{call.function} at {position}: of the largest groups nothing else is asked")
 
 
 def _entries(tokens: tuple[Token, ...]) -> Iterator[tuple[Token, ...]]:

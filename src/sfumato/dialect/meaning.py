@@ -19,7 +19,7 @@ from sfumato.dialect.groups import Groups
 from sfumato.dialect.inside.declared import of_tables
 from sfumato.dialect.inside.named import inner_tables
 from sfumato.dialect.largest import NOTE as COUNTS_UNITS
-from sfumato.dialect.largest import LargestGroups
+from sfumato.dialect.largest import LargestGroups, LargestWriter
 from sfumato.dialect.limits import Limits
 from sfumato.dialect.options import read_options
 from sfumato.dialect.outside import names_in, put_together
@@ -92,9 +92,6 @@ def parse(
     queries = [query.within(public, hidden) for query in queries]
     if outside is not None:
         released = (name for reading in readings for name in reading.released)
-        for reading in readings:
-            if reading.largest is not None:
-                raise reading.largest.not_computed_with()
         outside = outside.checked(released, [query.read for query in queries], public, hidden)
     return replace(queries[0], outside=outside, beside=tuple(queries[1:]))
 
@@ -138,7 +135,10 @@ class _Reading:
             self.statement, self.options.unit, declared, self.keys, self.notes, self.options.auto_bounds
         )
         self.named = self._aggregates()
-        self.writer = Writer(self.statement, self.keys, self.named, self._asked, free)
+        if self.largest is None:
+            self.writer = Writer(self.statement, self.keys, self.named, self._asked, free)
+        else:
+            self.writer = LargestWriter(self.statement, self.keys, self.largest, free)
         counts = (CountRows, CountPrivacyUnits, Sum)
         added = {name.casefold() for name, (_, a) in self.named.items() if isinstance(a, counts)}
         if adds_up(self.statement, added):
@@ -152,6 +152,8 @@ class _Reading:
     @property
     def released(self) -> list[str]:
         """The columns that are released."""
+        if self.largest is not None:
+            return list(self.largest.columns(self.keys))
         outputs = (output for name, (_, a) in self.named.items() for output in a.outputs(name))
         return [*self.keys, *outputs]
 
@@ -195,7 +197,7 @@ class _Reading:
                 self.notes.append(COUNTS_UNITS)
         if options.delta is None:
             self.notes.append("delta was not given: 0 is taken.")
-        if keys and domains is None and self.public is None and self._cuts_by_size:
+        if largest is None and keys and domains is None and self.public is None and self._cuts_by_size:
             self.notes.append(_LARGEST)
         if options.selecting is not None and not keys and self.public is None:
             raise self._refuse(

@@ -206,7 +206,7 @@ class Writer:
             if alone and term[0].kind == "number" and term[0].text.isdigit():
                 at = int(term[0].text) if len(term[0].text) < _DIGITS else 0
                 if at not in positions:
-                    many = len(self.statement.items)
+                    many = max(positions)
                     message = f"ORDER BY {term[0].text}: the SELECT list has {many} entries"
                     raise self._refuse(term[0].place, message)
                 whole.add(quoted(positions[at]), term[0].place)

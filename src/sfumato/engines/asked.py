@@ -15,18 +15,21 @@ from sfumato.catalogs.declarations import Declarations
 from sfumato.engines.scan import SparkFrame, scan
 from sfumato.errors import ColumnError, ParameterError, QueryError, SqlError, nearest, shown
 from sfumato.query.automatic.resolve import check_nothing_left
+from sfumato.query.noisy_table import NoisyTable
 from sfumato.query.payment import paying, payment
+from sfumato.query.plan import Plan
 from sfumato.query.public_table import PublicTable
 from sfumato.query.question import Question
-from sfumato.query.release import Release
 from sfumato.query.schema import spelled
 from sfumato.query.top import Top
+from sfumato.query.top_plan import TopPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from sfumato.dialect import SqlQuery
     from sfumato.engines.catalog import Catalog
+    from sfumato.engines.duckdb.outside import ReleasedColumns
     from sfumato.engines.duckdb.resources import Resources
 
 # An address with a user in it, perhaps with a password, or with a password as an option.
@@ -45,7 +48,7 @@ def sql(
     threads: int | None = None,
     temp_directory: str | PathLike[str] | None = None,
     budget: Budget | None = None,
-) -> Release: ...
+) -> NoisyTable: ...
 @overload
 def sql(
     text: str,
@@ -55,7 +58,7 @@ def sql(
     threads: int | None = None,
     temp_directory: str | PathLike[str] | None = None,
     budget: Budget | None = None,
-) -> Release: ...
+) -> NoisyTable: ...
 @overload
 def sql(
     text: str,
@@ -74,7 +77,7 @@ def sql(
     threads: int | None = None,
     temp_directory: str | PathLike[str] | None = None,
     budget: Budget | None = None,
-) -> Release: ...
+) -> NoisyTable: ...
 def sql(
     text: str,
     *,
@@ -99,8 +102,8 @@ def sql(
         memory_limit, threads, temp_directory: as for `scan`.
         budget: that of all questions, which pays; see `sfumato.Budget`.
     Returns:
-        A Release; a `ProcessedRelease`, with the same face, where the text computes with the released table;
-        a `TopRelease` where it asks for the largest groups.
+        A noisy table: a `Release`; a `TopRelease` where it asks for the largest groups; a `ProcessedRelease`
+        where the text computes with released tables. Of a Spark data frame a Spark data frame.
     Raises:
         SqlError: the text is not understood or asks for something that is not private.
         QueryError, BudgetError, EngineError: as from `scan` and `Question.release`.
@@ -173,34 +176,55 @@ class Asked:
         query, questions = self.query, self.questions
         if query.outside is None:
             return questions[0].release(**query.release_options, budget=budget)
-        asked = [question for question in questions if isinstance(question, Question)]
-        engines = [question.table.engine for question in asked]
-        if not all(isinstance(engine, DuckDBEngine) for engine in engines):
+        if not all(isinstance(question.engine, DuckDBEngine) for question in questions):
             raise SqlError(
                 "this text computes with released tables, which is done where rows are read in this process; "
                 "ask for keys and aggregates alone, and compute with what comes back, as spark.sql does"
             )
-        pairs = list(zip(asked, self.queries, strict=True))
-        plans = [question.checked_plan(**one.release_options) for question, one in pairs]
-        planned = [
-            (plan, question.table.schema, one.confidence)
-            for plan, (question, one) in zip(plans, pairs, strict=True)
-        ]
+        planned = [_planned(question, one) for question, one in zip(questions, self.queries, strict=True)]
+        plans = [one.plan for one in planned]
         read = {name: self.public[name] for name in query.outside.public}
-        computation = OutsideSql(query.outside, planned, read, self.resources)
-        what = "; ".join(question.query.told for question in asked)
-        if any(question.automatic for question in asked):
+        known = [(one.columns, asked.confidence) for one, asked in zip(planned, self.queries, strict=True)]
+        computation = OutsideSql(query.outside, known, read, self.resources)
+        what = "; ".join(question.told for question in questions)
+        if any(one.looks for one in planned):
             epsilons = (admissible_epsilon(one.release_options["epsilon"]) for one in self.queries)
             paying(budget, sum(epsilons), sum(plan.delta for plan in plans), what)()
         else:
             payment(budget, plans, what)()
-        releases = [
-            question.release(**one.release_options)
-            if question.automatic
-            else question.table.engine.release(plan)
-            for plan, (question, one) in zip(plans, pairs, strict=True)
-        ]
-        return ProcessedRelease(releases, computation)
+        return ProcessedRelease([one.release() for one in planned], computation)
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """A private SELECT of a text that computes with what is released.
+
+    Args:
+        plan: of its release; where that looks at rows first, with stand-ins for what it is to find.
+        columns: what is released.
+        looks: whether it looks first.
+        release: makes the release, which is paid for.
+    """
+
+    plan: Plan | TopPlan
+    columns: ReleasedColumns
+    looks: bool
+    release: Callable[[], Any]
+
+
+def _planned(question: Question[Any] | Top, asked: SqlQuery) -> _Planned:
+    from sfumato.engines.duckdb.outside import columns_of, columns_of_largest
+
+    options = asked.release_options
+    if isinstance(question, Top):
+        largest = question.plan(**options)
+        columns = columns_of_largest(question, largest)
+        return _Planned(largest, columns, False, partial(question.engine.top, question, largest))
+    plan, engine = question.checked_plan(**options), question.table.engine
+    columns = columns_of(plan, question.table.schema)
+    if question.automatic:
+        return _Planned(plan, columns, True, partial(question.release, **options))
+    return _Planned(plan, columns, False, partial(engine.release, plan))
 
 
 def ask(

@@ -84,6 +84,8 @@ class Explanation:
     def steps(self) -> tuple[list[str], list[str]]:
         """What happens up to the noise of one release, and after it: a sentence for each step."""
         content = self.content
+        if "told" in content:  # the largest groups
+            return content["told"], self._computed
         unit, selection = content["privacy_unit"], content["selection"]
         before = [f"Read with {content['engine']}; drop rows without {unit}, the privacy unit."]
         before += [
@@ -111,9 +113,14 @@ class Explanation:
                 f"Tell how much {', '.join(beside['of'])} changed, by noisy shares of the same rows, at "
                 f"epsilon {own:g}; all together cost {total:g}."
             )
-        if "computed" in content:
-            after.append(f"Compute with the noisy table alone, which costs nothing: {content['computed']}")
-        return before, after
+        return before, after + self._computed
+
+    @property
+    def _computed(self) -> list[str]:
+        """What is computed with the release, if anything."""
+        if "computed" not in self.content:
+            return []
+        return [f"Compute with the noisy table alone, which costs nothing: {self.content['computed']}"]
 
     @property
     def _bounding(self) -> list[str]:
@@ -158,6 +165,8 @@ class Explanation:
         Numbers that are many of a kind, as those of bins, are told together.
         """
         content, found = self.content, []
+        if "told" in content:
+            return []
         threshold = content["selection"] is not None and content["selection"]["rule"].endswith("_threshold")
         for alike in _alike(content["statistics"]):
             s, names = alike[0], {s["name"] for s in alike}
@@ -194,6 +203,8 @@ class Explanation:
     def offers(self) -> list[str]:
         """What could be asked beside the release, and what that would cost."""
         content = self.content
+        if "told" in content:
+            return []
         limited = content.get("group_by") or any("lower" in s for s in content["statistics"])
         if content.get("diagnostics") or not (limited or content["limits"]["by_rows"]):
             return []

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +15,16 @@ from sfumato.files import check_no_source
 from sfumato.noise.values import Floats
 from sfumato.query import output
 from sfumato.query.automatic.found import Found
-from sfumato.query.canonical import VERSION, canonical
+from sfumato.query.canonical import VERSION
+from sfumato.query.comparing import Comparison
 from sfumato.query.explanation import Explanation
-from sfumato.query.noising import NoisyBatch
+from sfumato.query.noisy_table import NoisyTable
 from sfumato.query.numbers import arrow_column
 from sfumato.query.release import Release
+from sfumato.query.top_release import TopRelease
+
+if TYPE_CHECKING:
+    from sfumato.query.diagnostics.release import Diagnostics
 
 _NOT_FOLLOWED = (
     "errors: what is computed around the private SELECT has no error bars of its own; write "
@@ -40,12 +45,12 @@ class Computation(Protocol):
     schema: pa.Schema
     columns: tuple[tuple[str, str | None], ...] | None
 
-    def run(self, released: Sequence[Release]) -> tuple[pa.Table, pa.Array | None]:
+    def run(self, released: Sequence[Release | TopRelease]) -> tuple[pa.Table, pa.Array | None]:
         """Return what it gives, and which row of the released table each row is, where that is followed."""
         ...
 
 
-class ProcessedRelease(Release):
+class ProcessedRelease(NoisyTable):
     """Released tables after SQL.
 
     Nothing but noisy tables and public ones go into it, so its cost is that of the releases. They are drawn,
@@ -57,15 +62,18 @@ class ProcessedRelease(Release):
         computation: what is computed with them.
     """
 
-    def __init__(self, releases: Sequence[Release], computation: Computation) -> None:
-        super().__init__(releases[0].plan, releases[0].engine)
+    def __init__(self, releases: Sequence[Release | TopRelease], computation: Computation) -> None:
+        super().__init__(releases[0].engine)
         self.releases, self.computation = tuple(releases), computation
-        # Of several tables each has its own.
-        self._diagnostics = releases[0].diagnostics if len(releases) == 1 else None
         self._rows: pa.Array | None = None
 
     @property
-    def released(self) -> Release | tuple[Release, ...]:
+    def diagnostics(self) -> Diagnostics | None:
+        """Those of the one release before it; of several each has its own."""
+        return self.releases[0].diagnostics if len(self.releases) == 1 else None
+
+    @property
+    def released(self) -> Release | TopRelease | tuple[Release | TopRelease, ...]:
         """The noisy table before it; all of them, in the order of the text, where it has several."""
         return self.releases if len(self.releases) > 1 else self.releases[0]
 
@@ -75,38 +83,35 @@ class ProcessedRelease(Release):
         return tuple(dict.fromkeys(hint for release in self.releases for hint in release.hints))
 
     @property
-    def spent(self) -> tuple[float, float]:
-        """The budget (epsilon, delta) that all releases together stay within: the sums of theirs."""
-        epsilon, delta = self._budget
-        return float(epsilon), float(delta)
-
-    @property
     def found(self) -> tuple[Found, ...]:
         """What the questions left to the releases, in their order."""
         return tuple(found for release in self.releases for found in release.found)
 
     @property
-    def _budget(self) -> tuple[Fraction, Fraction]:
+    def _spent(self) -> tuple[Fraction, Fraction]:
         """The sums of all budgets, exactly: basic composition."""
-        plans = [release.plan for release in self.releases]
-        zero = Fraction(0)
-        epsilons, deltas = zip(*(plan.spent for plan in plans), strict=True)
-        return sum(epsilons, zero), sum(deltas, zero)
+        epsilons, deltas = zip(*(release._spent for release in self.releases), strict=True)
+        return sum(epsilons, Fraction(0)), sum(deltas, Fraction(0))
 
     @property
     def drawn(self) -> bool:
         """Whether the noise of all releases was drawn."""
         return all(release.drawn for release in self.releases)
 
-    def _draw(self) -> Iterator[NoisyBatch]:
-        """Draw nothing: the releases before it do, once, and a draw here would be another release."""
-        raise RefusalError(_OF_THE_NOISY_TABLES)
+    def compare(self, output: str, first: object, second: object, confidence: float = 0.95) -> Comparison:
+        """Compare an output of two groups of the one release before it; see `Release.compare`."""
+        return self._only.compare(output, first, second, confidence)
 
-    def _kept(self, confidence: float) -> list[NoisyBatch]:
-        """Return the noisy parts of the one release before it."""
+    def share_of_total(self, output: str, confidence: float = 0.95) -> pa.Table:
+        """Return each group's share in the one release before it; see `Release.share_of_total`."""
+        return self._only.share_of_total(output, confidence)
+
+    @property
+    def _only(self) -> Release | TopRelease:
+        """The one release before it."""
         if len(self.releases) > 1:
             raise RefusalError(_OF_THE_NOISY_TABLES)
-        return self.releases[0]._kept(confidence)
+        return self.releases[0]
 
     @property
     def followed(self) -> bool:
@@ -157,6 +162,8 @@ class ProcessedRelease(Release):
         if columns is None:
             raise RefusalError(_NOT_FOLLOWED)
         table = self.to_arrow()
+        if not self.measured:
+            return pa.table([pa.nulls(len(table), pa.float64()) for _ in columns], names=table.schema.names)
         found = self.releases[0].errors(confidence, simultaneous=simultaneous, sampling=sampling)
         widths = found.take(self._rows)
         given = [pa.nulls(len(table), pa.float64()) if name is None else widths[name] for _, name in columns]
@@ -178,7 +185,7 @@ class ProcessedRelease(Release):
         target = output.checked_path(path)
         self.check_no_source(target)
         if confidence is not None:
-            self._check_bars(confidence)
+            self._check_bars(confidence, simultaneous)
         if target.suffix.lower() == ".csv" and any(map(pa.types.is_nested, self.computation.schema.types)):
             raise ParameterError(
                 "output path", str(path), ".parquet or .json, as a column is a list or the like"
@@ -192,7 +199,7 @@ class ProcessedRelease(Release):
         computed = {"computed": self.computation.text}
         if len(explained) == 1:
             return Explanation(explained[0] | computed)
-        epsilon, delta = map(str, self._budget)
+        epsilon, delta = map(str, self._spent)
         return Explanation({"releases": explained, "budget": {"epsilon": epsilon, "delta": delta}} | computed)
 
     def check_no_source(self, path: Path, name: str = "output path") -> None:
@@ -204,18 +211,14 @@ class ProcessedRelease(Release):
     @property
     def measured(self) -> list[str]:
         """The columns with error bars."""
-        keys = self.plan.query.shown_keys
-        found = self.computation.columns or ()
+        first, found = self.releases[0], self.computation.columns or ()
+        keys = first.plan.query.shown_keys if isinstance(first, Release) else first.keys
         return [name for name, released in found if released is not None and released not in keys]
 
     def __repr__(self) -> str:
         epsilon, delta = self.spent
         names = ", ".join(self.computation.schema.names)
         return f"<ProcessedRelease of {names}; epsilon={epsilon:g}, delta={delta:g}>"
-
-    @property
-    def _spent(self) -> tuple[Fraction, Fraction]:
-        return self._budget
 
     @property
     def _unsafe(self) -> bool:
@@ -226,7 +229,7 @@ class ProcessedRelease(Release):
         return {
             "version": VERSION,
             "asks": "computed",
-            "releases": [canonical(release.plan, release.engine) for release in self.releases],
+            "releases": [release._canonical() for release in self.releases],
             "sql": " ".join(self.computation.text.split()),
         }
 
@@ -236,7 +239,7 @@ class ProcessedRelease(Release):
             table = table.append_column(f"{name}_error", widths[name])
         return table
 
-    def _check_bars(self, confidence: float) -> None:
+    def _check_bars(self, confidence: float, simultaneous: bool) -> None:
         if not self.followed:
             raise RefusalError(_NOT_FOLLOWED)
         taken = {name.casefold() for name in self.computation.schema.names}
@@ -257,7 +260,7 @@ def _numbers(column: pa.ChunkedArray) -> Floats:
 
 
 def with_intervals(
-    released: Release, intervals: tuple[tuple[str, str, bool], ...], confidence: float, row: str
+    released: Release | TopRelease, intervals: tuple[tuple[str, str, bool], ...], confidence: float, row: str
 ) -> pa.Table:
     """Return the released table with ends of error bars, and the number of each row.
 

@@ -23,6 +23,7 @@ from sfumato.query.automatic.resolve import (
 )
 from sfumato.query.choices import Amount, NoiseChoice, SelectionChoice
 from sfumato.query.diagnostics import Diagnostics, diagnosis, share_of
+from sfumato.query.engine import Engine
 from sfumato.query.payment import paying, payment
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
@@ -68,6 +69,16 @@ class Question(Generic[Released]):
             table.total_rows,
             grouping=table.grouping,
         )
+
+    @property
+    def engine(self) -> Engine[Released]:
+        """What reads the rows."""
+        return self.table.engine
+
+    @property
+    def told(self) -> str:
+        """What is asked, in a few words."""
+        return self.query.told
 
     @property
     def automatic(self) -> bool:

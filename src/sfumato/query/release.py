@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -12,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError, in_own_words
+from sfumato.errors import ParameterError, QueryError, RefusalError, in_own_words
 from sfumato.exact import truth_value
-from sfumato.files import check_no_source
 from sfumato.noise import Words
-from sfumato.ownership import Owned
 from sfumato.query import output
 from sfumato.query.automatic.found import Found
 from sfumato.query.canonical import canonical
@@ -24,15 +20,12 @@ from sfumato.query.comparing import Comparison, compared, shares
 from sfumato.query.exact import Evaluator
 from sfumato.query.hints import hints
 from sfumato.query.noising import NoisyBatch
+from sfumato.query.noisy_table import NoisyTable, stopped
 from sfumato.query.plan import Plan
 
 if TYPE_CHECKING:
-    import pandas
-    import polars
-
     from sfumato.query.diagnostics.release import Diagnostics
     from sfumato.query.explanation import Explanation
-    from sfumato.query.receipt import Receipt
 
 BATCH_GROUPS = 1 << 16
 # A walk down a tree holds about 20 kB for each group of a batch.
@@ -44,7 +37,7 @@ _NOT_KEPT = (
 )
 
 
-class Release(Owned):
+class Release(NoisyTable):
     """A noisy table that is safe to publish, with its error bars, explanation and cost.
 
     The noise is drawn when the result is first looked at, and once: every later look sees the same
@@ -60,11 +53,6 @@ class Release(Owned):
             is not private.
     """
 
-    _elsewhere = (
-        "drawn in two places, its noise would be two releases for one price. Look at it first and pass on "
-        "what to_arrow() gives, or make another release there"
-    )
-
     def __init__(
         self,
         plan: Plan,
@@ -77,21 +65,18 @@ class Release(Owned):
             check_error_columns(plan, confidence)
         if unsafe_words is not None and not isinstance(unsafe_words, Words):
             raise ParameterError("unsafe_words", unsafe_words, "a Words of sfumato.noise, in tests alone")
-        self.plan, self.engine, self.confidence = plan, engine, confidence
+        super().__init__(engine)
+        self.plan, self.confidence = plan, confidence
         self._words = unsafe_words
         self._diagnostics = None if plan.diagnostics is None else plan.diagnostics.release(unsafe_words)
-        self._lock = threading.RLock()  # a handler of a signal may look in the middle of a draw
         self._batches: list[NoisyBatch] | None = None
-        self._table: pa.Table | None = None
         self._started = False
         # Where to, and what tells that file from any other.
         self._written: tuple[Path, tuple[int, ...]] | None = None
 
     @property
-    def spent(self) -> tuple[float, float]:
-        """The budget (epsilon, delta) that the release stays within."""
-        epsilon, delta = self.plan.spent
-        return float(epsilon), float(delta)
+    def _spent(self) -> tuple[Fraction, Fraction]:
+        return self.plan.spent
 
     @property
     def diagnostics(self) -> Diagnostics | None:
@@ -123,15 +108,6 @@ class Release(Owned):
                         [b.outputs(self.confidence) for b in batches]
                     ).combine_chunks()
         return self._table
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return the released table as a pandas data frame."""
-        output.require("pandas", "pandas")
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> polars.DataFrame:
-        """Return the released table as a Polars data frame."""
-        return output.to_polars(self.to_arrow())
 
     def errors(
         self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool = False
@@ -241,67 +217,20 @@ class Release(Owned):
             if kept is None:
                 self._written = target, written
 
-    def receipt(self, *, confidence: float | None = None, simultaneous: bool = False) -> Receipt:
-        """Return what it cost, its plan, and a digest of the answer, for `sfumato verify`.
-
-        The noise is drawn, if it was not. The receipt holds nothing of rows beyond the digest, which is
-        computed of the noisy answer alone and so costs nothing.
-
-        Args:
-            confidence: also cover the error bars that `write(..., confidence=...)` writes.
-            simultaneous: as for `errors`.
-        Raises:
-            ParameterError, QueryError, RefusalError: as of `write`, about error bars.
-        Source:
-            docs/receipts.md.
-
-        >>> import pyarrow as pa, sfumato as sf
-        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
-        >>> receipt = visits.agg(people=sf.count_units()).release(epsilon=1).receipt()
-        >>> receipt.spent[0], receipt.answer.rows, [column.name for column in receipt.answer.columns]
-        (Fraction(1, 1), 1, ['people'])
-        """
-        from sfumato.query.answer import Answer
-        from sfumato.query.receipt import Receipt
-
-        truth_value(simultaneous, "simultaneous")
-        if confidence is not None:
-            self._check_bars(confidence)
-        answer = Answer.of(self.to_arrow())
-        bars = None if confidence is None else Answer.of(self._with_bars(confidence, simultaneous))
-        return Receipt(self._spent, self._canonical(), answer, bars, unsafe_words=self._unsafe)
-
-    @property
-    def _spent(self) -> tuple[Fraction, Fraction]:
-        """What `spent` says, exactly."""
-        return self.plan.spent
-
     @property
     def _unsafe(self) -> bool:
-        """Whether the noise is not from the secure source."""
         return self._words is not None
 
     def _canonical(self) -> dict[str, Any]:
-        """The canonical form of what was asked."""
         return canonical(self.plan, self.engine)
 
-    def _check_bars(self, confidence: float) -> None:
-        """Refuse error bars that could not be written."""
+    def _check_bars(self, confidence: float, simultaneous: bool) -> None:
         check_error_columns(self.plan, confidence)
 
     def _with_bars(self, confidence: float, simultaneous: bool) -> pa.Table:
-        """Return the table with error bars, as `write` writes it."""
         batches = self._kept(confidence)
         among = self._numbers(batches) if simultaneous else 1
         return pa.Table.from_batches([b.outputs(confidence, among) for b in batches])
-
-    def check_no_source(self, path: Path, name: str = "output path") -> None:
-        """Refuse to write where the rows come from; called by all that writes files about a release.
-
-        Raises:
-            ParameterError: the path, which came by the parameter `name`, is a file that is read.
-        """
-        check_no_source(path, self.engine.files, name)
 
     def _check_no_lists(self, path: str | Path) -> None:
         """Refuse a file that has no place for lists."""
@@ -352,15 +281,6 @@ class Release(Owned):
         each = sum(e.entries or 1 for e in self.plan.requirements.estimates)
         return sum(int(b.keys.num_rows) for b in batches) * each or 1
 
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """One look at a time. What is drawn may be shown elsewhere, where nobody gives the lock back."""
-        if self._at_home:
-            with self._lock:
-                yield
-        else:
-            yield
-
     def _draw_all(self) -> list[NoisyBatch]:
         if self._batches is None:
             self._batches = list(self._draw())
@@ -380,7 +300,7 @@ class Release(Owned):
     def _drawn(self) -> Iterator[NoisyBatch]:
         plan = self.plan
         trees = any(s.listed for s in plan.exact.statistics)
-        with in_own_words(_stopped, Exception):
+        with in_own_words(stopped, Exception):
             batches = self.engine.statistics(plan.exact, BATCH_TREES if trees else BATCH_GROUPS)
             for batch in joined(batches) if plan.noising.at_once else batches:
                 noisy = self._noisy(batch)
@@ -411,11 +331,6 @@ def check_error_columns(plan: Plan, confidence: object) -> None:
             raise QueryError(
                 f"confidence: the error bars of {name!r} need the name {name + '_error'!r}, which is taken"
             )
-
-
-def _stopped(error: Exception) -> EngineError:
-    kind = type(error).__name__
-    return EngineError(f"the release stopped at a {kind}, whose text is left out, as it may quote rows")
 
 
 def _check_confidence(confidence: object) -> None:

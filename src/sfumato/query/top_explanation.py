@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ class TopExplanation:
     question: Top
     plan: TopPlan
 
-    def to_dict(self) -> Mapping[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the explanation as plain data, exact numbers as text of a fraction."""
         question, plan = self.question, self.plan
         return {
@@ -39,6 +38,7 @@ class TopExplanation:
             "counts_noise": None if plan.law is None else repr(plan.law),
             "counts_standard_deviation": None if plan.law is None else float(plan.law.standard_deviation),
             "budget": {"epsilon": str(plan.epsilon), "delta": str(plan.delta)},
+            "told": self.steps,
             "notes": list(self.notes),
         }
 

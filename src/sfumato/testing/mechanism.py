@@ -17,6 +17,7 @@ from sfumato.testing.assertions.lists import by_entry
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sfumato.query.noisy_table import NoisyTable
     from sfumato.query.release import Release
     from sfumato.query.top_release import TopRelease
 
@@ -24,7 +25,7 @@ _MOST_GROUPS = 10_000
 
 
 def release_mechanism(
-    ask: Callable[[Any], Release | TopRelease],
+    ask: Callable[[Any], NoisyTable],
 ) -> Callable[[Any, int], Any]:
     """Return a mechanism `(table, size) -> outputs` that draws a release many times.
 
@@ -36,7 +37,7 @@ def release_mechanism(
         group; with private ones, a mapping for each release, of the groups that it shows. Of the largest
         groups a mapping, from each that is shown to its rank and number.
     Raises:
-        RefusalError: on a table of more than 10,000 groups.
+        RefusalError: on a table of more than 10,000 groups, or of what SQL has computed with releases.
 
     K-norm noise of all groups together takes some milliseconds for each release, other noise far less.
 
@@ -53,6 +54,7 @@ def release_mechanism(
     >>> audit(mechanism, epsilon=1, pairs=[(table, table[:1])], max_samples=20_000).violated
     True
     """
+    from sfumato.query.release import Release
     from sfumato.query.top_release import TopRelease
 
     known: dict[str, _Tiles | _Largest] = {}
@@ -61,7 +63,14 @@ def release_mechanism(
         key = repr(fingerprint(table))
         if key not in known:
             release = ask(table)
-            known[key] = _Largest(release) if isinstance(release, TopRelease) else _Tiles(release)
+            if isinstance(release, TopRelease):
+                known[key] = _Largest(release)
+            elif isinstance(release, Release):
+                known[key] = _Tiles(release)
+            else:
+                raise RefusalError(
+                    "release_mechanism: this is computed with released tables; audit each of these, .released"
+                )
         return known[key].draw(size)
 
     return mechanism

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
@@ -21,6 +22,23 @@ from sfumato.query.processed import with_intervals
 from sfumato.query.public_table import PublicTable
 from sfumato.query.release import Release
 from sfumato.query.schema import Schema
+from sfumato.query.top import Top
+from sfumato.query.top_draw import RANK
+from sfumato.query.top_plan import TopPlan
+from sfumato.query.top_release import TopRelease
+
+
+@dataclass(frozen=True)
+class ReleasedColumns:
+    """The columns of a released table.
+
+    Args:
+        keys: what tells its rows apart, with SQL types.
+        numbers: outputs, with their types and those of their error bars.
+    """
+
+    keys: dict[str, str]
+    numbers: dict[str, tuple[pa.DataType, pa.DataType]]
 
 
 class OutsideSql:
@@ -28,8 +46,7 @@ class OutsideSql:
 
     Args:
         outside: the SQL.
-        planned: of each released table the plan, the columns of the private table, after the steps of the
-            plan, and the confidence of error bars that the SQL names.
+        planned: of each released table its columns, and the confidence of error bars that the SQL names.
         public: the public tables that it reads, by name.
         resources: what DuckDB may take of the machine.
     Raises:
@@ -39,17 +56,17 @@ class OutsideSql:
     def __init__(
         self,
         outside: Outside,
-        planned: Sequence[tuple[Plan, Schema, float]],
+        planned: Sequence[tuple[ReleasedColumns, float]],
         public: Mapping[str, PublicTable],
         resources: Resources,
     ) -> None:
         self.outside, self.public, self.resources = outside, public, resources
-        self.confidences = [confidence for _, _, confidence in planned]
+        self.confidences = [confidence for _, confidence in planned]
         self.columns = outside.columns
         self.files = tuple(file for table in public.values() for file in table.engine.files)
         self._empty = {
-            table.name: _empty(plan, columns, table)
-            for table, (plan, columns, _) in zip(outside.released, planned, strict=True)
+            table.name: _empty(columns, table)
+            for table, (columns, _) in zip(outside.released, planned, strict=True)
         }
         self.text = " ".join(outside.sql.split())
         tables = {name: Given(table, {}) for name, table in self._empty.items()}
@@ -64,7 +81,7 @@ class OutsideSql:
                 )
             seen.add(name.casefold())
 
-    def run(self, released: Sequence[Release]) -> tuple[pa.Table, pa.Array | None]:
+    def run(self, released: Sequence[Release | TopRelease]) -> tuple[pa.Table, pa.Array | None]:
         """Return what it gives, and which row of the released table each row is, where that is followed.
 
         Public tables are read first, so that no budget is spent where they cannot be.
@@ -147,15 +164,30 @@ def groups_of(asked: PublicGroups, tables: Mapping[str, PublicTable], resources:
     return found
 
 
-def _empty(plan: Plan, columns: Schema, table: ReleasedTable) -> pa.Table:
-    """Return a table with the types of the released one, and no row."""
+def columns_of(plan: Plan, columns: Schema) -> ReleasedColumns:
+    """Return what a plan releases.
+
+    Args:
+        plan: of the release.
+        columns: those of the private table, after the steps of the plan.
+    """
     keys = {name: columns[name].type_name for name in plan.query.keys}
     keys |= {name: "BIGINT" for name in plan.query.shown_keys[len(keys) :]}
-    schema = empty(keys).schema
-    types = dict(zip(keys, schema.types, strict=True))
-    estimates = {e.name: e for e in plan.requirements.estimates}
-    types |= {name: e.type for name, e in estimates.items()}
-    types |= {name: estimates[of].error_type for name, of, _ in table.intervals} | {table.row: pa.int64()}
+    return ReleasedColumns(keys, {e.name: (e.type, e.error_type) for e in plan.requirements.estimates})
+
+
+def columns_of_largest(question: Top, plan: TopPlan) -> ReleasedColumns:
+    """Return what a plan releases of the largest groups."""
+    keys = {RANK: "BIGINT"} | {name: question.schema[name].type_name for name in question.keys}
+    numbers = (pa.int64() if question.whole else pa.float64(), pa.float64())
+    return ReleasedColumns(keys, {} if plan.law is None else {question.measured: numbers})
+
+
+def _empty(columns: ReleasedColumns, table: ReleasedTable) -> pa.Table:
+    """Return a table with the types of the released one, and no row."""
+    types = dict(zip(columns.keys, empty(columns.keys).schema.types, strict=True))
+    types |= {name: kind for name, (kind, _) in columns.numbers.items()}
+    types |= {name: columns.numbers[of][1] for name, of, _ in table.intervals} | {table.row: pa.int64()}
     return pa.schema(types.items()).empty_table()
 
 

@@ -1,0 +1,235 @@
+"""What every release shows: a noisy table with error bars, an explanation and a price, drawn once."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sfumato.errors import EngineError, RefusalError
+from sfumato.exact import truth_value
+from sfumato.files import check_no_source
+from sfumato.ownership import Owned
+from sfumato.query import output
+from sfumato.query.automatic.found import Found
+from sfumato.query.comparing import Comparison
+from sfumato.query.exact import Evaluator
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+    from sfumato.query.diagnostics.release import Diagnostics
+    from sfumato.query.explanation import Explanation
+    from sfumato.query.receipt import Receipt
+    from sfumato.query.top_explanation import TopExplanation
+
+
+class NoisyTable(Owned, ABC):
+    """A noisy table that is safe to publish, with its error bars, explanation and cost.
+
+    It is a `Release` of groups with aggregates, a `TopRelease` of the largest groups, or a
+    `ProcessedRelease`, which SQL has computed of such. The noise is drawn when it is first looked at, and
+    once: every later look sees the same numbers. A process that is forked from this one sees the same numbers
+    where they were drawn before, and else draws none; there are no copies.
+
+    Args:
+        engine: what reads the rows.
+    """
+
+    _elsewhere = (
+        "drawn in two places, its noise would be two releases for one price. Look at it first and pass on "
+        "what to_arrow() gives, or make another release there"
+    )
+
+    def __init__(self, engine: Evaluator) -> None:
+        self.engine = engine
+        self._lock = threading.RLock()  # a handler of a signal may look in the middle of a draw
+        self._table: pa.Table | None = None
+
+    @property
+    def spent(self) -> tuple[float, float]:
+        """The budget (epsilon, delta) that the release stays within."""
+        epsilon, delta = self._spent
+        return float(epsilon), float(delta)
+
+    @property
+    @abstractmethod
+    def _spent(self) -> tuple[Fraction, Fraction]:
+        """What `spent` says, exactly."""
+
+    @property
+    @abstractmethod
+    def drawn(self) -> bool:
+        """Whether its noise was drawn, and is kept."""
+
+    @property
+    def diagnostics(self) -> Diagnostics | None:
+        """What limits and bounds changed, where `diagnostics=` was asked; drawn when looked at, and once."""
+        return None
+
+    @property
+    def found(self) -> tuple[Found, ...]:
+        """What the question left to the release: bounds that noisy looks found, and what each cost."""
+        return ()
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """What the noisy numbers say of the question, at no cost."""
+        return ()
+
+    @abstractmethod
+    def to_arrow(self) -> pa.Table:
+        """Return the table."""
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the table as a pandas data frame."""
+        output.require("pandas", "pandas")
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return the table as a Polars data frame."""
+        return output.to_polars(self.to_arrow())
+
+    @abstractmethod
+    def errors(
+        self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool = False
+    ) -> pa.Table:
+        """Return half-widths of error bars, beside the keys of the rows.
+
+        Args:
+            confidence: in (0, 1): the chance that a number is within its half-width of the truth.
+            simultaneous: let that be the chance that all of them are.
+            sampling: let bars hold what a large population has, of which the units are a random sample.
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            QueryError, RefusalError: there are no such bars.
+        """
+
+    def compare(self, output: str, first: object, second: object, confidence: float = 0.95) -> Comparison:
+        """Compare an output of two groups: their difference and ratio, each with its interval.
+
+        Args:
+            output: its name.
+            first, second: the groups: a key, or several in order or by name, such as {"year": 1984}.
+            confidence: in (0, 1), of each interval: that it holds that of the exact statistics.
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            QueryError: there is no such output, or no such group is shown.
+            RefusalError: the release keeps no noisy parts to compare.
+        """
+        raise RefusalError(_NOT_BY_GROUP.format("compare"))
+
+    def share_of_total(self, output: str, confidence: float = 0.95) -> pa.Table:
+        """Return each group's share of a count or a sum over all groups that are shown, with its interval.
+
+        Args:
+            output: its name.
+            confidence: in (0, 1), of each interval from `low` to `high`: that it holds the exact share among
+                these groups.
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+            QueryError: there is no such output, or it does not add up.
+            RefusalError: the release keeps no noisy parts to compare.
+        """
+        raise RefusalError(_NOT_BY_GROUP.format("share_of_total"))
+
+    @abstractmethod
+    def write(self, path: str | Path, *, confidence: float | None = None, simultaneous: bool = False) -> None:
+        """Write the table to .parquet, .csv or .json (one object a line).
+
+        Args:
+            path: where to; the ending names the format.
+            confidence: also write error bars, in columns named `<output>_error`.
+            simultaneous: as for `errors`.
+        Raises:
+            ParameterError: the path is not admissible, or a file that rows come from.
+            QueryError: a name of an error bar's column is taken.
+            RefusalError: error bars are asked for, and there are none.
+            OSError: the file cannot be written; nothing is drawn where that shows before.
+        """
+
+    @abstractmethod
+    def explain(self) -> Explanation | TopExplanation:
+        """Return each step with its noise and cost."""
+
+    def receipt(self, *, confidence: float | None = None, simultaneous: bool = False) -> Receipt:
+        """Return what it cost, its plan, and a digest of the answer, for `sfumato verify`.
+
+        The noise is drawn, if it was not. The receipt holds nothing of rows beyond the digest, which is
+        computed of the noisy answer alone and so costs nothing.
+
+        Args:
+            confidence: also cover the error bars that `write(..., confidence=...)` writes.
+            simultaneous: as for `errors`.
+        Raises:
+            ParameterError, QueryError, RefusalError: as of `write`, about error bars.
+        Source:
+            docs/receipts.md.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
+        >>> receipt = visits.agg(people=sf.count_units()).release(epsilon=1).receipt()
+        >>> receipt.spent[0], receipt.answer.rows, [column.name for column in receipt.answer.columns]
+        (Fraction(1, 1), 1, ['people'])
+        """
+        from sfumato.query.answer import Answer
+        from sfumato.query.receipt import Receipt
+
+        truth_value(simultaneous, "simultaneous")
+        if confidence is not None:
+            self._check_bars(confidence, simultaneous)
+        answer = Answer.of(self.to_arrow())
+        bars = None if confidence is None else Answer.of(self._with_bars(confidence, simultaneous))
+        return Receipt(self._spent, self._canonical(), answer, bars, unsafe_words=self._unsafe)
+
+    @property
+    @abstractmethod
+    def _unsafe(self) -> bool:
+        """Whether the noise is not from the secure source."""
+
+    @abstractmethod
+    def _canonical(self) -> dict[str, Any]:
+        """The canonical form of what was asked."""
+
+    @abstractmethod
+    def _check_bars(self, confidence: float, simultaneous: bool) -> None:
+        """Refuse error bars that could not be written, before anything is drawn."""
+
+    @abstractmethod
+    def _with_bars(self, confidence: float, simultaneous: bool) -> pa.Table:
+        """Return the table with error bars, as `write` writes it."""
+
+    def check_no_source(self, path: Path, name: str = "output path") -> None:
+        """Refuse to write where the rows come from; called by all that writes files about a release.
+
+        Raises:
+            ParameterError: the path, which came by the parameter `name`, is a file that is read.
+        """
+        check_no_source(path, self.engine.files, name)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One look at a time. What is drawn may be shown elsewhere, where nobody gives the lock back."""
+        if self._at_home:
+            with self._lock:
+                yield
+        else:
+            yield
+
+
+_NOT_BY_GROUP = (
+    "{} is of a release by groups; of the largest groups to_arrow() has numbers, errors() their error bars"
+)
+
+
+def stopped(error: Exception) -> EngineError:
+    """Make the error of a release that stopped in the middle, without what may quote rows."""
+    kind = type(error).__name__
+    return EngineError(f"the release stopped at a {kind}, whose text is left out, as it may quote rows")
