@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 from sfumato.budget.conversions import zcdp_epsilon, zcdp_rho
 from sfumato.budget.gaussian import gaussian_mu, pure_mu
@@ -61,6 +62,7 @@ class PrivacyFilter(ABC):
     """
 
     limit: tuple[Fraction, Fraction]
+    name: ClassVar[str]  # by which ledgers know it, for ever
 
     @abstractmethod
     def price(self, spent: Spent) -> tuple[Fraction, Fraction]:
@@ -91,6 +93,8 @@ class PrivacyFilter(ABC):
 class Added(PrivacyFilter):
     """Epsilons and deltas, as they were asked for."""
 
+    name = "epsilon"
+
     def price(self, spent: Spent) -> tuple[Fraction, Fraction]:
         """Return what a question adds to both."""
         return spent.epsilon, spent.delta
@@ -111,6 +115,8 @@ class Added(PrivacyFilter):
 
 class Concentrated(PrivacyFilter):
     """Rho of zero-concentrated DP, and events that tell a unit's presence."""
+
+    name = "rho"
 
     def price(self, spent: Spent) -> tuple[Fraction, Fraction]:
         """Return what a question adds to both."""
@@ -137,6 +143,8 @@ class Concentrated(PrivacyFilter):
 
 class Squares(PrivacyFilter):
     """mu^2 of Gaussian DP, and events that tell a unit's presence."""
+
+    name = "mu^2"
 
     def price(self, spent: Spent) -> tuple[Fraction, Fraction]:
         """Return what a question adds to both."""

@@ -1,0 +1,175 @@
+"""What was paid of one (epsilon, delta), by each of the sums that are kept of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+from sfumato.budget.filters import PrivacyFilter, Spent, Way, filters
+from sfumato.budget.parameters import admissible_delta, admissible_epsilon
+from sfumato.errors import BudgetError, shown
+from sfumato.exact import one_of, round_down, round_up
+
+COMPOSITIONS = ("tight", "adding")
+_LEAST_DELTA = Fraction(1, 2**1800)  # the bounds of Gaussian noise go no further
+_LARGEST_EPSILON = 10**300  # floats tell no larger ones
+_MOST_EPSILON = 1000  # which protects nobody, however it is composed
+
+Totals = tuple[tuple[Fraction, Fraction], ...]
+
+
+class Left(NamedTuple):
+    """What is left, exactly; `Remaining` says it in floats."""
+
+    epsilon: Fraction
+    delta: Fraction
+    share: Fraction
+
+
+@dataclass(frozen=True)
+class Cap:
+    """All that may be lost, and how it is added up.
+
+    Args:
+        epsilon, delta: as `Budget` takes them.
+        composition: "tight" or "adding".
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    composition: str
+
+    @classmethod
+    def of(cls, epsilon: Any, delta: Any, composition: str) -> Self:
+        """Check what a user gives.
+
+        Raises:
+            BudgetError: epsilon or delta is not admissible.
+            ParameterError: composition is none of these.
+        """
+        cap = cls(admissible_epsilon(epsilon), admissible_delta(delta), composition)
+        one_of(composition, "composition", COMPOSITIONS)
+        if cap.epsilon > _LARGEST_EPSILON:
+            raise BudgetError(f"epsilon is {shown(epsilon)}, but a budget has at most 1e300")
+        return cap
+
+    @cached_property
+    def filters(self) -> tuple[PrivacyFilter, ...]:
+        """The sums that are kept, with their limits, which take some milliseconds to find."""
+        bounded = self.delta >= _LEAST_DELTA and self.epsilon <= _MOST_EPSILON
+        return filters(self.epsilon, self.delta, self.composition == "tight" and bounded)
+
+
+@dataclass(frozen=True)
+class Account:
+    """A cap, and what was paid of it.
+
+    Args:
+        cap: what may be paid.
+        totals: of each of its filters.
+        called: what messages call it.
+    """
+
+    cap: Cap
+    totals: Totals
+    called: str = "the budget"
+
+    @classmethod
+    def empty(cls, cap: Cap, called: str = "the budget") -> Self:
+        """Return one of which nothing was paid."""
+        return cls(cap, ((Fraction(0), Fraction(0)),) * len(cap.filters), called)
+
+    def after(self, asked: Spent) -> Self:
+        """Return the account with a question more, whether it fits or not."""
+        prices = [each.price(asked) for each in self.cap.filters]
+        pairs = zip(self.totals, prices, strict=True)
+        return replace(self, totals=tuple((a + c, b + d) for (a, b), (c, d) in pairs))
+
+    @property
+    def fits(self) -> bool:
+        """Whether one of the sums is within its limit."""
+        return any(each.fits(total) for each, total in self._sums)
+
+    @property
+    def spent(self) -> tuple[float, float]:
+        """The smallest epsilon of a budget with the same delta that would have allowed this; rounded up.
+
+        Where no such budget has this delta, as what was paid may pass a cap that is renewed: the sums of
+        epsilons and of deltas.
+        """
+        delta = self.cap.delta
+        found = [
+            (round_up(one.enough(total[0], delta)), round_up(total[1] if i == 0 else delta))
+            for i, (one, total) in enumerate(self._sums)
+            if total[1] <= one.limit[1]
+        ]
+        epsilons, deltas = self.totals[0]
+        return min(found, default=(round_up(epsilons), min(1.0, round_up(deltas))))
+
+    @property
+    def left(self) -> Left:
+        """An epsilon and a delta that the next question may surely have, and the share that is left."""
+        left, share = [(Fraction(0), Fraction(0))], Fraction(0)
+        for each, total in self._sums:
+            if not each.fits(total):
+                continue
+            first, second = (limit - t for limit, t in zip(each.limit, total, strict=True))
+            left.append((each.epsilon(first), second))
+            share = max(share, 1 - each.used(total))
+        return Left(*max(left), share)
+
+    def ways(self, share: Fraction) -> list[Way]:
+        """Return how a question may take a share: by sums of which the least is used up.
+
+        Raises:
+            BudgetError: less is left.
+        """
+        used = [each.used(total) for each, total in self._sums]
+        least = min(used)
+        if least + share > 1:
+            raise BudgetError(
+                f"share={float(share):.6g} is more than is left of {self.called}: "
+                f"{max(0.0, 1 - float(least)):.6g}"
+            )
+        return [each.way(share) for (each, _), part in zip(self._sums, used, strict=True) if part == least]
+
+    def refusal(self, asked: Spent, epsilon: Any, delta: Any) -> BudgetError:
+        """Say what is lacking, where sums are of what was asked for; else what may be asked.
+
+        Args:
+            asked: what does not fit.
+            epsilon, delta: the same as they were given.
+        """
+        binary = (
+            "A float is taken as exactly its binary value: give shares that add up to the budget as texts "
+            "('0.1') or Fractions"
+        )
+        if len(self.totals) > 1:
+            left = self.left
+            return BudgetError(
+                f"epsilon={round_up(asked.epsilon):.6g} with delta={round_up(asked.delta):.6g} is more than "
+                f"is left of {self.called}: {float(left.share):.1%}, so that a question may ask for "
+                f"epsilon={told(left.epsilon)} and delta={told(left.delta)}. Half of the budget's delta is "
+                f"for tighter composition; composition='adding' leaves all of it to questions. {binary}"
+            )
+        name, given, value, place = "epsilon", epsilon, asked.epsilon, 0
+        (limit,), (total,) = (each.limit for each in self.cap.filters), self.totals
+        if total[0] + value <= limit[0]:
+            name, given, value, place = "delta", delta, asked.delta, 1
+        over = limit[place] - total[place]
+        return BudgetError(
+            f"{name}={shown(given)} is more than is left of {self.called}: {told(max(over, Fraction(0)))}, "
+            f"so that {round_up(value - over):g} is lacking. {binary}"
+        )
+
+    @property
+    def _sums(self) -> list[tuple[PrivacyFilter, tuple[Fraction, Fraction]]]:
+        return list(zip(self.cap.filters, self.totals, strict=True))
+
+
+def told(number: Fraction) -> str:
+    """Return a number in six digits; in all of a float's where these would be more than it is."""
+    text = f"{round_down(number):g}"
+    return text if Fraction(text) <= number else repr(round_down(number))
