@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import pickle
+import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -95,3 +100,43 @@ def fork() -> Fork:
     if not hasattr(os, "fork"):
         pytest.skip("needs fork")
     return Fork()
+
+
+def _binaries() -> str | None:
+    found = shutil.which("initdb") or next(
+        iter(sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"))[::-1]), None
+    )
+    return os.path.dirname(found) if found else None
+
+
+def _ran(folder: str, name: str, *options: str) -> None:
+    """Run a program of PostgreSQL's, which does not run for root."""
+    user = "nobody" if os.getuid() == 0 else None
+    quiet = name == "initdb"
+    subprocess.run([f"{_binaries()}/{name}", *options], user=user, cwd=folder, check=True, capture_output=quiet,
+                   stdout=None if quiet else subprocess.DEVNULL)  # fmt: skip
+
+
+@contextmanager
+def _server() -> Any:
+    folder = tempfile.mkdtemp(prefix="sfumato-test-")
+    if os.getuid() == 0:
+        shutil.chown(folder, "nobody")
+    try:
+        made = ("-A", "trust", "-U", "ann", "--no-sync", "-E", "UTF8", "--locale=C")
+        _ran(folder, "initdb", "-D", f"{folder}/data", *made)
+        options = f"-c listen_addresses='' -c unix_socket_directories='{folder}' -c fsync=off"
+        _ran(folder, "pg_ctl", "-D", f"{folder}/data", "-w", "-l", f"{folder}/log", "-o", options, "start")
+        yield folder
+    finally:
+        _ran(folder, "pg_ctl", "-D", f"{folder}/data", "-m", "immediate", "-w", "stop")
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[str]:
+    """A server of PostgreSQL for all tests of a process: the folder of its socket. Its user is ann."""
+    if _binaries() is None:
+        pytest.skip("needs a PostgreSQL server: initdb in PATH, or Debian's package postgresql")
+    with _server() as folder:
+        yield folder

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sfumato.budget import Budget
+    from sfumato.budget.ledger import Ledger
     from sfumato.budget.meaning import explain_epsilon
     from sfumato.engines.asked import sql
     from sfumato.engines.catalog import Catalog, catalog
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 # should take to answer.
 _HOMES = {
     "Budget": "sfumato.budget",
+    "Ledger": "sfumato.budget.ledger",
     "NoisyTable": "sfumato.query.noisy_table",
     "ProcessedRelease": "sfumato.query.processed",
     "PublicTable": "sfumato.query.table",
@@ -99,6 +101,7 @@ _HOMES = {
 __all__ = [
     "Budget",
     "Catalog",
+    "Ledger",
     "NoisyTable",
     "ProcessedRelease",
     "PublicTable",

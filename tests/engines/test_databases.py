@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import glob
-import os
 import shutil
 import sqlite3
-import subprocess
 import tempfile
 from collections import Counter
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import duckdb
@@ -299,55 +296,11 @@ def test_a_driver_that_is_missing_is_named(monkeypatch):
         sf.scan("postgresql://ann@localhost/shop/orders", privacy_unit="id", types={"id": "BIGINT"})
 
 
-def _binaries() -> str | None:
-    found = shutil.which("initdb") or next(
-        iter(sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"))[::-1]), None
-    )
-    return os.path.dirname(found) if found else None
-
-
-@contextmanager
-def _server() -> Any:
-    folder, binaries = tempfile.mkdtemp(prefix="sfumato-test-"), _binaries()
-    user = "nobody" if os.getuid() == 0 else None  # PostgreSQL does not run for root
-    if user:
-        shutil.chown(folder, user)
-
-    def run(name: str, *options: str) -> None:
-        command = [f"{binaries}/{name}", *options]
-        subprocess.run(command, user=user, cwd=folder, check=True, capture_output=name == "initdb",
-                       stdout=None if name == "initdb" else subprocess.DEVNULL)  # fmt: skip
-
-    try:
-        run(
-            "initdb",
-            "-D",
-            f"{folder}/data",
-            "-A",
-            "trust",
-            "-U",
-            "ann",
-            "--no-sync",
-            "-E",
-            "UTF8",
-            "--locale=C",
-        )
-        options = f"-c listen_addresses='' -c unix_socket_directories='{folder}' -c fsync=off"
-        run("pg_ctl", "-D", f"{folder}/data", "-w", "-l", f"{folder}/log", "-o", options, "start")
-        yield folder
-    finally:
-        run("pg_ctl", "-D", f"{folder}/data", "-m", "immediate", "-w", "stop")
-        shutil.rmtree(folder)
-
-
-@pytest.fixture(scope="module")
-def server() -> Any:
-    """A server of its own for these tests: the folder of its socket."""
+@pytest.fixture
+def server(postgresql_server: str) -> str:
+    """A server of its own for tests: the folder of its socket."""
     pytest.importorskip("adbc_driver_postgresql", reason="needs the extra postgresql")
-    if _binaries() is None:
-        pytest.skip("needs a PostgreSQL server: initdb in PATH, or Debian's package postgresql")
-    with _server() as folder:
-        yield folder
+    return postgresql_server
 
 
 def told(server: str, *statements: str, database: str = "postgres") -> None:

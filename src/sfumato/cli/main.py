@@ -15,6 +15,7 @@ import typer
 from sfumato import __version__
 from sfumato.cli.analyze import analyze
 from sfumato.cli.audit import audit
+from sfumato.cli.budget import budget
 from sfumato.cli.check import check
 from sfumato.cli.given import sources, text_of
 from sfumato.cli.options import check_distinct, fail, flag, optional, outputs, tell_written
@@ -82,6 +83,7 @@ app.command(
     epilog="Exit codes: 0 they agree; 1 they do not, or the receipt is of made-up rows or of noise for "
     "tests; 2 a file cannot be read, or the command line must be fixed."
 )(verify)
+app.add_typer(budget, name="budget")
 
 
 @app.command(

@@ -1,0 +1,193 @@
+"""Accounts and entries of a ledger within one transaction: what is read, and what is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from fractions import Fraction
+from functools import lru_cache
+
+from sqlalchemy import Connection, Row, select
+
+from sfumato.budget.account import Account, Cap
+from sfumato.budget.filters import Spent
+from sfumato.budget.ledger.entry import Entry
+from sfumato.budget.ledger.periods import PERIODS, period_of
+from sfumato.budget.ledger.tables import ACCOUNTS, ENTRIES
+from sfumato.budget.ledger.written import loss_text, read_loss, read_totals, totals_text, understood
+from sfumato.budget.loss import Loss
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A cap of a dataset, over all analysts or of one, and what was paid of it.
+
+    Args:
+        dataset, analyst: whose it is; analyst None over all of them.
+        period: by which it is renewed: "week", "month", "quarter", "year"; or None.
+        since: the name of the period that counts, such as 2026-11.
+        account: the cap, and what was paid in this period.
+        lifetime: the same cap, and all that was ever paid.
+    """
+
+    dataset: str
+    analyst: str | None
+    period: str | None
+    since: str
+    account: Account
+    lifetime: Account
+
+    @classmethod
+    def empty(cls, dataset: str, analyst: str | None, cap: Cap, period: str | None, day: date) -> Kept:
+        """Return one of which nothing was paid."""
+        since = period_of(day, period)
+        account = Account.empty(cap, _called(dataset, analyst, since))
+        return cls(dataset, analyst, period, since, account, account)
+
+    def on(self, day: date) -> Kept:
+        """Return it as it is on a day: renewed where that is in a later period than what was paid."""
+        since = period_of(day, self.period)
+        if since <= self.since:
+            return self
+        empty = Account.empty(self.account.cap, _called(self.dataset, self.analyst, since))
+        return replace(self, since=since, account=empty)
+
+    def after(self, asked: Spent) -> Kept:
+        """Return it with a question more, whether it fits or not."""
+        return replace(self, account=self.account.after(asked), lifetime=self.lifetime.after(asked))
+
+    def replayed(self, entries: Iterable[Entry]) -> Kept:
+        """Return what follows from entries, for the period that counts."""
+        found = Kept.empty(self.dataset, self.analyst, self.account.cap, self.period, date.min)
+        account, life = replace(found.account, called=self.account.called), found.lifetime
+        for entry in entries:
+            life = life.after(entry)
+            if period_of(entry.day, self.period) == self.since:
+                account = account.after(entry)
+        return replace(self, account=account, lifetime=life)
+
+
+def _called(dataset: str, analyst: str | None, since: str) -> str:
+    whose = (
+        f"the budget of {dataset!r} over all analysts"
+        if analyst is None
+        else f"{analyst}'s budget of {dataset!r}"
+    )
+    return f"{whose} in {since}" if since else whose
+
+
+@lru_cache(maxsize=1024)
+def _cap(epsilon: str, delta: str, composition: str) -> Cap:
+    """Return one cap for all times that it is read: its limits take some milliseconds to find."""
+    return Cap.of(epsilon, delta, composition)
+
+
+def accounts(connection: Connection, where: str, dataset: str | None = None) -> list[Kept]:
+    """Read the accounts of a dataset, or of all, that over all analysts before those of each."""
+    asked = select(ACCOUNTS).order_by(ACCOUNTS.c.dataset, ACCOUNTS.c.analyst)
+    if dataset is not None:
+        asked = asked.where(ACCOUNTS.c.dataset == dataset)
+    with understood(where):
+        return [_kept(row) for row in connection.execute(asked)]
+
+
+def _kept(row: Row[*tuple[object, ...]]) -> Kept:
+    cap = _cap(row.epsilon, row.delta, row.composition)
+    called = _called(row.dataset, row.analyst or None, row.since)
+    if row.period not in (None, *PERIODS):
+        raise ValueError
+    totals, life = (
+        Account(cap, read_totals(cap.filters, text), called) for text in (row.totals, row.lifetime)
+    )
+    return Kept(row.dataset, row.analyst or None, row.period, row.since, totals, life)
+
+
+def save(connection: Connection, kept: Kept, *, new: bool = False) -> None:
+    """Write an account."""
+    cap = kept.account.cap
+    key = {"dataset": kept.dataset, "analyst": kept.analyst or ""}
+    values = {
+        "epsilon": str(cap.epsilon),
+        "delta": str(cap.delta),
+        "composition": cap.composition,
+        "period": kept.period,
+        "since": kept.since,
+        "totals": totals_text(cap.filters, kept.account.totals),
+        "lifetime": totals_text(cap.filters, kept.lifetime.totals),
+    }
+    if new:
+        connection.execute(ACCOUNTS.insert().values(**key, **values))
+        return
+    one = (ACCOUNTS.c.dataset == key["dataset"]) & (ACCOUNTS.c.analyst == key["analyst"])
+    connection.execute(ACCOUNTS.update().where(one).values(**values))
+
+
+def append(
+    connection: Connection,
+    kind: str,
+    dataset: str,
+    analyst: str | None,
+    asked: Spent,
+    at: datetime,
+    day: date,
+    *,
+    composition: str | None = None,
+    period: str | None = None,
+) -> int:
+    """Write an entry; return its number."""
+    made = connection.execute(
+        ENTRIES.insert().values(
+            at=at.isoformat(timespec="microseconds"),
+            day=day.isoformat(),
+            kind=kind,
+            dataset=dataset,
+            analyst=analyst or "",
+            what=asked.what,
+            epsilon=str(asked.epsilon),
+            delta=str(asked.delta),
+            loss=loss_text(asked.loss),
+            composition=composition,
+            period=period,
+        )
+    )
+    (number,) = made.inserted_primary_key or (0,)
+    return int(number)
+
+
+def entries(
+    connection: Connection,
+    where: str,
+    dataset: str | None = None,
+    analyst: str | None = None,
+    kind: str | None = None,
+) -> list[Entry]:
+    """Read entries in order: of all, or of a dataset, an analyst, a kind."""
+    asked = select(ENTRIES).order_by(ENTRIES.c.id)
+    given = {"dataset": dataset, "analyst": analyst, "kind": kind}
+    for name, value in given.items():
+        if value is not None:
+            asked = asked.where(ENTRIES.c[name] == value)
+    with understood(where):
+        return [
+            Entry(
+                what=row.what,
+                epsilon=Fraction(row.epsilon),
+                delta=Fraction(row.delta),
+                loss=read_loss(row.loss),
+                number=row.id,
+                at=datetime.fromisoformat(row.at),
+                day=date.fromisoformat(row.day),
+                kind=row.kind,
+                dataset=row.dataset,
+                analyst=row.analyst or None,
+                composition=row.composition,
+                period=row.period,
+            )
+            for row in connection.execute(asked)
+        ]
+
+
+def nothing(what: str, cap: Cap) -> Spent:
+    """Return what an entry about a cap has in the place of a question: it loses nothing."""
+    return Spent(what, cap.epsilon, cap.delta, Loss())

@@ -1,0 +1,57 @@
+"""What a ledger remembers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+from sfumato.budget.filters import Spent
+
+KINDS = ("create", "grant", "spend")
+
+
+@dataclass(frozen=True)
+class Entry(Spent):
+    """One entry of a ledger: a question that was paid, or a cap that was set.
+
+    Args:
+        what: in a few words.
+        epsilon, delta: what the question asked for; or the cap.
+        loss: all that its noises lose, as the sums saw it; of a cap nothing.
+        number: of the entry; later ones have larger numbers.
+        at: when, in UTC, as the clock said.
+        day: by which its period goes: never before that of an earlier entry.
+        kind: "create" for the cap of a dataset over all analysts, "grant" for that of one, "spend".
+        dataset: whose budget it is.
+        analyst: who asked, or whose cap it is; None for the owner, or all.
+        composition, period: of a cap.
+    """
+
+    number: int
+    at: datetime
+    day: date
+    kind: str
+    dataset: str
+    analyst: str | None
+    composition: str | None = None
+    period: str | None = None
+
+    def row(self) -> dict[str, Any]:
+        """Return the entry as plain values, for CSV and JSON; numbers are exact, as texts."""
+        from sfumato.budget.ledger.written import loss_text
+
+        return {
+            "entry": self.number,
+            "at": self.at.isoformat(timespec="microseconds"),
+            "day": self.day.isoformat(),
+            "kind": self.kind,
+            "dataset": self.dataset,
+            "analyst": self.analyst,
+            "what": self.what,
+            "epsilon": str(self.epsilon),
+            "delta": str(self.delta),
+            "loss": loss_text(self.loss) if self.kind == "spend" else None,
+            "composition": self.composition,
+            "period": self.period,
+        }

@@ -1,0 +1,139 @@
+"""Numbers and losses as a ledger holds them: texts that are read back as exactly the same.
+
+Only a fraction of more digits than anybody asks for is changed, once, to a somewhat larger one, and what is
+paid is that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from math import ceil, floor
+from typing import Any
+
+from sfumato.budget.account import Totals
+from sfumato.budget.filters import PrivacyFilter, Spent
+from sfumato.budget.loss import Loss
+from sfumato.errors import BudgetError, EngineError
+
+_FINEST = 4096  # bits after the point; Python reads texts of 4,300 digits
+_LARGEST = 10**600  # of a number, and of how often a mechanism runs
+
+
+def outward(number: Fraction) -> Fraction:
+    """Return a number of at most 4096 bits after the point as it is, and of others the next larger one.
+
+    >>> outward(Fraction(1, 3)), outward(Fraction(1, 3**10_000)) == Fraction(1, 2**4096)
+    (Fraction(1, 3), True)
+    """
+    if number.denominator.bit_length() <= _FINEST:
+        return number
+    return Fraction(ceil(number * 2**_FINEST), 2**_FINEST)
+
+
+def inward(limit: Fraction) -> Fraction:
+    """Return a limit of at most 4096 bits after the point as it is, and of others the next smaller one."""
+    if limit.denominator.bit_length() <= _FINEST:
+        return limit
+    return Fraction(floor(limit * 2**_FINEST), 2**_FINEST)
+
+
+def as_written(asked: Spent) -> Spent:
+    """Return what is paid for a question: what it asked for, in numbers that can be written.
+
+    Raises:
+        BudgetError: a number is beyond all budgets.
+    """
+    loss = asked.loss
+    counts = [n for *_, n in (*loss.laplace, *loss.approximate)]
+    sizes = [asked.epsilon, loss.gaussian, *(rate for rate, *_ in (*loss.laplace, *loss.approximate))]
+    if max([*counts, *sizes]) > _LARGEST:
+        raise BudgetError("the question loses more than any budget has")
+    return Spent(
+        _plain(asked.what),
+        outward(asked.epsilon),
+        outward(asked.delta),
+        Loss(
+            gaussian=outward(loss.gaussian),
+            laplace=tuple((outward(rate), n) for rate, n in loss.laplace),
+            pure=None if loss.pure is None else outward(loss.pure),
+            approximate=tuple((outward(e), outward(d), n) for e, d, n in loss.approximate),
+            additive_delta=outward(loss.additive_delta),
+        ),
+    )
+
+
+_LONGEST = 2000
+
+
+def _plain(text: str) -> str:
+    """Return a text that every database holds: no half characters, no zeros, no more than a page of it."""
+    whole = text.encode("utf-8", "backslashreplace").decode().replace("\0", r"\x00")
+    return whole if len(whole) <= _LONGEST else f"{whole[: _LONGEST - 3]}..."
+
+
+def loss_text(loss: Loss) -> str:
+    """Write a loss.
+
+    >>> loss_text(Loss(laplace=((Fraction(1, 2), 3),)))
+    '{"laplace": [["1/2", 3]]}'
+    """
+    parts: dict[str, Any] = {
+        "gaussian": str(loss.gaussian) if loss.gaussian else None,
+        "laplace": [[str(rate), n] for rate, n in loss.laplace],
+        "pure": None if loss.pure is None else str(loss.pure),
+        "approximate": [[str(e), str(d), n] for e, d, n in loss.approximate],
+        "additive_delta": str(loss.additive_delta) if loss.additive_delta else None,
+    }
+    return json.dumps({name: part for name, part in parts.items() if part})
+
+
+def read_loss(text: str) -> Loss:
+    """Read what `loss_text` wrote.
+
+    >>> read_loss(loss_text(Loss(gaussian=Fraction(1, 3)))).gaussian
+    Fraction(1, 3)
+    """
+    parts = json.loads(text)
+    pure = parts.get("pure")
+    return Loss(
+        gaussian=Fraction(parts.get("gaussian", "0")),
+        laplace=tuple((Fraction(rate), n) for rate, n in parts.get("laplace", [])),
+        pure=None if pure is None else Fraction(pure),
+        approximate=tuple((Fraction(e), Fraction(d), n) for e, d, n in parts.get("approximate", [])),
+        additive_delta=Fraction(parts.get("additive_delta", "0")),
+    )
+
+
+def totals_text(filters: tuple[PrivacyFilter, ...], totals: Totals) -> str:
+    """Write totals by the names of their sums."""
+    pairs = zip(filters, totals, strict=True)
+    return json.dumps({each.name: [str(a), str(b)] for each, (a, b) in pairs})
+
+
+def read_totals(filters: tuple[PrivacyFilter, ...], text: str) -> Totals:
+    """Read what `totals_text` wrote.
+
+    Raises:
+        KeyError: a sum is not there.
+    """
+    found = json.loads(text)
+    pairs = [tuple(map(Fraction, found[each.name])) for each in filters]
+    return tuple((a, b) for a, b in pairs)
+
+
+@contextmanager
+def understood(where: str) -> Iterator[None]:
+    """Say in words that something is written there which no version wrote."""
+    wrong = False
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, BudgetError):
+        wrong = True
+    if wrong:
+        raise EngineError(
+            f"{where}: something is written there that is no number, loss or date of a ledger: it was "
+            "changed by hand, or is damaged; take the last whole copy, and enter what was spent since"
+        )

@@ -1,0 +1,439 @@
+"""Budgets of a ledger: caps that hold together, by period, exactly, and as `sf.Budget` does."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import random
+import re
+from datetime import date
+from fractions import Fraction as F
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sfumato as sf
+from sfumato.budget import Loss
+from sfumato.budget.ledger import Entry, Ledger, book, written
+from sfumato.budget.ledger.periods import PERIODS, period_of
+from sfumato.errors import BudgetError, EngineError, ParameterError, RefusalError
+from sfumato.query import payment
+
+pytestmark = pytest.mark.noise_cannot_matter("what is paid is looked at, no answer")
+
+ROWS = pa.table({"id": [1, 1, 2], "town": ["A", "B", "A"]})
+
+
+def made(place: str, **how: object) -> Ledger:
+    ledger = sf.Ledger(place)
+    ledger.create("hospital", **({"epsilon": 3, "delta": "1e-6"} | how))
+    return ledger
+
+
+def test_what_is_spent_is_there_for_whoever_opens_it(place):
+    ledger = made(place)
+    ledger.grant("hospital", "ann", epsilon=1)
+    budget = ledger.budget("hospital", analyst="ann")
+    budget.spend("0.25", "1e-8", what="patients by year")
+    again = sf.Ledger(place).budget("hospital", analyst="ann")
+    for one in (budget, again):
+        assert one.remaining.epsilon == 0.75 and one.spent == (0.25, 1e-8) and one.total == (1, 1e-6)
+        (entry,) = one.history
+        assert isinstance(entry, Entry) and (entry.what, entry.analyst) == ("patients by year", "ann")
+        assert (entry.epsilon, entry.delta) == (F(1, 4), F("1e-8"))
+    assert ledger.budget("hospital").spent == (0.25, 1e-8)
+    assert "75.0% left" in repr(again) and "for ann" in repr(again)
+    kinds = [(entry.number, entry.kind, entry.analyst) for entry in ledger.history()]
+    assert kinds == [(1, "create", None), (2, "grant", "ann"), (3, "spend", "ann")]
+    ledger.check()
+
+
+def test_analysts_together_never_pass_the_cap_of_the_dataset(place):
+    ledger = made(place, delta=0)
+    for name in ("ann", "bob", "cleo", "dan"):
+        ledger.grant("hospital", name, epsilon=1)
+    for name in ("ann", "bob", "cleo"):
+        ledger.budget("hospital", name).spend(1)
+        if name == "cleo":  # with whom the cap over all is reached, too
+            break
+        with pytest.raises(BudgetError, match=f"left of {name}'s budget of 'hospital': 0"):
+            ledger.budget("hospital", name).spend("1e-9")
+    dan = ledger.budget("hospital", "dan")
+    assert dan.remaining == (0, 0, 0) and dan.spent == (0, 0)
+    with pytest.raises(BudgetError, match="left of the budget of 'hospital' over all analysts: 0"):
+        dan.spend("1e-9")
+    assert [entry.analyst for entry in ledger.budget("hospital").history] == ["ann", "bob", "cleo"]
+    assert dan.history == ()
+
+
+def test_other_datasets_and_the_owner(place):
+    ledger = made(place)
+    ledger.create("school", epsilon=1)
+    ledger.grant("school", "ann", epsilon=1)
+    ledger.budget("school", "ann").spend(1)
+    ledger.budget("hospital").spend(2, what="of the owner")
+    assert ledger.budget("hospital").remaining.epsilon == 1
+    assert [e.analyst for e in ledger.budget("hospital").history] == [None]
+    for dataset, analyst, says in (
+        ("hospital", "ann", "grants nothing of 'hospital' to 'ann'"),
+        ("hospitl", "ann", "no budget of 'hospitl'; did you mean 'hospital'"),
+        ("other", None, "no budget of 'other'"),
+    ):
+        with pytest.raises(BudgetError, match=says):
+            ledger.budget(dataset, analyst)
+    with pytest.raises(BudgetError, match="no budget of 'other'"):
+        ledger.grant("other", "ann", 1)
+    with pytest.raises(BudgetError, match="already; replace=True"):
+        ledger.create("school", 5)
+    assert ledger.budget("school").total == (1, 0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_ledger_admits_what_a_budget_admits(place, seed):
+    chosen = random.Random(seed)
+    cap = chosen.choice(
+        [
+            {"epsilon": 2, "delta": "1e-5"},
+            {"epsilon": 1},
+            {"epsilon": "7/3", "delta": "1e-6", "composition": "adding"},
+        ]
+    )
+    ledger = sf.Ledger(place)
+    ledger.create("hospital", **cap)
+    kept, held = ledger.budget("hospital"), sf.Budget(**cap)
+    for _ in range(25):
+        rate = F(chosen.randint(1, 1000), chosen.choice([1000, 3001]))
+        loss, *asked = chosen.choice([
+            (Loss(gaussian=rate * rate), rate * 5, F("1e-7")),
+            (Loss(laplace=((rate, 1), (rate / 3, 2)), pure=rate), rate, F(0)),
+            (Loss(laplace=((rate / 2, 1),), additive_delta=F("1e-7")), rate, F("1e-7")),
+            (None, rate, F(0)),
+        ])  # fmt: skip
+        told = []
+        for budget in (kept, held):
+            try:
+                budget.spend(*asked, loss=loss, what="q")
+                told.append("")
+            except BudgetError as error:
+                told.append(re.sub("the budget of 'hospital' over all analysts", "the budget", str(error)))
+        assert told[0] == told[1]
+        assert (kept.spent, kept.remaining) == (held.spent, held.remaining)
+    assert [(s.epsilon, s.delta, s.loss) for s in kept.history] == [
+        (s.epsilon, s.delta, s.loss) for s in held.history
+    ]
+    assert kept._accounts()[0].totals == held._account.totals
+
+
+amounts = st.fractions(0, 10) | st.builds(F, st.integers(1, 10**30), st.integers(10**200, 10**1400))
+
+
+@given(amounts, st.lists(st.tuples(amounts.filter(bool), st.integers(1, 9)), max_size=3), amounts)
+def test_what_is_written_is_what_was_asked_or_more(gaussian, laplace, delta):
+    asked = sf.budget.Spent(
+        "q", F(1), delta % 1, Loss(gaussian=gaussian, laplace=tuple(laplace), additive_delta=delta)
+    )
+    paid = written.as_written(asked)
+    again = written.read_loss(written.loss_text(paid.loss))
+    assert again == paid.loss
+    assert paid.delta >= asked.delta and again.gaussian >= gaussian and again.additive_delta >= delta
+    small = all(n.denominator.bit_length() <= 4096 for n in (gaussian, delta, *(r for r, _ in laplace)))
+    assert (paid == asked) is small or not small
+    assert again.basic_epsilon >= asked.loss.basic_epsilon
+
+
+def test_odd_numbers_stay_exact(place):
+    budget = made(place, epsilon=1, delta=0).budget("hospital")
+    for _ in range(3):
+        budget.spend("1/3")
+    assert budget.remaining.epsilon == 0 and budget._accounts()[0].totals == ((F(1), F(0)),)
+    long = F(1, 3**8000)
+    large = sf.Ledger(place)
+    large.create("other", epsilon=1)
+    for _ in range(3):
+        large.budget("other").spend(long)
+    ((paid, _),) = large.budget("other")._accounts()[0].totals
+    assert 3 * long <= paid <= F(3, 2**4096)
+    large.check()
+
+
+@pytest.mark.parametrize("period", PERIODS)
+def test_periods_are_in_order_and_whole(period):
+    days = [date.fromordinal(n) for n in range(date(2020, 1, 1).toordinal(), date(2031, 1, 1).toordinal())]
+    names = [period_of(day, period) for day in days]
+    assert names == sorted(names)
+    lengths = {names.count(name) for name in set(names[800:2000])}
+    assert (
+        lengths
+        <= {"week": {7}, "month": {28, 29, 30, 31}, "quarter": {90, 91, 92}, "year": {365, 366}}[period]
+    )
+
+
+def test_a_period_renews_what_is_left_and_the_lifetime_grows(file, clock):
+    clock("2026-01-31")
+    ledger = made(file, epsilon=10)
+    ledger.grant("hospital", "ann", epsilon=1, period="month")
+    budget = ledger.budget("hospital", "ann")
+    for day, name in (("2026-01-31", "2026-01"), ("2026-02-01", "2026-02"), ("2026-04-30", "2026-04")):
+        clock(day)
+        assert budget.period == name and budget.remaining.epsilon == 1 and budget.spent == (0, 0)
+        budget.spend(1)
+        with pytest.raises(BudgetError, match=f"ann's budget of 'hospital' in {name}"):
+            budget.spend(1)
+    assert budget.spent == (1, 0) and budget.lifetime == (3, 0)
+    assert ledger.budget("hospital").remaining.epsilon == 7  # which is never renewed
+    assert len(budget.history) == 3
+
+
+def test_a_dataset_may_be_renewed_too_and_its_lifetime_passes_its_cap(file, clock):
+    clock("2026-01-05")
+    ledger = made(file, delta="1e-6", period="week")
+    for week in range(4):
+        clock(f"2026-01-{5 + 7 * week:02}")
+        ledger.budget("hospital").spend(3, "5e-7")
+    assert ledger.budget("hospital").lifetime == pytest.approx((12, 2e-6))
+    (kept,) = ledger.accounts("hospital")
+    assert (kept.period, kept.since) == ("week", "2026-W05")
+    ledger.check()
+
+
+def spent_on(ledger: Ledger, clock: object, days: list[str]) -> int:
+    done = 0
+    for day in days:
+        clock(day)
+        try:
+            ledger.budget("hospital").spend(3)
+            done += 1
+        except BudgetError:
+            pass
+    return done
+
+
+DAYS = [
+    "2026-03-31",
+    "2026-02-28",
+    "2026-03-01",
+    "2025-12-31",
+    "2026-03-31",
+    "2026-04-01",
+    "2026-03-31",
+    "2026-04-02",
+]
+
+
+def test_a_clock_that_goes_back_renews_nothing(file, clock):
+    clock("2026-03-01")
+    ledger = made(file, period="month")
+    assert spent_on(ledger, clock, DAYS) == 2
+    assert [entry.day for entry in ledger.history()] == sorted(entry.day for entry in ledger.history())
+    ledger.check()
+
+
+def test_a_ledger_that_believed_the_clock_would_be_found(file, clock, monkeypatch):
+    """The planted defect: any other period is a new one."""
+
+    def believing(self, day):
+        empty = book.Account.empty(self.account.cap)
+        since = period_of(clocked[0], self.period)
+        return self if since == self.since else book.replace(self, since=since, account=empty)
+
+    clocked = [date(2026, 3, 1)]
+    clock("2026-03-01")
+    ledger = made(file, period="month")
+    monkeypatch.setattr(book.Kept, "on", believing)
+
+    def both(day):
+        clocked[0] = date.fromisoformat(day)
+        clock(day)
+
+    assert spent_on(ledger, both, DAYS) > 2
+
+
+def test_a_cap_that_changes_keeps_what_was_spent(place):
+    ledger = made(place)
+    ledger.grant("hospital", "ann", epsilon=1)
+    ann = ledger.budget("hospital", "ann")
+    ann.spend(1)
+    ledger.grant("hospital", "ann", epsilon=2, period="year")
+    assert ann.remaining.epsilon == 1 and ann.spent == (1, 0)
+    ledger.grant("hospital", "ann", epsilon="1/2")
+    assert ann.remaining == (0, 0, 0) and ann.spent == (1, 0)
+    with pytest.raises(BudgetError, match="more than is left of ann's budget"):
+        ann.spend("0.1")
+    with pytest.raises(BudgetError, match="more than is left of ann's budget"):
+        ann.ways(F(1, 10))
+    ledger.create("hospital", epsilon=1, delta=0, replace=True)
+    assert ledger.budget("hospital").remaining == (0, 0, 0)
+    with pytest.raises(BudgetError, match="no budget of 'school'"):
+        ledger.create("school", epsilon=1, replace=True)
+    ledger.check()
+    assert [entry.kind for entry in ledger.history()] == [
+        "create",
+        "grant",
+        "spend",
+        "grant",
+        "grant",
+        "create",
+    ]
+
+
+def test_releases_take_it_as_any_budget(file):
+    ledger = made(file)
+    ledger.grant("hospital", "ann", epsilon=2)
+    budget = ledger.budget("hospital", "ann")
+    towns = (
+        sf.scan(ROWS, privacy_unit="id")
+        .group_by("town", keys=["A", "B"])
+        .bound(groups=2, rows=1)
+        .agg(n=sf.count())
+    )
+    towns.release(epsilon="0.5", budget=budget).to_arrow()
+    sf.sql(
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.25, privacy_unit_column = id) COUNT(*) AS n FROM v",
+        tables={"v": ROWS}, budget=budget,
+    ).to_arrow()  # fmt: skip
+    assert [float(entry.epsilon) for entry in budget.history] == [0.5, 0.25]
+    towns.release(share="1/20", budget=budget).to_arrow()
+    assert budget.remaining.share < 0.96
+    with pytest.raises(BudgetError, match="left of ann's budget"):
+        towns.release(epsilon=3, budget=budget)
+    assert len(budget.history) == 3
+
+
+@pytest.mark.long
+def test_a_pipeline_of_beam_takes_it(file):
+    beam = pytest.importorskip("apache_beam", reason="needs the extra beam")
+    from sfumato.beam import Count, MakePrivate
+
+    budget = made(file).budget("hospital")
+    with beam.Pipeline() as pipeline:
+        rows = pipeline | beam.Create([{"id": 1, "town": "A"}, {"id": 2, "town": "B"}])
+        private = rows | MakePrivate(budget=budget, unit=lambda row: row["id"])
+        _ = private | Count(key=lambda row: row["town"], public_keys=["A", "B"], epsilon=1, groups=1, rows=1)
+    assert [float(entry.epsilon) for entry in sf.Ledger(file).budget("hospital").history] == [1]
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_it_is_on_disk_before_a_row_is_read(file, monkeypatch, planted):
+    """The planted defect pays when the release is done."""
+    from sfumato.engines.duckdb.engine import DuckDBEngine
+
+    made(file)
+    seen = []
+    statistics = DuckDBEngine.statistics
+
+    def looking(self, *arguments, **named):
+        seen.append(sf.Ledger(file).budget("hospital").spent[0])
+        return statistics(self, *arguments, **named)
+
+    monkeypatch.setattr(DuckDBEngine, "statistics", looking)
+    if planted:
+        monkeypatch.setattr("sfumato.query.question.payment", lambda *_: payment.free)
+    asked = sf.scan(ROWS, privacy_unit="id").bound(rows=1).agg(n=sf.count())
+    asked.release(epsilon=1, budget=sf.Ledger(file).budget("hospital")).to_arrow()
+    assert (seen == [1.0]) is not planted
+
+
+def test_what_fails_after_the_first_row_stays_spent(file, monkeypatch):
+    from sfumato.engines.duckdb.engine import DuckDBEngine
+
+    def failing(self, *arguments, **named):
+        raise EngineError("the rows cannot be read")
+
+    budget = made(file).budget("hospital")
+    asked = sf.scan(ROWS, privacy_unit="id").bound(rows=1).agg(n=sf.count())
+    monkeypatch.setattr(DuckDBEngine, "statistics", failing)
+    with pytest.raises(EngineError):
+        asked.release(epsilon=1, budget=budget).to_arrow()
+    assert budget.spent == (1, 0)
+
+
+@pytest.mark.parametrize("name", ["", " ann", "a\nb", "a\0", "x" * 101, "\ud800", 3, None, ["ann"]])
+def test_names_are_names(file, name):
+    ledger = made(file)
+    for ask in (
+        lambda: ledger.create(name, 1),
+        lambda: ledger.grant("hospital", name, 1),
+        lambda: ledger.budget(name),
+        *([] if name is None else [lambda: ledger.budget("hospital", name)]),
+    ):
+        with pytest.raises(ParameterError, match="printable"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named", "error"),
+    [
+        ((0,), {}, BudgetError), (("x",), {}, BudgetError), ((1, 1), {}, BudgetError), ((10**400,), {}, BudgetError),
+        ((1,), {"period": "day"}, ParameterError), ((1,), {"composition": "pld"}, ParameterError),
+        ((1,), {"replace": 2}, ParameterError),
+    ],
+)  # fmt: skip
+def test_what_is_no_cap_is_refused_before_a_file_is_made(tmp_path, arguments, named, error):
+    with pytest.raises(error):
+        sf.Ledger(tmp_path / "budget.db").create("hospital", *arguments, **named)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "what", ["a\0b", "\ud800", "x" * 10**5, "Zürich 🏥", "'; DROP TABLE sfumato_entries; --"]
+)
+def test_any_words_may_be_said_of_a_question(place, what):
+    budget = made(place).budget("hospital")
+    budget.spend(1, what=what)
+    (entry,) = budget.history
+    assert entry.what == what or (len(entry.what) <= 2000 and entry.what[:1] in (what[0], "\\"))
+
+
+def test_losses_beyond_all_budgets_are_refused(file):
+    budget = made(file).budget("hospital")
+    for loss in (Loss(laplace=((F(10**700), 1),)), Loss(approximate=((F(1), F(0), 10**5000),))):
+        with pytest.raises(BudgetError):
+            budget.spend(1, loss=loss)
+    assert budget.history == ()
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_there_are_no_copies(file, duplicate):
+    ledger = made(file)
+    for one in (ledger, ledger.budget("hospital")):
+        with pytest.raises(BudgetError, match=r"cannot be copied.*sf\.Ledger\(\.\.\.\) of the same place"):
+            duplicate(one)
+
+
+def test_a_child_opens_its_own(place, in_child):
+    ledger = made(place)
+    budget = ledger.budget("hospital")
+    for use in (
+        lambda: budget.spend(1),
+        lambda: ledger.budget("hospital"),
+        lambda: ledger.create("school", 1),
+        lambda: ledger.grant("hospital", "ann", 1),
+    ):
+        kind, text = in_child(use)
+        assert kind is BudgetError and "another process" in text
+    in_child(lambda: sf.Ledger(place).budget("hospital").spend(1))
+    budget.spend(1)
+    assert budget.spent[0] == 2 and len(ledger.history()) == 3
+
+
+def test_a_spend_in_the_middle_of_another_is_refused(file):
+    ledger = made(file)
+    for use in (lambda: ledger.budget("hospital").spend(1), lambda: ledger.create("school", 1)):
+        with ledger._turn(), pytest.raises(RefusalError):
+            use()
+    assert ledger.budget("hospital").remaining.epsilon == 3
+
+
+def test_totals_that_were_lowered_by_hand_are_found(file):
+    import sqlite3
+
+    ledger = made(file, delta=0)
+    ledger.budget("hospital").spend(1)
+    ledger.check()
+    with sqlite3.connect(file) as connection:
+        connection.execute("""UPDATE sfumato_accounts SET totals = '{"epsilon": ["1/2", "0"]}'""")
+    connection.close()
+    with pytest.raises(EngineError, match="less spent than its entries add up to"):
+        ledger.check()

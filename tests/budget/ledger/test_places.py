@@ -1,0 +1,502 @@
+"""Where a ledger is: what is wrong there is said in words, nothing is lost, and what is old is read for ever."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+import sys
+from contextlib import closing
+from fractions import Fraction as F
+from pathlib import Path
+
+import pytest
+
+import sfumato as sf
+from sfumato.budget import Loss
+from sfumato.budget.ledger import Ledger, postgresql, sqlite, store, tables
+from sfumato.errors import BudgetError, EngineError, ParameterError, SfumatoError
+
+VERSIONS = Path(__file__).parent / "versions"
+
+
+def made(place: str) -> Ledger:
+    ledger = sf.Ledger(place)
+    ledger.create("hospital", epsilon=3, delta="1e-6")
+    ledger.grant("hospital", "ann", epsilon=2)
+    ledger.budget("hospital", "ann").spend(1)
+    return ledger
+
+
+def changed(path: str, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+
+
+def test_a_ledger_that_is_not_there_is_not_made_by_asking(tmp_path):
+    path = tmp_path / "budget.db"
+    ledger = sf.Ledger(path)
+    for ask in (
+        lambda: ledger.budget("hospital"),
+        ledger.accounts,
+        ledger.history,
+        ledger.check,
+        lambda: ledger.grant("hospital", "ann", 1),
+    ):
+        with pytest.raises(EngineError, match="there is no ledger .*budget.db' yet"):
+            ask()
+    assert not path.exists()
+    made(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert ledger.budget("hospital").spent[0] == 1  # it is looked for again
+
+
+def test_a_ledger_stays_where_it_was_when_the_process_moves(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    budget = made("odd ?#% name.db").budget("hospital")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    budget.spend(1)
+    assert budget.spent[0] == 2 and not list(Path.cwd().iterdir())
+
+
+@pytest.mark.parametrize(
+    ("place", "error", "says"),
+    [
+        ("none/budget.db", EngineError, "there is no folder .*none'; make it first"),
+        (".", EngineError, "it is a folder"),
+        ("", ParameterError, "the path of a file on disk"),
+        (":memory:", ParameterError, "the path of a file on disk"),
+        ("file:budget.db?mode=memory", ParameterError, "the path of a file on disk"),
+        ("mysql://ann:hunter2@h/d", ParameterError, "the path of a file on disk"),
+        ("id,x\n1,hunter2", ParameterError, "the path of a file on disk"),
+        ("a\0b", ParameterError, "the path of a file on disk"),
+        (b"budget.db", ParameterError, "the path of a file"),
+        (None, ParameterError, "the path of a file"),
+        ("postgresql://ann:hunter2@h", EngineError, "names no database"),
+        ("postgresql://ann:hunter2@h:port/d", EngineError, "cannot be read"),
+        ("postgresql://ann:hunter2@127.0.0.1:1/d", EngineError, "postgresql://127.0.0.1/d: no server answers there"),
+        ("postgres://ann:hunter2@127.0.0.1:1/d", EngineError, "no server answers there"),
+        ("postgresql://ann:hunter2@nowhere.invalid/d", EngineError, "there is no such host"),
+        ("postgresql://ann:hunter2@/d?host=/nowhere", EngineError, "no server answers there"),
+        ("postgresql://ann:hunter2@127.0.0.1:1/d?hunter2=3", EngineError, "its address|psql|no server"),
+    ],
+)  # fmt: skip
+def test_a_place_that_is_none_is_refused(tmp_path, monkeypatch, place, error, says):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error, match=says) as refused:
+        sf.Ledger(place)
+    assert "hunter2" not in str(refused.value) + repr(refused.value.__dict__)
+    assert refused.value.__context__ is None and refused.value.__cause__ is None
+
+
+def test_what_is_missing_is_named(monkeypatch, tmp_path):
+    for name in ("sfumato.budget.ledger.sqlite", "sfumato.budget.ledger.postgresql"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    with pytest.raises(EngineError, match=r"pip install 'sfumato\[ledger\]'"):
+        sf.Ledger(tmp_path / "budget.db")
+
+
+def test_what_is_no_ledger_is_left_alone(tmp_path):
+    text, other, empty = tmp_path / "notes.txt", tmp_path / "other.db", tmp_path / "empty.db"
+    text.write_text("notes " * 1000)
+    changed(str(other), "CREATE TABLE t (x)")
+    for path, says in (
+        (text, "no ledger, nor any database"),
+        (other, "no ledger; give a ledger a file of its own"),
+    ):
+        before = path.read_bytes()
+        with pytest.raises(EngineError, match=says):
+            sf.Ledger(path).create("hospital", 1)
+        assert path.read_bytes() == before
+    with pytest.raises(EngineError, match="there is no ledger"):
+        sf.Ledger(other).budget("hospital")
+    empty.touch()  # what a kill leaves of making one
+    made(empty).check()
+
+
+def test_a_torn_file_is_told_and_nothing_is_released_from_it(file):
+    ledger = made(file)
+    for _ in range(60):
+        ledger.budget("hospital", "ann").spend("0.001", what="x" * 500)
+    whole, refused = Path(file).read_bytes(), 0
+    assert len(whole) > 40_000
+    for size in range(1, len(whole), 1777):
+        Path(file).write_bytes(whole[:size])
+        try:
+            sf.Ledger(file).budget("hospital", "ann").spend("0.001")
+        except SfumatoError:
+            refused += 1
+    assert refused == len(range(1, len(whole), 1777))
+    for at in range(4096, len(whole), 4096):
+        Path(file).write_bytes(whole[:at] + b"\x55" * 4096 + whole[at + 4096 :])
+        try:
+            opened = sf.Ledger(file)
+            opened.check()
+            opened.budget("hospital", "ann").spend("0.001")
+        except EngineError:
+            continue
+    Path(file).write_bytes(whole)
+    sf.Ledger(file).check()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE sfumato_accounts SET epsilon = 'much'", "UPDATE sfumato_accounts SET totals = '{}'",
+        "UPDATE sfumato_accounts SET totals = '[1]'", "UPDATE sfumato_accounts SET period = 'day'",
+        "UPDATE sfumato_accounts SET composition = 'pld'", "UPDATE sfumato_ledger SET day = 'x'",
+        "DELETE FROM sfumato_ledger", "UPDATE sfumato_accounts SET lifetime = '{\"epsilon\": [\"1/0\", \"0\"]}'",
+        "UPDATE sfumato_accounts SET totals = x'ff'", "DROP TABLE sfumato_accounts", "DROP TABLE sfumato_entries",
+        "UPDATE sfumato_ledger SET version = 99",
+    ],
+)  # fmt: skip
+def test_what_was_changed_by_hand_is_told(file, statement):
+    made(file)
+    changed(file, statement)
+    with pytest.raises(EngineError):
+        sf.Ledger(file).budget("hospital", "ann").spend("0.1")
+
+
+def test_an_entry_that_was_changed_by_hand_is_told(file):
+    made(file)
+    changed(file, "UPDATE sfumato_entries SET loss = 'x', at = 'y'")
+    with pytest.raises(EngineError, match="changed by hand, or is damaged"):
+        sf.Ledger(file).history()
+
+
+def as_nobody(function: object) -> object:
+    """Run it as somebody who is not root, to whom modes of files matter."""
+    if os.getuid() == 0:
+        os.setgid(65534)
+        os.setuid(65534)
+    return function()
+
+
+def refusal(function: object) -> tuple[str, str]:
+    try:
+        function()
+    except SfumatoError as error:
+        return type(error).__name__, str(error)
+    return "", "went on"
+
+
+def test_a_file_that_may_not_be_written_is_read_and_not_spent_from(tmp_path, in_child):
+    # Of a folder that others may enter, whatever pytest's own is.
+    folder = Path(os.path.realpath("/tmp")) / f"sfumato-ledger-{os.getpid()}"
+    folder.mkdir(mode=0o755)
+    try:
+        path = str(folder / "budget.db")
+        made(path)
+        os.chmod(path, 0o444)
+        os.chmod(folder, 0o555)
+
+        def ask():
+            ledger = sf.Ledger(path)
+            return ledger.budget("hospital").spent[0], refusal(lambda: ledger.budget("hospital").spend(1))
+
+        spent, (kind, text) = in_child(lambda: as_nobody(ask))
+        assert spent == 1 and kind == "EngineError" and "cannot be written; nothing was entered" in text
+        os.chmod(path, 0o666)  # the file alone: SQLite needs the folder, too
+        assert "nothing was entered" in in_child(lambda: as_nobody(ask))[1][1]
+        os.chmod(path, 0o000)
+        kind, text = in_child(lambda: as_nobody(lambda: refusal(lambda: sf.Ledger(path).budget("hospital"))))
+        assert kind == "EngineError" and "cannot be opened" in text
+        kind, text = in_child(lambda: as_nobody(lambda: refusal(lambda: made(str(folder / "new.db")))))
+        assert kind == "EngineError" and "cannot be made: Permission denied" in text
+        os.chmod(path, 0o600)
+        assert sf.Ledger(path).budget("hospital").spent[0] == 1
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_a_full_disk_enters_nothing_and_loses_nothing(file, in_child):
+    ledger = made(file)
+    for _ in range(5):
+        ledger.budget("hospital", "ann").spend("0.001", what="x" * 2000)
+    before, told = len(ledger.history()), []
+    for size in (0, 100, 512, 1024, 4096, os.path.getsize(file) - 4096, os.path.getsize(file)):
+
+        def ask(size=size):
+            opened = sf.Ledger(file).budget("hospital", "ann")
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+            return refusal(lambda: opened.spend("0.001", what="y" * 2000))
+
+        told.append(in_child(ask))
+        again = sf.Ledger(file)
+        again.check()
+        now = len(again.history())
+        assert now == before if told[-1][0] else now == before + 1
+        before = now
+    assert told[0][0] == told[3][0] == "EngineError"
+    assert {text.partition(": ")[2] for kind, text in told if kind} == {
+        "the disk cannot be read or written, or is full; nothing was entered"
+    }
+
+
+def test_one_who_keeps_the_file_is_waited_for_and_then_told(file, monkeypatch):
+    ledger = made(file)
+    monkeypatch.setattr(sqlite, "WAIT", 0.2)
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(
+            EngineError, match="another process has kept the file for .*; nothing was entered"
+        ):
+            ledger.budget("hospital", "ann").spend("0.1")
+        assert ledger.budget("hospital", "ann").spent[0] == 1  # who reads does not wait
+        other.execute("ROLLBACK")
+    ledger.budget("hospital", "ann").spend("0.1")
+
+
+def test_every_setting_that_makes_a_spend_durable_is_on(file, monkeypatch):
+    ledger, seen = made(file), []
+    begin = sqlite.SqliteStore.begin_change
+
+    def looking(self, connection):
+        begin(self, connection)
+        names = ("synchronous", "journal_mode")
+        seen.append([connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in names])
+
+    monkeypatch.setattr(sqlite.SqliteStore, "begin_change", looking)
+    ledger.budget("hospital").spend(1)
+    assert seen == [[3, "delete"]]  # EXTRA
+
+
+# Versions.
+
+
+def made_for_ever(path: Path) -> None:
+    """How the file of version 1 was made, which is never made again: `python -c` with the day's sfumato."""
+    ledger = sf.Ledger(path)
+    ledger.create("hospital", epsilon="7/3", delta="1e-6")
+    ledger.create("school", epsilon=1, composition="adding", period="month")
+    ledger.grant("hospital", "ann", epsilon=1, period="year")
+    ledger.grant("school", "Zoë", epsilon="1/2")
+    ledger.budget("hospital", "ann").spend(
+        "1/3", "1e-8", loss=Loss(gaussian=F(1, 7), additive_delta=F("1e-9"))
+    )
+    ledger.budget("hospital").spend(
+        "0.1", loss=Loss(laplace=((F(1, 20), 2),), pure=F(1, 15)), what="patients by year"
+    )
+    ledger.budget("school", "Zoë").spend(0.1)
+
+
+def test_a_file_of_version_1_opens_for_ever(tmp_path):
+    """Whatever else changes, this file, and what it says, does not."""
+    path = tmp_path / "budget.db"
+    shutil.copy(VERSIONS / "version_1.db", path)
+    os.chmod(path, 0o600)
+    ledger = sf.Ledger(path)
+    ledger.check()
+    entries = ledger.history()
+    assert [(e.number, e.kind, e.dataset, e.analyst) for e in entries] == [
+        (1, "create", "hospital", None), (2, "create", "school", None), (3, "grant", "hospital", "ann"),
+        (4, "grant", "school", "Zoë"), (5, "spend", "hospital", "ann"), (6, "spend", "hospital", None),
+        (7, "spend", "school", "Zoë"),
+    ]  # fmt: skip
+    assert [entry.epsilon for entry in entries[4:]] == [F(1, 3), F(1, 10), F(0.1)]
+    assert entries[4].loss == Loss(gaussian=F(1, 7), additive_delta=F("1e-9"))
+    assert (
+        entries[5].loss == Loss(laplace=((F(1, 20), 2),), pure=F(1, 15))
+        and entries[5].what == "patients by year"
+    )
+    hospital, ann, school, zoe = ledger.accounts()
+    assert hospital.lifetime.totals[0] == (F(13, 30), F("1e-8"))
+    assert hospital.lifetime.totals[1] == (F(1, 14) + F(1, 450), F("1e-9"))
+    assert (ann.period, school.period, zoe.period, hospital.period) == ("year", "month", None, None)
+    assert hospital.account.cap.epsilon == F(7, 3) and zoe.lifetime.spent[0] == pytest.approx(0.1)
+    ledger.budget("hospital").spend("0.1")
+    assert len(ledger.history()) == 8
+
+
+def test_a_ledger_of_a_later_version_is_refused_and_one_of_an_earlier_is_brought_up(file, monkeypatch):
+    made(file)
+    monkeypatch.setattr(tables, "VERSION", 3)
+    done = []
+    steps = {number: lambda connection, number=number: done.append(number) for number in (1, 2)}
+    monkeypatch.setattr(tables, "MIGRATIONS", steps)
+    assert sf.Ledger(file).budget("hospital").spent[0] == 1 and done == [1, 2]
+    ledger = sf.Ledger(file)
+    assert done == [1, 2]
+    monkeypatch.setattr(tables, "VERSION", 1)
+    for ask in (lambda: ledger.budget("hospital").spend(1), lambda: sf.Ledger(file).budget("hospital")):
+        with pytest.raises(EngineError, match="a later version of sfumato: it is a ledger of version 3"):
+            ask()
+
+
+def test_a_step_to_a_later_version_that_fails_changes_nothing(file, monkeypatch):
+    made(file)
+
+    def failing(connection):
+        connection.exec_driver_sql("DELETE FROM sfumato_entries")
+        raise EngineError("no further")
+
+    with monkeypatch.context() as later:
+        later.setattr(tables, "VERSION", 2)
+        later.setattr(tables, "MIGRATIONS", {1: failing})
+        with pytest.raises(EngineError, match="no further"):
+            sf.Ledger(file)
+    sf.Ledger(file).check()
+    assert len(sf.Ledger(file).history()) == 3
+
+
+# PostgreSQL.
+
+
+def psql(database: str, *statements: str) -> None:
+    import psycopg
+
+    with psycopg.connect(database, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+@pytest.mark.long
+def test_a_server_that_refuses_is_told_without_the_password(database, monkeypatch):
+    made(database)
+    name = database.partition("/ledger")[2].partition("?")[0]
+    psql(database, f"DROP ROLE IF EXISTS reader{name}", f"CREATE ROLE reader{name} LOGIN")
+    reader = database.replace("ann:hunter2%25", f"reader{name}")
+    for place, says in {
+        database.replace("/ledger", "/nosuch"): "no such database",
+        database.replace("ann:", "nobody:"): "no such database or user",
+        reader: "may not do that there",
+    }.items():
+        with pytest.raises(EngineError, match=says) as refused:
+            sf.Ledger(place).budget("hospital")
+        assert "hunter2" not in str(refused.value) and refused.value.__context__ is None
+    psql(database, f"GRANT SELECT ON sfumato_ledger, sfumato_accounts, sfumato_entries TO reader{name}")
+    budget = sf.Ledger(reader).budget("hospital")
+    assert budget.spent[0] == 1
+    with pytest.raises(EngineError, match="may not do that there.*nothing was entered"):
+        budget.spend(1)
+    psql(database, f"DROP OWNED BY reader{name}", f"DROP ROLE reader{name}")
+
+
+@pytest.mark.long
+def test_a_server_whose_settings_are_careless(database):
+    """A ledger asks for its own: a commit that is on disk, and one snapshot for each reader."""
+    import psycopg
+
+    name = database.partition("/ledger")[2].partition("?")[0]
+    for setting in (
+        "synchronous_commit = off", "default_transaction_isolation = 'serializable'", "default_transaction_read_only = off",
+        "standard_conforming_strings = off", "TimeZone = 'Asia/Kathmandu'", "DateStyle = 'German'",
+    ):  # fmt: skip
+        psql(database, f"ALTER DATABASE ledger{name} SET {setting}")
+    ledger = made(database)
+    ledger.check()
+    seen = []
+    begin = ledger._store.begin_change
+
+    def looking(connection):
+        begin(connection)
+        seen.append(connection.exec_driver_sql("SHOW synchronous_commit").scalar_one())
+
+    ledger._store.begin_change = looking
+    ledger.budget("hospital").spend(1)
+    assert seen == ["on"]
+    psql(database, f"ALTER DATABASE ledger{name} SET default_transaction_read_only = on")
+    with pytest.raises(EngineError, match="can only be read; nothing was entered"):
+        ledger.budget("hospital").spend("0.1")
+    assert ledger.budget("hospital").spent[0] == 2
+    with psycopg.connect(database) as connection:
+        assert connection.execute("SHOW synchronous_commit").fetchone() == ("off",)
+
+
+@pytest.mark.long
+def test_one_who_keeps_the_ledger_of_a_server_is_told(database, monkeypatch):
+    import psycopg
+
+    ledger = made(database)
+    monkeypatch.setattr(postgresql, "WAIT", 1)
+    with psycopg.connect(database) as other:
+        other.execute("SELECT * FROM sfumato_ledger FOR UPDATE")
+        with pytest.raises(EngineError, match="another process has kept the ledger"):
+            ledger.budget("hospital", "ann").spend("0.1")
+        assert ledger.budget("hospital", "ann").spent[0] == 1
+        other.rollback()
+    ledger.budget("hospital", "ann").spend("0.1")
+
+
+@pytest.mark.long
+def test_a_connection_that_breaks_at_the_end_is_not_known_to_have_ended(database):
+    ledger = made(database)
+    end = "SELECT pg_terminate_backend(pg_backend_pid())"
+
+    def broken_at(place):
+        real = getattr(ledger._store, place)
+
+        def breaking(connection):
+            real(connection)
+            if place == "begin_change":
+                connection.exec_driver_sql(end)
+
+        return breaking
+
+    ledger._store.begin_change = broken_at("begin_change")
+    with pytest.raises(EngineError, match="nothing was entered"):
+        ledger.budget("hospital").spend(1)
+    del ledger._store.begin_change
+
+    import sqlalchemy
+
+    def severed(connection):
+        connection.exec_driver_sql("SELECT 1")
+        psql(
+            database,
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        )
+
+    sqlalchemy.event.listen(ledger._store._engine, "commit", severed)
+    with pytest.raises(EngineError, match="may have been entered, or not: see sfumato budget history"):
+        ledger.budget("hospital").spend(1)
+    sqlalchemy.event.remove(ledger._store._engine, "commit", severed)
+    assert ledger.budget("hospital").spent[0] == 1
+
+
+@pytest.mark.long
+def test_ledgers_that_two_make_at_once_are_one(database, in_child):
+    from concurrent.futures import ThreadPoolExecutor
+
+    opened = [sf.Ledger(database) for _ in range(8)]
+
+    def create(number):
+        try:
+            opened[number].create("hospital", epsilon=number + 1)
+        except BudgetError:
+            return 0
+        return 1
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(create, range(8))) == 1
+    assert [entry.kind for entry in sf.Ledger(database).history()] == ["create"]
+
+
+def test_attempts_are_counted(file, monkeypatch):
+    """What the database asks to try again is tried again, and not for ever."""
+    ledger, tried = made(file), []
+
+    def busy(connection):
+        tried.append(1)
+        if len(tried) < 4 or len(tried) > 10:
+            raise sqlite.DBAPIError("", None, Exception())
+
+    monkeypatch.setattr(ledger._store, "again", lambda error: True)
+    monkeypatch.setattr(store.time, "sleep", lambda seconds: None)
+    begin = ledger._store.begin_change
+    monkeypatch.setattr(
+        ledger._store, "begin_change", lambda connection: (begin(connection), busy(connection))
+    )
+    ledger.budget("hospital").spend("0.1")
+    assert len(tried) == 4 and len(ledger.history()) == 4
+    tried.extend([1] * 10)
+    with pytest.raises(EngineError, match="nothing was entered"):
+        ledger.budget("hospital").spend("0.1")
+    assert len(tried) == 14 + 20 and len(ledger.history()) == 4

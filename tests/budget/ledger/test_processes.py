@@ -1,0 +1,261 @@
+"""Many processes on one ledger, and processes that are killed while they spend."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from fractions import Fraction as F
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sfumato as sf
+from sfumato.budget.ledger import ledger as module
+from sfumato.errors import BudgetError, EngineError
+
+BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "ledger.py"
+ANALYSTS = [f"analyst {number}" for number in range(8)]
+
+
+@pytest.fixture(scope="module")
+def kills() -> Any:
+    spec = importlib.util.spec_from_file_location("kills", BENCHMARK)
+    benchmark = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(benchmark)
+    return benchmark
+
+
+@pytest.fixture(autouse=True)
+def forks() -> Any:
+    if not hasattr(os, "fork"):
+        pytest.skip("needs fork")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python's own, of forks beside threads
+        yield
+
+
+def at_once(*functions: Callable[[], None]) -> list[int]:
+    """Run each in a process of its own, all of which begin together; return how they ended."""
+    reader, writer = os.pipe()
+    children = []
+    for function in functions:
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.alarm(120)
+                os.close(writer)
+                os.read(reader, 1)  # the end of the pipe
+                function()
+                code = 0
+            finally:
+                os._exit(code)
+        children.append(child)
+    os.close(writer)
+    os.close(reader)
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+
+
+def made(place: str, epsilon: object, each: object) -> None:
+    ledger = sf.Ledger(place)
+    ledger.create("hospital", epsilon)
+    for analyst in ANALYSTS:
+        ledger.grant("hospital", analyst, each)
+
+
+def spending(place: str, analyst: str, spends: int) -> Callable[[], None]:
+    def spend() -> None:
+        budget = sf.Ledger(place).budget("hospital", analyst)
+        for number in range(spends):
+            try:
+                budget.spend("1/100", what=str(number))
+            except BudgetError:
+                continue
+
+    return spend
+
+
+@pytest.mark.parametrize("spends", [6, pytest.param(25, marks=pytest.mark.long)])
+def test_eight_analysts_in_eight_processes_spend_what_there_is_and_no_more(place, spends):
+    # For the whole dataset less than all of them would take; for each less than they ask for.
+    made(place, F(6 * spends, 100), F(spends - 1, 100))
+    assert at_once(*(spending(place, analyst, spends) for analyst in ANALYSTS)) == [0] * 8
+    ledger = sf.Ledger(place)
+    ledger.check()
+    entries = ledger.budget("hospital").history
+    assert len(entries) == 6 * spends and ledger.budget("hospital").remaining.epsilon == 0
+    own = [[e.what for e in entries if e.analyst == analyst] for analyst in ANALYSTS]
+    assert max(map(len, own)) <= spends - 1
+    assert all(whats == sorted(whats, key=int) for whats in own)
+    assert all(
+        len(ledger.budget("hospital", a).history) == len(o) for a, o in zip(ANALYSTS, own, strict=True)
+    )
+
+
+def test_a_ledger_without_its_lock_would_be_found(place, monkeypatch):
+    """The planted defect: each process reads what is left, and writes when it has thought about it."""
+    from sfumato.budget.ledger import book, sqlite, tables
+
+    made(place, F(30, 100), 1)
+    if place.startswith("postgresql"):
+        monkeypatch.setattr(
+            tables, "head", lambda c, where, *, lock, real=tables.head: real(c, where, lock=False)
+        )
+    else:
+        monkeypatch.setattr(sqlite.SqliteStore, "begin_change", lambda self, connection: None)
+    save = book.save
+
+    def slow(connection: Any, kept: Any, **named: Any) -> None:
+        time.sleep(0.02)
+        save(connection, kept, **named)
+
+    monkeypatch.setattr(book, "save", slow)
+    at_once(*(spending(place, analyst, 6) for analyst in ANALYSTS))
+    monkeypatch.undo()
+    assert len(sf.Ledger(place).budget("hospital").history) > 30
+
+
+def test_datasets_and_owners_at_once_end(place):
+    """Nobody waits in a circle, whatever comes first: caps that change, other datasets, readers."""
+    made(place, 1000, 1000)
+    sf.Ledger(place).create("school", 1000)
+    sf.Ledger(place).grant("school", ANALYSTS[0], 1000)
+
+    def both() -> None:
+        budgets = [sf.Ledger(place).budget(name, ANALYSTS[0]) for name in ("school", "hospital")]
+        for number in range(8):
+            budgets[number % 2].spend("1/100")
+            budgets[(number // 2) % 2].spend("1/100")
+
+    def owner() -> None:
+        ledger = sf.Ledger(place)
+        for number in range(8):
+            ledger.grant("hospital", ANALYSTS[number], 1000 + number)
+            ledger.create("school", 1000 + number, replace=True)
+
+    def reader() -> None:
+        ledger = sf.Ledger(place)
+        for _ in range(15):
+            ledger.check()
+            spent = ledger.budget("hospital").spent[0]
+            assert ledger.budget("hospital").spent[0] >= spent
+
+    assert at_once(both, both, owner, owner, reader, reader, both) == [0] * 7
+    ledger = sf.Ledger(place)
+    ledger.check()
+    assert len(ledger.budget("school").history) + len(ledger.budget("hospital").history) == 3 * 16
+
+
+def test_some_processes_are_killed_at_calls_and_at_any_time(file, kills):
+    kills.make(file)
+    done = kills.run(6, file, random.Random(1), "ct")
+    assert done["at a call"] >= 5 and done["at any time"] == 6
+
+
+@pytest.mark.long
+def test_hundreds_of_processes_are_killed(place, kills):
+    """A few hundred, within a minute; `python benchmarks/ledger.py kills 1000` does more."""
+    kills.make(place)
+    began, calls, killed = time.monotonic(), 12_000, 0
+    count, chosen = kills.held(place), random.Random(2)
+    while killed < 120 and time.monotonic() - began < 12:
+        # Steps are drawn, so that runs which are cut short see all of a spend.
+        was, shown = kills.killed(place, kills.at_call(chosen.randrange(calls)))
+        count = kills.check(place, count, shown)
+        killed += was
+    assert killed > 20
+    sf.Ledger(place).check()
+
+
+@pytest.mark.long
+def test_processes_are_killed_within_the_writing_of_a_page(tmp_path, kills):
+    environment = kills.preloaded(str(tmp_path))
+    if environment is None:
+        pytest.skip("needs a compiler of C, on Linux")
+    code = (
+        f"import sys, random; sys.path.insert(0, {str(BENCHMARK.parent)!r}); import ledger; place = {str(tmp_path / 'b.db')!r}; "
+        "ledger.make(place); print(ledger.run(90, place, random.Random(3), 'w'))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert told.returncode == 0, told.stderr
+    assert int(told.stdout.split("'at a write': ")[1].split(",")[0]) > 60
+
+
+@pytest.mark.parametrize("when", ["before it is on disk", "never"])
+def test_a_ledger_that_shows_first_would_be_found(file, kills, monkeypatch, when):
+    """The planted defects: the answer is shown before the spend is on disk, or the spend is only remembered."""
+    real = module.Ledger._spend
+    kills.make(file)
+
+    def planted(self: Any, *arguments: Any) -> None:
+        if when == "before it is on disk":
+            os.write(max(int(name) for name in os.listdir("/proc/self/fd") if _is_pipe(name)), b"s")
+            real(self, *arguments)
+
+    monkeypatch.setattr(module.Ledger, "_spend", planted)
+    with pytest.raises(AssertionError):  # each ends a search over the steps of a spend
+        count = kills.held(file)
+        for step in range(0, 12_000, 1500):
+            _, shown = kills.killed(file, kills.at_call(step))
+            count = kills.check(file, count, shown)
+
+
+def _is_pipe(name: str) -> bool:
+    try:
+        return os.readlink(f"/proc/self/fd/{name}").startswith("pipe:")
+    except OSError:
+        return False
+
+
+@pytest.mark.long
+def test_a_server_that_is_killed_has_what_was_shown(database):
+    """One of its processes, for which it ends all of them, as where memory has ended, while analysts spend."""
+    import psycopg
+
+    made(database, 1000, 1000)
+    for _ in range(3):
+        before = len(sf.Ledger(database).budget("hospital").history)
+        reader, writer = os.pipe()
+
+        def spend(analyst: str, writer: int = writer) -> None:
+            budget = sf.Ledger(database).budget("hospital", analyst)
+            with suppress(EngineError):
+                while True:
+                    budget.spend("1/100")
+                    os.write(writer, b"s")
+
+        def kill(writer: int = writer) -> None:
+            time.sleep(0.7)
+            with suppress(psycopg.Error), psycopg.connect(database) as connection:
+                found = connection.execute(
+                    "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'"
+                )
+                os.kill(found.fetchone()[0], signal.SIGKILL)
+
+        assert at_once(kill, *(partial(spend, analyst) for analyst in ANALYSTS[:4])) == [0] * 5
+        os.close(writer)
+        with os.fdopen(reader, "rb") as pipe:
+            shown = len(pipe.read())
+        until = time.monotonic() + 60
+        while True:
+            try:
+                ledger = sf.Ledger(database)
+                ledger.check()
+                break
+            except EngineError:  # it starts again
+                assert time.monotonic() < until
+                time.sleep(0.2)
+        assert shown > 0 and before + shown <= len(ledger.budget("hospital").history) <= before + shown + 4

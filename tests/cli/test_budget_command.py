@@ -1,0 +1,94 @@
+"""`sfumato budget`: what an owner sees and changes, and how it ends where something is wrong."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from fractions import Fraction as F
+
+import pytest
+from typer.testing import CliRunner
+
+import sfumato as sf
+from sfumato.cli.main import app
+
+LINE_ENDS = "\n"
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SFUMATO_LEDGER", "budget.db")
+    return tmp_path / "budget.db"
+
+
+def said(*arguments, code=0):
+    done = CliRunner().invoke(app, ["budget", *arguments], env={"COLUMNS": "60", "TERM": "dumb"})
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_an_owner_makes_budgets_and_sees_what_becomes_of_them(place):
+    assert "hospital" in said("create", "hospital", "--epsilon", "3", "--delta", "1e-6", "--period", "year")
+    shown = said("grant", "hospital", "ann", "--epsilon", "1/2")
+    assert "(all)" in shown and "0.5, 1e-06" in shown and "100.0%" in shown
+    sf.Ledger(place).budget("hospital", "ann").spend("1/8", what="patients by year")
+    shown = said("show")
+    assert "75.0%" in shown and "0.125, 0" in shown and "in a lifetime, which nothing bounds" in shown
+    assert said("show", "hospital") == shown
+    lines = said("history").splitlines()
+    assert [line.split()[3] for line in lines if line.strip()[:1] in "123" and line.strip()] == [
+        "create",
+        "grant",
+        "spend",
+    ]
+    assert "patients by year" in said("history", "hospital", "--analyst", "ann")
+    assert "create" not in said("history", "hospital", "--analyst", "ann")
+
+
+def test_what_is_exported_is_exact(place):
+    said("create", "hospital", "--epsilon", "7/3")
+    sf.Ledger(place).budget("hospital").spend("1/3", what="=HYPERLINK('x')\n\x1b[31m")
+    assert "Wrote" in said("export", "-o", "all.csv") and "Wrote" in said(
+        "export", "-o", "all.json", "hospital"
+    )
+    with open("all.csv", newline="") as file:
+        create, spend = csv.DictReader(file)
+    assert (create["kind"], F(create["epsilon"]), create["composition"]) == ("create", F(7, 3), "tight")
+    assert F(spend["epsilon"]) == F(1, 3) and spend["what"].startswith("'=HYPERLINK")
+    with open("all.json") as file:
+        rows = [json.loads(line) for line in file]
+    assert rows == [entry.row() for entry in sf.Ledger(place).history()]
+    assert rows[1]["what"] == "=HYPERLINK('x')\n\x1b[31m" and json.loads(rows[1]["loss"])
+    assert "\x1b[31m" not in said("history") and r"\x1b[31m" in said("history")
+
+
+def test_names_are_no_markup(place):
+    said("create", "[red]x[/red]", "--epsilon", "1")
+    assert "[red]x[/red]" in said("show")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("show",), 1, "there is no ledger 'budget.db' yet"),
+        (("grant", "x", "ann", "--epsilon", "1"), 1, "there is no ledger"),
+        (("create", "x", "--epsilon", "0"), 2, "epsilon is '0'"),
+        (("create", "x", "--epsilon", "1", "--period", "day"), 2, "period is 'day'"),
+        (("create", "x", "--epsilon", "1", "--ledger", "none/b.db"), 1, "there is no folder"),
+        (("create", "x", "--epsilon", "1", "--ledger", "mysql://a:hunter2@h/d"), 2, "the path of a file"),
+        (("export", "-o", "x.xlsx"), 2, "ends in .csv or .json"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said(place, arguments, code, says):
+    told = said(*arguments, code=code)
+    assert says in told.replace("\n", " ") and "Traceback" not in told and "hunter2" not in told
+    assert not os.listdir()
+
+
+def test_a_budget_that_is_there_is_changed_by_asking_for_it(place):
+    said("create", "hospital", "--epsilon", "1")
+    assert "already; replace=True" in said("create", "hospital", "--epsilon", "2", code=2)
+    assert "2, 0" in said("create", "hospital", "--epsilon", "2", "--replace")
+    assert "DATASET is 'school'" in said("show", "school", code=2)
