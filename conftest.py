@@ -28,6 +28,10 @@ import pytest
 _OWN = ("PYTEST_", "SPARK_", "PYSPARK_", "_RJEM_")
 _SPARKS_FILES = "/userFiles-"
 
+# Where no bytecode is written, each worker and each program that a test starts compiles all anew.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 
 def settings() -> dict[str, Any]:
     """Return what every part of the process computes with.

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 
-class Once:
-    """An engine that evaluates each question once, as noise alone is drawn anew."""
+def once(engine):
+    """Let an engine, and those that it makes, evaluate each question once, as noise alone is drawn anew."""
+    evaluate, combine, known = engine.statistics, engine.combined, {}
 
-    def __init__(self, engine):
-        self.engine, self.known = engine, {}
+    def statistics(query, batch_rows, *salt):
+        key = repr(query), salt
+        if key not in known:
+            known[key] = list(evaluate(query, batch_rows, *salt))
+        return iter(known[key])
 
-    def __getattr__(self, name):
-        return getattr(self.engine, name)
+    def combined(how):
+        key = repr(how)
+        if key not in known:
+            known[key] = once(combine(how))
+        return known[key]
 
-    def statistics(self, query, batch_rows):
-        key = repr(query)
-        if key not in self.known:
-            self.known[key] = list(self.engine.statistics(query, batch_rows))
-        return iter(self.known[key])
+    engine.statistics, engine.combined = statistics, combined
+    return engine

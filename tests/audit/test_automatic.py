@@ -15,6 +15,8 @@ from sfumato.query.automatic import looking, resolve
 from sfumato.query.automatic.bounds import Histogram
 from sfumato.query.automatic.looking import Looking
 
+from .once import once
+
 pytestmark = pytest.mark.long
 
 SCHEMA = pa.schema([("unit", pa.string()), ("g", pa.int64()), ("x", pa.float64())])
@@ -31,14 +33,19 @@ def table(more=(), each=6):
 
 def mechanism(ask, **options):
     """Return a mechanism whose outputs are what is released, with all that was looked at on the way."""
+    known = {}
 
     def draw(rows, size):
-        return [released(ask, rows, options) for _ in range(size)]
+        if id(rows) not in known:
+            scanned = sf.scan(rows, privacy_unit="unit")
+            once(scanned.engine)
+            known[id(rows)] = rows, ask(scanned)
+        return [released(known[id(rows)][1], options) for _ in range(size)]
 
     return draw
 
 
-def released(ask, rows, options):
+def released(question, options):
     seen = []
 
     def remembered(one, edges, epsilon):
@@ -49,7 +56,7 @@ def released(ask, rows, options):
     look = Looking.look
     Looking.look = remembered
     try:
-        release = ask(sf.scan(rows, privacy_unit="unit")).release(**options)
+        release = question.release(**options)
     finally:
         Looking.look = look
     numbers = {f"look {i} bin {j}": float(n) for i, counts in enumerate(seen) for j, n in enumerate(counts)}
@@ -115,12 +122,14 @@ def looks_without_noise(patch):
 
 def rows_in_place_of_units(patch):
     """Each row has a vote of its own, as if it were a unit."""
+    known = {}
 
     def split(one, edges, epsilon):
-        query = replace(one.query, unit="row")
-        rows = ROWS[0].append_column("row", pa.array(range(ROWS[0].num_rows)))
-        engine = sf.scan(rows, privacy_unit="row").engine
-        return LOOKED(replace(one, engine=engine, query=query), edges, epsilon)
+        query, rows = replace(one.query, unit="row"), ROWS[0]
+        if id(rows) not in known:
+            numbered = rows.append_column("row", pa.array(range(rows.num_rows)))
+            known[id(rows)] = rows, once(sf.scan(numbered, privacy_unit="row").engine)
+        return LOOKED(replace(one, engine=known[id(rows)][1], query=query), edges, epsilon)
 
     patch.setattr(Looking, "look", split)
 
@@ -166,4 +175,4 @@ def test_planted_defects_are_found(name, monkeypatch):
         return drawing(rows, size)
 
     pair = table(STRANGERS_FOUND[stranger]), table()
-    assert audit(draw, epsilon=1, pairs=[pair], max_samples=4_000, seconds=200).violated
+    assert audit(draw, epsilon=1, pairs=[pair], max_samples=4_000, seconds=600).violated

@@ -471,8 +471,20 @@ AGREEING = (
 )
 
 
+def on_a_session(item: pytest.Item) -> bool:
+    """Whether a test needs the session of Spark."""
+    opened = getattr(getattr(item, "callspec", None), "params", {}).values()
+    return bool({"spark", "frame_of", "collected"} & {*getattr(item, "fixturenames", ())}) or "spark" in [
+        one for one in (*opened, *getattr(item, "originalname", "").split("_")) if isinstance(one, str)
+    ]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say of them how likely noise makes them fail."""
+    """Tests of Spark come first, so that one process starts Java; and some say how likely noise makes them fail.
+
+    Where there are several processes, pytest-xdist gives the first one what comes first.
+    """
+    items.sort(key=lambda item: not on_a_session(item))
     for item in items:
         if getattr(item, "originalname", None) in AGREEING:
             item.add_marker(
