@@ -137,6 +137,7 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
         "none of 200 groups without rows is below its 95% error bar, or none with rows at its bound; noise "
         "of 50 of 40,000 people or less moves shares of 0.71 and 0.83 by 0.01, and 1 in 6 by 0.05",
     ),
+    "budget.md": "all bounds that looks find give answers that fit the rest of the share, and are paid alike",
     "framework.md": SHOWN,
     "many_tables.md": SHOWN,
     "ledger.md": "what is spent is shown, no answer",

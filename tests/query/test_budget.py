@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from fractions import Fraction
 
 import pyarrow as pa
@@ -10,6 +12,8 @@ import pytest
 import sfumato as sf
 from sfumato.errors import BudgetError, EngineError, ParameterError, QueryError
 from sfumato.noise import SeededWords
+from sfumato.query import payment
+from sfumato.query.automatic.looking import Looking
 
 ROWS = pa.table({"id": [1, 1, 2, 3], "town": ["A", "B", "A", "B"], "x": [1, 2, 3, 4]})
 SQL = (
@@ -185,6 +189,86 @@ def test_what_is_no_share_is_refused(options):
     assert budget.history == ()
 
 
+MANY = pa.table({
+    "id": [i // 2 for i in range(8_000)], "town": ["AB"[i % 2] for i in range(8_000)], "x": [5.0] * 8_000,
+})  # fmt: skip
+AUTO = {"lower": 0, "upper": "auto"}
+
+
+def left_open(keys=PUBLIC[:2]):
+    """Each question that leaves something to its release: bounds, limits, both."""
+    table = sf.scan(MANY, privacy_unit="id").group_by("town", keys=keys)
+    return [
+        table.bound(groups=2, rows=1).agg(n=sf.count(), m=sf.mean("x", **AUTO)),
+        table.bound(groups="auto", rows=1).agg(n=sf.count()),
+        table.bound(groups="auto", rows="auto").agg(s=sf.sum("x", **AUTO)),
+    ]
+
+
+@pytest.mark.noise_cannot_matter("the words are seeded")
+@pytest.mark.parametrize(
+    ("budget", "parts"),
+    [
+        ((3, "1e-6"), 2), pytest.param((3, 0), 3, marks=pytest.mark.long),
+        pytest.param((1, "1e-6"), 9, marks=pytest.mark.long),
+    ],
+)  # fmt: skip
+def test_looks_take_their_part_of_a_share(budget, parts):
+    """Both are within the share, by one sum; so many fit, and no more."""
+    budget = sf.Budget(*budget)
+    questions, words = left_open(), SeededWords(1)
+    for i in range(parts):
+        question = questions[i % len(questions)]
+        before = budget.remaining.share
+        release = question.release(share=Fraction(1, parts), budget=budget, unsafe_words=words)
+        paid_looks, paid_answer = budget.history[-2:]
+        assert before - budget.remaining.share <= 1 / parts + 1e-9
+        assert sum(found.epsilon for found in release.found) <= paid_looks.epsilon
+        assert paid_looks.delta == 0 and paid_looks.what == f"looks of {question.query.told}"
+        assert (paid_answer.epsilon, paid_answer.loss) == (release.plan.epsilon, release.plan.loss)
+        assert release.plan.epsilon > paid_looks.epsilon  # three tenths of a share at most are looks
+    assert budget.remaining.share < 0.03
+    with pytest.raises(BudgetError, match="share=.* is more than is left"):
+        questions[0].release(share="0.1", budget=budget)
+    assert len(budget.history) == 2 * parts
+
+
+@pytest.mark.noise_cannot_matter("the words are seeded")
+def test_auto_share_divides_a_share():
+    """By adding, exactly: of a third of 3 a fifth is for looks."""
+    budget = sf.Budget(3)
+    release = left_open()[0].release(
+        share="1/3", auto_share="1/5", budget=budget, unsafe_words=SeededWords(1)
+    )
+    looks, answer = budget.history
+    assert looks.epsilon == pytest.approx(0.2) and answer.epsilon == Fraction(4, 5)
+    assert release.plan.epsilon == Fraction(4, 5) and release.spent[0] <= 1
+    few, many = (
+        left_open()[1].release(share=f"1/{n}", budget=sf.Budget(3, "1e-6"), unsafe_words=SeededWords(1)).plan
+        for n in (1, 30)
+    )
+    assert few.noise.name != "gaussian" and many.noise.name == "gaussian"
+
+
+@pytest.mark.noise_cannot_matter("nothing is drawn")
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"share": 0}, ParameterError), ({"budget": None}, ParameterError), ({"auto_share": 1}, ParameterError),
+        ({"auto_share": "x"}, ParameterError), ({"epsilon": 1}, ParameterError), ({"diagnostics": 0.1}, ParameterError),
+        ({"noise": "nose"}, ParameterError), ({"confidence": 2}, ParameterError), ({"share": 1}, BudgetError),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_beside_a_share_is_said_before_a_look_is_paid(options, error, monkeypatch):
+    monkeypatch.setattr(Looking, "look", lambda *_: pytest.fail("looked"))
+    budget = sf.Budget(3, "1e-6")
+    budget.spend(1)
+    paid = budget.history
+    with pytest.raises(error):
+        left_open()[0].release(**{"share": "0.1", "budget": budget, **options})
+    assert budget.history == paid
+
+
 @pytest.mark.noise_cannot_matter("nothing is drawn")
 def test_without_delta_shares_are_of_epsilon():
     budget = sf.Budget(3)
@@ -193,3 +277,56 @@ def test_without_delta_shares_are_of_epsilon():
     assert budget.remaining.share == 0.0
     with pytest.raises(BudgetError):
         towns().release(share="1/3", budget=sf.Budget(3), noise="gaussian")
+
+
+@pytest.fixture
+def said(caplog):
+    """What is said of releases that nobody pays, from the first one on."""
+    payment._say_once.cache_clear()
+    return lambda: [record.message for record in caplog.records if record.name == "sfumato.budget"]
+
+
+@pytest.mark.noise_cannot_matter("nothing is looked at")
+def test_a_release_without_a_budget_says_so_once(said):
+    towns().release(epsilon=1, budget=sf.Budget(9))
+    towns().plan(epsilon=1)
+    with pytest.raises(BudgetError):
+        towns().release(epsilon=0)
+    assert said() == []
+    towns().release(epsilon=1)
+    (sentence,) = said()
+    assert sentence.startswith("No budget pays for this release") and "sf.Budget" in sentence
+    towns().release(epsilon=1)
+    towns().diagnose(epsilon=1)
+    sf.sql(SQL.format(1), tables={"visits": ROWS})
+    assert len(said()) == 1
+
+
+@pytest.mark.noise_cannot_matter("nothing is looked at")
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: sf.sql(SQL.format(1), tables={"visits": ROWS}),
+        lambda: sf.sql(f"SELECT total + 1 AS t FROM ({SQL.format(1)})", tables={"visits": ROWS}),
+        lambda: sf.scan(ROWS, privacy_unit="id").top("town", k=1).release(epsilon=1, delta="1e-6"),
+        lambda: towns().diagnose(epsilon=1),
+        lambda: left_open()[0].release(epsilon=1, unsafe_words=SeededWords(1)),
+    ],
+)
+def test_each_kind_of_release_without_a_budget_says_so(ask, said):
+    ask()
+    assert len(said()) == 1
+
+
+@pytest.mark.long
+def test_a_program_that_sets_up_no_log_sees_it_once_on_stderr():
+    script = (
+        "import pyarrow as pa, sfumato as sf\n"
+        "rows = sf.scan(pa.table({'id': [1], 'x': [1]}), privacy_unit='id').bound(rows=1).agg(n=sf.count())\n"
+        "for _ in range(3): rows.release(epsilon=1)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "" and done.stderr.count("No budget pays for this release") == 1
+    assert done.stderr.count("\n") == 1

@@ -324,3 +324,117 @@ def test_a_budget_pays_for_both():
     with pytest.raises(BudgetError, match="is more than is left"):
         question.diagnose(epsilon="0.5", budget=budget)
     assert budget.remaining[:2] == (0.25, 0)
+
+
+# Of people and their visits: 1 has two in a and one in b, 2 two in a, 3 none; 4, with one, is no person.
+PEOPLE_TABLE = pa.table({"id": [1, 2, 3], "age": [30.0, 90.0, 50.0]})
+VISITS = pa.table(
+    {
+        "id": [1, 1, 1, 2, 2, 4],
+        "town": ["a", "a", "b", "a", "a", "c"],
+        "cost": [5.0, 50.0, 5.0, 5.0, 99.0, 1.0],
+    }
+)
+TOWNS = pa.table({"town": ["a", "b"], "region": ["north", "south"]})
+
+
+def joined_rows():
+    people, visits = (sf.scan(one, privacy_unit="id") for one in (PEOPLE_TABLE, VISITS))
+    return people.join(visits, on="id")
+
+
+JOINED = {
+    ("groups=1", "rows"): (3 * 1 / 2) / 5,
+    ("groups=1", "units"): 1 / 2,
+    ("rows=1", "rows"): (1 + 1) / 5,
+    ("rows=1", "units"): 1.0,
+    ("lower=0", "values of cost"): 0.0,
+    ("upper=40", "values of cost"): 2 / 5,
+    ("lower=0", "values of age"): 0.0,
+    ("upper=60", "values of age"): 2 / 5,
+}
+AGGREGATES = {
+    "n": sf.count(), "cost": sf.mean("cost", lower=0, upper=40), "age": sf.mean("age", lower=0, upper=60)
+}  # fmt: skip
+
+
+def left_joined():
+    """People with or without visits; a public table beside."""
+    people, visits = (sf.scan(one, privacy_unit="id") for one in (PEOPLE_TABLE, VISITS))
+    return people.join(visits, on="id", how="left").join(sf.public(TOWNS), on="town", how="left")
+
+
+@pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
+def test_of_joined_tables_shares_are_of_joined_rows(monkeypatch):
+    monkeypatch.setattr("sfumato.query.diagnostics.contributions.ENOUGH", 1.0)
+    question = joined_rows().group_by("town").bound(groups=1, rows=1).agg(**AGGREGATES)
+    assert found(question) == {name: pytest.approx(share, abs=1e-3) for name, share in JOINED.items()}
+    release = question.release(epsilon=2 * EXACT, delta="1e-6", diagnostics="0.5")
+    shown = {(one.limit, one.of): one.share for one in release.diagnostics.findings()}
+    assert shown == {name: pytest.approx(share, abs=1e-3) for name, share in JOINED.items()}
+    assert release.spent == (2 * EXACT, 1e-6)
+
+
+@pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
+def test_of_a_left_join_and_a_public_table(monkeypatch):
+    """Of 3, who has no visit, a row is there, in the group of NULL."""
+    monkeypatch.setattr("sfumato.query.diagnostics.contributions.ENOUGH", 1.0)
+    question = left_joined().group_by("region").bound(groups=1, rows=2).agg(n=sf.count())
+    release = question.release(epsilon=2 * EXACT, delta="1e-6", diagnostics="0.5")
+    shown = {(one.limit, one.of): one.share for one in release.diagnostics.findings()}
+    assert shown == {
+        ("groups=1", "rows"): pytest.approx((3 * 1 / 2) / 6, abs=1e-3),
+        ("groups=1", "units"): pytest.approx(1 / 3, abs=1e-3),
+        ("rows=2", "rows"): pytest.approx(0, abs=1e-3),
+        ("rows=2", "units"): pytest.approx(0, abs=1e-3),
+    }
+    keys = left_joined().group_by("region", keys=["north", None, "west"]).bound(groups=1, rows=2)
+    got = found(keys.agg(n=sf.count()))
+    assert got["keys", "public keys"] == pytest.approx(1 / 3, abs=1e-3)
+    assert got["groups=1", "units"] == pytest.approx(0, abs=1e-3)
+
+
+# A household is a pair: (1, A) has two towns and three rows, (1, B) one and one, (2, A) two towns and two.
+HOUSEHOLDS = pa.table({
+    "area": [1, 1, 1, 1, 2, 2, None],
+    "house": ["A", "A", "A", "B", "A", "A", "A"],
+    "town": ["x", "x", "y", "x", "x", "y", "x"],
+    "cost": [5.0, 50.0, 5.0, 60.0, 5.0, 5.0, 70.0],
+})  # fmt: skip
+OF_HOUSEHOLDS = {
+    ("groups=1", "rows"): (3 / 2 + 2 / 2) / 6,
+    ("groups=1", "units"): 2 / 3,
+    ("rows=1", "rows"): 1 / 6,
+    ("rows=1", "units"): 1 / 3,
+    ("lower=0", "values of cost"): 0.0,
+    ("upper=40", "values of cost"): 2 / 6,
+}
+
+
+@pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
+@pytest.mark.parametrize("keys", [None, ["x", "y"]], ids=["private", "public"])
+def test_of_a_unit_of_several_columns_each_pair_counts(keys, monkeypatch):
+    monkeypatch.setattr("sfumato.query.diagnostics.contributions.ENOUGH", 1.0)
+    rows = sf.scan(HOUSEHOLDS, privacy_unit=["area", "house"]).group_by("town", keys=keys)
+    question = rows.bound(groups=1, rows=1).agg(n=sf.count(), cost=sf.mean("cost", lower=0, upper=40))
+    release = question.release(epsilon=2 * EXACT, delta=0 if keys else "1e-6", diagnostics="0.5")
+    shown = {(one.limit, one.of): one.share for one in release.diagnostics.findings()}
+    shown.pop(("keys", "public keys"), None)
+    assert shown == {name: pytest.approx(share, abs=1e-3) for name, share in OF_HOUSEHOLDS.items()}
+    assert "area" in release.diagnostics.sentences()[-1]
+
+
+@pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
+def test_of_a_joined_unit_of_several_columns(monkeypatch):
+    monkeypatch.setattr("sfumato.query.diagnostics.contributions.ENOUGH", 1.0)
+    homes = pa.table({"area": [1, 1, 2], "house": ["A", "B", "A"], "size": [1.0, 2.0, 90.0]})
+    unit = ["area", "house"]
+    joined = sf.scan(homes, privacy_unit=unit).join(sf.scan(HOUSEHOLDS, privacy_unit=unit), on=unit)
+    asked = joined.group_by("town").bound(groups=1, rows=1)
+    release = asked.agg(n=sf.count(), s=sf.mean("size", lower=0, upper=10)).release(
+        epsilon=2 * EXACT, delta="1e-6", diagnostics="0.5"
+    )
+    shown = {(one.limit, one.of): one.share for one in release.diagnostics.findings()}
+    assert shown["upper=10", "values of size"] == pytest.approx(2 / 6, abs=1e-3)
+    for name in list(OF_HOUSEHOLDS)[:4]:
+        assert shown[name] == pytest.approx(OF_HOUSEHOLDS[name], abs=1e-3)

@@ -7,6 +7,7 @@ The other commands join it here. Whatever takes long to import is imported by a 
 from __future__ import annotations
 
 from enum import IntEnum
+from logging import NullHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -287,7 +288,9 @@ class _Job:
         from sfumato.cli.largest import check_largest
         from sfumato.cli.processed import answers, check_processed, is_processed, print_any
         from sfumato.cli.progress import Watch, fraction_of
+        from sfumato.query.payment import LOG, NO_BUDGET
 
+        LOG.addHandler(NullHandler())  # each command is a process; --explain says it
         self._check_paths()
         with Watch("Planning"):
             release = self._plan()
@@ -299,6 +302,7 @@ class _Job:
             release.check_no_source(path, names.get(path, "--output"))
         if self.explain:
             print_explanation(console, release.explain())
+            console.print(f"Note: {NO_BUDGET}")
         if self.preview:
             from sfumato.cli.preview import print_preview
 

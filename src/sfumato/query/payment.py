@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import cache
 
 from sfumato.budget import Budget, Loss
 from sfumato.errors import ParameterError
@@ -14,8 +16,30 @@ from sfumato.query.top_plan import TopPlan
 Pay = Callable[[], None]
 
 
+LOG = logging.getLogger("sfumato.budget")
+NO_BUDGET = (
+    "No budget pays for this release, so that nobody adds up what several releases of a table tell of a "
+    "person: two of epsilon 1 are as one of epsilon 2. release(budget=sf.Budget(epsilon=...)) adds up, and "
+    "refuses what is more."
+)
+
+
 def free() -> None:
-    """Pay nothing: nobody keeps a budget."""
+    """Pay nothing: it is paid already."""
+
+
+def unpaid() -> None:
+    """Pay nothing, as nobody keeps a budget, and say so to whoever asks the first time in this process.
+
+    In the log, which Python shows on stderr where a program sets up none: a warning would stop programs that
+    take warnings for errors, and a sentence in each explanation would soon be read no more.
+    """
+    _say_once()
+
+
+@cache
+def _say_once() -> None:
+    LOG.warning("%s", f"{NO_BUDGET} (Said once.)")
 
 
 def payment(budget: Budget | None, plans: Sequence[Plan | TopPlan | Beside], what: str) -> Pay:
@@ -43,7 +67,7 @@ def paying(
         ParameterError: budget is none.
     """
     if budget is None:
-        return free
+        return unpaid
     if not isinstance(budget, Budget):
         raise ParameterError(
             "budget", type(budget).__name__, "a Budget, such as sf.Budget(epsilon=3, delta=1e-6)"

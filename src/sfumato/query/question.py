@@ -14,13 +14,8 @@ from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import Number
 from sfumato.noise import Words
 from sfumato.query.aggregates import Aggregate, Automatic
-from sfumato.query.automatic.resolve import (
-    AUTO_SHARE,
-    AUTO_SHARE_OF_LIMITS,
-    Automatically,
-    check_nothing_left,
-    stood_in,
-)
+from sfumato.query.automatic.means import AUTO_SHARE, AUTO_SHARE_OF_LIMITS, of_epsilon, of_share
+from sfumato.query.automatic.resolve import Automatically, check_nothing_left, stood_in
 from sfumato.query.choices import Amount, NoiseChoice, SelectionChoice
 from sfumato.query.diagnostics import Diagnostics, diagnosis, share_of
 from sfumato.query.engine import Engine
@@ -29,7 +24,7 @@ from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
 from sfumato.query.preview import Preview, previewed, smallest_epsilon
 from sfumato.query.query import Query
-from sfumato.query.shares import plan_of_share
+from sfumato.query.shares import Share
 
 if TYPE_CHECKING:
     from sfumato.query.analysis.result import NonPrivateAnalysis
@@ -320,7 +315,7 @@ class Question(Generic[Released]):
             confidence: also give error bars of this confidence, in columns named `<output>_error`.
             budget: that of all questions, which pays; see `sfumato.Budget`.
             share: in the place of epsilon and delta, the part of the budget that is spent, such as 1/20; the
-                noise is the one that is the smallest for it.
+                noise is the one that is the smallest for it. Of it too `auto_share` goes to looks.
             unsafe_words: on DuckDB, a source of random words for tests; the result is not private.
         Returns:
             A Release; its noise is drawn once, however often it is looked at. Bounds and limits that are
@@ -332,13 +327,16 @@ class Question(Generic[Released]):
         options: dict[str, Any] = {"delta": delta, "noise": noise, "pre_threshold": pre_threshold}
         options["group_selection"] = group_selection
         drawing: dict[str, Any] = {"confidence": confidence, "unsafe_words": unsafe_words}
-        table = self.table
+        table, looks = self.table, self._auto_share if auto_share is None else auto_share
         if share is not None:
-            if self.automatic or epsilon is not None or admissible_delta(delta) or diagnostics is not None:
-                expected = "left out beside epsilon, delta and diagnostics, and where bounds are 'auto'"
-                raise ParameterError("share", share, expected)
+            if epsilon is not None or admissible_delta(delta) or diagnostics is not None:
+                raise ParameterError("share", share, "left out beside epsilon, delta and diagnostics")
             del options["delta"]
-            plan = plan_of_share(self.query, budget, share, options)
+            if self.automatic:
+                means = of_share(self.query, budget, share, looks, options)
+                found = Automatically(table, self.query, self.aggregates).plan(means, **drawing)
+                return table.engine.release(found, **drawing)
+            plan, _ = Share.of(budget, share).best(self.query, options)
             return table.engine.release(plan, **drawing, pay=payment(budget, [plan], self.query.told))
         if epsilon is None:
             raise BudgetError(
@@ -347,15 +345,11 @@ class Question(Generic[Released]):
         if self.automatic:
             whole = admissible_epsilon(epsilon)
             beside = Fraction(0) if diagnostics is None else share_of(whole, diagnostics)
-            asked = Automatically(table, self.query, self.aggregates)
-            plan = asked.plan(
-                whole - beside,
-                self._auto_share if auto_share is None else auto_share,
-                options,
-                check=partial(self._diagnosed, beside=beside),
-                pay=lambda dlt: paying(budget, whole, dlt, self.query.told)(),
-                **drawing,
+            means = of_epsilon(
+                whole - beside, looks, options, lambda dlt: paying(budget, whole, dlt, self.query.told)()
             )
+            check = partial(self._diagnosed, beside=beside)
+            plan = Automatically(table, self.query, self.aggregates).plan(means, check=check, **drawing)
             return table.engine.release(self._diagnosed(plan, beside), **drawing)
         plan = self.plan(epsilon=epsilon, diagnostics=diagnostics, **options)
         return table.engine.release(plan, **drawing, pay=payment(budget, [plan], self.query.told))

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sfumato.budget.parameters import admissible_epsilon
-from sfumato.errors import ParameterError, QueryError
-from sfumato.exact import as_fraction
+from sfumato.errors import QueryError
 from sfumato.noise import Words
 from sfumato.query.aggregates import (
     LARGEST_MAGNITUDE,
@@ -24,19 +21,17 @@ from sfumato.query.automatic.bounds import PARTS, find_bounds, ladder
 from sfumato.query.automatic.found import Found
 from sfumato.query.automatic.limits import find_limits
 from sfumato.query.automatic.looking import Looking, Values, check_looks
+from sfumato.query.automatic.means import Means
 from sfumato.query.engine import Engine
 from sfumato.query.expected import Errors
 from sfumato.query.plan import Plan
-from sfumato.query.planning import make_plan
 from sfumato.query.query import Query
 from sfumato.query.release import check_error_columns
 
 if TYPE_CHECKING:
     from sfumato.query.table import Table
 
-# What finding bounds takes of epsilon where nobody says, and where limits alone are found; measured in
-# docs/choosing.md. Of both, limits take a third.
-AUTO_SHARE, AUTO_SHARE_OF_LIMITS = Fraction(3, 10), Fraction(1, 10)
+# Of what looks cost, limits take a third where there are bounds to be found as well.
 _OF_LIMITS = Fraction(1, 3)
 _Asked = tuple[tuple[str, Aggregate], ...]
 
@@ -93,12 +88,9 @@ class Automatically:
 
     def plan(
         self,
-        epsilon: object,
-        auto_share: object,
-        options: Mapping[str, Any],
+        means: Means,
         *,
-        check: Callable[[Plan], Plan],
-        pay: Callable[[Fraction], None],
+        check: Callable[[Plan], Plan] = lambda plan: plan,
         confidence: float | None = None,
         unsafe_words: Words | None = None,
     ) -> Plan:
@@ -107,35 +99,30 @@ class Automatically:
         All that depends on the question alone is checked before the first look is drawn.
 
         Args:
-            epsilon: of everything.
-            auto_share: the part of it for looks.
-            options: others of a release.
+            means: what looks and the answer may cost, and what pays.
             check: gives the whole plan of one with stand-ins, or refuses what else cannot be.
-            pay: pays for everything, given delta, before the first look.
             confidence: of error bars beside the outputs, for which there must be names.
             unsafe_words: a source of random words for tests.
         Raises:
             QueryError, ParameterError, BudgetError, RefusalError: as of a release.
         """
         check_looks(self.engine)
-        total, share = admissible_epsilon(epsilon), _share(auto_share)
-        one: Callable[..., Plan] = partial(make_plan, **options)
         # With stand-ins: what it refuses, it refuses before a row is read.
-        trial = one(self.query, epsilon=total * (1 - share))
+        trial = means.answer(self.query, means.looks)
         if confidence is not None:
             check_error_columns(trial, confidence)
         self.engine.check_release(check(trial), unsafe_words)
         values = self.values(self.query)
-        of_limits = total * share * (_OF_LIMITS if values else 1)
+        of_limits = means.looks * (_OF_LIMITS if values else 1)
         limits = find_limits(self.table, self.query, of_limits) if self.table.auto_limits else None
-        for_bounds = total * share - (of_limits if limits is not None else 0)
+        for_bounds = means.looks - (of_limits if limits is not None else 0)
         self._looks(values, for_bounds, unsafe_words, planned=True)
-        pay(trial.delta)
+        means.pay_looks(trial)
         query, told = self.query, tuple[Found, ...]()
         if limits is not None:
-            query, one_found = limits.find(lambda q: one(q, epsilon=total * (1 - share)), unsafe_words)
+            query, one_found = limits.find(lambda q: means.answer(q, means.looks), unsafe_words)
             told = (one_found,)
-            trial = one(query, epsilon=total * (1 - share))
+            trial = means.answer(query, means.looks)
             values = self.values(query)
         expected = trial.expected
         looks, each = self._looks(values, for_bounds, unsafe_words)
@@ -148,8 +135,9 @@ class Automatically:
             (name, a.bounded(*bounds[name]) if isinstance(a, Automatic) else a) for name, a in self.aggregates
         )
         told += tuple(one_found for _, one_found in found.values())
-        rest = total - sum((f.epsilon for f in told), Fraction(0))
-        plan = one(replace(query, aggregates=asked, series=None, totals=None), epsilon=rest)
+        spent = sum((f.epsilon for f in told), Fraction(0))
+        plan = means.answer(replace(query, aggregates=asked, series=None, totals=None), spent)
+        means.pay_answer(plan)
         return replace(plan, found=told)
 
     def _looks(
@@ -217,10 +205,3 @@ def admissible(lower: Fraction, upper: Fraction, fixed: tuple[bool, bool]) -> tu
         return upper - 2 * apart, upper
     middle = min(max((lower + upper) / 2, -most + apart), most - apart)
     return middle - apart, middle + apart
-
-
-def _share(given: object) -> Fraction:
-    share = as_fraction(given, "auto_share")
-    if not Fraction(1, 1000) <= share <= Fraction(9, 10):
-        raise ParameterError("auto_share", given, "from 0.001 to 0.9, the part of epsilon for finding bounds")
-    return share

@@ -1,0 +1,102 @@
+"""What noisy looks and the answer after them may cost, and what pays for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sfumato.budget import Budget
+from sfumato.errors import ParameterError
+from sfumato.exact import Number, as_fraction
+from sfumato.query.payment import paying, payment
+from sfumato.query.plan import Plan
+from sfumato.query.planning import make_plan
+from sfumato.query.query import Query
+from sfumato.query.shares import Share
+
+# What looks take of epsilon where nobody says, and where limits alone are found: measured, in
+# docs/choosing.md.
+AUTO_SHARE, AUTO_SHARE_OF_LIMITS = Fraction(3, 10), Fraction(1, 10)
+
+
+@dataclass(frozen=True)
+class Means:
+    """What looks and the answer after them may cost.
+
+    Args:
+        looks: the epsilon of all looks together.
+        answer: gives the plan of the answer, after looks that cost so much.
+        pay_looks: pays for looks before the first of them, given the plan of an answer with stand-ins.
+        pay_answer: pays for the answer, where that was not paid with the looks.
+    """
+
+    looks: Fraction
+    answer: Callable[[Query, Fraction], Plan]
+    pay_looks: Callable[[Plan], None]
+    pay_answer: Callable[[Plan], None]
+
+
+def of_epsilon(
+    epsilon: Fraction, auto_share: object, options: Mapping[str, Any], pay: Callable[[Fraction], None]
+) -> Means:
+    """Return what an epsilon for everything gives: what looks leave of it goes to the answer.
+
+    Args:
+        epsilon: of looks and answer.
+        auto_share: the part of it for looks.
+        options: others of a release.
+        pay: pays for everything, given delta.
+    """
+
+    def answer(query: Query, spent: Fraction) -> Plan:
+        return make_plan(query, epsilon=epsilon - spent, **options)
+
+    return Means(epsilon * _part(auto_share), answer, lambda trial: pay(trial.delta), lambda _: None)
+
+
+def of_share(
+    query: Query,
+    budget: Budget | None,
+    share: Number,
+    auto_share: object,
+    options: dict[str, Any],
+) -> Means:
+    """Return what a share of a budget gives: looks take a part of it, and the answer another, by one sum.
+
+    Looks are paid before the first of them is drawn, and the answer, of which the noise follows from what
+    they found, before it reads rows. What looks leave stays in neither.
+
+    Args:
+        query: what is asked, with stand-ins for what is to be found.
+        budget: that pays.
+        share: the part of it for looks and answer.
+        auto_share: the part of that for looks.
+        options: others of a release.
+    """
+    part = _part(auto_share)
+    whole = Share.of(budget, share)
+    rest = whole.times(1 - part)
+    plan, way = rest.best(query, options)
+    kept = rest.by(way)
+    looks = whole.times(part).pure_epsilon(way)
+    asked = {**options, "noise": plan.noise.name}
+    told = query.told
+
+    def answer(one: Query, spent: Fraction) -> Plan:
+        return kept.best(one, asked)[0]
+
+    return Means(
+        looks,
+        answer,
+        lambda _: paying(budget, looks, 0, f"looks of {told}")(),
+        lambda found: payment(budget, [found], told)(),
+    )
+
+
+def _part(given: object) -> Fraction:
+    share = as_fraction(given, "auto_share")
+    if not Fraction(1, 1000) <= share <= Fraction(9, 10):
+        raise ParameterError("auto_share", given, "from 0.001 to 0.9, the part of epsilon for finding bounds")
+    return share
