@@ -36,6 +36,8 @@ from sfumato.query.payment import free
 from sfumato.query.quantiles import NoisyTree
 from sfumato.query.release import Release
 
+from .tiers import JOBS, left_to_the_other
+
 Columns = Mapping[str, tuple[str, Sequence[str | None]]]
 LONG = bool(os.environ.get("SFUMATO_LONG"))
 
@@ -424,9 +426,8 @@ def on_beam(folder: str) -> Opener:
 
 
 ENGINES = {"duckdb": on_duckdb, "stages": in_stages, "spark": on_spark, "beam": on_beam}
-# Where each evaluation is a job: what is asked of every engine is asked of these in the second tier. In the
-# first one they have the tests of their own.
-JOBS = ("spark", "beam")
+# What is asked of every engine is asked of those that start jobs in the second tier. In the first one they have the
+# tests of their own.
 
 
 @pytest.fixture(scope="session")
@@ -485,6 +486,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Where there are several processes, pytest-xdist gives the first one what comes first.
     """
     items.sort(key=lambda item: not on_a_session(item))
+    if not LONG:
+        left = left_to_the_other(items)
+        items[:] = [item for item in items if item not in left]
     for item in items:
         if getattr(item, "originalname", None) in AGREEING:
             item.add_marker(

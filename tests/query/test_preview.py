@@ -66,17 +66,18 @@ def test_errors_and_bars_are_those_of_1000_releases(case):
     (batch,) = pa.Table.from_batches(list(exact)).combine_chunks().to_batches()
     batches = [plan.noising.draw(batch, words) for _ in range(1000)]
     batches = [b for b in batches if b.keys.num_rows or keys is None]
+    outputs, widths = [b.outputs() for b in batches], [b.half_widths(0.95) for b in batches[:100]]
     truth = {"n": SIZE, "m": 5.0, "s": float(sum(i % 6 for i in range(SIZE))), "q": 5.0}
     truth["var"] = float(np.var(ROWS["x"].to_numpy()))
     for name in asked:
-        off = np.abs([b.outputs().column(name)[0].as_py() - truth[name] for b in batches])
+        off = np.abs([o.column(name)[0].as_py() - truth[name] for o in outputs])
         held, needed = np.mean(off <= row[name]), np.quantile(off, 0.95)
         assert held > 0.95 - 5 * 0.0069 - 0.012, (name, held)
         # What a quantile is off depends on the gaps between values, too.
         wider = 1.35 if name == "q" else 1.15
         assert row[name] < wider * needed + (name in ("n", "s")), (name, row[name], needed)
-        widths = [b.half_widths(0.95).column(name)[0].as_py() for b in batches[:100]]
-        assert row[f"{name}_error"] == pytest.approx(np.median(widths), rel=0.25), name
+        of_name = [w.column(name)[0].as_py() for w in widths]
+        assert row[f"{name}_error"] == pytest.approx(np.median(of_name), rel=0.25), name
 
 
 @pytest.mark.noise_cannot_matter("the words are seeded")
