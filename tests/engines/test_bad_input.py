@@ -78,8 +78,8 @@ EXTREME = [(0, 2**1000), (-(2**1000), 2**1000), (0, 1e300), (0, 1e-310), (0, 5e-
            (1, Fraction(1) + Fraction(1, 2**200)), (1e300, math.nextafter(1e300, math.inf))]  # fmt: skip
 
 
-@pytest.mark.parametrize("column", ["docvis", "income"])
 @pytest.mark.parametrize("kind", ["sum", "row sum", "mean", "variance", "quantiles"])
+@pytest.mark.parametrize("column", ["docvis", "income"])
 def test_admissible_extremes_are_answered_or_refused_in_words(engine, column, kind):
     """Bounds at the edge of what is admitted: an answer, or an error that names them; nothing else."""
     make = {
@@ -90,7 +90,8 @@ def test_admissible_extremes_are_answered_or_refused_in_words(engine, column, ki
         "quantiles": lambda c, **b: sf.quantiles(c, 0.5, **b),
     }[kind]
     failed = []
-    for lower, upper in EXTREME:
+    some = slice(len(kind) % 3, None, 3) if engine.slow else slice(None)  # each of them for some kind
+    for lower, upper in EXTREME[some]:
         try:
             asked = make(column, lower=lower, upper=upper)
             release = Table(engine(ROWS), "id").bound(rows=2).agg(a=asked).release(epsilon=1)
