@@ -13,6 +13,7 @@ from sfumato.catalogs.notes import beyond, bounds_note, groups_note, limit_note,
 from sfumato.errors import QueryError
 from sfumato.query.aggregates import Aggregate, Unbounded, check_aggregates
 from sfumato.query.combining import MOST_ROWS, Combination, JoinKind, Union, pairs_of, with_units
+from sfumato.query.dummy import Known
 from sfumato.query.public_table import PublicTable
 from sfumato.query.question import Question, Released
 from sfumato.query.schema import Derive
@@ -60,6 +61,12 @@ class DeclaredTable(Table[Released]):
         given = keys if domains is None else product(columns, domains)
         grouped = cast("DeclaredTable[Released]", super().group_by(*columns, keys=given))
         return replace(grouped, by_domains=domains is not None)
+
+    @property
+    def _known(self) -> Mapping[str, Known]:
+        by_fold = {column.name.casefold(): column for column in self.declared.columns}
+        found = {name: by_fold.get(name.casefold()) for name in self.engine.schema()}
+        return {name: Known(one.bounds, one.domain) for name, one in found.items() if one is not None}
 
     def agg(self, /, *unnamed: Aggregate, **aggregates: Aggregate) -> Question[Released]:
         """Say what is asked of each group; bounds and limits that are left out are those of the catalog.

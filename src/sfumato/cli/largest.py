@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sfumato.cli.table import print_computed
+from sfumato.cli.table import cost, print_computed
 from sfumato.cli.terminal import visible
 from sfumato.errors import QueryError
 from sfumato.query.top_release import TopRelease
@@ -74,14 +74,11 @@ def caption_of_largest(release: TopRelease, groups: int, bars: tuple[float, bool
         bars: the confidence of error bars, and whether it is of all at once; None without any.
     """
     plan, question = release.plan, release.question
-    epsilon, delta = release.spent
     lines = Table.grid(padding=(0, 2))
     lines.add_column(style="cyan", no_wrap=True)
     lines.add_column()
     unit = visible(question.unit)
-    lines.add_row(
-        "spent", f"epsilon {epsilon:g}, delta {delta:g}, for each {unit} (the privacy unit) with all its rows"
-    )
+    lines.add_row("spent", cost(release, f", for each {unit} (the privacy unit) with all its rows"))
     lines.add_row("groups", groups_of_largest(release, groups))
     if plan.law is not None:
         kind = type(plan.law).__name__

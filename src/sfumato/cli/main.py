@@ -130,6 +130,10 @@ def sql(
             help="A TOML file that declares the tables that FROM may name; see docs/catalog.md.",
         ),
     ] = None,
+    dummy: Annotated[
+        bool,
+        flag("--dummy", help="Ask made-up rows, of what --catalog declares: no row is read, nothing spent."),
+    ] = False,
     types: Annotated[
         str | None,
         optional(
@@ -232,7 +236,7 @@ def sql(
         tables = sources(table or [], public or [])
         _Job(
             question,
-            {"tables": tables, "types": _types(types), **_catalog(catalog)},
+            {"tables": tables, "types": _types(types), **_catalog(catalog, dummy)},
             {"memory_limit": memory_limit, "threads": threads, "temp_directory": temp_directory},
             explain or dry_run,
             dry_run,
@@ -445,10 +449,13 @@ def _types(given: str | None) -> dict[str, str] | None:
     return types
 
 
-def _catalog(path: Path | None) -> dict[str, Any]:
-    """Read the catalog, before the question."""
+def _catalog(path: Path | None, dummy: bool) -> dict[str, Any]:
+    """Read the catalog, before the question; perhaps over made-up rows."""
     if path is None:
+        if dummy:
+            raise QueryError("--dummy: rows are made up from what a catalog declares; add --catalog")
         return {}
     from sfumato.engines.catalog import catalog
 
-    return {"catalog": catalog(path)}
+    found = catalog(path)
+    return {"catalog": found.dummy() if dummy else found}

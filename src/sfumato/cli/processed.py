@@ -110,7 +110,7 @@ def print_any(
     assert isinstance(release, ProcessedRelease)
     table.print_computed(console, numbers, widths, release.measured, show)
     if len(release.releases) > 1:
-        console.print(table.caption_of_many(release.releases, release.spent, _told))
+        console.print(table.caption_of_many(release, _told))
         return
     (one,) = release.releases
     groups = one.to_arrow().num_rows

@@ -19,6 +19,8 @@ from sfumato.query.choices import titled
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sfumato.query.noisy_table import NoisyTable
+    from sfumato.query.processed import ProcessedRelease
     from sfumato.query.release import Release
     from sfumato.query.top_release import TopRelease
 
@@ -184,14 +186,11 @@ def caption(release: Release, groups: int, confidence: float, simultaneous: bool
     plan = release.plan
     explained = plan.explain()
     content = explained.to_dict()
-    epsilon, delta = release.spent
     unit = visible(content["privacy_unit"])
     lines = Table.grid(padding=(0, 2))
     lines.add_column(style="cyan", no_wrap=True)
     lines.add_column()
-    lines.add_row(
-        "spent", f"epsilon {epsilon:g}, delta {delta:g}, for each {unit} (the privacy unit) with all its rows"
-    )
+    lines.add_row("spent", cost(release, f", for each {unit} (the privacy unit) with all its rows"))
     for found in release.found:
         lines.add_row("found", visible(str(found)))
     lines.add_row("noise", f"{titled(plan.noise.name)}, exactly rounded, drawn once")
@@ -212,19 +211,20 @@ def caption(release: Release, groups: int, confidence: float, simultaneous: bool
     return lines
 
 
-def caption_of_many(
-    releases: Sequence[Release | TopRelease],
-    spent: tuple[float, float],
-    told: Callable[[Release | TopRelease], Sequence[str]],
-) -> Table:
+def cost(release: NoisyTable, what: str) -> str:
+    """Say what a release has spent, and what for; of made-up rows, what it would."""
+    epsilon, delta = release.spent
+    text = f"epsilon {epsilon:g}, delta {delta:g}{what}"
+    return f"NOTHING, as the rows are made up; of real rows {text}" if release.engine.made_up else text
+
+
+def caption_of_many(whole: ProcessedRelease, told: Callable[[Release | TopRelease], Sequence[str]]) -> Table:
     """Say what several releases cost, each and together, and how each was made, which `told` tells."""
-    epsilon, delta = spent
+    releases = whole.releases
     lines = Table.grid(padding=(0, 2))
     lines.add_column(style="cyan", no_wrap=True)
     lines.add_column()
-    lines.add_row(
-        "spent", f"epsilon {epsilon:g}, delta {delta:g}: the sums of those of {len(releases)} releases"
-    )
+    lines.add_row("spent", cost(whole, f": the sums of those of {len(releases)} releases"))
     notes = dict[str, None]()
     for i, release in enumerate(releases, 1):
         content = release.explain().to_dict()

@@ -187,11 +187,12 @@ class Asked:
         known = [(one.columns, asked.confidence) for one, asked in zip(planned, self.queries, strict=True)]
         computation = OutsideSql(query.outside, known, read, self.resources)
         what = "; ".join(question.told for question in questions)
+        made_up = all(question.engine.made_up for question in questions)
         if any(one.looks for one in planned):
             epsilons = (admissible_epsilon(one.release_options["epsilon"]) for one in self.queries)
-            paying(budget, sum(epsilons), sum(plan.delta for plan in plans), what)()
+            paying(budget, sum(epsilons), sum(plan.delta for plan in plans), what, made_up=made_up)()
         else:
-            payment(budget, plans, what)()
+            payment(budget, plans, what, made_up=made_up)()
         return ProcessedRelease([one.release() for one in planned], computation)
 
 

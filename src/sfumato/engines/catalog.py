@@ -13,6 +13,7 @@ from sfumato.catalogs.table import DeclaredTable
 from sfumato.engines.asked import as_collection
 from sfumato.engines.declared import opened, opened_public, said_where
 from sfumato.errors import QueryError
+from sfumato.query.dummy import Making
 from sfumato.query.public_table import PublicTable
 
 if TYPE_CHECKING:
@@ -81,6 +82,31 @@ class Catalog(Declarations):
         return opened_public(
             declared, memory_limit=memory_limit, threads=threads, temp_directory=temp_directory
         )
+
+    def dummy(self, *, rows: int = 1_000, units: int | None = None, seed: int = 0) -> Catalog:
+        """Return the same catalog over made-up rows: to write and try questions on, for free.
+
+        Rows are made up from what the catalog declares, and from names and types of columns: of CSV, JSON and
+        wherever `types` are declared from these alone, and the source need not be there; else as the source
+        declares them, of which no row is read. Foreign keys name rows that are there.
+
+        Args:
+            rows, units, seed: of each private table, as for `Table.dummy`. A table whose rows a foreign key
+                names by their privacy unit has one row for each unit; a public table has few rows.
+        Raises:
+            ParameterError: a number is not admissible.
+            CatalogError, EngineError: a source that must tell its columns does not.
+        Source:
+            docs/dummy.md.
+
+        >>> types = {"id": "BIGINT", "age": "BIGINT"}
+        >>> visits = {"source": "not_there.csv", "privacy_unit": "id", "types": types}
+        >>> catalog({"tables": {"visits": visits}}).dummy().table("visits").schema["age"].type_name
+        'BIGINT'
+        """
+        from sfumato.engines.dummy_catalog import made_up
+
+        return replace(self, tables=made_up(self, Making.of(rows, units, seed)))
 
     def check(self) -> CatalogCheck:
         """Compare what is declared with the rows, for the owner alone: what this returns is not private.

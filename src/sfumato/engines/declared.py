@@ -146,6 +146,7 @@ def opened_public(
             temp_directory=temp_directory,
         )
     check_columns(table.engine, declared)
+    table.engine.titled(declared.name)
     return table
 
 

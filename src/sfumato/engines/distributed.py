@@ -19,6 +19,7 @@ from sfumato.engines.duckdb.stages import Stages
 from sfumato.errors import ParameterError, QueryError
 from sfumato.noise import Words
 from sfumato.query.combining import Combination, Reached, over_parts
+from sfumato.query.dummy import Known, Making
 from sfumato.query.exact import BroughtKeys, ExactQuery
 from sfumato.query.part import Part
 from sfumato.query.schema import Schema, Step
@@ -201,6 +202,14 @@ class DistributedEngine:
     def content(self, steps: Sequence[Step] = ()) -> dict[str, Any]:
         """Return what is read, and what steps keep and derive, as plain data."""
         return self._local.content(steps)
+
+    made_up = False
+
+    def dummy(self, making: Making, units: Sequence[str], known: Mapping[str, Known]) -> DuckDBEngine:
+        """Return an engine, in this process, on made-up rows with the same columns."""
+        if self._leaves:
+            raise QueryError("dummy: this table is made of others; take dummy tables of these before that")
+        return self._local.dummy(making, units, known)
 
     def titled(self, title: str) -> None:
         """Let the table have the name that its owner gives it."""

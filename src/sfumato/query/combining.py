@@ -155,6 +155,12 @@ class Reached:
         return []
 
 
+def private_parts(how: Combination) -> list[Part]:
+    """Return the private tables that rows are made of; those that reach their units by a key, too."""
+    parts = (getattr(how, field.name) for field in fields(how))
+    return [p for p in parts if isinstance(p, Part) and (p.unit is not None or isinstance(how, Reached))]
+
+
 Combination = Join | Union | PerUnit | Reached | Select | IsIn | WithValue | Window | Computed
 Combined = TypeVar("Combined")
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from sfumato.noise import Words
 from sfumato.query.combining import Combination
+from sfumato.query.dummy import Known, Making
 from sfumato.query.exact import BroughtKeys, Evaluator
 from sfumato.query.payment import Pay, free
 from sfumato.query.plan import Plan
@@ -53,6 +54,18 @@ class Engine(Evaluator, Protocol[Released_co]):
 
     def titled(self, title: str) -> None:
         """Let the table have the name that its owner gives it, which tells it from others in plans."""
+        ...
+
+    def dummy(self, making: Making, units: Sequence[str], known: Mapping[str, Known]) -> Engine[Any]:
+        """Return an engine on made-up rows with the same columns; no row is read.
+
+        Args:
+            making: how many.
+            units: columns that tell whose a row is.
+            known: what is declared of columns, by name.
+        Raises:
+            QueryError: the table is made of others, or its types were guessed from rows.
+        """
         ...
 
     def combined(self, how: Combination) -> Engine[Released_co]:

@@ -74,6 +74,11 @@ class Evaluator(Protocol):
         """The files that rows come from, which nothing may be written to."""
         ...
 
+    @property
+    def made_up(self) -> bool:
+        """Whether its rows are made up, so that nothing is private, and nothing need be paid."""
+        ...
+
     def content(self, steps: Sequence[Step] = ()) -> dict[str, Any]:
         """Return what is read, and what steps keep and derive, as plain data; no row is read.
 

@@ -187,7 +187,13 @@ class NoisyTable(Owned, ABC):
             self._check_bars(confidence, simultaneous)
         answer = Answer.of(self.to_arrow())
         bars = None if confidence is None else Answer.of(self._with_bars(confidence, simultaneous))
-        return Receipt(self._spent, self._canonical(), answer, bars, unsafe_words=self._unsafe)
+        dummy, unsafe = self._dummy, self._unsafe
+        return Receipt(self._spent, self._canonical(), answer, bars, dummy=dummy, unsafe_words=unsafe)
+
+    @property
+    def _dummy(self) -> bool:
+        """Whether its rows are made up."""
+        return self.engine.made_up
 
     @property
     @abstractmethod

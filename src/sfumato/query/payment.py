@@ -25,7 +25,7 @@ NO_BUDGET = (
 
 
 def free() -> None:
-    """Pay nothing: it is paid already."""
+    """Pay nothing: it is paid already, or of made-up rows."""
 
 
 def unpaid() -> None:
@@ -42,24 +42,34 @@ def _say_once() -> None:
     LOG.warning("%s", f"{NO_BUDGET} (Said once.)")
 
 
-def payment(budget: Budget | None, plans: Sequence[Plan | TopPlan | Beside], what: str) -> Pay:
+def payment(
+    budget: Budget | None, plans: Sequence[Plan | TopPlan | Beside], what: str, *, made_up: bool = False
+) -> Pay:
     """Return what pays for some releases together, of all or none.
 
     Args:
         budget: that pays; or None.
         plans: of the releases; what is asked beside them is paid too.
         what: in a few words.
+        made_up: whether all rows are made up, of which nothing need be paid.
     Raises:
         ParameterError: budget is none.
     """
     beside = [plan.diagnostics for plan in plans if isinstance(plan, Plan) and plan.diagnostics is not None]
     paid = [*plans, *beside]
     epsilon, delta = sum(one.epsilon for one in paid), sum(one.delta for one in paid)
-    return paying(budget, epsilon, delta, what, sum((one.loss for one in paid), Loss()))
+    loss = sum((one.loss for one in paid), Loss())
+    return paying(budget, epsilon, delta, what, loss, made_up=made_up)
 
 
 def paying(
-    budget: Budget | None, epsilon: int | Fraction, delta: int | Fraction, what: str, loss: Loss | None = None
+    budget: Budget | None,
+    epsilon: int | Fraction,
+    delta: int | Fraction,
+    what: str,
+    loss: Loss | None = None,
+    *,
+    made_up: bool = False,
 ) -> Pay:
     """Return what pays an epsilon and a delta, or a loss that is known better.
 
@@ -67,9 +77,11 @@ def paying(
         ParameterError: budget is none.
     """
     if budget is None:
-        return unpaid
+        return free if made_up else unpaid
     if not isinstance(budget, Budget):
         raise ParameterError(
             "budget", type(budget).__name__, "a Budget, such as sf.Budget(epsilon=3, delta=1e-6)"
         )
+    if made_up:
+        return free
     return lambda: budget.spend(epsilon, delta, loss=loss, what=what)

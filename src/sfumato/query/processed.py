@@ -218,7 +218,12 @@ class ProcessedRelease(NoisyTable):
     def __repr__(self) -> str:
         epsilon, delta = self.spent
         names = ", ".join(self.computation.schema.names)
-        return f"<ProcessedRelease of {names}; epsilon={epsilon:g}, delta={delta:g}>"
+        dummy = ", of made-up rows" if self._dummy else ""
+        return f"<ProcessedRelease of {names}; epsilon={epsilon:g}, delta={delta:g}{dummy}>"
+
+    @property
+    def _dummy(self) -> bool:
+        return any(release._dummy for release in self.releases)
 
     @property
     def _unsafe(self) -> bool:

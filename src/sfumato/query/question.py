@@ -176,7 +176,7 @@ class Question(Generic[Released]):
         told = diagnosis(self.table, plan, admissible_epsilon(epsilon))
         self.table.engine.check_release(plan, unsafe_words)
         made = told.release(unsafe_words)
-        payment(budget, [told], f"diagnostics of {self.query.told}")()
+        payment(budget, [told], f"diagnostics of {self.query.told}", made_up=self.table.engine.made_up)()
         return made
 
     def preview(
@@ -328,16 +328,18 @@ class Question(Generic[Released]):
         options["group_selection"] = group_selection
         drawing: dict[str, Any] = {"confidence": confidence, "unsafe_words": unsafe_words}
         table, looks = self.table, self._auto_share if auto_share is None else auto_share
+        made_up = table.engine.made_up
+        pay = partial(payment, budget, what=self.query.told, made_up=made_up)
         if share is not None:
             if epsilon is not None or admissible_delta(delta) or diagnostics is not None:
                 raise ParameterError("share", share, "left out beside epsilon, delta and diagnostics")
             del options["delta"]
             if self.automatic:
-                means = of_share(self.query, budget, share, looks, options)
+                means = of_share(self.query, budget, share, looks, options, made_up=made_up)
                 found = Automatically(table, self.query, self.aggregates).plan(means, **drawing)
                 return table.engine.release(found, **drawing)
             plan, _ = Share.of(budget, share).best(self.query, options)
-            return table.engine.release(plan, **drawing, pay=payment(budget, [plan], self.query.told))
+            return table.engine.release(plan, **drawing, pay=pay([plan]))
         if epsilon is None:
             raise BudgetError(
                 "epsilon is left out, but must be a finite number greater than 0; or give share= of a budget="
@@ -345,14 +347,13 @@ class Question(Generic[Released]):
         if self.automatic:
             whole = admissible_epsilon(epsilon)
             beside = Fraction(0) if diagnostics is None else share_of(whole, diagnostics)
-            means = of_epsilon(
-                whole - beside, looks, options, lambda dlt: paying(budget, whole, dlt, self.query.told)()
-            )
+            paid = partial(paying, budget, whole, what=self.query.told, made_up=made_up)
+            means = of_epsilon(whole - beside, looks, options, lambda dlt: paid(delta=dlt)())
             check = partial(self._diagnosed, beside=beside)
             plan = Automatically(table, self.query, self.aggregates).plan(means, check=check, **drawing)
             return table.engine.release(self._diagnosed(plan, beside), **drawing)
         plan = self.plan(epsilon=epsilon, diagnostics=diagnostics, **options)
-        return table.engine.release(plan, **drawing, pay=payment(budget, [plan], self.query.told))
+        return table.engine.release(plan, **drawing, pay=pay([plan]))
 
     def _check_nothing_left(self, what: str) -> None:
         check_nothing_left(self.aggregates, self.table.auto_limits, what)

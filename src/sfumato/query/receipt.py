@@ -200,7 +200,8 @@ class Verification:
         if receipt.unsafe_words:
             lines.append("NOT PRIVATE: the noise came from a source for tests, and can be computed again.")
         epsilon, delta = (f"{float(part):g}" for part in receipt.spent)
-        lines.append(f"Spent: epsilon {epsilon}, delta {delta}, by sfumato {receipt.sfumato}.")
+        spent = "Of real rows it would spend" if receipt.dummy else "Spent"
+        lines.append(f"{spent}: epsilon {epsilon}, delta {delta}, by sfumato {receipt.sfumato}.")
         lines.append(
             "Ledger: no entry." if receipt.ledger is None else f"Ledger: {json.dumps(receipt.ledger)}."
         )

@@ -274,7 +274,8 @@ class Release(NoisyTable):
     def __repr__(self) -> str:
         epsilon, delta = self.spent
         names = ", ".join([*self.plan.query.shown_keys, *self.plan.query.output_names])
-        return f"<Release of {names}; epsilon={epsilon:g}, delta={delta:g}>"
+        dummy = ", of made-up rows" if self._dummy else ""
+        return f"<Release of {names}; epsilon={epsilon:g}, delta={delta:g}{dummy}>"
 
     def _numbers(self, batches: list[NoisyBatch]) -> int:
         """Return how many numbers have error bars; at least 1."""

@@ -20,6 +20,7 @@ from sfumato.query.combining import (
     per_unit,
     union,
 )
+from sfumato.query.dummy import MADE_UP, Known, Making
 from sfumato.query.engine import Engine
 from sfumato.query.exact import BroughtKeys
 from sfumato.query.part import Part
@@ -368,6 +369,40 @@ class Table(Generic[Released]):
         sfumato.errors.RefusalError: analyze: this table was opened for analysts, and this would show ...
         """
         return replace(self, engine=self.engine.for_analysts())
+
+    def dummy(self, *, rows: int = 1_000, units: int | None = None, seed: int = 0) -> Table[Any]:
+        """Return a table of made-up rows with the same columns, to write and try questions on, for free.
+
+        What is made up follows from names and types of columns, and what a catalog declares; the data is not
+        read. Whatever can be asked of the table can be asked of this one, in this process, and no budget is
+        spent. Explanations, answers on the command line and receipts say that rows are made up.
+
+        Args:
+            rows: how many.
+            units: of how many privacy units; a quarter of the rows where it is left out.
+            seed: with another one, rows are others; with the same one, they are the same.
+        Raises:
+            ParameterError: a number is not admissible.
+            QueryError: the table is made of others, or was grouped; or its types were guessed from rows.
+        Source:
+            docs/dummy.md.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> visits = sf.scan(pa.schema({"id": pa.int64(), "town": pa.string()}), privacy_unit="id")
+        >>> visits.dummy().agg(people=sf.count_units()).release(epsilon=1)
+        <Release of people; epsilon=1, delta=0, of made-up rows>
+        """
+        self._check_rows_alone("dummy")
+        making = Making.of(rows, units, seed)
+        named = [p.text for p in self.unit_parts if p.text in self.engine.schema()] or [self.unit]
+        return replace(
+            self, engine=self.engine.dummy(making, named, self._known), notes=(MADE_UP, *self.notes)
+        )
+
+    @property
+    def _known(self) -> Mapping[str, Known]:
+        """What is declared of columns of the source: nothing, where no catalog does."""
+        return {}
 
     def agg(self, /, *unnamed: Aggregate, **aggregates: Aggregate) -> Question[Released]:
         """Say what is asked of each group; the names are those of the output's columns.

@@ -205,6 +205,6 @@ class Top:
         if unsafe_words is not None and not isinstance(unsafe_words, Words):
             raise ParameterError("unsafe_words", unsafe_words, "a Words of sfumato.noise, in tests alone")
         plan = self.plan(epsilon=epsilon, delta=delta, counts=counts, counts_share=counts_share)
-        pay = payment(budget, [plan], self.told)
+        pay = payment(budget, [plan], self.told, made_up=self.engine.made_up)
         released: TopRelease = self.engine.top(self, plan, unsafe_words=unsafe_words, pay=pay)
         return released

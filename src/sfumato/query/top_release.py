@@ -132,7 +132,8 @@ class TopRelease(NoisyTable):
     def __repr__(self) -> str:
         epsilon, delta = self.spent
         keys = ", ".join(self.question.keys)
-        return f"<TopRelease of {self.plan.k} by {keys}; epsilon={epsilon:g}, delta={delta:g}>"
+        dummy = ", of made-up rows" if self.engine.made_up else ""
+        return f"<TopRelease of {self.plan.k} by {keys}; epsilon={epsilon:g}, delta={delta:g}{dummy}>"
 
     def _draw(self) -> pa.Table:
         if self._started:

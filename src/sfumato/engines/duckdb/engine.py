@@ -18,6 +18,7 @@ from sfumato.engines.duckdb.combined import Rows, joined, of_units, reached, uni
 from sfumato.engines.duckdb.composite import composite
 from sfumato.engines.duckdb.connection import timezone_of
 from sfumato.engines.duckdb.databases import one_snapshot
+from sfumato.engines.duckdb.dummy import common
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
 from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
 from sfumato.engines.duckdb.matching import known, numbered
@@ -32,7 +33,8 @@ from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.errors import EngineError, QueryError, RefusalError, in_own_words
 from sfumato.noise import Words
 from sfumato.ownership import Owned
-from sfumato.query.combining import Combination, Join, PerUnit, Reached, Union
+from sfumato.query.combining import Combination, Join, PerUnit, Reached, Union, private_parts
+from sfumato.query.dummy import DummyRows, Known, Making
 from sfumato.query.exact import ExactQuery
 from sfumato.query.part import Part
 from sfumato.query.payment import Pay, free
@@ -74,7 +76,6 @@ class _Size(NamedTuple):
 class DuckDBEngine(Owned):
     """Evaluates exact queries on one source. Made by `DuckDBEngine.open`."""
 
-    name = "DuckDB"
     looks_first = True
     _called = "table"
     _elsewhere = "its database, and what that has spilled, would be shared; call sf.scan there"
@@ -94,7 +95,8 @@ class DuckDBEngine(Owned):
         self._held: dict[tuple[Step, ...], int] = {(): held}
         self._running: duckdb.DuckDBPyConnection | None = None
         self.how: Combination | Reached | None = None  # of which tables its rows are made, if they are
-        self.origin = Origin(source.name, source.files, tuple(source.columns))
+        self.origin = Origin(source.name, source.files, tuple(source.columns), made_up=source.made_up)
+        self.name = "DuckDB, on made-up rows" if source.made_up else "DuckDB"
         self.rows_shown = True  # whether exact looks at the rows, which are for their owner, are admitted
 
     @classmethod
@@ -399,6 +401,8 @@ class DuckDBEngine(Owned):
 
     def combined(self, how: Combination) -> DuckDBEngine:
         """Return an engine on the rows of a join, a union, or one row for each unit."""
+        private = [part.engine for part in private_parts(how)]
+        made_up = common([e._opened.made_up for e in private if isinstance(e, DuckDBEngine)])
         limits = self._limits(how)
         match how:
             case Join():
@@ -427,10 +431,36 @@ class DuckDBEngine(Owned):
             case Computed():
                 named = {name: self._part(part, "SELECT") for name, part in how.parts}
                 source = computed(how.sql, named, self._resources)
-        made = DuckDBEngine(source, self._resources, *limits)
+        made = DuckDBEngine(replace(source, made_up=made_up), self._resources, *limits)
         made.how = how
         made.origin = replace(made.origin, how=how)
         made.rows_shown = all(getattr(part.engine, "rows_shown", True) for part, _ in how.kept)
+        return made
+
+    @property
+    def made_up(self) -> bool:
+        """Whether its rows are made up, so that nothing is private, and nothing need be paid."""
+        return bool(self._opened.made_up)
+
+    def dummy(self, making: Making, units: Sequence[str], known: Mapping[str, Known]) -> DuckDBEngine:
+        """Return an engine on made-up rows with the same columns; none of its own is read."""
+        if self.how is not None:
+            raise QueryError(
+                "dummy: this table is made of others; take dummy tables of these before they are joined, or "
+                "of all tables of a catalog, catalog.dummy()"
+            )
+        if self._source.guessed:
+            raise QueryError(
+                "dummy: the types of this file were guessed from its first rows, and made-up rows follow "
+                "from declarations alone; declare them, types={...}"
+            )
+        parts, title = self.origin.parts, self.origin.title
+        columns, name = dict(self.origin.columns), title or "dummy rows"
+        rows = DummyRows(making, columns, self._source.complete, units, known, name=name)
+        made = DuckDBEngine.open(rows, resources=self._resources)
+        if parts:
+            made, _ = made.composite(parts, self.origin.timezone or "UTC")
+        made.origin = replace(made.origin, title=title)
         return made
 
     def on(self, other: Callable[[Source], Source]) -> DuckDBEngine:

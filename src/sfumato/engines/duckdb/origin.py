@@ -58,14 +58,8 @@ class Origin:
         if self.how is not None:
             made: dict[str, Any] = plain(_spelled(self.how))
             return made
-        columns = {name: kind for name, kind in self.columns if name not in self._made}
-        found: dict[str, Any] = {"name": self.title or self._of_path, "columns": columns}
+        found: dict[str, Any] = {"name": self.title or self._of_path, "columns": dict(self.columns)}
         return found | ({"dummy": dict(self.made_up)} if self.made_up else {})
-
-    @property
-    def _made(self) -> tuple[str, ...]:
-        """The column that the parts of a unit make together."""
-        return (" and ".join(self.parts),) if self.parts else ()
 
     @property
     def _of_path(self) -> str | None:

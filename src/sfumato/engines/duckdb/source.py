@@ -35,6 +35,8 @@ class Source:
         unique: columns in which no two rows have the same values; none where that is not known.
         looked: gives what stands behind FROM in a session where the rows are loaded, after a look at them;
             the rows are those of `relation`, in less time.
+        guessed: whether types were guessed from rows.
+        made_up: by which numbers rows were made up, and nothing read; none of rows of anybody.
     """
 
     name: str
@@ -50,6 +52,8 @@ class Source:
     anywhere: bool = False
     unique: tuple[str, ...] = ()
     looked: Callable[[duckdb.DuckDBPyConnection], str] | None = None
+    guessed: bool = False
+    made_up: tuple[tuple[str, int], ...] = ()
 
     def relation_in(self, session: duckdb.DuckDBPyConnection) -> str:
         """Return what stands behind FROM in a session, once the rows are loaded there."""

@@ -19,6 +19,7 @@ from sfumato.engines.duckdb import behind, declared, postgres, spill, sqlite
 from sfumato.engines.duckdb.arrow import Fields, of_fields
 from sfumato.engines.duckdb.connection import connect, lender
 from sfumato.engines.duckdb.databases import Stored, open_table
+from sfumato.engines.duckdb.dummy import open_dummy
 from sfumato.engines.duckdb.frames import of_pandas
 from sfumato.engines.duckdb.harmless import (
     described,
@@ -36,6 +37,7 @@ from sfumato.engines.duckdb.text import identifier, literal
 from sfumato.engines.duckdb.text_files import open_csv, open_json
 from sfumato.errors import EngineError, QueryError, in_own_words, nearest, shown
 from sfumato.files import whole_source
+from sfumato.query.dummy import DummyRows
 from sfumato.query.schema import FLOATS
 
 PARQUET, CSV, JSON = (".parquet", ".pq"), (".csv", ".tsv"), (".json", ".jsonl", ".ndjson")
@@ -81,6 +83,8 @@ def open_source(
     declared.refuse_types(types, f"a {type(source).__name__}")
     if isinstance(source, duckdb.DuckDBPyRelation):
         return _open_relation(source, resources)
+    if isinstance(source, DummyRows):
+        return open_dummy(source, resources)
     if isinstance(source, pa.Schema):
         return _open_arrow("Arrow schema", source, timezone, resources=resources)
     if isinstance(source, pa.Table):
@@ -103,6 +107,23 @@ def is_path(text: str) -> bool:
     """Whether a text reads as the path of a file, there or not, rather than as the name of a table."""
     stem = text.lower().removesuffix(".gz").removesuffix(".zst")
     return "/" in text or stem.endswith((*READERS, *DATABASES, *sqlite.ENDINGS))
+
+
+def guesses(source: object) -> bool:
+    """Whether types of a source are guessed from its first rows, where none are declared: of CSV and JSON."""
+    return isinstance(source, (str, os.PathLike)) and _suffix(str(os.fspath(source))) in (*CSV, *JSON)
+
+
+def without_rows(source: Any) -> Any:
+    """Return a source with the same columns, of which rows in memory, and those of a plan, are left out."""
+    if isinstance(source, pa.Table | pa.RecordBatch):
+        return no_rows(source.schema)
+    match type(source).__module__.partition(".")[0], type(source).__name__:
+        case "pandas", "DataFrame":
+            return source.iloc[:0]
+        case "polars", "DataFrame" | "LazyFrame":
+            return source.clear()
+    return source
 
 
 def _is_csv(source: object) -> bool:

@@ -143,7 +143,7 @@ def _source(
                     ).fetchall()
 
     inside = within(connection, ROWS, list(types.items()))
-    return Source(path, *inside, owned(connection), pending=load, notes=notes)
+    return Source(path, *inside, owned(connection), pending=load, notes=notes, guessed=bool(notes))
 
 
 def _header(path: str, file: str, form: Csv) -> list[str]:

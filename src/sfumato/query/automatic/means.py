@@ -62,6 +62,8 @@ def of_share(
     share: Number,
     auto_share: object,
     options: dict[str, Any],
+    *,
+    made_up: bool = False,
 ) -> Means:
     """Return what a share of a budget gives: looks take a part of it, and the answer another, by one sum.
 
@@ -74,6 +76,7 @@ def of_share(
         share: the part of it for looks and answer.
         auto_share: the part of that for looks.
         options: others of a release.
+        made_up: whether all rows are made up, of which nothing need be paid.
     """
     part = _part(auto_share)
     whole = Share.of(budget, share)
@@ -90,8 +93,8 @@ def of_share(
     return Means(
         looks,
         answer,
-        lambda _: paying(budget, looks, 0, f"looks of {told}")(),
-        lambda found: payment(budget, [found], told)(),
+        lambda _: paying(budget, looks, 0, f"looks of {told}", made_up=made_up)(),
+        lambda found: payment(budget, [found], told, made_up=made_up)(),
     )
 
 

@@ -1,0 +1,185 @@
+"""Dummy rows as a source: values of each type, the same for the same declarations and seed.
+
+A value follows from the column's name and type, what is declared of it, the number of the row, and a stream
+of bits that is the SHAKE-128 of the seed and the names of table and column. Columns of one name have values
+of one small pool, so that tables meet in a join.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.engines.duckdb.connection import connect
+from sfumato.engines.duckdb.declared import ddl
+from sfumato.engines.duckdb.resources import DEFAULTS, Resources
+from sfumato.engines.duckdb.source import ROWS, Source, arriving, owned
+from sfumato.engines.duckdb.text import double, identifier, literal
+from sfumato.errors import QueryError
+from sfumato.query.dummy import MADE_UP, UNIT, DummyRows, Known
+from sfumato.query.schema import FLOATS, INTEGERS
+
+_POOL = 10  # different values of a column of which nothing is declared
+_STEPS = 1024  # between bounds of real numbers
+_NULLS = 20  # one value in so many is missing, where it may
+_LISTS = 3  # entries of lists that may have any number
+_LIST = re.compile(r"(.+)\[(\d*)\]")
+_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
+_LARGEST = 2**62
+
+
+def open_dummy(given: DummyRows, resources: Resources = DEFAULTS) -> Source:
+    """Make rows up, in a database of their own.
+
+    Args:
+        given: which.
+        resources: what DuckDB may take of the machine.
+    """
+    kinds = given.columns
+    arrays: dict[str, pa.Array] = {"i": pa.array(np.arange(given.making.rows))}
+    values = []
+    for number, name in enumerate(kinds):
+        bits = _bits(given, name)
+        arrays[f"r{number}"] = pa.array(bits)
+        domain = given.known.get(name, Known()).domain
+        if domain is not None:
+            place = arrays["i"].to_numpy() if given.public else bits
+            arrays[f"d{number}"] = pa.array(list(domain)).take(pa.array(place % len(domain)))
+        values.append(f"CAST({_value(given, name, number)} AS {kinds[name]}) AS {identifier(name)}")
+    rows = pa.table(arrays)
+    connection = connect(resources=resources)
+    connection.execute(f"CREATE TABLE {ROWS} ({ddl(kinds)})")
+    with arriving(connection, rows.schema, rows.to_batches()):
+        connection.execute(f"INSERT INTO {ROWS} SELECT {', '.join(values)} FROM arriving").fetchall()
+    # A column that admits no missing value has none, but for types of which no value is made up.
+    complete = frozenset(name for name in given.complete if _is_made(kinds[name]))
+    made = ("rows", given.making.rows), ("units", given.making.units), ("seed", given.making.seed)
+    # Of what is joined with public rows the private ones say whether it is made up.
+    notes = () if given.public else (MADE_UP,)
+    columns, session = [*kinds.items()], owned(connection)
+    return Source(given.name, ROWS, columns, session, complete, notes=notes, made_up=made)
+
+
+def common(parts: Sequence[tuple[tuple[str, int], ...]]) -> tuple[tuple[str, int], ...]:
+    """Return by which numbers the rows of several private tables were made up; none if they were not.
+
+    Raises:
+        QueryError: some of the tables were, and others not.
+    """
+    if any(parts) and not all(parts):
+        raise QueryError(
+            "some of the tables are made up and others not, so that the answer would be of neither: take all "
+            "private tables as they are, or dummy tables of all"
+        )
+    return parts[0] if parts else ()
+
+
+def _bits(given: DummyRows, name: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return a whole number from 0 to 2^62 - 1 for each row."""
+    key = f"{given.making.seed}\0{given.name}\0{name.casefold()}"
+    stream = hashlib.shake_128(key.encode("utf-8", "surrogatepass")).digest(8 * given.making.rows)
+    return (np.frombuffer(stream, "<u8") >> np.uint64(2)).astype(np.int64)
+
+
+def _value(given: DummyRows, name: str, number: int) -> str:
+    """Return SQL of a column's values."""
+    kind, known, bits = given.columns[name], given.known.get(name, Known()), f"r{number}"
+    if name == given.unique and name not in given.units:
+        return _named(kind, "(i + 1)", name.casefold())
+    if name in given.units:
+        return _named(kind, f"({_skewed(bits, given.making.units)})", UNIT)
+    if given.refers is not None and name == given.refers.column:
+        return _named(kind, f"({_skewed(bits, given.refers.count)})", given.refers.name)
+    if known.domain is not None:
+        made = f"d{number}"
+    else:
+        made = _made(kind, "i" if given.public else bits, name.casefold(), known.bounds)
+    if name not in given.complete and not given.public:
+        return f"CASE WHEN ({bits} >> 40) % {_NULLS} > 0 THEN {made} END"
+    return made
+
+
+def _skewed(bits: str, count: int) -> str:
+    """Return SQL of a number from 1 to count: each once, then low ones more often, as people are unlike."""
+    square = f"(({bits} % 65536) * ({bits} % 65536)) // 65536"
+    return f"CASE WHEN i < {count} THEN i + 1 ELSE 1 + ({square} * {count}) // 65536 END"
+
+
+def _is_made(kind: str) -> bool:
+    return _made(kind, "0", "", None) != "NULL"
+
+
+def _named(kind: str, number: str, name: str) -> str:
+    """Return SQL of a value that stands for a number, and for no other as far as the type has so many."""
+    if kind in INTEGERS:
+        return f"1 + ({number} - 1) % {_most(kind)}"
+    if kind in FLOATS:
+        return number
+    if kind == "DATE":
+        return f"DATE '2000-01-01' + CAST({number} AS INTEGER)"
+    form = _FORMS.get(kind)
+    return _made(kind, number, name, None) if form is None else form(number, name)
+
+
+def _most(kind: str) -> int:
+    """Return the largest whole number of a type; of wide ones, one that is large enough."""
+    bits = {"TINYINT": 7, "UTINYINT": 7, "SMALLINT": 15, "USMALLINT": 15}.get(kind, 31)
+    return int((1 << bits) - 1)
+
+
+def _made(kind: str, bits: str, name: str, bounds: tuple[Fraction, Fraction] | None) -> str:
+    """Return SQL of a value of a type that follows from whole numbers; NULL of types that are not made up."""
+    if kind in INTEGERS:
+        return _whole(kind, bits, bounds)
+    if kind in FLOATS or _DECIMAL.fullmatch(kind):
+        return _real(kind, bits, bounds)
+    if (of := _LIST.fullmatch(kind)) is not None:
+        inside = _made(of[1], f"({bits} + 7919 * k)", name, (Fraction(0), Fraction(1)))
+        length = of[2] or _LISTS
+        return "NULL" if inside == "NULL" else f"list_transform(range({length}), lambda k: {inside})"
+    form = _FORMS.get(kind)
+    return "NULL" if form is None else form(f"({bits} % {_POOL} + 1)", name)
+
+
+def _whole(kind: str, bits: str, bounds: tuple[Fraction, Fraction] | None) -> str:
+    low, high = bounds or (Fraction(0), Fraction(_POOL - 1))
+    least = 0 if kind.startswith("U") else -_LARGEST
+    if kind in ("TINYINT", "SMALLINT", "UTINYINT", "USMALLINT", "INTEGER", "UINTEGER"):
+        most = _most(kind)
+        least = 0 if kind.startswith("U") else -most
+    else:
+        most = _LARGEST
+    first = min(max(-(-low.numerator // low.denominator), least), most)
+    last = max(min(high.numerator // high.denominator, most), first)
+    return f"CAST({first} AS HUGEINT) + CAST({bits} AS HUGEINT) % {last - first + 1}"
+
+
+def _real(kind: str, bits: str, bounds: tuple[Fraction, Fraction] | None) -> str:
+    low, high = (float(end) for end in bounds or (0, 100))
+    if (decimal := _DECIMAL.fullmatch(kind)) is not None:
+        digits, places = int(decimal[1]), int(decimal[2])
+        most = float(10 ** min(digits - places, 18)) * (1 - 10.0 ** -min(digits, 9))
+        low, high = max(low, -most), min(high, most)
+    elif kind == "FLOAT":
+        low, high = max(low, -3e38), min(high, 3e38)
+    part = f"(({bits} % {_STEPS + 1}) / {double(float(_STEPS))})"
+    return f"{double(low)} * (1 - {part}) + {double(high)} * {part}"
+
+
+_FORMS: dict[str, Callable[[str, str], str]] = {
+    "BOOLEAN": lambda n, _: f"{n} % 2 = 0",
+    "VARCHAR": lambda n, name: f"{literal(name + ' ')} || {n}",
+    "BLOB": lambda n, name: f"encode({literal(name + ' ')} || {n})",
+    "DATE": lambda n, _: f"DATE '2024-01-01' + CAST(7 * {n} AS INTEGER)",
+    "TIME": lambda n, _: f"TIME '08:00:00' + to_hours({n})",
+    "TIMESTAMP": lambda n, _: f"TIMESTAMP '2024-01-01 08:00:00' + to_hours(31 * {n})",
+    "TIMESTAMP WITH TIME ZONE": lambda n, _: f"TIMESTAMPTZ '2024-01-01 08:00:00+00' + to_hours(31 * {n})",
+    "INTERVAL": lambda n, _: f"to_days(CAST({n} AS INTEGER))",
+    "UUID": lambda n, _: f"'00000000-0000-4000-8000-' || lpad(CAST({n} AS VARCHAR), 12, '0')",
+    "JSON": lambda n, _: f"'{{\"n\": ' || {n} || '}}'",
+}

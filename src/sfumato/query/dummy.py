@@ -1,0 +1,102 @@
+"""Dummy rows: what is to be made up, as plain data. It follows from declarations, and from no row."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from sfumato.errors import ParameterError
+from sfumato.exact import positive_int
+
+MOST_ROWS = 1_000_000
+UNIT = "unit"  # what privacy units are called, where they are texts
+MADE_UP = (
+    "THESE ROWS ARE MADE UP from declarations: names and types of columns, bounds, domains. No row of the "
+    "data is in them, so the answer says nothing of anybody, and no budget is spent."
+)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a catalog declares of a column.
+
+    Args:
+        bounds: lower and upper, or None.
+        domain: all values, or None.
+    """
+
+    bounds: tuple[Fraction, Fraction] | None = None
+    domain: tuple[Hashable, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Making:
+    """How rows are made up.
+
+    Args:
+        rows: how many.
+        units: of how many privacy units.
+        seed: with another one, rows are others.
+    Raises:
+        ParameterError: a number is not admissible.
+    """
+
+    rows: int
+    units: int
+    seed: int
+
+    @classmethod
+    def of(cls, rows: object, units: object, seed: object) -> Making:
+        """Return numbers that are admissible; with units left out, four rows of each."""
+        count = positive_int(rows, "rows")
+        if count > MOST_ROWS:
+            raise ParameterError("rows", rows, f"at most {MOST_ROWS:,}")
+        people = max(1, count // 4) if units is None else positive_int(units, "units")
+        if people > count:
+            raise ParameterError("units", units, f"at most rows, {count:,}, as each unit has one")
+        if not isinstance(seed, int) or isinstance(seed, bool):
+            raise ParameterError("seed", seed, "a whole number")
+        return cls(count, people, seed)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A foreign key.
+
+    Args:
+        column: here.
+        count: how many values there are that it names.
+        name: what such values are called, where they are texts.
+    """
+
+    column: str
+    count: int
+    name: str
+
+
+@dataclass(frozen=True)
+class DummyRows:
+    """A table of made-up rows, as a source.
+
+    Args:
+        making: how many there are.
+        columns: names, and types as DuckDB calls them.
+        complete: columns in which no value is missing.
+        units: columns that tell whose a row is; none of a public table.
+        known: what is declared of columns, by name.
+        unique: a column in which each row has a value of its own, which foreign keys of other tables name.
+        refers: a foreign key, all of whose values are there; None without one.
+        public: whether rows are public: then each value is there once, as far as can be.
+        name: what the table is called.
+    """
+
+    making: Making
+    columns: Mapping[str, str] = field(hash=False)
+    complete: frozenset[str]
+    units: Sequence[str]
+    known: Mapping[str, Known] = field(default_factory=dict, hash=False)
+    unique: str | None = None
+    refers: Reference | None = None
+    public: bool = False
+    name: str = "dummy rows"
