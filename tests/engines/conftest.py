@@ -113,7 +113,7 @@ def on_duckdb(folder: str) -> Opener:
 class StagedEngine:
     """The stages without a cluster: rows in random parts, some of them put together on the way."""
 
-    name, files = "stages", ()
+    name, files, made_up = "stages", (), False
 
     def __init__(self, rows: pa.Table) -> None:
         self._rows, self._local = rows, DuckDBEngine.open(rows.schema.empty_table())
