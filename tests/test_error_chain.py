@@ -517,6 +517,10 @@ def shared(**options: Any) -> Any:
     return counted().release(**{"share": "0.1", "budget": sf.Budget(1, "1e-6")} | options)
 
 
+def receipt() -> sf.Receipt:
+    return question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).receipt()
+
+
 PLACES = {
     "source": lambda g: sf.scan(g, privacy_unit="name"),
     "database": lambda g: sf.scan(f"{g}.db/rows" if isinstance(g, str) else g, privacy_unit="name"),
@@ -567,6 +571,14 @@ PLACES = {
     "rank": lambda g: sf.quantiles("v", [g], lower=0, upper=1),
     "simultaneous": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).errors(simultaneous=g),
     "path": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).write(g),
+    "receipt's confidence": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).receipt(confidence=g),
+    "receipt's bars": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).receipt(simultaneous=g),
+    "receipt's path": lambda g: receipt().write(g),
+    "receipt that is read": sf.Receipt.read,
+    "answer beside a receipt": lambda g: receipt().verify(3 if isinstance(g, pa.Table) else g),
+    "rows that are made up": lambda g: sf.scan(ROWS, privacy_unit="id").dummy(rows=g),
+    "units that are made up": lambda g: sf.scan(ROWS, privacy_unit="id").dummy(units=g),
+    "seed of made-up rows": lambda g: sf.scan(ROWS, privacy_unit="id").dummy(seed=g),
     "survey's noise": lambda g: surveyed(noise=g),
     "survey's epsilon": lambda g: surveyed(epsilon=g),
     "sizes": lambda g: stratified_estimate([1, 1], g, [9, 9], 1),

@@ -289,6 +289,66 @@ def test_a_dummy_receipt_is_told_from_a_real_one():
     assert real.receipt().verify(real.to_arrow()).ok and not real.receipt().dummy
 
 
+def declared(**entry: Any) -> Any:
+    return sf.catalog({"tables": {"t": {"source": "nowhere.csv", "privacy_unit": "id", **entry}}}).dummy()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "BIGINT",
+        "TINYINT",
+        "VARCHAR",
+        "UUID",
+        "DATE",
+        "DECIMAL(9,2)",
+        "TIMESTAMP",
+        "TIMESTAMPTZ",
+        "DOUBLE",
+        "HUGEINT",
+    ],
+)
+def test_units_of_every_type(kind):
+    found = table_of(declared(types={"id": kind}).dummy(rows=400, units=90).table("t").engine)[
+        "id"
+    ].to_pylist()
+    assert len(set(found)) == 90 and None not in found
+
+
+def test_a_unit_of_several_columns_has_as_many_first_ones():
+    table = declared(privacy_unit=["id", "town"], types={"id": "BIGINT", "town": "VARCHAR"}).table("t")
+    found = table_of(table.engine)
+    assert len(set(found["id"].to_pylist())) == 250 and len(set(found["town"].to_pylist())) == 11
+
+
+def test_bounds_beyond_a_type_or_between_its_values():
+    types = {
+        "id": "BIGINT",
+        "a": "TINYINT",
+        "b": "DECIMAL(3,3)",
+        "c": "HUGEINT",
+        "d": "UBIGINT",
+        "e": "FLOAT",
+        "f": "TINYINT",
+    }
+    wide = {"a": 1000, "b": 5, "c": 10**38, "d": 5, "e": 1e50}
+    columns = {name: {"lower": -most, "upper": most} for name, most in wide.items()} | {
+        "f": {"lower": 0.2, "upper": 0.4}
+    }
+    found = table_of(declared(types=types, columns=columns).table("t").engine)
+    for name in wide:
+        assert len({one for one in found[name].to_pylist() if one is not None}) > 3, name
+
+
+@pytest.mark.parametrize(
+    "kind, domain", [("TINYINT", [1, 300]), ("UUID", ["a"]), ("DATE", ["Monday"]), ("BIGINT", ["a"])]
+)
+def test_domains_that_do_not_fit_are_said_as_of_real_rows(kind, domain):
+    made = declared(types={"id": "BIGINT", "x": kind}, columns={"x": {"domain": domain}})
+    with pytest.raises(CatalogError, match=r"tables\.t: columns\.x: domain"):
+        made.table("t")
+
+
 # Every shape of question in docs/statistics.md.
 
 BOUNDS = {"price": (0, 10), "weight": (1, 3)}

@@ -205,11 +205,11 @@ class DistributedEngine:
 
     made_up = False
 
-    def dummy(self, making: Making, units: Sequence[str], known: Mapping[str, Known]) -> DuckDBEngine:
+    def dummy(self, making: Making, unit: str | None, known: Mapping[str, Known]) -> DuckDBEngine:
         """Return an engine, in this process, on made-up rows with the same columns."""
         if self._leaves:
             raise QueryError("dummy: this table is made of others; take dummy tables of these before that")
-        return self._local.dummy(making, units, known)
+        return self._local.dummy(making, unit, known)
 
     def titled(self, title: str) -> None:
         """Let the table have the name that its owner gives it."""

@@ -31,9 +31,9 @@ def _rows(catalog: Declarations, one: TableDeclaration, making: Making) -> Dummy
     columns, complete = _columns(catalog, one)
     if one.public:
         making = replace(making, rows=max((len(c.domain) for c in one.columns if c.domain), default=_FEW))
-    units = [spelled for spelled in _spelled(columns, one.unit_parts or (one.privacy_unit or "",))]
+    unit = next(iter(_spelled(columns, one.unit_parts or (one.privacy_unit or "",))), None)
     unique, refers = _named_by(catalog, one, columns), None
-    if unique is not None and unique in units and not one.unit_parts:
+    if unique is not None and unique == unit and not one.unit_parts:
         making = replace(making, rows=making.units)  # one row for each
     if (key := one.foreign_key) is not None:
         there = catalog.tables[key.table]
@@ -43,7 +43,7 @@ def _rows(catalog: Declarations, one: TableDeclaration, making: Making) -> Dummy
         refers = Reference(column, count, UNIT if of_unit else key.key.casefold())
     known = {c.name.casefold(): Known(c.bounds, c.domain) for c in one.columns}
     by_name = {name: known[name.casefold()] for name in columns if name.casefold() in known}
-    return DummyRows(making, columns, complete, units, by_name, unique, refers, one.public, one.name)
+    return DummyRows(making, columns, complete, unit, by_name, unique, refers, one.public, one.name)
 
 
 def _named_by(catalog: Declarations, one: TableDeclaration, columns: Mapping[str, str]) -> str | None:

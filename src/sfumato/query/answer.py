@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple, Self
 
 import pyarrow as pa
 
-from sfumato.errors import EngineError, ParameterError, in_own_words
+from sfumato.errors import EngineError, ParameterError, in_own_words, shown
 from sfumato.query.values import column_digest, table_digest
 
 _LIST = re.compile(r"(large_list|list|fixed_size_list)<[^:<>]*: ([^<>]*?)(?: not null)?>(?:\[(\d+)\])?")
@@ -111,8 +111,8 @@ def opened(answer: Any, released: Answer) -> tuple[str, pa.Table, list[str]]:
 
     def says(error: Exception) -> EngineError:
         if isinstance(error, OSError) and error.strerror:
-            return EngineError(f"{str(path)!r} cannot be read: {error.strerror}")
-        return EngineError(f"{str(path)!r} cannot be read; it is damaged, or another kind of file")
+            return EngineError(f"{shown(str(path))} cannot be read: {error.strerror}")
+        return EngineError(f"{shown(str(path))} cannot be read; it is damaged, or another kind of file")
 
     with in_own_words(says, Exception), path.open("rb") as file:
         found = _READERS[path.suffix.lower()](file)

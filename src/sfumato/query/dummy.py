@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -83,7 +83,7 @@ class DummyRows:
         making: how many there are.
         columns: names, and types as DuckDB calls them.
         complete: columns in which no value is missing.
-        units: columns that tell whose a row is; none of a public table.
+        unit: the column that tells whose a row is, or the first of several; None of a public table.
         known: what is declared of columns, by name.
         unique: a column in which each row has a value of its own, which foreign keys of other tables name.
         refers: a foreign key, all of whose values are there; None without one.
@@ -94,7 +94,7 @@ class DummyRows:
     making: Making
     columns: Mapping[str, str] = field(hash=False)
     complete: frozenset[str]
-    units: Sequence[str]
+    unit: str | None
     known: Mapping[str, Known] = field(default_factory=dict, hash=False)
     unique: str | None = None
     refers: Reference | None = None

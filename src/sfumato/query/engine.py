@@ -56,12 +56,12 @@ class Engine(Evaluator, Protocol[Released_co]):
         """Let the table have the name that its owner gives it, which tells it from others in plans."""
         ...
 
-    def dummy(self, making: Making, units: Sequence[str], known: Mapping[str, Known]) -> Engine[Any]:
+    def dummy(self, making: Making, unit: str | None, known: Mapping[str, Known]) -> Engine[Any]:
         """Return an engine on made-up rows with the same columns; no row is read.
 
         Args:
             making: how many.
-            units: columns that tell whose a row is.
+            unit: the column that tells whose a row is, or the first of several.
             known: what is declared of columns, by name.
         Raises:
             QueryError: the table is made of others, or its types were guessed from rows.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato import __version__
-from sfumato.errors import EngineError, in_own_words
+from sfumato.errors import EngineError, ParameterError, in_own_words, shown
 from sfumato.files import checked_place, replacing
 from sfumato.query.answer import Answer, ColumnDigest, differences, opened, unique_names
 from sfumato.query.canonical import canonical_bytes
@@ -92,10 +92,13 @@ class Receipt:
         """Read a receipt that `write` wrote.
 
         Raises:
+            ParameterError: it is no path.
             EngineError: there is no such file, or it is no receipt, was changed since it was made, or is of a
                 later version.
         """
-        where = f"receipt {str(fspath(path))!r}"
+        if not isinstance(path, str | PathLike):
+            raise ParameterError("receipt", path, "the path of a file")
+        where = f"receipt {shown(str(fspath(path)))}"
 
         def says(error: Exception) -> EngineError:
             if isinstance(error, OSError):

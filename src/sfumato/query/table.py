@@ -394,10 +394,10 @@ class Table(Generic[Released]):
         """
         self._check_rows_alone("dummy")
         making = Making.of(rows, units, seed)
-        named = [p.text for p in self.unit_parts if p.text in self.engine.schema()] or [self.unit]
-        return replace(
-            self, engine=self.engine.dummy(making, named, self._known), notes=(MADE_UP, *self.notes)
-        )
+        columns = [part.text for part in self.unit_parts] or [self.unit]
+        unit = next((name for name in columns if name in self.engine.schema()), None)
+        made = self.engine.dummy(making, unit, self._known)
+        return replace(self, engine=made, notes=(MADE_UP, *self.notes))
 
     @property
     def _known(self) -> Mapping[str, Known]:

@@ -50,7 +50,8 @@ def open_dummy(given: DummyRows, resources: Resources = DEFAULTS) -> Source:
         if domain is not None:
             place = arrays["i"].to_numpy() if given.public else bits
             arrays[f"d{number}"] = pa.array(list(domain)).take(pa.array(place % len(domain)))
-        values.append(f"CAST({_value(given, name, number)} AS {kinds[name]}) AS {identifier(name)}")
+        # What does not fit, as a domain of other values, is said where the table is opened.
+        values.append(f"TRY_CAST({_value(given, name, number)} AS {kinds[name]}) AS {identifier(name)}")
     rows = pa.table(arrays)
     connection = connect(resources=resources)
     connection.execute(f"CREATE TABLE {ROWS} ({ddl(kinds)})")
@@ -89,9 +90,9 @@ def _bits(given: DummyRows, name: str) -> np.ndarray[tuple[int], np.dtype[np.int
 def _value(given: DummyRows, name: str, number: int) -> str:
     """Return SQL of a column's values."""
     kind, known, bits = given.columns[name], given.known.get(name, Known()), f"r{number}"
-    if name == given.unique and name not in given.units:
+    if name == given.unique and name != given.unit:
         return _named(kind, "(i + 1)", name.casefold())
-    if name in given.units:
+    if name == given.unit:
         return _named(kind, f"({_skewed(bits, given.making.units)})", UNIT)
     if given.refers is not None and name == given.refers.column:
         return _named(kind, f"({_skewed(bits, given.refers.count)})", given.refers.name)
@@ -120,6 +121,8 @@ def _named(kind: str, number: str, name: str) -> str:
         return f"1 + ({number} - 1) % {_most(kind)}"
     if kind in FLOATS:
         return number
+    if (decimal := _DECIMAL.fullmatch(kind)) is not None:
+        return f"{number} % {10 ** min(int(decimal[1]) - int(decimal[2]), 9)}"
     if kind == "DATE":
         return f"DATE '2000-01-01' + CAST({number} AS INTEGER)"
     form = _FORMS.get(kind)

@@ -442,7 +442,7 @@ class DuckDBEngine(Owned):
         """Whether its rows are made up, so that nothing is private, and nothing need be paid."""
         return bool(self._opened.made_up)
 
-    def dummy(self, making: Making, units: Sequence[str], known: Mapping[str, Known]) -> DuckDBEngine:
+    def dummy(self, making: Making, unit: str | None, known: Mapping[str, Known]) -> DuckDBEngine:
         """Return an engine on made-up rows with the same columns; none of its own is read."""
         if self.how is not None:
             raise QueryError(
@@ -456,7 +456,7 @@ class DuckDBEngine(Owned):
             )
         parts, title = self.origin.parts, self.origin.title
         columns, name = dict(self.origin.columns), title or "dummy rows"
-        rows = DummyRows(making, columns, self._source.complete, units, known, name=name)
+        rows = DummyRows(making, columns, self._source.complete, unit, known, name=name)
         made = DuckDBEngine.open(rows, resources=self._resources)
         if parts:
             made, _ = made.composite(parts, self.origin.timezone or "UTC")
