@@ -26,6 +26,7 @@ import pytest
 
 import sfumato as sf
 from sfumato import errors
+from sfumato.client import connect
 from sfumato.engines.duckdb import connection, parquet, sources, text_files
 from sfumato.engines.duckdb import engine as engines
 from sfumato.engines.duckdb import stages as staged
@@ -524,6 +525,12 @@ def receipt() -> sf.Receipt:
 PLACES = {
     "source": lambda g: sf.scan(g, privacy_unit="name"),
     "database": lambda g: sf.scan(f"{g}.db/rows" if isinstance(g, str) else g, privacy_unit="name"),
+    "address of a service": lambda g: connect(g, "token"),
+    "token": lambda g: connect("http://127.0.0.1:9", g if not isinstance(g, str) else f"{g}\n"),
+    "confidence far away": lambda g: connect("http://127.0.0.1:9", "token").sql("SELECT 1", confidence=g),
+    "sizes far away": lambda g: connect("http://127.0.0.1:9", "token").ask("SELECT 1", units=g),
+    "SQL far away": lambda g: connect("http://127.0.0.1:9", "token").sql(g if not isinstance(g, str) else 3),
+    "seconds": lambda g: connect("http://127.0.0.1:9", "token", seconds=g),
     "noise": lambda g: asked(noise=g),
     "group selection": lambda g: asked(group_selection=g),
     "epsilon": lambda g: asked(epsilon=g),

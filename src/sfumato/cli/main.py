@@ -20,6 +20,7 @@ from sfumato.cli.budget import budget
 from sfumato.cli.check import check
 from sfumato.cli.given import sources, text_of
 from sfumato.cli.options import check_distinct, fail, flag, optional, outputs, tell_written
+from sfumato.cli.serve import serve, token
 from sfumato.cli.verify import verify
 from sfumato.errors import EngineError, ParameterError, QueryError, SfumatoError
 from sfumato.files import checked_place
@@ -85,6 +86,12 @@ app.command(
     "tests; 2 a file cannot be read, or the command line must be fixed."
 )(verify)
 app.add_typer(budget, name="budget")
+
+app.command(
+    epilog="Exit codes: 0 ended as asked; 1 a file or the installation must be fixed; 2 the catalog, the "
+    "budget or the command line must be fixed."
+)(serve)
+app.add_typer(token, name="token")
 
 
 @app.command(

@@ -1,0 +1,167 @@
+"""A released table as JSON, as an Arrow stream or as CSV, with its error bars beside it."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import io
+import json
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from sfumato.errors import QueryError, RefusalError
+from sfumato.query.noisy_table import NoisyTable
+from sfumato.query.processed import ProcessedRelease
+from sfumato.query.release import Release
+from sfumato.query.top_release import TopRelease
+
+JSON, ARROW, CSV = "application/json", "application/vnd.apache.arrow.stream", "text/csv"
+MEDIA = (JSON, ARROW, CSV)
+ABOUT = b"sfumato"  # the key of the schema's metadata that holds what is said of a table
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A release that was drawn.
+
+    Args:
+        table: the noisy table.
+        widths: half-widths of error bars, by the columns that have them; none where there are no bars.
+        keys: its columns that are no numbers of rows.
+        about: what is said of it, as texts, numbers and lists: cost, explanation, hints, confidence.
+    """
+
+    table: pa.Table
+    widths: Mapping[str, pa.ChunkedArray]
+    keys: tuple[str, ...]
+    about: Mapping[str, Any]
+
+
+def answer(release: NoisyTable, confidence: float, simultaneous: bool) -> Answer:
+    """Draw a release, with error bars where there are any.
+
+    Args:
+        release: as `sf.sql` gives it.
+        confidence: in (0, 1), of the error bars.
+        simultaneous: let it be that of all of them together.
+    Raises:
+        SfumatoError: as from `to_arrow`.
+    """
+    table = release.to_arrow()
+    keys, widths = _keys(release), dict[str, pa.ChunkedArray]()
+    # Where numbers were left out, or computed with, there are no bars.
+    with suppress(RefusalError, QueryError):
+        bars = release.errors(confidence, simultaneous=simultaneous)
+        measured = release.measured if isinstance(release, ProcessedRelease) else bars.column_names
+        widths = {name: bars[name] for name in measured if name not in keys}
+    epsilon, delta = release.spent
+    about: dict[str, Any] = {
+        "spent": {"epsilon": epsilon, "delta": delta},
+        "confidence": confidence,
+        "explanation": str(release.explain()),
+        "hints": list(release.hints),
+    }
+    if release.diagnostics is not None:
+        about["diagnostics"] = plain_rows(release.diagnostics.to_arrow())
+    return Answer(table, widths, keys, about)
+
+
+def _keys(release: NoisyTable) -> tuple[str, ...]:
+    """Return the columns that say which group a row is, or which place it has."""
+    if isinstance(release, ProcessedRelease):
+        columns, of_first = release.computation.columns or (), _keys(release.releases[0])
+        return tuple(name for name, released in columns if released in of_first)
+    if isinstance(release, TopRelease):
+        return ("rank", *release.question.keys)
+    assert isinstance(release, Release)
+    return tuple(release.plan.query.shown_keys)
+
+
+def encoded(made: Answer, media: str) -> bytes:
+    """Return an answer in one of `MEDIA`."""
+    if media == JSON:
+        return as_json(
+            {
+                **plain_table(made.table),
+                "keys": list(made.keys),
+                "errors": {
+                    name: [plain(v) for v in column.to_pylist()] for name, column in made.widths.items()
+                },
+                **made.about,
+            }
+        )
+    table, names = made.table, {}
+    for name, column in made.widths.items():
+        names[name] = _free(f"{name}_error", table.column_names)
+        table = table.append_column(names[name], column)
+    if media == CSV:
+        return _csv(table)
+    about = {**made.about, "keys": list(made.keys), "errors": names}
+    table = table.replace_schema_metadata({ABOUT: as_json(about)})
+    written = io.BytesIO()
+    with pa.ipc.new_stream(written, table.schema) as stream:
+        stream.write_table(table)
+    return written.getvalue()
+
+
+def as_json(data: Any) -> bytes:
+    """Return data as JSON in ASCII, which has no NaN."""
+    return json.dumps(data, allow_nan=False, separators=(",", ":")).encode()
+
+
+def plain_table(table: pa.Table) -> dict[str, Any]:
+    """Return a table as lists: its columns with their types, and its rows."""
+    columns = [{"name": field.name, "type": str(field.type)} for field in table.schema]
+    return {"columns": columns, "rows": plain_rows(table)}
+
+
+def plain_rows(table: pa.Table) -> list[list[Any]]:
+    """Return the rows of a table as lists of what JSON has."""
+    lists = [[plain(value) for value in column.to_pylist()] for column in table.columns]
+    return [list(row) for row in zip(*lists, strict=True)]
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: dates and decimals as text, NaN and infinities as null.
+
+    >>> plain([dt.date(2024, 1, 31), float("nan"), 1.5, b"x"])
+    ['2024-01-31', None, 1.5, 'eA==']
+    """
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, (dt.date, dt.time)):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    return str(value if not isinstance(value, Decimal) else value.normalize())
+
+
+def _free(name: str, taken: list[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _csv(table: pa.Table) -> bytes:
+    """CSV has no lists: they stand there as the text of JSON."""
+    import pyarrow.csv
+
+    for i, field in enumerate(table.schema):
+        if pa.types.is_nested(field.type):
+            texts = [None if v is None else json.dumps(plain(v)) for v in table.column(i).to_pylist()]
+            table = table.set_column(i, field.name, pa.array(texts, pa.string()))
+    written = io.BytesIO()
+    pyarrow.csv.write_csv(table, written)
+    return written.getvalue()

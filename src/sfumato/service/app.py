@@ -1,0 +1,347 @@
+"""The service as an ASGI application: who asks, what for, within which limits.
+
+Starlette does what is common to all HTTP services; each answer is written here, so that nothing of a request
+or of a fault comes back that was not meant to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import secrets
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from starlette.exceptions import HTTPException
+from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Mount, Route, Router
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sfumato.errors import EngineError, QueryError, RefusalError, SfumatoError, nearest, shown
+from sfumato.service.answers import JSON, MEDIA, as_json
+from sfumato.service.desk import Job, Outcome, refused
+from sfumato.service.openapi import FIELDS, document
+from sfumato.service.tokens import Caller, Tokens
+from sfumato.service.watching import Metrics, digest, log
+from sfumato.service.worker import Unexpected, where
+
+_FAILED = "the service failed; its owner finds out why by this request's id"
+_BUSY = "the service has too many questions waiting; ask again in a few seconds. Nothing was spent"
+_AT_ONCE = "at most {} questions of yours are answered at once; wait for one of them. Nothing was spent"
+_WHO = "token: none that is valid came with the request; send the header Authorization: Bearer sfumato_..."
+_SLOW = "the request did not arrive within {:g} seconds"
+_LONG = "the request is longer than {:,} bytes"
+_FORM = 'the request\'s body must be one JSON object of at most a few levels, such as {"sql": "SELECT ..."}'
+_HEADERS = [
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'self'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+]
+
+_QUALITY = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
+
+
+class Runner(Protocol):
+    """What answers jobs; see `worker.py`."""
+
+    killed: int
+
+    async def run(self, job: Job) -> Outcome:
+        """Return the outcome of a job."""
+        ...
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one request may take.
+
+    Args:
+        bytes: of its body.
+        arrival: seconds in which it must arrive.
+        waiting: requests that are answered or wait, of all together.
+        each: of one analyst.
+    """
+
+    bytes: int = 256 * 1024
+    arrival: float = 10.0
+    waiting: int = 64
+    each: int = 8
+
+
+class _Refused(Exception):
+    """An answer that is an error of HTTP."""
+
+    def __init__(self, status: int, error: SfumatoError, **headers: str) -> None:
+        super().__init__(status)
+        self.outcome, self.headers = refused(error, status), headers
+
+
+class Service:
+    """What the endpoints share.
+
+    Args:
+        runner: answers jobs.
+        tokens: who may ask.
+        limits: of one request.
+        page: the folder of files that anybody may read, such as the page of the service.
+    """
+
+    def __init__(self, runner: Runner, tokens: Tokens, limits: Limits, page: Path) -> None:
+        self.runner, self.tokens, self.limits = runner, tokens, limits
+        self.metrics = Metrics()
+        self._key = tokens.key("log")
+        self._asking = Counter[str]()
+        endpoints: list[tuple[str, str, Callable[[Request, Caller], Awaitable[Response]]]] = [
+            ("GET", "/v1/tables", self._tables),
+            ("POST", "/v1/ask", self._ask),
+            ("POST", "/v1/release", self._release),
+            ("GET", "/v1/budget", self._budget),
+            ("GET", "/v1/history", self._history),
+            ("GET", "/metrics", self._metrics),
+        ]
+        self.routes: list[Route | Mount] = [
+            Route(path, self._known(path, asked), methods=[method]) for method, path, asked in endpoints
+        ]
+        self.routes += [
+            Route("/health", self._free("health", {"status": "ok"}), methods=["GET"]),
+            Route("/openapi.json", self._free("openapi", document()), methods=["GET"]),
+            Route("/", self._page(page), methods=["GET"]),
+            Mount("/page", StaticFiles(directory=page), name="page"),
+        ]
+        # Not Starlette's application, which has words of its own for what nobody expected.
+        router = Router(self.routes, redirect_slashes=False)
+        self._inner: ASGIApp = ExceptionMiddleware(router, {HTTPException: self._no_such})
+
+    # Endpoints.
+
+    async def _tables(self, request: Request, caller: Caller) -> Response:
+        return await self._answer(request, Job("tables", caller.name))
+
+    async def _ask(self, request: Request, caller: Caller) -> Response:
+        given = await self._body(request, "ask")
+        job = Job(
+            "ask", caller.name, given["sql"], confidence=given["confidence"], units=tuple(given["units"])
+        )
+        return await self._answer(request, job)
+
+    async def _release(self, request: Request, caller: Caller) -> Response:
+        given, media = await self._body(request, "release"), _accepted(request.headers.get("accept"))
+        job = Job(
+            "release",
+            caller.name,
+            given["sql"],
+            media=media,
+            confidence=given["confidence"],
+            simultaneous=given["simultaneous"],
+        )
+        return await self._answer(request, job)
+
+    async def _budget(self, request: Request, caller: Caller) -> Response:
+        return await self._answer(request, Job("budget", caller.name, everybody=_everybody(request, caller)))
+
+    async def _history(self, request: Request, caller: Caller) -> Response:
+        return await self._answer(request, Job("history", caller.name, everybody=_everybody(request, caller)))
+
+    async def _metrics(self, request: Request, caller: Caller) -> Response:
+        request.state.route = "metrics"
+        if not caller.is_owner:
+            raise _Refused(403, RefusalError("metrics: these are for owners of the service"))
+        text = self.metrics.text(self.runner.killed)
+        return Response(text, media_type="text/plain; version=0.0.4")
+
+    # What is common to them.
+
+    def _known(self, path: str, asked: Callable[[Request, Caller], Awaitable[Response]]) -> Any:
+        """Return an endpoint that is for those with a token."""
+
+        async def endpoint(request: Request) -> Response:
+            request.state.route = path.rpartition("/")[2]
+            try:
+                caller = self._caller(request)
+                request.state.caller = caller.name
+                return await asked(request, caller)
+            except _Refused as error:
+                return self._told(request, error.outcome, error.headers)
+
+        return endpoint
+
+    def _free(self, route: str, data: Mapping[str, Any]) -> Any:
+        """Return an endpoint that says the same to everybody."""
+        body = as_json(data)
+
+        async def endpoint(request: Request) -> Response:
+            request.state.route = route
+            return Response(body, media_type=JSON)
+
+        return endpoint
+
+    def _page(self, folder: Path) -> Any:
+        async def endpoint(request: Request) -> Response:
+            request.state.route = "page"
+            return FileResponse(folder / "index.html")
+
+        return endpoint
+
+    def _caller(self, request: Request) -> Caller:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        found = self.tokens.caller(token.strip()) if scheme.lower() == "bearer" else None
+        if found is None:
+            raise _Refused(401, QueryError(_WHO), **{"www-authenticate": "Bearer"})
+        return found
+
+    async def _body(self, request: Request, of: str) -> dict[str, Any]:
+        """Read and check the body of a request."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != JSON:
+            raise _Refused(415, QueryError(f"content-type: the body must be {JSON}"))
+        body = await self._bytes(request)
+        try:
+            given = json.loads(body, parse_constant=_no_number)
+        except (ValueError, RecursionError):
+            raise _Refused(400, QueryError(_FORM)) from None
+        if not isinstance(given, dict):
+            raise _Refused(400, QueryError(_FORM))
+        fields = FIELDS[of]
+        for name in given:
+            if name not in fields:
+                near = nearest(name, fields)
+                hint = f"; did you mean {near!r}?" if near else f". There are: {', '.join(fields)}"
+                raise _Refused(400, QueryError(f"{of}: there is no field {shown(name)}{hint}"))
+        found = {}
+        for name, field in fields.items():
+            value = given.get(name, field.default)
+            if not field.admits(value):
+                raise _Refused(400, QueryError(f"{of}: {name} must be {field.form}"))
+            found[name] = value
+        request.state.question = digest(self._key, found["sql"])
+        return found
+
+    async def _bytes(self, request: Request) -> bytes:
+        most, found = self.limits.bytes, bytearray()
+        long = _Refused(413, QueryError(_LONG.format(most)), connection="close")
+        length = request.headers.get("content-length", "")
+        if length.isascii() and length.isdecimal() and (len(length) > 18 or int(length) > most):
+            raise long
+        try:
+            async with asyncio.timeout(self.limits.arrival):
+                async for part in request.stream():
+                    found += part
+                    if len(found) > most:
+                        raise long
+        except TimeoutError:
+            words = _SLOW.format(self.limits.arrival)
+            raise _Refused(408, EngineError(words), connection="close") from None
+        except ClientDisconnect:
+            raise _Refused(400, QueryError(_FORM), connection="close") from None
+        return bytes(found)
+
+    async def _answer(self, request: Request, job: Job) -> Response:
+        """Let a job wait for its turn, if there is room, and answer what comes of it."""
+        if sum(self._asking.values()) >= self.limits.waiting:
+            raise _Refused(503, EngineError(_BUSY), **{"retry-after": "5"})
+        if self._asking[job.analyst] >= self.limits.each:
+            raise _Refused(429, EngineError(_AT_ONCE.format(self.limits.each)), **{"retry-after": "1"})
+        self._asking[job.analyst] += 1
+        try:
+            outcome = await self.runner.run(job)
+        finally:
+            self._asking[job.analyst] -= 1
+            self._asking += Counter()  # drops names at 0
+        return self._told(request, outcome)
+
+    def _told(self, request: Request, outcome: Outcome, headers: Mapping[str, str] | None = None) -> Response:
+        request.state.log = outcome.log
+        return Response(outcome.body, outcome.status, headers, outcome.media)
+
+    async def _no_such(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        words = "there is no such path here; see /openapi.json"
+        if error.status_code == 405:
+            words = "this path does not have that method; see /openapi.json"
+        return self._told(request, refused(QueryError(words), error.status_code), error.headers)
+
+    # Around all of it.
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request of ASGI, whatever happens, and log it."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._inner(scope, receive, send)
+            return
+        known, began, status, fault = secrets.token_hex(8), time.perf_counter(), 0, ""
+        scope = {**scope, "app": self, "state": {**scope.get("state", {}), "route": "other"}}
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *_HEADERS, (b"x-request-id", known.encode())]
+            await send(message)
+
+        self.metrics.running += 1
+        try:
+            await self._inner(scope, receive, sending)
+        except Unexpected as error:
+            fault = str(error)
+        except Exception as error:  # its words may hold anything, and go nowhere
+            fault = where(error)
+        finally:
+            self.metrics.running -= 1
+        if fault and not status:
+            response = Response(refused(EngineError(_FAILED), 500).body, 500, media_type=JSON)
+            await response(scope, receive, sending)
+        self._log(scope, known, status, time.perf_counter() - began, fault)
+
+    def _log(self, scope: Scope, known: str, status: int, seconds: float, fault: str) -> None:
+        state = scope["state"]
+        self.metrics.done(state["route"], status, seconds)
+        fields = {"id": known, "route": state["route"], "status": status, "ms": round(seconds * 1000, 1)}
+        fields |= {name: state[name] for name in ("caller", "question") if name in state}
+        fields |= state.get("log", {}) | ({"fault": fault} if fault else {})
+        log("answered", logging.ERROR if fault else logging.INFO, **fields)
+
+
+def _everybody(request: Request, caller: Caller) -> bool:
+    """Return whether what all have spent is asked for, as `?everybody=true`."""
+    given = request.query_params.multi_items()
+    if given not in ([], [("everybody", "true")]):
+        raise _Refused(400, QueryError("the only parameter here is everybody=true, for owners"))
+    if given and not caller.is_owner:
+        raise _Refused(403, RefusalError("everybody: what others have spent is for owners of the service"))
+    return bool(given)
+
+
+def _no_number(_: str) -> None:
+    """Refuse NaN and infinities, which JSON does not have."""
+    raise ValueError
+
+
+def _accepted(header: str | None) -> str:
+    """Return what an answer is to be written as, by the header Accept.
+
+    >>> _accepted("text/html, text/csv;q=0.5, application/json;q=0.2")
+    'text/csv'
+    """
+    wanted: list[tuple[float, str]] = []
+    for part in (header or "*/*").split(",")[:20]:
+        media, *options = [piece.strip().lower() for piece in part.split(";")]
+        quality = next((o[2:] for o in options if o.startswith("q=")), "1")
+        if not _QUALITY.fullmatch(quality):
+            continue
+        kinds = [m for m in MEDIA if media in ("*/*", m, f"{m.partition('/')[0]}/*")]
+        if kinds and float(quality) > 0:
+            wanted.append((float(quality), kinds[0]))
+    if not wanted:
+        raise _Refused(406, QueryError(f"accept: answers are written as {', '.join(MEDIA)}"))
+    best = max(quality for quality, _ in wanted)
+    return next(media for quality, media in wanted if quality == best)

@@ -1,0 +1,228 @@
+"""Where a question is answered: by tables that admit releases alone, and paid before a row is read.
+
+Nothing here knows of HTTP, and nothing that comes out of here holds more than a release, a plan, or an error
+of ours. It runs in processes that are killed when they take too long (`worker.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, Protocol
+
+from sfumato.budget import Budget
+from sfumato.budget.filters import Spent
+from sfumato.budget.parameters import admissible_epsilon
+from sfumato.engines.asked import Asked, ask
+from sfumato.errors import (
+    BudgetError,
+    CatalogError,
+    EngineError,
+    ParameterError,
+    QueryError,
+    RefusalError,
+    SfumatoError,
+)
+from sfumato.query.question import Question
+from sfumato.service.answers import JSON, answer, as_json, encoded, plain, plain_table
+from sfumato.service.faults import as_data
+from sfumato.service.opened import AnalystsCatalog
+
+_STATUS: tuple[tuple[type[SfumatoError], int], ...] = (
+    (BudgetError, 402),
+    (RefusalError, 403),
+    (QueryError, 400),
+)
+_SIZES = 20  # of groups, in one preview
+_OWNERS = "the tables cannot be read; ask their owner, who finds the reason in the log by this request's id"
+_NOT_BEFORE = (
+    "bounds or limits are left to the release, which looks at the rows for them: which errors to expect is "
+    "known after it"
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What somebody asks of the desk, as plain data.
+
+    Args:
+        kind: "tables", "ask", "release", "budget" or "history".
+        analyst: who asks, and pays.
+        text: SQL.
+        media: what an answer is written as.
+        confidence, simultaneous: of error bars.
+        units: sizes of groups of which a preview tells the errors; none for no preview.
+        everybody: whether the budget or history of all is asked for, which an owner may.
+    """
+
+    kind: str
+    analyst: str
+    text: str = ""
+    media: str = JSON
+    confidence: float = 0.95
+    simultaneous: bool = False
+    units: tuple[int, ...] = ()
+    everybody: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What comes of a job: bytes for the one who asked, and words for the owner's log.
+
+    Args:
+        status: of HTTP.
+        media, body: the answer.
+        log: what the log may say of it: no value of a row, and nothing of the question but numbers.
+    """
+
+    status: int
+    media: str
+    body: bytes
+    log: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Budgets(Protocol):
+    """The budget of one data set, as each analyst has it."""
+
+    def of(self, analyst: str | None) -> Budget:
+        """Return what pays for an analyst's questions; for None what is paid by all.
+
+        Raises:
+            BudgetError: there is none.
+        """
+        ...
+
+
+class Desk:
+    """Answers jobs, one after the other.
+
+    Args:
+        catalog: the tables.
+        budgets: what pays.
+        limits: `memory_limit`, `threads` and `temp_directory` of each question.
+    """
+
+    def __init__(self, catalog: AnalystsCatalog, budgets: Budgets, limits: Mapping[str, Any]) -> None:
+        self.catalog, self.budgets = catalog, budgets
+        self.limits = {"memory_limit": None, "threads": None, "temp_directory": None} | dict(limits)
+
+    def answer(self, job: Job) -> Outcome:
+        """Do a job; what goes wrong with it is its outcome, too.
+
+        Raises:
+            Exception: a fault of ours, whose text may hold anything: it is for nobody's eyes.
+        """
+        kinds: dict[str, Callable[[Job], Outcome]] = {
+            "tables": self._tables,
+            "ask": self._ask,
+            "release": self._release,
+            "budget": self._budget,
+            "history": self._history,
+        }
+        try:
+            return kinds[job.kind](job)
+        except SfumatoError as error:
+            return failed(EngineError(str(error)) if self._tells_a_place(error, job) else error)
+
+    def _tells_a_place(self, error: SfumatoError, job: Job) -> bool:
+        """Whether an error's words have the path of a source, which the question itself has not."""
+        places = (
+            str(table.source) for table in self.catalog.tables.values() if isinstance(table.source, str)
+        )
+        return any(place in str(error) and place not in job.text for place in places)
+
+    def _tables(self, _: Job) -> Outcome:
+        return _json({"tables": self.catalog.described(**self.limits)})
+
+    def _asked(self, job: Job) -> Asked:
+        if not 0 < job.confidence < 1:
+            raise ParameterError("confidence", job.confidence, "between 0 and 1, such as 0.95")
+        return ask(job.text, None, self.catalog, None, self.limits)
+
+    def _ask(self, job: Job) -> Outcome:
+        """Plan, price and preview; no row is read, and nothing is spent."""
+        if len(job.units) > _SIZES:
+            raise ParameterError("units", len(job.units), f"at most {_SIZES} sizes of groups")
+        asked = self._asked(job)
+        automatic = any(isinstance(q, Question) and q.automatic for q in asked.questions)
+        if automatic:
+            # A release would look at the rows: here are stand-ins.
+            plans = [
+                question.checked_plan(**one.release_options)
+                for question, one in zip(asked.questions, asked.queries, strict=True)
+                if isinstance(question, Question)
+            ]
+            epsilon = float(sum(admissible_epsilon(one.epsilon) for one in asked.queries))
+            delta = float(sum(plan.delta for plan in plans))
+            told: dict[str, Any] = {"explanation": None, "notes": [_NOT_BEFORE]}
+        else:
+            release = asked.release(_nobodys())  # which is never looked at
+            epsilon, delta = release.spent
+            told = {"explanation": str(release.explain()), "notes": []}
+            told["previews"] = self._previews(asked, job)
+        left = self.budgets.of(job.analyst).remaining
+        return _json({"cost": {"epsilon": epsilon, "delta": delta}, "remaining": left._asdict(), **told})
+
+    def _previews(self, asked: Asked, job: Job) -> list[dict[str, Any]]:
+        """Return the errors to be expected, of each private SELECT; none of the largest groups."""
+        found = []
+        for question, one in zip(asked.questions, asked.queries, strict=True):
+            if isinstance(question, Question) and job.units:
+                options = {k: v for k, v in one.release_options.items() if k in _PLANNED}
+                made = question.preview(units=list(job.units), confidence=job.confidence, **options)
+                found.append(plain_table(made.to_arrow()) | {"notes": list(made.notes)})
+        return found
+
+    def _release(self, job: Job) -> Outcome:
+        """Pay, read, draw: in this order."""
+        release = self._asked(job).release(self.budgets.of(job.analyst))
+        made = answer(release, job.confidence, job.simultaneous)
+        log = {"epsilon": made.about["spent"]["epsilon"], "delta": made.about["spent"]["delta"]}
+        return Outcome(200, job.media, encoded(made, job.media), log)
+
+    def _budget(self, job: Job) -> Outcome:
+        analyst = None if job.everybody else job.analyst
+        budget = self.budgets.of(analyst)
+        pairs = {"total": budget.total, "spent": budget.spent}
+        told = {name: dict(zip(("epsilon", "delta"), pair, strict=True)) for name, pair in pairs.items()}
+        return _json({"analyst": analyst, **told, "remaining": budget.remaining._asdict()})
+
+    def _history(self, job: Job) -> Outcome:
+        analyst = None if job.everybody else job.analyst
+        paid = self.budgets.of(analyst).history
+        return _json({"analyst": analyst, "history": [_told(one) for one in paid]})
+
+
+def _nobodys() -> Budget:
+    """Return a budget that pays for what is not drawn."""
+    return Budget(10**300, Fraction(10**9 - 1, 10**9), composition="adding")
+
+
+# Options of a release that change its plan; not what finds bounds, or stands beside it.
+_PLANNED = ("epsilon", "delta", "noise", "group_selection", "pre_threshold")
+
+
+def failed(error: SfumatoError) -> Outcome:
+    """Return what an analyst hears of an error; of a source, only that it cannot be read."""
+    if isinstance(error, (CatalogError, EngineError)):
+        # Their words name files and columns as the owner knows them, and no row: the log has them.
+        made = refused(EngineError(_OWNERS), 503)
+        return replace(made, log={"error": type(error).__name__, "why": str(error)})
+    return refused(error, next((status for kind, status in _STATUS if isinstance(error, kind)), 400))
+
+
+def refused(error: SfumatoError, status: int) -> Outcome:
+    """Return an error as it is, as the answer of a request."""
+    return Outcome(status, JSON, as_json({"error": as_data(error)}), {"error": type(error).__name__})
+
+
+def _told(one: Spent) -> dict[str, Any]:
+    """Return a question that was paid; a ledger also knows when, and by whom."""
+    told = {"what": one.what, "epsilon": float(one.epsilon), "delta": float(one.delta)}
+    at, analyst = getattr(one, "at", None), getattr(one, "analyst", None)
+    return told | ({} if at is None else {"at": plain(at), "analyst": analyst})
+
+
+def _json(data: Any) -> Outcome:
+    return Outcome(200, JSON, as_json(data))

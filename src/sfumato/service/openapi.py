@@ -1,0 +1,167 @@
+"""The interface as data: fields of requests, by which these are checked, and its OpenAPI document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sfumato import __version__
+from sfumato.service.answers import ARROW, CSV, JSON
+from sfumato.service.faults import KINDS
+
+_SIZES, _LARGEST = 20, 1_000_000
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a request's body.
+
+    Args:
+        form: what it must be, as the end of a sentence.
+        schema: the same for machines.
+        admits: whether a value is that.
+        default: what stands for it where it is left out.
+    """
+
+    form: str
+    schema: Mapping[str, Any]
+    admits: Callable[[Any], bool]
+    default: Any = None
+
+
+def _is_confidence(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1
+
+
+def _are_sizes(value: Any) -> bool:
+    whole = isinstance(value, list) and all(type(one) is int and 1 <= one <= _LARGEST for one in value)
+    return whole and len(value) <= _SIZES
+
+
+_SQL = Field("a text: the question in SQL", {"type": "string"}, lambda value: isinstance(value, str))
+_CONFIDENCE = Field(
+    "a number between 0 and 1",
+    {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "default": 0.95},
+    _is_confidence,
+    0.95,
+)
+_UNITS = Field(
+    f"a list of at most {_SIZES} sizes of groups, whole numbers from 1 to {_LARGEST:,}",
+    {
+        "type": "array",
+        "items": {"type": "integer", "minimum": 1, "maximum": _LARGEST},
+        "maxItems": _SIZES,
+        "default": [100, 1000, 10000],
+    },
+    _are_sizes,
+    [100, 1000, 10000],
+)
+_SIMULTANEOUS = Field(
+    "true or false", {"type": "boolean", "default": False}, lambda value: isinstance(value, bool), False
+)
+FIELDS: Mapping[str, Mapping[str, Field]] = {
+    "ask": {"sql": _SQL, "confidence": _CONFIDENCE, "units": _UNITS},
+    "release": {"sql": _SQL, "confidence": _CONFIDENCE, "simultaneous": _SIMULTANEOUS},
+}
+# Path, method, what it does, what comes of it, and whether anybody may.
+PATHS: tuple[tuple[str, str, str, str, bool], ...] = (
+    (
+        "/v1/tables",
+        "get",
+        "List tables: columns, types, bounds, domains, limits, privacy units.",
+        JSON,
+        False,
+    ),
+    (
+        "/v1/ask",
+        "post",
+        "Say what a question costs and which errors to expect; no row is read, nothing is spent.",
+        JSON,
+        False,
+    ),
+    (
+        "/v1/release",
+        "post",
+        "Answer by noisy numbers with error bars, and spend the cost.",
+        JSON,
+        False,
+    ),
+    ("/v1/budget", "get", "Say what is spent and what is left.", JSON, False),
+    ("/v1/history", "get", "List what you asked and what it cost.", JSON, False),
+    ("/metrics", "get", "Counts for Prometheus, for owners.", "text/plain", False),
+    ("/health", "get", "Say that the service is there.", JSON, True),
+    ("/openapi.json", "get", "This document.", JSON, True),
+)
+_ERRORS = {
+    "400": "The question or the request must be changed; the text says how.",
+    "401": "No valid token.",
+    "402": "Less of the budget is left than the question costs.",
+    "403": "There is no safe answer, or the caller may not ask this.",
+    "406": "None of the formats that Accept names.",
+    "408": "The request did not arrive in time.",
+    "413": "The request is too long.",
+    "415": "The body is no JSON.",
+    "429": "Too many questions of the caller at once.",
+    "500": "A fault of the service; x-request-id names it.",
+    "503": "Tables cannot be read, or too many questions wait.",
+    "504": "The question took too long; what it cost stays spent.",
+}
+
+
+def document() -> dict[str, Any]:
+    """Return the OpenAPI document of the service."""
+    error = {
+        "type": "object",
+        "properties": {
+            "error": {
+                "type": "object",
+                "required": ["kind", "text"],
+                "properties": {"kind": {"type": "string", "enum": sorted(KINDS)}, "text": {"type": "string"}},
+            }
+        },
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "sfumato",
+            "version": __version__,
+            "description": "Questions to tables of personal rows; answers are differentially private.",
+        },
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "schemas": {"Error": error},
+        },
+        "paths": {path: {method: _operation(path)} for path, method, *_ in PATHS},
+    }
+
+
+def _operation(path: str) -> dict[str, Any]:
+    summary, media, free = next(told[2:] for told in PATHS if told[0] == path)
+    name = path.rpartition("/")[2].partition(".")[0]
+    of_error = {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}
+    answers = [media, ARROW, CSV] if name == "release" else [media]
+    told: dict[str, Any] = {
+        "operationId": name,
+        "summary": summary,
+        "security": [] if free else [{"token": []}],
+        "responses": {
+            "200": {"description": "As asked.", "content": {one: {} for one in answers}},
+        },
+    }
+    if not free:
+        told["responses"] |= {
+            status: {"description": text, "content": of_error} for status, text in _ERRORS.items()
+        }
+    if name in FIELDS:
+        fields = FIELDS[name]
+        schema = {
+            "type": "object",
+            "required": [field for field, one in fields.items() if one.default is None],
+            "additionalProperties": False,
+            "properties": {
+                field: dict(one.schema) | {"description": one.form} for field, one in fields.items()
+            },
+        }
+        told["requestBody"] = {"required": True, "content": {JSON: {"schema": schema}}}
+    return told

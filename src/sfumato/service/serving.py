@@ -1,0 +1,210 @@
+"""The service on a port: uvicorn, with the patience that it lacks, TLS, and a log of lines of JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from sfumato.engines.catalog import catalog
+from sfumato.errors import ParameterError, QueryError
+from sfumato.exact import positive_int
+from sfumato.service.app import Limits, Service
+from sfumato.service.budgets import opened_budgets
+from sfumato.service.desk import Desk
+from sfumato.service.opened import AnalystsCatalog
+from sfumato.service.tokens import Tokens
+from sfumato.service.watching import Lines, log
+from sfumato.service.worker import Workers
+
+PAGE = Path(__file__).parent / "page"
+_KEPT = 5  # seconds that a connection may be silent between two requests
+_HEADERS = 16 * 1024  # bytes of a request's headers
+_CONNECTIONS = 200
+_LOCAL = ("localhost",)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a service is started.
+
+    Args:
+        catalog: the path of the file that declares its tables.
+        ledger: the path or URL of the ledger that pays.
+        dataset: what the ledger calls the data; None for the name of the catalog's file.
+        tokens: the path of the file of tokens.
+        host, port: where it listens.
+        certfile, keyfile: of TLS; None without.
+        behind_proxy: whether a proxy brings TLS, so that it may listen to other machines without.
+        workers: processes that answer questions.
+        seconds: that one question may take.
+        limits: `memory_limit`, `threads` and `temp_directory` of each question.
+    Raises:
+        QueryError: tokens would cross a network in the clear.
+        ParameterError: something is not admissible.
+    """
+
+    catalog: str
+    ledger: str = "budget.db"
+    dataset: str | None = None
+    tokens: str = "tokens.db"
+    host: str = "127.0.0.1"
+    port: int = 8000
+    certfile: str | None = None
+    keyfile: str | None = None
+    behind_proxy: bool = False
+    workers: int = 2
+    seconds: float = 60.0
+    limits: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        positive_int(self.workers, "workers")
+        if not 0 < self.seconds <= 86_400:
+            raise ParameterError("seconds", self.seconds, "more than 0, and at most a day, 86400")
+        if not 0 <= self.port < 65_536:
+            raise ParameterError("port", self.port, "from 0, for any that is free, to 65535")
+        if (self.certfile is None) != (self.keyfile is None):
+            raise QueryError("certfile and keyfile belong together: give both, or none")
+        if self.certfile is None and not self.behind_proxy and not _is_local(self.host):
+            raise QueryError(
+                f"host is {self.host!r}, which other machines reach, and tokens and answers would cross the "
+                "network in the clear. Give --certfile and --keyfile; or --behind-proxy, where a proxy that "
+                "brings TLS is all that can reach this port"
+            )
+
+    @property
+    def called(self) -> str:
+        """What the ledger calls the data."""
+        return self.dataset or Path(self.catalog).stem
+
+
+def make_desk(settings: Settings) -> Desk:
+    """Return what answers questions; each process makes its own.
+
+    Raises:
+        CatalogError, EngineError: tables are not as declared, or cannot be opened.
+        BudgetError: the ledger has no budget for them.
+    """
+    declared = AnalystsCatalog.of(catalog(settings.catalog))
+    declared.described(**settings.limits)  # what is wrong with a table is the owner's to hear, and now
+    return Desk(declared, opened_budgets(settings.ledger, settings.called), settings.limits)
+
+
+class Impatient(H11Protocol):
+    """Connections whose next request must be there in time, and whose answers must be fetched in time.
+
+    uvicorn waits for ever for the first byte of a connection, and for the last one of its headers.
+    """
+
+    patience = 10.0  # seconds for a request's headers: up to twice that, as it is looked at so often
+    longest = 600.0  # seconds for one request and its answer
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to wait."""
+        assert isinstance(transport, asyncio.Transport)
+        super().connection_made(transport)
+        self._before: object = None
+        self._looks = 0
+        self._was_idle = True
+        self.loop.call_later(self.patience, self._look)
+
+    def _look(self) -> None:
+        """Close what was silent since the last look, or has been at one request for too long."""
+        if self.transport.is_closing():
+            return
+        idle = self.cycle is None or self.cycle.response_complete
+        same = self.cycle is self._before
+        self._looks = self._looks + 1 if same else 0
+        if same and ((idle and self._was_idle) or self._looks * self.patience > self.longest):
+            self.transport.abort()
+            return
+        self._before, self._was_idle = self.cycle, idle
+        self.loop.call_later(self.patience, self._look)
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, which says when it listens, and where."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        await super().startup(sockets)
+        if self.started:
+            port = self.servers[0].sockets[0].getsockname()[1]
+            log("listening", host=self.config.host, port=port, tls=self.config.is_ssl)
+
+
+def server(service: Service, settings: Settings) -> Server:
+    """Return a server that is not running yet."""
+    patient = type("Impatient", (Impatient,), {"patience": service.limits.arrival})
+    config = uvicorn.Config(
+        service,
+        host=settings.host,
+        port=settings.port,
+        http=patient,
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,  # it would show paths and what is asked in them
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=_CONNECTIONS,
+        timeout_keep_alive=_KEPT,
+        timeout_graceful_shutdown=round(settings.seconds) + 5,
+        h11_max_incomplete_event_size=_HEADERS,
+        ssl_certfile=settings.certfile,
+        ssl_keyfile=settings.keyfile,
+    )
+    return Server(config)
+
+
+def run(settings: Settings, limits: Limits | None = None) -> None:
+    """Answer questions until the process is asked to end, by SIGTERM or SIGINT; then end those in work first.
+
+    Args:
+        settings: how.
+        limits: of one request.
+    Raises:
+        SfumatoError: tables, ledger or tokens are not as they must be; nothing listens then.
+    """
+    write_lines()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises it again when it has ended
+    tokens = Tokens(settings.tokens)
+    workers = Workers(partial(make_desk, settings), settings.workers, settings.seconds)
+    try:
+        server(Service(workers, tokens, limits or Limits(), PAGE), settings).run()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        workers.stop()
+        log("ended")
+
+
+def write_lines() -> None:
+    """Write the log to standard error, a line of JSON for each record."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Lines())
+    for name, level in (("sfumato.service", logging.INFO), ("uvicorn", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level)
+
+
+def _is_local(host: str) -> bool:
+    if host in _LOCAL:
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,112 @@
+"""What the owner sees of a service: counts for Prometheus, and a log as JSON: no rows, no questions."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+import time
+from bisect import bisect_left
+from collections import Counter
+from typing import Any
+
+LOG = logging.getLogger("sfumato.service")
+_BOUNDS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # seconds
+
+
+class Metrics:
+    """Counts of requests, of one event loop.
+
+    >>> metrics = Metrics()
+    >>> metrics.done("release", 200, 0.02)
+    >>> print(metrics.text(0).splitlines()[2])
+    sfumato_requests_total{route="release",status="200"} 1
+    """
+
+    def __init__(self) -> None:
+        self.running = 0
+        self._requests = Counter[tuple[str, int]]()
+        self._seconds = dict[str, tuple[list[int], float]]()
+
+    def done(self, route: str, status: int, seconds: float) -> None:
+        """Count a request.
+
+        Args:
+            route: its name, one of few; never a path that somebody wrote.
+            status: of its answer.
+            seconds: that it took.
+        """
+        self._requests[route, status] += 1
+        counts, total = self._seconds.get(route, ([0] * (len(_BOUNDS) + 1), 0.0))
+        counts[bisect_left(_BOUNDS, seconds)] += 1
+        self._seconds[route] = counts, total + seconds
+
+    def text(self, killed: int) -> str:
+        """Return all counts as Prometheus reads them.
+
+        Args:
+            killed: processes that were killed, or ended, in the middle of a question.
+        """
+        lines = [
+            "# HELP sfumato_requests_total Requests that were answered.",
+            "# TYPE sfumato_requests_total counter",
+        ]
+        for (route, status), count in sorted(self._requests.items()):
+            lines.append(f'sfumato_requests_total{{route="{route}",status="{status}"}} {count}')
+        lines += ["# HELP sfumato_seconds Time from request to answer.", "# TYPE sfumato_seconds histogram"]
+        for route, (counts, total) in sorted(self._seconds.items()):
+            so_far = 0
+            for bound, count in zip((*_BOUNDS, "+Inf"), counts, strict=True):
+                so_far += count
+                lines.append(f'sfumato_seconds_bucket{{route="{route}",le="{bound}"}} {so_far}')
+            lines += [
+                f'sfumato_seconds_sum{{route="{route}"}} {total:.6f}',
+                f'sfumato_seconds_count{{route="{route}"}} {so_far}',
+            ]
+        lines += [
+            "# HELP sfumato_running Requests that are being answered, or wait.",
+            "# TYPE sfumato_running gauge",
+            f"sfumato_running {self.running}",
+            "# HELP sfumato_killed_total Processes that ended in the middle of a question.",
+            "# TYPE sfumato_killed_total counter",
+            f"sfumato_killed_total {killed}",
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def digest(key: bytes, text: str) -> str:
+    """Return what tells a question from others, and nothing else to those who lack the key.
+
+    A question may be a guess about somebody, and a plain hash of it could be guessed.
+    """
+    return hmac.new(key, text.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()[:24]
+
+
+class Lines(logging.Formatter):
+    """Log records as lines of JSON: ours with their fields, others without what they quote."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one line."""
+        told: dict[str, Any] = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            + f".{record.msecs:03.0f}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+        }
+        told["event"] = str(record.msg)  # never with its arguments, which may quote a request
+        told |= getattr(record, "fields", {})
+        if record.exc_info and record.exc_info[0] is not None:
+            told["error"] = record.exc_info[0].__name__
+        return json.dumps(told, default=str)
+
+
+def log(event: str, level: int = logging.INFO, **fields: Any) -> None:
+    """Write a line.
+
+    Args:
+        event: what happened, in fixed words.
+        level: of logging.
+        fields: names, numbers and digests.
+    """
+    LOG.log(level, event, extra={"fields": fields})

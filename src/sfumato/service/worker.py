@@ -1,0 +1,233 @@
+"""Processes that answer jobs, each one at a time; one that takes too long is killed, and another one begins.
+
+A thread could not be stopped in the middle of a question that is made to take for ever, and a crash of the
+database would take the service along. What a worker spends is in the ledger before it reads a row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+from sfumato.errors import EngineError, SfumatoError
+from sfumato.service.desk import Desk, Job, Outcome, failed, refused
+
+MakeDesk = Callable[[], Desk]
+_TOO_LONG = (
+    "the question took longer than the {:g} seconds that this service allows, and was stopped; what it cost "
+    "stays spent. Ask for less at once, or ask the owner"
+)
+_DIED = "the question ended the process that read the rows; what it cost stays spent. Ask the owner"
+_START = 60.0  # seconds for a worker to be there
+
+
+class Unexpected(Exception):
+    """A fault of ours: where in the code, and of which type; never its own words, which may hold rows."""
+
+
+def where(error: BaseException) -> str:
+    """Return the type of an error and the lines of code that it came by, without any value."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [f"{os.path.basename(f.filename)}:{f.lineno} {f.name}" for f in frames[-12:]]
+    return f"{type(error).__name__} at {' > '.join(lines)}"
+
+
+class Inline:
+    """Answers in this process, for tests and for those who embed the service: nothing can be stopped.
+
+    Args:
+        make: gives the desk.
+    """
+
+    def __init__(self, make: MakeDesk) -> None:
+        self._desk, self._turn = make(), threading.Lock()
+        self.killed = 0
+
+    async def run(self, job: Job) -> Outcome:
+        """Return the outcome of a job.
+
+        Raises:
+            Unexpected: a fault of ours.
+        """
+        return await asyncio.to_thread(self._run, job)
+
+    def _run(self, job: Job) -> Outcome:
+        with self._turn:
+            return _answered(self._desk, job)
+
+    def stop(self) -> None:
+        """Do nothing: there is nothing to stop."""
+
+
+class Workers:
+    """A number of processes, of which each answers one job at a time.
+
+    Args:
+        make: gives each process its desk; a function of a module with plain arguments, as it is sent there.
+        count: of processes.
+        seconds: that a job may take.
+    Raises:
+        EngineError: the first one does not begin, and why.
+    """
+
+    def __init__(self, make: MakeDesk, count: int, seconds: float) -> None:
+        self._make, self._seconds = make, seconds
+        self.killed = 0
+        first = _Worker(make)
+        try:
+            first.ready()
+        except EngineError:
+            first.kill()
+            raise
+        self._workers = [first, *(_Worker(make) for _ in range(count - 1))]
+        self._free: asyncio.Queue[int] | None = None
+        self._threads = ThreadPoolExecutor(count)  # of which each waits for one worker
+
+    async def run(self, job: Job) -> Outcome:
+        """Return the outcome of a job, when a worker is free.
+
+        Raises:
+            Unexpected: a fault of ours.
+        """
+        if self._free is None:  # a queue belongs to the loop that it is first used in
+            self._free = asyncio.Queue()
+            for i in range(len(self._workers)):
+                self._free.put_nowait(i)
+        place = await self._free.get()
+        # Shielded: an asker who goes away gives the place back only when the worker is free.
+        return await asyncio.shield(asyncio.ensure_future(self._at(place, job)))
+
+    async def _at(self, place: int, job: Job) -> Outcome:
+        assert self._free is not None
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, place, job)
+        finally:
+            self._free.put_nowait(place)
+
+    def _run(self, place: int, job: Job) -> Outcome:
+        try:
+            if not self._workers[place].is_alive:  # ended while it had nothing to do: nothing is lost
+                self._replace(place)
+            self._workers[place].ready()
+        except EngineError as error:
+            self._replace(place)
+            return failed(error)
+        try:
+            found = self._workers[place].ask(job, self._seconds)
+        except TimeoutError:
+            self._replace(place)
+            return refused(EngineError(_TOO_LONG.format(self._seconds)), 504)
+        except (EOFError, OSError):
+            self._replace(place)
+            return refused(EngineError(_DIED), 503)
+        if isinstance(found, str):
+            raise Unexpected(found)
+        return found
+
+    def _replace(self, place: int) -> None:
+        self._workers[place].kill()
+        self._workers[place] = _Worker(self._make)
+        self.killed += 1
+
+    def stop(self) -> None:
+        """End all processes."""
+        for worker in self._workers:
+            worker.kill()
+
+
+class _Worker:
+    """One process; it says once that it is there, and then answers."""
+
+    def __init__(self, make: MakeDesk) -> None:
+        context = multiprocessing.get_context("spawn")  # a fork would take threads' locks along
+        self._here, there = context.Pipe()
+        self._process = context.Process(target=_work, args=(there, make), daemon=True)
+        self._process.start()
+        there.close()
+        self._is_ready = False
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process is there."""
+        return self._process.is_alive()
+
+    def ready(self) -> None:
+        """Wait until it is there.
+
+        Raises:
+            EngineError: it could not begin.
+        """
+        if self._is_ready:
+            return
+        if not self._here.poll(_START):
+            raise EngineError(f"a process that answers questions did not begin within {_START:g} seconds")
+        try:
+            said: Any = self._here.recv()
+        except EOFError:
+            raise EngineError("a process that answers questions ended while it began") from None
+        if said is not None:
+            raise EngineError(said)
+        self._is_ready = True
+
+    def ask(self, job: Job, seconds: float) -> Outcome | str:
+        """Return the outcome; or where a fault of ours is.
+
+        Raises:
+            TimeoutError: it takes longer.
+            EOFError, OSError: the process is gone.
+        """
+        self._here.send(job)
+        if not self._here.poll(seconds):
+            raise TimeoutError
+        found: Outcome | str = self._here.recv()
+        return found
+
+    def kill(self) -> None:
+        """End it, whatever it does."""
+        self._process.kill()
+        self._process.join()
+        self._here.close()
+
+
+def _answered(desk: Desk, job: Job) -> Outcome:
+    try:
+        return desk.answer(job)
+    except Exception as error:
+        raise Unexpected(where(error)) from None
+
+
+def _work(there: Connection, make: MakeDesk) -> None:
+    """Answer until the other end is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # which is for the service; it ends its workers
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with suppress(EOFError, OSError):
+        try:
+            desk = make()
+        except Exception as error:
+            there.send(str(error) if isinstance(error, SfumatoError) else where(error))
+            return
+        there.send(None)
+        while True:
+            job = there.recv()
+            try:
+                found: Outcome | str = _answered(desk, job)
+            except Unexpected as error:
+                found = str(error)
+            there.send(found)
+
+
+def _end_with_parent() -> None:
+    """End with the service, also where it is killed in the middle of a question that would take for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

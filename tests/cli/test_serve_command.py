@@ -1,0 +1,107 @@
+"""`sfumato serve` and `sfumato token`: what they refuse before anything listens, and what they print."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sfumato as sf
+from sfumato.errors import QueryError
+from sfumato.service.serving import Settings
+from sfumato.service.tokens import Caller, Tokens
+
+
+@pytest.fixture
+def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.table({"id": [1, 2], "year": [2020, 2021]}), tmp_path / "visits.parquet")
+    (tmp_path / "clinic.toml").write_text('[tables.visits]\nsource = "visits.parquet"\nprivacy_unit = "id"\n')
+    return tmp_path
+
+
+def test_a_token_is_made_listed_and_revoked(clinic: Path, run: Any) -> None:
+    made = run("token", "create", "ann", "--days", "30")
+    token = made.stdout.strip()
+    assert made.exit_code == 0 and re.fullmatch(r"sfumato_[0-9a-f]{12}_[\w-]{43}", token)
+    assert Tokens("tokens.db").caller(token) == Caller("ann", "analyst")
+    assert run("token", "create", "olga", "--role", "owner").exit_code == 0
+    listed = run("token", "list").stdout
+    assert re.search(r"ann  analyst  valid  made \S+ until \S+\n.* olga  owner  valid  made \S+\n", listed)
+    assert token not in listed and token.split("_")[2] not in listed
+    assert run("token", "revoke", token.split("_")[1]).exit_code == 0
+    assert Tokens("tokens.db").caller(token) is None and "revoked" in run("token", "list").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("create", "a b"), "name is 'a b', but must be 1 to 64 letters"),
+        (("create", "ann", "--role", "root"), "role is 'root', but must be"),
+        (("create", "ann", "--days", "0"), "days is 0, but must be"),
+        (("revoke", "nobody"), "there is none with the id 'nobody'"),
+        (("list", "--tokens", "/nowhere/tokens.db"), "/nowhere/tokens.db cannot be opened"),
+    ],
+)
+def test_what_is_wrong_with_a_token(clinic: Path, run: Any, arguments: tuple[str, ...], says: str) -> None:
+    done = run("token", *arguments)
+    assert (
+        done.exit_code in (1, 2) and says in " ".join(done.stderr.split()) and "Traceback" not in done.output
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("prepare", "says"),
+    [
+        ("", "budget.db"),
+        ("another", "has no budget of 'clinic'"),
+        ("no rows", "visits.parquet"),
+        ("no column", "privacy_unit"),
+        ("two kinds", "made of different parts"),
+    ],
+)
+def test_what_must_be_there(clinic: Path, run: Any, prepare: str, says: str) -> None:
+    if prepare:
+        sf.Ledger("budget.db").create("another" if prepare == "another" else "clinic", epsilon=1)
+    catalog = clinic / "clinic.toml"
+    if prepare == "no rows":
+        (clinic / "visits.parquet").unlink()
+    if prepare == "no column":
+        catalog.write_text(catalog.read_text().replace('"id"', '"idd"'))
+    if prepare == "two kinds":
+        more = '[tables.years]\nsource = "visits.parquet"\nprivacy_unit = ["id", "year"]\n'
+        catalog.write_text(catalog.read_text() + more)
+    done = run("serve", "clinic.toml")
+    assert done.exit_code in (1, 2) and "Traceback" not in done.output
+    assert says in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"host": "0.0.0.0"}, "in the clear"),
+        ({"host": "data.example.org"}, "in the clear"),
+        ({"host": "::"}, "in the clear"),
+        ({"certfile": "c"}, "belong together"),
+        ({"keyfile": "k"}, "belong together"),
+        ({"workers": 0}, "workers is 0"),
+        ({"seconds": 0.0}, "seconds is 0.0"),
+        ({"seconds": float("nan")}, "seconds is nan"),
+        ({"port": 65_536}, "port is 65536"),
+    ],
+)
+def test_settings_that_are_refused(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(QueryError, match=says):
+        Settings("clinic.toml", **settings)
+
+
+def test_settings_that_are_not() -> None:
+    for host in ("127.0.0.1", "::1", "localhost", "127.9.9.9"):
+        assert Settings("data/clinic.toml", host=host).called == "clinic"
+    assert Settings("clinic.toml", host="0.0.0.0", behind_proxy=True, dataset="x").called == "x"
+    assert Settings("clinic.toml", host="0.0.0.0", certfile="c", keyfile="k")

@@ -1,0 +1,92 @@
+"""Processes that answer: one that hangs, dies or errs takes nothing along, and another one comes."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sfumato.errors import EngineError
+from sfumato.service.desk import Job, Outcome
+from sfumato.service.worker import Inline, Unexpected, Workers
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(autouse=True)
+def can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a new process find the module: it is given this one's path."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+
+def desk(begins: str = "") -> Any:
+    return partial(importlib.import_module("odd_desk").Odd, begins)
+
+
+def told(workers: Any, *texts: str) -> list[Outcome | BaseException]:
+    """Return what comes of jobs that are asked at once."""
+
+    async def all_of_them() -> list[Outcome | BaseException]:
+        return await asyncio.gather(
+            *(workers.run(Job("ask", "ann", text)) for text in texts), return_exceptions=True
+        )
+
+    return asyncio.run(all_of_them())
+
+
+def test_what_hangs_or_dies_is_replaced() -> None:
+    workers = Workers(desk(), 2, 1.0)
+    try:
+        began = time.monotonic()
+        found = told(workers, "hang", "spin", "", "die", "exit", "", "refuse")
+        assert [one.status for one in found if isinstance(one, Outcome)] == [
+            504,
+            504,
+            200,
+            503,
+            503,
+            200,
+            400,
+        ]
+        assert b"stays spent" in found[0].body and b"1 seconds" in found[0].body
+        assert workers.killed == 4 and time.monotonic() - began < 30
+    finally:
+        workers.stop()
+    assert not any(one._process.is_alive() for one in workers._workers if one._process._popen is not None)
+
+
+def test_a_fault_says_where_and_not_what() -> None:
+    workers = Workers(desk(), 1, 10.0)
+    try:
+        (broken,) = told(workers, "break")
+    finally:
+        workers.stop()
+    assert isinstance(broken, Unexpected) and "KeyError at" in str(broken) and "value" not in str(broken)
+    (broken,) = told(Inline(desk()), "break")
+    assert isinstance(broken, Unexpected) and "odd_desk.py" in str(broken) and "value" not in str(broken)
+    assert broken.__context__ is None or "value" not in str(broken.__cause__)
+
+
+@pytest.mark.parametrize(
+    ("begins", "says"),
+    [("fails", "there is no table"), ("breaks", "KeyError at"), ("dies", "ended while it began")],
+)
+def test_one_that_cannot_begin(begins: str, says: str) -> None:
+    with pytest.raises(EngineError, match=says) as error:
+        Workers(desk(begins), 2, 1.0)
+    assert "a value of a row" not in str(error.value)
+
+
+def test_jobs_wait_for_their_turn() -> None:
+    workers = Workers(desk(), 2, 30.0)
+    try:
+        found = told(workers, *[""] * 40)
+        assert {one.status for one in found if isinstance(one, Outcome)} == {200} and len(found) == 40
+        assert len({one.body for one in found if isinstance(one, Outcome)}) == 2
+    finally:
+        workers.stop()
