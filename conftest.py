@@ -135,7 +135,8 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "choosing.md": (
         15,
         "none of 200 groups without rows is below its 95% error bar, or none with rows at its bound; noise "
-        "of 50 of 40,000 people or less moves shares of 0.71 and 0.83 by 0.01, and 1 in 6 by 0.05",
+        "of 50 of 40,000 people or less moves shares of 0.71 and 0.83 by 0.01, and 1 in 6 by 0.05; of "
+        "scale 12 or less, against 3,333 of 20,000 people with each number of groups",
     ),
     "budget.md": "all bounds that looks find give answers that fit the rest of the share, and are paid alike",
     "framework.md": SHOWN,
@@ -156,6 +157,7 @@ EXAMPLES: dict[str, tuple[int, str] | str] = {
     "sfumato.framework.combinators.postprocess": (100, "noise of scale 2 against a million"),
     "sfumato.framework.odometer.Odometer": (100, "noise of scale 2 against 1000"),
     "sfumato.measurements.groups.select_groups": (19, "a group of one person, at 1e-20"),
+    "sfumato.query.advice.advise.advise": "exact epsilons alone are shown",
     "sfumato.query.table.Table.totals": "keys alone are shown",
     "sfumato.query.noisy_table.NoisyTable.receipt": "its cost and shape are shown",
     "sfumato.query.receipt.Receipt.verify": "whether digests agree is shown",

@@ -90,6 +90,12 @@ def refused(function: Any) -> SfumatoError:
     return raised.value
 
 
+def advised(**given: Any) -> Any:
+    table = sf.scan(ROWS, privacy_unit="id")
+    asked = {"questions": [table.agg(n=sf.count_units())], "epsilon": 1} | given
+    return sf.advise(table, asked.pop("questions"), **asked)
+
+
 def question(table: Any) -> Any:
     return table.bound(groups=1, rows=1).agg(v=sf.sum("v", lower=0, upper=1))
 
@@ -548,6 +554,16 @@ PLACES = {
     "share": lambda g: shared(share=g),
     "delta beside a share": lambda g: shared(delta=g),
     "noise beside a share": lambda g: shared(noise=g),
+    "table of advice": lambda g: sf.advise(g, [counted()], epsilon=1),
+    "questions of advice": lambda g: advised(questions=g),
+    "a question of advice": lambda g: advised(questions=[g]),
+    "epsilon of advice": lambda g: advised(epsilon=g),
+    "delta of advice": lambda g: advised(delta=g),
+    "share of advice": lambda g: advised(share=g),
+    "weights of advice": lambda g: advised(weights=g),
+    "a weight of advice": lambda g: advised(weights=[g]),
+    "budget of advice": lambda g: advised(budget=g),
+    "words of advice": lambda g: advised(unsafe_words=g),
     "budget of a release": lambda g: counted().release(epsilon=1, budget=g),
     "epsilon of a budget": sf.Budget,
     "delta of a budget": lambda g: sf.Budget(1, g),

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from sfumato.engines.check import check
     from sfumato.engines.scan import public, scan
     from sfumato.measurements.stratified.survey import StratifiedProportion, stratified_proportion
+    from sfumato.query.advice.advise import advise
+    from sfumato.query.advice.result import Advice
     from sfumato.query.aggregates import (
         correlation,
         count,
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
 # Loaded when they are first used: DuckDB and Arrow take longer to import than `sfumato --help`
 # should take to answer.
 _HOMES = {
+    "Advice": "sfumato.query.advice.result",
+    "advise": "sfumato.query.advice.advise",
     "Budget": "sfumato.budget",
     "Ledger": "sfumato.budget.ledger",
     "NoisyTable": "sfumato.query.noisy_table",
@@ -99,6 +103,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Advice",
     "Budget",
     "Catalog",
     "Ledger",
@@ -111,6 +116,7 @@ __all__ = [
     "StratifiedProportion",
     "Table",
     "TopRelease",
+    "advise",
     "catalog",
     "check",
     "correlation",

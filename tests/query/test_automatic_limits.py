@@ -11,7 +11,8 @@ import pytest
 import sfumato as sf
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError
 from sfumato.noise.words import SeededWords
-from sfumato.query.automatic.limits import Contributions, best_limits
+from sfumato.query.automatic.errors import Contributions
+from sfumato.query.automatic.limits import best_limits
 from sfumato.query.diagnostics.contributions import LIMITS, Distribution
 from sfumato.query.planning import make_plan
 

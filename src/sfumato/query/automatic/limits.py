@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import exp, hypot, inf, log
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.noise import Words
-from sfumato.query.aggregates import Aggregate, CountPrivacyUnits, count_distinct
+from sfumato.query.aggregates import count_distinct
+from sfumato.query.automatic.errors import Contributions, mean_error, output_errors
 from sfumato.query.automatic.found import Found
-from sfumato.query.diagnostics.contributions import LIMITS, UNITS, Distribution, asked, distributions
+from sfumato.query.diagnostics.contributions import LIMITS, UNITS, asked, distributions
 from sfumato.query.diagnostics.units import Names, in_public_groups, rows_alone, units
 from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
@@ -35,42 +36,7 @@ if TYPE_CHECKING:
 _OF_GROUPS = Fraction(1, 4)
 # So many candidates in a row that are worse than the best end the search: noise grows from there on.
 _PATIENCE = 3
-_ADDED = "count", "sum", "cumulative total"
 NAMES = "groups", "rows"
-
-
-@dataclass(frozen=True)
-class Contributions:
-    """What is known of a table: noisy numbers, and what follows from them.
-
-    Args:
-        groups: of units by the number of groups they are in; None where there are no groups.
-        fullest: of units by their rows in the group where they have most; None where that matters not.
-        number: of groups, about.
-        people: of units, about.
-    """
-
-    groups: Distribution | None
-    fullest: Distribution | None
-    number: float
-    people: float
-
-    @property
-    def rows(self) -> float:
-        """About how many rows a unit has in a group."""
-        return 1.0 if self.fullest is None else self.fullest.mean
-
-    @property
-    def units(self) -> float:
-        """About how many units a group has, were all groups alike."""
-        each = 1.0 if self.groups is None else self.groups.mean
-        return max(self.people * each / self.number, 1.0)
-
-    def lost(self, groups: int, rows: int | None) -> tuple[float, float]:
-        """Return about the shares of units in groups, and of rows, that limits leave out."""
-        of_groups = 0.0 if self.groups is None else self.groups.lost(groups)
-        of_rows = 0.0 if rows is None or self.fullest is None else self.fullest.lost(rows)
-        return of_groups, 1 - (1 - of_groups) * (1 - of_rows)
 
 
 @dataclass(frozen=True)
@@ -96,6 +62,8 @@ class LimitsLook:
         named = {n: a.outputs(n) for n, a in self.contributions.query.aggregates if len(a.outputs(n)) > 1}
         found = distributions(list(named), row, named, max(self.contributions.deviations.values()))
         number = float(self.number)
+        if "groups" in found and self.counted is None:
+            found["groups"] = found["groups"].of_at_most(self.number)
         if self.counted is not None:
             table, plan = self.counted
             (count,) = _drawn(plan, table, words).values()
@@ -247,36 +215,7 @@ def _tried(
 
 def expected_cost(plan: Plan, seen: Contributions, groups: int, rows: int | None) -> float:
     """Return about the error of what is asked: the geometric mean over the outputs, by their weights."""
-    (of_units, of_rows), asked = seen.lost(groups, rows), dict(plan.query.aggregates)
-    outputs = {n: name for name, a in asked.items() for n in a.outputs(name)}
-    kept = seen.units * (1 - of_units)
-    shown = 1.0
-    if plan.selection is not None:
-        # Groups are not alike: of those of this size on average, fewer and fewer are large enough.
-        shown = 1 / (1 + (float(plan.selection.expected_threshold) / max(kept, 0.5)) ** 2)
-    total = weights = 0.0
-    for estimate in plan.requirements.estimates:
-        if estimate.derived:
-            continue
-        noise, weight = plan.expected[estimate.name], float(plan.query.weight(outputs[estimate.name]))
-        one = asked[outputs[estimate.name]]
-        lost, size = (of_rows, seen.units * seen.rows) if _by_rows(one) else (of_units, seen.units)
-        if estimate.kind in _ADDED:
-            whole = size * (1.0 if estimate.kind == "count" else _scale(estimate.lower, estimate.upper))
-            error = hypot(noise, lost * whole) * shown + whole * (1 - shown)
-        else:  # of what is left, the error of a mean is the larger the less is left
-            error = noise / (max(1 - lost, 1e-9) * shown)
-        total, weights = total + weight * log(max(error, 1e-300)), weights + weight
-    return exp(total / weights) if weights else 1.0
-
-
-def _by_rows(asked: Aggregate) -> bool:
-    return asked.needs_rows and not isinstance(asked, CountPrivacyUnits)
-
-
-def _scale(lower: float, upper: float) -> float:
-    """Return about the size of a value within bounds."""
-    return (abs(lower) + abs(upper)) / 4 or 1.0
+    return mean_error(output_errors(plan, seen, groups, rows).values())
 
 
 def _query(table: Table[Any], what: dict[str, Any]) -> Query:

@@ -53,6 +53,12 @@ class Distribution:
     within: tuple[float, ...]
     deviation: float
 
+    def of_at_most(self, most: int) -> Distribution:
+        """Return the same where nobody has more than so much, so that what looks like it is noise."""
+        end = next((i for i, limit in enumerate(LIMITS) if limit >= most), len(LIMITS) - 1)
+        within = tuple(number if i <= end else 0.0 for i, number in enumerate(self.within))
+        return Distribution(self.units, within, self.deviation)
+
     @property
     def enough(self) -> int:
         """The smallest limit that enough units are within, as far as the noise tells."""

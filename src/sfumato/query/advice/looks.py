@@ -1,0 +1,254 @@
+"""Looks that several questions share: at what units contribute, and at where values are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sfumato.noise import Words
+from sfumato.query.advice.asked import Asked
+from sfumato.query.aggregates import Automatic
+from sfumato.query.automatic.bounds import PARTS, Histogram, find_bounds, ladder
+from sfumato.query.automatic.errors import Contributions
+from sfumato.query.automatic.limits import LimitsLook, limits_look
+from sfumato.query.automatic.looking import Looking, Values
+from sfumato.query.automatic.tail import Floats
+from sfumato.query.question import Question
+
+# What a look at values costs, of one at contributions: it has two or three histograms.
+_OF_VALUES = 2
+# Of what is not looked at.
+_NOTHING = Contributions(None, None, 1.0, 1.0)
+
+
+class _NotSeenError(Exception):
+    """A histogram is wanted that was not drawn."""
+
+
+@dataclass(frozen=True)
+class Distributed:
+    """Questions whose units contribute alike: of the same rows and groups.
+
+    Args:
+        first: one of them.
+        rows_matter: whether units may count with several rows in a group of any of them.
+    """
+
+    first: Question[Any]
+    rows_matter: bool
+
+    @property
+    def needed(self) -> bool:
+        """Whether anything follows from a look at what units contribute; not of their number alone."""
+        return self.rows_matter or bool(self.first.query.keys)
+
+    def look(self, epsilon: Fraction) -> LimitsLook:
+        """Plan the look at what units contribute."""
+        return limits_look(self.first.table, self.first.query, epsilon, self.rows_matter)
+
+
+def distributed(asked: tuple[Asked, ...]) -> list[tuple[Distributed, list[Asked]]]:
+    """Return for each kind of rows and groups the questions that have it."""
+    found: list[tuple[Distributed, list[Asked]]] = []
+    for one in asked:
+        matter = any(a.needs_rows for _, a in one.question.aggregates)
+        for i, (kind, members) in enumerate(found):
+            if _alike(kind.first, one.question):
+                found[i] = Distributed(kind.first, kind.rows_matter or matter), [*members, one]
+                break
+        else:
+            found.append((Distributed(one.question, matter), [one]))
+    return found
+
+
+def _alike(one: Question[Any], other: Question[Any]) -> bool:
+    a, b = one.table, other.table
+    if (a.engine is not b.engine) or (a.unit, a.steps, a.keys) != (b.unit, b.steps, b.keys):
+        return False
+    mine, theirs = a.public_keys, b.public_keys
+    if isinstance(mine, pa.Table) and isinstance(theirs, pa.Table):
+        return bool(mine.equals(theirs))
+    return mine is theirs
+
+
+@dataclass
+class ValuesSeen:
+    """What is seen of a column's values: noisy histograms, each drawn once, whoever asks for it.
+
+    Args:
+        values: what is bounded.
+        looking: draws them.
+        epsilon: what they may cost together.
+        told: the bounds that were found first.
+        seen: the histograms.
+    """
+
+    values: Values
+    looking: Looking
+    epsilon: Fraction
+    told: tuple[float, float] = (0.0, 0.0)
+    seen: list[Histogram] = field(default_factory=list)
+
+    def plan(self) -> None:
+        """Plan the smallest look, for what may be wrong with it."""
+        self.looking.plan(ladder(self.values.magnitudes, self.looking.whole), self.epsilon * min(PARTS))
+
+    def draw(self, noise: float) -> None:
+        """Look, for the bounds that are the best with this noise."""
+
+        def look(edges: Floats, part: Fraction) -> Histogram:
+            self.seen.append(self.looking.look(edges, self.epsilon * part))
+            return self.seen[-1]
+
+        self.told = self._found(look, noise)
+
+    def bounds(self, noise: float) -> tuple[float, float]:
+        """Return the best bounds with another noise, of what was seen; else those that were found."""
+
+        def look(edges: Floats, part: Fraction) -> Histogram:
+            for one in self.seen:
+                if np.array_equal(one.edges, edges):
+                    return one
+            raise _NotSeenError
+
+        try:
+            return self._found(look, noise)
+        except _NotSeenError:
+            return self.told
+
+    def _found(self, look: Callable[[Floats, Fraction], Histogram], noise: float) -> tuple[float, float]:
+        fixed = [None if end is None else float(end) for end in (self.values.lower, self.values.upper)]
+        first = ladder(self.values.magnitudes, self.looking.whole)
+        return find_bounds(look, first, noise, (fixed[0], fixed[1]))
+
+    def cut(self, lower: float, upper: float) -> float:
+        """Return about what bounds cut of a value on average, at both ends, where values surely are."""
+        last = self.seen[-1]
+        centre = 0.0 if 0.0 in last.edges else last.middle
+        found = 0.0
+        for side, end in zip(last.from_centre(centre), (centre - lower, upper - centre), strict=True):
+            run = side.last_run() if len(side.counts) else None
+            if run is not None:
+                middles = (side.edges[:-1] + side.edges[1:])[: run[1]] / 2
+                beyond = np.maximum(middles - end, 0.0) * side.counts[: run[1]]
+                found += max(float(beyond.sum()), 0.0)
+        return found / max(float(last.counts.sum()), 1.0)
+
+    @property
+    def edges(self) -> Floats:
+        """Where bounds may be."""
+        return self.seen[-1].edges
+
+
+@dataclass(frozen=True)
+class Looks:
+    """All looks: planned, and nothing read.
+
+    Args:
+        kinds: of rows and groups, with the questions that have them.
+        planned: for each of them the look at what units contribute; None where nothing follows from it.
+        of_contributions: what each of these costs.
+        of_values: what all looks at values may cost.
+        words: a source of random words for tests.
+    """
+
+    kinds: list[tuple[Distributed, list[Asked]]]
+    planned: list[LimitsLook | None]
+    of_contributions: Fraction
+    of_values: Fraction
+    words: Words | None
+
+    @property
+    def parts(self) -> int:
+        """How many looks there are, of which some are free."""
+        return int(self.of_values > 0) + sum(look is not None for look in self.planned)
+
+    def contributions(self) -> dict[str, Contributions]:
+        """Return what is seen of the units of each question, by its name; each kind is drawn once."""
+        found = dict[str, Contributions]()
+        for (_, members), look in zip(self.kinds, self.planned, strict=True):
+            seen = _NOTHING if look is None else look.draw(self.words)
+            if look is not None and look.counted is not None:
+                (deviation,) = look.counted[1].deviations.values()
+                seen = replace(seen, number=likely_number(seen.number, deviation / math.sqrt(2)))
+            found |= {one.name: seen for one in members}
+        return found
+
+    def values(self, rows: Mapping[str, int | None]) -> dict[tuple[str, str], ValuesSeen]:
+        """Return what is to be looked at for each aggregate, by names: the same for all that share it.
+
+        Args:
+            rows: the limit of rows of each question, by its name.
+        """
+        shared = list[tuple[Question[Any], ValuesSeen]]()
+        found = dict[tuple[str, str], ValuesSeen]()
+        for one in (one for _, members in self.kinds for one in members):
+            for name, value in open_values(one.question, rows[one.name]).items():
+                for other, seen in shared:
+                    if seen.values == value and _same_rows(other, one.question, value):
+                        found[one.name, name] = seen
+                        break
+                else:
+                    table, query = one.question.table, one.question.query
+                    looking = Looking(table.engine, query, table._part, value, self.words)
+                    shared.append((one.question, ValuesSeen(value, looking, self.of_values)))
+                    found[one.name, name] = shared[-1][1]
+        different = [seen for _, seen in shared if seen.looking.known is None]
+        for seen in different:
+            seen.epsilon = self.of_values / len(different)
+        return found
+
+
+def likely_number(noisy: float, scale: float) -> float:
+    """Return about how many groups there are, of a number with Laplace noise: the mean of the log.
+
+    Before, one magnitude is as probable as any other; a number that is mostly noise is no reason for many.
+
+    >>> round(likely_number(1000, 10)), round(likely_number(50, 100))
+    (999, 15)
+    """
+    numbers = np.geomspace(1, 1e7, 1000)
+    chances = np.exp(-np.abs(noisy - numbers) / scale + np.abs(noisy - numbers).min() / scale)
+    return float(np.exp((chances * np.log(numbers)).sum() / chances.sum()))
+
+
+def open_values(question: Question[Any], rows: int | None) -> dict[str, Values]:
+    """Return what has bounds that are to be found, by name."""
+    automatic = {name: a for name, a in question.aggregates if isinstance(a, Automatic)}
+    return {name: Values.of(a, rows, tuple(automatic.values())) for name, a in automatic.items()}
+
+
+def _same_rows(one: Question[Any], other: Question[Any], value: Values) -> bool:
+    a, b = one.table, other.table
+    same = a.engine is b.engine and (a.unit, a.steps) == (b.unit, b.steps)
+    return same and (a.keys == b.keys or not value.totals)
+
+
+def planned_looks(asked: tuple[Asked, ...], epsilon: Fraction, words: Words | None) -> Looks:
+    """Plan all looks within an epsilon, which they have together.
+
+    Raises:
+        BudgetError: it is too small for any noise.
+    """
+    kinds = distributed(asked)
+    # With one row of a unit a sum and a mean may have the same bounds; with two there are all that may be.
+    rows = {
+        one.name: 2 if "rows" in one.question.table.auto_limits else one.question.query.max_rows
+        for one in asked
+    }
+    values = Looks(kinds, [], epsilon, epsilon, words).values(rows)
+    columns = {id(seen) for seen in values.values() if seen.looking.known is None}
+    parts = sum(kind.needed for kind, _ in kinds) + _OF_VALUES * len(columns)
+    each = epsilon / max(parts, 1)
+    planned = [kind.look(each) if kind.needed else None for kind, _ in kinds]
+    found = Looks(kinds, planned, each, each * _OF_VALUES * len(columns), words)
+    for seen in found.values(rows).values():
+        if seen.looking.known is None:
+            seen.plan()
+    return found

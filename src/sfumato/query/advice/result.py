@@ -1,0 +1,302 @@
+"""Advice, as it is handed out: complete questions, what each may cost, and what is expected of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import exp, isfinite, log
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sfumato.budget import Budget
+from sfumato.query import output
+from sfumato.query.advice.picture import Curve, draw
+from sfumato.query.automatic.found import Found
+from sfumato.query.choices import titled
+from sfumato.query.payment import payment
+from sfumato.query.plan import Plan
+from sfumato.query.question import Question
+
+if TYPE_CHECKING:
+    import pandas
+
+_QUANTILE = "quantile"
+
+
+@dataclass(frozen=True)
+class Better:
+    """Limits that would have been better than those that were given, which stay.
+
+    Args:
+        limits: by name.
+        times: the expected error with them, of that with the given ones.
+    """
+
+    limits: Mapping[str, int]
+    times: float
+
+    def __str__(self) -> str:
+        return " and ".join(f"{name}={limit:,}" for name, limit in self.limits.items())
+
+
+@dataclass(frozen=True)
+class Advised:
+    """One question with all that was left open, and what it may cost.
+
+    Args:
+        name: by which it is told.
+        question: complete: its limits and bounds are numbers.
+        epsilon, delta: of its release.
+        plan: of that.
+        errors: about how far each output is off, in a group of average size: of counts and sums their own, of
+            means and variances that of their value, of quantiles that of their rank, from 0 to 1.
+        by_default: the same with an equal part of the whole budget, and limits of 1 where they were open.
+        bounds: that were open, by the name of what is asked.
+        better: limits that are better than those that were given, if there are.
+        curves: the error by each choice, the others as they are advised.
+    """
+
+    name: str
+    question: Question[Any]
+    epsilon: Fraction
+    delta: Fraction
+    plan: Plan
+    errors: Mapping[str, float]
+    by_default: Mapping[str, float]
+    bounds: Mapping[str, tuple[Fraction, Fraction]]
+    better: Better | None
+    curves: tuple[Curve, ...]
+
+    @property
+    def groups(self) -> int | None:
+        """The limit of groups of a unit."""
+        return self.question.table.groups
+
+    @property
+    def rows(self) -> int | None:
+        """The limit of rows of a unit in a group."""
+        return self.question.table.rows
+
+    @property
+    def noise(self) -> str:
+        """The noise that its release chooses."""
+        return self.plan.noise.name
+
+    def release(self, **options: Any) -> Any:
+        """Release it, as `Question.release`, with the advised epsilon and delta.
+
+        Args:
+            options: others of `Question.release`, such as `budget`.
+        """
+        return self.question.release(epsilon=self.epsilon, delta=self.delta, **options)
+
+    @property
+    def limits(self) -> str:
+        """Its limits, as one writes them."""
+        table = self.question.table
+        named = ("groups", table.groups), ("rows", table.rows), ("total_rows", table.total_rows)
+        return ", ".join(f"{name}={limit:,}" for name, limit in named if limit is not None) or "none"
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to ask, of questions that were to be asked of one table for one budget.
+
+    Args:
+        questions: by name, complete.
+        epsilon, delta: of everything: what was spent on looking, and all releases.
+        spent: the epsilon that was spent on looking.
+        found: what the looks have shown, with what each cost.
+        notes: what whoever asks should know.
+    """
+
+    questions: Mapping[str, Advised]
+    epsilon: Fraction
+    delta: Fraction
+    spent: Fraction
+    found: tuple[Found, ...]
+    notes: tuple[str, ...]
+
+    def release(self, *, budget: Budget | None = None, confidence: float | None = None) -> dict[str, Any]:
+        """Release all questions, for what each was advised to cost.
+
+        Args:
+            budget: that of all questions, which pays for all of them or for none; looks were paid before.
+            confidence: also give error bars, in columns named `<output>_error`.
+        Returns:
+            The releases by name. Each call makes new ones, and costs as much again.
+        Raises:
+            QueryError, BudgetError: before anything is read, spent or drawn.
+        """
+        if confidence is not None:
+            for one in self.questions.values():
+                output_columns(one.plan, confidence)
+        engines = [one.question.table.engine for one in self.questions.values()]
+        plans = [one.plan for one in self.questions.values()]
+        payment(budget, plans, "advised questions", made_up=all(one.made_up for one in engines))()
+        return {
+            name: one.question.table.engine.release(one.plan, confidence=confidence)
+            for name, one in self.questions.items()
+        }
+
+    @property
+    def times(self) -> float:
+        """About how large errors are, of those by default: the geometric mean over all outputs."""
+        logs = [
+            log(error / one.by_default[name])
+            for one in self.questions.values()
+            for name, error in one.errors.items()
+            if name in one.by_default and error > 0 and one.by_default[name] > 0
+        ]
+        return exp(sum(logs) / len(logs)) if logs else 1.0
+
+    def to_arrow(self) -> pa.Table:
+        """Return a row for each output: its question, what that may cost, limits, noise, and errors."""
+        rows = [
+            {
+                "question": one.name,
+                "epsilon": float(one.epsilon),
+                "delta": float(one.delta),
+                "groups": one.groups,
+                "rows": one.rows,
+                "lower": bounds[0],
+                "upper": bounds[1],
+                "noise": one.noise,
+                "output": name,
+                "expected_error": error,
+                "by_default": one.by_default.get(name),
+            }
+            for one in self.questions.values()
+            for name, error in one.errors.items()
+            for bounds in [_bounds(one, name)]
+        ]
+        return pa.Table.from_pylist(rows, _SCHEMA)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the same as a pandas data frame."""
+        output.require("pandas", "pandas")
+        return self.to_arrow().to_pandas()
+
+    def curves(self) -> pa.Table:
+        """Return the numbers of the picture.
+
+        Returns:
+            A row for each question, choice and value of it: the error and its part by noise, of the error
+            with what is advised, and whether that is it.
+        """
+        columns: dict[str, list[Any]] = {
+            name: [] for name in ("question", "choice", "value", "error", "noise", "advised")
+        }
+        for one in self.questions.values():
+            for curve in one.curves:
+                for value, noise, error in curve.points:
+                    row = one.name, curve.choice, value, error, noise, value == curve.chosen
+                    for column, cell in zip(columns.values(), row, strict=True):
+                        column.append(cell)
+        return pa.table(columns)
+
+    def plot(self, path: str | Path) -> None:
+        """Draw the error by each choice, a row for each question, to .png or .svg.
+
+        Args:
+            path: where to.
+        Raises:
+            ParameterError: the path is not admissible.
+            EngineError: matplotlib is not installed.
+        """
+        draw([(one.name, one.curves) for one in self.questions.values()], path)
+
+    def __str__(self) -> str:
+        """Return it as a table of text, with what it rests on."""
+        count = len(self.questions)
+        asked = "1 question" if count == 1 else f"{count} questions"
+        head = (
+            f"Advice for {asked} at epsilon {float(self.epsilon):g}"
+            + (f", delta {float(self.delta):g}" if self.delta else "")
+            + f": {float(self.spent):g} was spent on looking, the rest is divided."
+        )
+        names = (
+            "question",
+            "epsilon",
+            "delta",
+            "limits",
+            "bounds",
+            "noise",
+            "output",
+            "expected error",
+            "by default",
+        )
+        rows = [names, *self._rows()]
+        kept = [
+            i
+            for i in range(len(names))
+            if names[i] not in ("delta", "bounds") or any(row[i] for row in rows[1:])
+        ]
+        widths = {i: max(len(row[i]) for row in rows) for i in kept}
+        lines = ["  ".join(row[i].ljust(widths[i]) for i in kept).rstrip() for row in rows]
+        better = [
+            f"{one.name}: {one.better} would make its error about {one.better.times:.2g} times what it is "
+            "with what was given."
+            for one in self.questions.values()
+            if one.better is not None
+        ]
+        return "\n".join([head, "", *lines, "", *better, *self.notes, "", *map(str, self.found)])
+
+    def _rows(self) -> Iterator[tuple[str, ...]]:
+        for one in self.questions.values():
+            first = True
+            for name, error in one.errors.items():
+                low, high = _bounds(one, name)
+                bounds = "" if low is None else f"{low:g} to {high:g}"
+                delta = f"{float(one.delta):.3g}" if one.delta else ""
+                before = (one.name, f"{float(one.epsilon):.4g}", delta, one.limits)
+                shown = before if first else ("",) * len(before)
+                noise = titled(one.noise) if first else ""
+                by_default = _told(one, name, one.by_default.get(name))
+                yield (*shown, bounds, noise, name, _told(one, name, error), by_default)
+                first = False
+
+
+_SCHEMA = pa.schema(
+    [
+        ("question", pa.string()),
+        ("epsilon", pa.float64()),
+        ("delta", pa.float64()),
+        ("groups", pa.int64()),
+        ("rows", pa.int64()),
+        ("lower", pa.float64()),
+        ("upper", pa.float64()),
+        ("noise", pa.string()),
+        ("output", pa.string()),
+        ("expected_error", pa.float64()),
+        ("by_default", pa.float64()),
+    ]
+)
+
+
+def output_columns(plan: Plan, confidence: float) -> None:
+    """Check that error bars may stand beside outputs."""
+    from sfumato.query.release import check_error_columns
+
+    check_error_columns(plan, confidence)
+
+
+def _bounds(one: Advised, name: str) -> tuple[float | None, float | None]:
+    """Return bounds that were found, of what gives an output."""
+    asked = next(n for n, a in one.plan.query.aggregates if name in a.outputs(n))
+    found = one.bounds.get(asked)
+    return (None, None) if found is None else (float(found[0]), float(found[1]))
+
+
+def _told(one: Advised, name: str, error: float | None) -> str:
+    if error is None or not isfinite(error):
+        return "not known"
+    estimate = next(e for e in one.plan.requirements.estimates if e.name == name)
+    if estimate.kind == _QUANTILE:
+        return f"± {error:.2g} of ranks" if error < 1 else "all of its range"
+    if estimate.kind in ("mean", "variance", "stddev") and error >= estimate.upper - estimate.lower:
+        return "all of its range"
+    return f"± {error:,.0f}" if error >= 1000 else f"± {error:.3g}"

@@ -1,0 +1,351 @@
+"""Advice: complete questions whose epsilons add up, shared looks, and errors before anything is drawn."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import isfinite, prod
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError
+from sfumato.noise.words import SeededWords
+from sfumato.query.advice.division import divided
+from sfumato.query.advice.looks import likely_number
+
+SEEDED = pytest.mark.noise_cannot_matter("the words are seeded")
+PRODUCTS = [f"p{i}" for i in range(20)]
+OPEN = {"groups": "auto", "rows": "auto"}
+
+
+def baskets(units=5_000, most=6):
+    rows = [(i, f"p{(i + k) % 20}") for i in range(units) for k in range(1 + i % most)]
+    ids, products = zip(*rows, strict=True)
+    return pa.table({"id": ids, "product": products, "x": [float(i % 10) for i in ids]})
+
+
+@pytest.fixture(scope="module")
+def people():
+    return sf.scan(baskets(), privacy_unit="id")
+
+
+def questions(people):
+    products = people.group_by("product", keys=PRODUCTS).bound(**OPEN)
+    return {
+        "sold": products.agg(n=sf.count(), x=sf.mean("x", lower=0, upper="auto")),
+        "buyers": products.agg(people=sf.count_units()),
+        "few": people.group_by("product").bound(groups=1, rows=1).agg(n=sf.count()),
+        "all": people.agg(people=sf.count_units()),
+    }
+
+
+@pytest.fixture(scope="module")
+def advice(people):
+    words = {"unsafe_words": SeededWords(1)}
+    return sf.advise(people, questions(people), epsilon=4, delta="1e-6", share="0.1", **words)
+
+
+@SEEDED
+def test_all_epsilons_add_up_exactly(advice):
+    assert advice.epsilon == 4
+    assert advice.spent == Fraction(4, 10)
+    assert advice.spent + sum(one.epsilon for one in advice.questions.values()) == 4
+    assert sum(one.delta for one in advice.questions.values()) <= advice.delta == Fraction(1, 10**6)
+    assert sum(found.epsilon for found in advice.found) == advice.spent
+    for one in advice.questions.values():
+        assert (one.plan.epsilon, one.plan.delta) == (one.epsilon, one.delta)
+        assert one.plan.spent == (one.epsilon, one.delta)
+
+
+@SEEDED
+def test_what_was_open_is_found_and_what_was_given_stays(advice):
+    sold, buyers, few, people = advice.questions.values()
+    assert (sold.groups, sold.rows) == (6, 1)
+    assert buyers.groups == 6
+    assert not any(one.question.automatic for one in advice.questions.values())
+    lower, upper = sold.bounds["x"]
+    assert lower == 0
+    assert 6 < upper < 20
+    assert (few.groups, few.rows) == (1, 1)
+    assert few.better.limits["groups"] in (5, 6)
+    assert few.better.times < 0.5
+    assert (people.groups, people.rows, people.better) == (None, None, None)
+
+
+@SEEDED
+def test_looks_are_shared(people, monkeypatch):
+    """Two groupings and one column: three looks at contributions or values, whatever the number of questions."""
+    from sfumato.query.automatic.limits import LimitsLook
+    from sfumato.query.automatic.looking import Looking
+
+    drawn = []
+    for kind, name in ((LimitsLook, "draw"), (Looking, "look")):
+        right = getattr(kind, name)
+
+        def counted(self, *given, right=right, kind=kind):
+            drawn.append(kind.__name__)
+            return right(self, *given)
+
+        monkeypatch.setattr(kind, name, counted)
+    asked = [*questions(people).values(), questions(people)["sold"]]
+    options = {"share": "0.1", "unsafe_words": SeededWords(1)}
+    found = sf.advise(people, asked, epsilon=4, delta="1e-6", **options)
+    assert drawn.count("LimitsLook") == 2
+    assert 2 <= drawn.count("Looking") <= 3
+    assert [f.epsilon for f in found.found] == [Fraction(1, 10), Fraction(1, 10), Fraction(2, 10)]
+
+
+@SEEDED
+def test_it_is_better_than_the_default(advice):
+    assert advice.times < 0.5
+    for one in advice.questions.values():
+        assert one.errors.keys() == one.by_default.keys()
+        assert all(isfinite(error) and error > 0 for error in one.errors.values())
+
+
+@pytest.mark.long
+@SEEDED
+def test_expected_errors_are_those_of_releases(people, advice):
+    """The error of counts and means over all products and 60 releases is what was expected, within a third."""
+    table = baskets()
+    products = np.array([int(p[1:]) for p in table["product"].to_pylist()])
+    counts = np.bincount(products, minlength=20)
+    means = np.bincount(products, table["x"].to_numpy(), 20) / counts
+    one, words = advice.questions["sold"], SeededWords(7)
+    off = {"n": [], "x": []}
+    for _ in range(60):
+        shown = one.release(unsafe_words=words).to_arrow()
+        order = [PRODUCTS.index(p) for p in shown["product"].to_pylist()]
+        off["n"] += list(shown["n"].to_numpy() - counts[order])
+        off["x"] += list(shown["x"].to_numpy() - means[order])
+    for name, errors in off.items():
+        measured = float(np.sqrt(np.mean(np.square(errors))))
+        assert 2 / 3 < measured / one.errors[name] < 3 / 2, (name, measured, one.errors[name])
+
+
+@SEEDED
+def test_the_report_and_the_table_tell_all(advice):
+    text = str(advice)
+    assert "4 questions at epsilon 4, delta 1e-06: 0.4 was spent on looking" in text
+    assert "few: groups=" in text
+    assert "bounds of the rows of 'x': 0 to" in text
+    table = advice.to_arrow()
+    assert table["question"].to_pylist() == ["sold", "sold", "buyers", "few", "all"]
+    assert table["output"].to_pylist() == ["n", "x", "people", "n", "people"]
+    assert advice.to_pandas().shape == (5, 11)
+    curves = advice.curves().to_pylist()
+    for one in advice.questions.values():
+        for choice in {row["choice"] for row in curves if row["question"] == one.name}:
+            of = [row for row in curves if (row["question"], row["choice"]) == (one.name, choice)]
+            (at,) = [row for row in of if row["advised"]]
+            assert at["error"] == pytest.approx(1, rel=1e-9)
+            if choice in ("groups", "rows") and one.question.table.groups != 1:
+                assert at["error"] <= min(row["error"] for row in of) * 1.0001
+    assert {row["choice"] for row in curves if row["question"] == "sold"} == {
+        "epsilon", "groups", "rows", "upper of x",
+    }  # fmt: skip
+
+
+@pytest.mark.long
+@SEEDED
+def test_the_picture(advice, tmp_path):
+    pytest.importorskip("matplotlib")
+    advice.plot(tmp_path / "advice.svg")
+    text = (tmp_path / "advice.svg").read_text()
+    assert text.count('id="axes_') == sum(len(one.curves[:4]) for one in advice.questions.values())
+    with pytest.raises(ParameterError, match="picture path"):
+        advice.plot(tmp_path / "advice.txt")
+
+
+@pytest.mark.noise_cannot_matter("what is looked at is what it costs")
+def test_a_budget_pays_for_looks_now_and_for_releases_later(people):
+    budget = sf.Budget(epsilon=4, delta="1e-6", composition="adding")
+    found = sf.advise(people, questions(people), epsilon=4, delta="1e-6", budget=budget)
+    assert budget.spent == (0.8, 0.0)
+    released = found.release(budget=budget, confidence=0.95)
+    assert list(released) == list(found.questions)
+    assert budget.remaining[0] == 0
+    assert all("_error" in name for name in released["all"].to_arrow().column_names[1:])
+    with pytest.raises(BudgetError):
+        found.release(budget=budget)
+
+
+def test_a_budget_must_have_enough_for_all_of_it(people, monkeypatch):
+    no_draw(monkeypatch)
+    budget = sf.Budget(epsilon=3, delta="1e-6")
+    with pytest.raises(BudgetError, match="for the looks and all releases is more than is left"):
+        sf.advise(people, questions(people), epsilon=4, delta="1e-6", budget=budget)
+    assert budget.history == ()
+
+
+@SEEDED
+def test_weights_move_epsilon(people):
+    asked = {name: one for name, one in questions(people).items() if name in ("buyers", "all")}
+    words = {"unsafe_words": SeededWords(3)}
+    even = sf.advise(people, asked, epsilon=2, **words).questions
+    more = sf.advise(people, asked, epsilon=2, weights={"all": 4}, **words).questions
+    assert more["all"].epsilon > 1.5 * even["all"].epsilon
+    listed = sf.advise(people, list(asked.values()), epsilon=2, weights=[1, 4], **words).questions
+    assert [one.epsilon for one in listed.values()] == pytest.approx(
+        [one.epsilon for one in more.values()], rel=0.1
+    )
+
+
+def test_the_division_has_the_smallest_sum():
+    """Compared with all divisions there are."""
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        costs = [np.sort(rng.normal(size=9))[::-1] for _ in range(3)]
+        costs[0][:1] = np.inf
+        found = divided(costs, [1, 1, 2], 9)
+        every = [(i, j, 9 - i - j) for i in range(2, 8) for j in range(1, 8) if 9 - i - j >= 2]
+        best = min(every, key=lambda d: sum(cost[n - 1] for cost, n in zip(costs, d, strict=True)))
+        assert sum(found) == 9
+        assert tuple(found) == best
+
+
+def test_equal_noise_is_divided_equally():
+    cost = -np.log(np.arange(1, 65))
+    assert divided([cost] * 4, [1] * 4, 64) == [16] * 4
+    assert prod(divided([cost, 3 * cost], [1, 1], 64)) == 16 * 48
+
+
+def test_a_number_that_is_mostly_noise_is_small():
+    assert likely_number(500, 1) == pytest.approx(500, rel=0.02)
+    assert likely_number(1, 1000) < 50
+    assert likely_number(5, 0.01) == pytest.approx(5, rel=0.02)
+
+
+def no_draw(monkeypatch):
+    monkeypatch.setattr("sfumato.query.release.Release.to_arrow", lambda self: pytest.fail("it looked"))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"epsilon": 0}, BudgetError, "epsilon is 0"),
+        ({"delta": 0}, BudgetError, "delta is 0, but private groups need more"),
+        ({"share": 1}, ParameterError, "share is 1"),
+        ({"share": "0.0001"}, ParameterError, "share is"),
+        ({"weights": {"Sold": 2}}, QueryError, "no question has the name 'Sold'; did you mean 'sold'"),
+        ({"weights": [1]}, ParameterError, "a number for each question"),
+        ({"weights": {"sold": 0}}, ParameterError, "from 1/1000 to 1000"),
+        ({"weights": 3}, ParameterError, "weights"),
+        ({"questions": []}, QueryError, "0 questions"),
+        ({"questions": "sold"}, ParameterError, "a list of questions"),
+        ({"questions": 3}, ParameterError, "a list of questions"),
+        ({"questions": {"": None}}, QueryError, "is a NoneType"),
+        ({"questions": ["SELECT 1"]}, QueryError, "one of the questions is a str"),
+        ({"table": 3}, ParameterError, "table"),
+        ({"budget": 3}, ParameterError, "budget"),
+        ({"epsilon": "1e-12"}, BudgetError, "epsilon is"),
+    ],
+)
+def test_errors_come_before_a_look(people, monkeypatch, change, error, match):
+    no_draw(monkeypatch)
+    given = {"table": people, "questions": questions(people), "epsilon": 1, "delta": "1e-6"} | change
+    table, asked = given.pop("table"), given.pop("questions")
+    with pytest.raises(error, match=match):
+        sf.advise(table, asked, **given)
+
+
+@pytest.mark.parametrize("name", ["a\nb", "  ", "", "\x1b[31m"])
+def test_names_can_be_printed(people, monkeypatch, name):
+    no_draw(monkeypatch)
+    with pytest.raises(ParameterError, match="a text that can be printed"):
+        sf.advise(people, {name: questions(people)["all"]}, epsilon=1)
+
+
+def test_other_tables_and_the_largest_groups_are_refused(people, monkeypatch):
+    no_draw(monkeypatch)
+    other = sf.scan(baskets(10), privacy_unit="id")
+    with pytest.raises(QueryError, match="'sold' is asked of another table"):
+        sf.advise(other, questions(people), epsilon=1, delta="1e-6")
+    with pytest.raises(QueryError, match="one of the questions is a Top"):
+        sf.advise(people, [people.top("product", k=3)], epsilon=1, delta="1e-6")
+    with pytest.raises(QueryError, match="one of the questions is a Release"):
+        sf.advise(people, [questions(people)["all"].release(epsilon=1)], epsilon=1)
+
+
+def test_beam_cannot_look_first():
+    rows = sf.scan(pa.schema([("id", pa.int64()), ("product", pa.string())]), privacy_unit="id")
+    with pytest.raises(RefusalError, match="found by a look at the rows before the release"):
+        sf.advise(rows, [rows.agg(n=sf.count_units())], epsilon=1)
+
+
+@pytest.mark.long
+@pytest.mark.noise_cannot_matter("what is looked at is that nothing raises, and what it costs")
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [(1, "a", 1.0)],
+        [(None, "a", 1.0)] * 5,
+        [(1, "a", 1e308), (1, "b", -1e308)] * 1_000,
+        [(1, f"t{i}", float("nan")) for i in range(2_000)],
+        [(i, None, None) for i in range(100)],
+    ],
+    ids=["empty", "one", "no unit", "one unit of many rows", "one in many groups", "NULL"],
+)
+def test_rows_raise_nothing(rows):
+    ids, products, values = zip(*rows, strict=True) if rows else ((), (), ())
+    table = pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "g": pa.array(products, pa.string()),
+            "x": pa.array(values, pa.float64()),
+        }
+    )
+    people = sf.scan(table, privacy_unit="id")
+    epsilon = {0: "1e-6", 1: 1}.get(len(rows), 1000)
+    asked = [
+        people.group_by("g").bound(**OPEN).agg(n=sf.count(), x=sf.sum("x", lower="auto", upper="auto")),
+        people.filter("x > 0").bound(**OPEN).agg(x=sf.variance("x", lower=0, upper="auto")),
+        people.group_by("g", keys=[None, "a"]).bound(**OPEN).agg(n=sf.count()),
+    ]
+    found = sf.advise(people, asked, epsilon=epsilon, delta="1e-6")
+    assert found.spent + sum(one.epsilon for one in found.questions.values()) == Fraction(epsilon)
+    assert str(found)
+    for release in found.release().values():
+        assert release.to_arrow().num_rows >= 0
+
+
+@SEEDED
+def test_questions_may_come_in_any_way(people):
+    words = {"unsafe_words": SeededWords(1)}
+    one = questions(people)["all"]
+    made = sf.advise(people, (q for q in [one, one]), epsilon=1, **words)
+    assert list(made.questions) == ["people", "people (2)"]
+    assert made.notes[1:] == ("people (2) is the same as people: release it once, and use it twice.",)
+    assert (made.spent, made.found) == (0, ())
+    assert [q.epsilon for q in made.questions.values()] == [Fraction(1, 2)] * 2
+    assert list(sf.advise(people, one, epsilon=1, **words).questions) == ["people"]
+    by_total = people.group_by("product").bound(total_rows=3).agg(n=sf.count())
+    total = sf.advise(people, {"t": by_total, "all": one}, epsilon=1, delta="1e-6", **words)
+    assert total.questions["t"].limits == "total_rows=3"
+    assert "t: what total_rows cuts is not looked at." in total.notes
+
+
+@SEEDED
+def test_a_catalog_has_the_last_word(tmp_path):
+    import pyarrow.parquet as pq
+
+    pq.write_table(baskets(), tmp_path / "baskets.parquet")
+    (tmp_path / "catalog.toml").write_text(
+        '[tables.baskets]\nsource = "baskets.parquet"\nprivacy_unit = "id"\nmax_groups = 2\nmax_rows = 2\n'
+    )
+    table = sf.catalog(tmp_path / "catalog.toml").table("baskets")
+    asked = table.group_by("product").bound(**OPEN).agg(n=sf.count())
+    (one,) = sf.advise(
+        table, [asked], epsilon=4, delta="1e-6", unsafe_words=SeededWords(1)
+    ).questions.values()
+    assert one.groups == 2
+    assert one.better is None
+
+
+def test_a_table_for_analysts_takes_no_words(people):
+    table = people.for_analysts()
+    with pytest.raises(RefusalError):
+        sf.advise(table, [table.agg(n=sf.count_units())], epsilon=1, unsafe_words=SeededWords(1))
