@@ -111,9 +111,15 @@ def pytest_make_collect_report(
     return report
 
 
+def pytest_collection() -> None:
+    """Look for no garbage while modules are read: there is next to none, and looking takes time."""
+    gc.disable()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """Look no more for garbage in what modules hold: it takes a twentieth of the time, and finds none."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 

@@ -19,6 +19,8 @@ from sfumato.engines.duckdb.restricted import Units, restricted
 from sfumato.engines.question_check import checked
 from sfumato.errors import EngineError, ParameterError, QueryError
 
+from .tiers import some
+
 ORDERS = pa.table(
     {
         "id": [i for i in range(60) for _ in range(i % 7)] + [None, None],
@@ -63,7 +65,7 @@ def test_sql_that_keeps_units_apart():
 @pytest.mark.parametrize(
     ("noise", "keys"),
     [
-        ("laplace", None),
+        pytest.param("laplace", None, marks=pytest.mark.long),
         ("k_norm", ["n", "s"]),
         pytest.param("gaussian", ["n", "s", "t", None], marks=pytest.mark.long),
         pytest.param("gaussian", None, marks=pytest.mark.long),
@@ -99,7 +101,7 @@ def test_nobody():
     assert found.ok and not found.moved and "nothing to check" in str(found)
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv", "database", "pandas", "relation"])
+@pytest.mark.parametrize("kind", some(["parquet", "csv", "database", "pandas", "relation"], 3))
 def test_every_source(kind, tmp_path):
     path, types = tmp_path / f"orders.{'duckdb' if kind == 'database' else kind}", None
     if kind == "parquet":
@@ -244,6 +246,7 @@ def test_steps_of_parts_are_known_where_they_are_combined():
     assert found.ok and found.units == 50
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("planted", [False, True])
 def test_a_defect_in_a_foreign_key_is_found(monkeypatch, planted):
     """Two units have each key, of which the planted join takes one: the other one has its rows alone."""

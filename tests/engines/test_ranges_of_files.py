@@ -20,6 +20,7 @@ from sfumato.engines.duckdb import harmless
 from sfumato.engines.duckdb.arrow import of_fields
 
 from .made_rows import rows_of
+from .tiers import some
 
 NAN = math.nan
 VALUES = [NAN, 0.0, 5.0, None, NAN, -0.0, math.inf, -math.inf, 2.0]
@@ -54,7 +55,7 @@ def told_by_a_file_and_by_the_rows(kind, folder, view=False):
 
 
 @pytest.mark.parametrize("view", [False, True], ids=["file", "view"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", some(KINDS, 3))
 def test_a_row_passes_whatever_is_beside_it(kind, view, tmp_path):
     for by_file, by_rows in told_by_a_file_and_by_the_rows(kind, tmp_path, view):
         assert by_file == by_rows
