@@ -274,8 +274,13 @@ def test_a_source_that_is_not_there_or_has_no_such_unit():
         table(source="none.parquet")
     with pytest.raises(CatalogError, match=r"catalog: tables.visits: privacy_unit: there is no column 'idd'"):
         table(privacy_unit="idd")
-    with pytest.raises(CatalogError, match="declares its own types"):
-        table(types={"id": "BIGINT"})
+    assert table(types={"ID": "bigint"}).schema == table().schema
+    with pytest.raises(
+        CatalogError, match=r"tables.visits: types: 'id' is declared VARCHAR, but is BIGINT in the"
+    ):
+        table(types={"id": "VARCHAR"})
+    with pytest.raises(CatalogError, match=r"tables.visits: types: there is no column 'idd'"):
+        table(types={"idd": "BIGINT"})
     with pytest.raises(CatalogError, match="multiline=False"):
         table(multiline=False)
 

@@ -540,6 +540,32 @@ def test_types_that_were_guessed_from_rows(tmp_path, monkeypatch):
         monkeypatch.undo()
 
 
+def test_a_parquet_file_whose_types_are_declared_need_not_be_there(tmp_path, unread):
+    entry = {
+        "source": str(tmp_path / "rows.parquet"),
+        "privacy_unit": "id",
+        "types": {"id": "BIGINT", "k": "VARCHAR", "v": "DOUBLE"},
+    }
+    catalog = sf.catalog({"tables": {"t": entry}})
+    before = rows_of(catalog.dummy().table("t"))
+    pq.write_table(ONE, tmp_path / "rows.parquet")
+    assert before == rows_of(catalog.dummy().table("t")) and len(before) == 1000
+    assert catalog.table("t").schema.keys() == catalog.dummy().table("t").schema.keys()
+
+
+def test_types_that_a_parquet_file_declares_too_are_checked(tmp_path):
+    pq.write_table(ONE, tmp_path / "rows.parquet")
+    entry = {
+        "source": str(tmp_path / "rows.parquet"),
+        "privacy_unit": "id",
+        "types": {"id": "BIGINT", "v": "DOUBLE"},
+    }
+    assert sf.catalog({"tables": {"t": entry}}).check().ok
+    entry["types"] = {"v": "FLOAT"}
+    with pytest.raises(CatalogError, match="'v' is declared FLOAT, but is DOUBLE in the source"):
+        sf.catalog({"tables": {"t": entry}}).dummy()
+
+
 def test_a_file_that_must_tell_its_columns_and_is_not_there():
     catalog = sf.catalog({"tables": {"t": {"source": "nowhere.parquet", "privacy_unit": "id"}}})
     with pytest.raises(EngineError, match=r"tables\.t: .* there is no file 'nowhere.parquet'"):

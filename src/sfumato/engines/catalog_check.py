@@ -16,6 +16,7 @@ from sfumato.engines.declared import opened, said_where, spelled, unlike, withou
 from sfumato.engines.duckdb import sqlite
 from sfumato.engines.duckdb.declared import is_castable
 from sfumato.engines.duckdb.engine import DuckDBEngine
+from sfumato.engines.duckdb.sources import takes_types
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import ColumnError, EngineError, SfumatoError, in_own_words
 
@@ -130,7 +131,7 @@ def _of_rows(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding]
 
 def _of_types(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding]:
     """Count values that do not fit their declared type: those that are there as text, and not as the type."""
-    types = dict(table.types or {})
+    types = dict(table.types or {}) if takes_types(table.source) else {}
     if isinstance(table.source, (str, PathLike)) and sqlite.address(fspath(table.source)) is not None:
         # There any value may stand in any column.
         found = {name: column.type_name for name, column in engine.schema().items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from typing import Any
@@ -10,8 +10,10 @@ from typing import Any
 from sfumato.catalogs.declarations import ColumnDeclaration, Declarations, ForeignKey, TableDeclaration
 from sfumato.catalogs.notes import owner_notes
 from sfumato.catalogs.table import DeclaredTable
+from sfumato.engines.duckdb.declared import checked_types
 from sfumato.engines.duckdb.engine import DuckDBEngine
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources, checked_resources
+from sfumato.engines.duckdb.sources import takes_types
 from sfumato.engines.scan import public, read_elsewhere, scan
 from sfumato.errors import CatalogError, ColumnError, EngineError, QueryError
 from sfumato.query.combining import Reached, alike
@@ -56,7 +58,7 @@ def opened(
             declared.source,
             privacy_unit=declared.unit_parts or declared.privacy_unit or "",
             unit_timezone=declared.unit_timezone,
-            types=declared.types,
+            types=_given(declared),
             multiline=declared.multiline,
             **limits,
         )
@@ -78,9 +80,9 @@ def without_unit(declared: TableDeclaration, resources: Resources = DEFAULTS) ->
     """
     with said_where(declared):
         engine = read_elsewhere(
-            declared.source, declared.types, declared.multiline, public=declared.public
+            declared.source, _given(declared), declared.multiline, public=declared.public
         ) or DuckDBEngine.open(
-            declared.source, types=declared.types, multiline=declared.multiline, resources=resources
+            declared.source, types=_given(declared), multiline=declared.multiline, resources=resources
         )
         if declared.foreign_key is not None:
             spelled(engine, declared.foreign_key.column, "foreign_keys")
@@ -139,7 +141,7 @@ def opened_public(
     with said_where(declared):
         table = public(
             declared.source,
-            types=declared.types,
+            types=_given(declared),
             multiline=declared.multiline,
             memory_limit=memory_limit,
             threads=threads,
@@ -161,15 +163,33 @@ def said_where(table: TableDeclaration) -> Iterator[None]:
         raise CatalogError(f"{table.where}: {error}") from None
 
 
+def _given(declared: TableDeclaration) -> Any:
+    """Return types for a source that has none; those of others are compared, by `check_columns`."""
+    return declared.types if takes_types(declared.source) else None
+
+
 def check_columns(engine: Engine[Any], declared: TableDeclaration) -> None:
     """Refuse declarations of columns that are not there, or do not fit their types; rows are not read.
 
     Raises:
         CatalogError: with the column's place.
     """
+    if not takes_types(declared.source):
+        with said_where(declared):
+            _check_types(engine, checked_types(declared.types) or {})
     for column in declared.columns:
         with said_where(declared):
             _check_column(engine, column)
+
+
+def _check_types(engine: Engine[Any], types: Mapping[str, str]) -> None:
+    for name, kind in types.items():
+        found = engine.schema()[spelled(engine, name, "types")].type_name
+        if found != kind:
+            raise CatalogError(
+                f"types: {name!r} is declared {kind}, but is {found} in the source, which has types of its "
+                "own: write that, or leave it out"
+            )
 
 
 def spelled(engine: Engine[Any], name: str, where: str) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from os import PathLike
 
 from sfumato.catalogs.declarations import Declarations, TableDeclaration
 from sfumato.engines.declared import said_where, without_unit
 from sfumato.engines.duckdb.declared import checked_types
 from sfumato.engines.duckdb.sources import guesses, without_rows
-from sfumato.errors import CatalogError
+from sfumato.errors import CatalogError, EngineError
 from sfumato.query.dummy import UNIT, DummyRows, Known, Making, Reference
 
 _FEW = 10  # rows of a public table
@@ -73,7 +74,12 @@ def _columns(catalog: Declarations, one: TableDeclaration) -> tuple[dict[str, st
             f"{one.where}: its types would be guessed from rows, and made-up rows follow from declarations "
             'alone; declare them, types = {id = "BIGINT", ...}'
         )
-    schema = without_unit(replace(one, source=without_rows(one.source))).schema()
+    try:
+        schema = without_unit(replace(one, source=without_rows(one.source))).schema()
+    except EngineError:
+        if types is None or not isinstance(one.source, str | PathLike):
+            raise
+        return _of_types(catalog, one, types), frozenset()  # of a file that is not here
     types = {name: column.type_name for name, column in schema.items()}
     return types, frozenset(name for name, column in schema.items() if not column.missing)
 

@@ -114,6 +114,13 @@ def guesses(source: object) -> bool:
     return isinstance(source, (str, os.PathLike)) and _suffix(str(os.fspath(source))) in (*CSV, *JSON)
 
 
+def takes_types(source: object) -> bool:
+    """Whether columns of a source have the types that somebody declares, and not types of its own."""
+    if isinstance(source, (str, os.PathLike)):
+        return guesses(source) or sqlite.address(str(os.fspath(source))) is not None
+    return type(source).__module__.partition(".")[0] == "pandas"
+
+
 def without_rows(source: Any) -> Any:
     """Return a source with the same columns, of which rows in memory, and those of a plan, are left out."""
     if isinstance(source, pa.Table | pa.RecordBatch):
