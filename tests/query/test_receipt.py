@@ -275,6 +275,45 @@ def test_a_receipt_in_which_anything_was_changed_is_none(tmp_path):
                 sf.Receipt.read(path)
 
 
+def test_a_receipt_that_was_made_up_raises_nothing_odd(tmp_path):
+    """Whoever makes a receipt up can make its own digest fit; then it is one, or is refused in words."""
+    import hashlib
+
+    from sfumato.query.canonical import canonical_bytes
+
+    release = released()
+    whole, path = release.receipt(confidence=0.9).to_dict(), tmp_path / "receipt.json"
+    odd = (
+        "0",
+        "1/0",
+        "1e999999999",
+        7,
+        -1,
+        None,
+        [],
+        {"a": 1},
+        True,
+        1e300,
+        "9" * 5000,
+        "fixed_size_list<item: int64>[-1]",
+    )
+    read = 0
+    for place in leaves(whole):
+        for new in odd:
+            made = with_leaf(whole, place, new)
+            signed = {name: one for name, one in made.items() if name not in ("ledger", "sha256")}
+            made["sha256"] = hashlib.sha256(canonical_bytes(signed)).hexdigest()
+            path.write_text(json.dumps(made))
+            try:
+                receipt = sf.Receipt.read(path)
+            except EngineError as error:
+                assert "is no receipt of sfumato, or was changed" in str(error)
+            else:
+                read += 1
+                assert str(receipt.verify(release.to_arrow()))
+    assert read > 50
+
+
 @pytest.mark.parametrize(
     "text, why",
     [
@@ -314,6 +353,26 @@ def test_what_is_computed_with_released_tables():
         and "ORDER BY" in receipt.plan["sql"]
     )
     assert [str(part) for part in receipt.spent] == ["1", "1/1000000"]
+
+
+def test_what_is_computed_otherwise_has_another_plan():
+    inside = (
+        "(SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, privacy_unit_column = id, "
+        "confidence = 0.9) town, COUNT(*) AS n FROM people GROUP BY town)"
+    )
+    texts = [
+        f"SELECT n + 1 AS m FROM {inside} AS t",
+        f"SELECT n + 2 AS m FROM {inside} AS t",
+        f"SELECT 'a b' AS m, n FROM {inside} AS t",
+        f"SELECT 'a  b' AS m, n FROM {inside} AS t",
+        f"SELECT DP_INTERVAL_LOW(n) AS m FROM {inside} AS t",
+        f"SELECT DP_INTERVAL_HIGH(n) AS m FROM {inside} AS t",
+        f"SELECT DP_INTERVAL_LOW(n) AS m FROM {inside.replace('0.9', '0.8')} AS t",
+        f"SELECT t.n + p.x AS m FROM {inside} AS t JOIN p USING (town)",
+    ]
+    public = sf.public(pa.table({"town": ["Ulm"], "x": [1]}))
+    plans = [json.dumps(sf.sql(text, tables={"people": ROWS, "p": public})._canonical()) for text in texts]
+    assert len(set(plans)) == len(plans)
 
 
 def test_the_largest_groups(tmp_path):

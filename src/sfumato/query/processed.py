@@ -45,6 +45,10 @@ class Computation(Protocol):
     schema: pa.Schema
     columns: tuple[tuple[str, str | None], ...] | None
 
+    def content(self) -> dict[str, Any]:
+        """Return what is computed, as plain data, such that what differs has another content."""
+        ...
+
     def run(self, released: Sequence[Release | TopRelease]) -> tuple[pa.Table, pa.Array | None]:
         """Return what it gives, and which row of the released table each row is, where that is followed."""
         ...
@@ -235,7 +239,7 @@ class ProcessedRelease(NoisyTable):
             "version": VERSION,
             "asks": "computed",
             "releases": [release._canonical() for release in self.releases],
-            "sql": " ".join(self.computation.text.split()),
+            **self.computation.content(),
         }
 
     def _with_bars(self, confidence: float, simultaneous: bool) -> pa.Table:

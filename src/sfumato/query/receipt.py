@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sfumato import __version__
 from sfumato.errors import EngineError, ParameterError, in_own_words, shown
@@ -18,6 +19,8 @@ from sfumato.query.answer import Answer, ColumnDigest, differences, opened, uniq
 from sfumato.query.canonical import canonical_bytes
 
 VERSION = 1
+_NUMBER = re.compile(r"[0-9]{1,300}(/0*[1-9][0-9]{0,700})?")
+_Kind = TypeVar("_Kind")
 
 
 @dataclass(frozen=True)
@@ -127,13 +130,13 @@ class Receipt:
             raise ValueError(f"it has too few fields or too many: {', '.join(odd)}")
         spent, bars = given["spent"], given["with_error_bars"]
         made = cls(
-            (Fraction(spent["epsilon"]), Fraction(spent["delta"])),
-            given["plan"],
+            (_fraction(spent["epsilon"]), _fraction(spent["delta"])),
+            _of(dict, given["plan"]),
             _answer(given["answer"]),
             None if bars is None else _answer(bars),
-            given["sfumato"],
-            given["dummy"],
-            given["unsafe_words"],
+            _of(str, given["sfumato"]),
+            _of(bool, given["dummy"]),
+            _of(bool, given["unsafe_words"]),
             given["ledger"],
         )
         if canonical_bytes(made.to_dict() | {"ledger": None}) != canonical_bytes({**given, "ledger": None}):
@@ -224,5 +227,23 @@ def _answer_content(answer: Answer) -> dict[str, Any]:
 
 
 def _answer(given: Mapping[str, Any]) -> Answer:
-    columns = tuple(ColumnDigest(c["name"], c["type"], c["sha256"]) for c in given["columns"])
-    return Answer(given["rows"], columns, given["sha256"])
+    fields = ("name", "type", "sha256")
+    columns = tuple(ColumnDigest(*(_of(str, one[name]) for name in fields)) for one in given["columns"])
+    rows = _of(int, given["rows"])
+    if rows < 0 or isinstance(rows, bool) or len({c.name for c in columns}) < len(columns):
+        raise ValueError("rows or columns of the answer are none")
+    return Answer(rows, columns, _of(str, given["sha256"]))
+
+
+def _of(kind: type[_Kind], value: object) -> _Kind:
+    """Return a field that has the type that it should have."""
+    if not isinstance(value, kind):
+        raise TypeError
+    return value
+
+
+def _fraction(text: object) -> Fraction:
+    """Return a number that was spent; one with an exponent may take all memory to write out."""
+    if not _NUMBER.fullmatch(_of(str, text)):
+        raise ValueError("what was spent is no number")
+    return Fraction(str(text))

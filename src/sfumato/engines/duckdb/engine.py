@@ -488,8 +488,11 @@ class DuckDBEngine(Owned):
 
     def content(self, steps: Sequence[Step] = ()) -> dict[str, Any]:
         """Return what is read, and what steps keep and derive, as plain data."""
-        self.schema(steps)  # which judges them
-        return self.origin.content(steps)
+        schema = self.schema(steps)  # which judges them
+        found = self.origin.content(steps)
+        # Days and hours of times with a zone are those of the session.
+        zoned = any("TIME ZONE" in column.type_name for column in (*schema.values(), *self.schema().values()))
+        return found | ({"timezone": self.timezone} if zoned and self.how is None else {})
 
     def titled(self, title: str) -> None:
         """Let the table have the name that its owner gives it."""

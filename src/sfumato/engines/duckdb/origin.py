@@ -11,7 +11,6 @@ from sfumato.engines.duckdb.expressions.inlined import inlined, spelled_once
 from sfumato.query.canonical import plain
 from sfumato.query.combining import Combination, PerUnit, Reached
 from sfumato.query.schema import Derive, Step
-from sfumato.query.shaping import Computed
 
 # A file of a database, in a name such as shop.duckdb/visits.
 _DATABASE = re.compile(r"\.(duckdb|ddb|db|sqlite|sqlite3|db3)$", re.IGNORECASE)
@@ -75,6 +74,4 @@ def _spelled(how: Combination | Reached) -> Combination | Reached:
     """Return a combination with its texts in one spelling."""
     if isinstance(how, PerUnit):
         return replace(how, aggregates=tuple((name, spelled_once(text)) for name, text in how.aggregates))
-    if isinstance(how, Computed):
-        return replace(how, sql=" ".join(how.sql.split()))
     return how

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -17,6 +18,7 @@ from sfumato.engines.duckdb.closed import Given, computed, empty, no_rows_of, ro
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.text import identifier
 from sfumato.errors import SqlError, in_own_words
+from sfumato.query.canonical import plain
 from sfumato.query.plan import Plan
 from sfumato.query.processed import with_intervals
 from sfumato.query.public_table import PublicTable
@@ -80,6 +82,13 @@ class OutsideSql:
                     -1, f"the output name {name} is used twice; give each column its own: ... AS name"
                 )
             seen.add(name.casefold())
+
+    def content(self) -> dict[str, Any]:
+        """Return what is computed, as plain data: SQL, error bars that it names, its public tables."""
+        named = zip(self.outside.released, self.confidences, strict=True)
+        ends = [[one.name, confidence, plain(one.intervals)] for one, confidence in named if one.intervals]
+        public = {name: table.engine.content(table.steps) for name, table in self.public.items()}
+        return {"sql": self.outside.sql, "error_bars": ends, "public": public}
 
     def run(self, released: Sequence[Release | TopRelease]) -> tuple[pa.Table, pa.Array | None]:
         """Return what it gives, and which row of the released table each row is, where that is followed.

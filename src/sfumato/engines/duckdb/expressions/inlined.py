@@ -58,10 +58,10 @@ def inlined(steps: Sequence[Step], names: Iterable[str]) -> Inlined | None:
 
 
 def spelled_once(text: str) -> str:
-    """Return SQL of one expression in the parser's spelling; but for spaces as it is, where it reads none."""
+    """Return SQL of one expression in the parser's spelling; as it is, where the parser reads none."""
     with suppress(RecursionError, NotSql, duckdb.Error):
         return ", ".join(written(tree) for tree in parsed(f"SELECT (\n{text}\n)"))
-    return " ".join(text.split())
+    return text
 
 
 class _Unfit(Exception):
