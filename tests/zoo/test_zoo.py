@@ -23,7 +23,9 @@ def test_few_are_left_out():
     assert len(QUICK) == len(specimens.SPECIMENS) - 2
 
 
-@pytest.mark.parametrize("specimen", QUICK, ids=[s.name for s in QUICK])
+@pytest.mark.parametrize(
+    "specimen", [pytest.param(s, id=s.name, marks=[pytest.mark.long] * (i % 2)) for i, s in enumerate(QUICK)]
+)
 def test_the_defect_is_found(specimen):
     specimens.seed(specimen.name)
     report = audit(
