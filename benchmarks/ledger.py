@@ -137,6 +137,14 @@ def at_write(step: int, when: int) -> Any:
     return lambda: ctypes.CDLL(None).arm(step, when)
 
 
+def seconds(place: str) -> float:
+    """Return what a process that spends once takes, and a look at the ledger."""
+    began = time.perf_counter()
+    killed(place, lambda: None)
+    held(place)
+    return time.perf_counter() - began
+
+
 def steps(place: str) -> int:
     """Return how many calls and returns a spend makes."""
     low, high = 0, 1

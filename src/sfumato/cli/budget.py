@@ -15,6 +15,7 @@ import typer
 
 from sfumato.cli.options import fail, flag, optional, tell_written
 from sfumato.errors import EngineError, ParameterError, SfumatoError
+from sfumato.exact import round_up
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -208,7 +209,7 @@ def _pair(epsilon: float, delta: float) -> str:
 
 
 def _line(entry: Entry) -> list[str]:
-    numbers = [f"{float(number):.6g}" for number in (entry.epsilon, entry.delta)]
+    numbers = [f"{round_up(number):.6g}" for number in (entry.epsilon, entry.delta)]
     what = entry.what if entry.period is None else f"{entry.what}, each {entry.period}"
     words = [
         str(entry.number),

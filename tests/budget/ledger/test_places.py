@@ -126,13 +126,13 @@ def test_a_torn_file_is_told_and_nothing_is_released_from_it(file):
         ledger.budget("hospital", "ann").spend("0.001", what="x" * 500)
     whole, refused = Path(file).read_bytes(), 0
     assert len(whole) > 40_000
-    for size in range(1, len(whole), 1777):
+    for size in range(1, len(whole), 4999):
         Path(file).write_bytes(whole[:size])
         try:
             sf.Ledger(file).budget("hospital", "ann").spend("0.001")
         except SfumatoError:
             refused += 1
-    assert refused == len(range(1, len(whole), 1777))
+    assert refused == len(range(1, len(whole), 4999))
     for at in range(4096, len(whole), 4096):
         Path(file).write_bytes(whole[:at] + b"\x55" * 4096 + whole[at + 4096 :])
         try:
@@ -168,6 +168,18 @@ def test_an_entry_that_was_changed_by_hand_is_told(file):
     changed(file, "UPDATE sfumato_entries SET loss = 'x', at = 'y'")
     with pytest.raises(EngineError, match="changed by hand, or is damaged"):
         sf.Ledger(file).history()
+
+
+def test_a_file_with_two_names_is_refused(tmp_path):
+    ledger = made(tmp_path / "budget.db")
+    os.link(tmp_path / "budget.db", tmp_path / "other.db")
+    for ask in (lambda: ledger.budget("hospital").spend(1), lambda: sf.Ledger(tmp_path / "other.db")):
+        with pytest.raises(EngineError, match="a second name, by a hard link"):
+            ask()
+    os.unlink(tmp_path / "other.db")
+    os.symlink(tmp_path / "budget.db", tmp_path / "other.db")
+    sf.Ledger(tmp_path / "other.db").budget("hospital").spend(1)
+    assert ledger.budget("hospital").spent[0] == 2
 
 
 def as_nobody(function: object) -> object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from fractions import Fraction
@@ -83,13 +83,21 @@ def _cap(epsilon: str, delta: str, composition: str) -> Cap:
     return Cap.of(epsilon, delta, composition)
 
 
-def accounts(connection: Connection, where: str, dataset: str | None = None) -> list[Kept]:
-    """Read the accounts of a dataset, or of all, that over all analysts before those of each."""
+def accounts(
+    connection: Connection,
+    where: str,
+    dataset: str | None = None,
+    analysts: Sequence[str] | None = None,
+) -> list[Kept]:
+    """Read the accounts of a dataset, or of all, that over all analysts, "", before those of each."""
     asked = select(ACCOUNTS).order_by(ACCOUNTS.c.dataset, ACCOUNTS.c.analyst)
     if dataset is not None:
         asked = asked.where(ACCOUNTS.c.dataset == dataset)
+    if analysts is not None:
+        asked = asked.where(ACCOUNTS.c.analyst.in_(analysts))
+    rows = connection.execute(asked).all()
     with understood(where):
-        return [_kept(row) for row in connection.execute(asked)]
+        return [_kept(row) for row in rows]
 
 
 def _kept(row: Row[*tuple[object, ...]]) -> Kept:
@@ -168,6 +176,7 @@ def entries(
     for name, value in given.items():
         if value is not None:
             asked = asked.where(ENTRIES.c[name] == value)
+    rows = connection.execute(asked).all()
     with understood(where):
         return [
             Entry(
@@ -184,7 +193,7 @@ def entries(
                 composition=row.composition,
                 period=row.period,
             )
-            for row in connection.execute(asked)
+            for row in rows
         ]
 
 

@@ -238,7 +238,8 @@ class Ledger(Owned):
     def _of(self, connection: Connection, dataset: str, analyst: str | None, day: date) -> tuple[Kept, ...]:
         from sfumato.budget.ledger import book
 
-        found = {kept.analyst: kept.on(day) for kept in book.accounts(connection, self._store.shown, dataset)}
+        rows = book.accounts(connection, self._store.shown, dataset, ("", analyst or ""))
+        found = {kept.analyst: kept.on(day) for kept in rows}
         if None not in found:
             raise self._unknown(dataset, book.accounts(connection, self._store.shown))
         if analyst is None:
@@ -317,7 +318,9 @@ class Ledger(Owned):
                 connection.execute(tables.LEDGER.update().values(day=day.isoformat()))
             return done
 
-        return self._store.change(all_of)
+        done = self._store.change(all_of)
+        self._check_home()  # one that was forked meanwhile has paid nothing
+        return done
 
     def _read(self, work: Callable[[Connection, date], T]) -> T:
         """Read what is of one moment, and the day by which periods go."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import Connection, create_engine, inspect
@@ -33,6 +35,29 @@ _REASONS = {
 }
 
 
+class _Connection(sqlite3.Connection):
+    """A connection that gives its locks back when it is closed, also while somebody keeps a cursor of it.
+
+    As the frames of an interrupt do: SQLite itself would wait for the cursor, and all others for SQLite.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._cursors: list[sqlite3.Cursor] = []
+
+    def cursor(self, *args: Any, **kwargs: Any) -> Any:
+        made = super().cursor(*args, **kwargs)
+        self._cursors.append(made)
+        return made
+
+    def close(self) -> None:
+        with suppress(sqlite3.Error):
+            for one in self._cursors:
+                one.close()
+            self.rollback()
+        super().close()
+
+
 class SqliteStore(Store):
     """A file.
 
@@ -48,7 +73,7 @@ class SqliteStore(Store):
         def connect() -> sqlite3.Connection:
             # A missing file is an error: a name that is mistyped gives no budget that nobody has spent.
             address = f"file:{quote(os.fsencode(path))}?mode=rw"
-            return sqlite3.connect(address, uri=True, timeout=WAIT, isolation_level=None)
+            return sqlite3.connect(address, uri=True, timeout=WAIT, isolation_level=None, factory=_Connection)
 
         # Of one folder, wherever the process goes later.
         self._path = path
@@ -98,9 +123,13 @@ class SqliteStore(Store):
             connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
             for name in ("page_count", "page_size", "journal_mode")
         )
+        found = self._path.stat()
         # An empty file is about to be a ledger, and of one with a log beside it, part is there.
-        if mode != "wal" and 0 < self._path.stat().st_size < pages * size:
+        if mode != "wal" and 0 < found.st_size < pages * size:
             raise EngineError(f"{self.shown}: {_REASONS['SQLITE_CORRUPT']}")
+        if found.st_nlink > 1:
+            # What a kill leaves beside the one name, to be undone, is not looked for beside the other.
+            raise EngineError(f"{self.shown}: the file has a second name, by a hard link; remove one of them")
 
     def now(self, connection: Connection) -> datetime:
         """Return the time by the clock of this machine, which has the file."""

@@ -6,14 +6,16 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from sfumato.errors import EngineError, in_own_words
+from sfumato.errors import BudgetError, EngineError, in_own_words
+from sfumato.ownership import process
 
 T = TypeVar("T")
+_never_closed: list[Any] = []
 WAIT = 30  # seconds for others, whose changes take milliseconds
 _ATTEMPTS = 20
 UNTOLD = "nothing was entered"
@@ -29,6 +31,7 @@ class Store(ABC):
 
     def __init__(self, shown: str, engine: Engine) -> None:
         self.shown, self._engine = shown, engine
+        event.listen(engine, "before_cursor_execute", lambda connection, *_: _check_same(connection))
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Return what is read within one transaction, all of one moment."""
@@ -47,19 +50,18 @@ class Store(ABC):
     def _run(self, begin: Callable[[Connection], None], work: Callable[[Connection], T]) -> T:
         ending = False
 
+        def about_to_end(now: bool = True) -> None:
+            nonlocal ending
+            ending = now
+
         def says(error: Exception) -> EngineError:
             return EngineError(f"{self.shown}: {self.why(error, ending)}")
 
         with in_own_words(says, SQLAlchemyError, OSError):
             for left in reversed(range(_ATTEMPTS)):
-                ending = False
+                about_to_end(False)
                 try:
-                    with self._engine.connect() as connection:
-                        begin(connection)
-                        done = work(connection)
-                        ending = True
-                        connection.commit()
-                        return done
+                    return self._once(begin, work, about_to_end)
                 except DBAPIError as error:
                     if not left or not self.again(error):
                         raise
@@ -73,6 +75,40 @@ class Store(ABC):
     def prepare(self) -> None:
         """Make what a connection needs, where it is not there."""
         return
+
+    def _once(
+        self,
+        begin: Callable[[Connection], None],
+        work: Callable[[Connection], T],
+        about_to_end: Callable[[], None],
+    ) -> T:
+        """Return what work returns within a transaction, on a connection for its process alone.
+
+        A child that is forked in the middle, by a handler of a signal, stands in the same place with the same
+        connection: what it told the database, even that it goes, would be told in the name of its parent.
+        """
+        connection, same = self._engine.connect(), True
+        driver: Any = connection.connection.driver_connection
+        connection.info["process"] = began = process()
+        # Not a function with `yield`: an interrupt on the way to its end would leave the ledger locked, as
+        # long as somebody keeps the interrupt's frames. So would one within `connection.close`.
+        try:
+            try:
+                begin(connection)
+                done = work(connection)
+                about_to_end()
+                _check_same(connection)
+                connection.commit()
+            finally:
+                same = began == process()
+                if same:
+                    connection.close()
+        finally:
+            if same:
+                driver.close()
+            else:
+                _never_closed.append(driver)
+        return done
 
     @abstractmethod
     def begin_read(self, connection: Connection) -> None:
@@ -102,3 +138,9 @@ class Store(ABC):
     @abstractmethod
     def check_empty(self, connection: Connection) -> None:
         """Refuse to make a ledger among what others keep, and let others wait who make one too."""
+
+
+def _check_same(connection: Connection) -> None:
+    """Refuse to go on in a child that was forked since the connection was opened."""
+    if connection.info.get("process", process()) != process():
+        raise BudgetError("a ledger is written by the process that began to; open it anew, by sf.Ledger(...)")
