@@ -133,10 +133,20 @@ def _server() -> Any:
         shutil.rmtree(folder)
 
 
-@pytest.fixture(scope="session")
-def postgresql_server() -> Iterator[str]:
-    """A server of PostgreSQL for all tests of a process: the folder of its socket. Its user is ann."""
+def _started() -> Iterator[str]:
     if _binaries() is None:
         pytest.skip("needs a PostgreSQL server: initdb in PATH, or Debian's package postgresql")
     with _server() as folder:
         yield folder
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[str]:
+    """A server of PostgreSQL for all tests of a process: the folder of its socket. Its user is ann."""
+    yield from _started()
+
+
+@pytest.fixture
+def mortal_server() -> Iterator[str]:
+    """Another one, for a test that ends its processes."""
+    yield from _started()
