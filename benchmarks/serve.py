@@ -91,8 +91,10 @@ def main() -> None:
         runpy.run_path(str(EXAMPLES / "rwm5yr.py"))["main"](str(folder / "rwm5yr.parquet"))
         ledger = sf.Ledger(folder / "budget.db")
         ledger.create("registry", epsilon=10**6, delta="0.1", composition="adding")
-        ledger.grant("registry", "ann", epsilon=10**6)
-        token = Tokens(folder / "tokens.db").create("ann")
+        names = ["ann", *(f"analyst{i}" for i in range(4))]  # of one at most 8 questions are answered at once
+        for name in names:
+            ledger.grant("registry", name, epsilon=10**6)
+        token, *tokens = map(Tokens(folder / "tokens.db").create, names)
 
         catalog, budget = (
             AnalystsCatalog.of(sf.catalog(folder / "registry.toml")),
@@ -132,7 +134,7 @@ def main() -> None:
             )
             each = min(4, args.clients)
             with ProcessPoolExecutor(each, mp_context=get_context("spawn")) as pool:
-                work = [(url, token, args.questions // each, args.clients // each)] * each
+                work = [(url, one, args.questions // each, args.clients // each) for one in tokens[:each]]
                 other = run(
                     f"service, {args.clients} clients",
                     lambda: [s for part in pool.map(far, *zip(*work, strict=True)) for s in part],

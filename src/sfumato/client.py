@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import polars
     import pyarrow as pa
 
+    from sfumato.query.receipt import Receipt
+
 _ARROW, _JSON = "application/vnd.apache.arrow.stream", "application/json"
 _ABOUT = b"sfumato"
 _URL = "the address of a service, such as https://data.example.org"
@@ -93,6 +95,17 @@ class RemoteRelease:
         return self._about["spent"]["epsilon"], self._about["spent"]["delta"]
 
     @property
+    def dummy(self) -> bool:
+        """Whether its rows are made up, so that it is an answer about nobody."""
+        return bool(self._about["dummy"])
+
+    def receipt(self) -> Receipt:
+        """Return its cost, plan and a digest of the answer, for `sfumato verify` (docs/receipts.md)."""
+        from sfumato.query.receipt import Receipt
+
+        return Receipt.of_dict(self._about["receipt"])
+
+    @property
     def hints(self) -> tuple[str, ...]:
         """What the noisy numbers say of the question."""
         return tuple(self._about["hints"])
@@ -137,9 +150,8 @@ class RemoteRelease:
 
     def __repr__(self) -> str:
         epsilon, delta = self.spent
-        return (
-            f"<RemoteRelease of {', '.join(self._table.column_names)}; epsilon={epsilon:g}, delta={delta:g}>"
-        )
+        names, of = ", ".join(self._table.column_names), ", of made-up rows" if self.dummy else ""
+        return f"<RemoteRelease of {names}; epsilon={epsilon:g}, delta={delta:g}{of}>"
 
 
 class Client:
@@ -162,19 +174,24 @@ class Client:
             context if context is not None or parts.scheme == "http" else ssl.create_default_context()
         )
 
-    def sql(self, text: str, *, confidence: float = 0.95, simultaneous: bool = False) -> RemoteRelease:
+    def sql(
+        self, text: str, *, confidence: float = 0.95, simultaneous: bool = False, dummy: bool = False
+    ) -> RemoteRelease:
         """Ask in SQL, and spend its cost; as `sfumato.sql`, of the tables of the service.
 
         Args:
             text: one SELECT in the differential-privacy dialect; see docs/sql.md.
             confidence, simultaneous: of the error bars, as of `Release.errors`.
+            dummy: ask made-up rows, for free: to see what comes back (docs/dummy.md).
         Raises:
             QueryError, SqlError, BudgetError, RefusalError: as beside the rows; nothing is spent then.
             EngineError: the service does not answer. Where it had the question, it may have spent its cost:
                 `history` tells.
         """
-        truth_value(simultaneous, "simultaneous")
-        asked = {"sql": _text(text), "confidence": _confidence(confidence), "simultaneous": simultaneous}
+        flags = {"simultaneous": simultaneous, "dummy": dummy}
+        for name, given in flags.items():
+            truth_value(given, name)
+        asked = {"sql": _text(text), "confidence": _confidence(confidence), **flags}
         return RemoteRelease(self._request("POST", "/v1/release", asked, _ARROW))
 
     def ask(

@@ -98,6 +98,40 @@ def test_a_question_costs_nothing_before_it_is_released(asked: Asked) -> None:
     assert [one["what"] for one in asked.get("/v1/history").json()["history"]] == ["n, v by year"]
 
 
+@pytest.mark.noise_cannot_matter("it looks at costs and names")
+def test_dummy_rows_are_free_and_say_so(asked: Asked) -> None:
+    real, dummy = (asked.post("/v1/release", sql=QUESTION, dummy=one).json() for one in (False, True))
+    assert dummy["columns"] == real["columns"] and dummy["keys"] == real["keys"]
+    assert (
+        dummy["dummy"]
+        and not real["dummy"]
+        and dummy["receipt"]["dummy"]
+        and "made-up" in dummy["explanation"]
+    )
+    assert dummy["spent"]["epsilon"] == 0 and asked.get("/v1/budget").json()["spent"]["epsilon"] == 1
+    assert len(asked.get("/v1/history").json()["history"]) == 1
+    exact = QUESTION.replace("epsilon = 1", "epsilon = 1000000").replace(
+        "visits GROUP", "visits WHERE town = 'Ulm' GROUP"
+    )
+    assert (
+        asked.post("/v1/release", sql=exact, dummy=True).json()["rows"][0][1] < 100
+    )  # of 150 in the real one
+    assert asked.post("/v1/ask", sql=QUESTION, dummy=True, units=[]).json()["cost"]["epsilon"] == 1
+    assert asked.post("/v1/release", sql="SELECT * FROM visits", dummy=True).status_code == 400
+
+
+def test_tables_that_cannot_be_made_up(tmp_path: Path, asked: Asked) -> None:
+    (tmp_path / "visits.csv").write_text("id,year\n1,2020\n")
+    guessed = sf.catalog(
+        {"tables": {"visits": {"source": str(tmp_path / "visits.csv"), "privacy_unit": "id"}}}
+    )
+    asked.desk.catalog = AnalystsCatalog.of(guessed)
+    answer = asked.post("/v1/release", sql=COUNT, dummy=True)
+    assert (
+        answer.status_code == 400 and "declare the types" in answer.text and str(tmp_path) not in answer.text
+    )
+
+
 class Watched:
     """Rows of which it is told when they are read."""
 

@@ -65,6 +65,7 @@ def test_the_same_answer_as_beside_the_rows(ann: Client) -> None:
     assert far.errors(0.95)["n"].to_pylist() == near.errors()["n"].to_pylist()
     assert list(far.to_pandas()["n"]) == [300] * 3 and far.to_polars()["n"].to_list() == [300] * 3
     assert repr(far) == "<RemoteRelease of year, n, v; epsilon=1e+06, delta=0>"
+    assert far.receipt().verify(far.to_arrow()).ok and far.receipt().spent == (1_000_000, 0) and not far.dummy
     with pytest.raises(ParameterError, match=r"confidence is 0.5, but must be 0.95"):
         far.errors(0.5)
 
@@ -75,6 +76,8 @@ def test_ask_and_account(place: tuple[Asked, str]) -> None:
     found = olga.ask(QUESTION, units=[50, 100])
     assert found.cost == (1.0, 0.0) and found.explanation and found.previews[0].num_rows == 2 and found.notes
     assert olga.spent == (0.0, 0.0) and olga.history == () and not olga.ask(QUESTION, units=[]).previews
+    tried = olga.sql(QUESTION, dummy=True)
+    assert tried.dummy and tried.spent == (0.0, 0.0) == olga.spent and "of made-up rows" in repr(tried)
     olga.sql(QUESTION, confidence=0.5)
     assert olga.spent == (1.0, 0.0) and [one.what for one in olga.history] == ["n, v by year"]
     assert olga.remaining.epsilon == 10**9 - 1

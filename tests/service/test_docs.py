@@ -51,7 +51,7 @@ def finished(
 
 
 def ready(url: str, token: str, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(600):
+    for _ in range(3000):
         assert process.poll() is None
         try:
             _ = connect(url, token).spent

@@ -71,7 +71,7 @@ class Running:
         self.port = self._listening()
 
     def _listening(self) -> int:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         while time.monotonic() < until and self.process.poll() is None:
             for line in self.lines():
                 if line["event"] == "listening":

@@ -43,13 +43,14 @@ class Answer:
     about: Mapping[str, Any]
 
 
-def answer(release: NoisyTable, confidence: float, simultaneous: bool) -> Answer:
+def answer(release: NoisyTable, confidence: float, simultaneous: bool, dummy: bool) -> Answer:
     """Draw a release, with error bars where there are any.
 
     Args:
         release: as `sf.sql` gives it.
         confidence: in (0, 1), of the error bars.
         simultaneous: let it be that of all of them together.
+        dummy: whether its rows are made up, and nothing was spent.
     Raises:
         SfumatoError: as from `to_arrow`.
     """
@@ -62,10 +63,12 @@ def answer(release: NoisyTable, confidence: float, simultaneous: bool) -> Answer
         widths = {name: bars[name] for name in measured if name not in keys}
     epsilon, delta = release.spent
     about: dict[str, Any] = {
-        "spent": {"epsilon": epsilon, "delta": delta},
+        "dummy": dummy,
+        "spent": {"epsilon": 0.0, "delta": 0.0} if dummy else {"epsilon": epsilon, "delta": delta},
         "confidence": confidence,
         "explanation": str(release.explain()),
         "hints": list(release.hints),
+        "receipt": release.receipt().to_dict(),
     }
     if release.diagnostics is not None:
         about["diagnostics"] = plain_rows(release.diagnostics.to_arrow())

@@ -130,7 +130,12 @@ class Service:
     async def _ask(self, request: Request, caller: Caller) -> Response:
         given = await self._body(request, "ask")
         job = Job(
-            "ask", caller.name, given["sql"], confidence=given["confidence"], units=tuple(given["units"])
+            "ask",
+            caller.name,
+            given["sql"],
+            confidence=given["confidence"],
+            units=tuple(given["units"]),
+            dummy=given["dummy"],
         )
         return await self._answer(request, job)
 
@@ -143,6 +148,7 @@ class Service:
             media=media,
             confidence=given["confidence"],
             simultaneous=given["simultaneous"],
+            dummy=given["dummy"],
         )
         return await self._answer(request, job)
 

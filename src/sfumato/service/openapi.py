@@ -57,12 +57,12 @@ _UNITS = Field(
     _are_sizes,
     [100, 1000, 10000],
 )
-_SIMULTANEOUS = Field(
+_FLAG = Field(
     "true or false", {"type": "boolean", "default": False}, lambda value: isinstance(value, bool), False
 )
 FIELDS: Mapping[str, Mapping[str, Field]] = {
-    "ask": {"sql": _SQL, "confidence": _CONFIDENCE, "units": _UNITS},
-    "release": {"sql": _SQL, "confidence": _CONFIDENCE, "simultaneous": _SIMULTANEOUS},
+    "ask": {"sql": _SQL, "confidence": _CONFIDENCE, "units": _UNITS, "dummy": _FLAG},
+    "release": {"sql": _SQL, "confidence": _CONFIDENCE, "simultaneous": _FLAG, "dummy": _FLAG},
 }
 # Path, method, what it does, what comes of it, and whether anybody may.
 PATHS: tuple[tuple[str, str, str, str, bool], ...] = (

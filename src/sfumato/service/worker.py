@@ -27,7 +27,7 @@ _TOO_LONG = (
     "stays spent. Ask for less at once, or ask the owner"
 )
 _DIED = "the question ended the process that read the rows; what it cost stays spent. Ask the owner"
-_START = 60.0  # seconds for a worker to be there
+_START = 300.0  # seconds for a worker to be there
 
 
 class Unexpected(Exception):
