@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import product
 from typing import Any
 
 import pyarrow as pa
 
 import sfumato as sf
+from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Quantiles
 from sfumato.transformations import (
     Count,
@@ -148,6 +150,9 @@ X = {"lower": -1, "upper": 3}
 XY = {"x": (-1, 3), "y": (0, 2)}
 W = {"weight": "w", "max_weight": 4}
 
+PERCENT = ask.Combination(
+    ask.WeightedSum((("s", Fraction(100)), ("n", Fraction(-100)))), ask.WeightedSum((("n", Fraction(1)),))
+)
 CASES: dict[str, Case] = {
     "rows": Case(["count"], {"n": sf.count()}, COUNTED),
     "rows with a value": Case(["count"], {"n": sf.count("x")}, COUNTED),
@@ -224,6 +229,11 @@ CASES: dict[str, Case] = {
         {"m": sf.count("x"), "n": sf.count("y"), "d": sf.difference("m", "n")},
         COUNTED | {"a unit counts in all groups of the others": plants.all_groups},
         {"both numbers have the same noise": plants.noise_in_common},
+    ),
+    "what SQL computes of outputs": Case(
+        [],
+        {"n": sf.count(), "s": sf.sum("x", **X, per="row"), "c": PERCENT},
+        CLAMPED | COUNTED | {"a unit counts in all groups of the others": plants.all_groups},
     ),
     "histogram": Case(["histogram"], {"h": sf.histogram("x", [-1, 0, 3], outside="count")}, IN_BINS),
     "histogram of units": Case(

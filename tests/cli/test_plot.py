@@ -21,7 +21,7 @@ from sfumato.cli.plot import (
 )
 from sfumato.errors import ParameterError
 from sfumato.query.estimates import CountEstimate, MeanEstimate, SumEstimate, VarianceEstimate
-from sfumato.query.estimates.derived import DifferenceEstimate
+from sfumato.query.estimates.derived import CombinationEstimate
 from sfumato.query.estimates.vectors import VectorEstimate
 
 from .conftest import KINDS, question
@@ -103,7 +103,7 @@ def test_error_bars_end_where_nothing_can_be(kind, value, low, high):
 
 
 def test_differences_and_vectors_have_whole_error_bars():
-    for estimate in (VectorEstimate("x", total="t", entries=2), DifferenceEstimate("x")):
+    for estimate in (VectorEstimate("x", total="t", entries=2), CombinationEstimate("x")):
         series = _Series.of("x", estimate, [3.0, -3.0], [10.0, 1.0])
         assert (series.low, series.high) == ([-7, -4], [13, -2])
 

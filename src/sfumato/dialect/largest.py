@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NoReturn
@@ -267,6 +267,10 @@ class LargestWriter(Writer):
     def computing(self) -> bool:
         """Whether the rows are sorted or cut."""
         return self.statement.after is not None
+
+    def _derived(self, asked: Aggregate, written: Sequence[Token]) -> str:
+        message = "error bars of the largest groups are of their numbers as they are: DP_INTERVAL_LOW(units)"
+        raise self._refuse(Expression(tuple(written)).place, message)
 
     def _private(self) -> tuple[list[Pieces], list[tuple[str, str | None, int]]]:
         body = []

@@ -22,6 +22,7 @@ from sfumato.dialect.writer import NO_INTERVAL, Writer, no_output
 from sfumato.errors import SqlError
 from sfumato.query.schema import quoted
 
+_AROUND = "in the private SELECT, where its name is given"
 _NO_SELECT = "a text is one SELECT, with private SELECTs in it: other statements have no place here"
 
 
@@ -32,12 +33,13 @@ class ReleasedTable:
     Args:
         name: what the SQL calls it.
         row: what it calls the number of a row, from 0.
-        intervals: ends of error bars that it names: their columns, of which output, whether the upper end.
+        intervals: ends of error bars that it names: their columns, of which output, whether the upper end,
+            and what they are called.
     """
 
     name: str
     row: str
-    intervals: tuple[tuple[str, str, bool], ...]
+    intervals: tuple[tuple[str, str, bool, str], ...]
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class Outside:
             SqlError: it is no SQL, or reads something else.
         """
         columns = {name.casefold() for name in released}
-        columns |= {name for table in self.released for name, _, _ in table.intervals}
+        columns |= {name for table in self.released for name, *_ in table.intervals}
         try:
             found = statements(self.sql)
         except NotSql as error:
@@ -141,7 +143,7 @@ class _Around:
     def __init__(self, words: Cursor, parts: Sequence[Part], writers: Sequence[Writer]) -> None:
         self.words = words
         self.shown = [writer for part, writer in zip(parts, writers, strict=True) if part.shown]
-        self.outputs = {name: output for writer in self.shown for name, output in writer.bare.items()}
+        self.outputs = {name: output for writer in self.shown for name, output in writer.entries.items()}
         self.columns: dict[tuple[str, bool], str] = {}
         self.found: dict[int, tuple[int, str, str]] = {}  # by the word: the word behind, qualifier, column
         starts = [0, *(part.stop for part in parts)]
@@ -184,13 +186,17 @@ class _Around:
             united = "" if self.shown else "; beside UNION, name error bars in each private SELECT"
             raise self._refuse(asked, no_output(token, asked, self.outputs) + united)
         if tokens[at + 1].word != ")":
-            raise self._refuse(token, NO_INTERVAL.format(token.word))
+            raise self._refuse(token, NO_INTERVAL.format(token.word, _AROUND))
         key = name, token.word == INTERVALS[1]
-        having = [writer for writer in self.shown if name in writer.bare]
+        having = [writer for writer in self.shown if name in writer.entries]
         if key not in self.columns:
             self.columns[key] = having[0].free.fresh(f"{token.text.lower()}_{self.outputs[name]}")
         for writer in having:
-            writer.intervals[self.columns[key]] = writer.bare[name], key[1]
+            writer.intervals[self.columns[key]] = (
+                writer.combined(token, [asked], 0)[1],
+                key[1],
+                self.outputs[name],
+            )
         return at + 2, f"{quoted(tokens[i + 2].text)}." if dotted else "", self.columns[key]
 
     def _refuse(self, token: Token, message: str) -> SqlError:

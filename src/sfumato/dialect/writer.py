@@ -7,22 +7,20 @@ is computed from that table: an aggregate becomes the column that it is released
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
+from sfumato.dialect.combined import ONLY, Combining, NotCombined
 from sfumato.dialect.matching import Keys
 from sfumato.dialect.pieces import FreeNames, Pieces
 from sfumato.dialect.syntax import Call, Computed, Expression, Item, Statement
 from sfumato.dialect.vocabulary import GROUPINGS, INTERVALS
 from sfumato.dialect.words import Place, Token, refusal
 from sfumato.errors import SqlError, nearest
-from sfumato.query.aggregates import Aggregate, difference, ratio
+from sfumato.query.aggregates import Aggregate
 from sfumato.query.schema import quoted
 from sfumato.query.totals import GROUPING
 
-NO_INTERVAL = (
-    "write {}(name), with the name of an aggregate, or a ratio or difference of two, such as "
-    "SUM(...) / COUNT(*)"
-)
-_DERIVED = {"/": ratio, "-": difference}
+NO_INTERVAL = "write {}(name), with the name of an aggregate, or what is computed of some: {}"
 Named = dict[str, tuple[Item, Aggregate]]
 _BY, _CUTS, _DIGITS = ("ASC", "DESC", "NULLS"), ("LIMIT", "OFFSET", "FETCH"), 8
 
@@ -59,7 +57,9 @@ class Writer:
             self.bare |= {output.casefold(): output for output in aggregate.outputs(name)}
             written = statement.calls[item.place.start][1]
             self.by_shape.setdefault(statement.shape(written), name)
-        self.intervals: dict[str, tuple[str, bool]] = {}
+        self.intervals: dict[
+            str, tuple[str, bool, str]
+        ] = {}  # output, whether the upper end, what it is called
         self.position = 0
         self.table, self.row = free.fresh("released"), free.fresh("released_row")
         self.bits = free.fresh("released_grouping")  # GROUPING of all keys: no name that a text may mean
@@ -296,22 +296,23 @@ class Writer:
         token = tokens[i]
         if token.word not in INTERVALS or i + 1 >= len(tokens) or tokens[i + 1].word != "(":
             return None
-        at, end = i + 2, len(tokens)
-        of = self._computed(tokens[at]) if at + 1 < end and tokens[at + 1].word == ")" else None
-        if of is None:
-            at, output = self._sum_or_ratio(token, tokens, at)
-        else:
-            stop, output = self._sum_or_ratio(token, of, 0)
-            at = at + 1 if stop == len(of) else end
-        if at >= end or tokens[at].word != ")":
-            raise self._refuse(token.place, NO_INTERVAL.format(token.word))
+        at, output = self.combined(token, tokens, i + 2)
+        if at >= len(tokens) or tokens[at].word != ")":
+            raise self._refuse(token.place, NO_INTERVAL.format(token.word, ONLY))
         high = token.word == INTERVALS[1]
         for name, known in self.intervals.items():
-            if known == (output, high):
+            if known[:2] == (output, high):
                 return at + 1, name
         name = self.free.fresh(f"{token.text.lower()}_{output}")
-        self.intervals[name] = output, high
+        self.intervals[name] = output, high, output
         return at + 1, name
+
+    @property
+    def entries(self) -> dict[str, str]:
+        """What has error bars by a name in the SELECT list: outputs, and what is computed of some."""
+        items = (i for i in self.statement.items if i.alias and isinstance(i.value, Computed | Expression))
+        computed = {i.alias.casefold(): i.alias for i in items if i.alias and id(i) not in self.names}
+        return computed | self.bare
 
     def _computed(self, name: Token) -> list[Token] | None:
         """Return the words of what is computed under a name; None where that is an output or nothing."""
@@ -323,24 +324,31 @@ class Writer:
                 return self.statement.unqualified(value)
         return None
 
-    def _sum_or_ratio(self, interval: Token, tokens: list[Token], at: int) -> tuple[int, str]:
-        """Return the word behind an output, or a ratio or difference of two, and its column."""
-        start = at
-        at, output = self._output(interval, tokens, at)
-        make = _DERIVED.get(tokens[at].word) if at + 1 < len(tokens) else None
-        if make is None:
-            return at, output
-        at, other = self._output(interval, tokens, at + 1)
-        asked = make(output, other)
+    def combined(self, interval: Token, tokens: Sequence[Token], start: int) -> tuple[int, str]:
+        """Return the word behind what is computed of outputs, and the column that is released for it."""
+        output = partial(self._output, interval)
+        try:
+            at, found = Combining(tokens, output, self._computed).sum(start)
+            if found.number is not None:
+                raise NotCombined("a number has no error bar; name an output")
+        except NotCombined as error:
+            raise self._refuse(interval.place, f"{interval.word}: {error}") from None
+        except RecursionError:
+            raise self._refuse(interval.place, "it is nested too deeply") from None
+        asked = found.aggregate()
+        return at, asked if isinstance(asked, str) else self._derived(asked, tokens[start:at])
+
+    def _derived(self, asked: Aggregate, written: Sequence[Token]) -> str:
+        """Return the column of what is computed of outputs; the same is released once."""
         for name, (_, known) in self.named.items():
             if known == asked:
-                return at, name
-        name = self.free.fresh(f"{output}_{make.__name__}_{other}")
-        written = Expression(tuple(tokens[start:at]))
-        self.named[name] = Item(written, None, written.place, written.place), asked
-        return at, name
+                return name
+        name = self.free.fresh("combined")
+        words = Expression(tuple(written))
+        self.named[name] = Item(words, None, words.place, words.place), asked
+        return name
 
-    def _output(self, interval: Token, tokens: list[Token], at: int) -> tuple[int, str]:
+    def _output(self, interval: Token, tokens: Sequence[Token], at: int) -> tuple[int, str]:
         """Return the word behind an aggregate, or the name of one, and its column."""
         if at < len(tokens) and tokens[at].start in self.statement.calls:
             stop, written, call = self.statement.calls[tokens[at].start]

@@ -26,6 +26,9 @@ class Interval:
     low: Floats
     high: Floats
 
+    def __add__(self, other: Interval) -> Interval:
+        return Interval(self.low + other.low, self.high + other.high)
+
     def __sub__(self, other: Interval) -> Interval:
         return Interval(self.low - other.high, self.high - other.low)
 

@@ -269,20 +269,24 @@ def _numbers(column: pa.ChunkedArray) -> Floats:
 
 
 def with_intervals(
-    released: Release | TopRelease, intervals: tuple[tuple[str, str, bool], ...], confidence: float, row: str
+    released: Release | TopRelease,
+    intervals: tuple[tuple[str, str, bool, str], ...],
+    confidence: float,
+    row: str,
 ) -> pa.Table:
     """Return the released table with ends of error bars, and the number of each row.
 
     Args:
         released: what is looked at, and drawn if it was not.
-        intervals: names of columns, of which output each is an end, and whether the upper one.
+        intervals: of each column its name, of which output it is an end, whether the upper one, and what it
+            is called.
         confidence: of the error bars.
         row: the name of the column of numbers.
     """
     table = released.to_arrow()
     widths = released.errors(confidence) if intervals else None
     added = {}
-    for name, of, high in intervals:
+    for name, of, high, _ in intervals:
         assert widths is not None
         values, width = _numbers(table[of]), _numbers(widths[of])
         added[name] = arrow_column(values + width if high else values - width)

@@ -224,7 +224,7 @@ class Query:
     def _check_derived(self) -> None:
         known = [n for name, a in self.measured for n in a.outputs(name)]
         for name, aggregate in self.aggregates:
-            for of in (aggregate.first, aggregate.second) if isinstance(aggregate, Derived) else ():
+            for of in aggregate.of if isinstance(aggregate, Derived) else ():
                 if of in known:
                     continue
                 if isinstance(dict(self.aggregates).get(of), Derived):

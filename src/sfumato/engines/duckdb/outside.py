@@ -111,20 +111,20 @@ class OutsideSql:
         if self.columns is not None:
             table = table.drop_columns([self.outside.released[0].row])
         names = {
-            name: f"{of}_{'high' if high else 'low'}"
-            for name, of, high in self._intervals()
-            if f"{of}_{'high' if high else 'low'}" not in table.schema.names
+            name: f"{called}_{'high' if high else 'low'}"
+            for name, _, high, called in self._intervals()
+            if f"{called}_{'high' if high else 'low'}" not in table.schema.names
         }
         return table.rename_columns([names.get(name, name) for name in table.schema.names])
 
-    def _intervals(self) -> Iterable[tuple[str, str, bool]]:
+    def _intervals(self) -> Iterable[tuple[str, str, bool, str]]:
         return (interval for table in self.outside.released for interval in table.intervals)
 
     def _refused(self, error: Exception) -> SqlError:
         told, at = _told(error)
         missing = re.match(r'Referenced column "?(.+?)"? not found', _first(told))
         if missing:
-            hidden = {*(t.row for t in self.outside.released), *(name for name, _, _ in self._intervals())}
+            hidden = {*(t.row for t in self.outside.released), *(name for name, *_ in self._intervals())}
             names = (name for table in self._empty.values() for name in table.schema.names)
             listed = ", ".join(dict.fromkeys(name for name in names if name not in hidden))
             return self.outside.refuse(
@@ -196,7 +196,7 @@ def _empty(columns: ReleasedColumns, table: ReleasedTable) -> pa.Table:
     """Return a table with the types of the released one, and no row."""
     types = dict(zip(columns.keys, empty(columns.keys).schema.types, strict=True))
     types |= {name: kind for name, (kind, _) in columns.numbers.items()}
-    types |= {name: columns.numbers[of][1] for name, of, _ in table.intervals} | {table.row: pa.int64()}
+    types |= {name: columns.numbers[of][1] for name, of, *_ in table.intervals} | {table.row: pa.int64()}
     return pa.schema(types.items()).empty_table()
 
 

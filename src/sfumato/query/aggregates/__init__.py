@@ -24,7 +24,15 @@ from sfumato.query.aggregates.cross import (
     covariance,
     linear_regression,
 )
-from sfumato.query.aggregates.derived import Derived, Difference, Ratio, difference, ratio
+from sfumato.query.aggregates.derived import (
+    Combination,
+    Derived,
+    Difference,
+    Ratio,
+    WeightedSum,
+    difference,
+    ratio,
+)
 from sfumato.query.aggregates.distinct import MOST_VALUES, CountDistinct, count_distinct
 from sfumato.query.aggregates.moments import (
     Mean,
@@ -77,6 +85,7 @@ __all__ = [
     "Aggregate",
     "Automatic",
     "BoundedAggregate",
+    "Combination",
     "Correlation",
     "CountDistinct",
     "CountPrivacyUnits",
@@ -100,6 +109,7 @@ __all__ = [
     "VectorMean",
     "VectorSum",
     "Weighted",
+    "WeightedSum",
     "Weights",
     "check_aggregates",
     "checked_bounds",

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar
 
 from sfumato.errors import QueryError, shown
 from sfumato.query.aggregates.aggregate import Aggregate
 
 
-@dataclass(frozen=True)
 class Derived(Aggregate):
-    """What is computed of two outputs of the same question.
+    """What is computed of outputs of the same question."""
 
-    Args:
-        first, second: the outputs' names.
-    """
-
-    sign: ClassVar[str]
-
-    first: str
-    second: str
+    @property
+    def of(self) -> tuple[str, ...]:
+        """The outputs' names."""
+        raise NotImplementedError
 
     @property
     def derived(self) -> bool:
@@ -33,23 +29,103 @@ class Derived(Aggregate):
         """It reads no rows."""
         return False
 
+
+@dataclass(frozen=True)
+class OfTwo(Derived):
+    """What is computed of two outputs.
+
+    Args:
+        first, second: the outputs' names.
+    """
+
+    sign: ClassVar[str]
+
+    first: str
+    second: str
+
+    @property
+    def of(self) -> tuple[str, ...]:
+        """Both names."""
+        return self.first, self.second
+
     def meaning(self, written: Mapping[str, str]) -> str:
         """Return the formula."""
         return f"{self.first} {self.sign} {self.second}"
 
 
 @dataclass(frozen=True)
-class Ratio(Derived):
+class Ratio(OfTwo):
     """One output over another one."""
 
     sign = "/"
 
 
 @dataclass(frozen=True)
-class Difference(Derived):
+class Difference(OfTwo):
     """One output less another one."""
 
     sign = "-"
+
+
+@dataclass(frozen=True)
+class WeightedSum:
+    """A sum of outputs, each times a number, and of a number.
+
+    Args:
+        terms: outputs' names, none twice, with their weights.
+        constant: the number.
+    """
+
+    terms: tuple[tuple[str, Fraction], ...]
+    constant: Fraction = Fraction(0)
+
+    def times(self, factor: Fraction) -> WeightedSum:
+        """Multiply by a number."""
+        terms = ((name, weight * factor) for name, weight in self.terms)
+        return WeightedSum(tuple(terms), self.constant * factor)
+
+    def plus(self, other: WeightedSum) -> WeightedSum:
+        """Add another one."""
+        terms = dict(self.terms)
+        for name, weight in other.terms:
+            terms[name] = terms.get(name, Fraction(0)) + weight
+        return WeightedSum(tuple(terms.items()), self.constant + other.constant)
+
+    def __str__(self) -> str:
+        parts = [name if weight == 1 else f"{float(weight):g} {name}" for name, weight in self.terms]
+        number = [f"{float(self.constant):g}"] if self.constant or not parts else []
+        return " + ".join([*parts, *number]).replace("+ -", "- ")
+
+
+@dataclass(frozen=True)
+class Combination(Derived):
+    """A weighted sum of outputs, or one such sum over another one.
+
+    Args:
+        top: the sum.
+        bottom: what it is divided by.
+
+    >>> gone = WeightedSum((("a", Fraction(100)), ("b", Fraction(-100))))
+    >>> Combination(gone, WeightedSum((("b", Fraction(1)),))).meaning({})
+    '(100 a - 100 b) / (b)'
+    """
+
+    top: WeightedSum
+    bottom: WeightedSum = WeightedSum((), Fraction(1))
+
+    @property
+    def of(self) -> tuple[str, ...]:
+        """All names."""
+        return tuple(dict.fromkeys(name for name, _ in (*self.top.terms, *self.bottom.terms)))
+
+    @property
+    def divides(self) -> bool:
+        """Whether it is a ratio."""
+        return bool(self.bottom.terms)
+
+    def meaning(self, written: Mapping[str, str]) -> str:
+        """Return the formula."""
+        return f"({self.top}) / ({self.bottom})" if self.divides else str(self.top)
 
 
 def ratio(first: str, second: str) -> Aggregate:

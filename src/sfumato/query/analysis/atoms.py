@@ -89,7 +89,7 @@ def atoms_of(e: Estimate, made: Mapping[str, Weights]) -> set[Atom]:
         made: of which atoms these are made.
     """
     if isinstance(e, DerivedEstimate):
-        return {atom for one in e.both for atom in atoms_of(one, made)}
+        return {atom for _, one in e.parts for atom in atoms_of(one, made)}
     sums = [{n: 1.0} for n in (e.total, e.squares) if n is not None]
     found = set()
     for numbers in [e.signs, *sums] if e.linear is None else [e.linear]:

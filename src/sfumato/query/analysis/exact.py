@@ -10,6 +10,7 @@ from sfumato.errors import QueryError
 from sfumato.noise.values import Floats
 from sfumato.query.aggregates import (
     Aggregate,
+    Combination,
     CountPrivacyUnits,
     CountRows,
     Derived,
@@ -18,6 +19,7 @@ from sfumato.query.aggregates import (
     StandardDeviation,
     Sum,
     Variance,
+    WeightedSum,
 )
 from sfumato.query.aggregates.aggregate import BoundedAggregate
 from sfumato.query.analysis.contributions import Column, Contributed
@@ -106,7 +108,14 @@ def _exact(
 
 
 def _derived(aggregate: Derived, outputs: Mapping[str, Floats]) -> Floats:
-    first, second = outputs[aggregate.first], outputs[aggregate.second]
+    if isinstance(aggregate, Combination):
+        top, bottom = (_sum(one, outputs) for one in (aggregate.top, aggregate.bottom))
+        return top / np.where(bottom == 0, np.nan, bottom)
+    first, second = (outputs[name] for name in aggregate.of)
     if isinstance(aggregate, Difference):
         return first - second
     return first / np.where(second == 0, np.nan, second)
+
+
+def _sum(asked: WeightedSum, outputs: Mapping[str, Floats]) -> Floats:
+    return np.asarray(sum((float(w) * outputs[name] for name, w in asked.terms), np.float64(asked.constant)))

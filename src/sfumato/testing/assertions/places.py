@@ -97,7 +97,7 @@ def each_k(k: float, values: int, *, apart: bool) -> float:
 
 
 # Kinds of outputs that are sums of noisy numbers.
-LINEAR = ("count", "sum", "vector_sum", "difference")
+LINEAR = ("count", "sum", "vector_sum", "combination")
 
 
 class Place:
@@ -123,7 +123,7 @@ class Place:
         given: Any = e
         weights = self._linear_weights(e)
         slack = self._floats(e, truth) + self._clipping(e)
-        slack += sum(map(self._agreed, given.both)) if e.derived else 0.0
+        slack += sum(abs(w) * self._agreed(one) for w, one in given.parts) if e.derived else 0.0
         if not weights:  # a number less itself
             return Judgement(slack, 0.0)
         noise = self._noise(weights)
@@ -196,7 +196,7 @@ class Place:
         """How far taking a negative number of missing values as 0 moves a sum of noisy numbers, at most."""
         if e.derived:
             given: Any = e
-            return sum((self._clipping(one) for one in given.both), 0.0)
+            return sum((abs(w) * self._clipping(one) for w, one in given.parts), 0.0)
         return abs((1.0 if e.kind == "count" else e.centre) * self._clipped(e))
 
     def _rows_slack(self, e: Estimate) -> float:
