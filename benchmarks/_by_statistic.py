@@ -133,10 +133,20 @@ def statistics(frame: pd.DataFrame) -> list[Statistic]:
             in_bins(n=sf.histogram("docvis", EDGES, **weight)),
             np.histogram(y, EDGES, weights=w)[0].tolist(),
         ),
+        Statistic(
+            "value_counts",
+            in_bins(n=sf.value_counts("edlevel", sorted(frame.edlevel.unique()))),
+            frame.edlevel.value_counts().sort_index().tolist(),
+        ),
         Statistic("ratio", asked(**sums, n=sf.ratio("a", "b")), [frame.hospvis.sum() / y.sum()]),
         Statistic("difference", asked(**sums, n=sf.difference("a", "b")), [frame.hospvis.sum() - y.sum()]),
         Statistic("weighted sum", asked(n=sf.sum("docvis", **visits, **weight)), [(w * y).sum()]),
         Statistic("weighted mean", asked(n=sf.mean("docvis", **visits, **weight)), [(w * y).sum() / w.sum()]),
+        Statistic(
+            "weighted proportion",
+            asked(n=sf.proportion("out", **weight)),
+            [(w * (frame.outwork == 1)).sum() / w.sum()],
+        ),
         *largest(table, frame),
         stratified(frame),
         Statistic("stratified, of a scan", asked(n=of_strata(frame)), [frame.outwork.mean()]),
@@ -159,8 +169,18 @@ def largest(table: pa.Table, frame: pd.DataFrame) -> list[Statistic]:
     def of_all(budget: dict[str, Any]) -> list[float]:
         return sorted(all_ages.release(**budget).to_arrow()["n"].to_pylist(), reverse=True)[:5]
 
+    visits = people.top("age", k=5, keys=ages, by=sf.sum("docvis", lower=0, upper=BOUNDS["docvis"][1]))
+
+    def of_visits(budget: dict[str, Any]) -> list[float]:
+        return sorted(visits.release(**budget).to_arrow()["sum"].to_pylist(), reverse=True)
+
     exact = frame.age.value_counts().tolist()[:5]
-    return [Statistic("top 5 ages", of_drawn, exact), Statistic("all ages, sorted", of_all, exact)]
+    sums = frame.groupby("age").docvis.sum().sort_values(ascending=False).tolist()[:5]
+    return [
+        Statistic("top 5 ages", of_drawn, exact),
+        Statistic("all ages, sorted", of_all, exact),
+        Statistic("top 5 ages, by visits", of_visits, sums),
+    ]
 
 
 def stratified(frame: pd.DataFrame) -> Statistic:

@@ -46,6 +46,7 @@ SHAPES = {
     "correlation": "unit, grp, x, 75 * random() - 10 AS y",
     "ratio": "",
     "vectors": "unit, grp, array_value(" + ", ".join(["random() - 0.5"] * 8) + ") AS v",
+    "mean of vectors": "unit, grp, array_value(" + ", ".join(["random() - 0.5"] * 8) + ") AS v",
     "totals": "unit, grp // 100 AS region, grp, x",
     "cumulative": "",
     "stratified": "",
@@ -57,7 +58,9 @@ SHAPES = {
     "million values, matched": "unit, grp, CAST(1_000_000 * random() AS INTEGER) AS x",
     "values by group": "unit, grp, CAST(100_000 * random() ** 3 AS INTEGER) AS x",
     "histogram": "",
+    "value counts": "unit, grp, CAST(10 * random() AS INTEGER) AS x",
     "top": "",
+    "top by sum": "",
     "top of a million": "unit, 1000 * grp + CAST(1000 * random() AS INTEGER) % 1000 AS grp, x",
     "million groups": "unit, 1000 * grp + CAST(1000 * random() AS INTEGER) % 1000 AS grp, x",
 }
@@ -82,7 +85,7 @@ def floor():
         sums += [f"sum({b} * {b})" for b in bounded]
     if shape == "ten columns":  # each of which has a mean
         sums += [f"count({c})" for c in columns]
-    if shape == "vectors":
+    if "vectors" in shape:
         sums = [f"sum(v[{i + 1}])" for i in range(8)]
     if shape in ("regression", "covariance", "correlation"):
         y = "least(greatest(y, 0), 50)"
@@ -93,6 +96,8 @@ def floor():
         return start
     if shape == "histogram":
         sums = [f"count(*) FILTER (x >= {2.5 * i} AND x < {2.5 * (i + 1)})" for i in range(20)]
+    if shape == "value counts":
+        sums = [f"count(*) FILTER (x = {i})" for i in range(11)]
     if shape == "weights":
         sums += [f"sum({b} * w)" for b in bounded] + ["sum(w)"]
     if "values" in shape:
@@ -101,6 +106,10 @@ def floor():
         return start
     if shape == "stratified":  # groups alone, as each row is a respondent
         con.execute(f"SELECT grp, count(*), count(*) FILTER (x > 25) FROM '{path}' GROUP BY grp").fetchall()
+        return start
+    if shape == "top by sum":
+        units = f"SELECT grp, least(greatest(sum(x), 0), 50) AS n FROM '{path}' GROUP BY unit, grp"
+        con.execute(f"SELECT grp, sum(n) AS n FROM ({units}) GROUP BY grp ORDER BY n DESC LIMIT 10").fetchall()
         return start
     if shape.startswith("top"):
         units = f"SELECT grp FROM '{path}' GROUP BY unit, grp"
@@ -130,7 +139,8 @@ def release():
     table = sf.scan(path, privacy_unit="unit", **({"memory_limit": limit} if limit else {}))
     bounds = {"lower": 0, "upper": 50}
     if shape.startswith("top"):
-        table.top("grp", k=10).release(epsilon=1, delta=1e-6).to_arrow()
+        by = {"by": sf.sum("x", lower=0, upper=50)} if "sum" in shape else {}
+        table.top("grp", k=10, **by).release(epsilon=1, delta=1e-6).to_arrow()
         return start
     if shape in ("public keys", "chosen quantile", "cumulative"):
         table = table.group_by("grp", keys=range(1000))
@@ -148,8 +158,11 @@ def release():
         asked = {"n": sf.count(), "total": sf.sum("x", **bounds), "each": sf.ratio("total", "n")}
     elif shape in ("covariance", "correlation"):
         asked = {"c": getattr(sf, shape)("x", "y", bounds={"x": (0, 50), "y": (0, 50)})}
-    elif shape == "vectors":
-        asked = {"v": sf.vector_sum("v", length=8, bound=1)}
+    elif "vectors" in shape:
+        of = sf.vector_mean if "mean" in shape else sf.vector_sum
+        asked = {"v": of("v", length=8, bound=1)}
+    elif shape == "value counts":
+        asked = {"n": sf.count(), "x": sf.value_counts("x", list(range(11)))}
     elif shape == "cumulative":
         asked = {"n": sf.cumulative(sf.count()), "total": sf.cumulative(sf.sum("x", **bounds))}
     elif shape == "variance":

@@ -14,6 +14,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit import audit, falsify
+from sfumato.budget import gaussian_mu
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import root_up
 from sfumato.exact.toeplitz import Toeplitz
@@ -422,3 +423,35 @@ def test_the_falsifier_finds_no_unit_that_moves_blocks_of_a_plan_by_more_than_1(
     chain = bound_groups(groups, domain=rows) >> per_group(statistics, groups=groups, together=metric)
     found = falsify(chain, 1, evaluations=150)
     assert not found.violated and found.ratio > F(6, 10), str(found)
+
+
+def least_of_any_gaussian(steps, groups):
+    """A bound from below of the root mean square error of totals, where no unit moves by more than one deviation."""
+    i, n = np.arange(steps), steps - groups + 1
+    first, last = np.maximum.outer(i, i), np.minimum.outer(i, i)
+    starts = np.minimum(last, n - 1) - np.maximum(first - groups + 1, 0) + 1
+    added = np.tril(np.ones((steps, steps)))
+    of_units = np.clip(starts, 0, None) / n
+    return np.sqrt(np.clip(np.linalg.eigvalsh(added @ of_units @ added.T), 0, None)).sum() / sqrt(steps)
+
+
+def by_themselves(steps, groups):
+    return sqrt(groups * (steps + 1) / 2)
+
+
+@pytest.mark.parametrize("groups", [1, 4, 20, 100, 200])
+def test_no_gaussian_noise_is_far_below_what_is_chosen(groups):
+    steps, mu = 200, float(gaussian_mu(F(1), F(1, 10**6)))
+    rows = pa.table({"id": [1], "week": [0]})
+    asked = sf.scan(rows, privacy_unit="id").group_by("week", keys=range(steps)).bound(groups=groups, rows=1)
+    plan = asked.agg(n=sf.cumulative(sf.count())).plan(epsilon=1, delta=1e-6, noise="gaussian")
+    least, reached = least_of_any_gaussian(steps, groups) / mu, plan.expected["n"]
+    assert least <= reached <= 1.25 * least
+    assert reached <= 1.001 * by_themselves(steps, groups) / mu
+
+
+@pytest.mark.long
+def test_half_of_1000_weeks_by_themselves_is_out_of_reach_from_44_on():
+    for groups, least in {27: 0.429, 44: 0.5, 100: 0.633}.items():
+        found = least_of_any_gaussian(1000, groups) / by_themselves(1000, groups)
+        assert 0 <= found - least < 0.001
