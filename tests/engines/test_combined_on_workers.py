@@ -242,13 +242,14 @@ def test_public_tables_beyond_what_every_worker_can_be_sent_are_refused(monkeypa
         question.table.engine.stages(question.plan(epsilon=1).exact, 2)
 
 
-# On real engines; every kind of table in the second tier, where each is several jobs.
-def every_chain(*first: str):
-    marks = {name: () if name in first else (pytest.mark.long,) for name in CHAINS}
-    return pytest.mark.parametrize("name", [pytest.param(n, marks=m) for n, m in marks.items()])
+# On real engines, in the second tier, where each is several jobs.
+def in_turn(place: int):
+    """One after the other, as workers without a cluster make each kind, above; the largest in the first tier, on both."""
+    others = [name for name in CHAINS if name != "everything"]
+    return pytest.mark.parametrize("name", some(["everything", *others[place::2]], len(CHAINS)))
 
 
-@every_chain("everything")
+@in_turn(1)
 def test_spark_computes_what_one_machine_does(name, openers, frame_of, fixed_salt):
     v, p = rows_by_chance(7)
     regions = sf.public(frame_of(REGIONS)) if name == "everything" else None
@@ -281,6 +282,7 @@ def close(rows: list[dict]) -> bool:
 
 
 @near
+@pytest.mark.long
 def test_sql_joins_data_frames(frame_of):
     tables = {"orders": frame_of(ORDERS), "people": frame_of(PEOPLE), "towns": sf.public(LIES)}
     released = sf.sql(JOINED, tables=tables)
@@ -351,7 +353,7 @@ def test_frames_that_are_read_in_two_time_zones_do_not_meet(spark, frame_of):
         sf.scan(here, privacy_unit="id").join(sf.scan(other, privacy_unit="id"), on="id")
 
 
-@every_chain("everything")
+@in_turn(0)
 def test_beam_computes_what_one_machine_does(name, openers, fixed_salt):
     v, p = rows_by_chance(7)
     opened, regions = openers("beam"), None
