@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, NamedTuple, Self
 import pyarrow as pa
 
 from sfumato.errors import EngineError, ParameterError, in_own_words, shown
-from sfumato.query.values import column_digest, table_digest
+from sfumato.query.values import column_digest, digests, table_digest
 
 _LIST = re.compile(r"(large_list|list|fixed_size_list)<[^:<>]*: ([^<>]*?)(?: not null)?>(?:\[(\d+)\])?")
 _DECIMAL = re.compile(r"decimal(32|64|128|256)\((\d+), (-?\d+)\)")
@@ -61,11 +61,12 @@ class Answer:
     @classmethod
     def of(cls, table: pa.Table) -> Self:
         """Return the digests of a released table."""
+        whole, each = digests(table)
         columns = [
-            ColumnDigest(one.name, _type_name(one.type), column_digest(table[one.name]))
-            for one in table.schema
+            ColumnDigest(one.name, _type_name(one.type), own)
+            for one, own in zip(table.schema, each, strict=True)
         ]
-        return cls(table.num_rows, tuple(columns), table_digest(table))
+        return cls(table.num_rows, tuple(columns), whole)
 
 
 def differences(table: pa.Table, answer: Answer) -> Iterable[str]:

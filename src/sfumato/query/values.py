@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from json.encoder import encode_basestring_ascii
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,16 @@ def table_digest(table: pa.Table) -> str:
     >>> table_digest(table) == table_digest(same), table_digest(table) == table_digest(same.slice(1))
     (True, False)
     """
-    names = sorted(table.column_names)
-    lines = _lines([_texts(table[name]) for name in names], table.num_rows)
-    return _digest([json.dumps(names, separators=(",", ":")), *sorted(lines)])
+    return digests(table)[0]
+
+
+def digests(table: pa.Table) -> tuple[str, list[str]]:
+    """Return the digest of a table, and those of its columns, as `column_digest` gives them."""
+    texts = {name: _texts(table[name]) for name in table.column_names}
+    names = sorted(texts)
+    lines = sorted(_lines([texts[name] for name in names], table.num_rows))
+    whole = _digest([json.dumps(names, separators=(",", ":")), *lines])
+    return whole, [_digest(texts[name]) for name in table.column_names]
 
 
 def column_digest(column: pa.ChunkedArray) -> str:
@@ -40,10 +48,10 @@ def column_digest(column: pa.ChunkedArray) -> str:
     return _digest(_texts(column))
 
 
-def _digest(lines: Iterable[str]) -> str:
+def _digest(lines: Sequence[str]) -> str:
     found = hashlib.sha256()
-    for line in lines:
-        found.update(line.encode("ascii") + b"\n")
+    for start in range(0, len(lines), _BATCH):
+        found.update("".join(f"{line}\n" for line in lines[start : start + _BATCH]).encode("ascii"))
     return found.hexdigest()
 
 
@@ -68,15 +76,19 @@ def _written(array: Any) -> list[str]:
         bits = array.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
         # All NaN are one.
         bits = np.where(np.isnan(bits), np.float64("nan"), bits).view(np.uint64).tolist()
-        return [
-            "null" if null else f'["f","{number:016x}"]'
-            for number, null in zip(bits, array.is_null().to_pylist(), strict=True)
-        ]
+        texts = [f'["f","{number:016x}"]' for number in bits]
+        for place in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
+            texts[place] = "null"
+        return texts
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         parts = (None if one is None else _written(one) for one in map(_values, array))
         return ["null" if part is None else f"[{','.join(part)}]" for part in parts]
     if pa.types.is_timestamp(kind):
         return [_tagged("t", text) for text in _moments(array)]
+    if pa.types.is_integer(kind):
+        return ["null" if value is None else str(value) for value in array.to_pylist()]
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return ["null" if value is None else encode_basestring_ascii(value) for value in array.to_pylist()]
     return [_one(value) for value in array.to_pylist()]
 
 
