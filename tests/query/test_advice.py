@@ -212,6 +212,16 @@ def test_equal_noise_is_divided_equally():
     assert prod(divided([cost, 3 * cost], [1, 1], 64)) == 16 * 48
 
 
+def test_a_division_adds_up_whatever_the_costs():
+    """Where no plan is possible, all of the budget is divided still, and no more."""
+    never = np.full(8, np.inf)
+    for costs in ([never, never], [never, -np.log(np.arange(1, 9))]):
+        found = divided(costs, [2, 3], 8)
+        assert sum(found) == 8
+        assert found[0] >= 2
+        assert found[1] >= 3
+
+
 def test_a_number_that_is_mostly_noise_is_small():
     assert likely_number(500, 1) == pytest.approx(500, rel=0.02)
     assert likely_number(1, 1000) < 50

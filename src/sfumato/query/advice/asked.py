@@ -84,15 +84,15 @@ class Budgeted:
         return [max(1, int(self.portions * one.weight / weights / 2)) for one in self.asked]
 
     def check(self, words: Words | None) -> None:
-        """Check that every question has a plan, with stand-ins for what is left open.
+        """Check that every question has a plan with the least part that it may get, and with stand-ins.
 
         Raises:
             QueryError, ParameterError, BudgetError, RefusalError: as of its release.
         """
         if words is not None and not isinstance(words, Words):
             raise ParameterError("unsafe_words", words, "a Words of sfumato.noise, in tests alone")
-        for one in self.asked:
-            plan = make_plan(one.question.query, epsilon=self.portion * self.equal, delta=one.delta)
+        for one, least in zip(self.asked, self.least, strict=True):
+            plan = make_plan(one.question.query, epsilon=self.portion * least, delta=one.delta)
             one.question.table.engine.check_release(plan, words)
 
 

@@ -8,6 +8,9 @@ import numpy as np
 
 from sfumato.noise.values import Floats
 
+# Worse than all costs, and yet a number: where no division is possible there still is one that adds up.
+_IMPOSSIBLE = 1e12
+
 
 def divided(costs: Sequence[Floats], least: Sequence[int], portions: int) -> list[int]:
     """Return how many of some equal portions each gets, all of them together.
@@ -30,7 +33,7 @@ def divided(costs: Sequence[Floats], least: Sequence[int], portions: int) -> lis
     best[0] = 0.0
     taken = []
     for cost, few in zip(costs, least, strict=True):
-        own = np.concatenate([[np.inf], cost[:portions]])
+        own = np.concatenate([[np.inf], np.minimum(cost[:portions], _IMPOSSIBLE)])
         own[:few] = np.inf
         # By what is given in all, and of it to this one.
         all_of = np.array(
