@@ -359,3 +359,91 @@ def test_a_table_for_analysts_takes_no_words(people):
     table = people.for_analysts()
     with pytest.raises(RefusalError):
         sf.advise(table, [table.agg(n=sf.count_units())], epsilon=1, unsafe_words=SeededWords(1))
+
+
+def charged(monkeypatch, people):
+    """Return the epsilons of all that is drawn for advice and its releases, and how often rows are read for it."""
+    from sfumato.engines.duckdb.engine import DuckDBEngine
+    from sfumato.query.release import Release
+
+    drawn, read = [], []
+    draw, statistics = Release._draw, DuckDBEngine.statistics
+
+    def drawing(self):
+        drawn.append(self.plan.epsilon)
+        return draw(self)
+
+    def reading(self, *given):
+        read.append(given[0])
+        return statistics(self, *given)
+
+    monkeypatch.setattr(Release, "_draw", drawing)
+    monkeypatch.setattr(DuckDBEngine, "statistics", reading)
+    asked = {name: one for name, one in questions(people).items() if name in ("buyers", "all")}
+    found = sf.advise(people, asked, epsilon=1, unsafe_words=SeededWords(1))
+    looks = sum(drawn)
+    for release in found.release().values():
+        release.to_arrow()
+    return looks, sum(drawn), len(read) == len(drawn)
+
+
+def looks_twice(patch):
+    from sfumato.query.automatic.limits import LimitsLook
+
+    right = LimitsLook.draw
+    patch.setattr(LimitsLook, "draw", lambda self, words=None: (right(self, words), right(self, words))[1])
+
+
+def looks_without_noise(patch):
+    from sfumato.query.advice import looks
+
+    right = looks.limits_look
+    patch.setattr(looks, "limits_look", lambda t, q, epsilon, matter: right(t, q, 10**6 * epsilon, matter))
+
+
+def nothing_is_subtracted(patch):
+    from sfumato.query.advice.asked import Budgeted
+
+    patch.setattr(Budgeted, "rest", property(lambda one: one.epsilon))
+
+
+def portions_that_do_not_add_up(patch):
+    from sfumato.query.advice import advise
+
+    patch.setattr(advise, "divided", lambda costs, least, portions: [portions for _ in costs])
+
+
+def rows_are_read_beside(patch):
+    from sfumato.query.automatic.limits import LimitsLook
+
+    right = LimitsLook.draw
+
+    def peeking(self, words=None):
+        list(self.table.engine.statistics(self.contributions.exact, 1))
+        return right(self, words)
+
+    patch.setattr(LimitsLook, "draw", peeking)
+
+
+DEFECTS = (
+    looks_twice,
+    looks_without_noise,
+    nothing_is_subtracted,
+    portions_that_do_not_add_up,
+    rows_are_read_beside,
+)
+
+
+@pytest.mark.noise_cannot_matter("what is looked at is what everything costs")
+def test_all_that_is_drawn_adds_up_to_the_budget(people, monkeypatch):
+    """By what releases draw, whatever the advice says of itself; and nothing reads rows but these."""
+    assert charged(monkeypatch, people) == (Fraction(1, 5), 1, True)
+
+
+@pytest.mark.long
+@pytest.mark.noise_cannot_matter("what is looked at is what everything costs")
+@pytest.mark.parametrize("plant", DEFECTS, ids=lambda plant: plant.__name__)
+def test_planted_defects_cost_more(people, monkeypatch, plant):
+    plant(monkeypatch)
+    looks, everything, noisy = charged(monkeypatch, people)
+    assert looks > Fraction(1, 5) or everything > 1 or not noisy
