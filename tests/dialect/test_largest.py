@@ -14,7 +14,7 @@ from sfumato.errors import ParameterError, QueryError, RefusalError, SfumatoErro
 from sfumato.query.processed import ProcessedRelease
 from sfumato.query.top import Top
 from sfumato.query.top_release import TopRelease
-from sfumato.testing import noise_free, recording
+from sfumato.testing import assert_approx_equal, noise_free, recording
 
 N = 600
 TABLE = pa.table(
@@ -406,6 +406,8 @@ def test_tests_see_through_a_larger_text():
         )
         assert release.to_arrow().to_pylist() == [{"product": f"p{i}", "units": 86} for i in range(3)]
         assert recorder[release.released].kept["units"].to_pylist() == [86, 86, 86]
+    with pytest.raises(RefusalError, match="pass one of these, .released"):
+        assert_approx_equal(release, TABLE, k=20)
 
 
 def test_the_owners_check_is_of_other_questions():

@@ -10,7 +10,7 @@ from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any
 
-from sfumato.errors import ParameterError
+from sfumato.errors import ParameterError, RefusalError
 
 Group = tuple[object, ...]
 ONLY = "value"
@@ -47,6 +47,7 @@ def read(value: Any, name: str, keys: Sequence[str] | None = None) -> Cells:
         keys: the group key's columns of a table.
     Raises:
         ParameterError: it is none of these, or it is a table and its keys are missing.
+        RefusalError: SQL has computed it with releases.
 
     >>> read({"a": 1, "b": 2}, "actual").values
     {('a',): {'value': 1}, ('b',): {'value': 2}}
@@ -61,6 +62,8 @@ def read(value: Any, name: str, keys: Sequence[str] | None = None) -> Cells:
         return rows(value, name, keys)
     if isinstance(value, (list, tuple)) or hasattr(value, "__array__"):
         return _array(value, name)
+    if hasattr(value, "released"):
+        raise RefusalError(f"{name} is computed with released tables; pass one of these, .released")
     raise ParameterError(name, value, "a number, an array, a mapping, a table or a release of sfumato")
 
 
