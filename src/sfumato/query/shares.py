@@ -91,22 +91,27 @@ class Share:
         """Return it where one of its ways was chosen."""
         return replace(self, ways=tuple(one for one in self.ways if one.noises == way.noises))
 
+    def less(self, epsilon: Fraction) -> Share:
+        """Return what is left of it, by the one way it has, after mechanisms with delta 0 of an epsilon."""
+        (way,) = self.ways
+        return self.times(1 - _of_pure(way, epsilon) / self.part) if epsilon else self
+
     def pure_epsilon(self, way: Way) -> Fraction:
         """Return about the largest epsilon of mechanisms with delta 0 that takes no more than it."""
-
-        def part(epsilon: Fraction) -> Fraction:
-            return way.part(epsilon, Loss(approximate=((epsilon, Fraction(0), 1),)))
-
         high = Fraction(1)
-        while part(high) <= self.part:
+        while _of_pure(way, high) <= self.part:
             high *= 2
         low = Fraction(0)
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            low, high = (middle, high) if part(middle) <= self.part else (low, middle)
+            low, high = (middle, high) if _of_pure(way, middle) <= self.part else (low, middle)
         if not low:
             raise BudgetError("the share buys nothing: no look is possible with it; ask for more")
         return low
+
+
+def _of_pure(way: Way, epsilon: Fraction) -> Fraction:
+    return way.part(epsilon, Loss(approximate=((epsilon, Fraction(0), 1),)))
 
 
 def _noises(way: Way, asked: str) -> tuple[str, ...]:

@@ -133,7 +133,12 @@ def _found(
         if len(around) < bins:  # float64 has hardly any more between them
             break
         seen = look(around, part)
-        low, high = _bounded(seen, seen.middle, (low, high), noise, fixed)
+        centre = seen.middle
+        sides = seen.from_centre(centre)
+        # Where values are seen on one side of the middle alone, none are far out on the other side.
+        if any(side.last_run() for side in sides):
+            low, high = centre - float(sides[0].edges[:2][-1]), centre + float(sides[1].edges[:2][-1])
+        low, high = _bounded(seen, centre, (low, high), noise, fixed)
         if high - low > width * _RESOLVED * 2 / bins:
             break
     # No values were seen on the other side of zero.

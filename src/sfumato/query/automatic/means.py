@@ -28,13 +28,16 @@ class Means:
     Args:
         looks: the epsilon of all looks together.
         answer: gives the plan of the answer, after looks that cost so much.
-        pay_looks: pays for looks before the first of them, given the plan of an answer with stand-ins.
-        pay_answer: pays for the answer, where that was not paid with the looks.
+        begin: before the first look, pays for everything, given the plan of an answer with stand-ins; or
+            for nothing.
+        pay_look: pays for a look that costs so much, where that was not paid before.
+        pay_answer: pays for the answer, where that was not paid before.
     """
 
     looks: Fraction
     answer: Callable[[Query, Fraction], Plan]
-    pay_looks: Callable[[Plan], None]
+    begin: Callable[[Plan], None]
+    pay_look: Callable[[Fraction], None]
     pay_answer: Callable[[Plan], None]
 
 
@@ -53,7 +56,8 @@ def of_epsilon(
     def answer(query: Query, spent: Fraction) -> Plan:
         return make_plan(query, epsilon=epsilon - spent, **options)
 
-    return Means(epsilon * _part(auto_share), answer, lambda trial: pay(trial.delta), lambda _: None)
+    looks = epsilon * _part(auto_share)
+    return Means(looks, answer, lambda trial: pay(trial.delta), lambda _: None, lambda _: None)
 
 
 def of_share(
@@ -67,8 +71,8 @@ def of_share(
 ) -> Means:
     """Return what a share of a budget gives: looks take a part of it, and the answer another, by one sum.
 
-    Looks are paid before the first of them is drawn, and the answer, of which the noise follows from what
-    they found, before it reads rows. What looks leave stays in neither.
+    Each look is paid before it is drawn, and the answer, of which the noise follows from what they found,
+    before it reads rows. What looks leave goes to the answer.
 
     Args:
         query: what is asked, with stand-ins for what is to be found.
@@ -80,20 +84,17 @@ def of_share(
     """
     part = _part(auto_share)
     whole = Share.of(budget, share)
-    rest = whole.times(1 - part)
-    plan, way = rest.best(query, options)
-    kept = rest.by(way)
-    looks = whole.times(part).pure_epsilon(way)
-    asked = {**options, "noise": plan.noise.name}
-    told = query.told
+    plan, way = whole.times(1 - part).best(query, options)
+    asked, told = {**options, "noise": plan.noise.name}, query.told
 
     def answer(one: Query, spent: Fraction) -> Plan:
-        return kept.best(one, asked)[0]
+        return whole.by(way).less(spent).best(one, asked)[0]
 
     return Means(
-        looks,
+        whole.times(part).pure_epsilon(way),
         answer,
-        lambda _: paying(budget, looks, 0, f"looks of {told}", made_up=made_up)(),
+        lambda _: None,
+        lambda epsilon: paying(budget, epsilon, 0, f"a look for {told}", made_up=made_up)(),
         lambda found: payment(budget, [found], told, made_up=made_up)(),
     )
 

@@ -117,9 +117,10 @@ class Automatically:
         limits = find_limits(self.table, self.query, of_limits) if self.table.auto_limits else None
         for_bounds = means.looks - (of_limits if limits is not None else 0)
         self._looks(values, for_bounds, unsafe_words, planned=True)
-        means.pay_looks(trial)
+        means.begin(trial)
         query, told = self.query, tuple[Found, ...]()
         if limits is not None:
+            means.pay_look(of_limits)
             query, one_found = limits.find(lambda q: means.answer(q, means.looks), unsafe_words)
             told = (one_found,)
             trial = means.answer(query, means.looks)
@@ -129,7 +130,7 @@ class Automatically:
         found = {}
         for value, looking in looks.items():
             noise = max(self._noise(name, expected) for name, other in values.items() if other == value)
-            found[value] = self._found(value, looking, each, noise)
+            found[value] = self._found(value, looking, each, noise, means.pay_look)
         bounds = {name: found[value][0] for name, value in values.items()}
         asked = tuple(
             (name, a.bounded(*bounds[name]) if isinstance(a, Automatic) else a) for name, a in self.aggregates
@@ -162,7 +163,12 @@ class Automatically:
         return expected[name] / (width**2 / 2 if squared else width)
 
     def _found(
-        self, value: Values, looking: Looking, epsilon: Fraction, noise: float
+        self,
+        value: Values,
+        looking: Looking,
+        epsilon: Fraction,
+        noise: float,
+        pay: Callable[[Fraction], None],
     ) -> tuple[tuple[Fraction, Fraction], Found]:
         """Return bounds, and what they cost."""
         spent = Fraction(0)
@@ -172,6 +178,7 @@ class Automatically:
 
             def look(edges: Any, part: Fraction) -> Any:
                 nonlocal spent
+                pay(epsilon * part)
                 spent += epsilon * part
                 return looking.look(edges, epsilon * part)
 
