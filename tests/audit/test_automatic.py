@@ -12,6 +12,7 @@ import pytest
 import sfumato as sf
 from sfumato.audit import audit
 from sfumato.query.automatic import looking, resolve
+from sfumato.query.automatic import means as means_of
 from sfumato.query.automatic.bounds import Histogram
 from sfumato.query.automatic.looking import Looking
 
@@ -135,8 +136,8 @@ def rows_in_place_of_units(patch):
 
 
 def the_rest_is_more(patch):
-    right = resolve.make_plan
-    patch.setattr(resolve, "make_plan", lambda query, epsilon, **o: right(query, epsilon=16 * epsilon, **o))
+    right = means_of.make_plan
+    patch.setattr(means_of, "make_plan", lambda query, epsilon, **o: right(query, epsilon=16 * epsilon, **o))
 
 
 def bounds_of_the_rows(patch):
