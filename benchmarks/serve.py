@@ -158,7 +158,7 @@ def free_port() -> int:
 
 
 def wait_for(url: str, token: str) -> None:
-    for _ in range(600):
+    for _ in range(3000):
         try:
             connect(url, token).ask(QUESTIONS[0], units=[])
             return
