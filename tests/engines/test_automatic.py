@@ -46,6 +46,23 @@ def test_bounds_are_found_on_every_engine_that_has_rows(kind, request):
 
 
 @pytest.mark.long
+@pytest.mark.flakiness(k=12, because="runs of noise with a probability below 1e-13, of scales below 0.1")
+def test_advice_looks_at_rows_on_workers(frame_of):
+    table = sf.scan(frame_of(ROWS), privacy_unit="id")
+    by_g = table.group_by("g", keys=[0, 1])
+    questions = {
+        "means": by_g.bound(groups="auto", rows="auto").agg(n=sf.count(), mean=sf.mean("x", **AUTO)),
+        "people": table.agg(people=sf.count_units()),
+    }
+    advice = sf.advise(table, questions, epsilon=1_000)
+    assert advice.spent == 200
+    assert advice.spent + sum(one.epsilon for one in advice.questions.values()) == 1_000
+    assert advice.questions["means"].limits == "groups=2, rows=1"
+    (people,) = advice.questions["people"].release().collect()
+    assert abs(people["people"] - 2_000) <= 2
+
+
+@pytest.mark.long
 @pytest.mark.noise_cannot_matter("nothing is drawn")
 def test_what_spark_refuses_is_refused_before_a_look(frame_of):
     """Before, a look was paid and drawn, and then the release refused."""
