@@ -224,3 +224,14 @@ def test_errors_are_near_those_of_the_best_limits():
         found = release.found[0].value["groups"]
         assert error(found, Fraction(9, 10)) < 1.6 * best
     assert error(1, Fraction(9, 10)) > 1.6 * best, "the guess that the issue warns of would be found out"
+
+
+@pytest.mark.noise_cannot_matter("the numbers are given")
+def test_noise_of_far_bins_is_taken_for_nobody():
+    """Before, sums that noise had made too small went on to the largest limit, and took noise for units there."""
+    within = [1_000.0, 1_000.0, 800.0, *[0.0] * (len(LIMITS) - 5), 40.0, 40.0]
+    seen = Distribution(units=3_000.0, within=tuple(within), deviation=20.0)
+    assert seen.mean < 3
+    assert seen.lost(3) == 0
+    far = [800.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 200.0, *[0.0] * (len(LIMITS) - 8)]
+    assert Distribution(units=1_000.0, within=tuple(far), deviation=20.0).lost(1) > 0.5  # many, after a gap

@@ -23,6 +23,8 @@ NOISE = 1.5
 FEW = 0.001
 # So many bins side by side have units for sure if they have more than so many deviations of their noise.
 SURE = {1: 4, 2: 4, 4: 4}
+# The same of bins anywhere, of which there are many: beyond the last that has units for sure is noise alone.
+SURE_ANYWHERE = 7
 UNITS = "units"
 
 
@@ -77,7 +79,8 @@ class Distribution:
     @property
     def _last(self) -> int:
         """The largest limit up to which bins have units: nearly all, and what is sure right beyond them."""
-        end = LIMITS.index(self._within(NEARLY_ALL)) + 1
+        # Sums of many noises may stay too small up to the largest limit: nothing sure is there then.
+        end = min(LIMITS.index(self._within(NEARLY_ALL)) + 1, self._sure)
         more, few = 1, FEW * self.units
         while more:
             more = next(
@@ -90,6 +93,17 @@ class Distribution:
             )
             end = min(end + more, len(LIMITS))
         return LIMITS[end - 1]
+
+    @property
+    def _sure(self) -> int:
+        """How many bins there are up to the last that has units for sure, by itself or with some before it."""
+        ends = [
+            end
+            for end in range(1, len(self.within) + 1)
+            for bins in SURE
+            if sum(self.within[max(end - bins, 0) : end]) > SURE_ANYWHERE * self.deviation * sqrt(bins)
+        ]
+        return max(ends, default=len(LIMITS))
 
     @property
     def mean(self) -> float:
