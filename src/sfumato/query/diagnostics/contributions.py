@@ -96,7 +96,7 @@ class Distribution:
 
     @property
     def _sure(self) -> int:
-        """How many bins there are up to the last that has units for sure, by itself or with some before it."""
+        """How many bins there are up to the last that surely has units, by itself or with some before it."""
         ends = [
             end
             for end in range(1, len(self.within) + 1)
