@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -117,8 +118,8 @@ def test_receipts_are_files(tmp_path):
     receipt.write(tmp_path / "receipt.json")
     again = sf.Receipt.read(tmp_path / "receipt.json")
     assert again == receipt and again.sha256 == receipt.sha256
-    entry = {"ledger": "budget.db", "entry": 7}
-    receipt.with_ledger(entry).write(tmp_path / "receipt.json")
+    entry = [{"dataset": "hospital", "entry": 7}]
+    replace(receipt, ledger=entry).write(tmp_path / "receipt.json")
     kept = sf.Receipt.read(tmp_path / "receipt.json")
     assert kept.ledger == entry and kept.sha256 == receipt.sha256
     with pytest.raises(ParameterError, match=r"receipt path .* ends in \.json$"):

@@ -7,7 +7,7 @@ as long as one of the three would stay within its limit (`account`).
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sfumato.budget.account import Account, Cap, Left, told
 from sfumato.budget.filters import Spent, Way
@@ -16,6 +16,9 @@ from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import round_down
 from sfumato.ownership import Owned, Turn
+
+if TYPE_CHECKING:
+    from sfumato.budget.ledger.entry import Entry
 
 
 class Remaining(NamedTuple):
@@ -102,13 +105,15 @@ class Budget(Owned):
 
     def spend(
         self, epsilon: Any, delta: Any = 0, *, loss: Loss | None = None, what: str = "a question"
-    ) -> None:
+    ) -> Entry | None:
         """Pay for a question; what asks releases does so itself.
 
         Args:
             epsilon, delta: what the question stays within.
             loss: what its noises lose, where more is known than epsilon and delta; both must be true.
             what: in a few words, for `history`.
+        Returns:
+            What was entered in the ledger that keeps the budget; None of one that no ledger keeps.
         Raises:
             BudgetError: it is not admissible, or more than is left, or this is another process than that
                 which made the budget; nothing is spent then.
@@ -121,7 +126,7 @@ class Budget(Owned):
             raise ParameterError("loss", type(loss).__name__, "a Loss of sfumato.budget, or left out")
         asked = Spent(str(what), eps, dlt, loss or Loss(approximate=((eps, dlt, 1),)))
         with self._turn():
-            self._pay(asked, epsilon, delta)
+            return self._pay(asked, epsilon, delta)
 
     def ways(self, share: Fraction) -> list[Way]:
         """Return how a question may take a share: by sums of which the least is used up.
@@ -141,13 +146,14 @@ class Budget(Owned):
         """Return all accounts that a question must fit; the last is the budget's own."""
         return (self._account,)
 
-    def _pay(self, asked: Spent, epsilon: Any, delta: Any) -> None:
+    def _pay(self, asked: Spent, epsilon: Any, delta: Any) -> Entry | None:
         """Pay, or refuse in words that quote epsilon and delta as they were given."""
         after = self._account.after(asked)
         if not after.fits:
             raise self._account.refusal(asked, epsilon, delta)
         self._account = after
         self._history.append(asked)
+        return None
 
     def _left(self) -> Left:
         """Return what fits all accounts: less of any of the three fits, where more does."""

@@ -190,10 +190,14 @@ class Asked:
         made_up = all(question.engine.made_up for question in questions)
         if any(one.looks for one in planned):
             epsilons = (admissible_epsilon(one.release_options["epsilon"]) for one in self.queries)
-            paying(budget, sum(epsilons), sum(plan.delta for plan in plans), what, made_up=made_up)()
+            pay = paying(budget, sum(epsilons), sum(plan.delta for plan in plans), what, made_up=made_up)
         else:
-            payment(budget, plans, what, made_up=made_up)()
-        return ProcessedRelease([one.release() for one in planned], computation)
+            pay = payment(budget, plans, what, made_up=made_up)
+        entered = pay()
+        releases = [one.release() for one in planned]
+        for release in releases:
+            release.ledger_entries = entered
+        return ProcessedRelease(releases, computation)
 
 
 @dataclass(frozen=True)

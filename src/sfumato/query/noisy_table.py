@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
+    from sfumato.budget.ledger import Entry
     from sfumato.query.diagnostics.release import Diagnostics
     from sfumato.query.explanation import Explanation
     from sfumato.query.receipt import Receipt
@@ -50,6 +51,8 @@ class NoisyTable(Owned, ABC):
 
     def __init__(self, engine: Evaluator) -> None:
         self.engine = engine
+        # What a ledger entered for it, which only whoever paid knows.
+        self.ledger_entries: tuple[Entry, ...] = ()
         self._lock = threading.RLock()  # a handler of a signal may look in the middle of a draw
         self._table: pa.Table | None = None
 
@@ -160,7 +163,7 @@ class NoisyTable(Owned, ABC):
         """Return each step with its noise and cost."""
 
     def receipt(self, *, confidence: float | None = None, simultaneous: bool = False) -> Receipt:
-        """Return what it cost, its plan, and a digest of the answer, for `sfumato verify`.
+        """Return cost, plan, a digest of the answer, and the ledger's entry, for `sfumato verify`.
 
         The noise is drawn, if it was not. The receipt holds nothing of rows beyond the digest, which is
         computed of the noisy answer alone and so costs nothing.
@@ -187,8 +190,15 @@ class NoisyTable(Owned, ABC):
             self._check_bars(confidence, simultaneous)
         answer = Answer.of(self.to_arrow())
         bars = None if confidence is None else Answer.of(self._with_bars(confidence, simultaneous))
-        dummy, unsafe = self._dummy, self._unsafe
-        return Receipt(self._spent, self._canonical(), answer, bars, dummy=dummy, unsafe_words=unsafe)
+        return Receipt(
+            self._spent,
+            self._canonical(),
+            answer,
+            bars,
+            dummy=self._dummy,
+            unsafe_words=self._unsafe,
+            ledger=[entry.row() for entry in self.ledger_entries] or None,
+        )
 
     @property
     def _dummy(self) -> bool:

@@ -6,15 +6,19 @@ import logging
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache
+from typing import TYPE_CHECKING
 
 from sfumato.budget import Budget, Loss
 from sfumato.errors import ParameterError
 from sfumato.query.plan import Beside, Plan
 from sfumato.query.top_plan import TopPlan
 
-# Called once, by what is about to read; it raises where the budget has too little left.
-Pay = Callable[[], None]
+if TYPE_CHECKING:
+    from sfumato.budget.ledger import Entry
 
+# Called once, by what is about to read; it raises where the budget has too little left. It returns what was
+# entered for it in a ledger, for the receipt: one entry, of looks that were paid by themselves one more each.
+Pay = Callable[[], "tuple[Entry, ...]"]
 
 LOG = logging.getLogger("sfumato.budget")
 NO_BUDGET = (
@@ -24,17 +28,19 @@ NO_BUDGET = (
 )
 
 
-def free() -> None:
+def free() -> tuple[Entry, ...]:
     """Pay nothing: it is paid already, or of made-up rows."""
+    return ()
 
 
-def unpaid() -> None:
+def unpaid() -> tuple[Entry, ...]:
     """Pay nothing, as nobody keeps a budget, and say so to whoever asks the first time in this process.
 
     In the log, which Python shows on stderr where a program sets up none: a warning would stop programs that
     take warnings for errors, and a sentence in each explanation would soon be read no more.
     """
     _say_once()
+    return ()
 
 
 @cache
@@ -84,4 +90,9 @@ def paying(
         )
     if made_up:
         return free
-    return lambda: budget.spend(epsilon, delta, loss=loss, what=what)
+
+    def pay() -> tuple[Entry, ...]:
+        entry = budget.spend(epsilon, delta, loss=loss, what=what)
+        return () if entry is None else (entry,)
+
+    return pay

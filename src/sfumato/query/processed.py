@@ -69,6 +69,7 @@ class ProcessedRelease(NoisyTable):
     def __init__(self, releases: Sequence[Release | TopRelease], computation: Computation) -> None:
         super().__init__(releases[0].engine)
         self.releases, self.computation = tuple(releases), computation
+        self.ledger_entries = releases[0].ledger_entries  # as they were paid together
         self._rows: pa.Array | None = None
 
     @property

@@ -27,6 +27,7 @@ from sfumato.query.query import Query
 from sfumato.query.shares import Share
 
 if TYPE_CHECKING:
+    from sfumato.budget.ledger import Entry
     from sfumato.query.analysis.result import NonPrivateAnalysis
     from sfumato.query.table import Table
 
@@ -330,14 +331,15 @@ class Question(Generic[Released]):
         table, looks = self.table, self._auto_share if auto_share is None else auto_share
         made_up = table.engine.made_up
         pay = partial(payment, budget, what=self.query.told, made_up=made_up)
+        entered: list[Entry] = []  # by what pays before the first look
         if share is not None:
             if epsilon is not None or admissible_delta(delta) or diagnostics is not None:
                 raise ParameterError("share", share, "left out beside epsilon, delta and diagnostics")
             del options["delta"]
             if self.automatic:
-                means = of_share(self.query, budget, share, looks, options, made_up=made_up)
+                means = of_share(self.query, budget, share, looks, options, entered, made_up=made_up)
                 found = Automatically(table, self.query, self.aggregates).plan(means, **drawing)
-                return table.engine.release(found, **drawing)
+                return table.engine.release(found, **drawing, pay=lambda: tuple(entered))
             plan, _ = Share.of(budget, share).best(self.query, options)
             return table.engine.release(plan, **drawing, pay=pay([plan]))
         if epsilon is None:
@@ -348,10 +350,10 @@ class Question(Generic[Released]):
             whole = admissible_epsilon(epsilon)
             beside = Fraction(0) if diagnostics is None else share_of(whole, diagnostics)
             paid = partial(paying, budget, whole, what=self.query.told, made_up=made_up)
-            means = of_epsilon(whole - beside, looks, options, lambda dlt: paid(delta=dlt)())
+            means = of_epsilon(whole - beside, looks, options, lambda dlt: entered.extend(paid(delta=dlt)()))
             check = partial(self._diagnosed, beside=beside)
             plan = Automatically(table, self.query, self.aggregates).plan(means, check=check, **drawing)
-            return table.engine.release(self._diagnosed(plan, beside), **drawing)
+            return table.engine.release(self._diagnosed(plan, beside), **drawing, pay=lambda: tuple(entered))
         plan = self.plan(epsilon=epsilon, diagnostics=diagnostics, **options)
         return table.engine.release(plan, **drawing, pay=pay([plan]))
 

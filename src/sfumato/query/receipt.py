@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from os import PathLike, fspath
 from pathlib import Path
@@ -38,7 +38,8 @@ class Receipt:
         sfumato: the version that released it.
         dummy: whether the rows were made up, so that this is an answer about nobody.
         unsafe_words: whether the noise came from a source for tests, so that the answer is not private.
-        ledger: the entry of the ledger that paid, as plain data; None without one.
+        ledger: a list of what the ledger that paid has entered, as `Entry.row()` gives it: one entry, or more
+            where looks for bounds were paid by themselves; None without a ledger.
     """
 
     spent: tuple[Fraction, Fraction]
@@ -74,10 +75,6 @@ class Receipt:
                 None if self.with_error_bars is None else _answer_content(self.with_error_bars)
             ),
         }
-
-    def with_ledger(self, entry: Any) -> Receipt:
-        """Return the receipt with the entry of the ledger that paid, as plain data."""
-        return replace(self, ledger=entry)
 
     def write(self, path: str | PathLike[str]) -> None:
         """Write it to a .json file.
@@ -208,9 +205,8 @@ class Verification:
         epsilon, delta = (f"{float(part):g}" for part in receipt.spent)
         spent = "Of real rows it would spend" if receipt.dummy else "Spent"
         lines.append(f"{spent}: epsilon {epsilon}, delta {delta}, by sfumato {receipt.sfumato}.")
-        lines.append(
-            "Ledger: no entry." if receipt.ledger is None else f"Ledger: {json.dumps(receipt.ledger)}."
-        )
+        entered = "no entry" if receipt.ledger is None else json.dumps(receipt.ledger)
+        lines.append(f"Ledger: {entered}.")
         lines.append("A receipt is not signed: who can change both files can make them agree.")
         return "\n".join(lines)
 

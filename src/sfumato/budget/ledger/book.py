@@ -142,8 +142,8 @@ def append(
     *,
     composition: str | None = None,
     period: str | None = None,
-) -> int:
-    """Write an entry; return its number."""
+) -> Entry:
+    """Write an entry, and return it."""
     made = connection.execute(
         ENTRIES.insert().values(
             at=at.isoformat(timespec="microseconds"),
@@ -160,7 +160,20 @@ def append(
         )
     )
     (number,) = made.inserted_primary_key or (0,)
-    return int(number)
+    return Entry(
+        what=asked.what,
+        epsilon=asked.epsilon,
+        delta=asked.delta,
+        loss=asked.loss,
+        number=int(number),
+        at=at,
+        day=day,
+        kind=kind,
+        dataset=dataset,
+        analyst=analyst,
+        composition=composition,
+        period=period,
+    )
 
 
 def entries(

@@ -47,7 +47,7 @@ class Ledger(Owned):
     >>> ledger.create("hospital", epsilon=3, delta="1e-6")
     >>> ledger.grant("hospital", "ann", epsilon=1)
     >>> budget = ledger.budget("hospital", analyst="ann")
-    >>> budget.spend("0.25", what="patients by year")
+    >>> entry = budget.spend("0.25", what="patients by year")
     >>> Ledger(f"{folder.name}/budget.db").budget("hospital", analyst="ann")
     <Budget of 'hospital' for ann: 75.0% left, a question may ask for epsilon=0.75>
     >>> folder.cleanup()
@@ -251,11 +251,11 @@ class Ledger(Owned):
             )
         return found[None], found[analyst]
 
-    def _spend(self, dataset: str, analyst: str | None, asked: Spent, epsilon: Any, delta: Any) -> int:
-        """Enter a question, or refuse it; return the number of the entry when it is on disk."""
+    def _spend(self, dataset: str, analyst: str | None, asked: Spent, epsilon: Any, delta: Any) -> Entry:
+        """Enter a question, or refuse it; return the entry when it is on disk."""
         paid = as_written(asked)
 
-        def work(connection: Connection, at: datetime, day: date) -> int:
+        def work(connection: Connection, at: datetime, day: date) -> Entry:
             from sfumato.budget.ledger import book
 
             before = self._of(connection, dataset, analyst, day)

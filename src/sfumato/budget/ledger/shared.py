@@ -53,9 +53,9 @@ class LedgerBudget(Budget):
         """Return all accounts that a question must fit; the last is the analyst's own, or that over all."""
         return tuple(kept.account for kept in self._kept())
 
-    def _pay(self, asked: Spent, epsilon: Any, delta: Any) -> None:
+    def _pay(self, asked: Spent, epsilon: Any, delta: Any) -> Entry:
         """Enter the question in the ledger, or refuse it."""
-        self._ledger._spend(self._dataset, self._analyst, asked, epsilon, delta)
+        return self._ledger._spend(self._dataset, self._analyst, asked, epsilon, delta)
 
     def __repr__(self) -> str:
         left, whose = self._left(), "" if self._analyst is None else f" for {self._analyst}"

@@ -544,7 +544,7 @@ class DuckDBEngine(Owned):
         """Return the release, whose noise is drawn when it is first looked at."""
         self.check_release(plan, unsafe_words)
         made = Release(plan, self, confidence=confidence, unsafe_words=unsafe_words)
-        pay()
+        made.ledger_entries = pay()
         return made
 
     def top(
@@ -553,8 +553,9 @@ class DuckDBEngine(Owned):
         """Return the release of the largest groups, which is drawn when it is first looked at."""
         if unsafe_words is not None:
             self.check_shown("unsafe_words")
-        pay()
-        return TopRelease(question, plan, unsafe_words)
+        made = TopRelease(question, plan, unsafe_words)
+        made.ledger_entries = pay()
+        return made
 
     def progress(self) -> float | None:
         """Return the share of the running query that is done, for a display; None where unknown."""

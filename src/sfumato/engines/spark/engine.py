@@ -152,8 +152,9 @@ class SparkEngine(DistributedEngine):
             EngineError: as from `release`.
         """
         self._check()
-        pay()
-        return TopRelease(question, plan, unsafe_words)
+        made = TopRelease(question, plan, unsafe_words)
+        made.ledger_entries = pay()
+        return made
 
     def _check(self) -> None:
         """Refuse a session in which a release would be made twice, or of rows that change."""

@@ -136,9 +136,10 @@ class Advice:
                 output_columns(one.plan, confidence)
         engines = [one.question.table.engine for one in self.questions.values()]
         plans = [one.plan for one in self.questions.values()]
-        payment(budget, plans, "advised questions", made_up=all(one.made_up for one in engines))()
+        made_up = all(one.made_up for one in engines)
+        entered = payment(budget, plans, "advised questions", made_up=made_up)()
         return {
-            name: one.question.table.engine.release(one.plan, confidence=confidence)
+            name: one.question.table.engine.release(one.plan, confidence=confidence, pay=lambda: entered)
             for name, one in self.questions.items()
         }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sfumato.budget import Budget
 from sfumato.errors import ParameterError
@@ -15,6 +15,9 @@ from sfumato.query.plan import Plan
 from sfumato.query.planning import make_plan
 from sfumato.query.query import Query
 from sfumato.query.shares import Share
+
+if TYPE_CHECKING:
+    from sfumato.budget.ledger import Entry
 
 # What looks take of epsilon where nobody says, and where limits alone are found: measured, in
 # docs/choosing.md.
@@ -66,6 +69,7 @@ def of_share(
     share: Number,
     auto_share: object,
     options: dict[str, Any],
+    entered: list[Entry],
     *,
     made_up: bool = False,
 ) -> Means:
@@ -80,6 +84,7 @@ def of_share(
         share: the part of it for looks and answer.
         auto_share: the part of that for looks.
         options: others of a release.
+        entered: to which is added what a ledger enters.
         made_up: whether all rows are made up, of which nothing need be paid.
     """
     part = _part(auto_share)
@@ -94,8 +99,8 @@ def of_share(
         whole.times(part).pure_epsilon(way),
         answer,
         lambda _: None,
-        lambda epsilon: paying(budget, epsilon, 0, f"a look for {told}", made_up=made_up)(),
-        lambda found: payment(budget, [found], told, made_up=made_up)(),
+        lambda epsilon: entered.extend(paying(budget, epsilon, 0, f"a look for {told}", made_up=made_up)()),
+        lambda found: entered.extend(payment(budget, [found], told, made_up=made_up)()),
     )
 
 
