@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pyarrow as pa
 import pytest
 
@@ -50,3 +52,12 @@ def test_they_are_off():
 def test_beside_a_limit_of_all_rows_there_are_none():
     with pytest.raises(SqlError, match="keep one of the two"):
         asked("g, COUNT(*) AS n FROM t GROUP BY g", "auto_limits = true, max_rows_contributed = 3")
+
+
+@pytest.mark.noise_cannot_matter("what is paid follows from the text")
+@pytest.mark.parametrize("select", ["AVG(g) AS m FROM t", "2 * AVG(g) AS m FROM t"])
+def test_all_that_a_text_may_spend_is_paid_before_its_looks(select):
+    """Whether the answer needs its delta may follow from what looks find."""
+    budget = sf.Budget(epsilon=1000, delta="1e-3", composition="adding")
+    asked(select, "auto_bounds = true, max_rows_per_group = 1", budget=budget)
+    assert [(one.epsilon, one.delta) for one in budget.history] == [(1000, Fraction("1e-6"))]

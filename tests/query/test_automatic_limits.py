@@ -235,3 +235,16 @@ def test_noise_of_far_bins_is_taken_for_nobody():
     assert seen.lost(3) == 0
     far = [800.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 200.0, *[0.0] * (len(LIMITS) - 8)]
     assert Distribution(units=1_000.0, within=tuple(far), deviation=20.0).lost(1) > 0.5  # many, after a gap
+
+
+@SEEDED
+def test_a_budget_pays_the_delta_of_an_answer_whose_noise_looks_decide():
+    """With groups=1 noise would be K-norm noise, which needs no delta; with those that are found it does."""
+    table = pa.table({"id": [i // 20 for i in range(8_000)], "product": [f"p{i % 20}" for i in range(8_000)]})
+    table = table.append_column("x", pa.array([float(i % 5) for i in range(8_000)]))
+    question = asked(table, rows=1, keys=[f"p{i}" for i in range(20)], m=sf.mean("x", lower=0, upper=5))
+    budget = sf.Budget(epsilon=1, delta="1e-3", composition="adding")
+    release = question.release(epsilon="0.5", delta="1e-6", budget=budget, unsafe_words=SeededWords(1))
+    assert question.checked_plan(epsilon="0.5", delta="1e-6").delta == 0
+    assert release.plan.delta == Fraction(1, 10**6)
+    assert [(one.epsilon, one.delta) for one in budget.history] == [(Fraction(1, 2), Fraction(1, 10**6))]

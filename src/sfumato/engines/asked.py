@@ -10,7 +10,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
 from sfumato.budget import Budget
-from sfumato.budget.parameters import admissible_epsilon
+from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.catalogs.declarations import Declarations
 from sfumato.engines.scan import SparkFrame, scan
 from sfumato.errors import ColumnError, ParameterError, QueryError, SqlError, nearest, shown
@@ -189,8 +189,10 @@ class Asked:
         what = "; ".join(question.told for question in questions)
         made_up = all(question.engine.made_up for question in questions)
         if any(one.looks for one in planned):
-            epsilons = (admissible_epsilon(one.release_options["epsilon"]) for one in self.queries)
-            pay = paying(budget, sum(epsilons), sum(plan.delta for plan in plans), what, made_up=made_up)
+            # All that each may spend: whether an answer needs its delta may follow from what looks find.
+            epsilons = (admissible_epsilon(one.epsilon) for one in self.queries)
+            deltas = (admissible_delta(one.delta) for one in self.queries)
+            pay = paying(budget, sum(epsilons), sum(deltas), what, made_up=made_up)
         else:
             pay = payment(budget, plans, what, made_up=made_up)
         entered = pay()

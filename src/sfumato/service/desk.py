@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from sfumato.budget import Budget
 from sfumato.budget.filters import Spent
-from sfumato.budget.parameters import admissible_epsilon
+from sfumato.budget.parameters import admissible_delta, admissible_epsilon
 from sfumato.engines.asked import Asked, ask
 from sfumato.errors import (
     BudgetError,
@@ -163,13 +163,11 @@ class Desk:
         automatic = any(isinstance(q, Question) and q.automatic for q in asked.questions)
         if automatic:
             # A release would look at the rows: here are stand-ins.
-            plans = [
-                question.checked_plan(**one.release_options)
-                for question, one in zip(asked.questions, asked.queries, strict=True)
-                if isinstance(question, Question)
-            ]
+            for question, one in zip(asked.questions, asked.queries, strict=True):
+                if isinstance(question, Question):
+                    question.checked_plan(**one.release_options)
             epsilon = float(sum(admissible_epsilon(one.epsilon) for one in asked.queries))
-            delta = float(sum(plan.delta for plan in plans))
+            delta = float(sum(admissible_delta(one.delta) for one in asked.queries))
             told: dict[str, Any] = {"explanation": None, "notes": [_NOT_BEFORE]}
         else:
             release = asked.release(_nobodys())  # which is never looked at

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from sfumato.budget import Budget
+from sfumato.budget.parameters import admissible_delta
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction
 from sfumato.query.payment import paying, payment
@@ -31,15 +32,14 @@ class Means:
     Args:
         looks: the epsilon of all looks together.
         answer: gives the plan of the answer, after looks that cost so much.
-        begin: before the first look, pays for everything, given the plan of an answer with stand-ins; or
-            for nothing.
+        begin: before the first look, pays for everything; or for nothing.
         pay_look: pays for a look that costs so much, where that was not paid before.
         pay_answer: pays for the answer, where that was not paid before.
     """
 
     looks: Fraction
     answer: Callable[[Query, Fraction], Plan]
-    begin: Callable[[Plan], None]
+    begin: Callable[[], None]
     pay_look: Callable[[Fraction], None]
     pay_answer: Callable[[Plan], None]
 
@@ -53,14 +53,16 @@ def of_epsilon(
         epsilon: of looks and answer.
         auto_share: the part of it for looks.
         options: others of a release.
-        pay: pays for everything, given delta.
+        pay: pays for everything, given delta: all that may be spent. Which noise the answer has, and so
+            whether it needs delta, may follow from what looks find.
     """
+    delta = admissible_delta(options["delta"])
 
     def answer(query: Query, spent: Fraction) -> Plan:
         return make_plan(query, epsilon=epsilon - spent, **options)
 
     looks = epsilon * _part(auto_share)
-    return Means(looks, answer, lambda trial: pay(trial.delta), lambda _: None, lambda _: None)
+    return Means(looks, answer, lambda: pay(delta), lambda _: None, lambda _: None)
 
 
 def of_share(
@@ -98,7 +100,7 @@ def of_share(
     return Means(
         whole.times(part).pure_epsilon(way),
         answer,
-        lambda _: None,
+        lambda: None,
         lambda epsilon: entered.extend(paying(budget, epsilon, 0, f"a look for {told}", made_up=made_up)()),
         lambda found: entered.extend(payment(budget, [found], told, made_up=made_up)()),
     )

@@ -117,7 +117,7 @@ class Automatically:
         limits = find_limits(self.table, self.query, of_limits) if self.table.auto_limits else None
         for_bounds = means.looks - (of_limits if limits is not None else 0)
         self._looks(values, for_bounds, unsafe_words, planned=True)
-        means.begin(trial)
+        means.begin()
         query, told = self.query, tuple[Found, ...]()
         if limits is not None:
             means.pay_look(of_limits)
