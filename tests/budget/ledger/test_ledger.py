@@ -391,10 +391,36 @@ def test_any_words_may_be_said_of_a_question(place, what):
 
 def test_losses_beyond_all_budgets_are_refused(file):
     budget = made(file).budget("hospital")
-    for loss in (Loss(laplace=((F(10**700), 1),)), Loss(approximate=((F(1), F(0), 10**5000),))):
+    many, much = Loss(approximate=((F(1), F(0), 10**5000),)), Loss(additive_delta=F(10**5000))
+    for loss in (Loss(laplace=((F(10**700), 1),)), many, much):
         with pytest.raises(BudgetError):
             budget.spend(1, loss=loss)
     assert budget.history == ()
+
+
+@pytest.mark.parametrize("epsilon", ["1e-1300", F(1, 3**4000)])
+def test_a_cap_of_which_a_ledger_can_hold_nothing_is_refused(file, epsilon):
+    """It was entered as 0, after which nobody could read any account of the ledger."""
+    ledger = made(file)
+    for ask in (lambda: ledger.create("tiny", epsilon), lambda: ledger.grant("hospital", "ann", epsilon)):
+        with pytest.raises(BudgetError, match="less than 1e-1233"):
+            ask()
+    assert len(ledger.accounts()) == 1 and len(ledger.history()) == 1
+
+
+def test_sums_of_any_fractions_can_be_written_and_are_never_less(place):
+    """Denominators that have nothing in common multiply, and Python writes no more than 4,300 digits."""
+    ledger = made(place, epsilon=30)
+    budget, paid = ledger.budget("hospital"), [F(1, p**e) for p, e in ((3, 2500), (5, 1700), (7, 1400))]
+    paid += [F(1, n) for n in range(101, 1000, 20)]
+    for epsilon in paid:
+        budget.spend(epsilon)
+    ledger.check()
+    (kept,) = ledger.accounts()
+    for account in (kept.account, kept.lifetime):
+        assert 0 <= account.totals[0][0] - sum(paid) < F(1, 2**4000)
+    ledger.create("hospital", 31, "1e-6", replace=True)  # adds up anew
+    assert ledger.accounts()[0].account.totals[0] == kept.account.totals[0]
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])

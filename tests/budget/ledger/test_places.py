@@ -170,6 +170,34 @@ def test_an_entry_that_was_changed_by_hand_is_told(file):
         sf.Ledger(file).history()
 
 
+@pytest.mark.parametrize("older", [True, False], ids=["older copy", "another ledger"])
+def test_what_takes_the_place_of_a_ledger_is_not_spent_from(file, older):
+    """Where a backup is put back, or the file is made anew, what was spent since would be forgotten."""
+    ledger = sf.Ledger(file)
+    ledger.create("hospital", epsilon=3)
+    budget = ledger.budget("hospital")
+    other = f"{file}.other"
+    if older:
+        shutil.copy(file, other)
+    else:
+        sf.Ledger(other).create("hospital", epsilon=3)
+        for _ in range(3):
+            sf.Ledger(other).budget("hospital").spend("1e-9")
+    budget.spend(2)
+    os.replace(other, file)
+    for ask in (
+        lambda: budget.spend(1),
+        lambda: budget.remaining,
+        lambda: ledger.grant("hospital", "ann", 1),
+    ):
+        with pytest.raises(EngineError, match=r"not what it was.*open it anew"):
+            ask()
+    sf.Ledger(file).budget("hospital").spend(2, what="what was spent since")  # its owner knows
+    os.remove(file)
+    with pytest.raises(EngineError, match="cannot be opened"):
+        budget.spend(1)
+
+
 def test_a_file_with_two_names_is_refused(tmp_path):
     ledger = made(tmp_path / "budget.db")
     os.link(tmp_path / "budget.db", tmp_path / "other.db")

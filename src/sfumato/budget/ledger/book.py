@@ -8,14 +8,21 @@ from datetime import date, datetime
 from fractions import Fraction
 from functools import lru_cache
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row, func, select
 
 from sfumato.budget.account import Account, Cap
 from sfumato.budget.filters import Spent
 from sfumato.budget.ledger.entry import Entry
 from sfumato.budget.ledger.periods import PERIODS, period_of
 from sfumato.budget.ledger.tables import ACCOUNTS, ENTRIES
-from sfumato.budget.ledger.written import loss_text, read_loss, read_totals, totals_text, understood
+from sfumato.budget.ledger.written import (
+    in_totals,
+    loss_text,
+    read_loss,
+    read_totals,
+    totals_text,
+    understood,
+)
 from sfumato.budget.loss import Loss
 
 
@@ -54,18 +61,23 @@ class Kept:
         return replace(self, since=since, account=empty)
 
     def after(self, asked: Spent) -> Kept:
-        """Return it with a question more, whether it fits or not."""
-        return replace(self, account=self.account.after(asked), lifetime=self.lifetime.after(asked))
+        """Return it with a question more, whether it fits or not, in numbers that can be written."""
+        return replace(self, account=_after(self.account, asked), lifetime=_after(self.lifetime, asked))
 
     def replayed(self, entries: Iterable[Entry]) -> Kept:
         """Return what follows from entries, for the period that counts."""
         found = Kept.empty(self.dataset, self.analyst, self.account.cap, self.period, date.min)
         account, life = replace(found.account, called=self.account.called), found.lifetime
         for entry in entries:
-            life = life.after(entry)
+            life = _after(life, entry)
             if period_of(entry.day, self.period) == self.since:
-                account = account.after(entry)
+                account = _after(account, entry)
         return replace(self, account=account, lifetime=life)
+
+
+def _after(account: Account, asked: Spent) -> Account:
+    after = account.after(asked)
+    return replace(after, totals=in_totals(after.totals))
 
 
 def _called(dataset: str, analyst: str | None, since: str) -> str:
@@ -174,6 +186,11 @@ def append(
         composition=composition,
         period=period,
     )
+
+
+def newest(connection: Connection) -> int:
+    """Return the number of the last entry; 0 where there is none."""
+    return connection.execute(select(func.max(ENTRIES.c.id))).scalar() or 0
 
 
 def entries(

@@ -63,6 +63,8 @@ class Ledger(Owned):
         self._store = _store(place)
         self._turn = Turn()
         self._there = self._looked()
+        # By which a file that takes the place of this one is told: its name, and its last entry.
+        self._known: tuple[str, int] | None = None
 
     # For the owner.
 
@@ -138,7 +140,9 @@ class Ledger(Owned):
         _named(dataset, "dataset")
         _named(analyst, "analyst")
         _period(period)
-        Cap.of(epsilon, 0 if delta is None else delta, "tight" if composition is None else composition)
+        _written(
+            Cap.of(epsilon, 0 if delta is None else delta, "tight" if composition is None else composition)
+        )
 
         def work(connection: Connection, at: datetime, day: date) -> None:
             from sfumato.budget.ledger import book
@@ -305,20 +309,22 @@ class Ledger(Owned):
         self._check_home()
         if not self._is_there():
             raise self._missing()
+        known = self._known
 
-        def all_of(connection: Connection) -> T:
-            from sfumato.budget.ledger import tables
+        def all_of(connection: Connection) -> tuple[T, tuple[str, int]]:
+            from sfumato.budget.ledger import book, tables
 
             head = tables.head(connection, self._store.shown, lock=True)
+            self._check_same((head.name, book.newest(connection)), known)
             at = self._store.now(connection)
             # A clock that goes back gives nobody a period anew.
             day = max(at.date(), head.day)
             done = work(connection, at, day)
             if day > head.day:
                 connection.execute(tables.LEDGER.update().values(day=day.isoformat()))
-            return done
+            return done, (head.name, book.newest(connection))
 
-        done = self._store.change(all_of)
+        done, self._known = self._store.change(all_of)
         self._check_home()  # one that was forked meanwhile has paid nothing
         return done
 
@@ -326,14 +332,26 @@ class Ledger(Owned):
         """Read what is of one moment, and the day by which periods go."""
         if not self._is_there():
             raise self._missing()
+        known = self._known
 
-        def all_of(connection: Connection) -> T:
-            from sfumato.budget.ledger import tables
+        def all_of(connection: Connection) -> tuple[T, tuple[str, int]]:
+            from sfumato.budget.ledger import book, tables
 
             head = tables.head(connection, self._store.shown, lock=False)
-            return work(connection, max(self._store.now(connection).date(), head.day))
+            found = head.name, book.newest(connection)
+            self._check_same(found, known)
+            return work(connection, max(self._store.now(connection).date(), head.day)), found
 
-        return self._store.read(all_of)
+        done, self._known = self._store.read(all_of)
+        return done
+
+    def _check_same(self, found: tuple[str, int], known: tuple[str, int] | None) -> None:
+        """Refuse another ledger in the place of the one that was read before, or an older copy of it."""
+        if known is not None and (found[0] != known[0] or found[1] < known[1]):
+            raise EngineError(
+                f"{self._store.shown} is not what it was: another ledger, or an older copy of this one, was "
+                "put in its place; enter what was spent since, and open it anew, by sf.Ledger(...)"
+            )
 
     def _is_there(self) -> bool:
         """Whether there is a ledger, perhaps by now."""
@@ -403,8 +421,17 @@ def _store(place: str | os.PathLike[str]) -> Store:
 
 
 def _written(cap: Cap) -> Cap:
-    """Return a cap that can be written, and is no larger."""
-    return Cap(inward(cap.epsilon), inward(cap.delta), cap.composition)
+    """Return a cap that can be written, and is no larger.
+
+    Raises:
+        BudgetError: nothing is left of it.
+    """
+    epsilon = inward(cap.epsilon)
+    if not epsilon:
+        raise BudgetError(
+            "epsilon is less than 1e-1233, of which no ledger holds anything; give a larger one"
+        )
+    return Cap(epsilon, inward(cap.delta), cap.composition)
 
 
 def _named(name: object, what: str) -> None:

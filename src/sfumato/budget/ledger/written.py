@@ -40,6 +40,11 @@ def inward(limit: Fraction) -> Fraction:
     return Fraction(floor(limit * 2**_FINEST), 2**_FINEST)
 
 
+def in_totals(totals: Totals) -> Totals:
+    """Return totals that can be written, and are no less: sums of many fractions have ever more digits."""
+    return tuple((outward(a), outward(b)) for a, b in totals)
+
+
 def as_written(asked: Spent) -> Spent:
     """Return what is paid for a question: what it asked for, in numbers that can be written.
 
@@ -48,7 +53,9 @@ def as_written(asked: Spent) -> Spent:
     """
     loss = asked.loss
     counts = [n for *_, n in (*loss.laplace, *loss.approximate)]
-    sizes = [asked.epsilon, loss.gaussian, *(rate for rate, *_ in (*loss.laplace, *loss.approximate))]
+    sizes = [asked.epsilon, loss.gaussian, loss.pure or Fraction(0), loss.additive_delta]
+    sizes += [rate for rate, *_ in (*loss.laplace, *loss.approximate)]
+    sizes += [delta for _, delta, _ in loss.approximate]
     if max([*counts, *sizes]) > _LARGEST:
         raise BudgetError("the question loses more than any budget has")
     return Spent(
