@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from sfumato.dialect.words import Token
-from sfumato.query.aggregates import Aggregate, Combination, WeightedSum, difference, ratio
+from sfumato.query.aggregates import LARGEST_MAGNITUDE, Aggregate, Combination, WeightedSum, difference, ratio
 
 MOST_DIGITS = 30
 ONE = WeightedSum((), Fraction(1))
@@ -90,8 +90,15 @@ class Combined:
         return Combined(self.top.times(1 / first), self.bottom.times(1 / first))
 
     def aggregate(self) -> Aggregate | str:
-        """Return what is asked for it, or the output that it is."""
+        """Return what is asked for it, or the output that it is.
+
+        Raises:
+            NotCombined: a number in it is too large or too small to compute with.
+        """
         tops, bottoms = ([*one.terms] for one in (self.top, self.bottom))
+        numbers = [self.top.constant, self.bottom.constant, *(weight for _, weight in (*tops, *bottoms))]
+        if any(n and not 1 / LARGEST_MAGNITUDE <= abs(n) <= LARGEST_MAGNITUDE for n in numbers):
+            raise NotCombined("its numbers come to more than 1e100, or to less than 1e-100")
         plain = not self.top.constant and self.bottom.constant == (not bottoms)
         weights = [weight for _, weight in tops]
         if plain and not bottoms and weights == [1]:

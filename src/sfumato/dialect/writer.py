@@ -331,11 +331,11 @@ class Writer:
             at, found = Combining(tokens, output, self._computed).sum(start)
             if found.number is not None:
                 raise NotCombined("a number has no error bar; name an output")
+            asked = found.aggregate()
         except NotCombined as error:
             raise self._refuse(interval.place, f"{interval.word}: {error}") from None
         except RecursionError:
             raise self._refuse(interval.place, "it is nested too deeply") from None
-        asked = found.aggregate()
         return at, asked if isinstance(asked, str) else self._derived(asked, tokens[start:at])
 
     def _derived(self, asked: Aggregate, written: Sequence[Token]) -> str:

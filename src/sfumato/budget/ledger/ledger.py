@@ -428,9 +428,7 @@ def _written(cap: Cap) -> Cap:
     """
     epsilon = inward(cap.epsilon)
     if not epsilon:
-        raise BudgetError(
-            "epsilon is less than 1e-1233, of which no ledger holds anything; give a larger one"
-        )
+        raise BudgetError("epsilon is less than 1e-1233, of which no ledger holds anything; give more")
     return Cap(epsilon, inward(cap.delta), cap.composition)
 
 

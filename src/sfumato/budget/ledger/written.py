@@ -52,11 +52,9 @@ def as_written(asked: Spent) -> Spent:
         BudgetError: a number is beyond all budgets.
     """
     loss = asked.loss
-    counts = [n for *_, n in (*loss.laplace, *loss.approximate)]
-    sizes = [asked.epsilon, loss.gaussian, loss.pure or Fraction(0), loss.additive_delta]
-    sizes += [rate for rate, *_ in (*loss.laplace, *loss.approximate)]
-    sizes += [delta for _, delta, _ in loss.approximate]
-    if max([*counts, *sizes]) > _LARGEST:
+    sizes: list[Fraction | int] = [asked.epsilon, loss.gaussian, loss.pure or 0, loss.additive_delta]
+    sizes += [number for part in (*loss.laplace, *loss.approximate) for number in part]
+    if max(sizes) > _LARGEST:
         raise BudgetError("the question loses more than any budget has")
     return Spent(
         _plain(asked.what),
