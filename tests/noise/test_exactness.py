@@ -93,7 +93,7 @@ def _counts(law, scale) -> int:
     # Each distinct magnitude costs the reference a few tails; erfc far out is slow.
     if scale <= 1:
         return 1_000_000
-    return 500_000 if scale <= 1000 else 30_000 if law is Laplace else 12_000
+    return 500_000 if scale <= 1000 else 60_000 if law is Laplace else 25_000
 
 
 @pytest.mark.parametrize("share", [10, pytest.param(1, marks=pytest.mark.long)])

@@ -27,6 +27,7 @@ _TOO_LONG = (
     "stays spent. Ask for less at once, or ask the owner"
 )
 _DIED = "the question ended the process that read the rows; what it cost stays spent. Ask the owner"
+_BEGAN = "a process that answers questions ended while it began"
 _START = 300.0  # seconds for a worker to be there
 
 
@@ -85,9 +86,9 @@ class Workers:
         first = _Worker(make)
         try:
             first.ready()
-        except EngineError:
+        except (EngineError, EOFError) as error:
             first.kill()
-            raise
+            raise EngineError(str(error) or _BEGAN) from None
         self._workers = [first, *(_Worker(make) for _ in range(count - 1))]
         self._free: asyncio.Queue[int] | None = None
         self._threads = ThreadPoolExecutor(count)  # of which each waits for one worker
@@ -115,14 +116,15 @@ class Workers:
 
     def _run(self, place: int, job: Job) -> Outcome:
         try:
-            if not self._workers[place].is_alive:  # ended while it had nothing to do: nothing is lost
+            if not self._workers[place].takes(job):  # ended while it had nothing to do: nothing is lost
                 self._replace(place)
-            self._workers[place].ready()
+                if not self._workers[place].takes(job):
+                    raise EngineError(_BEGAN)
         except EngineError as error:
             self._replace(place)
             return failed(error)
         try:
-            found = self._workers[place].ask(job, self._seconds)
+            found = self._workers[place].outcome(self._seconds)
         except TimeoutError:
             self._replace(place)
             return refused(EngineError(_TOO_LONG.format(self._seconds)), 504)
@@ -155,37 +157,42 @@ class _Worker:
         there.close()
         self._is_ready = False
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether the process is there."""
-        return self._process.is_alive()
-
     def ready(self) -> None:
         """Wait until it is there.
 
         Raises:
-            EngineError: it could not begin.
+            EngineError: it could not begin, and why.
+            EOFError: it ended without a word.
         """
         if self._is_ready:
             return
         if not self._here.poll(_START):
             raise EngineError(f"a process that answers questions did not begin within {_START:g} seconds")
-        try:
-            said: Any = self._here.recv()
-        except EOFError:
-            raise EngineError("a process that answers questions ended while it began") from None
+        said: Any = self._here.recv()
         if said is not None:
             raise EngineError(said)
         self._is_ready = True
 
-    def ask(self, job: Job, seconds: float) -> Outcome | str:
-        """Return the outcome; or where a fault of ours is.
+    def takes(self, job: Job) -> bool:
+        """Give it a job, and return whether it begins; where it does not, nothing was read or spent.
+
+        Raises:
+            EngineError: the process could not begin.
+        """
+        with suppress(EOFError, OSError):
+            self.ready()
+            self._here.send(job)  # to a process that was killed, and can seem alive for a while
+            self._here.recv()
+            return True
+        return False
+
+    def outcome(self, seconds: float) -> Outcome | str:
+        """Return the outcome of the job that it took; or where a fault of ours is.
 
         Raises:
             TimeoutError: it takes longer.
             EOFError, OSError: the process is gone.
         """
-        self._here.send(job)
         if not self._here.poll(seconds):
             raise TimeoutError
         found: Outcome | str = self._here.recv()
@@ -218,6 +225,7 @@ def _work(there: Connection, make: MakeDesk) -> None:
         there.send(None)
         while True:
             job = there.recv()
+            there.send(None)  # from here on it may have read and spent
             try:
                 found: Outcome | str = _answered(desk, job)
             except Unexpected as error:

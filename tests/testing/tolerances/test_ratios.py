@@ -25,7 +25,7 @@ from sfumato.testing import (
 from sfumato.testing.tolerances import means, variance_law
 from sfumato.testing.tolerances.log_laws import log_law
 
-DRAWS = 2 * 10**6
+DRAWS = 10**7
 FEW = 10**6
 GRID = 2**20  # steps of the fine grid in one unit of noise
 
