@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 from dataclasses import replace
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ import pytest
 import sfumato as sf
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from sfumato.noise import FixedWords
+from sfumato.query.answer import Answer
+from sfumato.query.receipt import Receipt
 from sfumato.query.values import column_digest, table_digest
 
 pytestmark = pytest.mark.noise_cannot_matter("digests are compared, whatever the numbers are")
@@ -278,8 +282,6 @@ def test_a_receipt_in_which_anything_was_changed_is_none(tmp_path):
 
 def test_a_receipt_that_was_made_up_raises_nothing_odd(tmp_path):
     """Whoever makes a receipt up can make its own digest fit; then it is one, or is refused in words."""
-    import hashlib
-
     from sfumato.query.canonical import canonical_bytes
 
     release = released()
@@ -468,3 +470,55 @@ def test_tables_that_differ_have_digests_that_differ():
     digests = [table_digest(table) for table in tables]
     assert len(set(digests)) == len(digests)
     assert table_digest(pa.table({"a": [Decimal("0.1"), Decimal("1")]})) == digests[-1]
+
+
+FAR = pa.array([2**63 - 1, 4 * 10**17, -(10**17), 0, None], pa.int64())
+DAYS = pa.array([2**31 - 1, 4_000_000, -1_000_000, 0, None], pa.int32())
+DIGITS = 12345678901234567890123456789012345670
+TEMPORAL = [
+    *(FAR.cast(pa.timestamp(unit)) for unit in ("s", "ms", "us", "ns")),
+    FAR.cast(pa.timestamp("us", "UTC")),
+    DAYS.cast(pa.date32()),
+    FAR.cast(pa.duration("s")),
+    pa.array([0, 1, 999, 1000, None], pa.time64("ns")),
+    pa.array([0, 1, 10**6, 86_400 * 10**6, None], pa.time64("us")),
+    pa.array([(0, 0, n) for n in range(4)] + [None], pa.month_day_nano_interval()),
+    pa.array([Decimal(DIGITS + n) for n in range(4)] + [None], pa.decimal128(38, 0)),
+    pa.array([Decimal(DIGITS * 10**38 + n) for n in range(4)] + [None], pa.decimal256(76, 0)),
+]
+
+
+@pytest.mark.parametrize("values", TEMPORAL, ids=lambda values: str(values.type))
+def test_no_date_and_no_digit_is_beyond_a_digest(values):
+    """A year that Python's calendar has not, a nanosecond, and the last of 38 digits."""
+    columns = [values, pa.StructArray.from_arrays([values], ["a"])]
+    columns.append(pa.ListArray.from_arrays(list(range(len(values) + 1)), values))
+    for column in columns:
+        table = pa.table({"a": column})
+        assert len({table_digest(table.slice(i, 1)) for i in range(len(values))}) == len(values)
+        assert Receipt((Fraction(1), Fraction(0)), {}, Answer.of(table)).verify(table).ok
+
+
+def test_the_digest_of_dates_by_hand():
+    told = {
+        "2024-02-29": pa.array([19782], pa.date32()),
+        "2024-02-29T12:00:00.000000000": pa.array([1709208000], pa.timestamp("s")),
+        "2024-02-29T12:00:00.000001000Z": pa.array(
+            [1709208000 * 10**6 + 1], pa.timestamp("us", "Asia/Tokyo")
+        ),
+        "12000-01-01T00:00:00.000000000": pa.array([316516204800 * 10**3], pa.timestamp("ms")),
+        "12:00:00": pa.array([43200], pa.time32("s")),
+        "12:00:00.000001": pa.array([43200 * 10**6 + 1], pa.time64("us")),
+    }
+    for text, column in told.items():
+        line = f'["t","{text}"]\n'.encode()
+        assert column_digest(pa.chunked_array([column])) == hashlib.sha256(line).hexdigest()
+
+
+def test_an_answer_with_the_last_day_of_a_calendar_has_a_receipt():
+    last = pa.array([datetime.datetime(9999, 12, 31)] * 300, pa.timestamp("us"))
+    visits = sf.scan(pa.table({"id": range(300), "until": last}), privacy_unit="id")
+    release = (
+        visits.group_by("until").bound(groups=1, rows=1).agg(n=sf.count()).release(epsilon=9, delta="1e-6")
+    )
+    assert release.receipt().verify(release.to_arrow()).ok

@@ -82,6 +82,32 @@ def test_lists_dates_and_computed_columns(asked: Asked) -> None:
     assert found["keys"] == ["rank", "town"] and len(found["rows"]) == 2 and set(found["errors"]) == {"units"}
 
 
+ODD_VALUES = {
+    "TIMESTAMP '9999-12-31'": "9999-12-31T00:00:00",
+    "DATE '12000-01-01'": "12000-01-01",
+    "CAST('infinity' AS DATE)": "<value out of range: 2147483647>",
+    "[CAST('-infinity' AS TIMESTAMP)]": ["<value out of range: -9223372036854775807>"],
+    "{'a': DATE '0100-01-01 (BC)'}": {"a": "-0099-01-01"},
+    "union_value(a := DATE '12000-01-01')": "12000-01-01",
+    "12345678901234567890123456789012345678::HUGEINT": "12345678901234567890123456789012345678",
+    "100::DECIMAL(5, 0)": "100",
+    "INTERVAL 3 DAY": [0, 3, 0],
+    "'\\xFF'::BLOB": "/w==",
+    "'101'::BIT": "Bf0=",
+}
+
+
+@pytest.mark.noise_cannot_matter("it looks at constants")
+@pytest.mark.parametrize("text", ODD_VALUES)
+def test_what_was_paid_is_answered_whatever_values_it_has(asked: Asked, text: str) -> None:
+    dp = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) AS n FROM visits"
+    made = [
+        asked.post("/v1/release", accept=m, sql=f"SELECT {text} AS x FROM ({dp})") for m in (JSON, ARROW, CSV)
+    ]
+    assert [one.status_code for one in made] == [200] * 3
+    assert made[0].json()["rows"] == [[ODD_VALUES[text]]]
+
+
 @pytest.mark.noise_cannot_matter("it looks at costs and formats")
 def test_a_question_costs_nothing_before_it_is_released(asked: Asked) -> None:
     before = asked.get("/v1/budget").json()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from json.encoder import encode_basestring_ascii
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 _BATCH = 1 << 16
 
@@ -80,11 +80,15 @@ def _written(array: Any) -> list[str]:
         for place in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
             texts[place] = "null"
         return texts
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    if pa.types.is_struct(kind):
+        return _objects(array)
+    if pa.types.is_union(kind):
+        return [f'["u",{one.type_code},{_written(pa.array([one.value]))[0]}]' for one in array]
+    if pa.types.is_nested(kind):  # lists, and maps as lists of pairs
         parts = (None if one is None else _written(one) for one in map(_values, array))
         return ["null" if part is None else f"[{','.join(part)}]" for part in parts]
-    if pa.types.is_timestamp(kind):
-        return [_tagged("t", text) for text in _moments(array)]
+    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
+        return _times(array)
     if pa.types.is_integer(kind):
         return ["null" if value is None else str(value) for value in array.to_pylist()]
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -96,12 +100,59 @@ def _values(one: Any) -> Any:
     return one.values
 
 
-def _moments(array: Any) -> list[str | None]:
-    """Return times with all digits, as nanoseconds have more than Python's."""
-    texts = array.cast(pa.timestamp("ns", array.type.tz)) if array.type.unit != "ns" else array
-    zone = "Z" if array.type.tz else ""
-    plain = pc.strftime(texts.cast(pa.timestamp("ns")), format="%Y-%m-%dT%H:%M:%S").to_pylist()
-    return [None if text is None else text + zone for text in plain]
+def _objects(array: Any) -> list[str]:
+    """Return structs as objects of JSON, their names sorted."""
+    fields = sorted((field.name, place) for place, field in enumerate(array.type))
+    parts = [_written(part) for part in array.flatten()]
+    begins = [(f"{json.dumps(name)}:", parts[place]) for name, place in fields]
+    return [
+        f"{{{','.join(begin + part[row] for begin, part in begins)}}}" if valid else "null"
+        for row, valid in enumerate(array.is_valid().to_pylist())
+    ]
+
+
+def _times(array: Any) -> list[str]:
+    """Return dates and times with all digits; Python's own have no year 10000, and no nanoseconds."""
+    kind, tag = array.type, "t"
+    if pa.types.is_date(kind):
+        days = array.cast(pa.date32(), safe=False)
+        texts = np.datetime_as_string(_numbers(days, pa.int32()).astype("datetime64[D]")).tolist()
+    elif pa.types.is_timestamp(kind):
+        moments = _numbers(array, pa.int64()).view(f"datetime64[{kind.unit}]")
+        digits = {"s": ".000000000", "ms": "000000", "us": "000", "ns": ""}[kind.unit]
+        zone = "Z" if kind.tz else ""
+        texts = [text + digits + zone for text in np.datetime_as_string(moments, kind.unit).tolist()]
+    elif pa.types.is_time(kind):
+        texts = [_of_day(int(number)) for number in _numbers(array.cast(pa.time64("ns")), pa.int64())]
+    else:
+        tag = str(kind)
+        texts = [str(number) for number in _numbers(array, pa.int64())]
+    valid = array.is_valid().to_pylist()
+    return [_tagged(tag, text if one else None) for text, one in zip(texts, valid, strict=True)]
+
+
+def _numbers(array: Any, kind: pa.DataType) -> Any:
+    """Return dates or times as the whole numbers that they are kept as; 0 where one is missing."""
+    return array.view(kind).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+
+
+def _of_day(nanoseconds: int) -> str:
+    """Return a time of day in ISO 8601, with as many digits as it needs of 0, 6 and 9."""
+    seconds, part = divmod(nanoseconds, 10**9)
+    text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{part:09}"
+    return text.removesuffix("000").removesuffix(".000000")
+
+
+def exact_text(value: Decimal) -> str:
+    """Return a decimal with all of its digits, whatever Python computes with, and no zeros at its end.
+
+    >>> exact_text(Decimal("12345678901234567890123456789012345670.50"))
+    '12345678901234567890123456789012345670.5'
+    >>> exact_text(Decimal("100")), exact_text(Decimal("0.00"))
+    ('100', '0')
+    """
+    text = format(value, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _tagged(kind: str, text: str | None) -> str:
@@ -109,22 +160,11 @@ def _tagged(kind: str, text: str | None) -> str:
 
 
 def _one(value: Any) -> str:
-    from datetime import date, time
-    from decimal import Decimal
-
     match value:
         case None | bool() | int() | str():
             return json.dumps(value)
         case Decimal():
-            return _tagged("d", format(value.normalize() if value else Decimal(0), "f"))
-        case date() | time():
-            return _tagged("t", value.isoformat())
+            return _tagged("d", exact_text(value))
         case bytes():
             return _tagged("b", value.hex())
-        case dict():
-            return f"{{{','.join(f'{json.dumps(k)}:{_one(v)}' for k, v in sorted(value.items()))}}}"
-        case list():
-            return f"[{','.join(map(_one, value))}]"
-        case float():
-            return _written(pa.array([value]))[0]
     return _tagged(type(value).__name__, str(value))

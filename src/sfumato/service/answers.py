@@ -7,7 +7,7 @@ import datetime as dt
 import io
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -20,6 +20,7 @@ from sfumato.query.noisy_table import NoisyTable
 from sfumato.query.processed import ProcessedRelease
 from sfumato.query.release import Release
 from sfumato.query.top_release import TopRelease
+from sfumato.query.values import exact_text
 
 JSON, ARROW, CSV = "application/json", "application/vnd.apache.arrow.stream", "text/csv"
 MEDIA = (JSON, ARROW, CSV)
@@ -126,8 +127,28 @@ def plain_table(table: pa.Table) -> dict[str, Any]:
 
 def plain_rows(table: pa.Table) -> list[list[Any]]:
     """Return the rows of a table as lists of what JSON has."""
-    lists = [[plain(value) for value in column.to_pylist()] for column in table.columns]
-    return [list(row) for row in zip(*lists, strict=True)]
+    return [list(row) for row in zip(*map(_plain_column, table.columns), strict=True)]
+
+
+def _plain_column(column: pa.ChunkedArray) -> list[Any]:
+    with suppress(OverflowError, ValueError):  # of dates, whose years Python's calendar has not
+        return [plain(value) for value in column.to_pylist()]
+    return [_beyond(one) for one in column]
+
+
+def _beyond(one: pa.Scalar) -> Any:
+    """Return a value as JSON has it, dates and times of all years as text."""
+    if not one.is_valid:
+        return None
+    if isinstance(one, pa.UnionScalar):
+        return _beyond(one.value)
+    if isinstance(one, pa.StructScalar):
+        return {name: _beyond(value) for name, value in one.items()}
+    if isinstance(one, pa.ListScalar | pa.LargeListScalar | pa.FixedSizeListScalar):
+        return [_beyond(value) for value in one.values]
+    if pa.types.is_temporal(one.type) and not pa.types.is_interval(one.type):
+        return one.cast(pa.string()).as_py()
+    return plain(one.as_py())
 
 
 def plain(value: Any) -> Any:
@@ -148,7 +169,7 @@ def plain(value: Any) -> Any:
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(one) for one in value]
-    return str(value if not isinstance(value, Decimal) else value.normalize())
+    return exact_text(value) if isinstance(value, Decimal) else str(value)
 
 
 def _free(name: str, taken: list[str]) -> str:
@@ -158,13 +179,27 @@ def _free(name: str, taken: list[str]) -> str:
 
 
 def _csv(table: pa.Table) -> bytes:
-    """CSV has no lists: they stand there as the text of JSON."""
+    """CSV has texts, numbers and times: bytes stand there as in JSON, lists and the rest as its text."""
     import pyarrow.csv
 
     for i, field in enumerate(table.schema):
-        if pa.types.is_nested(field.type):
-            texts = [None if v is None else json.dumps(plain(v)) for v in table.column(i).to_pylist()]
+        kind = field.type
+        if pa.types.is_nested(kind) or pa.types.is_interval(kind) or _are_bytes(kind):
+            values = _plain_column(table.column(i))
+            texts = [v if v is None or isinstance(v, str) else json.dumps(v) for v in values]
             table = table.set_column(i, field.name, pa.array(texts, pa.string()))
     written = io.BytesIO()
     pyarrow.csv.write_csv(table, written)
     return written.getvalue()
+
+
+def _are_bytes(kind: Any) -> bool:
+    stored = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+    return any(is_of(stored) for is_of in _BYTES)
+
+
+_BYTES: tuple[Callable[[pa.DataType], bool], ...] = (
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
+)
