@@ -302,7 +302,7 @@ class TestErrors:
         def fails(*_, **__):
             raise error
 
-        monkeypatch.setattr("sfumato.sql", fails, raising=False)
+        monkeypatch.setattr("sfumato.engines.asked.ask", fails)
         assert run("sql", COUNT).exit_code == code
 
 

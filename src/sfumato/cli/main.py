@@ -7,9 +7,8 @@ The other commands join it here. Whatever takes long to import is imported by a 
 from __future__ import annotations
 
 from enum import IntEnum
-from logging import NullHandler
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -19,19 +18,12 @@ from sfumato.cli.audit import audit
 from sfumato.cli.budget import budget
 from sfumato.cli.check import check
 from sfumato.cli.given import sources, text_of
-from sfumato.cli.options import check_distinct, fail, flag, optional, outputs, tell_written
+from sfumato.cli.job import Job
+from sfumato.cli.options import fail, flag, optional, outputs
+from sfumato.cli.payer import payer
 from sfumato.cli.serve import serve, token
 from sfumato.cli.verify import verify
 from sfumato.errors import EngineError, ParameterError, QueryError, SfumatoError
-from sfumato.files import checked_place
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from sfumato.query.noisy_table import NoisyTable
-
-
-SHARE = "0.05"  # of epsilon, for diagnostics
 
 
 class ExitCode(IntEnum):
@@ -208,6 +200,23 @@ def sql(
             help="Write what was asked, what it cost and a digest of the answer, for sfumato verify.",
         ),
     ] = None,
+    ledger: Annotated[
+        str | None,
+        optional(
+            "--ledger",
+            "-l",
+            metavar="PLACE",
+            help="The ledger that pays: a path, or postgresql://USER@HOST/DATABASE. Default: the variable "
+            "SFUMATO_LEDGER, where --dataset is given.",
+        ),
+    ] = None,
+    dataset: Annotated[
+        str | None, optional("--dataset", metavar="NAME", help="Whose budget in the ledger pays.")
+    ] = None,
+    analyst: Annotated[
+        str | None,
+        optional("--analyst", metavar="NAME", help="Who asks, and pays; the owner if left out."),
+    ] = None,
     confidence: Annotated[
         float, typer.Option("--confidence", metavar="NUMBER", help="Of the error bars.")
     ] = 0.95,
@@ -241,10 +250,11 @@ def sql(
         )
         question = _question(text, file)
         tables = sources(table or [], public or [])
-        _Job(
+        Job(
             question,
             {"tables": tables, "types": _types(types), **_catalog(catalog, dummy)},
             {"memory_limit": memory_limit, "threads": threads, "temp_directory": temp_directory},
+            payer(ledger, dataset, analyst),
             explain or dry_run,
             dry_run,
             preview,
@@ -262,152 +272,6 @@ def sql(
         fail(error, ExitCode.ENGINE)
     except SfumatoError as error:
         fail(error, ExitCode.QUESTION)
-
-
-class _Job:
-    """One question from its text to what the user sees; the steps of `run` are its story."""
-
-    def __init__(
-        self,
-        text: str,
-        tables: dict[str, Any],
-        limits: dict[str, Any],
-        explain: bool,
-        dry_run: bool,
-        preview: bool,
-        diagnostics: bool,
-        outputs: tuple[Path, ...],
-        errors: bool,
-        plot: Path | None,
-        receipt: Path | None,
-        confidence: float,
-        simultaneous: bool,
-        show: int,
-        quiet: bool,
-    ) -> None:
-        self.text, self.tables, self.limits = text, tables, limits
-        self.explain, self.dry_run, self.preview = explain, dry_run, preview
-        self.diagnostics = diagnostics
-        self.outputs, self.errors, self.plot, self.receipt = outputs, errors, plot, receipt
-        self.confidence, self.simultaneous = confidence, simultaneous
-        self.show, self.quiet = show, quiet
-
-    def run(self, console: Console) -> None:
-        """Plan, explain, draw, print, write, plot."""
-        from sfumato.cli.diagnostics import print_diagnostics
-        from sfumato.cli.explanation import print_explanation
-        from sfumato.cli.largest import check_largest
-        from sfumato.cli.processed import answers, check_processed, is_processed, print_any
-        from sfumato.cli.progress import Watch, fraction_of
-        from sfumato.query.payment import LOG, NO_BUDGET
-
-        LOG.addHandler(NullHandler())  # each command is a process; --explain says it
-        self._check_paths()
-        with Watch("Planning"):
-            release = self._plan()
-        check_processed(release, self.plot is not None, self.errors)
-        check_largest(release, self.plot is not None, self.errors, self.preview)
-        # Before anything is drawn, printed or written.
-        for path in self._files:
-            names = {self.plot: "--plot", self.receipt: "--receipt"}
-            release.check_no_source(path, names.get(path, "--output"))
-        if self.explain:
-            print_explanation(console, release.explain())
-            console.print(f"Note: {NO_BUDGET}")
-        if self.preview:
-            from sfumato.cli.preview import print_preview
-
-            print_preview(console, release, self.confidence, self.plot)
-            return
-        if self.dry_run:
-            console.print("\nDry run: no row was read, nothing was spent.")
-            return
-        if self._streams and not is_processed(release):
-            with Watch(f"Writing {self.outputs[0]}", fraction_of(release)):
-                release.write(self.outputs[0], confidence=self.confidence if self.errors else None)
-        else:
-            with Watch("Reading rows, adding noise", fraction_of(release)):
-                numbers, widths = answers(release, console, self.confidence, self.simultaneous, self.show)
-            # Neither a full disk nor a reader who has gone, as `head` has, costs the other answer.
-            try:
-                if not self.quiet:
-                    print_any(
-                        console, release, numbers, widths, self.confidence, self.simultaneous, self.show
-                    )
-                    print_diagnostics(console, release, self.confidence)
-            finally:
-                self._write(release)
-        self._report(console)
-
-    @property
-    def _streams(self) -> bool:
-        """Whether the one thing asked for is one file, whose error bars need no knowledge of the rest."""
-        alone = self.quiet and len(self.outputs) == 1 and self.plot is self.receipt is None
-        return alone and not (self.errors and self.simultaneous)
-
-    def _check_paths(self) -> None:
-        from sfumato.query.output import checked_path
-
-        for path in self.outputs:
-            checked_path(path)
-        if self.receipt is not None:
-            if self.dry_run or self.preview:
-                raise QueryError("--receipt: nothing is released, so there is none; leave one of them out")
-            checked_place(self.receipt, "--receipt", (".json",))
-        check_distinct(self._files)
-        if self.plot is not None:
-            from sfumato.cli.plot import checked_plot
-
-            checked_plot(self.plot)
-
-    def _plan(self) -> NoisyTable:
-        import sfumato
-
-        if not (self.diagnostics or self.dry_run or self.preview):
-            drawn: NoisyTable = sfumato.sql(self.text, **self.tables, **self.limits)
-            return drawn
-        from sfumato.engines.asked import ask
-
-        asked = ask(
-            self.text, **{"catalog": None, "tables": None, "types": None} | self.tables, limits=self.limits
-        )
-        if self.dry_run or self.preview:
-            asked.check_planned("--dry-run" if self.dry_run else "--preview")
-        if self.diagnostics:
-            asked = asked.diagnosed(SHARE)
-        release: NoisyTable = asked.release()
-        return release
-
-    def _write(self, release: NoisyTable) -> None:
-        from sfumato.cli.progress import Watch
-
-        bars = self.confidence if self.errors else None
-        for path in self.outputs:
-            with Watch(f"Writing {path}"):
-                release.write(path, confidence=bars, simultaneous=self.simultaneous)
-        if self.plot is not None:
-            from sfumato.cli.plot import bar_chart
-            from sfumato.cli.processed import drawable
-
-            shown = drawable(release)
-            assert shown is not None  # as was checked before
-            drawn, told = shown
-            with Watch(f"Drawing {self.plot}"):
-                bar_chart(
-                    drawn, self.plot, confidence=self.confidence, simultaneous=self.simultaneous, told=told
-                )
-
-        if self.receipt is not None:
-            release.receipt(confidence=bars, simultaneous=self.simultaneous).write(self.receipt)
-
-    @property
-    def _files(self) -> list[Path]:
-        """All that is written."""
-        return [*self.outputs, *filter(None, [self.plot, self.receipt])]
-
-    def _report(self, console: Console) -> None:
-        if not self.quiet:
-            tell_written(console, self._files)
 
 
 def _check(confidence: float, show: int, quiet: bool, diagnostics: bool, wanted: bool) -> None:

@@ -17,20 +17,20 @@ from sfumato.errors import ColumnError, ParameterError, QueryError, SqlError, ne
 from sfumato.query.automatic.resolve import check_nothing_left
 from sfumato.query.noisy_table import NoisyTable
 from sfumato.query.payment import paying, payment
-from sfumato.query.plan import Plan
 from sfumato.query.public_table import PublicTable
 from sfumato.query.question import Question
 from sfumato.query.schema import spelled
 from sfumato.query.top import Top
-from sfumato.query.top_plan import TopPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from sfumato.dialect import SqlQuery
     from sfumato.engines.catalog import Catalog
-    from sfumato.engines.duckdb.outside import ReleasedColumns
+    from sfumato.engines.duckdb.outside import OutsideSql, ReleasedColumns
     from sfumato.engines.duckdb.resources import Resources
+    from sfumato.query.release import Release
+    from sfumato.query.top_release import TopRelease
 
 # An address with a user in it, perhaps with a password, or with a password as an option.
 _SECRET = re.compile(r"""://(?:[^\s'"]|''|"")*(@|[?&]password=)""", re.IGNORECASE)
@@ -167,28 +167,35 @@ class Asked:
             if isinstance(question, Question):
                 check_nothing_left(question.aggregates, question.table.auto_limits, what)
 
+    @property
+    def looks(self) -> bool:
+        """Whether a release looks at rows before it is planned, for bounds or limits that are left to it."""
+        return any(isinstance(question, Question) and question.automatic for question in self.questions)
+
+    def trial(self) -> Any:
+        """Return the release that nobody pays for: to see what it would be, and never to be drawn.
+
+        What a release would find by looking at rows has stand-ins in it.
+        """
+        from sfumato.query.processed import ProcessedRelease
+
+        if self.query.outside is None:
+            return _trial(self.questions[0], self.query)
+        planned, computation = self._computed()
+        return ProcessedRelease([one.trial for one in planned], computation)
+
     def release(self, budget: Budget | None = None) -> Any:
         """Plan all releases, see that what is computed with them fits, and only then read and spend."""
-        from sfumato.engines.duckdb.engine import DuckDBEngine
-        from sfumato.engines.duckdb.outside import OutsideSql
         from sfumato.query.processed import ProcessedRelease
 
         query, questions = self.query, self.questions
         if query.outside is None:
             return questions[0].release(**query.release_options, budget=budget)
-        if not all(isinstance(question.engine, DuckDBEngine) for question in questions):
-            raise SqlError(
-                "this text computes with released tables, which is done where rows are read in this process; "
-                "ask for keys and aggregates alone, and compute with what comes back, as spark.sql does"
-            )
-        planned = [_planned(question, one) for question, one in zip(questions, self.queries, strict=True)]
-        plans = [one.plan for one in planned]
-        read = {name: self.public[name] for name in query.outside.public}
-        known = [(one.columns, asked.confidence) for one, asked in zip(planned, self.queries, strict=True)]
-        computation = OutsideSql(query.outside, known, read, self.resources)
+        planned, computation = self._computed()
+        plans = [one.trial.plan for one in planned]
         what = "; ".join(question.told for question in questions)
         made_up = all(question.engine.made_up for question in questions)
-        if any(one.looks for one in planned):
+        if self.looks:
             # All that each may spend: whether an answer needs its delta may follow from what looks find.
             epsilons = (admissible_epsilon(one.epsilon) for one in self.queries)
             deltas = (admissible_delta(one.delta) for one in self.queries)
@@ -201,37 +208,58 @@ class Asked:
             release.ledger_entries = entered
         return ProcessedRelease(releases, computation)
 
+    def _computed(self) -> tuple[list[_Planned], OutsideSql]:
+        """Return all releases as they are planned, and what is computed with them, which fits."""
+        from sfumato.engines.duckdb.engine import DuckDBEngine
+        from sfumato.engines.duckdb.outside import OutsideSql
+
+        query, questions = self.query, self.questions
+        assert query.outside is not None
+        if not all(isinstance(question.engine, DuckDBEngine) for question in questions):
+            raise SqlError(
+                "this text computes with released tables, which is done where rows are read in this process; "
+                "ask for keys and aggregates alone, and compute with what comes back, as spark.sql does"
+            )
+        planned = [_planned(question, one) for question, one in zip(questions, self.queries, strict=True)]
+        read = {name: self.public[name] for name in query.outside.public}
+        known = [(one.columns, asked.confidence) for one, asked in zip(planned, self.queries, strict=True)]
+        return planned, OutsideSql(query.outside, known, read, self.resources)
+
 
 @dataclass(frozen=True)
 class _Planned:
     """A private SELECT of a text that computes with what is released.
 
     Args:
-        plan: of its release; where that looks at rows first, with stand-ins for what it is to find.
+        trial: its release, as nobody pays for it; where that looks at rows first, with stand-ins for what it
+            is to find.
         columns: what is released.
-        looks: whether it looks first.
         release: makes the release, which is paid for.
     """
 
-    plan: Plan | TopPlan
+    trial: Release | TopRelease
     columns: ReleasedColumns
-    looks: bool
     release: Callable[[], Any]
 
 
 def _planned(question: Question[Any] | Top, asked: SqlQuery) -> _Planned:
     from sfumato.engines.duckdb.outside import columns_of, columns_of_largest
 
+    made = _trial(question, asked)
+    if isinstance(question, Top):
+        return _Planned(made, columns_of_largest(question, made.plan), lambda: made)
+    columns = columns_of(made.plan, question.table.schema)
+    if question.automatic:
+        return _Planned(made, columns, partial(question.release, **asked.release_options))
+    return _Planned(made, columns, lambda: made)
+
+
+def _trial(question: Question[Any] | Top, asked: SqlQuery) -> Any:
+    """Return the release of one private SELECT, as it is planned and nobody pays for it."""
     options = asked.release_options
     if isinstance(question, Top):
-        largest = question.plan(**options)
-        columns = columns_of_largest(question, largest)
-        return _Planned(largest, columns, False, partial(question.engine.top, question, largest))
-    plan, engine = question.checked_plan(**options), question.table.engine
-    columns = columns_of(plan, question.table.schema)
-    if question.automatic:
-        return _Planned(plan, columns, True, partial(question.release, **options))
-    return _Planned(plan, columns, False, partial(engine.release, plan))
+        return question.engine.top(question, question.plan(**options))
+    return question.table.engine.release(question.checked_plan(**options))
 
 
 def ask(

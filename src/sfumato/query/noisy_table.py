@@ -187,7 +187,7 @@ class NoisyTable(Owned, ABC):
 
         truth_value(simultaneous, "simultaneous")
         if confidence is not None:
-            self._check_bars(confidence, simultaneous)
+            self.check_bars(confidence, simultaneous)
         answer = Answer.of(self.to_arrow())
         bars = None if confidence is None else Answer.of(self._with_bars(confidence, simultaneous))
         return Receipt(
@@ -215,8 +215,19 @@ class NoisyTable(Owned, ABC):
         """The canonical form of what was asked."""
 
     @abstractmethod
-    def _check_bars(self, confidence: float, simultaneous: bool) -> None:
-        """Refuse error bars that could not be written, before anything is drawn."""
+    def check_bars(self, confidence: float, simultaneous: bool) -> None:
+        """Refuse error bars that could not be written, before anything is drawn.
+
+        Raises:
+            ParameterError, QueryError, RefusalError: as of `write`.
+        """
+
+    def check_lists(self, path: Path) -> None:
+        """Refuse a file that has no place for lists, where there are any, before anything is drawn.
+
+        Raises:
+            ParameterError: it is a CSV file.
+        """
 
     @abstractmethod
     def _with_bars(self, confidence: float, simultaneous: bool) -> pa.Table:

@@ -190,11 +190,8 @@ class ProcessedRelease(NoisyTable):
         target = output.checked_path(path)
         self.check_no_source(target)
         if confidence is not None:
-            self._check_bars(confidence, simultaneous)
-        if target.suffix.lower() == ".csv" and any(map(pa.types.is_nested, self.computation.schema.types)):
-            raise ParameterError(
-                "output path", str(path), ".parquet or .json, as a column is a list or the like"
-            )
+            self.check_bars(confidence, simultaneous)
+        self.check_lists(Path(path))
         table = self.to_arrow() if confidence is None else self._with_bars(confidence, simultaneous)
         output.write(target, iter(table.to_batches()), lambda: self.check_no_source(target))
 
@@ -212,6 +209,13 @@ class ProcessedRelease(NoisyTable):
         for release in self.releases:
             release.check_no_source(path, name)
         check_no_source(path, self.computation.files, name)
+
+    def check_lists(self, path: Path) -> None:
+        """Refuse a file that has no place for lists; raises as any release does."""
+        if path.suffix.lower() == ".csv" and any(map(pa.types.is_nested, self.computation.schema.types)):
+            raise ParameterError(
+                "output path", str(path), ".parquet or .json, as a column is a list or the like"
+            )
 
     @property
     def measured(self) -> list[str]:
@@ -249,7 +253,8 @@ class ProcessedRelease(NoisyTable):
             table = table.append_column(f"{name}_error", widths[name])
         return table
 
-    def _check_bars(self, confidence: float, simultaneous: bool) -> None:
+    def check_bars(self, confidence: float, simultaneous: bool) -> None:
+        """Refuse error bars that could not be written; raises as any release does."""
         if not self.followed:
             raise RefusalError(_NOT_FOLLOWED)
         taken = {name.casefold() for name in self.computation.schema.names}

@@ -191,8 +191,7 @@ class Release(NoisyTable):
             OSError: the file cannot be written; nothing is drawn where that shows before.
         """
         target = output.checked_path(path)
-        if target.suffix.lower() == ".csv":
-            self._check_no_lists(path)
+        self.check_lists(Path(path))
         truth_value(simultaneous, "simultaneous")
         check = partial(self.check_no_source, target)
         check()
@@ -224,7 +223,8 @@ class Release(NoisyTable):
     def _canonical(self) -> dict[str, Any]:
         return canonical(self.plan, self.engine)
 
-    def _check_bars(self, confidence: float, simultaneous: bool) -> None:
+    def check_bars(self, confidence: float, simultaneous: bool) -> None:
+        """Refuse error bars that could not be written; raises as any release does."""
         check_error_columns(self.plan, confidence)
 
     def _with_bars(self, confidence: float, simultaneous: bool) -> pa.Table:
@@ -232,10 +232,10 @@ class Release(NoisyTable):
         among = self._numbers(batches) if simultaneous else 1
         return pa.Table.from_batches([b.outputs(confidence, among) for b in batches])
 
-    def _check_no_lists(self, path: str | Path) -> None:
-        """Refuse a file that has no place for lists."""
+    def check_lists(self, path: Path) -> None:
+        """Refuse a file that has no place for lists; raises as any release does."""
         for estimate in self.plan.requirements.estimates:
-            if estimate.entries:
+            if estimate.entries and path.suffix.lower() == ".csv":
                 wanted = f".parquet or .json, as CSV has no lists, and {estimate.name} is one"
                 raise ParameterError("output path", str(path), wanted)
 

@@ -103,7 +103,7 @@ class TopRelease(NoisyTable):
         check = partial(self.check_no_source, target)
         check()
         if confidence is not None:
-            self._check_bars(confidence, simultaneous)
+            self.check_bars(confidence, simultaneous)
         table = self.to_arrow() if confidence is None else self._with_bars(confidence, simultaneous)
         output.write(target, iter(table.to_batches()), check)
 
@@ -114,7 +114,8 @@ class TopRelease(NoisyTable):
     def _canonical(self) -> dict[str, Any]:
         return canonical_top(self.question, self.plan)
 
-    def _check_bars(self, confidence: float, simultaneous: bool) -> None:
+    def check_bars(self, confidence: float, simultaneous: bool) -> None:
+        """Refuse error bars that could not be written; raises as any release does."""
         self._drawing.half_width(confidence, simultaneous)
         name = f"{self.question.measured}_error"
         if name in {key.casefold() for key in self.question.keys}:

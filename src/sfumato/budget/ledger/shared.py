@@ -57,9 +57,12 @@ class LedgerBudget(Budget):
         """Enter the question in the ledger, or refuse it."""
         return self._ledger._spend(self._dataset, self._analyst, asked, epsilon, delta)
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         left, whose = self._left(), "" if self._analyst is None else f" for {self._analyst}"
         return (
-            f"<Budget of {self._dataset!r}{whose}: {float(left.share):.1%} left, a question may ask for "
-            f"epsilon={told(left.epsilon)}>"
+            f"Budget of {self._dataset!r}{whose}: {float(left.share):.1%} left, a question may ask for "
+            f"epsilon={told(left.epsilon)} and delta={told(left.delta)}"
         )
+
+    def __repr__(self) -> str:
+        return f"<{self}>"

@@ -1,0 +1,195 @@
+"""What `sfumato sql` does with a question, from its text to what the user sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from logging import NullHandler
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sfumato.cli.options import check_distinct, tell_written
+from sfumato.errors import QueryError
+from sfumato.files import checked_place
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from sfumato.cli.payer import Payer
+    from sfumato.engines.asked import Asked
+    from sfumato.query.noisy_table import NoisyTable
+
+SHARE = "0.05"  # of epsilon, for diagnostics
+
+
+@dataclass(frozen=True)
+class Job:
+    """One question; the steps of `run` are its story.
+
+    Args:
+        text: SQL.
+        tables: `tables`, `types` and `catalog` of `sf.sql`.
+        limits: what reading may take of the machine.
+        payer: what pays; None where nothing does.
+        explain, dry_run, preview, diagnostics, outputs, errors, plot, receipt: the options of these names.
+        confidence, simultaneous, show, quiet: these, too.
+    """
+
+    text: str
+    tables: dict[str, Any]
+    limits: dict[str, Any]
+    payer: Payer | None
+    explain: bool
+    dry_run: bool
+    preview: bool
+    diagnostics: bool
+    outputs: tuple[Path, ...]
+    errors: bool
+    plot: Path | None
+    receipt: Path | None
+    confidence: float
+    simultaneous: bool
+    show: int
+    quiet: bool
+
+    def run(self, console: Console) -> None:
+        """Plan, explain, draw, print, write, plot."""
+        from sfumato.cli.largest import check_largest
+        from sfumato.cli.processed import check_processed
+        from sfumato.cli.progress import Watch
+        from sfumato.query.payment import LOG
+
+        LOG.addHandler(NullHandler())  # each command is a process; --explain says it
+        self._check_paths()
+        with Watch("Planning"):
+            asked = self._asked()
+            planned: NoisyTable = asked.trial()
+        check_processed(planned, self.plot is not None, self.errors)
+        check_largest(planned, self.plot is not None, self.errors, self.preview)
+        # Before anything is paid, drawn, printed or written.
+        for path, name in self._files:
+            planned.check_no_source(path, name)
+            if self.payer is not None:
+                self.payer.check_no_ledger(path, name)
+        for path in self.outputs:
+            planned.check_lists(path)
+        if self.errors:
+            planned.check_bars(self.confidence, self.simultaneous)
+        # Of what is found by looking only the release itself can tell.
+        if self.explain and not asked.looks:
+            self._print_explanation(console, planned)
+        if self.preview:
+            from sfumato.cli.preview import print_preview
+
+            print_preview(console, planned, self.confidence, self.plot)
+            return
+        if self.dry_run:
+            console.print("\nDry run: no row was read, nothing was spent.")
+            self._tell_left(console)
+            return
+        with Watch("Planning"):
+            release: NoisyTable = asked.release(None if self.payer is None else self.payer.budget)
+        try:
+            # A reader who has gone, as `head` has, does not cost the answer, which is paid.
+            try:
+                if self.explain and asked.looks:
+                    self._print_explanation(console, release)
+            finally:
+                self._answer(console, release)
+            if not self.quiet:
+                tell_written(console, [path for path, _ in self._files])
+        finally:
+            self._tell_left(console)
+
+    def _answer(self, console: Console, release: NoisyTable) -> None:
+        """Draw, print, write, plot."""
+        from sfumato.cli.diagnostics import print_diagnostics
+        from sfumato.cli.processed import answers, is_processed, print_any
+        from sfumato.cli.progress import Watch, fraction_of
+
+        if self._streams and not is_processed(release):
+            with Watch(f"Writing {self.outputs[0]}", fraction_of(release)):
+                release.write(self.outputs[0], confidence=self.confidence if self.errors else None)
+        else:
+            with Watch("Reading rows, adding noise", fraction_of(release)):
+                numbers, widths = answers(release, console, self.confidence, self.simultaneous, self.show)
+            # Neither a full disk nor a reader who has gone, as `head` has, costs the other answer.
+            try:
+                if not self.quiet:
+                    print_any(
+                        console, release, numbers, widths, self.confidence, self.simultaneous, self.show
+                    )
+                    print_diagnostics(console, release, self.confidence)
+            finally:
+                self._write(release)
+
+    @property
+    def _streams(self) -> bool:
+        """Whether the one thing asked for is one file, whose error bars need no knowledge of the rest."""
+        alone = self.quiet and len(self.outputs) == 1 and self.plot is self.receipt is None
+        return alone and not (self.errors and self.simultaneous)
+
+    def _check_paths(self) -> None:
+        from sfumato.query.output import checked_path
+
+        for path in self.outputs:
+            checked_path(path)
+        if self.receipt is not None:
+            if self.dry_run or self.preview:
+                raise QueryError("--receipt: nothing is released, so there is none; leave one of them out")
+            checked_place(self.receipt, "--receipt", (".json",))
+        check_distinct([path for path, _ in self._files])
+        if self.plot is not None:
+            from sfumato.cli.plot import checked_plot
+
+            checked_plot(self.plot)
+
+    def _asked(self) -> Asked:
+        from sfumato.engines.asked import ask
+
+        asked = ask(
+            self.text, **{"catalog": None, "tables": None, "types": None} | self.tables, limits=self.limits
+        )
+        if self.dry_run or self.preview:
+            asked.check_planned("--dry-run" if self.dry_run else "--preview")
+        return asked.diagnosed(SHARE) if self.diagnostics else asked
+
+    def _print_explanation(self, console: Console, release: NoisyTable) -> None:
+        from sfumato.cli.explanation import print_explanation
+        from sfumato.query.payment import NO_BUDGET
+
+        print_explanation(console, release.explain())
+        if self.payer is None:
+            console.print(f"Note: {NO_BUDGET}")
+
+    def _write(self, release: NoisyTable) -> None:
+        from sfumato.cli.progress import Watch
+
+        bars = self.confidence if self.errors else None
+        for path in self.outputs:
+            with Watch(f"Writing {path}"):
+                release.write(path, confidence=bars, simultaneous=self.simultaneous)
+        if self.plot is not None:
+            from sfumato.cli.plot import bar_chart
+            from sfumato.cli.processed import drawable
+
+            shown = drawable(release)
+            assert shown is not None  # as was checked before
+            drawn, told = shown
+            with Watch(f"Drawing {self.plot}"):
+                bar_chart(
+                    drawn, self.plot, confidence=self.confidence, simultaneous=self.simultaneous, told=told
+                )
+
+        if self.receipt is not None:
+            release.receipt(confidence=bars, simultaneous=self.simultaneous).write(self.receipt)
+
+    @property
+    def _files(self) -> list[tuple[Path, str]]:
+        """All that is written, each with its option."""
+        beside = [(self.plot, "--plot"), (self.receipt, "--receipt")]
+        found = [*((path, "--output") for path in self.outputs), *beside]
+        return [(path, name) for path, name in found if path is not None]
+
+    def _tell_left(self, console: Console) -> None:
+        if self.payer is not None and not self.quiet:
+            self.payer.tell_left(console)
