@@ -208,11 +208,16 @@ def test_a_ledger_that_shows_first_would_be_found(file, kills, monkeypatch, when
             real(self, *late.pop(0))
 
     monkeypatch.setattr(module.Ledger, "_spend", planted)
-    count = kills.held(file)
-    _, shown = kills.killed(file, kills.at_call(15_000), spends=3)
-    assert shown > 0
-    with pytest.raises(AssertionError):
-        kills.check(file, count, shown, 3)
+    # A kill between the late spend and what is shown next hides the defect; one of these calls is elsewhere.
+    found = 0
+    for call in (9_000, 12_000, 15_000, 10**9):
+        count = kills.held(file)
+        _, shown = kills.killed(file, kills.at_call(call), spends=3)
+        try:
+            kills.check(file, count, shown, 3)
+        except AssertionError:
+            found += 1
+    assert found
     monkeypatch.undo()
     count = kills.held(file)
     _, shown = kills.killed(file, kills.at_call(15_000), spends=3)
