@@ -21,7 +21,6 @@ from typing import Any
 import pytest
 
 import sfumato as sf
-from sfumato.budget.ledger import ledger as module
 from sfumato.errors import BudgetError, EngineError
 
 BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "ledger.py"
@@ -199,7 +198,7 @@ def test_processes_are_killed_within_the_writing_of_a_page(tmp_path, kills):
 @pytest.mark.parametrize("when", ["after what is drawn", "never"])
 def test_a_ledger_that_shows_first_would_be_found(file, kills, monkeypatch, when):
     """The planted defects: a spend is on disk when the next one comes, or is only remembered."""
-    real, late = module.Ledger._spend, []
+    real, late = sf.Ledger._spend, []
     kills.make(file)
 
     def planted(self: Any, *arguments: Any) -> None:
@@ -207,7 +206,7 @@ def test_a_ledger_that_shows_first_would_be_found(file, kills, monkeypatch, when
         if when != "never" and len(late) > 1:
             real(self, *late.pop(0))
 
-    monkeypatch.setattr(module.Ledger, "_spend", planted)
+    monkeypatch.setattr(sf.Ledger, "_spend", planted)
     # A kill between the late spend and what is shown next hides the defect; one of these calls is elsewhere.
     found = 0
     for call in (9_000, 12_000, 15_000, 10**9):
