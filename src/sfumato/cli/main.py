@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from sfumato import __version__
+from sfumato.cli.advise import advise
 from sfumato.cli.analyze import analyze
 from sfumato.cli.audit import audit
 from sfumato.cli.budget import budget
@@ -73,6 +74,10 @@ app.command(
     epilog="Exit codes: 0 done; 1 a file or the installation must be fixed; 2 the question, or the command "
     "line, must be fixed."
 )(analyze)
+app.command(
+    epilog="Exit codes: 0 done; 1 a file or the installation must be fixed; 2 a question, the budget or the "
+    "command line must be fixed."
+)(advise)
 app.command(
     epilog="Exit codes: 0 they agree; 1 they do not, or the receipt is of made-up rows or of noise for "
     "tests; 2 a file cannot be read, or the command line must be fixed."

@@ -21,7 +21,7 @@ from sfumato.dialect.inside.named import inner_tables
 from sfumato.dialect.largest import NOTE as COUNTS_UNITS
 from sfumato.dialect.largest import LargestGroups, LargestWriter
 from sfumato.dialect.limits import Limits
-from sfumato.dialect.options import read_options
+from sfumato.dialect.options import Advised, read_options
 from sfumato.dialect.outside import names_in, put_together
 from sfumato.dialect.pieces import FreeNames
 from sfumato.dialect.public_groups import PublicGroups, public_groups
@@ -42,6 +42,7 @@ def parse(
     *,
     public: Iterable[str] = (),
     private: Iterable[str] = (),
+    advised: Advised | None = None,
 ) -> SqlQuery:
     """Understand a differentially private SELECT, or several with what is computed with them.
 
@@ -51,6 +52,7 @@ def parse(
         catalog: the tables that FROM may name; what the text leaves out is taken from there.
         public, private: names of tables, where there is no catalog; what is computed with released numbers
             may read public ones.
+        advised: the budget of several questions, which is divided over them; what each leaves out is found.
     Returns:
         What is asked; of several private SELECTs the first, with the others `beside` it. No table is opened,
         and no column looked up.
@@ -81,7 +83,7 @@ def parse(
         own, groups = public_groups(words.part(part.start, part.stop), names)
         statement = read(own, names)
         declared = None if catalog is None else _declared(statement, catalog)
-        readings.append(_Reading(statement, declared, groups, free))
+        readings.append(_Reading(statement, declared, groups, free, advised))
     outside = put_together(words, parts, [reading.writer for reading in readings])
     if catalog is not None:
         public = [name for name, table in catalog.tables.items() if table.public]
@@ -118,14 +120,15 @@ class _Reading:
         declared: TableDeclaration | None,
         groups: PublicGroups | None,
         free: FreeNames,
+        advised: Advised | None,
     ) -> None:
         self.largest = LargestGroups.of(statement)
         if self.largest is not None:
             statement = self.largest.grouped()
         self.public = None if groups is None else groups.of(statement)
         self.statement = statement if self.public is None else self.public.read_by(statement)
-        self.declared = declared
-        self.options = read_options(statement, declared)
+        self.declared, self.advised = declared, advised
+        self.options = read_options(statement, declared, advised)
         if self.largest is not None:
             self.largest.check_options()
         self.notes: list[str] = []
@@ -178,10 +181,11 @@ class _Reading:
                 "group_selection_strategy = PUBLIC_GROUPS",
             )
         if keys and domains is None and self.public is None and not Fraction(options.delta or 0):
+            write = "Write OPTIONS (delta = 1e-6, ...)" if self.advised is None else "Give --delta 1e-6"
             raise self._refuse(
                 statement.clause_place,
                 "groups are chosen privately, which needs a delta: showing that a group exists is never "
-                "free. Write OPTIONS (delta = 1e-6, ...), well below one over the number of units",
+                f"free. {write}, well below one over the number of units",
             )
         groups = rows = largest = None
         if self.largest is None:

@@ -41,6 +41,7 @@ _known = (
         *_canonical,
     ),
 )
+_of_release = ("noise", "group_selection", "min_privacy_units_per_group", "diagnostics", "auto_share")
 TYPES_FORM = "'id BIGINT, amount DOUBLE, day DATE', each column once"
 _WEIGHTS_FORM = "'mean_age 4, \"the total\" 2', each output once"
 _MOST_PARTS = 50
@@ -96,17 +97,33 @@ class Options:
     auto_share: str | None
 
 
-def read_options(statement: Statement, declared: TableDeclaration | None = None) -> Options:
+@dataclass(frozen=True)
+class Advised:
+    """What advice decides in the place of OPTIONS: the budget, and whatever is left out.
+
+    Args:
+        epsilon, delta: of which each question gets a part, as written.
+    """
+
+    epsilon: str
+    delta: str
+
+
+def read_options(
+    statement: Statement, declared: TableDeclaration | None = None, advised: Advised | None = None
+) -> Options:
     """Read the options of a statement.
 
     Args:
         statement: whose they are.
         declared: what a catalog says of its table.
+        advised: what is decided by advice, in the place of a budget that the options say; limits and bounds
+            that they leave out are then to be found, unless they say otherwise.
     Raises:
         SqlError: an option is unknown, given twice, missing or of no admissible value, or contradicts the
             catalog.
     """
-    given = _Given(statement, declared)
+    given = _Given(statement, declared, advised)
     groups, rows = (declared.max_groups, declared.max_rows) if declared is not None else (None, None)
     return Options(
         unit=given.unit(),
@@ -127,7 +144,7 @@ def read_options(statement: Statement, declared: TableDeclaration | None = None)
         weighing=given.place("weights"),
         confidence=given.confidence(),
         diagnostics=given.diagnostics(),
-        auto_bounds=given.choice("auto_bounds", ("true", "false")) == "true",
+        auto_bounds=given.automatic("auto_bounds"),
         auto_limits=given.auto_limits(),
         auto_share=given.auto_share(),
     )
@@ -155,13 +172,17 @@ def types_of(text: str) -> dict[str, str] | None:
 class _Given:
     """Name and value of each option, as written, by its canonical name."""
 
-    def __init__(self, statement: Statement, declared: TableDeclaration | None) -> None:
+    def __init__(
+        self, statement: Statement, declared: TableDeclaration | None, advised: Advised | None
+    ) -> None:
         self.text, self.declared, self.tables = statement.text, declared, statement.tables
+        self.advised = advised
         self.pairs: dict[str, tuple[Literal, Literal]] = {}
         for name, value in statement.options:
             self._add(name, value)
         for key, example in (("epsilon", "1"), ("privacy_unit_column", "id")):
-            if key not in self.pairs and (declared is None or key == "epsilon"):
+            known = declared if key == "privacy_unit_column" else advised
+            if key not in self.pairs and known is None:
                 message = f"{key} is missing: write OPTIONS ({key} = {example}, ...)"
                 raise self._refuse(statement.clause_place, message)
 
@@ -174,6 +195,10 @@ class _Given:
             hint = f"; did you mean {near}?" if near else "."
             raise self._refuse(name.place, f"there is no option {name.text}{hint} The options are: {listed}")
         key = _canonical.get(name.text, name.text)
+        if self.advised is not None and key in _of_release and value.text.upper() != STRATEGY:
+            raise self._refuse(
+                name.place, f"{name.text} is of a release, and advice chooses what is best; leave it out"
+            )
         if self.declared is not None and key in ("types", "multiline", "unit_timezone"):
             raise self._refuse(name.place, f"{key} is what {self.declared.where} says; leave it out")
         if key in self.pairs:
@@ -246,12 +271,16 @@ class _Given:
         return value.text
 
     def epsilon(self) -> str:
+        if self.advised is not None:
+            return self.advised.epsilon
         value = self._number("epsilon")
         if Fraction(value.text) <= 0:
             raise self._refuse(value.place, "epsilon must be greater than 0")
         return value.text
 
     def delta(self) -> str | None:
+        if self.advised is not None:
+            return self.advised.delta
         if "delta" not in self.pairs:
             return None
         value = self._number("delta")
@@ -275,8 +304,15 @@ class _Given:
             raise self._refuse(value.place, "diagnostics is a share of epsilon between 0 and 1, such as 0.05")
         return value.text
 
+    def automatic(self, key: str) -> bool:
+        """Whether what is left out is found: as the option says, else where advice is given."""
+        said = self.choice(key, ("true", "false"))
+        return self.advised is not None if said is None else said == "true"
+
     def auto_limits(self) -> bool:
-        wanted = self.choice("auto_limits", ("true", "false")) == "true"
+        wanted = self.automatic("auto_limits")
+        if "max_rows_contributed" in self.pairs and "auto_limits" not in self.pairs:
+            return False
         if wanted and "max_rows_contributed" in self.pairs:
             raise self._refuse(
                 self.pairs["auto_limits"][0].place,

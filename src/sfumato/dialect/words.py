@@ -90,6 +90,26 @@ def tokenize(text: str) -> list[Token]:
     return [*tokens, Token("end", "", "", end, end + 1)]
 
 
+def statements(text: str) -> list[str]:
+    """Return the statements of a text, each of which but the last ends with a semicolon.
+
+    Raises:
+        SqlError: as of `tokenize`.
+
+    >>> statements("SELECT ';'; SELECT 2;  -- the last; of two")
+    ["SELECT ';'", ' SELECT 2']
+    """
+    found, start, filled = [], 0, False
+    for token in tokenize(text):
+        if token.word == ";" or token.kind == "end":
+            if filled:
+                found.append(text[start : len(text) if token.kind == "end" else token.start])
+            start, filled = token.stop, False
+        else:
+            filled = True
+    return found
+
+
 def scan(text: str) -> Iterator[Token]:
     """Yield the words of a text.
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from sfumato.dialect import SqlQuery
+    from sfumato.dialect.options import Advised
     from sfumato.engines.catalog import Catalog
     from sfumato.engines.duckdb.outside import OutsideSql, ReleasedColumns
     from sfumato.engines.duckdb.resources import Resources
@@ -274,28 +275,61 @@ def ask(
     Args:
         limits: `memory_limit`, `threads` and `temp_directory`.
     """
+    return asking(tables, catalog, types, limits)(text)
+
+
+def asking(
+    tables: Mapping[str, Any] | None,
+    catalog: Declarations | None,
+    types: Mapping[str, str] | None,
+    limits: Mapping[str, Any],
+    advised: Advised | None = None,
+) -> Callable[[str], Asked]:
+    """Return what reads texts, as `ask`; what several of them name is opened once, and is the same table.
+
+    Args:
+        tables, catalog, types, limits: as of `ask`.
+        advised: the budget of all texts together, where advice divides it.
+    """
     from sfumato.dialect import parse
     from sfumato.engines.duckdb.resources import checked_resources
 
-    if isinstance(text, str) and _SECRET.search(text):
-        raise SqlError(
-            "the text has the address of a database with its user in it, which errors and explanations would "
-            "show: give it a name, tables={'orders': 'postgresql://...'}, or a catalog"
-        )
-    resources = checked_resources(**limits)
-    if catalog is None:
-        return _asked(*_of_tables(text, tables, types, limits), resources)
-    if not isinstance(catalog, Declarations):
-        raise ParameterError("catalog", catalog, "what sf.catalog(...) gives")
-    if tables or types is not None:
-        raise QueryError("sql: catalog= says what tables there are, and their types; leave the others out")
-    known: Any = catalog
+    known: dict[Any, Any] = {}
 
-    def declared(_: SqlQuery, name: str, __: str) -> Any:
-        public = catalog.declaration(name).public
-        return known.public(name, **limits) if public else known.table(name, **limits)
+    def once(key: object, open_one: Callable[[], Any]) -> Any:
+        if key not in known:
+            known[key] = open_one()
+        return known[key]
 
-    return _asked(parse(text, catalog), declared, resources)
+    def read(text: str) -> Asked:
+        if isinstance(text, str) and _SECRET.search(text):
+            raise SqlError(
+                "the text has the address of a database with its user in it, which errors and explanations "
+                "would show: give it a name, tables={'orders': 'postgresql://...'}, or a catalog"
+            )
+        resources = checked_resources(**limits)
+        if catalog is None:
+            query, opened = _of_tables(text, tables, types, limits, advised)
+
+            def table(one: SqlQuery, name: str, unit: str) -> Any:
+                given = sorted((one.types or {}).items()), one.unit_parts, one.unit_timezone, one.multiline
+                return once((name, unit, repr(given)), partial(opened, one, name, unit))
+
+            return _asked(query, table, resources)
+        if not isinstance(catalog, Declarations):
+            raise ParameterError("catalog", catalog, "what sf.catalog(...) gives")
+        if tables or types is not None:
+            message = "sql: catalog= says what tables there are, and their types; leave the others out"
+            raise QueryError(message)
+        declared: Any = catalog
+
+        def of_catalog(_: SqlQuery, name: str, __: str) -> Any:
+            opened = declared.public if declared.declaration(name).public else declared.table
+            return once(name, partial(opened, name, **limits))
+
+        return _asked(parse(text, declared, advised=advised), of_catalog, resources)
+
+    return read
 
 
 def as_collection(name: str, source: Any) -> Any:
@@ -313,7 +347,11 @@ def as_collection(name: str, source: Any) -> Any:
 
 
 def _of_tables(
-    text: str, tables: Mapping[str, Any] | None, types: Mapping[str, str] | None, limits: Mapping[str, Any]
+    text: str,
+    tables: Mapping[str, Any] | None,
+    types: Mapping[str, str] | None,
+    limits: Mapping[str, Any],
+    advised: Advised | None,
 ) -> tuple[SqlQuery, OpenTable]:
     from sfumato.dialect import parse
     from sfumato.engines.duckdb.sources import is_path
@@ -325,7 +363,7 @@ def _of_tables(
         )
     sources = {name: as_collection(name, source) for name, source in (tables or {}).items()}
     public = [name for name, source in sources.items() if isinstance(source, PublicTable)]
-    query = parse(text, public=public, private=sources.keys() - public)
+    query = parse(text, public=public, private=sources.keys() - public, advised=advised)
     queries = (query, *query.beside)
     for name in (name for one in queries for name in one.sources):
         if name not in sources and not is_path(name):

@@ -161,6 +161,19 @@ def private_parts(how: Combination) -> list[Part]:
     return [p for p in parts if isinstance(p, Part) and (p.unit is not None or isinstance(how, Reached))]
 
 
+def units_of(engine: Any, unit: str) -> frozenset[tuple[Any, str]]:
+    """Return the tables, each with its unit's column, from which the units of a table's rows come.
+
+    Two tables of which one is the same belong to the same units: rows are only put together where these are
+    equal, and every row that is made belongs to the unit that its rows had.
+    """
+    how = getattr(engine, "how", None)
+    parts = [] if how is None else [part for part in private_parts(how) if part.unit is not None]
+    if not parts:
+        return frozenset({(engine, unit.casefold())})
+    return frozenset().union(*(units_of(part.engine, str(part.unit)) for part in parts))
+
+
 Combination = Join | Union | PerUnit | Reached | Select | IsIn | WithValue | Window | Computed
 Combined = TypeVar("Combined")
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import duckdb
 import pyarrow as pa
@@ -93,6 +94,7 @@ class DuckDBEngine(Owned):
         self._schemas: dict[tuple[Step, ...], Schema] = {}
         self._sizes: dict[tuple[Step, ...], dict[str, _Size]] = {(): dict(sizes or {})}
         self._held: dict[tuple[Step, ...], int] = {(): held}
+        self._made = WeakValueDictionary[Combination, DuckDBEngine]()
         self._running: duckdb.DuckDBPyConnection | None = None
         self.how: Combination | Reached | None = None  # of which tables its rows are made, if they are
         self.origin = Origin(source.name, source.files, tuple(source.columns), made_up=source.made_up)
@@ -400,7 +402,16 @@ class DuckDBEngine(Owned):
         )
 
     def combined(self, how: Combination) -> DuckDBEngine:
-        """Return an engine on the rows of a join, a union, or one row for each unit."""
+        """Return an engine on the rows of a join, a union, or one row for each unit.
+
+        Of the same tables, put together in the same way, it is the same engine, as long as one is used.
+        """
+        made = self._made.get(how)
+        if made is None:
+            made = self._made[how] = self._combined(how)
+        return made
+
+    def _combined(self, how: Combination) -> DuckDBEngine:
         private = [part.engine for part in private_parts(how)]
         made_up = common([e._opened.made_up for e in private if isinstance(e, DuckDBEngine)])
         limits = self._limits(how)

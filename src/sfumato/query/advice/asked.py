@@ -13,6 +13,7 @@ from sfumato.errors import ParameterError, QueryError, in_own_words, nearest, sh
 from sfumato.exact import as_fraction
 from sfumato.noise import Words
 from sfumato.query.automatic.looking import check_looks
+from sfumato.query.combining import units_of
 from sfumato.query.planning import make_plan
 from sfumato.query.query import LARGEST_WEIGHT
 from sfumato.query.question import Question
@@ -156,7 +157,7 @@ def _named(questions: Any) -> dict[str, Question[Any]]:
             )
         if name is not None and (not isinstance(name, str) or not name.isprintable() or not name.strip()):
             raise ParameterError("name of a question", name, "a text that can be printed, such as 'visits'")
-        found[_free(one.query.told, found) if name is None else name] = one
+        found[free_name(one.query.told, found) if name is None else name] = one
     return found
 
 
@@ -164,8 +165,8 @@ def _not_given(error: Exception) -> QueryError:
     return QueryError(f"advise: what gives the questions stopped at a {type(error).__name__}; give a list")
 
 
-def _free(name: str, taken: Mapping[str, object]) -> str:
-    """Return a name for a question of a list, that no other has."""
+def free_name(name: str, taken: Mapping[str, object]) -> str:
+    """Return a name for a question that no other has."""
     plain = "".join(c if c.isprintable() else "?" for c in name)
     numbered = plain
     i = 1
@@ -179,12 +180,13 @@ def _check_table(table: Any, named: Mapping[str, Question[Any]]) -> None:
     engine = getattr(table, "engine", None)
     if engine is None or not hasattr(table, "unit"):
         raise ParameterError("table", type(table).__name__, "a table that sf.scan has opened")
+    known = units_of(engine, table.unit)
     for name, one in named.items():
-        if one.table.engine is not engine or one.table.unit != table.unit:
+        if known.isdisjoint(units_of(one.table.engine, one.table.unit)):
             raise QueryError(
                 f"advise: {shown(name)} is asked of another table, whose rows and units may be others; ask "
-                "all questions of the one that is given, by filter, with_columns and group_by. Of joined "
-                "tables, give the one that join returned"
+                "all questions of the one that is given, or of what is made of it by filter, with_columns, "
+                "group_by, join and the like"
             )
 
 
