@@ -92,6 +92,8 @@ def test_what_must_be_there(clinic: Path, run: Any, prepare: str, says: str) -> 
         ({"workers": 0}, "workers is 0"),
         ({"seconds": 0.0}, "seconds is 0.0"),
         ({"seconds": float("nan")}, "seconds is nan"),
+        ({"constant_time": 0.0}, "constant_time is 0.0"),
+        ({"constant_time": float("nan")}, "constant_time is nan"),
         ({"port": 65_536}, "port is 65536"),
     ],
 )

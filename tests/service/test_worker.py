@@ -14,6 +14,7 @@ import pytest
 
 from sfumato.errors import EngineError
 from sfumato.service.desk import Job, Outcome
+from sfumato.service.pace import Pace
 from sfumato.service.worker import Inline, Unexpected, Workers
 
 pytestmark = pytest.mark.long
@@ -29,12 +30,12 @@ def desk(begins: str = "") -> Any:
     return partial(importlib.import_module("odd_desk").Odd, begins)
 
 
-def told(workers: Any, *texts: str) -> list[Outcome | BaseException]:
+def told(workers: Any, *texts: str, kind: str = "ask") -> list[Outcome | BaseException]:
     """Return what comes of jobs that are asked at once."""
 
     async def all_of_them() -> list[Outcome | BaseException]:
         return await asyncio.gather(
-            *(workers.run(Job("ask", "ann", text)) for text in texts), return_exceptions=True
+            *(workers.run(Job(kind, "ann", text)) for text in texts), return_exceptions=True
         )
 
     return asyncio.run(all_of_them())
@@ -68,6 +69,35 @@ def test_one_that_is_killed_with_nothing_to_do_loses_no_question() -> None:
                 os.kill(one._process.pid or 0, signal.SIGKILL)
             assert [one.status for one in told(workers, "", "") if isinstance(one, Outcome)] == [200, 200]
         assert workers.killed == 10
+    finally:
+        workers.stop()
+
+
+def test_whatever_happens_an_answer_comes_at_its_pace() -> None:
+    now, slept = [0.0], list[float]()
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    pace = Pace(0.5, lambda: now[0], sleep)  # of which .45 seconds are real ones: the clock stands still
+    workers = Workers(desk(), 1, 60.0, pace)
+    try:
+        found = told(workers, "", "refuse", "break", kind="release")
+        assert [getattr(one, "status", 500) for one in found] == [200, 400, 500]
+        assert slept == [0.5] * 3
+        assert told(workers, "", kind="ask") and len(slept) == 3  # it reads no rows
+        for text, status in (("hang", 504), ("die", 503), ("exit", 503)):
+            workers._workers[0].ready(300)
+            (one,) = told(workers, text, kind="release")
+            assert isinstance(one, Outcome) and one.status == status and b"stays spent" in one.body
+        assert slept == [0.5] * 6
+        assert told(workers, "", kind="ask")
+        workers._replace(0)
+        now[0] = 7.0
+        workers._pace = Pace(1e-9, lambda: now[0], sleep)  # the process that begins is not there in time
+        (one,) = told(workers, "", kind="release")
+        assert isinstance(one, Outcome) and one.status == 503 and b"Nothing was spent" in one.body
+        assert len(slept) == 7
     finally:
         workers.stop()
 

@@ -63,6 +63,14 @@ def serve(
     seconds: Annotated[
         float, typer.Option("--seconds", metavar="N", help="That one question may take.")
     ] = 60.0,
+    constant_time: Annotated[
+        float | None,
+        optional(
+            "--constant-time",
+            metavar="SECONDS",
+            help="Answer so long after a question's turn came, however long its rows took. Default: at once.",
+        ),
+    ] = None,
     memory_limit: Annotated[
         str | None,
         optional(
@@ -95,6 +103,7 @@ def serve(
                 behind_proxy,
                 workers,
                 seconds,
+                constant_time,
                 {name: value for name, value in limits.items() if value is not None},
             )
         )

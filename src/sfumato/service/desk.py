@@ -72,6 +72,11 @@ class Job:
     dummy: bool = False
     everybody: bool = False
 
+    @property
+    def reads_rows(self) -> bool:
+        """Whether private rows may be read for it."""
+        return self.kind == "release" and not self.dummy
+
 
 @dataclass(frozen=True)
 class Outcome:

@@ -24,6 +24,7 @@ from sfumato.service.app import Limits, Service
 from sfumato.service.budgets import opened_budgets
 from sfumato.service.desk import Desk
 from sfumato.service.opened import AnalystsCatalog
+from sfumato.service.pace import Pace
 from sfumato.service.tokens import Tokens
 from sfumato.service.watching import Lines, log
 from sfumato.service.worker import Workers
@@ -49,6 +50,7 @@ class Settings:
         behind_proxy: whether a proxy brings TLS, so that it may listen to other machines without.
         workers: processes that answer questions.
         seconds: that one question may take.
+        constant_time: seconds after which each answer that rows were read for is sent; None for at once.
         limits: `memory_limit`, `threads` and `temp_directory` of each question.
     Raises:
         QueryError: tokens would cross a network in the clear.
@@ -66,12 +68,16 @@ class Settings:
     behind_proxy: bool = False
     workers: int = 2
     seconds: float = 60.0
+    constant_time: float | None = None
     limits: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         positive_int(self.workers, "workers")
         if not 0 < self.seconds <= 86_400:
             raise ParameterError("seconds", self.seconds, "more than 0, and at most a day, 86400")
+        if self.constant_time is not None and not 0.1 <= self.constant_time <= 86_400:
+            form = "from 0.1 second to a day, 86400; or None for answers as soon as they are there"
+            raise ParameterError("constant_time", self.constant_time, form)
         if not 0 <= self.port < 65_536:
             raise ParameterError("port", self.port, "from 0, for any that is free, to 65535")
         if (self.certfile is None) != (self.keyfile is None):
@@ -161,7 +167,7 @@ def server(service: Service, settings: Settings) -> Server:
         proxy_headers=False,
         limit_concurrency=_CONNECTIONS,
         timeout_keep_alive=_KEPT,
-        timeout_graceful_shutdown=round(settings.seconds) + 5,
+        timeout_graceful_shutdown=round(max(settings.seconds, settings.constant_time or 0)) + 5,
         h11_max_incomplete_event_size=_HEADERS,
         ssl_certfile=settings.certfile,
         ssl_keyfile=settings.keyfile,
@@ -181,7 +187,8 @@ def run(settings: Settings, limits: Limits | None = None) -> None:
     write_lines()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises it again when it has ended
     tokens = Tokens(settings.tokens)
-    workers = Workers(partial(make_desk, settings), settings.workers, settings.seconds)
+    pace = Pace(settings.constant_time)
+    workers = Workers(partial(make_desk, settings), settings.workers, settings.seconds, pace)
     try:
         server(Service(workers, tokens, limits or Limits(), PAGE), settings).run()
     except KeyboardInterrupt:

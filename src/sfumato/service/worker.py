@@ -20,6 +20,7 @@ from typing import Any
 
 from sfumato.errors import EngineError, SfumatoError
 from sfumato.service.desk import Desk, Job, Outcome, failed, refused
+from sfumato.service.pace import AT_ONCE, Pace, Slot
 
 MakeDesk = Callable[[], Desk]
 _TOO_LONG = (
@@ -27,6 +28,7 @@ _TOO_LONG = (
     "stays spent. Ask for less at once, or ask the owner"
 )
 _DIED = "the question ended the process that read the rows; what it cost stays spent. Ask the owner"
+_NOT_YET = "the service begins anew after a question that took too long; ask again. Nothing was spent"
 _BEGAN = "a process that answers questions ended while it began"
 _START = 300.0  # seconds for a worker to be there
 
@@ -76,17 +78,19 @@ class Workers:
         make: gives each process its desk; a function of a module with plain arguments, as it is sent there.
         count: of processes.
         seconds: that a job may take.
+        pace: of answers that rows were read for. A process is not free for the next question before it, so
+            that nobody's wait tells how long another one's question took.
     Raises:
         EngineError: the first one does not begin, and why.
     """
 
-    def __init__(self, make: MakeDesk, count: int, seconds: float) -> None:
-        self._make, self._seconds = make, seconds
+    def __init__(self, make: MakeDesk, count: int, seconds: float, pace: Pace = AT_ONCE) -> None:
+        self._make, self._seconds, self._pace = make, seconds, pace
         self.killed = 0
         first = _Worker(make)
         try:
-            first.ready()
-        except (EngineError, EOFError) as error:
+            first.ready(_START)
+        except (EngineError, EOFError, TimeoutError) as error:
             first.kill()
             raise EngineError(str(error) or _BEGAN) from None
         self._workers = [first, *(_Worker(make) for _ in range(count - 1))]
@@ -115,19 +119,31 @@ class Workers:
             self._free.put_nowait(place)
 
     def _run(self, place: int, job: Job) -> Outcome:
+        slot = (self._pace if job.reads_rows else AT_ONCE).slot()
         try:
-            if not self._workers[place].takes(job):  # ended while it had nothing to do: nothing is lost
+            return self._outcome(place, job, slot)
+        finally:
+            slot.wait()
+
+    def _outcome(self, place: int, job: Job, slot: Slot) -> Outcome:
+        try:
+            if not self._workers[place].takes(job, slot):  # ended with nothing to do: nothing is lost
                 self._replace(place)
-                if not self._workers[place].takes(job):
+                if not self._workers[place].takes(job, slot):
                     raise EngineError(_BEGAN)
+        except TimeoutError:  # at a fixed pace it is waited for no longer, and may be there for the next one
+            if slot.until is None:
+                self._replace(place)
+            return refused(EngineError(_NOT_YET), 503)
         except EngineError as error:
             self._replace(place)
             return failed(error)
+        seconds = slot.left(self._seconds)
         try:
-            found = self._workers[place].outcome(self._seconds)
+            found = self._workers[place].outcome(seconds)
         except TimeoutError:
             self._replace(place)
-            return refused(EngineError(_TOO_LONG.format(self._seconds)), 504)
+            return refused(EngineError(_TOO_LONG.format(round(seconds, 1))), 504)
         except (EOFError, OSError):
             self._replace(place)
             return refused(EngineError(_DIED), 503)
@@ -157,34 +173,39 @@ class _Worker:
         there.close()
         self._is_ready = False
 
-    def ready(self) -> None:
+    def ready(self, seconds: float) -> None:
         """Wait until it is there.
 
         Raises:
+            TimeoutError: it is not there by then.
             EngineError: it could not begin, and why.
             EOFError: it ended without a word.
         """
         if self._is_ready:
             return
-        if not self._here.poll(_START):
-            raise EngineError(f"a process that answers questions did not begin within {_START:g} seconds")
+        if not self._here.poll(seconds):
+            raise TimeoutError
         said: Any = self._here.recv()
         if said is not None:
             raise EngineError(said)
         self._is_ready = True
 
-    def takes(self, job: Job) -> bool:
+    def takes(self, job: Job, slot: Slot) -> bool:
         """Give it a job, and return whether it begins; where it does not, nothing was read or spent.
 
         Raises:
-            EngineError: the process could not begin.
+            TimeoutError: the process is not there in time.
+            EngineError: it could not begin.
         """
-        with suppress(EOFError, OSError):
-            self.ready()
+        try:
+            self.ready(slot.left(_START))
             self._here.send(job)  # to a process that was killed, and can seem alive for a while
             self._here.recv()
-            return True
-        return False
+        except TimeoutError:
+            raise
+        except (EOFError, OSError):
+            return False
+        return True
 
     def outcome(self, seconds: float) -> Outcome | str:
         """Return the outcome of the job that it took; or where a fault of ours is.
