@@ -30,14 +30,20 @@ SMALL = Lattice(0.0, 5.0, whole=True)
 ROUND = Lattice(0.0, 30.0, whole=True)  # 0 to 10, 20 and 30 weigh three times as much as others
 HALF = Target(F(1, 2))
 AROUND = (Target(F(1, 2), F(-1)), HALF, Target(F(1, 2), F(1)))
+WIDE = (HALF, Target(F(1, 2), F(5, 2), F(4, 3)))
+# Beyond all counts, of which there are too few, targets are held to the first or the last of them.
+HELD = (Target(F(4, 5)), Target(F(4, 5), F(3), F(1, 2), within=True))
+ENDS = (Target(F(1, 7)), Target(F(1, 7), F(-1), F(1, 2), within=True))
 QUARTILES = (Target(F(1, 4)), Target(F(3, 4)))
 
 
 def distance(counts, place, target):
     """How far a place is from a target, as the page defines it; counts by place."""
-    before = sum(n for p, n in counts.items() if p < place)
-    goal = target.rank * sum(counts.values()) + target.shift
-    return max(F(0), before - goal, goal - before - counts.get(place, 0))
+    before, total = sum(n for p, n in counts.items() if p < place), sum(counts.values())
+    low, high = (target.rank * total + target.shift + end for end in (-target.spread, target.spread))
+    if target.within:
+        low, high = (min(max(end, F(0)), F(total)) for end in (low, high))
+    return max(F(0), before - high, low - before - counts.get(place, 0))
 
 
 def law(counts, choice, far=distance, largest=max):
@@ -86,7 +92,16 @@ choices = st.builds(
     st.fractions(F(1, 3), 5, max_denominator=7),
     st.just(SMALL),
     st.sampled_from(
-        [(HALF,), AROUND[:2], QUARTILES, (Target(F(1)),), (Target(F(0)), Target(F(1, 3), F(5, 2)))]
+        [
+            (HALF,),
+            AROUND[:2],
+            QUARTILES,
+            (Target(F(1)),),
+            (Target(F(0)), Target(F(1, 3), F(5, 2))),
+            WIDE,
+            HELD,
+            ENDS,
+        ]
     ),
 )
 
@@ -201,7 +216,18 @@ def largest_loss(choice, far=distance, largest=max, most=3):
 
 
 @pytest.mark.parametrize(
-    "targets", [(HALF,), (Target(F(4, 5)),), AROUND[:2], QUARTILES, (Target(F(1, 2), F(-7, 3)),)]
+    "targets",
+    [
+        (HALF,),
+        (Target(F(4, 5)),),
+        AROUND[:2],
+        QUARTILES,
+        (Target(F(1, 2), F(-7, 3)),),
+        (Target(F(1, 2), F(1), F(2)),),
+        WIDE,
+        HELD,
+        ENDS,
+    ],
 )
 def test_no_ratio_is_above_the_claim_and_some_come_near(targets):
     choice = QuantileChoice(F(2), SMALL, targets)
@@ -238,7 +264,19 @@ def squared(counts, place, target):
     return distance(counts, place, target) ** 2
 
 
+def held_to_nothing_else(counts, place, target):
+    """Beyond all counts a goal is held to them, at the price of one that is not."""
+    return distance(counts, place, replace(target, within=True))
+
+
+def spread_of_all(counts, place, target):
+    """The spread is a share of the counts, and so moves with them."""
+    return distance(counts, place, replace(target, spread=F(sum(counts.values()))))
+
+
 BROKEN = {
+    "held to the counts for nothing": (held_to_nothing_else, max, (HALF, Target(F(1, 2), F(-9)))),
+    "the spread moves with all": (spread_of_all, max, (Target(F(1, 2), F(9)),)),
     "the goal does not move with all": (target_that_stays, max, (HALF,)),
     "gaps left out": (only_places_with_values, max, (HALF,)),
     "three times the distance": (midpoint_is_taken_for_the_place, max, (HALF,)),
@@ -326,6 +364,9 @@ def test_what_is_released_and_refused():
     for rank in (-1, 2, math.nan, "x"):
         with pytest.raises(ParameterError):
             Target(rank)
+    for more in ({"spread": -1}, {"spread": math.inf}, {"shift": math.nan}):
+        with pytest.raises(ParameterError, match=next(iter(more))):
+            Target(F(1, 2), **more)
 
 
 @pytest.mark.noise_cannot_matter("at scale 1 a place 10^6 steps away has a probability below e^-10^5")

@@ -38,16 +38,30 @@ class Target:
     Args:
         rank: the share, from 0 to 1, taken exactly.
         shift: in steps; may be negative.
+        spread: in steps, at least 0: all places within so many on either side are equally near. Where other
+            targets are looked for with it, a wide one leaves them nearly as near as they are alone.
+        within: whether what is looked for is never below 0, nor above all counts. A count more then makes
+            distances larger by all of itself, in place of the larger of the share and the rest.
     """
 
     rank: Fraction
     shift: Fraction = Fraction(0)
+    spread: Fraction = Fraction(0)
+    within: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rank", as_fraction(self.rank, "rank"))
-        object.__setattr__(self, "shift", as_fraction(self.shift, "shift"))
+        for name in ("rank", "shift", "spread"):
+            object.__setattr__(self, name, as_fraction(getattr(self, name), name))
         if not 0 <= self.rank <= 1:
             raise ParameterError("rank", self.rank, "from 0 to 1")
+        if self.spread < 0:
+            raise ParameterError("spread", self.spread, "at least 0")
+
+    @property
+    def moves(self) -> tuple[Fraction, Fraction]:
+        """The most that one count more takes off the distance of a place, and adds to it."""
+        most = max(self.rank, 1 - self.rank)
+        return most, Fraction(1) if self.within else most
 
 
 def joint_quantiles(
@@ -56,9 +70,9 @@ def joint_quantiles(
     """Choose a place for each target, all with one draw: near where the counts reach it.
 
     A place is as far from a target as counts are: the target less the count at and before it, or the
-    count before it less the target, or 0 between the two. Places are chosen with a probability
-    proportional to e^(-d / scale) times their weights, where d is the largest of their distances. Round
-    numbers weigh more than others (`BaseMeasure`).
+    count before it less the target, or 0 between the two, each less the target's spread. Places are chosen
+    with a probability proportional to e^(-d / scale) times their weights, where d is the largest of their
+    distances. Round numbers weigh more than others (`BaseMeasure`).
 
     Args:
         scale: number greater than 0, in steps.
@@ -69,7 +83,8 @@ def joint_quantiles(
     Returns:
         A Measurement of integers by group to pure DP: for each key the places, in the order of the targets.
         Its metric is the L1 distance of the counts; its map is 2 max(rank, 1 - rank) distance / scale, for
-        the rank with which that is largest. However many targets there are, they cost no more.
+        the rank with which that is largest; (1 + max(rank, 1 - rank)) distance / scale where a target is
+        `within`. However many targets there are, they cost no more.
     Raises:
         ParameterError: a parameter is not admissible; the error names it.
 
@@ -120,12 +135,13 @@ class QuantileChoice:
     @property
     def loss(self) -> Fraction:
         """Epsilon where counts differ by 1 in all."""
-        return 2 * max(max(t.rank, 1 - t.rank) for t in self.targets) / self.scale
+        moves = [t.moves for t in self.targets]
+        return (max(less for less, _ in moves) + max(more for _, more in moves)) / self.scale
 
     @cached_property
     def unit(self) -> int:
         """The parts of a step in which all distances are whole numbers."""
-        return math.lcm(*(d for t in self.targets for d in (t.rank.denominator, t.shift.denominator)))
+        return math.lcm(*(x.denominator for t in self.targets for x in (t.rank, t.shift, t.spread)))
 
     def draw(
         self, places: NDArray[np.int64], before: Integers, words: Words | None = None
@@ -210,8 +226,8 @@ class QuantileChoice:
 
     @cached_property
     def farthest(self) -> int:
-        """The largest shift of a target, in `unit`s."""
-        return int(max(abs(t.shift) for t in self.targets) * self.unit)
+        """The largest shift of a target, with its spread, in `unit`s."""
+        return int(max(abs(t.shift) + t.spread for t in self.targets) * self.unit)
 
     @cached_property
     def near(self) -> int:
@@ -247,13 +263,19 @@ class _Counts:
         self.starts, self.stops = offsets[:-1], offsets[1:]
         self.before = (before - before[0]) * choice.unit
         totals = self.before[self.stops] - self.before[self.starts]
-        goals = [
-            t.rank.numerator * (totals // t.rank.denominator) + int(t.shift * choice.unit)
-            for t in choice.targets
-        ]
-        self.aims = [self.before[self.starts] + goal for goal in goals]
+        goals = [self._goal(target, totals) for target in choice.targets]
+        self.aims = [tuple(self.before[self.starts] + end for end in goal) for goal in goals]
         # Where counts reach a goal the distance is 0; it is larger where they cannot.
-        self.nearest = np.max([np.maximum(np.maximum(-g, g - totals), 0) for g in goals], axis=0)
+        self.nearest = np.max([np.maximum(np.maximum(-b, a - totals), 0) for a, b in goals], axis=0)
+
+    def _goal(self, target: Target, totals: Integers) -> tuple[Integers, Integers]:
+        """Return from which to which count places have the distance 0, in each group."""
+        share = target.rank.numerator * (totals // target.rank.denominator)
+        unit = self.choice.unit
+        low, high = (share + int((target.shift + end) * unit) for end in (-target.spread, target.spread))
+        if target.within:
+            low, high = (np.minimum(np.maximum(end, 0), totals) for end in (low, high))
+        return low, high
 
     def levels(self, far: int | None) -> list[Levels]:
         """Measure the places; `far` as of `QuantileChoice.levels`."""
@@ -276,15 +298,15 @@ class _Counts:
         """Return the distances that places have in each group, rising, and the group of each."""
         groups = np.arange(len(self.starts))
         owners, found = [groups], [self.nearest]
-        for aim in self.aims:
+        for least, most in self.aims:
             low, high = self.starts, self.stops + 1
             if far is not None:
-                low = np.maximum(np.searchsorted(self.before, aim - self.nearest - far), low)
-                high = np.minimum(np.searchsorted(self.before, aim + self.nearest + far, "right"), high)
+                low = np.maximum(np.searchsorted(self.before, least - self.nearest - far), low)
+                high = np.minimum(np.searchsorted(self.before, most + self.nearest + far, "right"), high)
             counts = np.maximum(high - low, 0)
             own = np.repeat(groups, counts)
             at = np.arange(len(own)) + np.repeat(low - np.cumsum(counts) + counts, counts)
-            away = abs(self.before[at] - aim[own])
+            away = np.maximum(least[own] - self.before[at], self.before[at] - most[own])
             beyond = away > self.nearest[own]
             owners.append(own[beyond])
             found.append(away[beyond])
@@ -298,12 +320,12 @@ class _Counts:
         return group, key & ((1 << width) - 1)
 
     def _ends(
-        self, aim: Integers, group: NDArray[np.int64], distances: Integers
+        self, aim: tuple[Integers, Integers], group: NDArray[np.int64], distances: Integers
     ) -> tuple[NDArray[np.int64], ...]:
         """Return the first and the last place within each distance of a target."""
         # Places up to which counts are too few, or before which they are too many, are farther.
-        low = np.searchsorted(self.before, aim[group] - distances)
-        high = np.searchsorted(self.before, aim[group] + distances, "right") - 1
+        low = np.searchsorted(self.before, aim[0][group] - distances)
+        high = np.searchsorted(self.before, aim[1][group] + distances, "right") - 1
         lattice = self.choice.lattice
         return (
             np.where(low > self.starts[group], self.places[low - 1], lattice.first),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,12 @@ SHARE, SHARE_LIMITED, SHARE_ALONE = Fraction(1, 4), Fraction(2, 5), Fraction(3, 
 SHARE_PLAIN, SHARE_PLAIN_ALONE = Fraction(2, 5), Fraction(19, 20)
 # How often a place that should lie before a rank lies behind it, where values are spread evenly.
 WRONG_SIDE = 0.01
+# Outer places are as good within so many scales, times the ranks, of where they are aimed. The wider this
+# is, the nearer is the place in the middle to where one alone would be, and the farther are bars.
+SPREAD = 2
+# Near the ends outer places are aimed at the last value where the rank has too few rows beside it. Distances
+# then grow by as much as a count does, so that all places are a sixth less near at most.
+EXTREME = Fraction(3, 4)
 # As powers of ten, of both sides: noise is lower than its mean by so much once in 40 times.
 _ONCE_IN_40 = Fraction(13, 10)
 
@@ -73,12 +79,17 @@ class Choice:
         return 3 if self.margins else 1
 
     @property
+    def spread(self) -> int:
+        """Within how many steps of where they are aimed outer places are as good."""
+        return math.ceil(self.scale * SPREAD * len(self.ranks)) if self.margins else 0
+
+    @property
     def shift(self) -> int:
         """How far the places on either side are aimed, in steps: margins mostly show that they are there."""
         if not self.margins:
             return 0
         tolerance, off = self.noise
-        return math.ceil(tolerance + math.hypot(self.scale * _reach(3 * len(self.ranks)), off))
+        return self.spread + math.ceil(tolerance + math.hypot(self.scale * _reach(len(self.ranks)), off))
 
     def beside(self, laws: Mapping[str, Law]) -> Choice:
         """Return the choice with places aimed so far that the noise of margins mostly hides none of them.
@@ -96,15 +107,22 @@ class Choice:
     @cached_property
     def mechanism(self) -> QuantileChoice:
         """What draws the places of a group."""
-        shifts = (-self.shift, 0, self.shift) if self.margins else (0,)
-        targets = tuple(Target(rank, Fraction(shift)) for rank in self.ranks for shift in shifts)
-        return QuantileChoice(self.scale, self.leaves.lattice, targets)
+        within = max(max(rank, 1 - rank) for rank in self.ranks) >= EXTREME
+        outer = [
+            Target(Fraction(0), Fraction(side * self.shift), Fraction(self.spread), within)
+            for side in (-1, 1)
+        ]
+        targets = []
+        for rank in self.ranks:
+            before, after = (replace(target, rank=rank) for target in outer)
+            targets += [before, Target(rank), after] if self.margins else [Target(rank)]
+        return QuantileChoice(self.scale, self.leaves.lattice, tuple(targets))
 
     @property
     def deviation(self) -> float:
         """About how many rows a place is off its aim, where values are spread evenly."""
-        count = self.each * len(self.ranks)
-        steps = float(self.scale) * math.sqrt((count + 1) * (count + 2) / 3)
+        largest, share = _largest(len(self.ranks), SPREAD if self.margins else None)
+        steps = float(self.scale) * math.sqrt(float((share * largest**2).sum()) / 3)
         return steps * float(self.leaves.coordinates[0].step)
 
     def levels(self, counts: Mapping[int, int]) -> Levels:
@@ -215,9 +233,9 @@ def choices_of(
     found = []
     for leaves, ranks in chosen:
         beside = tuple(s for s in statistics if isinstance(s, Margin) and s.leaves == leaves)
-        most = max(max(rank, 1 - rank) for rank in ranks)
-        scale = 2 * most * leaves.body.linf_sensitivities[0] * groups * len(chosen) / epsilon
-        found.append(Choice(leaves, ranks, beside, scale))
+        made = Choice(leaves, ranks, beside, Fraction(1))
+        largest = leaves.body.linf_sensitivities[0] * groups * len(chosen)
+        found.append(replace(made, scale=made.mechanism.loss * largest / epsilon))
     return tuple(found)
 
 
@@ -291,18 +309,31 @@ def chosen_then_noisy(
     return Measurement("joint_quantiles, then k_norm", domain, metric, PrivacyLoss(), function, privacy_map)
 
 
-def _reach(targets: int) -> float:
-    """Return how many scales a place is off on one side with probability `WRONG_SIDE`.
+@cache
+def _largest(ranks: int, spread: int | None) -> tuple[Floats, Floats]:
+    """Return the largest distance in scales, in small steps, and how probable it is, of evenly spread values.
 
-    The largest of `targets` distances has a Gamma law, where about as many places are within each distance; a
-    single one is a mixture of the Gamma laws of shape 1 to `targets`.
+    Places within y of a rank are as many as y; of where outer places are aimed, as the spread and y. With m
+    single places alone this is the Gamma law of shape m + 1 of which docs/proofs/joint_quantiles.md tells.
+
+    Args:
+        ranks: how many there are.
+        spread: in scales, for each rank; None where there are no outer places.
     """
-    reach = 1.0
-    while _beyond(reach, targets) > WRONG_SIDE:
-        reach += 0.125
-    return reach
+    y = np.linspace(0.005, 30.0 + 10 * ranks, 4_000)
+    log = ranks * np.log(y) - y
+    if spread is not None:
+        log += 2 * ranks * np.log(spread * ranks + y)
+    share = np.exp(log - log.max())
+    return y, share / share.sum()
 
 
-def _beyond(x: float, targets: int) -> float:
-    terms = ((targets - j) / targets * x**j / math.factorial(j) for j in range(targets))
-    return math.exp(-x) * sum(terms) / 2
+def _reach(ranks: int) -> float:
+    """Return how many scales an outer place is beyond its spread on one side once in 1/`WRONG_SIDE` times."""
+    largest, share = _largest(ranks, SPREAD)
+    wide = 2 * (SPREAD * ranks + largest)
+    return next(
+        x / 8
+        for x in range(8, 1 << 20)
+        if float((share * np.maximum(largest - x / 8, 0.0) / wide).sum()) <= WRONG_SIDE
+    )

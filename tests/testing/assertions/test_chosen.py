@@ -93,7 +93,7 @@ def test_the_law_is_that_of_all_choices(rows):
     def distance(target, place):
         goal = target.rank * rows * steps + target.shift
         before, upto = (steps * sum(v < place for v in values), steps * sum(v <= place for v in values))
-        return max(before - goal, goal - upto, 0)
+        return max(before - goal - target.spread, goal - target.spread - upto, 0)
 
     weights = {}
     for places in product(range(9), repeat=3):

@@ -22,11 +22,13 @@ from sfumato.transformations import Lattice, Leaves, Margin
 # As for trees: 64 bits hold the counts of 2^49 rows.
 EXPONENT = -14
 MOST_RANKS = 21
-# Three places around a rank are off by amounts that have nothing to do with each other, their mean by less
-# than the middle one. It is taken where values between them are about evenly spread: at least so many times
-# the rows that outer ones are aimed at are on either side of the rank, and one of them is at most so many
-# times as far from the middle as the other.
+# Three places around a rank are off by amounts that have nothing to do with each other, their weighted mean
+# by less than the middle one. It is taken where values between them are about evenly spread: at least so
+# many times the rows that outer ones are aimed at are on either side of the rank, and one of them is at most
+# so many times as far from the middle as the other.
 MANY, EVENLY = 7.0, 8.0
+# What the middle one counts for; the outer ones, which are farther off, have the rest in equal parts.
+MIDDLE = 0.5
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ class ChosenQuantile(Estimate):
         before, after = middle - first, last - middle
         even = np.maximum(before, after) <= EVENLY * np.minimum(before, after)
         evenly = many & even & (beyond >= aimed / 2) & (first < last)
-        mean = first + ((middle - first) + (last - first)) / 3
+        outer = (1 - MIDDLE) / 2
+        mean = first + MIDDLE * (middle - first) + outer * (last - first)
         return np.clip(np.where(evenly, mean, middle), first, last)
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
