@@ -91,9 +91,12 @@ def test_the_law_is_that_of_all_choices(rows):
     steps = 1 << -choice.leaves.exponent
 
     def distance(target, place):
-        goal = target.rank * rows * steps + target.shift
+        total, goal = rows * steps, target.rank * rows * steps + target.shift
+        low, high = goal - target.spread, goal + target.spread
+        if target.within:
+            low, high = min(max(low, 0), total), min(max(high, 0), total)
         before, upto = (steps * sum(v < place for v in values), steps * sum(v <= place for v in values))
-        return max(before - goal - target.spread, goal - target.spread - upto, 0)
+        return max(before - high, low - upto, 0)
 
     weights = {}
     for places in product(range(9), repeat=3):
