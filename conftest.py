@@ -24,9 +24,10 @@ import mpmath
 import numpy as np
 import pytest
 
-# Where pytest imports a module from its path, for its docstrings, before the package has it, the module takes
-# the place of a function of the same name.
-import sfumato.measurements  # noqa: F401
+# Where pytest imports a module from its path, for its docstrings, before the package does, there may be two
+# of it, or it takes the place of a function of the same name.
+import sfumato.measurements
+import sfumato.query.release  # noqa: F401
 
 # Set by pytest, by the session of Spark that all tests share, by Polars when it is imported.
 _OWN = ("PYTEST_", "SPARK_", "PYSPARK_", "_RJEM_")
