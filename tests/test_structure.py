@@ -79,7 +79,7 @@ BELOW = {
         "engines",
         "audit",
     },
-    "service": {"errors", "exact", "budget", "catalogs", "query", "engines"},
+    "service": {"errors", "exact", "budget", "catalogs", "query", "dialect", "engines"},
     "client": {"errors", "exact", "query", "service"},
     "cli": {"errors", "exact", "files", "budget", "query", "dialect", "engines", "audit", "service"},
 }

@@ -332,6 +332,6 @@ def _error(status: int, body: bytes) -> Exception:
     """Return the error that an answer is."""
     try:
         data = json.loads(body)["error"]
-        return of_data({name: str(value) for name, value in data.items()})
+        return of_data(dict(data))
     except (ValueError, TypeError, KeyError, AttributeError):
         return EngineError(f"the service answered with status {status}, and not in words of sfumato")

@@ -66,7 +66,16 @@ class ColumnError(QueryError):
 
 
 class SqlError(QueryError):
-    """The SQL text is not understood, or asks for something that is not private."""
+    """The SQL text is not understood, or asks for something that is not private.
+
+    Args:
+        place: offsets in the text of the first character that is wrong, and behind the last one; None where
+            no single place is.
+    """
+
+    def __init__(self, text: str = "", place: tuple[int, int] | None = None) -> None:
+        super().__init__(text)
+        self.place = place
 
 
 class CatalogError(QueryError):

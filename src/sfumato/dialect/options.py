@@ -23,7 +23,7 @@ _canonical = {
     "pre_threshold": "min_privacy_units_per_group",
     "group_selection_strategy": "group_selection",
 }
-_known = (
+OPTION_NAMES = (
     *("epsilon", "delta", "privacy_unit_column", "max_groups_contributed", "max_rows_per_group"),
     *("max_rows_contributed", "noise"),
     *(
@@ -189,9 +189,9 @@ class _Given:
     def _add(self, name: Literal, value: Literal) -> None:
         if name.text in _refused:
             raise self._refuse(name.place, f"{name.text} is not known here: {_refused[name.text]}")
-        if name.text not in _known:
-            near = nearest(name.text, _known)
-            listed = ", ".join(n for n in _known if n not in _canonical)
+        if name.text not in OPTION_NAMES:
+            near = nearest(name.text, OPTION_NAMES)
+            listed = ", ".join(n for n in OPTION_NAMES if n not in _canonical)
             hint = f"; did you mean {near}?" if near else "."
             raise self._refuse(name.place, f"there is no option {name.text}{hint} The options are: {listed}")
         key = _canonical.get(name.text, name.text)

@@ -218,6 +218,8 @@ def refusal(text: str, place: Place, message: str) -> SqlError:
     before, after = ("..." if left > first else ""), ("..." if right < last else "")
     marks = "^" * max(1, min(place.stop, right) - start)
     pad = " " * (len(before) + start - left)
+    where = f"line {number}, column {start - first + 1}"
     return SqlError(
-        f"{message}\nline {number}, column {start - first + 1}:\n    {before}{shown}{after}\n    {pad}{marks}"
+        f"{message}\n{where}:\n    {before}{shown}{after}\n    {pad}{marks}",
+        (start, max(start, min(place.stop, len(text)))),
     )

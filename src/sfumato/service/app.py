@@ -21,15 +21,16 @@ from typing import Any, Protocol
 from starlette.exceptions import HTTPException
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, Response
-from starlette.routing import Mount, Route, Router
-from starlette.staticfiles import StaticFiles
+from starlette.responses import Response
+from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sfumato.errors import EngineError, QueryError, RefusalError, SfumatoError, nearest, shown
 from sfumato.service.answers import JSON, MEDIA, as_json
+from sfumato.service.completion import words
 from sfumato.service.desk import Job, Outcome, refused
 from sfumato.service.openapi import FIELDS, document
+from sfumato.service.page_files import POLICY, routes
 from sfumato.service.tokens import Caller, Tokens
 from sfumato.service.watching import Metrics, digest, log
 from sfumato.service.worker import Unexpected, where
@@ -44,8 +45,11 @@ _FORM = 'the request\'s body must be one JSON object of at most a few levels, su
 _HEADERS = [
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
-    (b"content-security-policy", b"default-src 'self'; frame-ancestors 'none'"),
+    (b"content-security-policy", POLICY.encode()),
     (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"x-frame-options", b"DENY"),
 ]
 
 _QUALITY = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
@@ -109,14 +113,14 @@ class Service:
             ("GET", "/v1/history", self._history),
             ("GET", "/metrics", self._metrics),
         ]
-        self.routes: list[Route | Mount] = [
+        self.routes = [
             Route(path, self._known(path, asked), methods=[method]) for method, path, asked in endpoints
         ]
         self.routes += [
             Route("/health", self._free("health", {"status": "ok"}), methods=["GET"]),
             Route("/openapi.json", self._free("openapi", document()), methods=["GET"]),
-            Route("/", self._page(page), methods=["GET"]),
-            Mount("/page", StaticFiles(directory=page), name="page"),
+            Route("/v1/words", self._free("words", words()), methods=["GET"]),
+            *routes(page),
         ]
         # Not Starlette's application, which has words of its own for what nobody expected.
         router = Router(self.routes, redirect_slashes=False)
@@ -135,6 +139,7 @@ class Service:
             given["sql"],
             confidence=given["confidence"],
             units=tuple(given["units"]),
+            epsilons=tuple(given["epsilons"]),
             dummy=given["dummy"],
         )
         return await self._answer(request, job)
@@ -188,13 +193,6 @@ class Service:
         async def endpoint(request: Request) -> Response:
             request.state.route = route
             return Response(body, media_type=JSON)
-
-        return endpoint
-
-    def _page(self, folder: Path) -> Any:
-        async def endpoint(request: Request) -> Response:
-            request.state.route = "page"
-            return FileResponse(folder / "index.html")
 
         return endpoint
 

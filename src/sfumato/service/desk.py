@@ -40,6 +40,7 @@ _NO_DUMMY = (
     "for that, and leave dummy out until then"
 )
 _SIZES = 20  # of groups, in one preview
+_PREVIEWED = 40  # pairs of a size and a budget in one request, each some tenths of a second
 _OWNERS = "the tables cannot be read; ask their owner, who finds the reason in the log by this request's id"
 _NOT_BEFORE = (
     "bounds or limits are left to the release, which looks at the rows for them: which errors to expect is "
@@ -58,6 +59,7 @@ class Job:
         media: what an answer is written as.
         confidence, simultaneous: of error bars.
         units: sizes of groups of which a preview tells the errors; none for no preview.
+        epsilons: budgets that a preview compares; none for that of each private SELECT.
         dummy: whether made-up rows are asked, for free.
         everybody: whether the budget or history of all is asked for, which an owner may.
     """
@@ -69,6 +71,7 @@ class Job:
     confidence: float = 0.95
     simultaneous: bool = False
     units: tuple[int, ...] = ()
+    epsilons: tuple[float, ...] = ()
     dummy: bool = False
     everybody: bool = False
 
@@ -164,6 +167,9 @@ class Desk:
         """Plan, price and preview; no row is read, and nothing is spent."""
         if len(job.units) > _SIZES:
             raise ParameterError("units", len(job.units), f"at most {_SIZES} sizes of groups")
+        if len(job.units) * len(job.epsilons) > _PREVIEWED:
+            expected = f"at most {_PREVIEWED} together with units: sizes times budgets"
+            raise ParameterError("epsilons", len(job.epsilons), expected)
         asked = self._asked(job)
         automatic = any(isinstance(q, Question) and q.automatic for q in asked.questions)
         if automatic:
@@ -188,6 +194,8 @@ class Desk:
         for question, one in zip(asked.questions, asked.queries, strict=True):
             if isinstance(question, Question) and job.units:
                 options = {k: v for k, v in one.release_options.items() if k in _PLANNED}
+                if job.epsilons:
+                    options["epsilon"] = list(job.epsilons)
                 made = question.preview(units=list(job.units), confidence=job.confidence, **options)
                 found.append(plain_table(made.to_arrow()) | {"notes": list(made.notes)})
         return found

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sfumato import errors
-from sfumato.errors import ParameterError, SfumatoError
+from sfumato.errors import ParameterError, SfumatoError, SqlError
 
 # Of which the kind travels; a kind that a later version adds comes as the root of all.
 KINDS: dict[str, type[SfumatoError]] = {
@@ -26,21 +26,23 @@ KINDS: dict[str, type[SfumatoError]] = {
 _PARTS = ("name", "value", "expected")  # of a ParameterError
 
 
-def as_data(error: SfumatoError) -> dict[str, str]:
-    """Return an error of ours as texts: its kind, its words, and what else its kind has.
+def as_data(error: SfumatoError) -> dict[str, Any]:
+    """Return an error of ours as what JSON has: its kind, its words, and what else its kind has.
 
     >>> as_data(ParameterError("rows", 0, "at least 1"))["text"]
     'rows is 0, but must be at least 1'
     """
     kind = next(one.__name__ for one in type(error).__mro__ if one.__name__ in KINDS)
-    data = {"kind": kind, "text": str(error)}
+    data: dict[str, Any] = {"kind": kind, "text": str(error)}
     if isinstance(error, ParameterError):
         data |= {part: str(getattr(error, part)) for part in _PARTS}
+    if isinstance(error, SqlError) and error.place is not None:
+        data["place"] = list(error.place)
     return data
 
 
 def of_data(data: Mapping[str, Any]) -> SfumatoError:
-    """Return the error that `as_data` made texts of.
+    """Return the error that `as_data` was given.
 
     >>> of_data(as_data(ParameterError("rows", 0, "at least 1")))
     ParameterError('rows is 0, but must be at least 1')
@@ -49,5 +51,14 @@ def of_data(data: Mapping[str, Any]) -> SfumatoError:
     error = kind.__new__(kind, str(data.get("text", "")))  # its words are there: nothing makes them again
     for part in _PARTS:
         if kind is ParameterError and part in data:
-            setattr(error, part, data[part])
+            setattr(error, part, str(data[part]))
+    if isinstance(error, SqlError):
+        error.place = _place(data.get("place"))
     return error
+
+
+def _place(given: Any) -> tuple[int, int] | None:
+    """Return a place in a text; None for what is none, as of a service that is no service."""
+    if isinstance(given, (list, tuple)) and [type(one) for one in given] == [int, int]:
+        return given[0], given[1]
+    return None

@@ -11,6 +11,7 @@ from sfumato.service.answers import ARROW, CSV, JSON
 from sfumato.service.faults import KINDS
 
 _SIZES, _LARGEST = 20, 1_000_000
+_LEAST_EPSILON, _MOST_EPSILON = 1e-6, 1e6
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,14 @@ def _are_sizes(value: Any) -> bool:
     return whole and len(value) <= _SIZES
 
 
+def _are_epsilons(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) <= _SIZES
+        and all(type(one) in (int, float) and _LEAST_EPSILON <= one <= _MOST_EPSILON for one in value)
+    )
+
+
 _SQL = Field("a text: the question in SQL", {"type": "string"}, lambda value: isinstance(value, str))
 _CONFIDENCE = Field(
     "a number between 0 and 1",
@@ -57,11 +66,29 @@ _UNITS = Field(
     _are_sizes,
     [100, 1000, 10000],
 )
+_EPSILONS = Field(
+    f"a list of at most {_SIZES} budgets to compare, from {_LEAST_EPSILON:g} to {_MOST_EPSILON:,.0f}; "
+    "with none, that of the question",
+    {
+        "type": "array",
+        "items": {"type": "number", "minimum": _LEAST_EPSILON, "maximum": _MOST_EPSILON},
+        "maxItems": _SIZES,
+        "default": [],
+    },
+    _are_epsilons,
+    [],
+)
 _FLAG = Field(
     "true or false", {"type": "boolean", "default": False}, lambda value: isinstance(value, bool), False
 )
 FIELDS: Mapping[str, Mapping[str, Field]] = {
-    "ask": {"sql": _SQL, "confidence": _CONFIDENCE, "units": _UNITS, "dummy": _FLAG},
+    "ask": {
+        "sql": _SQL,
+        "confidence": _CONFIDENCE,
+        "units": _UNITS,
+        "epsilons": _EPSILONS,
+        "dummy": _FLAG,
+    },
     "release": {"sql": _SQL, "confidence": _CONFIDENCE, "simultaneous": _FLAG, "dummy": _FLAG},
 }
 # Path, method, what it does, what comes of it, and whether anybody may.
@@ -89,6 +116,13 @@ PATHS: tuple[tuple[str, str, str, str, bool], ...] = (
     ),
     ("/v1/budget", "get", "Say what is spent and what is left.", JSON, False),
     ("/v1/history", "get", "List what you asked and what it cost.", JSON, False),
+    (
+        "/v1/words",
+        "get",
+        "List functions, options and keywords, which complete a question while it is written.",
+        JSON,
+        True,
+    ),
     ("/metrics", "get", "Counts for Prometheus, for owners.", "text/plain", False),
     ("/health", "get", "Say that the service is there.", JSON, True),
     ("/openapi.json", "get", "This document.", JSON, True),
@@ -117,7 +151,17 @@ def document() -> dict[str, Any]:
             "error": {
                 "type": "object",
                 "required": ["kind", "text"],
-                "properties": {"kind": {"type": "string", "enum": sorted(KINDS)}, "text": {"type": "string"}},
+                "properties": {
+                    "kind": {"type": "string", "enum": sorted(KINDS)},
+                    "text": {"type": "string"},
+                    "place": {
+                        "description": "Of an SqlError, where one is: offsets in the text, in characters.",
+                        "type": "array",
+                        "items": {"type": "integer", "minimum": 0},
+                        "minItems": 2,
+                        "maxItems": 2,
+                    },
+                },
             }
         },
     }
