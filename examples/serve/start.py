@@ -3,16 +3,22 @@
     python examples/serve/start.py [folder]
 
 It writes the registry, a ledger and a file of tokens to a folder (`registry`, if none is named), prints ann's
-token and answers at http://127.0.0.1:8000 until it is stopped. `pip install '.[serve,examples]'` in a
-checkout brings what it needs.
+token, answers at http://127.0.0.1:8000 until it is stopped, and opens the page in a browser, where there is
+one. `pip install '.[serve,examples]'` in a checkout brings what it needs.
 """
 
 from __future__ import annotations
 
+import os
 import runpy
 import shutil
 import sys
+import threading
+import time
+import webbrowser
 from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import sfumato as sf
 from sfumato.service.serving import Settings, run
@@ -38,8 +44,26 @@ def main(place: str = "registry", port: str = "8000") -> None:
         tokens=str(folder / "tokens.db"),
         port=int(port),
     )
-    print(f"Ann's token: {token}\nListening at http://127.0.0.1:{port} when the log says so.", flush=True)
+    url = f"http://127.0.0.1:{port}"
+    print(f"Ann's token: {token}\nGive it to the page, {url}, which opens when it is there.", flush=True)
+    threading.Thread(target=show, args=(url,), daemon=True).start()
     run(settings)
+
+
+def show(url: str) -> None:
+    """Open the page when the service answers; the token is typed there, and in no address."""
+    while True:
+        try:
+            urlopen(f"{url}/health").close()
+            break
+        except URLError:
+            time.sleep(0.1)
+    # Without a screen a browser of the terminal would take its place.
+    seen = (
+        sys.platform in ("darwin", "win32") or {"DISPLAY", "WAYLAND_DISPLAY", "BROWSER"} & os.environ.keys()
+    )
+    if seen:
+        webbrowser.open(url)
 
 
 if __name__ == "__main__":

@@ -92,9 +92,11 @@ def test_from_nothing_to_an_answer(tmp_path: Path) -> None:
 
 def test_the_example_in_one_command(tmp_path: Path) -> None:
     port = free_port()
+    (tmp_path / "browser").write_text('#!/bin/sh\necho "$1" > opened\n')
+    (tmp_path / "browser").chmod(0o755)
     process = subprocess.Popen(
         [sys.executable, str(ROOT / "examples" / "serve" / "start.py"), str(tmp_path / "registry"), str(port)],
-        stdout=subprocess.PIPE, cwd=tmp_path,
+        stdout=subprocess.PIPE, cwd=tmp_path, env=os.environ | {"BROWSER": str(tmp_path / "browser")},
     )  # fmt: skip
     try:
         assert process.stdout is not None
@@ -104,6 +106,10 @@ def test_the_example_in_one_command(tmp_path: Path) -> None:
         token = said.rpartition("token: ")[2].strip()
         ready(f"http://127.0.0.1:{port}", token, process)
         assert connect(f"http://127.0.0.1:{port}", token).remaining.epsilon > 2
+        until = time.monotonic() + 60
+        while not (tmp_path / "opened").exists() and time.monotonic() < until:
+            time.sleep(0.1)
+        assert (tmp_path / "opened").read_text() == f"http://127.0.0.1:{port}\n"  # and no token in it
     finally:
         process.terminate()
         process.wait(60)

