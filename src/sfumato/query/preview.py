@@ -360,7 +360,8 @@ def _many(plan: Plan, confidence: float) -> int:
     """Return of how many groups errors are looked at: the largest 20 of them, or more, are beyond."""
     # Places, and noise of few groups together, are drawn one by one.
     slow = any(e.kind == "quantile" for e in plan.requirements.estimates)
-    slow = slow or (plan.noising.at_once and plan.noising.together.groups < FEW)
+    together: Any = plan.noising.together
+    slow = slow or (plan.noising.at_once and together.groups < FEW)
     return min(max(MANY // 2 if slow else MANY, math.ceil(20 / (1 - confidence))), 200_000)
 
 
