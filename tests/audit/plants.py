@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.engines.duckdb import distinct, exact_sql, matching
+from sfumato.engines.duckdb import distinct, exact_sql, few_pairs, greedy, matching
 from sfumato.engines.duckdb.exact_sql import ExactSql
 from sfumato.engines.duckdb.forms import FORMS, bins, counts, cross, sums, vectors, weighted
 from sfumato.engines.duckdb.forms.values import Values
@@ -161,6 +161,8 @@ def other_values_limit(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(distinct, "brought", renamed)
     patch.setattr(matching, "largest", lambda unit, value, n, most: largest(unit, value, n, 2 * most))
+    search = few_pairs.most_brought
+    patch.setattr(few_pairs, "most_brought", lambda *given: search(*given[:3], 2 * given[3]))
     patch.setattr(distinct, "shares", lambda s, *given: shares(twice(s), *given))
 
 
@@ -168,6 +170,7 @@ def all_values(patch: pytest.MonkeyPatch) -> None:
     """Each value counts that anybody has."""
     largest = matching.largest
     patch.setattr(matching, "largest", lambda *given: (np.ones(given[2], bool), largest(*given)[1]))
+    patch.setattr(greedy.Greedy, "take", lambda self, *_: self.brought.fill(True))
 
 
 def whole_values(patch: pytest.MonkeyPatch) -> None:

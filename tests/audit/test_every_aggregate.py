@@ -18,6 +18,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit import audit
+from sfumato.engines.duckdb import few_pairs
 from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.framework import Norm
 from sfumato.query import planning
@@ -135,6 +136,27 @@ def test_planted_defects_are_found(name, defect, monkeypatch):
     CASES[name].defects[defect](monkeypatch)
     found = reach(CASES[name])
     assert max(found.values()) > 1, found
+
+
+def of_few_pairs(monkeypatch):
+    """Let a few rows be read at first, so that other pairs are asked for."""
+    monkeypatch.setattr(few_pairs, "_LEAST_ROWS", 3)
+    monkeypatch.setattr(few_pairs, "_ROWS_OF_A_VALUE", 0)
+    monkeypatch.setattr(few_pairs, "_MOST_LEFT", 1)
+    return CASES["different values of all"]
+
+
+def test_values_that_few_pairs_show_move_no_more_than_the_noise_hides(monkeypatch):
+    found = reach(of_few_pairs(monkeypatch))
+    assert Fraction(9, 10) <= max(found.values()) <= 1, found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("defect", CASES["different values of all"].defects)
+def test_planted_defects_are_found_where_few_pairs_are_looked_at(defect, monkeypatch):
+    case = of_few_pairs(monkeypatch)
+    case.defects[defect](monkeypatch)
+    assert max(reach(case).values()) > 1
 
 
 def pairs(case: Case) -> list[tuple[pa.Table, pa.Table]]:

@@ -9,9 +9,11 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import matching
+from sfumato.engines.duckdb import few_pairs, greedy
 from sfumato.engines.duckdb.distinct import brought, code
-from sfumato.engines.duckdb.matching import largest, matched, most_brought
+from sfumato.engines.duckdb.few_pairs import most_brought
+from sfumato.engines.duckdb.greedy import Numbering
+from sfumato.engines.duckdb.matching import largest, matched
 from sfumato.testing import assert_approx_equal
 from sfumato.transformations import DistinctMatched
 from sfumato.transformations.statistics.distinct import most_matched
@@ -128,63 +130,170 @@ def test_planted_defects_of_what_is_left_are_found(defect):
     assert wrong(defect) > 0
 
 
-def wrong_by_few_pairs(answer=lambda result: result):
+# What is read at first: few rows of each value, so that others must be asked for, and all at once.
+FIRST = [(0, 1), (0, 5), (1, 1), (2, 20), (8, 1000)]
+
+
+def few_or_many(rng):
+    """Rows (unit, value), some twice; values are of few units or of many, and some of one alone."""
+    values, most = rng.choice([4, 9, 30, 200]), rng.choice([1, 2, 3])
+    sets = [
+        set(rng.sample(range(values), rng.randint(1, min(values, rng.choice([2, 30])))))
+        for _ in range(rng.randint(1, rng.choice([3, 25])))
+    ]
+    sets[0] |= {1000 + i for i in range(rng.choice([0, 0, 1, 5]))}
+    pairs = [(u, x) for u, own in enumerate(sets) for x in own for _ in range(rng.randint(1, 2))]
+    rng.shuffle(pairs)
+    return sets, pairs, most
+
+
+def by_few_pairs(con, pairs, most):
+    units, leaves = (pa.array(column) for column in zip(*pairs, strict=True))
+    con.register("pairs", pa.table({"u": units, "x": leaves}))
+    return most_brought(
+        lambda text: con.sql(text).to_arrow_reader(10),
+        lambda table: con.register(few_pairs.WANTED, table),
+        "SELECT hash(x) AS leaf, hash(u) AS unit FROM pairs",
+        most,
+    )
+
+
+def wrong_by_few_pairs(monkeypatch, tables=80):
     """Of how many tables the largest matching is another one where few pairs are looked at, and where it is given up."""
-    with duckdb.connect() as con:
-        return _wrong_by_few_pairs(con, answer)
-
-
-def _wrong_by_few_pairs(con, answer):
     rng, wrong, given_up = random.Random(5), 0, 0
-    for _ in range(80):
-        values, most = rng.choice([4, 9, 30]), rng.choice([1, 2, 3])
-        # Many values of few units, few of many, and some that one unit alone has.
-        sets = [
-            set(rng.sample(range(values), rng.randint(1, rng.choice([2, values]))))
-            for _ in range(rng.randint(1, 25))
-        ]
-        sets[0] |= {100 + i for i in range(rng.choice([0, 0, 1, 5]))}
-        pairs = [(u, x) for u, own in enumerate(sets) for x in own for _ in range(rng.randint(1, 2))]
-        units, leaves = (pa.array(column) for column in zip(*pairs, strict=True))
-        con.register("pairs", pa.table({"u": units, "x": leaves}))
-        rows = "SELECT hash(x) AS leaf, hash(u) AS unit FROM pairs"
-        found = most_brought(
-            lambda text: con.sql(text).fetchnumpy(),
-            lambda table: con.register(matching.WANTED, table),
-            rows,
-            most,
-        )
-        given_up += found is None
-        wrong += found is not None and answer(found) != most_matched(sets, most)
+    with duckdb.connect() as con, monkeypatch.context() as patch:
+        for number in range(tables):
+            each, least = FIRST[number % len(FIRST)]
+            patch.setattr(few_pairs, "_ROWS_OF_A_VALUE", each)
+            patch.setattr(few_pairs, "_LEAST_ROWS", least)
+            patch.setattr(few_pairs, "_MOST_LEFT", 1)
+            sets, pairs, most = few_or_many(rng)
+            found = by_few_pairs(con, pairs, most)
+            given_up += found is None
+            wrong += found is not None and found != most_matched(sets, most)
     return wrong, given_up
 
 
 def test_few_pairs_show_a_largest_matching(monkeypatch):
-    assert wrong_by_few_pairs()[0] == 0
-    monkeypatch.setattr(matching, "_MOST_LEFT", 1)
-    wrong, given_up = wrong_by_few_pairs()
+    wrong, given_up = wrong_by_few_pairs(monkeypatch)
     assert wrong == 0
-    assert given_up < 20
+    assert given_up < 8
 
 
-def without_exchanges(unit, value, values, most):
-    taken, blocked = largest(unit, value, values, most)
-    return taken, blocked & ~taken
+def test_one_unit_more_or_less_changes_it_by_no_more_than_it_may_bring(monkeypatch):
+    rng = random.Random(6)
+    monkeypatch.setattr(few_pairs, "_LEAST_ROWS", 5)
+    monkeypatch.setattr(few_pairs, "_ROWS_OF_A_VALUE", 1)
+    monkeypatch.setattr(few_pairs, "_MOST_LEFT", 1)
+    moved = set()
+    with duckdb.connect() as con:
+        for _ in range(40):
+            sets, pairs, most = few_or_many(rng)
+            gone = rng.randrange(len(sets))
+            without = [pair for pair in pairs if pair[0] != gone]
+            found = [by_few_pairs(con, rows, most) if rows else 0 for rows in (pairs, without)]
+            if None not in found:
+                assert 0 <= found[0] - found[1] <= most
+                moved.add(found[0] - found[1])
+    assert moved == {0, 1, 2, 3}
 
 
+def test_the_order_of_rows_changes_nothing(monkeypatch):
+    rng = random.Random(7)
+    monkeypatch.setattr(few_pairs, "_LEAST_ROWS", 5)
+    monkeypatch.setattr(few_pairs, "_ROWS_OF_A_VALUE", 1)
+    with duckdb.connect() as con:
+        for _ in range(20):
+            _, pairs, most = few_or_many(rng)
+            orders = [pairs, sorted(pairs), sorted(pairs, key=lambda pair: pair[::-1])]
+            assert len({by_few_pairs(con, rows, most) for rows in orders} - {None}) <= 1
+
+
+def first_rows_are_all(patch):
+    """What is brought by the first rows is taken for all."""
+    patch.setattr(few_pairs._Search, "found", lambda self: int(self.greedy.brought.sum()))
+
+
+def all_values_are_brought(patch):
+    patch.setattr(few_pairs._Search, "found", lambda self: len(self.codes))
+
+
+def nobody_in_the_way(patch):
+    """Values that are brought are left where they are."""
+    patch.setattr(few_pairs._Search, "_in_the_way", lambda self, values: np.zeros(len(values), bool))
+
+
+def places_are_doubled(patch):
+    """Those of units that are matched again."""
+    patch.setattr(
+        few_pairs, "largest", lambda unit, value, n, places: largest(unit, value, n, places + places)
+    )
+
+
+def held_places_are_free(patch):
+    """Units that bring other values have all their places."""
+    patch.setattr(
+        few_pairs,
+        "largest",
+        lambda unit, value, n, places: largest(unit, value, n, np.full_like(places, places.max(initial=1))),
+    )
+
+
+def pairs_are_not_completed(patch):
+    """All that is known of a value is taken for all that there is."""
+    honest = few_pairs._Search._repaired
+
+    def repaired(self):
+        self.complete[:] = True
+        return honest(self)
+
+    patch.setattr(few_pairs._Search, "_repaired", repaired)
+
+
+def other_units_are_forgotten(patch):
+    """All places of the units that were seen are taken for all places."""
+    honest = few_pairs._Search._column
+
+    def column(self, text):
+        return honest(self, text)[:0] if "ANTI JOIN" in text else honest(self, text)
+
+    patch.setattr(few_pairs._Search, "_column", column)
+
+
+def one_place_too_many(patch):
+    honest = few_pairs.Greedy.__init__
+    patch.setattr(few_pairs.Greedy, "__init__", lambda self, n, most, units: honest(self, n, most + 1, units))
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     "defect",
     [
-        lambda *given: (largest(*given)[0], np.zeros(given[2], bool)),
-        without_exchanges,
-        lambda unit, value, values, most: largest(unit, value, values, most + 1),
+        first_rows_are_all,
+        all_values_are_brought,
+        nobody_in_the_way,
+        places_are_doubled,
+        held_places_are_free,
+        pairs_are_not_completed,
+        other_units_are_forgotten,
+        one_place_too_many,
     ],
-    ids=["the first pairs alone", "only those left out", "one place too many"],
 )
 def test_planted_defects_of_few_pairs_are_found(monkeypatch, defect):
-    monkeypatch.setattr(matching, "_MOST_LEFT", 1)
-    monkeypatch.setattr(matching, "largest", defect)
-    assert wrong_by_few_pairs()[0] > 0
+    defect(monkeypatch)
+    assert wrong_by_few_pairs(monkeypatch)[0] > 0
+
+
+@pytest.mark.parametrize("number", [0, 1, 7, 1000, 100_000])
+def test_codes_are_numbered_in_their_order(number):
+    codes = np.random.default_rng(1).permutation(np.arange(number, dtype=np.uint64) << np.uint64(20))
+    assert Numbering(codes)(codes).tolist() == list(range(number))
+
+
+def test_codes_that_meet_in_every_table_are_told_apart(monkeypatch):
+    monkeypatch.setattr(greedy, "_FACTORS", (1,))  # the upper bits alone
+    codes = np.arange(500, dtype=np.uint64)
+    assert Numbering(codes)(codes[::-1]).tolist() == list(range(500))[::-1]
 
 
 @pytest.mark.flakiness(k=20, because="noise of scale 1/1000 is 1/2 with a probability of exp(-500)")
@@ -204,10 +313,10 @@ def test_without_groups_few_pairs_or_all_count_the_same(monkeypatch, unit):
     question = sf.scan(rows, privacy_unit="unit").bound(groups=1, rows=1).agg(**asked)
     alone = sf.scan(rows, privacy_unit="unit").bound(groups=1).agg(n=asked["n"])
     found = []
-    for most_left in (0, 1):
-        monkeypatch.setattr(matching, "_MOST_LEFT", most_left)
+    for most_values in (0, 1000, 10_000):
+        monkeypatch.setattr(few_pairs, "_MOST_VALUES", most_values)
         found += [q.release(epsilon=3000).to_arrow()["n"].to_pylist() for q in (question, alone)]
-    assert found == [[42]] * 4
+    assert found == [[42]] * 6
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian", "k_norm"])

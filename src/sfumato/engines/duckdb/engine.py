@@ -22,7 +22,8 @@ from sfumato.engines.duckdb.databases import one_snapshot
 from sfumato.engines.duckdb.dummy import common
 from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, stepped
 from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
-from sfumato.engines.duckdb.matching import known, numbered
+from sfumato.engines.duckdb.few_pairs import known
+from sfumato.engines.duckdb.matching import numbered
 from sfumato.engines.duckdb.origin import Origin
 from sfumato.engines.duckdb.public_keys import as_table, typed_keys
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources

@@ -1,103 +1,23 @@
-"""Maximum matchings of units to their values, of which a unit brings a limited number.
-
-Of one group as large as the table most pairs of a unit and a value need no look: a few units are asked for
-of each value, and all others only of the values that these cannot bring.
-"""
+"""Maximum matchings of units to their values, of which a unit brings a limited number."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import islice
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
+from sfumato.engines.duckdb.greedy import codes_of
 from sfumato.query.exact import ExactQuery
 from sfumato.query.numbers import arrow_column
 from sfumato.transformations import DistinctMatched
 
-WANTED = "sfumato_wanted"
-# With more values, or more of them left out, it takes as long to look at all pairs at once.
-_MOST_VALUES, _MOST_LEFT = 2_000_000, 1 / 3
-_FEW_VALUES = 1 << 18
 Numbers = NDArray[np.int64]
 Marks = NDArray[np.bool_]
-
-
-def most_brought(
-    ask: Callable[[str], Mapping[str, NDArray[np.uint64]]],
-    offer: Callable[[pa.Table], object],
-    rows: str,
-    most: int,
-) -> int | None:
-    """Return the size of a maximum matching of all units to their values, where few pairs show it.
-
-    A matching of some pairs that brings all values is a largest one of all. So is one that leaves values out
-    where all units of every value are among the pairs that an exchange could lead to: none leads further.
-
-    Args:
-        ask: runs a query.
-        offer: puts a table where queries find it, as `WANTED`.
-        rows: a query of `leaf` and `unit`, 64-bit codes of a value and of a unit; with repetitions.
-        most: how many values a unit brings at most.
-    Returns:
-        The number, or None where it takes a look at all pairs.
-    """
-    # Of each value three units, whichever they are: the nearest and the furthest one, of which another value
-    # has others, and one that is read first.
-    three = "min(xor(unit, leaf)) AS a, max(xor(unit, leaf)) AS b, any_value(unit) AS c"
-    asked = f"SELECT leaf, {three} FROM ({rows}) GROUP BY leaf LIMIT {_MOST_VALUES + 1}"
-    first = ask(f"SELECT leaf, xor(a, leaf) AS a, xor(b, leaf) AS b, c FROM ({asked})")
-    leaf, *units = first.values()
-    number = len(leaf)
-    if number > _MOST_VALUES:
-        return None
-    unit, value = np.concatenate(units), np.tile(np.arange(number), len(units))
-    # Units that are taken for one bring less together: if they bring all, all is brought. No code is sorted.
-    if number <= _FEW_VALUES:
-        few = (unit & np.uint64((1 << (4 * len(unit)).bit_length()) - 1)).astype(np.int64)
-        if largest(few, value, number, most)[0].all():
-            return number
-    complete = np.zeros(number, bool)
-    while True:
-        brought, blocked = largest(_numbered(unit), value, number, most)
-        missing = blocked & ~complete
-        if not missing.any():
-            return int(brought.sum())
-        if complete.any() or missing.sum() > number * _MOST_LEFT:
-            return None
-        places = np.flatnonzero(missing)
-        offer(pa.table({"leaf": leaf[places], "place": places}))
-        pairs = ask(f"SELECT DISTINCT place, unit FROM ({rows}) AS r JOIN {WANTED} AS w ON r.leaf = w.leaf")
-        unit = np.concatenate([unit, pairs["unit"]])
-        value = np.concatenate([value, pairs["place"]])
-        complete |= missing
-
-
-def known(
-    session: duckdb.DuckDBPyConnection, query: ExactQuery, pairs: Callable[[DistinctMatched], str]
-) -> dict[DistinctMatched, int]:
-    """Return matchings of a query without keys that few pairs show, by what they are of.
-
-    Args:
-        session: where rows are read.
-        query: what is asked.
-        pairs: writes a query of `leaf` and `unit`, as of `most_brought`.
-    """
-
-    def offer(table: pa.Table) -> None:
-        session.register(WANTED, table)
-
-    found = {
-        s: most_brought(lambda text: session.sql(text).fetchnumpy(), offer, pairs(s), s.values)
-        for s in query.statistics
-        if isinstance(s, DistinctMatched) and not query.keys
-    }
-    return {s: number for s, number in found.items() if number is not None}
 
 
 def numbered(
@@ -137,7 +57,7 @@ def matched(column: pa.Array, most: int) -> pa.Array:
     groups = _lengths(column)
     units = pa.ListArray.flatten(column)  # without what lies outside a slice, and under NULL
     sizes = _lengths(units)
-    codes = _numbers(pa.ListArray.flatten(units))
+    codes = codes_of(pa.ListArray.flatten(units))
     unit = np.repeat(np.arange(len(sizes)), sizes)
     group = np.repeat(np.repeat(np.arange(len(groups)), groups), sizes)
     # A value of a group is one node, also where another group has the same.
@@ -151,14 +71,14 @@ def matched(column: pa.Array, most: int) -> pa.Array:
     return pa.array(np.bincount(group_of_value[brings], minlength=len(groups)), pa.int64())
 
 
-def largest(unit: Numbers, value: Numbers, values: int, most: int) -> tuple[Marks, Marks]:
+def largest(unit: Numbers, value: Numbers, values: int, most: int | Numbers) -> tuple[Marks, Marks]:
     """Return which values are brought in a maximum matching, and which an exchange could free in vain.
 
     Args:
         unit: of each pair who has the value, by numbers from 0 that are not much larger than there are pairs.
         value: of each pair what it has, from 0; repetitions are one.
         values: how many there are.
-        most: how many a unit brings at most.
+        most: how many a unit brings at most, or each of them.
     Returns:
         Of each value whether it is brought; and whether it is not, or is brought by a unit that could bring
         one of these instead, in any number of steps.
@@ -168,9 +88,10 @@ def largest(unit: Numbers, value: Numbers, values: int, most: int) -> tuple[Mark
         return taken, blocked
     unit, value = _different(unit, value)
     left = np.bincount(unit)
+    places = np.broadcast_to(most, left.shape) if isinstance(most, int) else most[: len(left)]
     # A unit with no more values than it may bring does bring them all; others need them no longer.
     while len(unit):
-        free = left[unit] <= most
+        free = left[unit] <= places[unit]
         if not free.any():
             break
         taken[value[free]] = True
@@ -181,7 +102,7 @@ def largest(unit: Numbers, value: Numbers, values: int, most: int) -> tuple[Mark
         return taken, blocked
     units, unit = _dense(unit, len(left))
     wanted, value = _dense(value, values)
-    by, spare = _tried(unit, value, len(wanted), np.minimum(left[units], most))
+    by, spare = _tried(unit, value, len(wanted), np.minimum(left[units], places[units]))
     out = by < 0
     if out.any():
         by, out = _exchanged(unit, value, by, spare)
@@ -280,11 +201,6 @@ def _dense(numbers: Numbers, end: int) -> tuple[Numbers, Numbers]:
     there = np.zeros(end, bool)
     there[numbers] = True
     return np.flatnonzero(there), (np.cumsum(there) - 1)[numbers]
-
-
-def _numbers(codes: pa.Array) -> NDArray[np.uint64]:
-    """Return codes, none of which is missing; `to_numpy` of Arrow would import pandas."""
-    return np.frombuffer(codes.buffers()[1] or b"", np.uint64, len(codes), 8 * codes.offset)
 
 
 def _lengths(lists: pa.Array) -> np.ndarray:

@@ -1,0 +1,183 @@
+"""Maximum matchings of one group as large as the table, in which most pairs need no look.
+
+All values are asked for, and the pairs of some rows; then all pairs of the values that these leave out, and
+of those that stand in their way. docs/proofs/distinct_matched.md says why no matching is larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from sfumato.engines.duckdb import spill
+from sfumato.engines.duckdb.greedy import Codes, Greedy, Marks, Numbering, codes_of
+from sfumato.engines.duckdb.matching import largest
+from sfumato.query.exact import ExactQuery
+from sfumato.transformations import DistinctMatched
+
+WANTED = "sfumato_wanted"
+# With more values, or more pairs, all are looked at in DuckDB, which has folders for what does not fit.
+_MOST_VALUES, _MOST_PAIRS = 2_000_000, 6_000_000
+# Rows that are read at first: as many as it takes to see a value of average frequency so often.
+_ROWS_OF_A_VALUE, _LEAST_ROWS = 8, 1 << 18
+# With more values left out than this part, it takes as long to look at all pairs.
+_MOST_LEFT = 1 / 2
+_BATCH = 500_000
+_MOST_REPAIRS = 6
+
+Read = Callable[[str], Iterable[pa.RecordBatch]]
+Offer = Callable[[pa.Table], object]
+
+
+def known(
+    session: duckdb.DuckDBPyConnection, query: ExactQuery, pairs: Callable[[DistinctMatched], str]
+) -> dict[DistinctMatched, int]:
+    """Return matchings of a query without keys that few pairs show, by what they are of.
+
+    Args:
+        session: where rows are read.
+        query: what is asked.
+        pairs: writes a query of `leaf` and `unit`, as of `most_brought`.
+    """
+
+    def read(text: str) -> Iterable[pa.RecordBatch]:
+        reader: pa.RecordBatchReader = spill.keep(session.sql(text).to_arrow_reader(_BATCH))
+        return reader
+
+    def offer(table: pa.Table) -> None:
+        session.register(WANTED, table)
+
+    found = {
+        s: most_brought(read, offer, pairs(s), s.values)
+        for s in query.statistics
+        if isinstance(s, DistinctMatched) and not query.keys
+    }
+    return {s: number for s, number in found.items() if number is not None}
+
+
+def most_brought(read: Read, offer: Offer, rows: str, most: int) -> int | None:
+    """Return the size of a maximum matching of all units to their values, where few pairs show it.
+
+    Args:
+        read: runs a query.
+        offer: puts a table where queries find it, as `WANTED`.
+        rows: a query of `leaf` and `unit`, 64-bit codes of a value and of a unit; with repetitions.
+        most: how many values a unit brings at most.
+    Returns:
+        The number, or None where it takes a look at all pairs.
+    """
+    with suppress(_TooMuch):
+        return _Search(read, offer, rows, most).found()
+    return None
+
+
+class _TooMuch(Exception):
+    """More values or pairs than are looked at here."""
+
+
+class _Search:
+    """A matching, and the pairs that are known: of the number of a value and a unit's code."""
+
+    def __init__(self, read: Read, offer: Offer, rows: str, most: int) -> None:
+        self.read, self.offer, self.rows, self.most = read, offer, rows, most
+        self.codes = self._column(f"SELECT DISTINCT leaf FROM ({rows}) LIMIT {_MOST_VALUES + 1}")
+        if len(self.codes) > _MOST_VALUES:
+            raise _TooMuch
+        self.number_of = Numbering(self.codes)
+        self.value, self.unit = np.zeros(0, np.int32), np.zeros(0, np.uint64)
+        first = min(max(_ROWS_OF_A_VALUE * len(self.codes), _LEAST_ROWS), _MOST_PAIRS)
+        self._look(f"SELECT leaf, unit FROM ({rows}) LIMIT {first}")
+        # Of which values all pairs are known.
+        self.complete = np.full(len(self.codes), len(self.value) < first)
+        self.greedy = Greedy(len(self.codes), most, 2 * len(self.value))
+        self.greedy.take(self.value, self.unit)
+
+    def found(self) -> int:
+        """Return the size of a maximum matching."""
+        number = len(self.codes)
+        left = ~self.greedy.brought & ~self.complete
+        if left.any() and (places := self._all_places()) is not None:
+            return places
+        if left.sum() > number * _MOST_LEFT:
+            raise _TooMuch
+        if left.any():
+            self._look_at(left)
+        return number if self.greedy.brought.all() else self._repaired()
+
+    def _repaired(self) -> int:
+        """Match the values that are left out again, with those that may be in their way, and no others."""
+        brought, by = self.greedy.brought, self.greedy.by
+        inside = ~brought
+        inside |= self._in_the_way(inside)
+        for _ in range(_MOST_REPAIRS):
+            pairs = np.flatnonzero(inside[self.value])
+            units, unit = np.unique(self.unit[pairs], return_inverse=True)
+            numbers = np.flatnonzero(inside)
+            # What the same units bring of other values stays.
+            others = by[np.flatnonzero(brought & ~inside)]
+            at = np.minimum(np.searchsorted(units, others), max(len(units) - 1, 0))
+            held = at[units[at] == others] if len(units) else at[:0]
+            places = self.most - np.bincount(held, minlength=len(units))
+            value = np.searchsorted(numbers, self.value[pairs])
+            taken, blocked = largest(unit, value, len(numbers), places)
+            if taken.all():
+                return len(self.codes)
+            stuck = np.zeros(len(self.codes), bool)
+            stuck[numbers[blocked]] = True
+            missing = stuck & ~self.complete
+            if missing.any():
+                self._look_at(missing)
+            more = self._in_the_way(stuck) & ~inside
+            if not missing.any() and not more.any():
+                return len(others) + int(taken.sum())
+            inside |= more
+        raise _TooMuch
+
+    def _in_the_way(self, values: Marks) -> Marks:
+        """Return the values that are brought by units that have one of the values; perhaps a few more."""
+        near = np.zeros(self.greedy.buckets, bool)
+        near[self.greedy.bucket(self.unit[values[self.value]])] = True
+        return self.greedy.brought & near[self.greedy.bucket(self.greedy.by)]
+
+    def _all_places(self) -> int | None:
+        """Return how many places all units have, if these are known already, and each place is taken."""
+        if np.count_nonzero(self.greedy.taken) * self.most > len(self.codes):
+            return None
+        units = np.unique(self.unit)
+        places = self.most * len(units)
+        again = Greedy(len(self.codes), self.most, len(units))
+        if len(units) <= again.buckets:
+            # Each unit has a bucket of its own.
+            again.take(self.value, Numbering(units)(self.unit).astype(np.uint64))
+        if again.brought.sum() < places:
+            return None
+        self.offer(pa.table({"unit": units}))
+        more = f"SELECT r.unit FROM ({self.rows}) AS r ANTI JOIN {WANTED} AS w ON r.unit = w.unit LIMIT 1"
+        return None if len(self._column(more)) else places
+
+    def _look_at(self, values: Marks) -> None:
+        """Get all pairs of some values."""
+        before = len(self.value)
+        self.offer(pa.table({"leaf": self.codes[values]}))
+        self._look(f"SELECT leaf, unit FROM ({self.rows}) WHERE leaf IN (FROM {WANTED})")
+        self.complete |= values
+        self.greedy.take(self.value[before:], self.unit[before:])
+
+    def _look(self, text: str) -> None:
+        """Get pairs."""
+        values, units, known = [self.value], [self.unit], len(self.value)
+        for batch in self.read(text):
+            known += batch.num_rows
+            if known > 2 * _MOST_PAIRS:
+                raise _TooMuch
+            leaf, unit = map(codes_of, batch.columns)
+            values.append(self.number_of(leaf))
+            units.append(unit)
+        self.value, self.unit = np.concatenate(values), np.concatenate(units)
+
+    def _column(self, text: str) -> Codes:
+        return np.concatenate([np.zeros(0, np.uint64), *(codes_of(b.column(0)) for b in self.read(text))])
