@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.duckdb import few_pairs, greedy
-from sfumato.engines.duckdb.distinct import brought, code
+from sfumato.engines.duckdb.distinct import Rows, brought, code
 from sfumato.engines.duckdb.few_pairs import most_brought
 from sfumato.engines.duckdb.greedy import Numbering
 from sfumato.engines.duckdb.matching import largest, matched
@@ -153,7 +153,7 @@ def by_few_pairs(con, pairs, most):
     return most_brought(
         lambda text: con.sql(text).to_arrow_reader(10),
         lambda table: con.register(few_pairs.WANTED, table),
-        "SELECT hash(x) AS leaf, hash(u) AS unit FROM pairs",
+        Rows("SELECT x AS leaf FROM pairs", "SELECT x AS leaf, hash(u) AS unit FROM pairs", "hash(leaf)"),
         most,
     )
 
@@ -215,7 +215,7 @@ def first_rows_are_all(patch):
 
 
 def all_values_are_brought(patch):
-    patch.setattr(few_pairs._Search, "found", lambda self: len(self.codes))
+    patch.setattr(few_pairs._Search, "found", lambda self: len(self.leaves))
 
 
 def nobody_in_the_way(patch):
@@ -252,12 +252,14 @@ def pairs_are_not_completed(patch):
 
 def other_units_are_forgotten(patch):
     """All places of the units that were seen are taken for all places."""
-    honest = few_pairs._Search._column
+    honest = few_pairs._Search.__init__
 
-    def column(self, text):
-        return honest(self, text)[:0] if "ANTI JOIN" in text else honest(self, text)
+    def init(self, read, *given):
+        honest(
+            self, lambda text: read(text.replace("LIMIT 1", "LIMIT 0") if "ANTI" in text else text), *given
+        )
 
-    patch.setattr(few_pairs._Search, "_column", column)
+    patch.setattr(few_pairs._Search, "__init__", init)
 
 
 def one_place_too_many(patch):

@@ -9,14 +9,30 @@ from SciPy.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sfumato.engines.duckdb.text import identifier
 from sfumato.framework import WHOLE
-from sfumato.query.schema import FLOATS
+from sfumato.query.schema import FLOATS, INTEGERS
 from sfumato.transformations import DistinctMatched, DistinctShared
 
 Distinct = DistinctMatched | DistinctShared
 KINDS = (DistinctMatched, DistinctShared)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Queries of the values of one group, and of the units that have them.
+
+    Args:
+        values: a query of `leaf`, which is a value or what stands for it; also of rows without a unit.
+        pairs: a query of `leaf` and `unit`, the code of a unit; with repetitions.
+        code: the code of a leaf.
+    """
+
+    values: str
+    pairs: str
+    code: str
 
 
 def code(value: str, type_name: str) -> str:
@@ -36,6 +52,15 @@ def code(value: str, type_name: str) -> str:
     # DuckDB's hash of 128 bits is the same where the two halves change places.
     wide = type_name.startswith(("HUGEINT", "UHUGEINT", "UUID", "DECIMAL"))
     return f"hash({text})" if wide else f"hash({value})"
+
+
+def plain(type_name: str) -> bool:
+    """Return whether DuckDB groups values in less time than their hashes."""
+    return (type_name in INTEGERS and "HUGE" not in type_name) or type_name in (
+        "DATE",
+        "TIMESTAMP",
+        "BOOLEAN",
+    )
 
 
 def shares(statistic: DistinctShared, having: str, in_part: bool) -> str:

@@ -287,7 +287,7 @@ class DuckDBEngine(Owned):
             def written(asked: ExactQuery) -> ExactSql:
                 return ExactSql(asked, **options, salt=salt)
 
-            sizes = known(session, query, written(total).pairs_of)
+            sizes = known(session, query, written(total).rows_of)
             left = tuple(s for s in query.statistics if s not in sizes)
             if sizes and not left:
                 given = True

@@ -119,14 +119,24 @@ class ExactSql:
             ctes |= self._leaves(f"leaves{index}", tree, of_units, pairs, first, one)
         return f"WITH {written(ctes, self.combined)}\n{self._output()}"
 
-    def pairs_of(self, statistic: DistinctMatched) -> str:
-        """Return codes of values and of the units that have them, for a query without keys."""
+    def rows_of(self, statistic: DistinctMatched) -> distinct.Rows:
+        """Return queries of values and of the units that have them, for a query without keys."""
+        kind, unit = (self.schema[name].type_name for name in (statistic.column, self.query.unit))
+        if distinct.plain(kind):
+            leaf, code = self.values.value(self.values.column(statistic.column)), distinct.code("leaf", kind)
+        else:
+            leaf, code = self.values.value(self._leaf(statistic)), "leaf"
         ctes, _ = self._bounded()
         del ctes["pairs"]  # they are not needed, and DuckDB would keep what is read twice
-        unit = distinct.code("u", self.schema[self.query.unit].type_name)
-        leaf = self.values.value(self._leaf(statistic))
-        chosen = f"SELECT {leaf} AS leaf, {unit} AS unit FROM near WHERE {leaf} IS NOT NULL"
-        return f"WITH {written(ctes, self.combined)}\n{chosen}"
+        # To read the units takes longer than to find a few values more, which no unit brings.
+        all_rows = ctes if self.query.total_rows else ctes | {"input": self._input(everybody=True)}
+        chosen = f"FROM near WHERE {leaf} IS NOT NULL"
+        return distinct.Rows(
+            f"WITH {written(all_rows, self.combined)}\nSELECT {leaf} AS leaf {chosen}",
+            f"WITH {written(ctes, self.combined)}\n"
+            f"SELECT {leaf} AS leaf, {distinct.code('u', unit)} AS unit {chosen}",
+            code,
+        )
 
     @property
     def firsts(self) -> dict[int, str]:
@@ -169,7 +179,7 @@ class ExactSql:
         """The columns that values are of."""
         return {column for s in self.query.statistics for column in s.columns}
 
-    def _input(self) -> str:
+    def _input(self, everybody: bool = False) -> str:
         unit = identifier(self.query.unit)
         if self.schema[self.query.unit].type_name in ("FLOAT", "DOUBLE", "VARCHAR"):
             unit = canonical(self.query.unit, self.schema)
@@ -178,9 +188,8 @@ class ExactSql:
             for k, alias in zip(self.query.keys, self.keys, strict=True)
         ]
         values = [f"{identifier(c)} AS {self.values.column(c)}" for c in sorted(self._used)]
-        text = (
-            f"SELECT {', '.join([f'{unit} AS u', *keys, *values])} FROM ({self.rows}) "
-            f"WHERE {identifier(self.query.unit)} IS NOT NULL"
+        text = f"SELECT {', '.join([f'{unit} AS u', *keys, *values])} FROM ({self.rows})" + (
+            "" if everybody else f" WHERE {identifier(self.query.unit)} IS NOT NULL"
         )
         return f"FROM {after(f'({text})', self.values.stages)}" if self.values.stages else text
 

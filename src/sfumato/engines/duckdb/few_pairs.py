@@ -6,7 +6,7 @@ of those that stand in their way. docs/proofs/distinct_matched.md says why no ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import duckdb
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.engines.duckdb import spill
+from sfumato.engines.duckdb.distinct import Rows
 from sfumato.engines.duckdb.greedy import Codes, Greedy, Marks, Numbering, codes_of
 from sfumato.engines.duckdb.matching import largest
 from sfumato.query.exact import ExactQuery
@@ -29,22 +30,22 @@ _MOST_LEFT = 1 / 2
 _BATCH = 500_000
 _MOST_REPAIRS = 6
 
-Read = Callable[[str], Iterable[pa.RecordBatch]]
+Read = Callable[[str], pa.RecordBatchReader]
 Offer = Callable[[pa.Table], object]
 
 
 def known(
-    session: duckdb.DuckDBPyConnection, query: ExactQuery, pairs: Callable[[DistinctMatched], str]
+    session: duckdb.DuckDBPyConnection, query: ExactQuery, rows: Callable[[DistinctMatched], Rows]
 ) -> dict[DistinctMatched, int]:
     """Return matchings of a query without keys that few pairs show, by what they are of.
 
     Args:
         session: where rows are read.
         query: what is asked.
-        pairs: writes a query of `leaf` and `unit`, as of `most_brought`.
+        rows: writes queries of values and pairs.
     """
 
-    def read(text: str) -> Iterable[pa.RecordBatch]:
+    def read(text: str) -> pa.RecordBatchReader:
         reader: pa.RecordBatchReader = spill.keep(session.sql(text).to_arrow_reader(_BATCH))
         return reader
 
@@ -52,20 +53,20 @@ def known(
         session.register(WANTED, table)
 
     found = {
-        s: most_brought(read, offer, pairs(s), s.values)
+        s: most_brought(read, offer, rows(s), s.values)
         for s in query.statistics
         if isinstance(s, DistinctMatched) and not query.keys
     }
     return {s: number for s, number in found.items() if number is not None}
 
 
-def most_brought(read: Read, offer: Offer, rows: str, most: int) -> int | None:
+def most_brought(read: Read, offer: Offer, rows: Rows, most: int) -> int | None:
     """Return the size of a maximum matching of all units to their values, where few pairs show it.
 
     Args:
         read: runs a query.
         offer: puts a table where queries find it, as `WANTED`.
-        rows: a query of `leaf` and `unit`, 64-bit codes of a value and of a unit; with repetitions.
+        rows: queries of values and pairs.
         most: how many values a unit brings at most.
     Returns:
         The number, or None where it takes a look at all pairs.
@@ -80,25 +81,29 @@ class _TooMuch(Exception):
 
 
 class _Search:
-    """A matching, and the pairs that are known: of the number of a value and a unit's code."""
+    """A matching, and the pairs that are known: of the number of a value, and a unit's code."""
 
-    def __init__(self, read: Read, offer: Offer, rows: str, most: int) -> None:
-        self.read, self.offer, self.rows, self.most = read, offer, rows, most
-        self.codes = self._column(f"SELECT DISTINCT leaf FROM ({rows}) LIMIT {_MOST_VALUES + 1}")
-        if len(self.codes) > _MOST_VALUES:
+    def __init__(self, read: Read, offer: Offer, rows: Rows, most: int) -> None:
+        self.read, self.offer, self.most = read, offer, most
+        self.pairs = rows.pairs
+        self.coded = f"SELECT {rows.code} AS code, unit FROM"
+        found = f"SELECT DISTINCT leaf FROM ({rows.values}) LIMIT {_MOST_VALUES + 1}"
+        values = read(f"SELECT leaf, {rows.code} AS code FROM ({found})").read_all()
+        if values.num_rows > _MOST_VALUES:
             raise _TooMuch
-        self.number_of = Numbering(self.codes)
+        self.leaves = values.column("leaf")
+        self.number_of = Numbering(_codes(values.column("code").chunks))
         self.value, self.unit = np.zeros(0, np.int32), np.zeros(0, np.uint64)
-        first = min(max(_ROWS_OF_A_VALUE * len(self.codes), _LEAST_ROWS), _MOST_PAIRS)
-        self._look(f"SELECT leaf, unit FROM ({rows}) LIMIT {first}")
+        first = min(max(_ROWS_OF_A_VALUE * values.num_rows, _LEAST_ROWS), _MOST_PAIRS)
+        self._look(f"{self.coded} ({rows.pairs} LIMIT {first})")
         # Of which values all pairs are known.
-        self.complete = np.full(len(self.codes), len(self.value) < first)
-        self.greedy = Greedy(len(self.codes), most, 2 * len(self.value))
+        self.complete = np.full(len(self.leaves), len(self.value) < first)
+        self.greedy = Greedy(len(self.leaves), most, 2 * len(self.value))
         self.greedy.take(self.value, self.unit)
 
     def found(self) -> int:
         """Return the size of a maximum matching."""
-        number = len(self.codes)
+        number = len(self.leaves)
         left = ~self.greedy.brought & ~self.complete
         if left.any() and (places := self._all_places()) is not None:
             return places
@@ -125,8 +130,8 @@ class _Search:
             value = np.searchsorted(numbers, self.value[pairs])
             taken, blocked = largest(unit, value, len(numbers), places)
             if taken.all():
-                return len(self.codes)
-            stuck = np.zeros(len(self.codes), bool)
+                return len(self.leaves)
+            stuck = np.zeros(len(self.leaves), bool)
             stuck[numbers[blocked]] = True
             missing = stuck & ~self.complete
             if missing.any():
@@ -145,25 +150,25 @@ class _Search:
 
     def _all_places(self) -> int | None:
         """Return how many places all units have, if these are known already, and each place is taken."""
-        if np.count_nonzero(self.greedy.taken) * self.most > len(self.codes):
+        if np.count_nonzero(self.greedy.taken) * self.most > len(self.leaves):
             return None
         units = np.unique(self.unit)
         places = self.most * len(units)
-        again = Greedy(len(self.codes), self.most, len(units))
+        again = Greedy(len(self.leaves), self.most, len(units))
         if len(units) <= again.buckets:
             # Each unit has a bucket of its own.
             again.take(self.value, Numbering(units)(self.unit).astype(np.uint64))
         if again.brought.sum() < places:
             return None
         self.offer(pa.table({"unit": units}))
-        more = f"SELECT r.unit FROM ({self.rows}) AS r ANTI JOIN {WANTED} AS w ON r.unit = w.unit LIMIT 1"
-        return None if len(self._column(more)) else places
+        more = f"SELECT r.unit FROM ({self.pairs}) AS r ANTI JOIN {WANTED} AS w ON r.unit = w.unit LIMIT 1"
+        return None if self.read(more).read_all().num_rows else places
 
     def _look_at(self, values: Marks) -> None:
         """Get all pairs of some values."""
         before = len(self.value)
-        self.offer(pa.table({"leaf": self.codes[values]}))
-        self._look(f"SELECT leaf, unit FROM ({self.rows}) WHERE leaf IN (FROM {WANTED})")
+        self.offer(pa.table({"leaf": self.leaves.filter(pa.array(values))}))
+        self._look(f"{self.coded} ({self.pairs}) WHERE leaf IN (FROM {WANTED})")
         self.complete |= values
         self.greedy.take(self.value[before:], self.unit[before:])
 
@@ -174,10 +179,11 @@ class _Search:
             known += batch.num_rows
             if known > 2 * _MOST_PAIRS:
                 raise _TooMuch
-            leaf, unit = map(codes_of, batch.columns)
-            values.append(self.number_of(leaf))
+            code, unit = map(codes_of, batch.columns)
+            values.append(self.number_of(code))
             units.append(unit)
         self.value, self.unit = np.concatenate(values), np.concatenate(units)
 
-    def _column(self, text: str) -> Codes:
-        return np.concatenate([np.zeros(0, np.uint64), *(codes_of(b.column(0)) for b in self.read(text))])
+
+def _codes(columns: Sequence[pa.Array]) -> Codes:
+    return np.concatenate([np.zeros(0, np.uint64), *map(codes_of, columns)])
