@@ -61,7 +61,7 @@ def text(where: Any, name: str, *changes: tuple[str, str]) -> Plant:
 
     def plant(patch: pytest.MonkeyPatch) -> None:
         honest = getattr(where, name)
-        patch.setattr(where, name, lambda *given: changed(honest(*given)))
+        patch.setattr(where, name, lambda *given, **options: changed(honest(*given, **options)))
 
     return plant
 
