@@ -49,7 +49,10 @@ def test_every_line_has_a_mechanism_and_tests_that_are_there():
     [
         (("tests/test_error_chain.py", "tests/test_error_chains.py"), "no file tests/test_error_chains.py"),
         (
-            ("`tests/test_error_chain.py`, `tests/engines/test_hostile_sources.py`", ""),
+            (
+                "`tests/test_error_chain.py`, `tests/engines/test_hostile_sources.py`, `tests/service/test_fuzz.py`",
+                "",
+            ),
             "no test of: read a value",
         ),
         ((" (`src/sfumato/errors.py`)", ""), "no mechanism against: read a value in an error"),

@@ -76,9 +76,11 @@ class Budgets:
 class Asked:
     """A service, and those who ask it."""
 
-    def __init__(self, folder: Path, epsilon: Any = 10**9, **limits: Any) -> None:
+    def __init__(
+        self, folder: Path, epsilon: Any = 10**9, declared: dict[str, Any] = DECLARED, **limits: Any
+    ) -> None:
         self.tokens = Tokens(folder / "tokens.db")
-        self.catalog = AnalystsCatalog.of(sf.catalog({"tables": DECLARED}))
+        self.catalog = AnalystsCatalog.of(sf.catalog({"tables": declared}))
         self.budgets = Budgets(epsilon)
         self.desk = Desk(self.catalog, self.budgets, {"threads": 1})
         self.service = Service(Inline(lambda: self.desk), self.tokens, Limits(**limits), PAGE)
