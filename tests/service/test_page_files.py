@@ -132,3 +132,27 @@ def test_the_page_tells_nobody_of_others(asked: Asked) -> None:
         found = asked.get(path).text
         assert "bob" not in found and SECRET not in found
     assert connect("http://127.0.0.1:1", "x")  # as its own program asks
+
+
+def test_places_of_all_refusals_are_those_that_they_tell() -> None:
+    """Also where a part of the text is read as a text of its own: a page marks them in the whole."""
+    from sfumato.dialect import parse
+
+    from .test_hostile import of_dialect
+
+    seen = 0
+    for sql in of_dialect():
+        try:
+            parse(sql, public=["towns"], private=["visits", "orders", "customers", "people"])
+        except SqlError as error:
+            told = re.findall(r"\nline (\d+), column (\d+):\n", str(error))
+            assert bool(told) == (error.place is not None), str(error)
+            if error.place is None:
+                continue
+            before = re.split(r"\r\n|\r|\n", sql[: error.place[0]])
+            assert (len(before), len(before[-1]) + 1) == (int(told[-1][0]), int(told[-1][1])), sql
+            assert 0 <= error.place[0] <= error.place[1] <= len(sql)
+            seen += 1
+        except ValueError:
+            continue
+    assert seen > 300

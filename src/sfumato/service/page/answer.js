@@ -54,13 +54,14 @@ async function copy(text) {
 export function csv(data, names) {
   const barred = names.filter((name) => name in data.errors);
   const free = (name) => { let found = `${name}_error`; while (names.includes(found)) found += "_"; return found; };
-  const cell = (value) => {
+  const plain = data.columns.map((column) => /^(u?int|float|double|half|decimal|date|time|duration|bool)/.test(column.type));
+  const cell = (value, i) => {
     if (value === null || value === undefined) return "";
-    if (typeof value === "number" || typeof value === "boolean") return String(value);
-    if (typeof value === "string" && /^-?\d+$/.test(value)) return value; // a number too long for JavaScript, or like one
+    if (typeof value === "number" || typeof value === "boolean" || plain[i]) return String(value); // also numbers too long for JavaScript
     return `"${(typeof value === "string" ? value : JSON.stringify(value)).replaceAll('"', '""')}"`;
   };
   const line = (cells) => cells.map(cell).join(",");
+  const heads = [...names, ...barred.map(free)].map((text) => `"${text.replaceAll('"', '""')}"`).join(",");
   const rows = data.rows.map((row, i) => line([...row, ...barred.map((name) => data.errors[name][i])]));
-  return `${[line([...names, ...barred.map(free)]), ...rows].join("\n")}\n`;
+  return `${[heads, ...rows].join("\n")}\n`;
 }

@@ -37,6 +37,15 @@ export class Expected {
     this.timer = setTimeout(() => this.#check(), PAUSE);
   }
 
+  /** Ask nothing more: whoever asked has left. */
+  stop() {
+    this.turn += 1;
+    clearTimeout(this.timer);
+    this.previews.clear();
+    this.comparing = null;
+    this.place.replaceChildren();
+  }
+
   get #chosen() {
     return this.stops[Number(this.slider.value)];
   }

@@ -10,6 +10,9 @@ import { epsilonOf, placeOf } from "./sql.js";
 
 const TOKEN = "sfumato.token", DRAFT = "sfumato.draft", ANSWER = "sfumato.answer";
 const LONGEST = 2_000_000; // characters of an answer that is kept for a reload
+const MOST_ASKED = 200;
+
+const NO_TOKEN = "There is no such token, or it is not valid any more.";
 
 let service = null;
 let asking = false;
@@ -80,17 +83,19 @@ async function release(dummy) {
   if (asking) return;
   asking = true;
   label();
-  const sql = editor.text, status = byId("status");
+  const sql = editor.text, status = byId("status"), asker = service;
   showError(null);
   status.textContent = dummy ? "Asking made-up rows…" : "Asking…";
   try {
-    const { text, data } = await service.release(sql, dummy);
+    const { text, data } = await asker.release(sql, dummy);
+    if (asker !== service) return; // who has left: it is not for the next one
     const answer = JSON.stringify({ text, sql });
     showAnswer({ text, data, sql });
     if (answer.length < LONGEST) kept.put(ANSWER, answer);
     status.textContent = `Answered, in ${data.rows.length} ${data.rows.length === 1 ? "row" : "rows"}${data.dummy ? ", of made-up rows" : ""}.`;
     byId("answer").focus();
   } catch (error) {
+    if (asker !== service) return;
     status.textContent = "";
     showError(error);
   } finally {
@@ -102,20 +107,23 @@ async function release(dummy) {
 
 /** Show what is left, and what was asked: also in other tabs. */
 async function account() {
-  if (!service) return;
+  const asker = service;
+  if (!asker) return;
   try {
-    const [budget, { history }] = await Promise.all([service.budget(), service.history()]);
+    const [budget, { history }] = await Promise.all([asker.budget(), asker.history()]);
+    if (asker !== service) return;
     const { total, remaining } = budget;
     byId("left").textContent = `${budget.analyst}: epsilon ${amount(remaining.epsilon)} of ${amount(total.epsilon)} left`;
     byId("left-meter").value = total.epsilon > 0 ? remaining.epsilon / total.epsilon : 0;
     expected.left = remaining.epsilon;
-    const rows = [...history].reverse().map((one) => [one.what, when(one.at), amount(one.epsilon), amount(one.delta)]);
+    const rows = history.slice(-MOST_ASKED).reverse().map((one) => [one.what, when(one.at), amount(one.epsilon), amount(one.delta)]);
     const delta = total.delta ? ` A question may name a delta of up to ${amount(remaining.delta)}; ${amount(total.delta)} are for all.` : "";
     byId("history-body").replaceChildren(
       rows.length ? table("What you asked", ["Asked", "When", "Epsilon", "Delta"], rows) : el("p", { class: "hint" }, "Nothing yet."),
+      history.length > MOST_ASKED ? el("p", { class: "hint" }, `The last ${MOST_ASKED} of ${history.length}; /v1/history has all.`) : "",
       el("p", { class: "hint" }, `Left: epsilon ${amount(remaining.epsilon)} of ${amount(total.epsilon)}.${delta}`));
   } catch (error) {
-    showError(error);
+    if (asker === service) showError(error);
   }
 }
 
@@ -139,8 +147,9 @@ function declared(column) {
 }
 
 async function enter(token) {
-  service = new Service(token);
-  const [{ tables }, words] = await Promise.all([service.tables(), service.words()]);
+  const asker = new Service(token);
+  const [{ tables }, words] = await Promise.all([asker.tables(), asker.words()]);
+  service = asker;
   kept.put(TOKEN, token);
   byId("sign-in").hidden = true;
   byId("desk").hidden = byId("who").hidden = false;
@@ -164,10 +173,13 @@ function restore(tables) {
 
 function leave(why = "") {
   service = null;
+  expected.stop();
   for (const key of [TOKEN, DRAFT, ANSWER]) { try { sessionStorage.removeItem(key); } catch { /* nothing is kept */ } }
   byId("desk").hidden = byId("who").hidden = byId("answer").hidden = true;
   editor.text = "";
   byId("answer-body").replaceChildren();
+  byId("status").textContent = "";
+  byId("error").hidden = true;
   byId("history-body").replaceChildren();
   byId("sign-in").hidden = false;
   byId("sign-in-error").textContent = why;
@@ -176,10 +188,11 @@ function leave(why = "") {
 }
 
 async function begin(token) {
+  if (!/^[\x21-\x7e]+$/.test(token)) { leave(NO_TOKEN); return; } // which no header could carry
   try {
     await enter(token);
   } catch (error) {
-    leave(error.status === 401 ? "There is no such token, or it is not valid any more." : error.message);
+    leave(error.status === 401 ? NO_TOKEN : error.message);
   }
 }
 
