@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import ast
 import csv
+import datetime as dt
+import io
 import json
 import os
 import re
@@ -17,6 +20,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +29,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
+from sfumato.service.answers import CSV, JSON, Answer, encoded
 from sfumato.service.app import Limits, Service
 from sfumato.service.budgets import opened_budgets
 from sfumato.service.desk import Desk
@@ -40,7 +45,7 @@ ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "pictures"
 COUNT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {}, max_rows_per_group = 1, noise = laplace)\n  COUNT(*) AS n, AVG(docvis) AS visits\nFROM visits"
 # Of whom one is for each test that spends, or sees that nothing is spent: tests come in any order.
-PEOPLE = {"ann": 5, "bob": 1, "cleo": 5, "dora": 5, "eve": 5}
+PEOPLE = {"ann": 5, "bob": 1, "cleo": 5, "dora": 5, "eve": 5, "fay": 5}
 MARKUP = "<img src=x onerror=window.hacked=1>"
 VALUES = ["<script>window.hacked=1</script>", "\"'><svg onload=window.hacked=1>", "{{7*7}}"]
 pytestmark = pytest.mark.noise_cannot_matter("it looks at what is shown, and at costs")
@@ -444,6 +449,117 @@ def test_names_and_values_are_no_markup(browser: Browser, tmp_path: Path) -> Non
         )
         assert said == [["TypeError", "TypeError", "TypeError"], True]
         assert any("Content Security Policy" in one for one in tab.complaints)
+
+
+MODULES = "const load = (name) => import(new URL(`page/${name}.js`, location.href).href);"
+
+
+@pytest.mark.long
+def test_whoever_comes_next_sees_nothing(browser: Browser, clinic: Clinic) -> None:
+    tab = entered(browser, clinic, "fay")
+    write(tab, COUNT.format(0.1))
+    priced(tab)
+    # What was asked before and comes after is not shown, nor kept.
+    tab.evaluate("document.getElementById('release').click(); document.getElementById('leave').click()")
+    tab.type(clinic.tokens["eve"])
+    tab.key("Enter")
+    tab.wait("/^eve/.test(document.getElementById('left').textContent)")
+    until = time.monotonic() + 60
+    while not clinic.budgets.of("fay").history and time.monotonic() < until:
+        time.sleep(0.05)
+    priced(tab)
+    assert clinic.budgets.of("fay").history and tab.evaluate("document.getElementById('answer').hidden")
+    kept = tab.evaluate("JSON.stringify(sessionStorage)")
+    assert clinic.tokens["fay"] not in kept and "sfumato.answer" not in kept
+    assert "fay" not in text(tab, "body")
+    tab.click("#leave")
+    tab.wait("!document.getElementById('sign-in').hidden")
+    for odd in ("ä b", "a\u00a0b", "x" * 10_000, "'; DROP TABLE tokens; --", "𝒟"):
+        tab.evaluate("document.getElementById('sign-in-error').textContent = ''")
+        tab.type(odd)
+        tab.key("Enter")
+        tab.wait("/no such token|16 kB|status 4/.test(document.getElementById('sign-in-error').textContent)")
+    harmless(tab, clinic)
+
+
+NASTY = [
+    "SELECT 1", 'x"', '"""', "a\\", "\\n", "it's", "𝒟\u2028\u0085", "\ttab\r\nline", "{}%s", 'end"""', "\u202e", "'''", "\\" * 3,
+    '\\"""', "#", "\\N{DIGIT ONE}", "\u0001",
+]  # fmt: skip
+
+
+@pytest.mark.long
+def test_programs_and_tables_of_anything(browser: Browser, clinic: Clinic) -> None:
+    tab = browser.tab(clinic.url)
+    for sql in NASTY:
+        told = tab.evaluate(
+            f"(async () => {{ {MODULES} return (await load('sql')).python({json.dumps(sql)}, 'http://a/'); }})()"
+        )
+        calls = [one for one in ast.walk(ast.parse(told)) if isinstance(one, ast.Call)]
+        (found,) = [one.args[0] for one in calls if ast.unparse(one.func) == "service.sql"]
+        assert isinstance(found, ast.Constant) and found.value.strip("\n") == sql.replace("\r\n", "\n")
+    # Tables of all kinds are written as the service writes them.
+    made = Answer(
+        pa.table(
+            {
+                'a,"b': pa.array(['x"y', "1", None, "=1+1\n"]),
+                "day": pa.array([dt.date(2024, 1, 31), dt.date(1999, 12, 31), None, dt.date(1, 1, 1)]),
+                "n": pa.array([2**62 + 1, -(2**63), 0, None]),
+                "x": pa.array([0.1, -1e300, None, 5e-324]),
+                "d": pa.array([Decimal("1234567890123456789.10"), Decimal("-0.01"), None, Decimal(0)]),
+                "list": pa.array([[1.5, 2.5], [], None, [3.0]]),
+                "b": pa.array([True, False, None, True]),
+            }
+        ),
+        {"n": pa.chunked_array([[1.5, 2.0, None, 4.0]])},
+        ('a,"b',),
+        {},
+    )
+    data = json.dumps(encoded(made, JSON).decode())
+    ours = tab.evaluate(
+        f"(async () => {{ {MODULES} const d = (await load('service')).parsed({data}); "
+        "return (await load('answer')).csv(d, d.columns.map((c) => c.name)); })()"
+    )
+    read = [list(csv.reader(io.StringIO(one, newline=""))) for one in (ours, encoded(made, CSV).decode())]
+    assert read[0][0] == read[1][0] and len(read[0]) == len(read[1]) == 5
+    for row, other in zip(read[0][1:], read[1][1:], strict=True):
+        assert [row[i] for i in (0, 1, 2, 6)] == [other[i] for i in (0, 1, 2, 6)]
+        for one, two in [(row[i], other[i]) for i in (3, 4, 7)]:
+            assert one == two or Decimal(one) == Decimal(two)
+        assert row[5] == other[5] or json.loads(row[5]) == json.loads(other[5])
+    harmless(tab, clinic)
+
+
+@pytest.mark.long
+def test_charts_of_anything(browser: Browser, clinic: Clinic) -> None:
+    tab = browser.tab(clinic.url)
+    days = [["2024-01-01", 5, 1], ["2024-02-01", -7, 2], ["2024-03-01", None, 0], ["2024-04-01", 12, 1]]
+    cases: list[tuple[str, list[str], list[list[Any]], int, int]] = [
+        ("date32[day]", ["k"], days, 3, 1),
+        ("string", ["k"], [[f"<b>{i}</b>" * 9, i, i] for i in range(100)], 60, 0),
+        ("int64", ["k"], [[i, 10**15 + i, 0] for i in range(50)], 50, 0),
+        ("string", [], [["-", 0, 0]], 1, 0),
+        ("int64", ["k"], [[1, 3, 1], [2, 3, 1]], 2, 0),
+        ("timestamp[us]", ["k"], [[f"2024-01-01T00:00:{i:02}", i / 7, 0.5] for i in range(60)], 60, 1),
+        ("date32[day]", ["k"], [["no day", 1, 1]] * 3, 3, 0),
+        ("int64", ["k"], [], 0, 0),
+        ("string", ["k"], [["a", "text", None]], 0, 0),
+        ("double", ["k"], [[None, 1, 1], [0.5, 2, 1], [1.5, 1e300, 1e299]], 3, 0),
+        ("int64", ["k"], [["9223372036854775807", 1, None], [1, 2, None], [2, 3, None]], 3, 0),
+    ]
+    for kind, keys, rows, points, lines in cases:
+        columns = [{"name": "k", "type": kind}, {"name": "v", "type": "double"}]
+        given = {"columns": columns, "keys": keys, "errors": {"v": [row[2] for row in rows]}}
+        given["rows"] = [row[:2] for row in rows]
+        found = tab.evaluate(
+            f"(async () => {{ {MODULES} const made = (await load('chart')).chart({json.dumps(given)}, ['v']); "
+            "if (!made) return [0, 0, [], 0]; const count = (what) => made.querySelectorAll(what).length; "
+            "const odd = [...made.querySelectorAll('*')].flatMap((e) => [...e.attributes]).filter((a) => "
+            "a.name !== 'aria-label' && /NaN|Infinity|undefined/.test(a.value)).map((a) => a.name + a.value); "
+            "return [count('.point'), count('.line'), odd, count('b')]; })()"
+        )
+        assert found == [points, lines, [], 0], (kind, rows[:2])
+    harmless(tab, clinic)
 
 
 def ratio(one: str, other: str) -> float:
