@@ -245,7 +245,8 @@ def test_what_is_not_private_is_refused(browser: Browser, clinic: Clinic) -> Non
     for sql, why, marked in (
         ("SELECT * FROM visits", "WITH DIFFERENTIAL_PRIVACY", None),
         (COUNT.format(1).replace("COUNT(*)", "ANY_VALUE(docvis)"), "single rows", "ANY_VALUE"),
-        (COUNT.format(1).replace("docvis", "𝒟, docvist"), "", ""),
+        (COUNT.format(1).replace("COUNT(*)", "/* 𝒟😀 */ MODE(docvis)"), "single rows", "MODE"),
+        (COUNT.format(1).replace("docvis", "docvist, 𝒟"), "", None),
         (COUNT.format(0), "epsilon", None),
         (COUNT.format(1).replace("FROM visits", "FROM '/etc/passwd'"), "", None),
         ("SELECT '𝒟😀' AS a, (" + COUNT.format(1).replace("AVG", "MODE") + ") AS b", "", None),

@@ -138,7 +138,7 @@ def test_places_of_all_refusals_are_those_that_they_tell() -> None:
     """Also where a part of the text is read as a text of its own: a page marks them in the whole."""
     from sfumato.dialect import parse
 
-    from .test_hostile import of_dialect
+    from .hostile import of_dialect
 
     seen = 0
     for sql in of_dialect():
