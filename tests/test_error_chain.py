@@ -589,6 +589,7 @@ PLACES = {
     "groups of an analysis": lambda g: counted().analyze(epsilon=1, groups=g),
     "a limit of an analysis": lambda g: counted().analyze(epsilon=1, groups=[g]),
     "rows of an analysis": lambda g: counted().analyze(epsilon=1, rows=g),
+    "rows in all groups of an analysis": lambda g: counted().analyze(epsilon=1, total_rows=g),
     "bounds of an analysis": lambda g: counted().analyze(epsilon=1, bounds=g),
     "ranks": lambda g: sf.quantiles("v", g, lower=0, upper=1),
     "rank": lambda g: sf.quantiles("v", [g], lower=0, upper=1),

@@ -41,6 +41,10 @@ def analyze(
         str | None,
         optional("--rows", metavar="N,N,...", help="Limits to compare: rows of a unit in a group."),
     ] = None,
+    total_rows: Annotated[
+        str | None,
+        optional("--total-rows", metavar="N,N,...", help="Limits to compare: rows of a unit in all groups."),
+    ] = None,
     bounds: Annotated[
         list[str] | None,
         optional(
@@ -87,6 +91,7 @@ def analyze(
         compared = {
             "groups": _limits("--groups", groups),
             "rows": _limits("--rows", rows),
+            "total_rows": _limits("--total-rows", total_rows),
             "bounds": _bounds(bounds or []),
         }
         paths = [*(output or []), *filter(None, [plot])]

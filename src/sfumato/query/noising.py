@@ -24,7 +24,7 @@ from sfumato.noise.series_gaussian import FINE, SeriesGaussian
 from sfumato.noise.tree_laplace import TreeLaplace
 from sfumato.query.choosing import Choice, Places
 from sfumato.query.numbers import Cumulated, Levelled, NoisyNumbers, arrow_column
-from sfumato.query.quantiles import LeafCounts, NoisyTree, noisy_tree
+from sfumato.query.quantiles import PROFILE, LeafCounts, NoisyTree, noisy_tree
 from sfumato.query.requirements import Requirements
 from sfumato.query.series import Series
 from sfumato.query.totals import GROUPING, Totals
@@ -46,6 +46,7 @@ class Noising:
         choices: places near quantiles that are chosen before, from exact counts.
         series: which groups are time steps, where noise is drawn for series of them.
         totals: which totals of groups are shown, where noise is drawn for them too.
+        bars: whether all is kept that error bars of quantiles are read from.
     """
 
     keys: tuple[str, ...]
@@ -58,6 +59,7 @@ class Noising:
     choices: tuple[Choice, ...] = ()
     series: Series | None = None
     totals: Totals | None = None
+    bars: bool = True
 
     @property
     def at_once(self) -> bool:
@@ -93,7 +95,8 @@ class Noising:
                 name = statistic.names[0]
                 ranks = tuple(dict.fromkeys(e.rank for e in self.requirements.estimates if e.total == name))
                 counts = LeafCounts.from_arrow(exact[name])
-                trees[name] = noisy_tree(counts, self.laws[name], ranks, words)
+                profile = PROFILE if self.bars else PROFILE[:0]
+                trees[name] = noisy_tree(counts, self.laws[name], ranks, words, profile)
                 continue
             for name in statistic.names:
                 if name not in values:

@@ -78,7 +78,11 @@ class NoisyTree:
 
 
 def noisy_tree(
-    counts: LeafCounts, law: Law, ranks: tuple[float, ...], words: Words | None = None
+    counts: LeafCounts,
+    law: Law,
+    ranks: tuple[float, ...],
+    words: Words | None = None,
+    profile: Floats = PROFILE,
 ) -> NoisyTree:
     """Draw the noise of all nodes that are looked at, each once, and walk down to the ranks.
 
@@ -87,8 +91,9 @@ def noisy_tree(
         law: of the noise of one node, in grid steps.
         ranks: the asked ranks in [0, 1].
         words: a source of random words, for tests alone.
+        profile: ranks to which walks are kept for error bars.
     """
-    wanted = np.concatenate([np.array(ranks), PROFILE])
+    wanted = np.concatenate([np.array(ranks), profile])
     group = np.repeat(np.arange(counts.groups, dtype=np.int64), len(wanted))
     share = np.tile(wanted, counts.groups)
     node = np.zeros(len(group), np.int64)

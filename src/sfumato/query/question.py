@@ -222,6 +222,7 @@ class Question(Generic[Released]):
         delta: Amount = 0,
         groups: int | Sequence[int] | None = None,
         rows: int | Sequence[int] | None = None,
+        total_rows: int | Sequence[int] | None = None,
         bounds: Mapping[str, Sequence[tuple[Number, Number]]] | None = None,
         **options: Any,
     ) -> NonPrivateAnalysis:
@@ -229,7 +230,7 @@ class Question(Generic[Released]):
 
         Args:
             epsilon, delta: of the release that is considered.
-            groups, rows: limits to compare, each with each; the question's own where left out.
+            groups, rows, total_rows: limits to compare, each with each; the question's own where left out.
             bounds: pairs of lower and upper to compare, by name of an output.
             options: others of `release`.
         Returns:
@@ -256,7 +257,7 @@ class Question(Generic[Released]):
         given = {"epsilon": epsilon, "delta": delta, **options}
         from sfumato.query.analysis.analyse import analysed
 
-        return analysed(self.query, self.table.engine, groups, rows, bounds, given)
+        return analysed(self.query, self.table.engine, groups, rows, total_rows, bounds, given)
 
     def epsilon_for(
         self, *, units: int, rows: int = 1, confidence: float = 0.95, shown: float | None = None,

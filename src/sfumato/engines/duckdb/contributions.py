@@ -15,7 +15,7 @@ from sfumato.engines.duckdb.exact_sql import PUBLIC_KEYS, ExactSql, written
 from sfumato.engines.duckdb.text import double
 from sfumato.framework import WHOLE
 from sfumato.query.analysis.atoms import Atom
-from sfumato.query.analysis.contributions import Column, Contributions, Share
+from sfumato.query.analysis.contributions import Column, Contributions, Pair, Ranked, Share
 
 # No value counts as more than this, whose square is a float64 too.
 LARGEST = 1e120
@@ -37,20 +37,23 @@ class ContributionsSql(ExactSql):
         self._brought: dict[str, str] = {}
         self._added: dict[str, str] = {}
         self._outputs = [*self._truths(), *self._by_share()]
+        self._ranked = [self.values.value(self._finite_value(one.column)) for one in asked.ranked]
 
     def text(self) -> str:
         """Return the whole statement."""
         ctes, pairs = self._bounded()
         brought = "".join(f", {text} AS {name}" for text, name in self._brought.items())
-        ctes["units"] = f"SELECT u, count(*) AS j FROM {pairs} GROUP BY u"
+        ctes["units"] = f"SELECT u, count(*) AS j, sum(n)::DOUBLE AS t FROM {pairs} GROUP BY u"
         ctes["brought"] = f"SELECT {self._columns}j{brought} FROM {pairs} JOIN units USING (u)"
         added = ", ".join(f"{text} AS {name}" for text, name in self._added.items())
         ctes["sizes"] = f"SELECT {self._columns}j, {added} FROM brought GROUP BY {self._columns}j"
         outputs = ", ".join(f"CAST(sum({text}) AS DOUBLE) AS r{i}" for i, text in enumerate(self._outputs))
         grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
-        shares = enumerate(self.asked.shares)
-        parts = ", ".join(f"{_share(s)} AS w{i}, w{i} * (1 - w{i}) AS v{i}" for i, s in shares)
-        ctes["sums"] = f"SELECT {self._columns}{outputs} FROM (SELECT *, {parts} FROM sizes){grouping}"
+        shares = [(i, s) for i, s in enumerate(self.asked.shares) if s.total is None]
+        parts = "".join(f", {_share(s)} AS w{i}, w{i} * (1 - w{i}) AS v{i}" for i, s in shares)
+        ctes["sums"] = f"SELECT {self._columns}{outputs} FROM (SELECT *{parts} FROM sizes){grouping}"
+        for i, ranked in enumerate(self.asked.ranked):
+            ctes[f"ranked{i}"] = self._values_of(ranked, self._ranked[i], pairs)
         return f"WITH {written(ctes, self.combined)}\n{self._shown()}"
 
     @property
@@ -92,6 +95,9 @@ class ContributionsSql(ExactSql):
         """What is expected of units and of what they bring, and its variances, as of `Contributed`."""
         found = []
         for i, (atoms, pairs) in enumerate(zip(self.asked.atoms, self.asked.pairs, strict=True)):
+            if (total := self.asked.shares[i].total) is not None:
+                found += ChosenRows(self, total).sums(atoms, pairs)
+                continue
             # Of a coin: mean, variance, third central moment.
             found += [f"{self._units} * {text}" for text in (f"w{i}", f"v{i}", f"v{i} * (1 - 2 * w{i})")]
             found += [f"{self._sum(self._atom(atom))} * w{i}" for atom in atoms]
@@ -116,17 +122,25 @@ class ContributionsSql(ExactSql):
         if atom.kind == "unit_sum":
             total = self._pair(f"sum({self.values.value(self._finite(atom.column, -LARGEST, LARGEST))})")
             return f"least(greatest(coalesce({total}, 0), {double(atom.lower)}), {double(atom.upper)})"
-        clamped = (
-            f"least(greatest({self.values.number(atom.column)}, {double(atom.lower)}), {double(atom.upper)})"
+        value = self.values.value(
+            f"CASE WHEN {self.values.valued(atom.column)} THEN {self._from_centre(atom)} END"
         )
-        valued = self.values.valued(atom.column)
-        value = self.values.value(f"CASE WHEN {valued} THEN {clamped} - {double(atom.centre)} END")
         total = self._pair(f"sum({value})" if atom.kind == "sum" else f"sum({value} * {value})")
         return f"coalesce({total}, 0)" + limited
 
+    def _from_centre(self, atom: Atom) -> str:
+        """Return a value within bounds, from their middle."""
+        clamped = (
+            f"least(greatest({self.values.number(atom.column)}, {double(atom.lower)}), {double(atom.upper)})"
+        )
+        return f"{clamped} - {double(atom.centre)}"
+
     def _value(self, column: Column) -> str:
         """Return a value as exact answers have it, from the centre; an infinite one is at an end."""
-        return f"{self._finite(column.name, column.lower, column.upper)} - {double(column.centre)}"
+        return f"{self._finite_value(column)} - {double(column.centre)}"
+
+    def _finite_value(self, column: Column) -> str:
+        return self._finite(column.name, column.lower, column.upper)
 
     def _finite(self, column: str, lower: float, upper: float) -> str:
         """Return a column with other values in the place of infinite ones."""
@@ -139,13 +153,154 @@ class ContributionsSql(ExactSql):
         clamped = f"least(greatest({number}, {double(-LARGEST)}), {double(LARGEST)})"
         return f"CASE WHEN {self.values.valued(column)} THEN {clamped} END"
 
+    def _values_of(self, ranked: Ranked, value: str, pairs: str) -> str:
+        """Return a sorted list for each group: each value, its rows, and what is expected by limits."""
+        counted = ["sum(m) AS n"]
+        for at, (i, rows) in enumerate(ranked.limits):
+            share = self.asked.shares[i]
+            each = (
+                "1"
+                if share.total is not None
+                else f"(CASE WHEN n <= {rows} THEN 1 ELSE {rows}::DOUBLE / n END)"
+            )
+            part = _share(share)
+            chance = f"{part} * (1 - {part})" if share.sampled else "0.0"
+            counted += [
+                f"sum(m * {each} * {part})::DOUBLE AS e{at}",
+                f"sum(m * {each} * {each} * {chance})::DOUBLE AS d{at}",
+            ]
+        names = ["v", "n", *(f"{name}{at}" for at in range(len(ranked.limits)) for name in ("e", "d"))]
+        entry = ", ".join(f"'{name}': {name}" for name in names)
+        keys = "".join(f"near.{key} AS {key}, " for key in self.keys)
+        together = f"near JOIN {pairs} ON ({self._same_pair('near', pairs)}) JOIN units ON (units.u = near.u)"
+        alike = (
+            f"SELECT {keys}near.{value} AS v, {pairs}.n AS n, units.j AS j, units.t AS t, "
+            f"count(*)::DOUBLE AS m FROM {together} WHERE near.{value} IS NOT NULL GROUP BY ALL"
+        )
+        values = f"SELECT {self._columns}v, {', '.join(counted)} FROM ({alike}) GROUP BY {self._columns}v"
+        grouping = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
+        return f"SELECT {self._columns}list_sort(list({{{entry}}})) AS listed FROM ({values}){grouping}"
+
     def _shown(self) -> str:
         """Return the numbers of all groups; of public ones that have no rows too."""
         base = PUBLIC_KEYS if self.query.public_keys is not None else "sums"
         joins = "" if base == "sums" else f" LEFT JOIN sums ON ({self._match(base, 'sums')})"
         columns = [f"{base}.{key} AS {key}" for key in self.keys]
         columns += [f"sums.r{i} AS r{i}" for i in range(len(self._outputs))]
+        for i in range(len(self.asked.ranked)):
+            joins += f" LEFT JOIN ranked{i} ON ({self._match(base, f'ranked{i}')})"
+            columns.append(f"ranked{i}.listed AS listed{i}")
         return f"SELECT {', '.join(columns)} FROM {base}{joins}{_order(base, self.keys)}"
+
+
+class ChosenRows:
+    """Writes what is expected where so many of a unit's rows are chosen at random, in all groups together.
+
+    Of t rows, T = `total` are chosen, each T of them with the same probability: without replacement.
+
+    Args:
+        sql: of which analysis.
+        total: the limit.
+    Source:
+        Cochran 1977, "Sampling techniques", theorems 2.1 to 2.3: mean, variance and covariance of sums over
+        such a choice. That no row of a group is chosen is hypergeometric.
+    """
+
+    def __init__(self, sql: ContributionsSql, total: int) -> None:
+        self.sql, self.total = sql, total
+        self.rows = sql._bring("t")
+        self.part = sql._bring(f"least(1, {total}::DOUBLE / t)")
+        spread = f"{total}::DOUBLE * (t - {total}) / (t * (t - 1))"
+        self.spread = sql._bring(f"(CASE WHEN t > {total} THEN {spread} ELSE 0 END)")
+        others, left = f"greatest(t - {total}, 0)", f"greatest(t - n - {total}, 0)"
+        ways = f"lgamma(t - n + 1) + lgamma({others} + 1) - lgamma({left} + 1) - lgamma(t + 1)"
+        self.present = sql._bring(f"(CASE WHEN t - n < {total} THEN 1 ELSE 1 - exp({ways}) END)")
+
+    def sums(self, atoms: Sequence[Atom], pairs: Sequence[Pair]) -> list[str]:
+        """Return expressions of the same numbers as `ContributionsSql._by_share`."""
+        h = self.present
+        units = [f"{h}", f"{h} * (1 - {h})", f"{h} * (1 - {h}) * (1 - 2 * {h})"]
+        found = [*units, *map(self._expected, atoms), *(self._moment(*pair) for pair in pairs)]
+        return [self.sql._add(f"sum({text})") for text in found]
+
+    def _expected(self, atom: Atom) -> str:
+        """Return what is expected of an atom of a pair."""
+        if atom.kind == "unit":
+            return self.present
+        if atom.kind == "unit_sum":
+            return self._clamped(atom)[0]
+        return f"{self.part} * {self._total(atom)}"
+
+    def _moment(self, one: Atom, other: Atom) -> str:
+        """Return the covariance of two atoms of a pair, or the variance of one."""
+        if one.kind == "unit" or other.kind == "unit":
+            # Nothing comes of a unit that is not there.
+            return f"{self._expected(other if one.kind == 'unit' else one)} * (1 - {self.present})"
+        if one == other and one.kind == "unit_sum":
+            return self._clamped(one)[2]
+        inside = "".join(f" * {self._clamped(a)[1]}" for a in (one, other) if a.kind == "unit_sum")
+        first, second = sorted([self._row(one), self._row(other)])
+        products = self.sql._bring(f"coalesce({self.sql._pair(f'sum({first} * {second})')}, 0)")
+        return (
+            f"{self.spread} * ({products} - {self._total(one)} * {self._total(other)} / {self.rows}){inside}"
+        )
+
+    def _row(self, atom: Atom) -> str:
+        """Return what a row brings."""
+        values = self.sql.values
+        if atom.kind == "rows":
+            return "1"
+        if atom.kind == "unit_sum":
+            return values.value(f"coalesce({self.sql._finite(atom.column, -LARGEST, LARGEST)}, 0)")
+        valued = values.valued(atom.column)
+        if atom.kind == "valued":
+            return values.value(f"CASE WHEN {valued} THEN 1 ELSE 0 END")
+        value = f"CASE WHEN {valued} THEN {self.sql._from_centre(atom)} ELSE 0 END"
+        return values.value(value if atom.kind == "sum" else f"({value}) * ({value})")
+
+    def _total(self, atom: Atom) -> str:
+        """Return what all rows of a pair bring."""
+        return self.sql._bring("n" if atom.kind == "rows" else self.sql._pair(f"sum({self._row(atom)})"))
+
+    def _clamped(self, atom: Atom) -> tuple[str, str, str]:
+        """Return the mean of a unit's sum in a group, the chance that it is within bounds, and its variance.
+
+        Exact where all rows are chosen, where the sum of no choice is beyond a bound, and where there is one
+        row; else as if sums of the rows that are chosen had a logistic law.
+        """
+        low, high, row = double(atom.lower), double(atom.upper), self._row(atom)
+        least, most = (self.sql._pair(f"sum({end}({row}, 0))") for end in ("least", "greatest"))
+        squares = self.sql._pair(f"sum({row} * {row})")
+        total, h, p = self._total(atom), self.present, self.part
+        whole = f"least(greatest({total}, {low}), {high})"
+        free = f"({least} >= {low} AND {most} <= {high})"
+        variance = f"{self.spread} * ({squares} - {total} * {total} / t)"
+        middle = f"({p} * {total} / {h})"
+        second = f"(({variance} + ({p} * {total}) * ({p} * {total})) / {h})"
+        scale = f"(sqrt(greatest({second} - {middle} * {middle}, 0)) * 0.5513288954217921 + 1e-300)"
+
+        def above(end: str) -> str:
+            z = f"(({middle} - {end}) / {scale})"
+            return f"{scale} * (greatest({z}, 0) + ln(1 + exp(-abs({z}))))"
+
+        def chance(end: str) -> str:
+            return f"(1 / (1 + exp(least(({end} - {middle}) / {scale}, 700))))"
+
+        mean = self.sql._bring(
+            f"(CASE WHEN {p} >= 1 THEN {whole} WHEN {free} THEN {p} * {total} WHEN n = 1 THEN {h} * {whole} "
+            f"ELSE {h} * ({low} + {above(low)} - {above(high)}) END)"
+        )
+        inside = self.sql._bring(
+            f"(CASE WHEN {free} THEN 1 WHEN n = 1 THEN (CASE WHEN {whole} = {total} THEN 1 ELSE 0 END) "
+            f"ELSE {chance(low)} - {chance(high)} END)"
+        )
+        own = f"greatest({second} - {middle} * {middle}, 0) * {inside}"
+        spread = (
+            f"(CASE WHEN {p} >= 1 THEN 0 WHEN {free} THEN {variance} "
+            f"WHEN n = 1 THEN {whole} * {whole} * {h} * (1 - {h}) "
+            f"ELSE {h} * {own} + {mean} * {mean} * (1 / {h} - 1) END)"
+        )
+        return mean, inside, self.sql._bring(spread)
 
 
 def _order(base: str, keys: Sequence[str]) -> str:
@@ -157,7 +312,9 @@ def _or_null(condition: str) -> str:
 
 
 def _share(share: Share) -> str:
-    """Write `Share.of`, of j groups."""
+    """Write `Share.of`, of j groups; of rows in all groups the chance of each of t rows to be chosen."""
+    if share.total is not None:
+        return f"least(1, {share.total}::DOUBLE / t)"
     if share.groups is None:
         return "1.0::DOUBLE"
     if share.scaled:

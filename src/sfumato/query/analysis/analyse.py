@@ -13,11 +13,12 @@ import pyarrow as pa
 from sfumato.errors import QueryError
 from sfumato.exact import Number
 from sfumato.noise.values import Floats
-from sfumato.query.analysis.atoms import Atom, Weights, atoms_of, coordinates
+from sfumato.query.analysis.atoms import QUANTILE, Atom, Weights, atoms_of, coordinates
 from sfumato.query.analysis.contributions import Contributed, Contributions, Pair, Share
 from sfumato.query.analysis.errors import DRAWS, Numbers, chances
 from sfumato.query.analysis.exact import check, columns, exact
 from sfumato.query.analysis.limits import Limits, grid
+from sfumato.query.analysis.quantiles import OfQuantiles, exact_quantiles, ranked_columns
 from sfumato.query.analysis.result import OWN_COLUMNS, Cell, NonPrivateAnalysis, Point
 from sfumato.query.engine import Engine
 from sfumato.query.exact import ALL_GROUPS, ExactQuery
@@ -35,6 +36,7 @@ def analysed(
     engine: Engine[Any],
     groups: int | Sequence[int] | None,
     rows: int | Sequence[int] | None,
+    total_rows: int | Sequence[int] | None,
     bounds: Mapping[str, Sequence[tuple[Number, Number]]] | None,
     options: Mapping[str, Any],
 ) -> NonPrivateAnalysis:
@@ -42,7 +44,7 @@ def analysed(
 
     Args:
         query, engine: what is asked, and what reads the rows.
-        groups, rows, bounds: what is compared.
+        groups, rows, total_rows, bounds: what is compared.
         options: of a release.
     """
     check(query)
@@ -53,7 +55,7 @@ def analysed(
         )
     settings = [
         _Setting(limits, make_plan(limits.of(query), **options), engine)
-        for limits in grid(query, groups, rows, bounds)
+        for limits in grid(query, groups, rows, total_rows, bounds)
     ]
     asked = _asked(query, settings)
     found = engine.contributions(asked)
@@ -62,7 +64,7 @@ def analysed(
             f"analyze: {found.groups:,} groups times {len(settings)} combinations are more than "
             f"{MOST_CELLS:,}; compare fewer, or filter the rows"
         )
-    truth = exact(query, asked.columns, found)
+    truth = exact(query, asked.columns, found) | exact_quantiles(query, found)
     points = tuple(
         setting.point(asked.shares.index(setting.share), found, truth, query.private_groups)
         for setting in settings
@@ -88,6 +90,8 @@ class _Setting:
     def share(self) -> Share:
         """What of a unit counts in each of its groups."""
         query = self.plan.query
+        if query.total_rows is not None:
+            return Share(None, total=query.total_rows)
         public = query.public_keys
         within = isinstance(public, pa.Table) and query.groups >= public.num_rows
         return Share(None) if within or not query.keys else Share(query.groups, query.scaled)
@@ -114,9 +118,15 @@ class _Setting:
         """Return what is expected of each output."""
         atoms, moments = found.atoms[share], found.moments[share]
         numbers = Numbers(self.plan, self.made, atoms, moments, lambda: self.draws)
+        estimates = self.plan.requirements.estimates
+        quantiles = [e for e in estimates if e.kind == QUANTILE]
+        known = {e.name: numbers.expected(e) for e in estimates if e not in quantiles}
+        if quantiles:
+            sums = {name: numbers.exact(name) for name in self.made}
+            known |= OfQuantiles(self.plan, share, found, sums).expected(quantiles)
         cells = {}
-        for e in self.plan.requirements.estimates:
-            expected, exact_one = numbers.expected(e), truth[e.name]
+        for e in estimates:
+            expected, exact_one = known[e.name], truth[e.name]
             bias, hidden = expected.value - exact_one, private and e.kind in ("count", "sum")
             cells[e.name] = Cell(exact_one, bias, expected.choice, expected.noise, hidden)
         return Point(self.limits, chances(self.plan.selection, *found.kept[share]), cells)
@@ -132,10 +142,13 @@ def _asked(query: Query, settings: Sequence[_Setting]) -> Contributions:
         found = pairs.setdefault(share, {})
         if share.sampled:
             found.update(dict.fromkeys(setting.pairs))
+    given = columns(tuple(setting.plan.query for setting in settings))
+    shares = tuple(atoms)
     return Contributions(
         ExactQuery(query.steps, query.unit, query.keys, query.public_keys, ALL_GROUPS),
-        columns(tuple(setting.plan.query for setting in settings)),
-        tuple(atoms),
+        given,
+        shares,
         tuple(map(tuple, atoms.values())),
         tuple(map(tuple, pairs.values())),
+        ranked_columns([(shares.index(one.share), one.plan.query) for one in settings], given),
     )

@@ -11,8 +11,9 @@ from sfumato.query.design import short
 from sfumato.query.estimates import Estimate
 from sfumato.query.estimates.derived import DerivedEstimate
 from sfumato.query.query import Query
-from sfumato.transformations import Count, CountUnits, Moments, Role, Statistic, UnitSum
+from sfumato.transformations import Count, CountUnits, Margin, Moments, Role, Statistic, UnitSum
 
+QUANTILE = "quantile"  # the kind of an output that is no sum of what units bring
 Kind = Literal["unit", "rows", "valued", "sum", "squares", "unit_sum"]
 
 
@@ -52,6 +53,8 @@ def coordinates(statistic: Statistic, query: Query) -> dict[str, Weights]:
         statistic: of a plan of the question.
         query: the question, which has the bounds as they were given.
     """
+    if statistic.listed or isinstance(statistic, Margin):  # of which quantiles are, by the values themselves
+        return {}
     if isinstance(statistic, CountUnits):
         return {statistic.names[0]: {UNIT: 1.0}}
     if isinstance(statistic, Count):
@@ -88,6 +91,8 @@ def atoms_of(e: Estimate, made: Mapping[str, Weights]) -> set[Atom]:
         e: how it is made of numbers.
         made: of which atoms these are made.
     """
+    if e.kind == QUANTILE:
+        return set()
     if isinstance(e, DerivedEstimate):
         return {atom for _, one in e.parts for atom in atoms_of(one, made)}
     sums = [{n: 1.0} for n in (e.total, e.squares) if n is not None]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sfumato.framework import WHOLE
 from sfumato.noise.values import Floats
@@ -22,15 +23,18 @@ class Share:
     Args:
         groups: the limit; None where there is none.
         scaled: whether a unit beyond it counts in part, in steps of 2^-20, in place of a random choice.
+        total: the limit of rows in all groups together, in the place of both; each row of a unit beyond it is
+            as likely to be chosen as any other.
     """
 
     groups: int | None
     scaled: bool = False
+    total: int | None = None
 
     @property
     def sampled(self) -> bool:
-        """Whether groups of a unit may be chosen at random."""
-        return self.groups is not None and not self.scaled
+        """Whether groups of a unit, or its rows, may be chosen at random."""
+        return self.total is not None or (self.groups is not None and not self.scaled)
 
     def of(self, groups: int) -> float:
         """Return the share of a unit that is in so many groups.
@@ -67,6 +71,49 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Ranked:
+    """A column of which quantiles are asked: all its values, with what each counts.
+
+    Args:
+        column: of the values.
+        limits: pairs of a share, by its place, and a limit of rows of a unit in a group.
+    """
+
+    column: Column
+    limits: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class ValuesCounted:
+    """The values of a column by group, rising.
+
+    Args:
+        starts: shape (groups + 1,): where the values of each group begin, and end.
+        values: shape (values,).
+        rows: of each value, without limits.
+        expected, variances: by the limits of `Ranked`, what is expected of the rows that count, and its
+            variance as if the choice of each row had nothing to do with that of others.
+    """
+
+    starts: NDArray[np.int64]
+    values: Floats
+    rows: Floats
+    expected: tuple[Floats, ...]
+    variances: tuple[Floats, ...]
+
+    @classmethod
+    def from_arrow(cls, column: pa.ChunkedArray, limits: int) -> ValuesCounted:
+        """Read a list of structs for each group, or null: value, rows, then two numbers for each limit."""
+        lists = column.combine_chunks()
+        lengths = np.asarray(lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+        entries = [np.asarray(one, np.float64) for one in lists.flatten().flatten()]
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        return cls(
+            starts, entries[0], entries[1], tuple(entries[2::2][:limits]), tuple(entries[3::2][:limits])
+        )
+
+
+@dataclass(frozen=True)
 class Contributions:
     """What is asked of rows.
 
@@ -75,7 +122,8 @@ class Contributions:
         columns: of exact answers.
         shares: what of a unit counts.
         atoms: what is added up, by share.
-        pairs: of which products are, by share: where groups are chosen at random.
+        pairs: of which products are, by share: where groups or rows are chosen at random.
+        ranked: columns of which quantiles are asked.
     """
 
     exact: ExactQuery
@@ -83,6 +131,7 @@ class Contributions:
     shares: tuple[Share, ...]
     atoms: tuple[tuple[Atom, ...], ...]
     pairs: tuple[tuple[Pair, ...], ...]
+    ranked: tuple[Ranked, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -97,6 +146,7 @@ class Contributed:
         atoms: by share, what is expected of each sum over units.
         moments: by share, the variances and covariances of these that a random choice of groups makes.
         kept: by share, mean, variance and third central moment of the number of units that are chosen.
+        ranked: of each column of which quantiles are asked, its values.
     """
 
     keys: pa.Table
@@ -108,6 +158,7 @@ class Contributed:
     atoms: tuple[dict[Atom, Floats], ...]
     moments: tuple[dict[Pair, Floats], ...]
     kept: tuple[tuple[Floats, Floats, Floats], ...]
+    ranked: dict[Ranked, ValuesCounted]
 
     @classmethod
     def of_columns(cls, asked: Contributions, found: pa.Table) -> Contributed:
@@ -128,8 +179,11 @@ class Contributed:
             kept.append((number(), number(), number()))
             atoms.append({atom: number() for atom in share_atoms})
             moments.append({pair: number() for pair in share_pairs})
+        ranked = {one: ValuesCounted.from_arrow(next(rest), len(one.limits)) for one in asked.ranked}
         valued, sums, squares = (tuple(c[i] for c in of_columns) for i in range(3))
-        return cls(keys, rows, units, valued, sums, squares, tuple(atoms), tuple(moments), tuple(kept))
+        return cls(
+            keys, rows, units, valued, sums, squares, tuple(atoms), tuple(moments), tuple(kept), ranked
+        )
 
     @property
     def groups(self) -> int:

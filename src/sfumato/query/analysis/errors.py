@@ -67,10 +67,7 @@ class Numbers:
         Noise is exact where the output is a sum of noisy numbers, and to first order where it is nearly one
         over the size of the noise: elsewhere, as of a mean of few rows, the root mean square of 1,000 draws.
         """
-        exact = {
-            name: np.asarray(sum(weight * self.atoms[atom] for atom, weight in self.made[name].items()))
-            for name in e.coordinates
-        }
+        exact = {name: self.exact(name) for name in e.coordinates}
         value = self._value(e, exact)
         squares, bent = np.zeros(len(value)), np.zeros(len(value))
         slopes: dict[Atom, Floats] = {}
@@ -89,6 +86,10 @@ class Numbers:
         where = np.flatnonzero(~(bent <= BENT * noise))
         noise[where] = self._drawn(e, exact, value, where)
         return Expected(value, self._choice(slopes, len(value)), noise)
+
+    def exact(self, name: str) -> Floats:
+        """Return what is expected of a coordinate without noise."""
+        return np.asarray(sum(weight * self.atoms[atom] for atom, weight in self.made[name].items()))
 
     def _value(self, e: Estimate, values: Mapping[str, Floats]) -> Floats:
         with np.errstate(all="ignore"):

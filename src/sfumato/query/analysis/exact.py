@@ -16,6 +16,7 @@ from sfumato.query.aggregates import (
     Derived,
     Difference,
     Mean,
+    Quantiles,
     StandardDeviation,
     Sum,
     Variance,
@@ -26,7 +27,7 @@ from sfumato.query.analysis.contributions import Column, Contributed
 from sfumato.query.query import Query
 
 # Of others no expectation is known that follows from sums of what units bring.
-KNOWN = (CountPrivacyUnits, CountRows, Sum, Mean, Variance, StandardDeviation, Derived)
+KNOWN = (CountPrivacyUnits, CountRows, Sum, Mean, Variance, StandardDeviation, Derived, Quantiles)
 
 
 def check(query: Query) -> None:
@@ -34,20 +35,22 @@ def check(query: Query) -> None:
 
     Raises:
         QueryError: there is something else than counts, sums, means, variances, and ratios or differences of
-            these; or limits of another kind.
+            these, and quantiles.
     """
     for name, aggregate in query.aggregates:
         if not isinstance(aggregate, KNOWN):
             raise QueryError(
                 f"analyze: what is expected of {name} does not follow from sums, so it is not analysed; ask "
-                "of counts, count_units, sums, means, variances, stddevs, ratios and differences of these; "
-                "or try question.preview(...)"
+                "of counts, count_units, sums, means, variances, stddevs, ratios and differences of these, "
+                "or quantiles; or try question.preview(...)"
             )
-    if query.total_rows is not None:
-        raise QueryError(
-            "analyze: with total_rows rows are chosen one by one, which is not analysed; compare "
-            "bound(groups=..., rows=...)"
-        )
+    quantiles = {n for name, a in query.aggregates if isinstance(a, Quantiles) for n in a.outputs(name)}
+    for name, aggregate in query.aggregates:
+        if isinstance(aggregate, Derived) and quantiles & set(aggregate.of):
+            raise QueryError(
+                f"analyze: {name} is made of a quantile, and what is expected of it is not known; leave it "
+                "out"
+            )
     if query.added_up:
         raise QueryError(
             "analyze: totals and cumulative totals are not analysed; ask of the groups without them"
@@ -74,12 +77,13 @@ def columns(queries: tuple[Query, ...]) -> tuple[Column, ...]:
 
 
 def exact(query: Query, known: tuple[Column, ...], found: Contributed) -> dict[str, Floats]:
-    """Return exact outputs of each group, without limits and bounds; NaN where there is none."""
+    """Return exact outputs of each group without limits and bounds, but for quantiles; NaN where none is."""
     places = {column.name: i for i, column in enumerate(known)}
     outputs: dict[str, Floats] = {}
     with np.errstate(all="ignore"):
         for name, aggregate in query.measured:
-            outputs[name] = _exact(aggregate, places, known, found)
+            if not isinstance(aggregate, Quantiles):
+                outputs[name] = _exact(aggregate, places, known, found)
         for name, aggregate in query.aggregates:
             if isinstance(aggregate, Derived):
                 outputs[name] = _derived(aggregate, outputs)

@@ -23,13 +23,14 @@ class Limits:
     """One point of a grid: what a question is asked with, in the place of its own.
 
     Args:
-        groups, rows: the limits; None where the question has none.
+        groups, rows, total_rows: the limits; None where the question has none.
         bounds: of aggregates, by name; those that are compared.
     """
 
     groups: int | None
     rows: int | None
     bounds: tuple[tuple[str, Bounds], ...] = ()
+    total_rows: int | None = None
 
     def of(self, query: Query) -> Query:
         """Return the question with these."""
@@ -40,7 +41,9 @@ class Limits:
             return aggregate if lower is None else replace(aggregate, lower=lower, upper=upper)
 
         asked = tuple((name, bounded(name, a)) for name, a in query.aggregates)
-        return replace(query, max_groups=self.groups, max_rows=self.rows, aggregates=asked)
+        return replace(
+            query, max_groups=self.groups, max_rows=self.rows, total_rows=self.total_rows, aggregates=asked
+        )
 
     @property
     def bounds_text(self) -> str:
@@ -48,7 +51,8 @@ class Limits:
         return ", ".join(f"{name} {_text(bounds)}" for name, bounds in self.bounds)
 
     def __str__(self) -> str:
-        found = [f"{n}={v:,}" for n, v in (("groups", self.groups), ("rows", self.rows)) if v is not None]
+        limits = ("groups", self.groups), ("rows", self.rows), ("total_rows", self.total_rows)
+        found = [f"{n}={v:,}" for n, v in limits if v is not None]
         return ", ".join([*found, *filter(None, [self.bounds_text])]) or "the question as it is"
 
 
@@ -56,6 +60,7 @@ def grid(
     query: Query,
     groups: int | Sequence[int] | None,
     rows: int | Sequence[int] | None,
+    total_rows: int | Sequence[int] | None,
     bounds: Mapping[str, Sequence[tuple[Number, Number]]] | None,
 ) -> tuple[Limits, ...]:
     """Return all combinations of limits and bounds, each once; those of the question where none are given.
@@ -65,6 +70,16 @@ def grid(
             there are more than 400 combinations.
         QueryError: nothing in the question depends on what is compared.
     """
+    if query.total_rows is None and total_rows is not None:
+        raise QueryError(
+            "analyze: total_rows is compared, but the question limits groups and rows; ask with "
+            "bound(total_rows=...), or compare groups=... and rows=..."
+        )
+    if query.total_rows is not None and (groups is not None or rows is not None):
+        raise QueryError(
+            "analyze: the question limits a unit's rows in all groups together, beside which no other limit "
+            "is set; compare total_rows=..., or ask with bound(groups=..., rows=...)"
+        )
     if groups is not None and not query.keys:
         raise QueryError("analyze: groups is compared, but nothing is grouped; leave it out")
     if rows is not None and not any(a.needs_rows for _, a in query.aggregates):
@@ -72,6 +87,7 @@ def grid(
     axes: list[Sequence[Any]] = [
         _limits("groups", groups, query.max_groups),
         _limits("rows", rows, query.max_rows),
+        _limits("total_rows", total_rows, query.total_rows),
     ]
     given: Any = {} if bounds is None else bounds
     names = _bounded_names(query, given)
@@ -82,8 +98,8 @@ def grid(
     if size > MOST_POINTS:
         raise ParameterError("analyze: the number of combinations", size, f"at most {MOST_POINTS}")
     return tuple(
-        Limits(of_groups, of_rows, tuple(zip(names, of_values, strict=True)))
-        for of_groups, of_rows, *of_values in product(*axes)
+        Limits(of_groups, of_rows, tuple(zip(names, of_values, strict=True)), of_all)
+        for of_groups, of_rows, of_all, *of_values in product(*axes)
     )
 
 

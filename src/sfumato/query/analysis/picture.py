@@ -34,15 +34,17 @@ def heat_map(
     down: Sequence[str],
     path: str | Path,
     title: str,
+    limit: str,
     foot: str,
 ) -> None:
     """Write panels of cells, the darker the larger on a scale of powers of ten.
 
     Args:
         panels: one for each output, of which 12 are drawn.
-        across, down: what columns and rows of cells stand for; of columns a limit of groups, or nothing.
+        across, down: what columns and rows of cells stand for; of columns a limit, or nothing.
         path: where to, a .png or .svg.
         title, foot: above and below all.
+        limit: what the limits of columns are of.
     Raises:
         ParameterError: the path is not admissible.
         EngineError: matplotlib is not installed.
@@ -86,7 +88,7 @@ def heat_map(
         for label in axis.get_yticklabels():
             label.set_parse_math(False)
         if any(across):
-            axis.set_xlabel("at most so many groups of a unit", fontsize=7)
+            axis.set_xlabel(limit, fontsize=7)
     figure.suptitle(title, fontsize=9, color=MARK)
     figure.supxlabel(foot, fontsize=6)
     save(figure, target)

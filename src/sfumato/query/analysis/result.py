@@ -27,7 +27,7 @@ NOT_PRIVATE = (
     "limits and bounds that are chosen by it tell of rows."
 )
 _OF_CELL = ("output", "exact", "bias", "choice", "noise", "rmse")
-OWN_COLUMNS = frozenset({"point", "groups", "rows", "bounds", "shown", *_OF_CELL})
+OWN_COLUMNS = frozenset({"point", "groups", "rows", "total_rows", "bounds", "shown", *_OF_CELL})
 
 
 @dataclass(frozen=True)
@@ -158,19 +158,23 @@ class NonPrivateAnalysis:
             ParameterError: the path is not admissible.
             EngineError: matplotlib is not installed.
         """
-        groups = list(dict.fromkeys(p.limits.groups for p in self.points))
+        across = [
+            p.limits.groups if p.limits.total_rows is None else p.limits.total_rows for p in self.points
+        ]
+        groups = list(dict.fromkeys(across))
         others = list(dict.fromkeys((p.limits.rows, p.limits.bounds) for p in self.points))
         panels = []
         for name in self.outputs:
             found: dict[tuple[int, int], tuple[float, str]] = {}
-            for p in self.points:
+            for limit, p in zip(across, self.points, strict=True):
                 totals = p.totals(name)
-                place = others.index((p.limits.rows, p.limits.bounds)), groups.index(p.limits.groups)
+                place = others.index((p.limits.rows, p.limits.bounds)), groups.index(limit)
                 spread = math.hypot(totals.choice, totals.noise)
                 text = f"{_short(totals.error)}\n{_short(totals.bias)} | {_short(spread)}"
                 found[place] = totals.error, text
-            best = self.points[self._best([name])].limits
-            marked = others.index((best.rows, best.bounds)), groups.index(best.groups)
+            at = self._best([name])
+            best = self.points[at].limits
+            marked = others.index((best.rows, best.bounds)), groups.index(across[at])
             panels.append(Cells(name, found, marked))
         heat_map(
             panels,
@@ -178,6 +182,7 @@ class NonPrivateAnalysis:
             [str(Limits(None, rows, bounds)) for rows, bounds in others],
             path,
             "NOT PRIVATE: for the owner of the table alone",
+            "at most so many rows of a unit" if self._of_all else "at most so many groups of a unit",
             "error (root mean square over groups); below it bias | choice and noise; the smallest is framed",
         )
 
@@ -188,9 +193,12 @@ class NonPrivateAnalysis:
 
     def __str__(self) -> str:
         """Return text: the error of each output, and in brackets its bias, and choice and noise together."""
-        names = ["groups", "rows", "bounds"]
-        shown = [[_text(p.limits.groups), _text(p.limits.rows), p.limits.bounds_text] for p in self.points]
-        used = [i for i in range(3) if any(row[i] for row in shown)]
+        names = ["groups", "rows", "total_rows", "bounds"]
+        shown = [
+            [*map(_text, (p.limits.groups, p.limits.rows, p.limits.total_rows)), p.limits.bounds_text]
+            for p in self.points
+        ]
+        used = [i for i in range(len(names)) if any(row[i] for row in shown)]
         head = [names[i] for i in used] + (["groups shown"] if self.private_groups else [])
         table = [head + [f"{n} (bias, spread)" for n in self.outputs]]
         for p, texts in zip(self.points, shown, strict=True):
@@ -208,6 +216,11 @@ class NonPrivateAnalysis:
         if len(best) > 1:
             best.append(f"all: {self.best()}")
         return "\n".join([NOT_PRIVATE, "", *lines, "", "Smallest error of", *best])
+
+    @property
+    def _of_all(self) -> bool:
+        """Whether a unit's rows in all groups together are limited."""
+        return self.points[0].limits.total_rows is not None
 
     def _known(self, name: object) -> str:
         if name not in self.outputs:
@@ -230,6 +243,7 @@ class NonPrivateAnalysis:
             "point": list(range(len(self.points))),
             "groups": [p.limits.groups for p in self.points],
             "rows": [p.limits.rows for p in self.points],
+            "total_rows": [p.limits.total_rows for p in self.points],
             "bounds": [p.limits.bounds_text for p in self.points],
         }
 
@@ -240,9 +254,9 @@ class NonPrivateAnalysis:
             for name in self.outputs:
                 t = p.totals(name)
                 rows.append(limits | {"groups_shown": float(p.shown.sum()), "output": name} | vars(t))
-        whole = dict.fromkeys(("point", "groups", "rows"), pa.int64())
+        whole = dict.fromkeys(("point", "groups", "rows", "total_rows"), pa.int64())
         texts = dict.fromkeys(("bounds", "output"), pa.string())
-        names = ["point", "groups", "rows", "bounds", "groups_shown", "output"]
+        names = ["point", "groups", "rows", "total_rows", "bounds", "groups_shown", "output"]
         names += ["bias", "choice", "noise", "rmse", "error"]
         types = {**dict.fromkeys(names, pa.float64()), **whole, **texts}
         return pa.Table.from_pylist(rows, pa.schema([(name, types[name]) for name in names]))

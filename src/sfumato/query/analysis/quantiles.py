@@ -1,0 +1,201 @@
+"""Quantiles of an analysis: by all values of a column, with what each counts under limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sfumato.noise import SeededWords
+from sfumato.noise.values import Floats
+from sfumato.query.aggregates import Quantiles
+from sfumato.query.analysis.contributions import Column, Contributed, Ranked, ValuesCounted
+from sfumato.query.analysis.errors import Expected
+from sfumato.query.estimates import Estimate
+from sfumato.query.noising import SideBySide
+from sfumato.query.plan import Plan
+from sfumato.query.preview import name_of
+from sfumato.query.query import Query
+from sfumato.transformations import Leaves, QuantileTree
+
+# Releases that are drawn to see what noise does: so many; of many groups fewer, as so many groups are drawn
+# in all, or the least number. Places that are chosen are drawn one by one, which takes long.
+DRAWS = 300
+TREES, CHOICES = (40_000, 50), (2_000, 20)
+AT_ONCE = 2_000  # groups
+# Sums of parts of rows are off by rounding: so much more of a share of rows is still that share.
+_ROUNDED = 1e-12
+
+
+def quantile_of(values: ValuesCounted, counted: Floats, ranks: Floats | float) -> Floats:
+    """Return the smallest value of each group up to which a share of the rows is; NaN where there are none.
+
+    Args:
+        values: of the groups.
+        counted: how much each value counts.
+        ranks: the share, one for all groups or one for each.
+    """
+    before = np.concatenate([np.zeros(1), np.cumsum(counted)])
+    first, last = before[values.starts[:-1]], before[values.starts[1:]]
+    wanted = first + np.clip(ranks, _ROUNDED, 1.0) * (last - first) * (1 - _ROUNDED)
+    at = np.searchsorted(before[1:], wanted, side="left")
+    # Values that count nothing are passed over, at the beginning too.
+    at = np.clip(at, values.starts[:-1], np.maximum(values.starts[1:] - 1, 0))
+    found = np.append(values.values, np.nan)[np.where(last > first, at, len(values.values))]
+    return np.asarray(found, np.float64)
+
+
+@dataclass(frozen=True)
+class OfQuantiles:
+    """What is expected of a question's quantiles under one plan.
+
+    Args:
+        plan: of the release.
+        share: the place of what of a unit counts.
+        found: what rows gave.
+        counts: what is expected of numbers that are no counts of values, by coordinate, in their own units.
+    """
+
+    plan: Plan
+    share: int
+    found: Contributed
+    counts: Mapping[str, Floats]
+
+    def expected(self, asked: Sequence[Estimate]) -> dict[str, Expected]:
+        """Return what is expected of each output that is a quantile.
+
+        The value is that of what is expected of rows, within bounds; noise is seen in some hundred releases
+        that are drawn, in each of which all is as in a release.
+        """
+        drawn = self._drawn(asked)
+        found = {}
+        for e in asked:
+            values, at = self._values(e.name)
+            counted, variances = values.expected[at], values.variances[at]
+
+            def bounded(
+                ranks: Floats | float, e: Estimate = e, values: Any = values, counted: Any = counted
+            ) -> Floats:
+                return np.clip(quantile_of(values, counted, ranks), e.lower, e.upper)
+
+            value = bounded(e.rank)
+            empty = np.isnan(value)
+            value = np.where(empty, (e.lower + e.upper) / 2, value)
+            spread = self._spread_of_ranks(values, counted, variances, e.rank, value)
+            choice = (bounded(e.rank + spread) - bounded(e.rank - spread)) / 2
+            noise = np.sqrt(np.mean((drawn[e.name] - value) ** 2, axis=0))
+            found[e.name] = Expected(value, np.where(empty, 0.0, choice), noise)
+        return found
+
+    def _values(self, output: str) -> tuple[ValuesCounted, int]:
+        """Return the values of an output's column, and the place of the plan's limits."""
+        column = dict(self.plan.query.aggregates)[name_of(self.plan.query, output)].columns[0]
+        ranked = next(one for one in self.found.ranked if one.column.name == column)
+        return self.found.ranked[ranked], ranked.limits.index((self.share, self.plan.query.rows))
+
+    @staticmethod
+    def _spread_of_ranks(
+        values: ValuesCounted, counted: Floats, variances: Floats, rank: float, value: Floats
+    ) -> Floats:
+        """Return by which share of the rows a random choice moves a rank: the deviation of a sum of coins."""
+        group = np.repeat(np.arange(len(value)), np.diff(values.starts))
+
+        def summed(numbers: Floats) -> Floats:
+            return np.asarray(np.bincount(group, numbers, len(value)), np.float64)
+
+        below = np.where(values.values <= value[group], 1 - rank, -rank)
+        total = summed(counted)
+        return np.asarray(np.sqrt(summed(variances * below**2)) / np.where(total > 0, total, 1.0))
+
+    def _drawn(self, asked: Sequence[Estimate]) -> dict[str, NDArray[np.float64]]:
+        """Return outputs of releases with the plan's noise: shape (draws, groups)."""
+        batch, groups = self._batch(), max(self.found.groups, 1)
+        enough, least = CHOICES if self.plan.noising.choices else TREES
+        draws = int(np.clip(enough // groups, min(least, DRAWS), DRAWS))
+        # Several draws side by side, as if there were so many times the groups.
+        each = int(np.clip(AT_ONCE // groups, 1, draws))
+        noising = replace(self.plan.noising, selection=None, bars=False)
+        if noising.at_once:
+            noise: Any = noising.together
+            together: Any = SideBySide(noise, each)
+            noising = replace(noising, together=together)
+        batch = batch.take(pa.array(np.tile(np.arange(batch.num_rows), each)))
+        words = SeededWords(0)
+        found: dict[str, list[Floats]] = {e.name: [] for e in asked}
+        for _ in range(-(-draws // each)):
+            numbers = noising.draw(batch, words).numbers
+            for e in asked:
+                found[e.name].append(e.value(numbers).reshape(each, -1))
+        return {name: np.concatenate(values) for name, values in found.items()}
+
+    def _batch(self) -> pa.RecordBatch:
+        """Return what an engine would give of the groups, were rows as is expected of them."""
+        noising, groups = self.plan.noising, self.found.groups
+        columns: list[pa.Array] = [column.combine_chunks() for column in self.found.keys.columns]
+        for statistic in sorted(noising.statistics, key=lambda s: s.listed):
+            for name in statistic.names:
+                if isinstance(statistic, QuantileTree | Leaves):
+                    columns.append(self._leaves(statistic))
+                    continue
+                # Others than the counts beside quantiles change nothing in them, and may be too large.
+                steps = np.rint(self.counts.get(name, np.zeros(groups)) / float(self.plan.steps[name]))
+                columns.append(pa.array(np.clip(steps, -(2.0**62), 2.0**62).astype(np.int64)))
+        return pa.RecordBatch.from_arrays(columns, names=[f"c{i}" for i in range(len(columns))])
+
+    def _leaves(self, statistic: QuantileTree | Leaves) -> pa.Array:
+        """Return the counts of a tree's leaves, or of places, as lists; parts of a step are carried on."""
+        ranked = next(one for one in self.found.ranked if one.column.name == statistic.column)
+        values, at = self.found.ranked[ranked], ranked.limits.index((self.share, self.plan.query.rows))
+        places = _places(statistic, values.values)
+        # Values rise, and so do places: bounds move them together at the ends.
+        group = np.repeat(np.arange(self.found.groups), np.diff(values.starts))
+        different = np.ones(len(places), bool)
+        different[1:] = (places[1:] != places[:-1]) | (group[1:] != group[:-1])
+        begin = np.flatnonzero(different)
+        steps = values.expected[at] * 2.0**-statistic.exponent
+        before = np.concatenate([np.zeros(1), np.cumsum(steps)])
+        ends = np.rint(before[np.append(begin, len(places))]).astype(np.int64)
+        struct = pa.StructArray.from_arrays(
+            [pa.array(places[begin]), pa.array(np.diff(ends))], names=["leaf", "weight"]
+        )
+        offsets = np.searchsorted(begin, values.starts).astype(np.int32)
+        return pa.ListArray.from_arrays(pa.array(offsets), struct)
+
+
+def ranked_columns(queries: Sequence[tuple[int, Query]], columns: Sequence[Column]) -> tuple[Ranked, ...]:
+    """Return the columns of which quantiles are asked, with all limits under which their values count.
+
+    Args:
+        queries: each with the place of its share.
+        columns: with the widest bounds that are compared.
+    """
+    limits: dict[str, dict[tuple[int, int], None]] = {}
+    for share, query in queries:
+        for _, aggregate in query.measured:
+            if isinstance(aggregate, Quantiles):
+                limits.setdefault(aggregate.column, {})[share, query.rows] = None
+    return tuple(Ranked(one, tuple(limits[one.name])) for one in columns if one.name in limits)
+
+
+def exact_quantiles(query: Query, found: Contributed) -> dict[str, Floats]:
+    """Return exact quantiles of each group, without limits and bounds; NaN where there is none."""
+    outputs = {}
+    by_column = {one.column.name: values for one, values in found.ranked.items()}
+    for name, aggregate in query.measured:
+        if isinstance(aggregate, Quantiles):
+            values = by_column[aggregate.column]
+            for output, rank in zip(aggregate.outputs(name), aggregate.ranks, strict=True):
+                outputs[output] = quantile_of(values, values.rows, rank)
+    return outputs
+
+
+def _places(statistic: QuantileTree | Leaves, values: Floats) -> NDArray[Any]:
+    """Return where values are counted, as engines tell: by leaf, or by the nearest value of a lattice."""
+    different, back = np.unique(values, return_inverse=True)
+    if isinstance(statistic, QuantileTree):
+        return np.array([statistic.leaf(value) for value in different.tolist()], np.int64)[back]
+    return np.array([statistic.lattice.nearest(value) for value in different.tolist()], np.float64)[back]

@@ -1,0 +1,345 @@
+"""Utility analysis of quantiles, and of rows that are chosen at random, beside all choices that there are."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import combinations
+from math import sqrt
+from statistics import fmean
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.engines.duckdb import contributions
+from sfumato.errors import QueryError
+from sfumato.query.analysis import quantiles
+from sfumato.query.analysis.contributions import Share, ValuesCounted
+from sfumato.query.planning import make_plan
+
+RNG = np.random.default_rng(5)
+SIZE = 60
+ROWS = pa.table(
+    {
+        "id": pa.array((12 * RNG.random(SIZE) ** 1.5).astype(int), mask=np.arange(SIZE) % 17 == 0),
+        "town": [f"T{int(i)}" for i in 3 * RNG.random(SIZE)],
+        "x": pa.array(RNG.gamma(2, 5, SIZE), mask=RNG.random(SIZE) < 0.15),
+        "k": RNG.integers(-6, 12, SIZE),
+    }
+)
+TOWNS = [f"T{i}" for i in range(4)]  # of which the last has no rows
+WIDE = (-1000, 1000)  # no sum of rows is beyond
+
+
+def by_town(table=ROWS, keys=TOWNS, **limits):
+    return sf.scan(table, privacy_unit="id").group_by("town", keys=keys).bound(**limits)
+
+
+def bounded(value, bounds):
+    return min(max(value, bounds[0]), bounds[1])
+
+
+def brought(rows, bounds):
+    """What some rows of a unit in one group bring: numbers of which outputs are sums."""
+    values = [row["x"] for row in rows if row["x"] is not None]
+    whole = sum(row["k"] for row in rows)
+    return {
+        "n": len(rows),
+        "has": len(values),
+        "people": 1 if rows else 0,
+        "per_row": sum(bounded(v, (0, 9)) for v in values),
+        "per_unit": bounded(whole, bounds) if rows else 0,
+    }
+
+
+def all_choices(total, bounds):
+    """Mean and variance of each sum in each town, over all choices of so many rows of each unit."""
+    units = {}
+    for row in ROWS.to_pylist():
+        if row["id"] is not None:
+            units.setdefault(row["id"], []).append(row)
+    found = {}
+    for town in TOWNS:
+        for rows in units.values():
+            chosen = combinations(rows, min(total, len(rows)))
+            each = [brought([r for r in one if r["town"] == town], bounds) for one in chosen]
+            for name in each[0]:
+                values = [one[name] for one in each]
+                mean = fmean(values)
+                known = found.setdefault((town, name), [0.0, 0.0])
+                known[0] += mean
+                known[1] += fmean((value - mean) ** 2 for value in values)
+    return found
+
+
+def asked(bounds):
+    return {
+        "n": sf.count(),
+        "has": sf.count("x"),
+        "people": sf.count_units(),
+        "per_row": sf.sum("x", lower=0, upper=9, per="row"),
+        "per_unit": sf.sum("k", lower=bounds[0], upper=bounds[1], per="unit"),
+    }
+
+
+def beside_all_choices(bounds, of_sums):
+    question = by_town(total_rows=2).agg(**asked(bounds))
+    found = question.analyze(epsilon=1, noise="laplace", total_rows=[1, 2, 3, 50])
+    assert [str(p.limits) for p in found.points] == [f"total_rows={n}" for n in (1, 2, 3, 50)]
+    for point in found.points:
+        expected = all_choices(point.limits.total_rows, bounds)
+        for name, cell in point.cells.items():
+            rough = of_sums if name == "per_unit" else 1e-6
+            for i, town in enumerate(TOWNS):
+                mean, variance = expected[town, name]
+                assert cell.exact[i] + cell.bias[i] == pytest.approx(mean, rel=rough, abs=rough), (name, town)
+                assert cell.choice[i] == pytest.approx(sqrt(variance), rel=rough, abs=1e-5), (name, town)
+
+
+def test_of_chosen_rows_bias_and_deviation_are_those_of_all_choices():
+    """Of counts, units and sums they are exact; of sums within bounds that no choice reaches, too."""
+    beside_all_choices(WIDE, 1e-6)
+
+
+def test_of_sums_of_units_within_bounds_they_are_near():
+    """Bounds cut most sums here: by the law that is taken for them the mean is off by a tenth at most."""
+    beside_all_choices((-3, 8), 0.25)
+
+
+DEFECTS = {
+    "with replacement": ("spread", lambda right: right.replace("(t - 2)", "t").replace("(t - 1)", "t")),
+    "each row by itself": ("present", lambda right: "least(1, 2::DOUBLE * n / t)"),
+    "half of the rows": ("part", lambda right: f"({right} / 2)"),
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_wrong_law_of_the_choice_is_found(defect, monkeypatch):
+    name, wrong = DEFECTS[defect]
+    right = contributions.ChosenRows.__init__
+
+    def planted(self, sql, total):
+        right(self, sql, total)
+        texts = {alias: text for text, alias in sql._brought.items()}
+        if total == 2:
+            setattr(self, name, sql._bring(wrong(texts[getattr(self, name)])))
+
+    monkeypatch.setattr(contributions.ChosenRows, "__init__", planted)
+    with pytest.raises(AssertionError):
+        beside_all_choices(WIDE, 1e-6)
+
+
+def weighted_quantile(pairs, rank):
+    """The smallest value up to which a share of weights is."""
+    total, before = sum(w for _, w in pairs), 0.0
+    for value, weight in sorted(pairs):
+        before += weight
+        if before >= rank * total * (1 - 1e-9):
+            return value
+    return None
+
+
+RANKS = {"q_10": 0.1, "q_50": 0.5, "q_90": 0.9}
+
+
+def quantile_question(beyond="scale", keys=TOWNS, rows=ROWS):
+    q = sf.quantiles("x", list(RANKS.values()), lower=0, upper=30)
+    return by_town(rows, keys, groups=1, rows=1, beyond=beyond).agg(n=sf.count(), q=q)
+
+
+@pytest.fixture
+def few_draws(monkeypatch):
+    """Where noise is not looked at, draw it a few times."""
+    monkeypatch.setattr(quantiles, "DRAWS", 3)
+
+
+@pytest.mark.noise_cannot_matter("values without noise are compared, and the words are seeded")
+@pytest.mark.parametrize("noise", ["laplace", "k_norm"])
+def test_quantiles_are_those_of_rows_that_count_in_part(noise, few_draws):
+    question = quantile_question()
+    bounds = {"q": [(0, 30), (4, 9)]}
+    found = question.analyze(epsilon=1, noise=noise, groups=[1, 2, 4], rows=[1, 2], bounds=bounds)
+    units = {}
+    for row in ROWS.to_pylist():
+        if row["id"] is not None:
+            units.setdefault(row["id"], {}).setdefault(row["town"], []).append(row["x"])
+    for point in found.points:
+        low, high = point.limits.bounds[0][1]
+        for i, town in enumerate(TOWNS):
+            pairs, raw = [], []
+            for groups in units.values():
+                here = groups.get(town, [])
+                limit = None if point.limits.groups == len(TOWNS) else point.limits.groups
+                part = Share(limit, scaled=True).of(len(groups))
+                each = min(1.0, point.limits.rows / max(len(here), 1))
+                pairs += [(x, part * each) for x in here if x is not None]
+                raw += [(x, 1.0) for x in here if x is not None]
+            for name, rank in RANKS.items():
+                cell = point.cells[name]
+                if not raw:
+                    assert np.isnan(cell.exact[i]) and np.isfinite(cell.noise[i])
+                    continue
+                assert cell.exact[i] == weighted_quantile(raw, rank)
+                expected = min(max(weighted_quantile(pairs, rank), low), high)
+                assert cell.exact[i] + cell.bias[i] == pytest.approx(expected, rel=1e-9), (name, town)
+                assert not cell.choice[i] and cell.noise[i] > 0
+
+
+@pytest.mark.noise_cannot_matter("the words are seeded")
+@pytest.mark.parametrize("noise", ["laplace", "k_norm"])
+def test_what_is_drawn_is_what_an_engine_gives(noise):
+    """Counts of leaves, or of places, are the engine's, but for the cut of each unit's part to the grid."""
+    question = quantile_question()
+    plan = make_plan(question.query, epsilon=1, noise=noise)
+    batches = list(question.table.engine.statistics(plan.exact, 1 << 16, 1))
+    (engine,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    seen = []
+    right = quantiles.OfQuantiles._batch
+
+    def batch(self):
+        seen.append(right(self))
+        return seen[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quantiles.OfQuantiles, "_batch", batch)
+        patch.setattr(quantiles, "DRAWS", 1)
+        question.analyze(epsilon=1, noise=noise)
+    exact, made = plan.noising.columns(engine), plan.noising.columns(seen[0])
+    assert exact.keys() == made.keys()
+    for name in exact:
+        for one, other in zip(exact[name].to_pylist(), made[name].to_pylist(), strict=True):
+            if isinstance(one, list):
+                assert [e["leaf"] for e in one] == [e["leaf"] for e in other]
+                wanted = [e["weight"] for e in one]
+                assert [e["weight"] for e in other] == pytest.approx(wanted, rel=1e-3, abs=12), name
+            else:
+                assert int(other) == pytest.approx(int(one), abs=2)
+
+
+MANY = 2_000
+LARGE = pa.table(
+    {
+        "id": (300 * RNG.random(MANY) ** 1.5).astype(int),
+        "town": [f"T{int(i)}" for i in 3 * RNG.random(MANY)],
+        "x": RNG.gamma(2, 5, MANY),
+        "k": RNG.integers(-6, 12, MANY),
+    }
+)
+
+
+@cache
+def chosen_quantiles(salts, total):
+    """Quantiles of the rows that the engine chooses, for many salts."""
+    limits = {"total_rows": total} if total else {"groups": 1, "rows": 1, "beyond": "sample"}
+    q = sf.quantiles("x", list(RANKS.values()), lower=0, upper=30)
+    question = by_town(LARGE, TOWNS[:3], **limits).agg(q=q)
+    plan = make_plan(question.query, epsilon=1, noise="laplace")
+    (name,) = (s.names[0] for s in plan.requirements.statistics if s.listed)
+    found = {rank: [] for rank in RANKS}
+    for salt in range(salts):
+        (batch,) = question.table.engine.statistics(plan.exact, 1 << 16, salt)
+        for output, rank in RANKS.items():
+            groups = plan.noising.columns(batch)[name].to_pylist()
+            found[output].append(
+                [
+                    weighted_quantile([(e["leaf"] * 30 / 65536, e["weight"]) for e in one], rank)
+                    for one in groups
+                ]
+            )
+    return question, {rank: np.array(values) for rank, values in found.items()}
+
+
+@pytest.mark.long
+@pytest.mark.noise_cannot_matter("salts are fixed")
+@pytest.mark.parametrize("total", [None, 2])
+def test_of_a_random_choice_quantiles_have_the_deviation_of_many(total, few_draws):
+    """Of 60 choices: means within four of their deviations, and deviations within a half."""
+    question, drawn = chosen_quantiles(60, total)
+    (point,) = question.analyze(epsilon=1, noise="laplace").points
+    for output in RANKS:
+        cell = point.cells[output]
+        for i in range(3):
+            values = drawn[output][:, i]
+            spread = cell.choice[i]
+            assert abs(values.mean() - cell.exact[i] - cell.bias[i]) < (4 / sqrt(60) + 0.5) * spread, output
+            assert values.std() == pytest.approx(spread, rel=0.5), output
+
+
+@pytest.mark.long
+@pytest.mark.noise_cannot_matter("the words are seeded")
+@pytest.mark.parametrize("noise", ["laplace", "k_norm"])
+def test_noise_of_quantiles_is_that_of_releases(noise, monkeypatch):
+    """Each person has one row: what is drawn is what releases draw, of other words; half as much again is seen."""
+    rows = LARGE.set_column(0, "id", pa.array(range(MANY)))
+    question = quantile_question("auto", TOWNS[:3], rows)
+    (point,) = question.analyze(epsilon=0.2, noise=noise).points
+    plan = make_plan(question.query, epsilon=0.2, noise=noise)
+    (batch,) = question.table.engine.statistics(plan.exact, 1 << 16, 1)
+    words = sf.noise.SeededWords(11)
+    drawn = [plan.noising.draw(batch, words).numbers for _ in range(200)]
+    for e in (e for e in plan.requirements.estimates if e.kind == "quantile"):
+        cell = point.cells[e.name]
+        off = np.array([e.value(one) for one in drawn]) - (cell.exact + cell.bias)
+        spread = np.sqrt(np.mean(off**2, axis=0))
+        assert cell.noise.tolist() == pytest.approx(spread.tolist(), rel=0.22)
+        assert (1.5 * cell.noise).tolist() != pytest.approx(spread.tolist(), rel=0.22)
+
+
+@pytest.mark.long
+def test_values_of_no_group_are_no_error(few_draws):
+    """No rows, one value, NULL alone, infinities, and totals beside quantiles."""
+    tables = {
+        "none": ROWS.slice(0, 0),
+        "NULL": ROWS.set_column(2, "x", pa.nulls(SIZE, pa.float64())),
+        "odd": pa.table(
+            {"id": [1, 2, 3, 4], "town": ["T0"] * 4, "x": [np.inf, -np.inf, np.nan, 3.0], "k": [1] * 4}
+        ),
+    }
+    for name, rows in tables.items():
+        for keys in (TOWNS, None):
+            for noise in ("laplace", "k_norm"):
+                question = quantile_question("auto", keys, rows)
+                found = question.analyze(epsilon=1, delta=1e-6, noise=noise, groups=[1, 2])
+                assert str(found) and found.best("q_50"), name
+                if name == "odd":
+                    values = found.to_arrow(by_group=True).to_pylist()
+                    medians = [r["exact"] for r in values if r["output"] == "q_50" and r["town"] == "T0"]
+                    assert medians[0] == 3.0
+    named = by_town(total_rows=2).agg(
+        low=sf.min("x", lower=0, upper=30), m=sf.median("x", lower=0, upper=30), n=sf.count()
+    )
+    found = named.analyze(epsilon=1, delta=1e-6, total_rows=[1, 5])
+    assert {r["total_rows"] for r in found.to_arrow().to_pylist()} == {1, 5}
+    assert "total_rows" in str(found).splitlines()[2]
+
+
+def test_quantile_of_passes_over_what_counts_nothing():
+    values = ValuesCounted(np.array([0, 3, 3, 5]), np.array([1.0, 2.0, 3.0, 7.0, 8.0]), np.ones(5), (), ())
+    assert quantiles.quantile_of(values, np.array([0.0, 2.0, 2.0, 1.0, 1.0]), 0.0)[0] == 2.0
+    found = quantiles.quantile_of(values, np.array([0.0, 2.0, 2.0, 0.0, 0.0]), np.array([0.5, 0.5, 0.5]))
+    assert found[0] == 2.0 and np.isnan(found[1:]).all()
+
+
+@pytest.mark.parametrize(
+    ("limits", "given", "text"),
+    [
+        ({"total_rows": 3}, {"groups": 2}, "beside which no other limit"),
+        ({"total_rows": 3}, {"rows": [2]}, "compare total_rows"),
+        ({"groups": 1, "rows": 1}, {"total_rows": 2}, "the question limits groups and rows"),
+        ({"total_rows": 3}, {"total_rows": 0}, "total_rows is 0"),
+    ],
+)
+def test_limits_of_another_kind_are_refused(limits, given, text):
+    with pytest.raises((QueryError, sf.errors.ParameterError), match=text):
+        by_town(**limits).agg(n=sf.count()).analyze(epsilon=1, **given)
+
+
+def test_what_is_made_of_quantiles_is_refused():
+    question = by_town(groups=1, rows=1).agg(
+        a=sf.median("x", lower=0, upper=9),
+        b=sf.quantile("x", 0.9, lower=0, upper=9),
+        c=sf.difference("a", "b"),
+    )
+    with pytest.raises(QueryError, match="made of a quantile"):
+        question.analyze(epsilon=1)
