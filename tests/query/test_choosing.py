@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from fractions import Fraction as F
 from functools import cache
@@ -14,12 +15,12 @@ import pytest
 import sfumato as sf
 from sfumato.audit import falsify
 from sfumato.errors import BudgetError, ParameterError, QueryError
-from sfumato.framework import AtomDomain, Norm, RowsDomain
+from sfumato.framework import AtomDomain, ConeBody, CubeBody, KNormDistance, Norm, RowsDomain
+from sfumato.measurements import k_norm
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import SeparateNoise
 from sfumato.query import choosing
-from sfumato.query.choosing import Places, choices_of, counted
-from sfumato.query.numbers import NoisyNumbers
+from sfumato.query.choosing import choices_of, counted
 from sfumato.query.together import TogetherPlan
 from sfumato.testing.recorder import recording
 from sfumato.transformations import (
@@ -180,8 +181,8 @@ class Larger(Margin):
     """Planted: the sum of both numbers in place of the smaller one."""
 
     def between(self, below, upto, counted):
-        goal = self._share * counted
-        return (goal - (below << self.BITS)) + ((upto << self.BITS) - goal)
+        least, most = self._shares
+        return (least * counted - (below << self.BITS)) + ((upto << self.BITS) - most * counted)
 
 
 @pytest.mark.parametrize("planted", [WithoutAll, Larger])
@@ -253,20 +254,66 @@ def test_quantiles_are_near_and_bars_hold_them(asked):
     assert np.mean(held) > 0.9 and np.mean(near) < 0.25
 
 
-@pytest.mark.parametrize("asked, rank", [(0.3, 0), (0.25, 1)])
-def test_bars_are_of_the_rank_that_was_asked(asked, rank):
-    """Three of ten values are 1, and 0.3 is not a multiple of 2^-20: of many rows the next one would tell 2."""
-    question = (
-        sf.scan(TABLE, privacy_unit="id").bound(rows=1).agg(q=sf.quantiles("n", asked, lower=1, upper=2))
-    )
-    plan = question.plan(epsilon=100, noise="k_norm")
-    (e,) = plan.requirements.estimates
-    assert (e.apart > 0) is (rank == 0) and e.apart < 2.0**-21
-    chosen = {e.total: Places(np.array([[[2.0, 2.0, 2.0]]]), 10.0)}
-    values = {e.count: np.array([2e7]), e.margin: np.array([3.8])}
-    numbers = NoisyNumbers(values, {}, plan.laws, plan.steps, chosen)
-    bar = e.interval(numbers, 0.05)
-    assert (float(bar.low[0]), float(bar.high[0])) == ((1.0, 2.0) if rank == 0 else (2.0, 2.0))
+def beyond(margin, share, rows):
+    """The margin of places at 2 alone, where so large a share of the rows is 1 and the rest 2."""
+    ones = round(share * rows)
+    return margin.total({1: ones, 2: rows - ones})
+
+
+@pytest.mark.parametrize("asked", [0.3, 0.01, 0.99, 0.7, 0.25])
+def test_bars_are_of_the_rank_that_was_asked(asked):
+    """A share of the rank, or a hair more, is 1; ranks of 20 bits next to it would tell 2 of many rows."""
+    rank, rows = F(asked), 10**9
+    margin = Margin(LEAVES, rank, (2, 2))
+    for more in (F(0), F(1, 10**8), F(1, 2**20)):
+        assert beyond(margin, rank + more, rows) <= 0
+    assert beyond(margin, rank - F(1, 10**5), rows) > 0
+    parts = 1 << 20
+    for other in (F(int(rank * parts), parts), F(int(rank * parts) + 1, parts)):
+        wrong = Margin(LEAVES, other, (2, 2))
+        told = beyond(wrong, rank, rows) > 0 or wrong.total({2: round(rank * rows) - 1, 3: rows}) > 0
+        assert told or other <= rank
+
+
+def test_quantiles_alone_need_no_count_where_each_group_has_its_own_noise():
+    alone = question("alone", groups=1, rows=2)
+    plan = alone.plan(epsilon=1, noise="k_norm")
+    assert [type(s) for s in plan.requirements.statistics] == [Margin] and isinstance(plan.body, CubeBody)
+    assert plan.chain.map(1).epsilon(0) == plan.loss.epsilon(0) == 1
+    (law,), (margin,) = plan.laws.values(), plan.requirements.statistics
+    laplace = margin.body.bound * plan.query.groups / (1 - plan.chosen_with)
+    assert float(law.standard_deviation) == pytest.approx(math.sqrt(2) * float(laplace), rel=1e-6)
+    # Who is in all groups moves some of them up and others down, which one draw for all would charge twice.
+    every = question("alone", groups=3).plan(epsilon=1, noise="k_norm")
+    assert type(every.body) is ConeBody and len(every.requirements.statistics) == 2
+    single = sf.scan(TABLE, privacy_unit="id").bound(rows=1).agg(**ASKED["alone"])
+    assert len(single.plan(epsilon=1, noise="k_norm").requirements.statistics) == 1
+
+
+def test_signed_numbers_alone_are_hidden_in_each_group_by_itself():
+    body = CubeBody(("a", "b"), (F(2), F(3)))
+    apart = KNormDistance(body, 2, apart=True)
+    assert apart.of([(2, -3), (-2, 3)]) == 1 == apart.of([(0, 3), (2, 0)])
+    # Planted: as if the first of them were a count, and one draw for all groups.
+    assert KNormDistance(ConeBody(body.names, body.bounds)).of([(2, -3), (-2, 3)]) == 2
+    for wrong in ({}, {"groups": 2, "apart": True, "shared": F(1, 2)}):
+        with pytest.raises(ParameterError, match="signed numbers alone"):
+            KNormDistance(body, **wrong)
+    with pytest.raises(ParameterError, match="signed numbers alone"):
+        k_norm(1, body, [1, 2])
+    with pytest.raises(ParameterError, match="units"):
+        CubeBody(body.names, body.bounds, units=True)
+
+
+@pytest.mark.parametrize("margins", [[BESIDE[8]], [BESIDE[1], BESIDE[8]]])
+def test_margins_alone_are_moved_within_the_cube(margins):
+    cube = cone_of(margins)
+    sizes = [sum(cube.sides(vector)) for vector in moves(margins) if cube.holds(vector)]
+    assert len(sizes) == len(list(moves(margins))) and max(sizes) == 1
+    # Planted: the larger of both numbers counts in place of the smaller one, or the rank of all is forgotten.
+    for planted in (WithoutAll, Larger):
+        wrong = [planted(m.leaves, m.rank, m.at) for m in margins]
+        assert not all(cube.holds(vector) for vector in moves(wrong))
 
 
 def test_bars_hold_wherever_the_places_are(monkeypatch):
@@ -373,4 +420,4 @@ def test_bars_seldom_reach_to_the_bounds(limits, monkeypatch):
     monkeypatch.setattr(
         choosing.Choice, "beside", lambda self, laws: self
     )  # aimed as if margins had no noise
-    assert bars_at_the_bounds(1.01, **limits) > 0.3  # of which no plan is remembered
+    assert bars_at_the_bounds(1.01, **limits) > 0.15  # of which no plan is remembered

@@ -73,8 +73,8 @@ def test_errors_and_bars_are_those_of_1000_releases(case):
         off = np.abs([o.column(name)[0].as_py() - truth[name] for o in outputs])
         held, needed = np.mean(off <= row[name]), np.quantile(off, 0.95)
         assert held > 0.95 - 5 * 0.0069 - 0.012, (name, held)
-        # What a quantile is off depends on the gaps between values, too.
-        wider = 1.35 if name == "q" else 1.15
+        # What a quantile is off depends on the gaps between values, too, which are 0.1 here or less.
+        wider = 1.5 if name == "q" else 1.15
         assert row[name] < wider * needed + (name in ("n", "s")), (name, row[name], needed)
         of_name = [w.column(name)[0].as_py() for w in widths]
         assert row[f"{name}_error"] == pytest.approx(np.median(of_name), rel=0.25), name

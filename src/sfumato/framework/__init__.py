@@ -9,7 +9,7 @@ from sfumato.framework.balls import Ball, BallBody
 from sfumato.framework.bodies import Body, Norm, Product, RowsBody, Segment
 from sfumato.framework.centred import CentredDistance
 from sfumato.framework.combinators import compose, postprocess, product
-from sfumato.framework.cones import ConeBody, KNormDistance
+from sfumato.framework.cones import ConeBody, CubeBody, KNormDistance
 from sfumato.framework.core import Linear, Measurement, Transformation
 from sfumato.framework.domains import (
     WEIGHT_BITS,
@@ -64,6 +64,7 @@ __all__ = [
     "ConeBody",
     "ContributionDistance",
     "ContributionDomain",
+    "CubeBody",
     "DiscreteDistance",
     "Domain",
     "Filter",

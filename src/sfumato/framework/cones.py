@@ -99,6 +99,30 @@ class ConeBody(Body):
 
 
 @dataclass(frozen=True)
+class CubeBody(ConeBody):
+    """Signed numbers that nothing limits but their own bounds.
+
+    A change of one group has the norm of the largest of them, over its bound: it is as a change of a cone
+    without units whose count is the first. Of several groups this holds by themselves alone.
+
+    >>> body = CubeBody(("below", "above"), (Fraction(2), Fraction(3)))
+    >>> body.holds((-2, 3)), body.holds((0, 4)), sum(body.sides((-2, 3)))
+    (True, False, Fraction(1, 1))
+
+    Proof: docs/proofs/k_norm.md, "Signed numbers alone".
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.units:
+            raise ParameterError("units", self.units, "False, as no number limits others")
+
+    def holds(self, vector: Sequence[int | Fraction]) -> bool:
+        """Whether one unit may add this to a group."""
+        return self.largest(vector) <= 1
+
+
+@dataclass(frozen=True)
 class KNormDistance(Metric):
     """The K-norm of what changed: the least λ + μ for which it is λ contributions of a unit less μ of them.
 
@@ -144,6 +168,8 @@ class KNormDistance(Metric):
             raise ParameterError("part", self.part, "from 0 to less than 1, and 0 where nothing is favoured")
         if not 0 <= self.shared <= int(self.apart):
             raise ParameterError("shared", self.shared, "from 0 to 1, of groups measured by themselves")
+        if isinstance(self.body, CubeBody) and (self.shared or not self.apart):
+            raise ParameterError("apart", self.apart, "True, and nothing shared, for signed numbers alone")
         if self.groups is not None:
             whole_number(self.groups, "groups", 1)
         elif self.apart:

@@ -11,6 +11,7 @@ from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive, positive_int
 from sfumato.framework import (
     ConeBody,
+    CubeBody,
     GroupedIntegers,
     KNormDistance,
     Linear,
@@ -92,7 +93,9 @@ def k_norm(
         for name, given in (("shared", share), ("favoured", names)):
             if given:
                 raise ParameterError(name, given, "left out for a ParabolaBody; a ConeBody admits it")
-    if most is not None and 0 < len(shown) <= most and not names:
+    if isinstance(body, CubeBody) and (most is None or share):
+        raise ParameterError("groups", groups, "the most groups of a unit, for signed numbers alone")
+    if most is not None and 0 < len(shown) <= most and not (names or isinstance(body, CubeBody)):
         most, share = None, Fraction(0)
     middle = as_fraction(total, "total")
     if not 0 <= middle <= Fraction(1, 2) or (middle and (most is not None or len(body.names) > 1)):

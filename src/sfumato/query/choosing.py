@@ -38,6 +38,9 @@ SPREAD = 2
 # Near the ends outer places are aimed at the last value where the rank has too few rows beside it. Distances
 # then grow by as much as a count does, so that all places are a sixth less near at most.
 EXTREME = Fraction(3, 4)
+# Places are chosen near multiples of 2^-20, so that distances are whole numbers of 64 bits; an error bar is
+# of the rank that was asked.
+RANK_BITS = 20
 # As powers of ten, of both sides: noise is lower than its mean by so much once in 40 times.
 _ONCE_IN_40 = Fraction(13, 10)
 
@@ -233,7 +236,9 @@ def choices_of(
     found = []
     for leaves, ranks in chosen:
         beside = tuple(s for s in statistics if isinstance(s, Margin) and s.leaves == leaves)
-        made = Choice(leaves, ranks, beside, Fraction(1))
+        parts = 1 << RANK_BITS
+        near = tuple(Fraction(round(rank * parts), parts) for rank in ranks)
+        made = Choice(leaves, near, beside, Fraction(1))
         largest = leaves.body.linf_sensitivities[0] * groups * len(chosen)
         found.append(replace(made, scale=made.mechanism.loss * largest / epsilon))
     return tuple(found)

@@ -58,6 +58,7 @@ class Design:
         multiplier: the expected noise multiplier, from which grids are chosen.
         units: whether units are counted, and noisy: for the selection of groups, or asked.
         together: whether noise is drawn for all numbers together: then a count that limits them is there.
+        apart: whether this is done for each group by itself: then quantiles alone need none.
     """
 
     query: Query
@@ -65,6 +66,7 @@ class Design:
     multiplier: Fraction
     units: bool
     together: bool = False
+    apart: bool = False
     statistics: dict[str, Statistic] = field(default_factory=dict)
     present: dict[str, str] = field(default_factory=dict)
     chosen: dict[Leaves, list[Fraction]] = field(default_factory=dict)  # ranks of which places are chosen
@@ -129,6 +131,8 @@ class Design:
 
     def _limit(self, asked: list[Aggregate]) -> None:
         """Take the count that limits all others: of units for sums of units' own, else of rows."""
+        if self.apart and not self.units and all(isinstance(a, Quantiles) and a.error_bars for a in asked):
+            return
         unit_sums = [a for a in asked if self.of_units(a)]
         rising = isinstance(asked[0], CountRows) or any(getattr(a, "lower", 0) >= 0 for a in unit_sums)
         if len(set(asked)) == 1 and rising and not self.units:

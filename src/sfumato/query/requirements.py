@@ -105,7 +105,13 @@ class Requirements:
 
 
 def requirements(
-    query: Query, norm: Norm, multiplier: Fraction, units: bool, *, together: bool = False
+    query: Query,
+    norm: Norm,
+    multiplier: Fraction,
+    units: bool,
+    *,
+    together: bool = False,
+    apart: bool = False,
 ) -> Requirements:
     """Choose the statistics that answer a question.
 
@@ -115,6 +121,7 @@ def requirements(
         multiplier: the expected noise multiplier, from which grids are chosen.
         units: whether a noisy count of units is there anyway, for the selection of groups.
         together: whether noise is drawn for all numbers together, which needs a count that limits them.
+        apart: whether it is drawn for each group by itself: then quantiles alone need no count.
     Returns:
         Statistics, none twice, and how each output is made of them:
 
@@ -124,7 +131,7 @@ def requirements(
           costs nothing (see `Moments`);
         - a sum is centred where a count is there to give the centre back.
     """
-    design = Design(query, norm, multiplier, units, together)
+    design = Design(query, norm, multiplier, units, together, apart)
     measured = {e.name: e for name, a in query.measured for e in ESTIMATES[type(a)](design, name, a)}
     computed = {n: derived(n, a, measured) for n, a in query.aggregates if isinstance(a, Derived)}
     estimates = tuple((measured | computed)[name] for name in query.output_names)

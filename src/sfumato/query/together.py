@@ -193,6 +193,8 @@ def k_norm_plan(
     plans = [_plan(query, epsilon, None)] if count <= MOST_TOGETHER else []
     if plans and len(plans[0].body.names) == 1:
         plans.append(_plan(query, epsilon, None, total=best_total(count)))
+    if count == 1 and plans and all(isinstance(a, Quantiles) for _, a in query.measured):
+        plans = [_plan(query, epsilon, 1)]  # which need no count then
     if count == 1 and query.weighed and (one := _plan(query, epsilon, 1, squares=False)).favoured:
         plans.append(one)
     if groups < count:
@@ -277,7 +279,8 @@ def _plan(
     multiplier = Fraction(most or 1) / epsilon
     # Of joint noise the grid is finer than its deviation, which is at most about as many scales as groups.
     spread = multiplier * (count if most is None else 1)
-    needed = requirements(query, K_NORM.norm, spread, units=query.private_groups, together=True)
+    apart = most is not None and not shared
+    needed = requirements(query, K_NORM.norm, spread, units=query.private_groups, together=True, apart=apart)
     # Groups share a part of the norm of a cone; and what is cut of a part of a unit can leave a parabola.
     body = (
         body_of(needed.statistics) if squares and not (shared or query.scaled) else cone_of(needed.statistics)

@@ -27,6 +27,8 @@ MOST_RANKS = 21
 # many times the rows that outer ones are aimed at are on either side of the rank, and one of them is at most
 # so many times as far from the middle as the other.
 MANY, EVENLY = 7.0, 8.0
+# Where rows are not counted, one may be so many times as far.
+EVENLY_UNCOUNTED = 2.0
 # What the middle one counts for; the outer ones, which are farther off, have the rest in equal parts.
 MIDDLE = 0.5
 
@@ -40,7 +42,6 @@ class ChosenQuantile(Estimate):
         margin: the coordinate of rows by which the outer places are beyond the rank; empty where there is one
             place alone.
         finest: the smallest step of places.
-        apart: how far the rank is from the multiple of 2^-20 that margins are of, for each that is counted.
     """
 
     kind = "quantile"
@@ -48,7 +49,6 @@ class ChosenQuantile(Estimate):
     at: int = 0
     margin: str = ""
     finest: float = 0.0
-    apart: float = 0.0
 
     @property
     def coordinates(self) -> tuple[str, ...]:
@@ -68,11 +68,13 @@ class ChosenQuantile(Estimate):
             return middle
         assert self.total is not None
         aimed, beyond = numbers.chosen[self.total].aimed, numbers.values[self.margin]
-        many = self.counted(numbers) * min(self.rank, 1 - self.rank) >= MANY * aimed
+        few, times = np.zeros(len(middle), bool), EVENLY_UNCOUNTED
+        if self.count is not None:
+            few, times = self.counted(numbers) * min(self.rank, 1 - self.rank) < MANY * aimed, EVENLY
         # Where many rows have the same value two places are often the same, and their mean is no row's value.
         before, after = middle - first, last - middle
-        even = np.maximum(before, after) <= EVENLY * np.minimum(before, after)
-        evenly = many & even & (beyond >= aimed / 2) & (first < last)
+        even = np.maximum(before, after) <= times * np.minimum(before, after)
+        evenly = ~few & even & (beyond >= aimed / 2) & (first < last)
         outer = (1 - MIDDLE) / 2
         mean = first + MIDDLE * (middle - first) + outer * (last - first)
         return np.clip(np.where(evenly, mean, middle), first, last)
@@ -82,26 +84,15 @@ class ChosenQuantile(Estimate):
         first, _, last = self._places(numbers)
         if not self.margin:
             return Interval(np.full_like(first, self.lower), np.full_like(last, self.upper))
-        between = numbers.values[self.margin] - self._moved(numbers, failure) > 0
+        # A law that is symmetric fails on one side half as often.
+        both = 2 * failure
+        over = numbers.noises.tolerance({self.margin: np.ones(1)}, both) if both < 1 else 0.0
+        between = numbers.values[self.margin] - over > 0
         low, high = np.where(between, first, self.lower), np.where(between, last, self.upper)
         # A value belongs to the nearest place, 2^-14 of its size away at most, or half of the finest step.
         return Interval(
             np.maximum(low - self._slack(low), self.lower), np.minimum(high + self._slack(high), self.upper)
         )
-
-    def _moved(self, numbers: NoisyNumbers, failure: float) -> Floats:
-        """Return what the margin may be too large by, but with probability `failure`."""
-
-        def tolerance(name: str, failure: float) -> Floats:
-            # A law that is symmetric fails on one side half as often.
-            both = 2 * failure
-            return numbers.noises.tolerance({name: np.ones(1)}, both) if both < 1 else np.zeros(1)
-
-        if not self.apart:
-            return tolerance(self.margin, failure)
-        assert self.count is not None
-        counted = self.counted(numbers) + tolerance(self.count, failure / 1024)
-        return tolerance(self.margin, failure * (1 - 1 / 1024)) + self.apart * np.maximum(counted, 0.0)
 
     def _slack(self, places: Floats) -> Floats:
         size = np.abs(places)
@@ -124,27 +115,25 @@ def chosen_quantiles(design: Design, name: str, aggregate: Quantiles) -> tuple[E
     bars = any(a.error_bars for a in of_column if block_of(a) == block_of(aggregate))
     found = []
     for output, rank in zip(aggregate.outputs(name), aggregate.ranks, strict=True):
-        nearest = Fraction(round(Fraction(rank) * (1 << Margin.BITS)), 1 << Margin.BITS)
-        if nearest not in ranks:
-            ranks.append(nearest)
-        margin = Margin(leaves, nearest)
-        most = 1 if design.base else design.rows
+        exact = Fraction(rank)
+        if exact not in ranks:
+            ranks.append(exact)
+        margin = Margin(leaves, exact)
         if bars:
             design.add(margin)
         found.append(
             ChosenQuantile(
                 output,
-                count=design.base or "units",
+                count=design.base or ("units" if design.units else None),
                 total=leaves.names[0],
                 lower=lower,
                 upper=upper,
                 rank=rank,
                 whole=whole,
                 wide=max(abs(lower), abs(upper)) >= 2.0**62,
-                at=ranks.index(nearest),
+                at=ranks.index(exact),
                 margin=margin.names[0] if bars else "",
                 finest=2.0**leaves.lattice.finest,
-                apart=round_up(abs(Fraction(rank) - nearest) * most),
             )
         )
     if len(ranks) > MOST_RANKS:

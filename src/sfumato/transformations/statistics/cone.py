@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sfumato.errors import QueryError
-from sfumato.framework import Body, ConeBody, ParabolaBody, Product
+from sfumato.framework import Body, ConeBody, CubeBody, ParabolaBody, Product
 from sfumato.transformations.statistics.bins import RowsInBins
 from sfumato.transformations.statistics.count import Count, CountUnits
 from sfumato.transformations.statistics.cross import CrossMoments
@@ -26,7 +26,8 @@ def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
     The count that limits the others comes first: units, of which each contribution to a group is one; units,
     and then rows, of which it is at least one; or rows, where no number goes by units. In the place of rows,
     or below rows or units, may be the rows with a value in a column, for sums of its values alone. One
-    number that is never negative needs no other, and sums of weights limit those of weighted values.
+    number that is never negative needs no other, and sums of weights limit those of weighted values. Margins
+    alone are in a cube.
 
     Raises:
         QueryError: no count limits all numbers, or there is a quantile tree.
@@ -53,6 +54,8 @@ def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
             "noise: what a unit adds to bins has the shape of Laplace noise, so K-norm noise is not drawn "
             "for histogram and value_counts; take 'laplace', 'gaussian' or 'auto'"
         )
+    if all(isinstance(s, Margin) for s in statistics):
+        return CubeBody(body.names, body.linf_sensitivities)
     if isinstance(first, CountUnits):
         by_rows = not any(isinstance(s, BY_UNITS) for s in rest)
         both = by_rows and bool(rest) and _limits(rest[0], rest[1:])

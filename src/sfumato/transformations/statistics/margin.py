@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,8 @@ class Margin(Statistic):
 
     Args:
         leaves: the counts that it is made of.
-        rank: the share of all rows, from 0 to 1: a multiple of 2^-BITS.
+        rank: the share of all rows, from 0 to 1. Rows are counted in parts of 2^-BITS: below it by the
+            multiple of that next below it, above it by the one next above.
         at: the two places, rising; None where they are still to be chosen.
 
     >>> from sfumato.transformations import Lattice
@@ -81,17 +83,20 @@ class Margin(Statistic):
 
     def between(self, below: int, upto: int, counted: int) -> int:
         """Return the margin of so many rows below the first place, up to the last one, and in all."""
-        goal = self._share * counted
-        return min(goal - (below << self.BITS), (upto << self.BITS) - goal)
+        least, most = self._shares
+        return min(least * counted - (below << self.BITS), (upto << self.BITS) - most * counted)
 
     @property
-    def _share(self) -> int:
-        return int(self.rank * (1 << self.BITS))
+    def _shares(self) -> tuple[int, int]:
+        """The rank in parts, rounded down and up."""
+        parts = self.rank * (1 << self.BITS)
+        return math.floor(parts), math.ceil(parts)
 
     @property
     def body(self) -> Body:
         """All rows on the side of a place that counts most."""
-        most = max(self._share, (1 << self.BITS) - self._share)
+        least, high = self._shares
+        most = max(high, (1 << self.BITS) - least)
         return Segment(self.names[0], self.leaves.body.linf_sensitivities[0] * most)
 
     def by_group(self, keys: Iterable[Hashable]) -> Transformation:
